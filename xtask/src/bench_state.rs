@@ -26,6 +26,9 @@ use table::{Cell, Report};
 const SIZES: [(&str, usize); 3] = [("4 KB", 9), ("462 KB", 1_000), ("10 MB", 22_000)];
 const CLIENTS: [usize; 3] = [1, 8, 32];
 
+/// So many cycles a round has at least: of fewer, the slowest hundredth would be a single one.
+const LEAST: usize = 100;
+
 /// Versions whose room on the disk is measured.
 const VERSIONS: usize = 100;
 
@@ -80,7 +83,7 @@ fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -
     Ok(())
 }
 
-/// All clients at once for so long; the first cycle of each is not counted.
+/// All clients at once for so long, or longer if they are slow; the first cycle of each is not counted.
 fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> io::Result<Cell> {
     let start = Barrier::new(clients + 1);
     let length = Duration::from_secs(seconds);
@@ -99,7 +102,7 @@ fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> i
                     let mut client = ready?;
                     let begun = Instant::now();
                     let mut cycles = Vec::new();
-                    while begun.elapsed() < length {
+                    while begun.elapsed() < length || cycles.len() * clients < LEAST {
                         cycles.push(client.cycle(&mut payload)?);
                     }
                     Ok(cycles)

@@ -77,6 +77,7 @@ pub(crate) fn sound_but_for(
     process: &Process,
 ) -> Result<(OpenProject, Project), CommandError> {
     let mut open = read_project(global, process)?;
+    control::policy::check(&mut open.loaded);
     open.loaded
         .findings
         .retain(|finding| !codes.contains(&finding.code));
@@ -241,6 +242,16 @@ pub(crate) async fn open_control_for(
         report::say(&errors::render_warning(
             &format!("made a new master key: `{}`", path.display()),
             &["back it up: without it no state can be read any more".to_owned()],
+            look,
+        ))?;
+    }
+    if !store.is_compared() {
+        report::say(&errors::render_warning(
+            "the bucket of the home does not answer: whether its database is an older copy cannot be told",
+            &[
+                "what is read now may be older than what was written; nothing is written"
+                    .to_owned(),
+            ],
             look,
         ))?;
     }

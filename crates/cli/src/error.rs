@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use control::home::hint_of_place;
+use control::home::{hint_of_place, is_away};
 use serde_json::{Value, json};
 
 use crate::ExitStatus;
@@ -22,6 +22,8 @@ pub struct CommandError {
     pub(crate) document: Option<Box<Value>>,
     /// The stream of events has told its outcome already.
     is_told: bool,
+    /// The home's database could not be talked to: the same may work later.
+    pub(crate) is_away: bool,
 }
 
 impl CommandError {
@@ -34,6 +36,7 @@ impl CommandError {
             is_said: false,
             document: None,
             is_told: false,
+            is_away: false,
         }
     }
 
@@ -42,6 +45,7 @@ impl CommandError {
         Self {
             causes: errors::causes(error),
             hints: hints(error),
+            is_away: is_away(error),
             ..Self::new(error.to_string())
         }
     }
@@ -53,6 +57,7 @@ impl CommandError {
         Self {
             causes,
             hints: hints(error),
+            is_away: is_away(error),
             ..Self::new(deed)
         }
     }

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use control::asker::Asker;
 use control::changesets::{self, Begun};
+use control::patience::Patience;
 use control::worker::{self, ChangeMark, Say};
 use control::{Control, policy, recovery, stragglers};
 use model::approval::Owed;
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::policy::Remark;
-use model::run::{Run, RunState};
+use model::run::{Run, RunState, Upstream};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -69,6 +70,8 @@ pub(crate) struct Watcher<'a> {
     said: BTreeMap<StackName, &'static str>,
     /// Runs whose runner was asked to interrupt its engine.
     asked: BTreeSet<RunId>,
+    /// While the home does not answer: how long it is waited for.
+    away: Option<Patience>,
     /// When one of the runs last moved.
     moved: Instant,
     /// What was said to be in the way.
@@ -85,7 +88,7 @@ pub(crate) struct Watcher<'a> {
 pub(crate) enum Rest {
     Over,
     AwaitsConfirm,
-    /// A second Ctrl-C: the work goes on without us.
+    /// A second Ctrl-C: it comes to its end without us.
     Detached,
 }
 
@@ -159,6 +162,7 @@ impl<'a> Watcher<'a> {
             json: global.json,
             said: BTreeMap::new(),
             asked: BTreeSet::new(),
+            away: None,
             moved: Instant::now(),
             in_the_way: BTreeSet::new(),
             before: BTreeSet::new(),
@@ -261,7 +265,9 @@ impl<'a> Watcher<'a> {
     /// Warnings that were shown below a plan need not be repeated.
     pub(crate) fn note_shown(&mut self) {
         for run in self.state.iter().flat_map(|(_, runs)| runs) {
-            let said = run.state.policy().unwrap_or_default();
+            let said = run.state.policy();
+            let said = said.or_else(|| run.state.foreseen().cloned());
+            let said = said.unwrap_or_default();
             let known = self.warned.entry(run.stack.clone()).or_default();
             known.extend(said.warnings);
         }
@@ -283,6 +289,44 @@ impl<'a> Watcher<'a> {
         let mut interrupts = signal(SignalKind::interrupt())
             .map_err(|err| CommandError::because("could not listen for Ctrl-C", &err))?;
         let mut interrupted = false;
+        loop {
+            match self.watch(&mut interrupts, &mut interrupted).await {
+                Err(err) if err.is_away => self.bear(err, &mut interrupts).await?,
+                watched => return watched,
+            }
+        }
+    }
+
+    /// The home is away. Runners bear that, too, and keep what engines do: it is waited for as long as they wait.
+    async fn bear(
+        &mut self,
+        err: CommandError,
+        interrupts: &mut Signal,
+    ) -> Result<(), CommandError> {
+        if self.away.is_none() {
+            self.display.print(&format!(
+                "The home does not answer: what is under way in change set {} goes on, and this terminal tries again.\n",
+                self.id
+            ))?;
+        }
+        let left = |err: CommandError| {
+            err.hint(format!(
+                "change set {0} goes on by itself when the home answers; `terrane run logs -f {0}` follows it then",
+                self.id
+            ))
+        };
+        let patience = self.away.get_or_insert_with(Patience::begin);
+        tokio::select! {
+            is_early = patience.again() => if is_early { Ok(()) } else { Err(left(err)) },
+            _ = interrupts.recv() => Err(left(err).status(ExitStatus::Interrupted)),
+        }
+    }
+
+    async fn watch(
+        &mut self,
+        interrupts: &mut Signal,
+        interrupted: &mut bool,
+    ) -> Result<Rest, CommandError> {
         let mut looked_after = Instant::now();
         if self.asker.is_some() {
             self.turn(None).await?;
@@ -300,16 +344,17 @@ impl<'a> Watcher<'a> {
                 }
                 return Ok(rest);
             }
-            if self.wait(&mut interrupts).await {
-                if interrupted {
+            if self.wait(interrupts).await {
+                if *interrupted {
                     self.display.finish()?;
                     report::say(&format!(
-                        "Detached: change set {} goes on by itself. The same command again attaches to it.\n",
-                        self.id
+                        "Detached: change set {id} comes to its end by itself, when its engines have finished what \
+                         they are at. `terrane run logs -f {id}` follows it.\n",
+                        id = self.id
                     ))?;
                     return Ok(Rest::Detached);
                 }
-                interrupted = true;
+                *interrupted = true;
                 self.interrupt().await?;
             }
             if self.set().status == Status::Interrupting {
@@ -317,7 +362,7 @@ impl<'a> Watcher<'a> {
             }
             if looked_after.elapsed() > LOOK_AFTER {
                 looked_after = Instant::now();
-                self.look_after().await?;
+                Box::pin(self.look_after()).await?;
                 self.say_still()?;
             }
             self.look().await?;
@@ -392,7 +437,7 @@ impl<'a> Watcher<'a> {
             self.say_what_is_in_the_way().await?;
         }
         let stalls = !lost.is_empty() || !self.runs().iter().any(|run| run.state.is_running());
-        if !waits && !stalls {
+        if !waits && !stalls && !self.may_be_free() {
             return Ok(());
         }
         // Nothing new begins after an interrupt, so nobody's values are needed to come to its end.
@@ -403,6 +448,19 @@ impl<'a> Watcher<'a> {
             .await
             .map_err(|err| CommandError::from_error(&err))?;
         Ok(())
+    }
+
+    /// Whether a plan waits for nothing but somebody's word or a hold, which may have come or gone meanwhile.
+    fn may_be_free(&self) -> bool {
+        let runs = self.runs();
+        let is_awaited = |need: &Upstream| {
+            let mut others = runs.iter();
+            others.any(|other| other.stack == need.stack && !other.state.is_finished())
+        };
+        let is_ready = |run: &Run| {
+            matches!(run.state, RunState::Planned { .. }) && !run.upstreams.iter().any(is_awaited)
+        };
+        self.asker.is_some() && self.set().status == Status::Confirmed && runs.iter().any(is_ready)
     }
 
     /// Who is first in the line and does not take its turn, because its terminal is suspended, does not stop it.
@@ -526,6 +584,7 @@ impl<'a> Watcher<'a> {
             .run_list_after(self.id, self.revision)
             .await
             .map_err(|err| failed(&err))?;
+        self.away = None;
         let mut runs = self.state.take().map_or_else(Vec::new, |(_, runs)| runs);
         let is_first = runs.is_empty();
         if !changed.is_empty() {

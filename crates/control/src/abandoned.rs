@@ -11,7 +11,7 @@ use model::approval::ApprovalBlock;
 use model::config::{self, Loaded, Surroundings};
 use model::diagnostic::{Location, Severity};
 use model::ids::StackName;
-use model::policy::AppliedPolicy;
+use model::policy::{AppliedPolicy, Policy};
 use model::project::{Project, Stack, Target, Writer};
 
 use crate::policy;
@@ -126,6 +126,7 @@ pub fn open_at(
     for (name, writer) in &project.writers {
         then.writers.insert(name.clone(), writer.clone());
     }
+    ask_as_now(&mut then, project);
     loaded.project = Some(then.clone());
     let from = FromCommit {
         id,
@@ -145,6 +146,28 @@ fn rule_as_now(target: &mut Target, now: &Project) {
         target.writers.clone_from(&present.writers);
         target.approval.clone_from(&present.approval);
         target.lane = present.lane;
+    }
+}
+
+/// What the project has policies for now, they are asked about, too: those of then, and those of now.
+fn ask_as_now(then: &mut Project, now: &Project) {
+    for policy in now.policies.values() {
+        let selected = then.stacks.values().filter(|stack| policy.selects(stack));
+        let mut policy = Policy {
+            stacks: selected.map(|stack| stack.name.clone()).collect(),
+            is_of_source: false,
+            ..policy.clone()
+        };
+        let is_same = |then: &Policy| {
+            let asks = |it: &Policy| (it.sources.clone(), it.at.clone(), it.enforce);
+            asks(then) == asks(&policy) && policy.stacks.is_subset(&then.stacks)
+        };
+        match then.policies.get(&policy.name) {
+            Some(same) if is_same(same) => continue,
+            Some(_) => policy.name = format!("{} (as of now)", policy.name),
+            None => {}
+        }
+        then.policies.insert(policy.name.clone(), policy);
     }
 }
 

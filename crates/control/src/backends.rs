@@ -1,37 +1,45 @@
 //! Backends of the engines, spoken to through the engine itself: what a stack's state is there, who has it
-//! locked, and copies of what was seen.
+//! locked (`locks`), and copies of what was seen (`copies`).
 //!
 //! Not here: runs (`runner`), which keep a copy of every state they see by [`keep_copy`].
 
+mod copies;
+mod locks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use drivers::engine::{
-    Engine, EngineCall, Init, LocateError, LockFile, PluginCache, PluginCacheError,
+    Engine, EngineCall, HoldError, Holding, Init, LocateError, LockFile, PluginCache,
+    PluginCacheError,
 };
-use drivers::process::{CaptureError, Captured, Environment};
-use model::break_glass::Act;
-use model::engine_event::{EngineEvent, Severity};
-use model::ids::{RunId, StackName};
+use drivers::process::{CaptureError, Captured, Environment, Keeper, remove_when_gone};
+use drivers::state_http::{HttpBackend, HttpBackendError, Locking, Method};
+use model::digits;
+use model::engine::Flavor;
+use model::engine_event::{EngineEvent, Level, Severity};
+use model::ids::StackName;
 use model::lock::LockInfo;
 use model::masking::{Mask, cut};
-use model::project::{Backend, Project};
-use model::state::Contents;
-use store::{AppendError, NewBreakGlass, StoreError};
-use tempfile::TempDir;
+use model::module::{LocalState, Module};
+use model::project::{Backend, Input, Project};
+use model::run::RunSpec;
+use model::secret::Secret;
+use serde_json::{Map, Value};
+use store::{AppendError, StoreError};
 
 use crate::asker::{Asker, GatherError};
 use crate::changesets::{self, PrepareError};
 use crate::engine_words::without_colours;
 use crate::engines::{self, LayOutSourceError};
-use crate::hidden::HiddenPlaces;
 use crate::projects::OpenProject;
-use crate::reasons::without_secrets;
 use crate::{Control, runner};
+
+use copies::is_nothing;
+pub use copies::{Copies, LookAgainError, Unseen, held_before, keep_copy, look_again};
+pub use locks::{BackendLock, Broken, FoundLock, break_lock, lock_of, locks};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
@@ -58,6 +66,10 @@ pub enum BackendError {
     Cache(#[from] PluginCacheError),
     #[error("could not run the engine")]
     Call(#[from] CaptureError),
+    #[error("the engine did not answer within a minute")]
+    TooSlow,
+    #[error("could not hold the state locked")]
+    Hold(#[source] HoldError),
     #[error("the engine could not {deed} for stack `{stack}`: {said}")]
     Refused {
         deed: &'static str,
@@ -68,6 +80,10 @@ pub enum BackendError {
         "a lock in `{kind}` ends with the connection that holds it, and nobody else can break it"
     )]
     Unbreakable { kind: String },
+    #[error("Terraform tells a backend `http` to unlock whoever holds the state: it sends no id")]
+    WithoutId,
+    #[error(transparent)]
+    Http(#[from] HttpBackendError),
     #[error("could not record it")]
     Record(#[source] StoreError),
 }
@@ -77,7 +93,7 @@ impl BackendError {
         match self {
             Self::Ours { .. } => None,
             Self::NoneInSource { .. } => {
-                Some("name where the state is: a file, a directory or a URL".to_owned())
+                Some("name where the state is: a file, a directory or a URL; `copy` is what terrane last saw of it".to_owned())
             }
             Self::Locate(err) => Some(err.hint()),
             Self::Prepare(err) => err.hint(),
@@ -86,15 +102,30 @@ impl BackendError {
             Self::Unbreakable { .. } => {
                 Some("end the engine that holds it, or its session in the database".to_owned())
             }
+            Self::WithoutId => Some(
+                "unlock it at its server by its id; or with `unlock_address` and credentials in the target, without certificates or headers, terrane does that itself"
+                    .to_owned(),
+            ),
+            Self::Http(err) => err.hint(),
+            Self::Refused { deed, stack, .. } if [INITIALISE, READ].contains(deed) => Some(format!(
+                "an engine sees nothing of your shell: credentials reach it by `env` or `pass_env` of a context; `terrane context show {stack}` \
+                 tells what it gets"
+            )),
             Self::Copy(_)
             | Self::File(_)
             | Self::Cache(_)
             | Self::Call(_)
+            | Self::Hold(_)
+            | Self::TooSlow
             | Self::Refused { .. }
             | Self::Record(_) => None,
         }
     }
 }
+
+/// Deeds for which an engine needs nothing but its way to the backend.
+const INITIALISE: &str = "initialise its backend";
+const READ: &str = "read the state";
 
 /// Which backend of a stack is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,13 +136,71 @@ pub enum Which {
     Source,
 }
 
+/// How the backend that a source names locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locks {
+    /// It is a file, and an engine locks another one for it.
+    File,
+    /// It is set up without.
+    Never,
+    /// A lock ends with the connection that holds it.
+    WhileHeld,
+    /// Until somebody unlocks.
+    Lasting,
+}
+
+impl Locks {
+    fn of(kind: &str, source: Option<&Module>, environment: &Environment) -> Self {
+        // An engine takes that setting from its environment as well.
+        let address = environment.get("TF_HTTP_LOCK_ADDRESS");
+        let is_given = kind == "http" && address.is_some_and(|it| !it.expose().is_empty());
+        match kind {
+            "local" => Self::File,
+            _ if !is_given && !source.is_some_and(Module::backend_locks) => Self::Never,
+            "pg" | "consul" => Self::WhileHeld,
+            _ => Self::Lasting,
+        }
+    }
+}
+
+/// A directory for us alone, which goes when we go, however that happens.
+struct Scratch {
+    path: PathBuf,
+    _keeper: Keeper,
+}
+
+impl Scratch {
+    fn new(place: &Path) -> io::Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("terrane-")
+            .tempdir_in(place)?;
+        let keeper = remove_when_gone(dir.path())?;
+        Ok(Self {
+            path: dir.keep(),
+            _keeper: keeper,
+        })
+    }
+}
+
+/// Files that never reach a disk.
+const MEMORY: &str = "/dev/shm";
+
 /// An engine that was initialised for a stack's backend, in a directory of its own.
 pub struct Seat {
     stack: StackName,
     engine: Engine,
     dir: PathBuf,
     environment: Environment,
-    scratch: TempDir,
+    /// What variables are, as far as the project file says it: a backend of OpenTofu may use them.
+    var_files: Vec<PathBuf>,
+    /// The kind of backend that the source names.
+    kind: String,
+    locks: Locks,
+    /// What of it must not be shown.
+    mask: Mask,
+    /// What it was initialised with.
+    settings: BTreeMap<String, String>,
+    scratch: Scratch,
 }
 
 impl Seat {
@@ -146,6 +235,10 @@ impl Seat {
             (Which::Source, _) => spec.target.backend = Backend::Terrane, // no settings of the target
             (Which::Target, Backend::Engine { .. }) => {}
         }
+        let source = open.loaded.modules.get(&spec.stack.path);
+        let kind = spec.own_backend.clone().unwrap_or_default();
+        let beside = (which == Which::Source).then(|| file_beside(open, &spec.stack.path));
+        let variables = known_variables(&spec);
         spec.stack.inputs.clear();
         let specs = std::slice::from_ref(&spec);
         let asker = Asker::gather(env, &open.root, specs, &open.loaded.secrets)?;
@@ -154,19 +247,36 @@ impl Seat {
             let (message, hint) = failure.into_words();
             BackendError::Values { message, hint }
         })?;
-        let scratch = tempfile::tempdir()?;
-        let dir = engines::lay_out(open, scratch.path())?.join(&spec.stack.path);
+        let scratch = Scratch::new(&std::env::temp_dir())?;
+        let tree = engines::lay_out(open, &scratch.path)?;
+        let engine = found[stack].clone();
+        let mut var_files = Vec::new();
+        if engine.flavor == Flavor::Tofu {
+            let own = spec.stack.var_files.iter().map(|file| tree.join(file));
+            var_files.extend(own.filter(|file| file.is_file()));
+            let file = scratch.path.join("inputs.tfvars.json");
+            let text = digits::write(&Value::Object(variables));
+            runner::write_private(&file, text.as_bytes())?;
+            var_files.push(file);
+        }
+        let dir = tree.join(&spec.stack.path);
         if which == Which::Target {
             runner::write_override(&dir, &spec)?;
         }
         let seat = Self {
             stack: stack.clone(),
-            engine: found[stack].clone(),
+            engine,
             dir,
+            locks: Locks::of(&kind, source, &values.environment),
+            kind,
             environment: values.environment,
+            var_files,
+            mask: Mask::new(&values.hidden),
+            settings: values.settings.clone(),
             scratch,
         };
-        let config: Vec<(String, String)> = values.settings.into_iter().collect();
+        let mut config: Vec<(String, String)> = values.settings.into_iter().collect();
+        config.extend(beside.flatten().map(|file| ("path".to_owned(), file)));
         seat.initialise(control, &config, spec.needs_providers)
             .await?;
         Ok(seat)
@@ -188,46 +298,100 @@ impl Seat {
         let init = EngineCall::Init(Init {
             lock_file: LockFile::Completed,
             backend_config: config,
-            var_files: &[],
+            var_files: &self.var_files,
             backend: true,
         });
         let said = self
             .engine
             .capture(&init, &self.dir, &environment, &[])
             .await?;
-        self.check("initialise its backend", &said)
+        self.check(INITIALISE, &said)
     }
 
     /// The state as the backend has it; nothing if there is none.
     pub async fn pull(&self) -> Result<Option<Vec<u8>>, BackendError> {
-        let said = self
-            .call("read the state", &EngineCall::StatePull { var_files: &[] })
-            .await?;
+        let call = EngineCall::StatePull {
+            var_files: &self.var_files,
+        };
+        let said = self.call(READ, &call).await?;
         Ok(Some(said.stdout).filter(|body| !is_nothing(body)))
+    }
+
+    /// How the backend that the source names locks.
+    pub fn locks(&self) -> Locks {
+        self.locks
+    }
+
+    /// The kind of backend that the source names.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    pub fn flavor(&self) -> Flavor {
+        self.engine.flavor
+    }
+
+    /// Takes the lock of the state there, if the source's backend has one. An engine locks another file for a file.
+    pub async fn hold_lock(&self) -> Result<Option<Holding>, BackendError> {
+        match self.locks {
+            Locks::File | Locks::Never => return Ok(None),
+            Locks::WhileHeld | Locks::Lasting => {}
+        }
+        let (environment, var_files) = (&self.environment, &self.var_files);
+        let held = self.engine.hold_lock(&self.dir, environment, var_files);
+        held.await.map(Some).map_err(|err| self.not_held(err))
+    }
+
+    /// Gives the lock back. An error if it may be there still.
+    pub async fn release(&self, held: Holding) -> Result<(), BackendError> {
+        held.release().await.map_err(|err| self.not_held(err))
+    }
+
+    fn not_held(&self, err: HoldError) -> BackendError {
+        let (deed, said) = match &err {
+            HoldError::Refused { said } => ("lock the state", said),
+            HoldError::NotReleased { said } => ("unlock the state", said),
+            HoldError::Run(_) | HoldError::TooSlow => return BackendError::Hold(err),
+        };
+        BackendError::Refused {
+            deed,
+            stack: self.stack.clone(),
+            said: cut(self.mask.mask_text(&without_colours(said)).trim(), 4000),
+        }
     }
 
     /// Makes these bytes the state there. An empty backend would give them a lineage of its own, so they are
     /// pushed once more, by force. Returns what is there afterwards.
     pub async fn push(&self, body: &[u8], force: bool) -> Result<Vec<u8>, BackendError> {
-        let file = self.scratch.path().join("push.tfstate");
-        let mut options = fs::File::options();
-        let mut opened = options
-            .create_new(true)
-            .write(true)
-            .mode(0o600)
-            .open(&file)?;
-        opened.write_all(body)?;
+        let in_place = |scratch: &Scratch| scratch.path.join("push.tfstate");
+        // It is the whole state in clear. A large one may have no room in memory.
+        let memory = Scratch::new(Path::new(MEMORY)).ok();
+        let memory = memory.filter(|it| runner::write_private(&in_place(it), body).is_ok());
+        let file = in_place(memory.as_ref().unwrap_or(&self.scratch));
+        if memory.is_none() {
+            runner::write_private(&file, body)?;
+        }
         let was_empty = self.pull().await?.is_none();
         let pushes: &[bool] = if was_empty { &[false, true] } else { &[force] };
         for force in pushes {
             let call = EngineCall::StatePush {
                 file: &file,
                 force: *force,
-                var_files: &[],
+                var_files: &self.var_files,
             };
             self.call("write the state", &call).await?;
         }
         Ok(self.pull().await?.unwrap_or_default())
+    }
+
+    /// Keeps these bytes, which were seen there, as the newest copy.
+    pub async fn keep_copy(
+        &self,
+        control: &Control,
+        state: &str,
+        body: Vec<u8>,
+    ) -> Result<(), AppendError> {
+        keep_copy(control, state, None, body, &self.mask).await
     }
 
     async fn call(
@@ -243,6 +407,40 @@ impl Seat {
         Ok(said)
     }
 
+    /// Asks the server of an `http` backend to end the lock of this id, as an engine would that says which it means.
+    async fn unlock_by_id(&self, id: &str) -> Result<(), BackendError> {
+        let setting = |name: &str| self.settings.get(name).cloned();
+        // An engine makes more of these than is known here.
+        let is_plain = self.settings.keys().all(|name| {
+            ![
+                "headers",
+                "client_ca_certificate_pem",
+                "client_certificate_pem",
+                "skip_cert_verification",
+            ]
+            .contains(&name.as_str())
+        });
+        let (Some(address), true) = (setting("unlock_address"), is_plain) else {
+            return Err(BackendError::WithoutId);
+        };
+        let variable = |name: &str| self.environment.get(name).map(Secret::expose);
+        let user = variable("TF_HTTP_USERNAME").unwrap_or_default();
+        let password = variable("TF_HTTP_PASSWORD");
+        let credential = password.map(|password| Secret::new(format!("{user}:{password}")));
+        let unlock = setting("unlock_method").map(|word| Method::from_bytes(word.as_bytes()));
+        let locking = Locking::Said {
+            address: None,
+            lock: None,
+            unlock: unlock.transpose().map_err(|_| BackendError::WithoutId)?,
+        };
+        let lock = LockInfo {
+            id: id.to_owned(),
+            ..LockInfo::default()
+        };
+        let http = HttpBackend::new(&address, credential, locking)?;
+        Ok(http.unlock(&lock).await?)
+    }
+
     fn check(&self, deed: &'static str, said: &Captured) -> Result<(), BackendError> {
         if said.exit.success() {
             return Ok(());
@@ -252,24 +450,49 @@ impl Seat {
         Err(BackendError::Refused {
             deed,
             stack: self.stack.clone(),
-            said: cut(complaints(&words).trim(), 4000),
+            said: cut(self.mask.mask_text(&complaints(&words)).trim(), 4000),
         })
     }
+}
+
+/// The values of variables that stand in the project file, the stronger over the weaker.
+fn known_variables(spec: &RunSpec) -> Map<String, Value> {
+    let of_contexts = spec.contexts.iter().flat_map(|context| &context.vars);
+    let of_contexts = of_contexts.filter(|(name, _)| spec.variables.contains_key(*name));
+    let mut known = Map::new();
+    for (name, input) in of_contexts.chain(&spec.stack.inputs) {
+        match input {
+            Input::Known(value) => known.insert(name.clone(), value.clone()),
+            Input::Expression(_) => known.remove(name),
+        };
+    }
+    known
+}
+
+/// The file that a `local` backend of the source means: seen from where the source is, not from its copy.
+fn file_beside(open: &OpenProject, path: &str) -> Option<String> {
+    let module = open.loaded.modules.get(path)?;
+    module.backend.as_ref().filter(|kind| *kind == "local")?;
+    let file = match module.local_state() {
+        LocalState::Unsaid => "terraform.tfstate",
+        LocalState::File(file) => file,
+        LocalState::Computed => return None,
+    };
+    let file = open.root.join(path).join(file);
+    Some(file.to_string_lossy().into_owned())
 }
 
 /// The errors of an engine that talks in events; what it printed, if it does not.
 fn complaints(words: &str) -> String {
     let events = words.lines().map(EngineEvent::parse);
     let errors: Vec<String> = events
-        .filter_map(|event| {
-            let found = event.as_diagnostic()?;
-            let is_error = found.severity == Severity::Error;
-            is_error.then(|| {
-                format!("{}\n{}", found.summary, found.detail)
-                    .trim()
-                    .to_owned()
-            })
+        .filter_map(|event| match event.as_diagnostic() {
+            Some(found) => (found.severity == Severity::Error)
+                .then(|| format!("{}\n{}", found.summary, found.detail)),
+            // What fails before anything is read is a plain message.
+            None => (event.level == Level::Error).then(|| event.message.clone()),
         })
+        .map(|words| words.trim().to_owned())
         .collect();
     if errors.is_empty() {
         return words.to_owned();
@@ -277,215 +500,9 @@ fn complaints(words: &str) -> String {
     errors.join("\n")
 }
 
-/// What a backend says when it has no state: nothing, or a state that was never written.
-fn is_nothing(body: &[u8]) -> bool {
-    body.trim_ascii().is_empty()
-        || model::state::StateFacts::read(body)
-            .is_ok_and(|facts| facts.serial == 0 && facts.lineage.is_empty())
-}
-
-/// Keeps what was seen in a stack's backend as the newest copy of its state. Nothing there is news only if
-/// something was there before.
-pub async fn keep_copy(
-    control: &Control,
-    state: &str,
-    run: Option<RunId>,
-    mut body: Vec<u8>,
-    mask: &Mask,
-) -> Result<(), AppendError> {
-    const NOTHING: &[u8] = br#"{"version":4,"serial":0,"lineage":"","outputs":{},"resources":[]}"#;
-    let state = control.state_name(state);
-    if is_nothing(&body) {
-        let head = control.store.state_head(&state).await;
-        let head = head.map_err(|source| AppendError::Store {
-            state: state.clone(),
-            source,
-        })?;
-        if head.is_none_or(|head| !head.is_copy() || head.contents == Contents::Nothing) {
-            return Ok(());
-        }
-        body = NOTHING.to_vec();
-    }
-    let hidden = HiddenPlaces::new(control.store.clone(), state.clone(), mask);
-    let Some(hidden) = hidden else {
-        control.store.state_copy_keep(&state, run, body).await?;
-        return Ok(());
-    };
-    let noted = hidden.note_change(&body).await;
-    let kept = control.store.state_copy_keep(&state, run, body).await?;
-    hidden.settle(noted, &kept).await;
-    Ok(())
-}
-
-/// What a backend tells about the lock of a stack's state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BackendLock {
-    Free,
-    Held(Box<LockInfo>),
-    /// This kind of backend tells nobody.
-    NotRevealed,
-}
-
-/// A lock in a backend of the engine.
-#[derive(Debug)]
-pub struct FoundLock {
-    pub stack: StackName,
-    pub lock: Result<BackendLock, BackendError>,
-}
-
-/// The locks of all stacks whose target has a backend of the engine. One that cannot be asked does not keep
-/// the others from being shown.
-pub async fn locks(
-    control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    env: &BTreeMap<String, String>,
-) -> Vec<FoundLock> {
-    let mut found = Vec::new();
-    for stack in project.stacks.keys() {
-        if !changesets::is_ours(project, stack) {
-            let lock = lock_of(control, open, project, stack, env).await;
-            found.push(FoundLock {
-                stack: stack.clone(),
-                lock,
-            });
-        }
-    }
-    found
-}
-
-/// Who has a stack's state locked in the backend of its target. Asking takes no lock: the engine is told to
-/// end one that nobody holds, and its refusal names the one that is held.
-pub async fn lock_of(
-    control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    stack: &StackName,
-    env: &BTreeMap<String, String>,
-) -> Result<BackendLock, BackendError> {
-    let target = &project.targets[&project.stacks[stack].target];
-    match &target.backend {
-        Backend::Terrane => {
-            return Err(BackendError::Ours {
-                stack: stack.clone(),
-            });
-        }
-        // For these the engine compares the id itself, before it touches anything. Others leave that to their
-        // server, or take any id for the right one: asking could end the lock.
-        Backend::Engine { kind, .. } if ["s3", "azurerm"].contains(&kind.as_str()) => {}
-        Backend::Engine { .. } => return Ok(BackendLock::NotRevealed),
-    }
-    let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
-    let call = EngineCall::ForceUnlock {
-        id: "1",
-        var_files: &[],
-    };
-    let said = seat
-        .engine
-        .capture(&call, &seat.dir, &seat.environment, &[])
-        .await?;
-    let words = format!("{}\n{}", said.stderr_text(), said.stdout_text());
-    match read_lock(&words) {
-        Some(info) => Ok(BackendLock::Held(Box::new(info))),
-        None if NOT_LOCKED.iter().any(|sign| words.contains(sign)) => Ok(BackendLock::Free),
-        // Who could not be asked has not said that it is free.
-        None => seat
-            .check("ask for the lock", &said)
-            .map(|()| BackendLock::Free),
-    }
-}
-
-/// What engines say when they look for a lock that is not there: in a table, in a bucket, at a blob.
-const NOT_LOCKED: [&str; 6] = [
-    "no lock info found",
-    "unexpected end of JSON input",
-    "NoSuchKey",
-    "was empty",
-    "BlobNotFound",
-    "blob does not exist",
-];
-
-/// What is known of a lock after it was to be broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// The engine has compared the id.
-    Surely,
-    /// Whoever keeps it was asked, and does not tell whether it was held.
-    Asked,
-}
-
-/// Takes the lock of that id away, through the engine's own `force-unlock`. Recorded, with its reason.
-#[expect(clippy::too_many_arguments, reason = "each says one thing")]
-pub async fn break_lock(
-    control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    stack: &StackName,
-    env: &BTreeMap<String, String>,
-    id: &str,
-    actor: &str,
-    reason: &str,
-) -> Result<Broken, BackendError> {
-    let target = &project.stacks[stack].target;
-    let (deed, broken) = match &project.targets[target].backend {
-        Backend::Engine { kind, .. } if kind == "pg" => {
-            let kind = kind.clone();
-            return Err(BackendError::Unbreakable { kind });
-        }
-        // Its server ends what it likes, and says no more than that it was asked.
-        Backend::Engine { kind, .. } if kind == "http" => ("asked to end lock", Broken::Asked),
-        Backend::Engine { .. } | Backend::Terrane => ("lock", Broken::Surely),
-    };
-    let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
-    let call = EngineCall::ForceUnlock { id, var_files: &[] };
-    seat.call("break the lock", &call).await?;
-    let state = control.state_name(&project.stacks[stack].state);
-    let reason = without_secrets(control, std::slice::from_ref(&state), reason).await;
-    let record = NewBreakGlass {
-        act: Act::LockBroken,
-        state: &state,
-        actor,
-        reason: Some(&reason),
-        detail: format!("{deed} `{id}` in the backend of target `{target}`"),
-    };
-    let recorded = control.store.break_glass_open(&record).await;
-    recorded.map_err(BackendError::Record)?;
-    Ok(broken)
-}
-
-/// The block that engines print about a lock: a name, a colon and a value on each line.
-fn read_lock(words: &str) -> Option<LockInfo> {
-    let mut info = LockInfo::default();
-    for line in words.lines() {
-        let line = line.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
-        let Some((name, value)) = line.split_once(':') else {
-            continue;
-        };
-        let value = value.trim().to_owned();
-        match name {
-            "ID" => info.id = value,
-            "Path" => info.path = value,
-            "Operation" => info.operation = value,
-            "Who" => info.who = value,
-            "Version" => info.version = value,
-            "Created" => info.created = value,
-            _ => {}
-        }
-    }
-    Some(info).filter(|info| !info.id.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_holder_is_read_from_a_refusal() {
-        let said = "Failed to unlock state: lock ID \"1\" does not match existing lock\nLock Info:\n  ID:        f1c2\n  Path:      b/k\n  Operation: OperationTypeApply\n  Who:       a@b\n  Version:   1.11.14\n  Created:   2026-01-01 00:00:00 UTC\n  Info:      \n";
-        let info = read_lock(said).expect("a lock");
-        assert_eq!(info.to_string(), "a@b (apply), lock `f1c2`");
-        assert_eq!(read_lock("Error: nothing here"), None);
-    }
 
     #[test]
     fn errors_are_told_without_the_stream_they_came_in() {
@@ -497,12 +514,5 @@ mod tests {
         let told = "Failed to get existing workspaces\nconnection refused";
         assert_eq!(complaints(stream), told);
         assert_eq!(complaints("plain words"), "plain words");
-    }
-
-    #[test]
-    fn an_empty_backend_says_nothing_or_next_to_it() {
-        assert!(is_nothing(b"\n"));
-        assert!(is_nothing(br#"{"version":4,"serial":0,"lineage":""}"#));
-        assert!(!is_nothing(br#"{"version":4,"serial":1,"lineage":"l"}"#));
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Not here: making a change set of one (`changesets::bundled`), sealing (`store::bundles`).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,13 +15,15 @@ use model::approval::ApprovalBlock;
 use model::bundle::{Parts, UnpackPartsError, pack, unpack};
 use model::changeset::{BundleOrigin, ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
+use model::plan::fit::Difference;
 use model::project::{Project, Stack, Target};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use serde::{Deserialize, Serialize};
 use store::{OpenBundleError, Scope, StoreError};
 
+use crate::fit::FitError;
 use crate::home::make_private;
-use crate::{Control, recovery, runner};
+use crate::{Control, fit, recovery, runner};
 
 pub(crate) mod digests;
 
@@ -228,12 +231,10 @@ pub async fn write(
     }
     let snapshot = read_source(control, set).await?;
     parts.insert("source".to_owned(), snapshot);
-    let count = |is_meant: fn(&Outcome) -> bool| {
-        let outcomes = planned.iter().map(|run| &run.outcome);
-        outcomes.filter(|outcome| is_meant(outcome)).count()
-    };
-    let changing = count(|outcome| matches!(outcome, Outcome::Planned { .. }));
-    let deferred = count(|outcome| matches!(outcome, Outcome::Deferred { .. }));
+    let changing = planned.iter();
+    let changing = changing.filter(|run| matches!(run.outcome, Outcome::Planned { .. }));
+    let changing = changing.count();
+    let deferred = planned_later(&planned).len();
     let stacks = planned.len();
     let index = Index {
         request: set.request.clone(),
@@ -263,6 +264,32 @@ pub async fn write(
         changing,
         deferred,
     })
+}
+
+/// The stacks that are planned when others were applied, as they would be without a bundle: those that are deferred, and
+/// those that stand on one that changes, be it for its values or only in their order. What such a one changes in the world is
+/// not in any plan that was made before.
+fn planned_later(runs: &[Planned]) -> BTreeSet<&StackName> {
+    let (mut changing, mut later) = (BTreeSet::new(), BTreeSet::new());
+    // Each comes after all that it stands on.
+    for Planned { spec, outcome, .. } in runs {
+        let stands_on = |stacks: &BTreeSet<&StackName>| {
+            let mut upstreams = spec.upstreams.iter();
+            upstreams.any(|need| stacks.contains(&need.stack))
+        };
+        let is_later = match outcome {
+            Outcome::Deferred { .. } => true,
+            // Whatever the plans before it change, it is nothing to it; what is not planned yet may be.
+            Outcome::Untouched => stands_on(&later),
+            _ => stands_on(&later) || stands_on(&changing),
+        };
+        if is_later {
+            later.insert(&spec.stack.name);
+        } else if matches!(outcome, Outcome::Planned { .. }) {
+            changing.insert(&spec.stack.name);
+        }
+    }
+    later
 }
 
 /// The state in which a plan found nothing to change.
@@ -365,12 +392,25 @@ impl Bundle {
         self.runs.iter().map(|run| &run.spec.stack.name)
     }
 
+    /// The stacks whose plans are not applied as they are, but made again when others were applied.
+    pub(crate) fn later(&self) -> BTreeSet<&StackName> {
+        planned_later(&self.runs)
+    }
+
+    /// The stacks that are, or may be, applied with it.
+    pub(crate) fn changing(&self) -> BTreeSet<&StackName> {
+        let runs = self.runs.iter();
+        let planned = runs.filter(|run| matches!(run.outcome, Outcome::Planned { .. }));
+        let mut changing = self.later();
+        changing.extend(planned.map(|run| &run.spec.stack.name));
+        changing
+    }
+
     /// The source, packed and compressed.
     pub(crate) fn source(&self) -> &[u8] {
         self.parts.get("source").map_or(&[], Vec::as_slice)
     }
 
-    /// Puts what belongs to a run of this home where its runner looks for it.
     /// The project with the rules it was planned under, where it has none any more: a bundle is not applied by who may
     /// not, nor without who must agree, because the file beside it says nothing of them now.
     #[must_use]
@@ -397,20 +437,41 @@ impl Bundle {
         project
     }
 
+    /// Puts what belongs to a run of this home where its runner looks for it: of one that is planned here, only what that
+    /// plan is held to.
     pub(crate) async fn lay_out(
         &self,
         control: &Control,
         run: RunId,
         spec: &RunSpec,
     ) -> Result<(), LayOutBundleError> {
+        let stack = &spec.stack.name;
         make_private(&control.home.run_dir(run))?;
         digests::keep(control, run, spec, &self.digests).await?;
-        for kept in Kept::ALL {
-            if let Some(plain) = self.parts.get(&kept.part(&spec.stack.name)) {
+        let is_later = self.later().contains(stack);
+        let all: &[Kept] = if is_later {
+            &[Kept::Difference]
+        } else {
+            &Kept::ALL
+        };
+        for kept in all {
+            if let Some(plain) = self.parts.get(&kept.part(stack)) {
                 kept.write(control, run, spec, plain.clone()).await?;
             }
         }
+        if is_later && self.shows_nothing(stack) {
+            let kept = fit::keep(control, run, spec, &Difference::default()).await;
+            kept.map_err(|err| LayOutBundleError::Fit(Box::new(err)))?;
+        }
         Ok(())
+    }
+
+    /// Whether a stack was shown as one that does not change.
+    fn shows_nothing(&self, stack: &StackName) -> bool {
+        self.runs.iter().any(|run| {
+            let is_unchanged = matches!(run.outcome, Outcome::Unchanged | Outcome::Untouched);
+            run.spec.stack.name == *stack && is_unchanged
+        })
     }
 }
 
@@ -420,6 +481,8 @@ pub enum LayOutBundleError {
     Seal(#[from] StoreError),
     #[error("could not put a plan of the bundle in its place")]
     Write(#[from] io::Error),
+    #[error(transparent)]
+    Fit(Box<FitError>),
 }
 
 /// What is kept of a run's plan in a file of its own.
@@ -462,7 +525,7 @@ impl Kept {
         match self {
             Self::File => (runner::plan_file(&dir), format!("plan-file {run}")),
             Self::View => (runner::plan_view(&dir), format!("plan-view {run}")),
-            Self::Difference => crate::fit::place(control, run),
+            Self::Difference => fit::place(control, run),
             Self::Case => crate::policy::place(control, run),
         }
     }
@@ -495,6 +558,9 @@ impl Kept {
         let (path, purpose) = self.place(control, run);
         let scope = Scope::State(control.state_name(&spec.stack.state));
         let sealed = control.store.seal(scope, &purpose, plain).await?;
+        if let Self::View = self {
+            control.store.plan_view_keep(run, &sealed).await?;
+        }
         runner::write_private(&path, &sealed)?;
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! Ending a run or a change set from anywhere: one interrupt to each engine, and waiting. A kill is another
-//! thing: it loses what was not stored, so it has a reason and a record.
+//! thing: it loses what was not stored, so it has a reason and a record. So has giving up a machine that is gone.
 //!
 //! Not here: what an interrupt does to a change set (`model::changeset`), the question before a kill (`cli`).
 
@@ -40,7 +40,11 @@ pub enum CancelError {
     #[error("change set {0} is over already")]
     SetOver(ChangeSetId),
     #[error("{what} is carried out on another machine, and only that one reaches its engines")]
-    Elsewhere { what: String },
+    Elsewhere { what: String, set: ChangeSetId },
+    #[error("change set {set} was begun on this machine, which can tell what became of it")]
+    Here { set: ChangeSetId },
+    #[error("could not give up what run {run} holds")]
+    GiveUp { run: RunId, source: StoreError },
     #[error("run {run} has no engine at work")]
     NoEngine { run: RunId },
     #[error("could not read what is to be cancelled")]
@@ -59,10 +63,12 @@ impl CancelError {
             Self::RunOver { .. }
             | Self::SetOver(_)
             | Self::Elsewhere { .. }
+            | Self::Here { .. }
             | Self::NoEngine { .. } => true,
             Self::NoRun(_)
             | Self::Read(_)
             | Self::Turn(_)
+            | Self::GiveUp { .. }
             | Self::Record { .. }
             | Self::Signal { .. } => false,
         }
@@ -70,13 +76,17 @@ impl CancelError {
 
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Elsewhere { .. } => Some("run the same command there".to_owned()),
+            Self::Elsewhere { set, .. } => Some(format!(
+                "run the same command there; if that machine is gone for good: `terrane run cancel {set} --gone --reason …`"
+            )),
+            Self::Here { set } => Some(format!("`terrane run cancel {set}` ends it")),
             Self::NoEngine { run } => Some(format!("`terrane run cancel {run}` ends it")),
             Self::NoRun(_)
             | Self::RunOver { .. }
             | Self::SetOver(_)
             | Self::Read(_)
             | Self::Turn(_)
+            | Self::GiveUp { .. }
             | Self::Record { .. }
             | Self::Signal { .. } => None,
         }
@@ -104,6 +114,62 @@ pub async fn cancel_set(
     let say = Some(Say::Interrupt { by });
     worker::turn(control, id, say, &Asker::default(), None).await?;
     Ok(())
+}
+
+/// A change set whose machine is gone for good, as a person says: nobody can look what became of it. What was under way is
+/// unknown from now on; its lanes and locks are free, and what that machine might still write is refused. Recorded first.
+/// The runs that were under way.
+pub async fn give_up(
+    control: &Control,
+    id: ChangeSetId,
+    reason: &Reason,
+) -> Result<Vec<Run>, CancelError> {
+    let set = may_be_given_up(control, id).await?;
+    let mut given_up = Vec::new();
+    for run in control.store.run_list(id).await? {
+        if run.state.is_running() {
+            given_up.push(give_up_run(control, &run, reason).await?);
+        }
+    }
+    let why = format!("its machine is gone, says {}", reason.actor);
+    let stopped = control.store.change_set_stop(&set, &why, control.now());
+    stopped.await?;
+    Ok(given_up)
+}
+
+/// A change set that is under way on another machine.
+pub async fn may_be_given_up(control: &Control, id: ChangeSetId) -> Result<ChangeSet, CancelError> {
+    let set = control.store.change_set_get(id).await?;
+    if set.status.is_over() {
+        return Err(CancelError::SetOver(id));
+    }
+    if !recovery::is_elsewhere(control, &set) {
+        return Err(CancelError::Here { set: id });
+    }
+    Ok(set)
+}
+
+async fn give_up_run(control: &Control, run: &Run, reason: &Reason) -> Result<Run, CancelError> {
+    let (id, store) = (run.id, &control.store);
+    let spec = store.run_spec(id).await?;
+    let state = control.state_name(&spec.stack.state);
+    let reason = reason.kept(control, &state).await;
+    let record = NewBreakGlass {
+        act: Act::MachineGivenUp,
+        state: &state,
+        actor: &reason.actor,
+        reason: Some(&reason.text),
+        detail: format!("run {id}, {}", run.state.word()),
+    };
+    let opened = store.break_glass_open(&record).await;
+    opened.map_err(|source| CancelError::Record { run: id, source })?;
+    let freed = store.lock_release_run(id).await;
+    freed.map_err(|source| CancelError::GiveUp { run: id, source })?;
+    let event = RunEvent::RunnerLost {
+        kept: None,
+        left: None,
+    };
+    Ok(store.run_record(id, event, control.now()).await?)
 }
 
 /// A run that can still be ended, and its change set.
@@ -275,7 +341,10 @@ fn check_here(
     what: impl FnOnce() -> String,
 ) -> Result<(), CancelError> {
     if recovery::is_elsewhere(control, set) {
-        return Err(CancelError::Elsewhere { what: what() });
+        return Err(CancelError::Elsewhere {
+            what: what(),
+            set: set.id,
+        });
     }
     Ok(())
 }

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use model::approval::{ApprovalBlock, ApprovalScope, Requirement};
 use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, SetEvent, Status, reopen};
 use model::engine::EngineRequirement;
 use model::exception::Exceptions;
@@ -16,18 +15,21 @@ use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
 use model::masking::Mask;
 use model::plan::Plan;
-use model::project::{LaneScope, Project};
+use model::project::{Confirm, LaneScope, Project};
 use model::run::{Outcome, Run, RunSpec, RunState};
 use store::{ChangeSetError, Scope, StoreError};
 
-use crate::asker::{self, Asker};
+use crate::asker::{self, Asker, GatherError};
+use crate::backends::{Copies, Unseen};
 use crate::projects::OpenProject;
 use crate::settled::{self, KnownOutputs};
 use crate::writers::Who;
-use crate::{Control, changed, kept_aside, providers, reasons, runner};
+use crate::{Control, backends, changed, kept_aside, providers, reasons, runner};
+use approvals::approvals;
 use source::Source;
 use watch::watch_path;
 
+mod approvals;
 mod bundled;
 mod checks;
 mod moved;
@@ -36,6 +38,7 @@ mod source;
 mod spec;
 mod watch;
 
+pub use approvals::asks_for_more;
 pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
 pub use moved::Moved;
 pub use prepare_error::PrepareError;
@@ -92,6 +95,8 @@ pub struct Begun {
     pub watch: File,
     /// Links that lead out of the project, and so are not part of its source.
     pub left_out: Vec<String>,
+    /// Upstreams whose backends could not be looked at.
+    pub unseen: Vec<Unseen>,
     /// What was applied before and is planned afresh, with the reason.
     pub moved: BTreeMap<StackName, Moved>,
 }
@@ -149,7 +154,12 @@ pub async fn resume(
             &wanted.asker,
             control.now(),
         )
-        .await?;
+        .await
+        .map_err(|err| match err {
+            // Somebody else was faster.
+            ChangeSetError::Reopen(err) => PrepareError::Reopen(err),
+            err => PrepareError::Store(err),
+        })?;
     let begun = prepared.begun(control, set.id)?;
     Ok(Begun { moved, ..begun })
 }
@@ -168,6 +178,7 @@ struct Prepared {
     specs: Vec<RunSpec>,
     asker: Asker,
     left_out: Vec<String>,
+    unseen: Vec<Unseen>,
     /// Until the change set is stored, nobody may take its source for left over.
     _kept: File,
 }
@@ -189,6 +200,7 @@ impl Prepared {
             asker: self.asker,
             watch,
             left_out: self.left_out,
+            unseen: self.unseen,
             moved: BTreeMap::new(),
         })
     }
@@ -218,12 +230,24 @@ async fn prepare(
                 source: Box::new(source),
             })?;
         }
-        if matches!(wanted.action, Action::Plan | Action::Apply) && !wanted.no_state {
+        let looks = match wanted.action {
+            Action::Plan | Action::Apply => !wanted.no_state,
+            Action::Destroy => !is_ours(project, name),
+            Action::Exec => false,
+        };
+        if looks {
             checks::check_earlier_state(control, open, project, name).await?;
         }
     }
     checks::reserve_for_runs(control, project, wanted).await?;
+    let mut unseen = Vec::new();
     if !wanted.no_state {
+        let elsewhere = checks::upstreams_elsewhere(project, wanted);
+        let copies = match wanted.action {
+            Action::Plan | Action::Apply => Copies::Fresh,
+            Action::Destroy | Action::Exec => Copies::Any,
+        };
+        unseen = backends::look_again(control, open, project, env, &elsewhere, copies).await?;
         checks::check_upstreams(control, project, wanted).await?;
     }
     checks::check_upstreams_done(control, project, wanted).await?;
@@ -292,6 +316,7 @@ async fn prepare(
         earlier_askers: Vec::new(),
         exceptions,
         goes_on_with_stages: false,
+        unasked: unasked(project, wanted),
         bundle: None,
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
         origin: Origin::Person,
@@ -304,8 +329,17 @@ async fn prepare(
         specs,
         asker,
         left_out: snapshot.left_out,
+        unseen,
         _kept: kept,
     })
+}
+
+/// The stacks that are applied without a question. A destroy asks in any case.
+fn unasked(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
+    let is_unasked = |name: &&StackName| {
+        wanted.action == Action::Apply && project.stacks[*name].confirm == Confirm::Auto
+    };
+    wanted.stacks.iter().filter(is_unasked).cloned().collect()
 }
 
 /// A change set that stopped, and how much of it is wanted again.
@@ -403,19 +437,31 @@ fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
     runs.iter().any(|run| run.id == *id && is_applied(run))
 }
 
+/// What is meant by no name. One that waits for a yes may be the one that was resumed last: an older one is not taken for it.
 async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
     let project = control.home.project();
     let newest = control.store.change_set_list_newest(project, 200).await?;
+    let mut waits = None;
     for set in newest {
-        let is_stopped = set.request.action == Action::Apply
-            && set.request.bundle.is_none()
-            && matches!(set.status, Status::Stopped { .. });
+        let is_meant = set.request.action == Action::Apply && set.request.bundle.is_none();
+        if is_meant && set.status == Status::AwaitingConfirm {
+            waits = waits.or(Some(set.id));
+        }
+        let is_stopped = is_meant && matches!(set.status, Status::Stopped { .. });
         // What somebody said no to is resumed by its name only.
         if is_stopped && refused(control, set.id).await?.is_none() {
-            return Ok(set);
+            return match waits {
+                None => Ok(set),
+                Some(waits) => Err(PrepareError::NewerWaits {
+                    waits,
+                    stopped: set.id,
+                }),
+            };
         }
     }
-    Err(PrepareError::NothingStopped)
+    Err(waits.map_or(PrepareError::NothingStopped, |waits| {
+        PrepareError::OnlyWaits { waits }
+    }))
 }
 
 /// The no that ended a change set, if it was one.
@@ -486,8 +532,18 @@ pub async fn gather_again(
     env: &BTreeMap<String, String>,
     id: ChangeSetId,
 ) -> Result<Option<Asker>, ChangeSetError> {
+    Ok(gather_for(control, open, env, id).await?.ok())
+}
+
+/// As [`gather_again`], and what is missing.
+pub async fn gather_for(
+    control: &Control,
+    open: &OpenProject,
+    env: &BTreeMap<String, String>,
+    id: ChangeSetId,
+) -> Result<Result<Asker, GatherError>, ChangeSetError> {
     let specs = specs(control, id).await?;
-    Ok(Asker::gather(env, &open.root, &specs, &open.loaded.secrets).ok())
+    Ok(Asker::gather(env, &open.root, &specs, &open.loaded.secrets))
 }
 
 /// Whether somebody's values are those with which it was asked for. Who lacks some may watch.
@@ -556,9 +612,12 @@ pub(crate) async fn specs(
     Ok(specs)
 }
 
-/// The plan of a run as people see it, if one was kept.
+/// The plan of a run as people see it, if one was kept: here, or by a machine that shares the home.
 pub async fn plan_view(control: &Control, run: &Run) -> Option<Plan> {
-    let sealed = std::fs::read(runner::plan_view(&control.home.run_dir(run.id))).ok()?;
+    let sealed = match std::fs::read(runner::plan_view(&control.home.run_dir(run.id))) {
+        Ok(sealed) => sealed,
+        Err(_) => control.store.plan_view_get(run.id).await.ok()??,
+    };
     let spec = control.store.run_spec(run.id).await.ok()?;
     let purpose = format!("plan-view {}", run.id);
     let scope = Scope::State(control.state_name(&spec.stack.state));
@@ -576,40 +635,6 @@ fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
     };
     let all: BTreeSet<String> = wanted.stacks.iter().map(lane).collect();
     all.into_iter().collect()
-}
-
-/// Who must agree before anything is applied; a target's word is asked for once, a stack's by itself.
-fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
-    let mut found: Vec<Requirement> = Vec::new();
-    match wanted.action {
-        Action::Apply | Action::Destroy => {}
-        // What is done by hand has its own record.
-        Action::Plan | Action::Exec => return found,
-    }
-    for name in &wanted.stacks {
-        let stack = &project.stacks[name];
-        let target = &project.targets[&stack.target];
-        let rule = ApprovalBlock::rule(target.approval.as_ref(), stack.approval.as_ref());
-        let Some(rule) = rule.filter(|rule| rule.count > 0) else {
-            continue;
-        };
-        let by = if stack.approval.is_some() || rule.scope == ApprovalScope::Stack {
-            format!("stack `{name}`")
-        } else {
-            format!("target `{}`", target.name)
-        };
-        match found.iter_mut().find(|one| one.by == by) {
-            Some(known) => {
-                known.stacks.insert(name.clone());
-            }
-            None => found.push(Requirement {
-                by,
-                rule,
-                stacks: BTreeSet::from([name.clone()]),
-            }),
-        }
-    }
-    found
 }
 
 /// The distinct engines a set of stacks asks for.

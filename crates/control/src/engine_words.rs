@@ -42,7 +42,7 @@ fn report(diagnostic: &Diagnostic) -> String {
 }
 
 /// A text without the sequences that colour it on a terminal.
-pub(crate) fn without_colours(text: &str) -> String {
+pub fn without_colours(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -25,7 +25,7 @@ pub(crate) async fn document(
 ) -> Result<Result<Document, Opaque>, StoreError> {
     let bytes = store.state_version_bytes(version).await?;
     let hidden = store
-        .hidden_list(&version.state, Some(version.version))
+        .hidden_list_to_show(&version.state, Some(version.version))
         .await?;
     Ok(Document::read(&bytes).map(|document| document.hiding(&hidden)))
 }

@@ -6,20 +6,24 @@ use jiff::Timestamp;
 use model::changeset::{Action, Status};
 use model::hold::{Hold, HoldOn};
 use model::ids::StackName;
-use model::project::{LaneScope, Project};
-use store::{ChangeSetError, NewHold, ReleaseHoldError};
+use model::project::Project;
+use store::{ChangeSetError, NewHold};
+
+pub use store::ReleaseHoldError;
 
 use crate::Control;
 use crate::runs::{self, Explained, Which};
 
-/// What a word on the command line means: a stack, or else the lane of a target.
+/// What a word on the command line means: a stack, or else a target, with all of its lanes. `target:NAME` is a target
+/// whatever stacks are called.
 pub fn find(project: &Project, word: &str) -> Option<HoldOn> {
-    if let Some(stack) = project.stacks.keys().find(|stack| stack.as_str() == word) {
+    let target = word.strip_prefix("target:");
+    let stack = project.stacks.keys().find(|stack| stack.as_str() == word);
+    if let (None, Some(stack)) = (target, stack) {
         return Some(HoldOn::Stack(stack.clone()));
     }
-    let target = project.targets.get(word)?;
-    // A target whose stacks have lanes of their own has none to hold.
-    (target.lane == LaneScope::Target).then(|| HoldOn::Lane(word.to_owned()))
+    let target = project.targets.get(target.unwrap_or(word))?;
+    Some(HoldOn::Lane(target.name.clone()))
 }
 
 pub async fn add(
@@ -51,16 +55,29 @@ pub async fn add(
     })
 }
 
+/// What came of a wish to end the holds on something.
+#[derive(Clone, Debug)]
+pub struct Released {
+    pub ended: Vec<Hold>,
+    /// Those of others, still in force.
+    pub left: Vec<Hold>,
+}
+
+/// Ends one's own holds on this, or those of others as well.
 pub async fn release(
     control: &Control,
     on: &HoldOn,
     person: &str,
-) -> Result<Vec<Hold>, ReleaseHoldError> {
-    let project = control.home.project();
-    let released = control
-        .store
-        .hold_release(project, on, person, control.now());
-    released.await
+    all: bool,
+) -> Result<Released, ReleaseHoldError> {
+    let (store, project, now) = (&control.store, control.home.project(), control.now());
+    let there = if all {
+        store.hold_release_all(project, on, person, now).await?
+    } else {
+        store.hold_release(project, on, person, now).await?
+    };
+    let (ended, left) = there.into_iter().partition(|it| it.released.is_some());
+    Ok(Released { ended, left })
 }
 
 /// Change sets that waited for the end of a hold on this.
@@ -71,7 +88,7 @@ pub async fn waiters(control: &Control, on: &HoldOn) -> Result<Vec<Explained>, C
         let request = &one.set.request;
         let is_meant = match on {
             HoldOn::Stack(stack) => request.stacks.contains(stack),
-            HoldOn::Lane(lane) => request.lanes.contains(lane),
+            HoldOn::Lane(_) => request.lanes.iter().any(|lane| on.covers_lane(lane)),
         };
         waits && is_meant && request.action != Action::Plan
     });

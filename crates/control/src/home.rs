@@ -16,14 +16,14 @@
 //! Not here: what the files mean.
 
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use drivers::snapshot::Slot;
 use model::ids::RunId;
 use model::run::RunSpec;
-use store::{OpenStoreError, Store};
+use store::{OpenStoreError, Store, StoreError};
 
 pub use place::{InvalidPlace, SharedPlace, StorePlace};
 pub use store::Use;
@@ -67,6 +67,13 @@ pub enum OpenHomeError {
     Make { path: PathBuf, source: io::Error },
     #[error("the master key `{}` is missing, and the home `{}` holds states sealed with it", path.display(), home.display())]
     KeyGone { path: PathBuf, home: PathBuf },
+    #[error("the home `{home}` holds what is sealed with a master key that is not here")]
+    KeyElsewhere { home: String },
+    #[error("could not ask the home `{home}` for its keys")]
+    Keys {
+        home: String,
+        source: Box<StoreError>,
+    },
     #[error(transparent)]
     Key(#[from] ReadKeyError),
     #[error("could not open the home `{home}`")]
@@ -80,9 +87,17 @@ impl OpenHomeError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Key(err) => err.hint(),
-            Self::Make { .. } => {
-                Some("name a home that can be written: `--data DIR` or `TERRANE_HOME`".to_owned())
+            Self::Keys { .. } => None,
+            Self::Make { path, .. } => {
+                let own = rustix::process::getuid().as_raw();
+                Some(of_another(path, own).unwrap_or_else(|| {
+                    "name a home that can be written: `--data DIR` or `TERRANE_HOME`".to_owned()
+                }))
             }
+            Self::KeyElsewhere { .. } => Some(
+                "bring the key from where the home was first used, and name it: `TERRANE_KEY_FILE`, `TERRANE_KEY` or `TERRANE_KEY_COMMAND`"
+                    .to_owned(),
+            ),
             Self::KeyGone { .. } => Some(
                 "bring the file back from where it was backed up, or say where it is: `TERRANE_KEY_FILE`"
                     .to_owned(),
@@ -92,6 +107,22 @@ impl OpenHomeError {
             }),
         }
     }
+}
+
+/// What to do about a home in a directory that only another user can enter.
+fn of_another(path: &Path, own: u32) -> Option<String> {
+    // Below it nothing can be seen.
+    let mut seen = path.ancestors().map(|dir| (dir, std::fs::metadata(dir)));
+    let (dir, found) = seen.find_map(|(dir, found)| Some((dir, found.ok()?)))?;
+    let is_private = found.mode() % 0o10 == 0; // nothing for others
+    (found.uid() != own && is_private).then(|| {
+        format!(
+            "`{}` belongs to another user (number {}), and a home in a directory is one user's: name one of your own \
+             (`--data DIR` or `TERRANE_HOME`), or share one in PostgreSQL with a bucket",
+            dir.display(),
+            found.uid()
+        )
+    })
 }
 
 /// A home that was opened, and whether a master key was made on the way: its owner must hear of it.
@@ -200,6 +231,23 @@ impl Home {
             home: self.store.describe(),
             source: Box::new(source),
         })?;
+        // A key that was just made is nobody's key, and is not to be taken for one.
+        if let (Some(Some(path)), StorePlace::Shared(_)) = (&new_key, &self.store) {
+            let home = self.store.describe();
+            let asked = store
+                .has_keys()
+                .await
+                .map_err(|source| OpenHomeError::Keys {
+                    home: home.clone(),
+                    source: Box::new(source),
+                });
+            if !matches!(asked, Ok(false)) {
+                drop(std::fs::remove_file(path));
+            }
+            if asked? {
+                return Err(OpenHomeError::KeyElsewhere { home });
+            }
+        }
         source.renew(&store);
         Ok(Opened {
             store,
@@ -447,6 +495,19 @@ pub(crate) fn log_name(stage: model::run::Stage) -> &'static str {
     }
 }
 
+/// Whether an error means that the home's database cannot be talked to just now.
+pub fn is_away(error: &dyn std::error::Error) -> bool {
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.downcast_ref::<store::DriverError>();
+        if said.is_some_and(store::DriverError::is_away) {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
+}
+
 /// What to do about an error whose cause is where the home is: nothing can be written there, or its bucket is not to be
 /// had.
 pub fn hint_of_place(error: &dyn std::error::Error) -> Option<&'static str> {
@@ -455,8 +516,14 @@ pub fn hint_of_place(error: &dyn std::error::Error) -> Option<&'static str> {
     const EITHER: &str = "commands that only read work meanwhile; make room on the disk, or have it mounted to be written to";
     const NO_BUCKET: &str = "`blobs=` of `TERRANE_HOME` names the bucket: make it, or name the right one; another service than the provider's own is named by `AWS_ENDPOINT_URL`";
     const CREDENTIALS: &str = "credentials come from the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`";
+    const LISTING: &str = "let these credentials list the bucket, too (on S3: `s3:ListBucket`)";
     let mut next = error.source();
     while let Some(cause) = next {
+        if let Some(open) = cause.downcast_ref::<Box<OpenStoreError>>()
+            && matches!(**open, OpenStoreError::NotListed { .. })
+        {
+            return Some(LISTING);
+        }
         match cause.downcast_ref::<store::DbError>() {
             Some(store::DbError::NoRoom) => return Some(FULL),
             Some(store::DbError::ReadOnly) => return Some(READ_ONLY),
@@ -477,4 +544,22 @@ pub fn hint_of_place(error: &dyn std::error::Error) -> Option<&'static str> {
         next = cause.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_of_another_user_is_said_to_be_theirs() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        make_private(&home).unwrap();
+        let owner = std::fs::metadata(&home).unwrap().uid();
+        let work = home.join("projects").join("shop");
+        assert_eq!(of_another(&work, owner), None);
+        let hint = of_another(&work, owner + 1).expect("a hint");
+        let words = format!("`{}` belongs to another user", home.display());
+        assert!(hint.starts_with(&words), "{hint}");
+    }
 }

@@ -22,6 +22,7 @@ pub mod facts;
 pub mod fit;
 pub mod formatting;
 pub mod gates;
+pub mod held_backend;
 mod hidden;
 pub mod holds;
 pub mod home;

@@ -134,7 +134,7 @@ pub(crate) async fn of_version(
     })?;
     let hidden = control
         .store
-        .hidden_list(&version.state, Some(version.version))
+        .hidden_list_to_show(&version.state, Some(version.version))
         .await;
     let hidden = hidden.map_err(|source| OutputsError::State {
         state: state.clone(),
@@ -217,27 +217,58 @@ pub(crate) async fn with_nulls(
         value: Value::Null,
         sensitive: false,
     };
-    let nulls = declared(control, stack)
+    let nulls = declared(control, stack, state)
         .await?
         .into_iter()
         .map(|name| (name, null.clone()));
     Ok(nulls.chain(stored).collect())
 }
 
-/// The outputs that a stack declared when all of it was last as its source says. One of them that its
-/// state does not hold is null: engines store no null.
-pub(crate) async fn declared(
+/// The outputs that a stack declared when all of it was last as its source says. One of them that its state did not hold
+/// then is null: engines store no null. One that it held and does not hold now was taken away, as half a destroy does.
+async fn declared(
     control: &Control,
     stack: &StackName,
+    state: &OutputState,
 ) -> Result<BTreeSet<String>, OutputsError> {
-    let declared = control
+    let settled = control
         .store
         .run_settled_outputs(control.home.project(), stack)
         .await;
-    declared.map_err(|source| OutputsError::History {
+    let settled = settled.map_err(|source| OutputsError::History {
         stack: stack.clone(),
         source,
-    })
+    })?;
+    let Some(settled) = settled else {
+        return Ok(BTreeSet::new());
+    };
+    let wrong = |source| OutputsError::State {
+        state: state.name.clone(),
+        source,
+    };
+    let (store, name) = (&control.store, control.state_name(&state.name));
+    let is_of_then = |version: &StateVersion| {
+        if state.is_ours {
+            i64::try_from(version.serial).ok() == settled.serial
+        } else {
+            // A copy is kept when it is first seen.
+            version.is_copy() && version.created_at <= settled.at
+        }
+    };
+    let head = store.state_head(&name).await.map_err(wrong)?;
+    if head.as_ref().is_none_or(is_of_then) {
+        return Ok(settled.outputs);
+    }
+    let versions = store.state_version_list(&name).await.map_err(wrong)?;
+    let then = versions.iter().filter(|version| is_of_then(version));
+    let Some(then) = then.max_by_key(|version| version.version) else {
+        return Ok(BTreeSet::new()); // nobody knows any more
+    };
+    let body = store.state_version_bytes(then).await.map_err(wrong)?;
+    let held = of_version(control, then, &body).await?;
+    let mut nulls = settled.outputs;
+    nulls.retain(|output| !held.contains_key(output));
+    Ok(nulls)
 }
 
 fn exact(state: &str, value: &RawValue, sensitive: bool) -> Result<Output, OutputsError> {

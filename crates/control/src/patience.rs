@@ -14,13 +14,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A deed that is tried again, with growing pauses, until its time is up.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     until: Instant,
     pause: Duration,
 }
 
 impl Patience {
-    pub(crate) fn begin() -> Self {
+    pub fn begin() -> Self {
         Self::of(limit(std::env::var(PATIENCE).ok().as_deref()))
     }
 
@@ -32,7 +32,7 @@ impl Patience {
     }
 
     /// Waits a little; false when the time is up.
-    pub(crate) async fn again(&mut self) -> bool {
+    pub async fn again(&mut self) -> bool {
         let now = Instant::now();
         if now >= self.until {
             return false;

@@ -33,6 +33,7 @@ use judge::{Judged, MAX_INPUT, Question, judge};
 mod case;
 mod findings;
 mod judge;
+pub(crate) mod now;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
@@ -86,6 +87,7 @@ pub(crate) fn applied(project: &Project, stack: &StackName) -> Vec<AppliedPolicy
                 .map(|source| AppliedFile {
                     path: source.path.clone(),
                     digest: sha256(source.text.as_bytes()),
+                    text: (!policy.is_of_source).then(|| source.text.clone()),
                 })
                 .collect(),
         })
@@ -181,6 +183,7 @@ async fn hear(
             run: run.id,
             spec: &spec,
             point: Point::Approval,
+            is_preview: false,
             approvals: given.to_vec(),
             actor: Actor::person(person),
             now,
@@ -285,6 +288,8 @@ pub struct Asking<'a> {
     pub run: RunId,
     pub spec: &'a RunSpec,
     pub point: Point,
+    /// Whether it is about a plan that is made again before it is applied.
+    pub is_preview: bool,
     pub approvals: Vec<Approval>,
     pub actor: Actor,
     pub now: Timestamp,
@@ -363,6 +368,7 @@ pub async fn document(
             phase: asking.point,
             destroy: spec.destroy,
             auto_approve: request.auto_approve,
+            preview: asking.is_preview,
         },
         actor: asking.actor,
         approvals: asking.approvals,

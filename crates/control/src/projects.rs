@@ -75,7 +75,8 @@ pub fn find_root(start: &Path) -> Result<PathBuf, OpenProjectError> {
     })
 }
 
-/// Reads and checks the project; what is wrong with it is in `loaded.findings`.
+/// Reads and checks the project; what is wrong with it is in `loaded.findings`. Its policies are read by those who
+/// need them to be sound (`policy::check`).
 pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, OpenProjectError> {
     let git = Git::new(env).repository(root)?;
     let lookup = |name: &str| env.get(name).cloned();
@@ -90,7 +91,6 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
             source,
         })?;
     let mut loaded = config::load(&tree, &around);
-    crate::policy::check(&mut loaded);
     crate::contracts::check(&mut loaded, root);
     crate::facts::check(&mut loaded, root);
     crate::stage_files::check(&mut loaded, root);

@@ -43,7 +43,7 @@ fn unlisted(open: &OpenProject, project: &Project, name: &StackName) -> Vec<Unli
     let Some(target) = project.targets.get(&stack.target) else {
         return Vec::new();
     };
-    if target.providers.is_empty() {
+    if !target.limits_providers() {
         return Vec::new();
     }
     let lock_file = open.root.join(providers::lock_file(&stack.path));

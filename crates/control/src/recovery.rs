@@ -149,6 +149,14 @@ pub async fn stop_if_gone(
     Ok(true)
 }
 
+/// Whether somebody said yes to it, and nobody is left who carries it out, or waits for it.
+pub(crate) fn is_gone(control: &Control, set: &ChangeSet, runs: &[Run]) -> bool {
+    matches!(set.status, Status::Confirmed | Status::Interrupting)
+        && !is_elsewhere(control, set)
+        && !is_at_work(control, runs)
+        && crate::changesets::unwatched(control, set).is_some()
+}
+
 /// Whether a run may still have a process: its lock is held, or only another machine could tell.
 pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool {
     let Ok(Brief { set, .. }) = store.run_brief(run).await else {

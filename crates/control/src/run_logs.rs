@@ -13,6 +13,8 @@ use model::run::Stage;
 use crate::home::{COMPLAINTS, Home, log_name};
 use crate::runner::earlier_attempts;
 
+pub use crate::engine_words::without_colours;
+
 /// Where a line comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {

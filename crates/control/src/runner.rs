@@ -22,7 +22,7 @@ use model::masking::Mask;
 use model::policy::Verdict;
 use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
-use store::{Brief, ChangeSetError, Fence, StoreError};
+use store::{Brief, Brought, ChangeSetError, Fence, Happened, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
@@ -127,10 +127,23 @@ impl Job<'_> {
 
     /// The stage that follows an apply: its hooks come first.
     fn after_apply(&self) -> Option<Stage> {
-        let has_hooks = hooks::has(self.spec, Stage::Applying, Some(When::After));
+        let has_hooks = self.spec.has_hooks(Stage::Applying, Some(When::After));
         has_hooks
             .then_some(Stage::Applying)
             .or_else(|| self.first_stage())
+    }
+
+    /// The stage that follows a plan without changes: hooks after an apply that was made before and never had them
+    /// come first.
+    async fn after_nothing(&self) -> Result<Option<Stage>, Failure> {
+        let first = self.first_stage();
+        let after = self.after_apply();
+        if self.review || after == first {
+            return Ok(first);
+        }
+        let owes = owes_hooks(self.control, self.spec).await;
+        let owes = owes.map_err(|err| Failure::because("could not look at earlier runs", &err))?;
+        Ok(if owes { after } else { first })
     }
 
     /// The upstream values that it is planned without.
@@ -144,7 +157,7 @@ impl Job<'_> {
     /// Whether its engine is done, and only the hooks after its apply are left.
     async fn is_applied(&self) -> bool {
         let is_completing = matches!(*self.state.lock().await, RunState::Completing { .. });
-        is_completing && hooks::has(self.spec, Stage::Applying, Some(When::After))
+        is_completing && self.spec.has_hooks(Stage::Applying, Some(When::After))
     }
 
     /// Refuses to start an engine that changes something without the lanes it was claimed under.
@@ -261,6 +274,23 @@ pub(crate) struct Carried {
     inputs: inputs::Inputs,
     workspace: workspace::Workspace,
     scratch: workspace::Scratch,
+}
+
+/// Whether hooks after an apply of this stack are still to run.
+pub(crate) async fn owes_hooks(control: &Control, spec: &RunSpec) -> Result<bool, ChangeSetError> {
+    let (store, stack) = (&control.store, &spec.stack.name);
+    let last = store.run_last_begun(control.home.project(), stack);
+    let Some(last) = last.await? else {
+        return Ok(false);
+    };
+    // What was to be applied and what was to be destroyed have nothing to finish for one another.
+    if store.run_spec(last).await?.destroy != spec.destroy {
+        return Ok(false);
+    }
+    let events = store.run_events(last).await?;
+    Ok(model::run::owes_hooks(
+        events.iter().map(|(_, event)| event),
+    ))
 }
 
 /// Why a stage did not come to its end; becomes the run's problem.
@@ -468,12 +498,12 @@ async fn carry_out(
             fence = held.map_err(|source| RunnerError::Read { run, source })?;
         }
         *job.fence.lock().await = fence.clone();
-        let put_in = match stage {
-            Stage::Preparing | Stage::Planning => put_in(control, run, &spec, &set, asker).await?,
+        let brought = match stage {
+            Stage::Preparing | Stage::Planning => brought(control, run, &spec, &set, asker).await?,
             _ => None,
         };
         job.has_other_values
-            .store(put_in.is_some(), Ordering::Relaxed);
+            .store(brought.is_some(), Ordering::Relaxed);
         let happened = match (stage, &spec.exec) {
             (Stage::Preparing | Stage::Planning, None) => match job.awaits().await.as_slice() {
                 [] if spec.no_state => Box::pin(preview::without_state(&job)).await,
@@ -493,17 +523,14 @@ async fn carry_out(
         if job.carried.lock().await.is_none() {
             job.leave_place().await;
         }
-        if let Some(PutIn { values, by }) = put_in {
-            let noted = control.store.run_planned_with(run, values.as_deref(), &by);
-            noted
-                .await
-                .map_err(|source| RunnerError::Read { run, source })?;
-        }
-        let happened = cancelling::name_who_asked(control, run, happened).await;
+        let happened = Happened {
+            run,
+            event: cancelling::name_who_asked(control, run, happened).await,
+            brought,
+        };
         // What happened must not be lost because the home does not answer now.
         let commit = async || {
             let own = Own {
-                run,
                 happened: happened.clone(),
                 fence: fence.clone(),
                 goes_on: !interrupts.lock().await.is_terminated(),
@@ -532,21 +559,14 @@ fn new_token() -> io::Result<Secret> {
     Ok(Secret::new(token))
 }
 
-/// Values of whoever said yes.
-struct PutIn {
-    /// Keyed digest.
-    values: Option<String>,
-    by: String,
-}
-
 /// Who said yes and brings other values than those it was asked for with is an author of what is planned with them.
-async fn put_in(
+async fn brought(
     control: &Control,
     run: RunId,
     spec: &RunSpec,
     set: &ChangeSet,
     asker: &Asker,
-) -> Result<Option<PutIn>, RunnerError> {
+) -> Result<Option<Brought>, RunnerError> {
     let values = asker.digest_for(&control.store, spec).await;
     let values = values.map_err(|source| RunnerError::Digest { run, source })?;
     if values == spec.asked_with {
@@ -558,7 +578,7 @@ async fn put_in(
         SetEvent::Confirmed { by } => by,
         _ => None,
     });
-    Ok(yes.map(|by| PutIn { values, by }))
+    Ok(yes.map(|by| Brought { values, by }))
 }
 
 /// The lock this process was started with. It is ours in one place only: dropped there, it is free, unless an engine

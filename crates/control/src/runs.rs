@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use model::approval::{Approval, Owed, owed, owed_to_policy};
 use model::changeset::{
     Action, Around, ChangeSet, Front, SetEvent, Status, next, stage_held, why, why_set,
@@ -14,6 +14,9 @@ use store::ChangeSetError;
 
 use crate::locks::RunLock;
 use crate::{Control, changesets, recovery, stragglers};
+
+/// So long nobody wonders why a new change set has not gone on.
+const A_MOMENT: SignedDuration = SignedDuration::from_secs(3);
 
 /// A change set with all that explains it.
 #[derive(Clone, Debug)]
@@ -39,6 +42,12 @@ impl Explained {
         }
     }
 
+    /// What keeps it from going on although everybody has said yes: processes that are gone, or that should be.
+    pub fn stalls(&self) -> Option<String> {
+        let (run, words) = self.in_the_way.first_key_value()?;
+        Some(format!("run {run}: {words}"))
+    }
+
     /// Whether it goes on as soon as anybody looks.
     pub fn goes_on(&self) -> bool {
         match self.set.status {
@@ -61,10 +70,13 @@ impl Explained {
 
     /// Nobody stands in front of it, and it has not gone on.
     fn turn_has_come(&self) -> Option<String> {
+        let is_new = self.now.duration_since(self.set.created_at) < A_MOMENT;
         if self.set.status != Status::Waiting || self.front.is_some() {
             return None;
         }
-        Some(if self.is_watched {
+        Some(if self.is_watched && is_new {
+            "its turn has come: its terminal goes on with it".to_owned()
+        } else if self.is_watched {
             "its turn has come, and its terminal has not gone on: is it suspended? `fg` there goes on"
                 .to_owned()
         } else {
@@ -156,6 +168,14 @@ impl Explained {
             }
             (RunState::Planned { .. }, Status::AwaitingConfirm) => "awaiting confirmation",
             (RunState::Planned { .. }, Status::Waiting) => "queued",
+            // What a person stopped is not broken.
+            (
+                RunState::Finished {
+                    outcome: Outcome::Failed { problem },
+                    ..
+                },
+                _,
+            ) if problem.interrupted => "interrupted",
             (
                 RunState::Finished {
                     outcome: Outcome::NotDone { .. },
@@ -212,6 +232,15 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     let runs = store.run_list(id).await?;
     let mut in_the_way = stragglers::in_the_way(control, &set, &runs);
     in_the_way.extend(lost(control, &set, &runs).await?);
+    if recovery::is_gone(control, &set, &runs) {
+        for run in runs.iter().filter(|run| !run.state.is_finished()) {
+            let words = || {
+                "its processes are gone: the next `terrane plan` or `terrane apply` here ends it"
+                    .to_owned()
+            };
+            in_the_way.entry(run.id).or_insert_with(words);
+        }
+    }
     let is_next = set.status == Status::Waiting && front.is_none();
     let is_watched = is_next
         && (recovery::is_elsewhere(control, &set)
@@ -312,8 +341,13 @@ fn in_order(
         let order = order_of_set(&event, is_last);
         all.push((at, order, Happened::Set(event)));
     }
+    let mut before = None;
     for (at, run, event) in of_runs {
+        // What came with a bundle was begun and told elsewhere: a run's own events stay in their order.
+        let earlier = before.filter(|(moment, of, _)| (*moment, *of) == (at, run));
         let order = order_of_run(&event);
+        let order = earlier.map_or(order, |(_, _, earlier)| order.max(earlier));
+        before = Some((at, run, order));
         all.push((at, order, Happened::Run(run, Box::new(event))));
     }
     all.sort_by_key(|(at, order, _)| (*at, *order));
@@ -437,17 +471,6 @@ mod tests {
                 },
             ),
         ];
-        let told: Vec<String> = in_order(of_set, of_runs)
-            .into_iter()
-            .map(|(_, happened)| match happened {
-                Happened::Set(event) => event.word().to_owned(),
-                Happened::Run(run, event) => match *event {
-                    RunEvent::PlanStarted => format!("{run} is planned"),
-                    RunEvent::ApplyStarted => format!("{run} is applied"),
-                    _ => format!("{run} tells"),
-                },
-            })
-            .collect();
         let expected = [
             "r1 is planned",
             "r2 tells",
@@ -456,6 +479,49 @@ mod tests {
             "given its lanes",
             "r1 is applied",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(told(of_set, of_runs), expected);
+    }
+
+    #[test]
+    fn what_came_with_a_bundle_is_told_in_the_order_it_happened() {
+        let now = Timestamp::UNIX_EPOCH;
+        let requested = SetEvent::Requested { confirmed: false };
+        let nothing = || RunEvent::NothingToChange {
+            consumed: None,
+            came_after: None,
+            serial: None,
+            lineage: None,
+            then: None,
+        };
+        let of_runs = vec![
+            (now, RunId(1), RunEvent::PlanStarted),
+            (now, RunId(1), nothing()),
+            (now, RunId(2), RunEvent::PlanStarted),
+            (now, RunId(2), nothing()),
+        ];
+        let expected = [
+            "requested",
+            "r1 is planned",
+            "r1 tells",
+            "r2 is planned",
+            "r2 tells",
+        ];
+        assert_eq!(told(vec![(now, requested)], of_runs), expected);
+    }
+
+    fn told(
+        of_set: Vec<(Timestamp, SetEvent)>,
+        of_runs: Vec<(Timestamp, RunId, RunEvent)>,
+    ) -> Vec<String> {
+        let all = in_order(of_set, of_runs).into_iter();
+        all.map(|(_, happened)| match happened {
+            Happened::Set(event) => event.word().to_owned(),
+            Happened::Run(run, event) => match *event {
+                RunEvent::PlanStarted => format!("{run} is planned"),
+                RunEvent::ApplyStarted => format!("{run} is applied"),
+                _ => format!("{run} tells"),
+            },
+        })
+        .collect()
     }
 }

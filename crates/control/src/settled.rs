@@ -7,11 +7,12 @@ use model::digits;
 use model::ids::{RunId, StackName};
 use model::project::{Backend, Context, Input};
 use model::run::RunSpec;
+use model::state::StateVersion;
 use serde_json::{Map, Value};
 use store::StoreError;
 
 use crate::outputs::{self, OutputsError};
-use crate::{Control, asker};
+use crate::{Control, asker, runner};
 
 /// The outputs of stacks, each read once.
 #[derive(Default)]
@@ -105,25 +106,72 @@ async fn look(control: &Control, spec: &RunSpec, known: &mut KnownOutputs) -> Op
     if serial != last.serial {
         return Some(false);
     }
-    // Whoever merely comes first counts whenever it changed anything since.
-    for upstream in &spec.order_states {
-        let head = control
-            .store
-            .state_head(&control.state_name(upstream))
-            .await;
-        let writer = head.ok()?.and_then(|head| head.run);
-        if writer.is_some_and(|writer| writer > last.run) {
-            return Some(false);
-        }
+    if has_other_before(control, spec, last.run).await? {
+        return Some(false);
     }
     let now = consumed_now(control, spec, known).await?;
     if last.consumed != Some(now) {
         return Some(false);
     }
+    let has_hooks = |context: &Context| !context.hooks.is_empty();
+    if spec.contexts.iter().any(has_hooks) && runner::owes_hooks(control, spec).await.ok()? {
+        return Some(false); // a plan without changes runs them
+    }
     // What was done by hand is caught up with by a plan of it.
     let acts = control.store.break_glass_list(&state).await.ok()?;
     let mut open = acts.iter().filter(|act| act.closed_at.is_none());
     Some(!open.any(|act| act.reason.is_some()))
+}
+
+/// The states of the stacks that a run merely comes after, each by the digest of what it holds now; none if there are no such
+/// stacks. What cannot be read is left out, and so differs from what will be read.
+pub(crate) async fn came_after(
+    control: &Control,
+    spec: &RunSpec,
+) -> Option<BTreeMap<String, String>> {
+    if spec.order_states.is_empty() {
+        return None;
+    }
+    let mut held = BTreeMap::new();
+    for state in &spec.order_states {
+        let head = control.store.state_head(&control.state_name(state)).await;
+        if let Ok(Some(head)) = head {
+            held.insert(state.clone(), head.content);
+        }
+    }
+    Some(held)
+}
+
+/// Whoever merely comes first counts whenever it changed anything since the last run that ended well was planned.
+async fn has_other_before(control: &Control, spec: &RunSpec, last: RunId) -> Option<bool> {
+    if spec.order_states.is_empty() {
+        return Some(false);
+    }
+    let events = control.store.run_events(last).await.ok()?;
+    let then = model::run::came_after(events.iter().map(|(_, event)| event));
+    for state in &spec.order_states {
+        let head = control.store.state_head(&control.state_name(state)).await;
+        if differs(then, last, state, head.ok()?.as_ref()) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+/// Whether a state is another than it was for a run. Of one that kept nothing of it, only the numbers of runs tell; a run that
+/// was asked for earlier and applied later passes for an earlier one there.
+fn differs(
+    then: Option<&BTreeMap<String, String>>,
+    last: RunId,
+    state: &str,
+    head: Option<&StateVersion>,
+) -> bool {
+    match then {
+        Some(then) => then.get(state) != head.map(|head| &head.content),
+        None => head
+            .and_then(|head| head.run)
+            .is_some_and(|writer| writer > last),
+    }
 }
 
 /// The digest of what a run would take from other stacks now, if that can be read.
@@ -156,4 +204,63 @@ pub(crate) async fn takes_others(
     };
     let now = consumed_now(control, spec, known).await;
     now.is_some_and(|now| now != before)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use model::state::{Contents, StateName};
+
+    use super::*;
+
+    fn head(content: &str, run: Option<i64>) -> StateVersion {
+        StateVersion {
+            state: StateName::new("", "base"),
+            version: 2,
+            serial: 2,
+            lineage: "lineage".to_owned(),
+            content: content.to_owned(),
+            size: 0,
+            parent: Some(1),
+            contents: Contents::Resources,
+            mark: None,
+            run: run.map(RunId),
+            created_at: Timestamp::UNIX_EPOCH,
+            actor: String::new(),
+        }
+    }
+
+    /// What run 11 kept, and what there is now.
+    #[track_caller]
+    fn check(expected: bool, then: Option<&[(&str, &str)]>, now: Option<&StateVersion>) {
+        let owned = |(state, held): &(&str, &str)| ((*state).to_owned(), (*held).to_owned());
+        let then: Option<BTreeMap<String, String>> =
+            then.map(|then| then.iter().map(owned).collect());
+        let found = differs(then.as_ref(), RunId(11), "base", now);
+        assert_eq!(found, expected, "{then:?} {now:?}");
+    }
+
+    #[test]
+    fn what_comes_before_counts_by_what_it_holds() {
+        let kept: Option<&[(&str, &str)]> = Some(&[("base", "a")]);
+        check(false, kept, Some(&head("a", Some(9))));
+        // Asked for earlier, applied later.
+        check(true, kept, Some(&head("b", Some(10))));
+        check(true, kept, Some(&head("b", Some(12))));
+        // By hand.
+        check(true, kept, Some(&head("b", None)));
+        check(true, kept, None);
+        // The same was written again.
+        check(false, kept, Some(&head("a", Some(12))));
+        check(false, Some(&[]), None);
+        check(true, Some(&[]), Some(&head("a", Some(9))));
+    }
+
+    #[test]
+    fn older_records_go_by_the_numbers_of_runs() {
+        check(false, None, None);
+        check(false, None, Some(&head("a", None)));
+        check(false, None, Some(&head("a", Some(10))));
+        check(true, None, Some(&head("a", Some(12))));
+    }
 }

@@ -1,4 +1,4 @@
-//! Taking states out: into a file, a backend of the engine or a running HTTP backend; or all of them into a
+//! Taking states out: into a file, a backend of the engine (`engine`) or a running HTTP backend; or all of them into a
 //! directory, as they were at one moment, while others go on writing.
 
 use std::collections::{BTreeMap, HashSet};
@@ -8,26 +8,31 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::sha256;
-use drivers::state_http::{HttpBackend, HttpBackendError, nameable};
+use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
+use jiff::Timestamp;
 use model::ids::StackName;
 use model::masking::Mask;
-use model::project::Project;
 use model::secret::Secret;
 use model::state::passages::passages;
 use model::state::resources::Document;
-use model::state::{StateFacts, StateName, StateVersion};
+use model::state::{HeldLock, StateFacts, StateName, StateVersion};
 use serde::{Deserialize, Serialize};
-use store::StoreError;
+use store::{AcquireLockError, AppendError, ReleaseLockError, StoreError};
 
 use crate::Control;
 use crate::artifacts::{self, ArtifactsError, backup};
-use crate::backends::{BackendError, Seat, Which};
-use crate::projects::OpenProject;
+use crate::backends::BackendError;
+use crate::held_backend::{HoldError, lock_and_read};
 use crate::state_import::{
     ImportError, LIST, Notes, Place, credential, file_in_directory, lock_info, notes_beside,
 };
 use crate::states::ask::{AskStateError, Digests};
 use crate::states::{self, ReadStateError, index};
+
+mod engine;
+
+pub use engine::export as export_to_engine;
+pub(crate) use engine::holds_the_same;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -45,10 +50,43 @@ pub enum ExportError {
     There { path: PathBuf },
     #[error(transparent)]
     Backend(#[from] BackendError),
+    #[error("the state is in its backend, and no copy of it could be kept")]
+    NoCopy(#[source] Box<AppendError>),
     #[error(transparent)]
     Http(#[from] HttpBackendError),
+    #[error(transparent)]
+    Held(HoldError),
+    #[error("the state of stack `{stack}` is locked by {}", .holder.info)]
+    Locked {
+        stack: StackName,
+        holder: Box<HeldLock>,
+    },
+    #[error("could not lock the state of stack `{stack}`")]
+    Lock {
+        stack: StackName,
+        source: Box<AcquireLockError>,
+    },
+    #[error("the state of stack `{stack}` is in the backend, and could not be unlocked here")]
+    Unlock {
+        stack: StackName,
+        source: Box<ReleaseLockError>,
+    },
+    #[error(
+        "what is here of stack `{stack}` is a copy of what its backend held on {}, and {place} is empty",
+        seen_at.strftime("%F %H:%M UTC")
+    )]
+    OfCopy {
+        stack: StackName,
+        place: String,
+        seen_at: Timestamp,
+    },
     #[error("{place} holds {what}")]
-    InTheWay { place: String, what: String },
+    InTheWay {
+        place: String,
+        what: String,
+        /// Whose target it is that names this place: either of the two may be the state.
+        stack: Option<StackName>,
+    },
     #[error(
         "the state was {}written to {place}, which could not be unlocked",
         if *.is_written { "" } else { "not " }
@@ -57,7 +95,7 @@ pub enum ExportError {
         place: String,
         id: String,
         is_written: bool,
-        source: HttpBackendError,
+        source: Box<ExportError>,
     },
     #[error(transparent)]
     Credential(#[from] ImportError),
@@ -66,11 +104,53 @@ pub enum ExportError {
 }
 
 impl ExportError {
+    /// Whether somebody asked for it.
+    pub fn is_interruption(&self) -> bool {
+        match self {
+            Self::Held(err) => err.is_interruption(),
+            Self::LeftLocked { source, .. } => source.is_interruption(),
+            _ => false,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Locked { .. } | Self::OfCopy { .. })
+    }
+
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::There { .. } => Some("name a path that is free".to_owned()),
-            Self::InTheWay { .. } => Some(
+            Self::OfCopy { stack, .. } => Some(format!(
+                "nothing was written: somebody may have written at the old place since. Name that again, and `terrane plan {stack}` \
+                 takes a fresh copy; if it is gone, or nobody has, the same command with `--copy` writes it"
+            )),
+            Self::InTheWay { stack: None, .. } => Some(
                 "nothing was written; if that one may go, remove it there first, or name another address"
+                    .to_owned(),
+            ),
+            Self::InTheWay {
+                stack: Some(stack), ..
+            } => Some(format!(
+                "nothing was written: each may hold what the other lacks. If the one there is right, bring it here as a file: \
+                 `terrane state push {stack} FILE --force --reason …`; if ours is, `state push -force` of the engine takes \
+                 what `terrane state pull {stack}` prints. Then export it again"
+            )),
+            Self::Locked { stack, holder } => Some(match holder.run {
+                Some(run) => format!(
+                    "nothing was written: wait for run {run}, and export what it leaves; `terrane lock list` shows whether it is alive"
+                ),
+                None => format!(
+                    "nothing was written: wait for it; if who holds it is gone (a command that was killed leaves its lock): \
+                     `terrane lock break {stack} --reason …`"
+                ),
+            }),
+            Self::Lock { .. } => Some("nothing was written: export it again".to_owned()),
+            Self::Unlock { stack, .. } => Some(format!(
+                "`terrane lock break {stack} --reason …` unlocks it; then export it again"
+            )),
+            Self::NoCopy(_) => Some(
+                "export it again: that keeps one, and brings what was written here meanwhile"
                     .to_owned(),
             ),
             Self::LeftLocked { id, .. } => Some(format!(
@@ -78,12 +158,13 @@ impl ExportError {
             )),
             Self::Backend(err) => err.hint(),
             Self::Credential(err) => err.hint(),
+            Self::Http(err) => err.hint(),
+            Self::Held(err) => err.hint(),
             Self::Read(_)
             | Self::List(_)
             | Self::Hidden(_)
             | Self::Earlier(_)
             | Self::Write { .. }
-            | Self::Http(_)
             | Self::Artifacts(_) => None,
         }
     }
@@ -96,43 +177,12 @@ pub struct Exported {
     pub place: String,
     /// An engine's backend counts on.
     pub serial: u64,
+    /// It was there before.
+    pub was_there: bool,
     /// Where it says which places hold secrets, if any do.
     pub notes: Option<PathBuf>,
-}
-
-/// Writes the newest version of a stack's state to where it is wanted.
-#[expect(clippy::too_many_arguments, reason = "each says one thing")]
-pub async fn export(
-    control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    env: &BTreeMap<String, String>,
-    stack: &StackName,
-    to: &Place,
-    credential_reference: Option<&str>,
-    who: &str,
-) -> Result<Exported, ExportError> {
-    let state = control.state_name(&project.stacks[stack].state);
-    if *to != Place::Engine {
-        let by_name = StateExport {
-            state: &state,
-            to,
-            credential: credential_reference,
-            root: &open.root,
-            who,
-        };
-        return export_state(control, env, &by_name).await;
-    }
-    let (version, body) = states::read(control, &state, None).await?;
-    let seat = Seat::open(control, open, project, stack, env, Which::Source).await?;
-    let there = seat.push(&body, false).await?;
-    let serial = StateFacts::read(&there).map_or(version.serial, |facts| facts.serial);
-    Ok(Exported {
-        version,
-        place: "the backend that the source names".to_owned(),
-        serial,
-        notes: None,
-    })
+    /// How the backend was locked, if in no usual way.
+    pub locked_by: Option<String>,
 }
 
 /// A state by its name, whether a project here knows it or not.
@@ -142,6 +192,7 @@ pub struct StateExport<'a> {
     /// A secret reference, for HTTP; files in it are looked for below `root`.
     pub credential: Option<&'a str>,
     pub root: &'a Path,
+    pub locking: &'a Locking,
     pub who: &'a str,
 }
 
@@ -153,7 +204,7 @@ pub async fn export_state(
 ) -> Result<Exported, ExportError> {
     let state = export.state;
     let (version, body) = states::read(control, state, None).await?;
-    let mut notes = None;
+    let (mut notes, mut locked_by, mut was_there) = (None, None, false);
     let place = match export.to {
         Place::File(path) => {
             notes = write_notes(control, &version, &body, path).await?;
@@ -164,21 +215,33 @@ pub async fn export_state(
             notes = write_notes(control, &version, &body, &path).await?;
             write_new(&path, &body)?
         }
-        Place::Engine => {
+        Place::Engine | Place::Copy => {
             let state = state.clone();
             return Err(ImportError::NoStack { state }.into());
         }
         Place::Http(address) => {
             let credential = credential(export.credential, export.root, env).await?;
-            let http = HttpBackend::new(address, credential)?;
+            let http = HttpBackend::new(address, credential, export.locking.clone())?;
             let lock = lock_info(export.who, "migration destination state");
-            http.lock(&lock).await?;
             let place = format!("`{}`", nameable(address));
+            let there = lock_and_read(&http, &lock).await;
+            let there = there.map_err(|err| not_held(&place, &lock.id, err))?;
+            locked_by = http.locked_by();
+            let there = there.as_deref();
+            was_there = there.is_some_and(|there| {
+                let serial = StateFacts::read(there).map(|facts| facts.serial);
+                serial.is_ok_and(|serial| serial == version.serial) && holds_the_same(there, &body)
+            });
             let written = async {
-                let there = http.read().await?;
-                if let Some(what) = there.and_then(|there| in_the_way(&there, &body)) {
-                    let place = place.clone();
-                    return Err(ExportError::InTheWay { place, what });
+                if was_there {
+                    return Ok(());
+                }
+                if let Some(what) = there.and_then(|there| in_the_way(there, &body)) {
+                    return Err(ExportError::InTheWay {
+                        place: place.clone(),
+                        what,
+                        stack: None,
+                    });
                 }
                 Ok(http.write(&lock.id, body).await?)
             };
@@ -189,10 +252,10 @@ pub async fn export_state(
                     place,
                     id: lock.id,
                     is_written: written.is_ok(),
-                    source: match written {
-                        Err(ExportError::Http(source)) => source,
-                        _ => err,
-                    },
+                    source: Box::new(match written {
+                        Err(failed @ ExportError::Http(_)) => failed,
+                        _ => err.into(),
+                    }),
                 });
             }
             written?;
@@ -203,8 +266,24 @@ pub async fn export_state(
         serial: version.serial,
         version,
         place,
+        was_there,
         notes,
+        locked_by,
     })
+}
+
+/// What is said of a backend that could not be locked or read.
+fn not_held(place: &str, id: &str, err: HoldError) -> ExportError {
+    match err {
+        HoldError::Http(err) => ExportError::Http(err),
+        HoldError::LeftLocked { source } => ExportError::LeftLocked {
+            place: place.to_owned(),
+            id: id.to_owned(),
+            is_written: false,
+            source: Box::new(not_held(place, id, *source)),
+        },
+        err @ (HoldError::Interrupted | HoldError::Unanswered) => ExportError::Held(err),
+    }
 }
 
 /// What a backend holds that ours would replace and does not come from.
@@ -221,6 +300,11 @@ fn in_the_way(there: &[u8], ours: &[u8]) -> Option<String> {
             there.serial
         ));
     }
+    newer_words(&there, &ours)
+}
+
+/// The same of two that are of one lineage.
+fn newer_words(there: &StateFacts, ours: &StateFacts) -> Option<String> {
     let is_newer = there.serial >= ours.serial;
     is_newer.then(|| {
         format!(
@@ -285,6 +369,9 @@ pub struct Entry {
     pub lineage: String,
     /// It lives in a backend of the engine; this is what was seen there.
     pub copy: bool,
+    /// Only runs write it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runs_only: bool,
     pub sha256: String,
     #[serde(flatten)]
     pub notes: Notes,
@@ -333,6 +420,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             version: version.version,
             serial: version.serial,
             copy: version.is_copy(),
+            runs_only: row.runs_only,
             lineage: version.lineage,
             sha256: sha256(&body),
             notes,

@@ -1,7 +1,8 @@
 //! Bringing a state here from where it was: its lineage and serial stay, and its old home is locked first,
 //! so that nobody writes there meanwhile.
 //!
-//! Not here: the plan that proves it (`changesets`), and a person's push over the rules.
+//! Not here: backends that only the engine knows (`engine`), the plan that proves it (`changesets`), and a person's push
+//! over the rules.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use drivers::process::engine_environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use drivers::snapshot::sha256;
-use drivers::state_http::{HttpBackend, HttpBackendError, nameable};
+use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
 use model::ids::StackName;
 use model::lock::LockInfo;
 use model::project::Project;
@@ -23,11 +24,14 @@ use store::{
 
 use crate::Control;
 use crate::artifacts::{BringArtifactsError, BroughtArtifacts, backup};
-use crate::backends::{BackendError, Seat, Which};
+use crate::backends::BackendError;
+use crate::held_backend::{HoldError, lock_and_read};
 use crate::hidden;
 use crate::projects::OpenProject;
 use crate::state_export::Entry;
+use crate::state_export::holds_the_same;
 
+mod engine;
 mod notes;
 
 pub use notes::Notes;
@@ -41,14 +45,18 @@ pub enum Place {
     Directory(PathBuf),
     /// The backend that the stack's source names, through the engine.
     Engine,
+    /// What terrane last saw of it, while it lived in a backend of the engine.
+    Copy,
     Http(String),
 }
 
 impl Place {
-    /// From the word of the command line: `engine`, a URL, else a path.
+    /// From the word of the command line: `engine`, `copy`, a URL, else a path.
     pub fn parse(word: &str, cwd: &Path) -> Self {
-        if word == "engine" {
-            return Self::Engine;
+        match word {
+            "engine" => return Self::Engine,
+            "copy" => return Self::Copy,
+            _ => {}
         }
         if word.starts_with("http://") || word.starts_with("https://") {
             return Self::Http(word.to_owned());
@@ -76,14 +84,30 @@ pub enum ImportError {
         "state `{state}` is not of a stack here, so there is no engine that knows where it was"
     )]
     NoStack { state: StateName },
+    #[error("what is here of state `{state}` is no copy from a backend of the engine")]
+    NoCopy { state: StateName },
     #[error("there is no state at {place}")]
     Nothing { place: String },
+    #[error("there is no state at the backend that the source names")]
+    NothingInSource { hint: Option<String> },
     #[error("state `{state}` has versions of its own here, of another lineage (serial {serial})")]
     Other { state: StateName, serial: u64 },
     #[error(transparent)]
     Http(#[from] HttpBackendError),
     #[error(transparent)]
+    Held(HoldError),
+    #[error(transparent)]
     Backend(#[from] BackendError),
+    #[error("`--leave-locked`: {why}")]
+    NoLocks { why: String },
+    #[error(
+        "the state of stack `{stack}` is here, and no copy of what the backend of its target holds"
+    )]
+    Here { stack: StackName },
+    #[error(
+        "the state was imported, and the engine that held its old home locked could not be ended"
+    )]
+    EndOfEngine(#[source] io::Error),
     #[error("could not resolve the credential")]
     Credential(#[source] SecretError),
     #[error("could not lock state `{state}`")]
@@ -107,8 +131,8 @@ pub enum ImportError {
     )]
     LeftLocked {
         state: StateName,
-        /// Of its old home.
-        id: String,
+        /// Of its old home; an engine does not tell which.
+        id: Option<String>,
         /// Its serial, if it is here.
         imported: Option<u64>,
         source: Box<ImportError>,
@@ -123,6 +147,15 @@ pub enum ImportError {
 }
 
 impl ImportError {
+    /// Whether somebody asked for it.
+    pub fn is_interruption(&self) -> bool {
+        match self {
+            Self::Held(err) => err.is_interruption(),
+            Self::LeftLocked { source, .. } => source.is_interruption(),
+            _ => false,
+        }
+    }
+
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Other { .. } => {
@@ -141,19 +174,34 @@ impl ImportError {
                     Some(_) => "; the import need not be repeated",
                     None => "",
                 };
-                Some(format!(
-                    "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it{done}"
-                ))
+                Some(match id {
+                    Some(id) => format!(
+                        "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it{done}"
+                    ),
+                    None => format!(
+                        "an engine that is refused there names the lock: its `force-unlock ID` frees it{done}"
+                    ),
+                })
             }
             Self::Backend(err) => err.hint(),
+            Self::Http(err) => err.hint(),
+            Self::Held(err) => err.hint(),
+            Self::Here { stack } => Some(format!(
+                "`terrane state export {stack} --to engine` brings it there"
+            )),
+            Self::NothingInSource { hint } => hint.clone(),
+            Self::NoLocks { .. } => Some(
+                "import without it, and see to it that nobody writes there any more".to_owned(),
+            ),
             Self::NoStack { .. } => Some("name a file, a directory or a URL".to_owned()),
             Self::Changed { path } => Some(format!(
                 "bring back `{}` as it was exported; a copy of it elsewhere is imported as it is, and what runs hid in it is shown",
                 path.display()
             )),
             Self::File { .. }
+            | Self::NoCopy { .. }
             | Self::Nothing { .. }
-            | Self::Http(_)
+            | Self::EndOfEngine(_)
             | Self::Credential(_)
             | Self::Lock { .. }
             | Self::Append { .. }
@@ -171,6 +219,8 @@ pub struct Imported {
     /// The same bytes were here already.
     pub was_here: bool,
     pub old_home: OldHome,
+    /// How its old home was locked, if in no usual way.
+    pub locked_by: Option<String>,
 }
 
 /// How the place it came from was left.
@@ -178,10 +228,16 @@ pub struct Imported {
 pub enum OldHome {
     /// Nobody can lock it.
     NoLock,
+    /// It could be locked by who knows how, and was not.
+    NotLocked,
+    /// It was not looked at: this is what was there then.
+    Seen { at: jiff::Timestamp },
+    /// The state lives there as before, and what is here is a copy.
+    Stays,
     /// It was locked while its state was read, and is free again.
     Released,
-    /// With this lock.
-    LeftLocked { id: String },
+    /// With this lock; an engine does not tell which.
+    LeftLocked { id: Option<String> },
 }
 
 /// What is asked for.
@@ -190,6 +246,7 @@ pub struct Import<'a> {
     pub from: Place,
     /// A secret reference, for HTTP.
     pub credential: Option<&'a str>,
+    pub locking: &'a Locking,
     pub leave_locked: bool,
     /// Who asks, for the locks.
     pub who: &'a str,
@@ -202,6 +259,7 @@ pub struct StateImport<'a> {
     /// A secret reference, for HTTP; files in it are looked for below `root`.
     pub credential: Option<&'a str>,
     pub root: &'a Path,
+    pub locking: &'a Locking,
     pub leave_locked: bool,
     pub who: &'a str,
 }
@@ -221,22 +279,13 @@ pub async fn import(
             from: &import.from,
             credential: import.credential,
             root: &open.root,
+            locking: import.locking,
             leave_locked: import.leave_locked,
             who: import.who,
         };
         return import_state(control, env, &by_name).await;
     }
-    let seat = Seat::open(control, open, project, import.stack, env, Which::Source).await?;
-    let body = seat.pull().await?.ok_or_else(|| ImportError::Nothing {
-        place: "the backend that the source names".to_owned(),
-    })?;
-    let nothing = Notes::default();
-    let (version, was_here) = store(control, &state, &body, &nothing, import.who).await?;
-    Ok(Imported {
-        version,
-        was_here,
-        old_home: OldHome::NoLock,
-    })
+    engine::import(control, open, project, env, import).await
 }
 
 /// Reads a state from a file, a directory or an HTTP backend and makes it the newest version here.
@@ -265,30 +314,30 @@ pub async fn import_state(
                 state: state.clone(),
             });
         }
+        Place::Copy => {
+            let (body, at) = copy_of(control, state).await?;
+            (body, OldHome::Seen { at }, None)
+        }
         Place::Http(address) => {
             let credential = credential(import.credential, import.root, env).await?;
-            let http = HttpBackend::new(address, credential)?;
-            http.lock(&lock).await?;
-            let read = http.read().await;
-            let body = match read {
-                Ok(Some(body)) => body,
-                other => {
-                    let failed = other.map_or_else(ImportError::Http, |_| ImportError::Nothing {
-                        place: format!("`{}`", nameable(address)),
-                    });
-                    let freed = http.unlock(&lock).await;
-                    return Err(match freed {
-                        Ok(()) => failed,
-                        Err(_) => left_locked(state, &lock, None, failed),
-                    });
-                }
+            let http = HttpBackend::new(address, credential, import.locking.clone())?;
+            let read = lock_and_read(&http, &lock).await;
+            let Some(body) = read.map_err(|err| not_held(state, &lock, err))? else {
+                let failed = ImportError::Nothing {
+                    place: format!("`{}`", nameable(address)),
+                };
+                return Err(match http.unlock(&lock).await {
+                    Ok(()) => failed,
+                    Err(_) => left_locked(state, &lock, None, failed),
+                });
             };
-            let id = lock.id.clone();
+            let id = Some(lock.id.clone());
             (body, OldHome::LeftLocked { id }, Some(http))
         }
     };
     let stored = store(control, state, &body, &notes, import.who).await;
     let mut old_home = old_home;
+    let locked_by = http.as_ref().and_then(HttpBackend::locked_by);
     // What failed is not imported, so its old home goes on as before.
     if let Some(http) = http
         && (stored.is_err() || !import.leave_locked)
@@ -299,14 +348,50 @@ pub async fn import_state(
                 Err(failed) => left_locked(state, &lock, None, failed),
             });
         }
-        old_home = OldHome::Released;
+        old_home = if http.has_locks() {
+            OldHome::Released
+        } else {
+            OldHome::NotLocked
+        };
     }
     let (version, was_here) = stored?;
     Ok(Imported {
         version,
         was_here,
         old_home,
+        locked_by,
     })
+}
+
+/// The newest version, if it is a copy, and when it was seen.
+async fn copy_of(
+    control: &Control,
+    state: &StateName,
+) -> Result<(Vec<u8>, jiff::Timestamp), ImportError> {
+    let failed = |source| ImportError::Store {
+        state: state.clone(),
+        source: Box::new(source),
+    };
+    let head = control.store.state_head(state).await.map_err(failed)?;
+    let copy = head
+        .filter(StateVersion::is_copy)
+        .ok_or_else(|| ImportError::NoCopy {
+            state: state.clone(),
+        })?;
+    let body = control.store.state_version_read(&copy).await;
+    Ok((body.map_err(failed)?, copy.created_at))
+}
+
+/// What is said of an old home that could not be locked or read.
+fn not_held(state: &StateName, lock: &LockInfo, err: HoldError) -> ImportError {
+    match err {
+        HoldError::Http(err) => ImportError::Http(err),
+        HoldError::LeftLocked { source } => {
+            let source = not_held(state, lock, *source);
+            left_locked(state, lock, None, source)
+        }
+        err @ (HoldError::Interrupted | HoldError::Unanswered) => ImportError::Held(err),
+    }
 }
 
 fn left_locked(
@@ -317,7 +402,7 @@ fn left_locked(
 ) -> ImportError {
     ImportError::LeftLocked {
         state: state.clone(),
-        id: lock.id.clone(),
+        id: Some(lock.id.clone()),
         imported,
         source: Box::new(source),
     }
@@ -362,10 +447,18 @@ pub async fn import_all(
             Brought::Copy(state)
         } else {
             let (version, was_here) = store(control, &state, &body, &entry.notes, who).await?;
+            if entry.runs_only {
+                let kept = control.store.state_reserve_for_runs(&state).await;
+                kept.map_err(|source| ImportError::Store {
+                    state: state.clone(),
+                    source: Box::new(source),
+                })?;
+            }
             Brought::State(Box::new(Imported {
                 version,
                 was_here,
                 old_home: OldHome::NoLock,
+                locked_by: None,
             }))
         });
     }
@@ -414,6 +507,16 @@ async fn store(
             state: state.clone(),
             serial: head.serial,
         });
+    }
+    // Another engine may have written the same down in other words.
+    if let (Some(head), Ok(facts)) = (&head, StateFacts::read(body))
+        && !head.is_copy()
+        && head.serial == facts.serial
+    {
+        let here = control.store.state_version_bytes(head).await;
+        if holds_the_same(&here.map_err(failed)?, body) {
+            return Ok((head.clone(), true));
+        }
     }
     let expected = ExpectedHead::Exactly(head.map(|head| head.version));
     let locked = control.store.lock_acquire(state, &info, None, expected);
@@ -509,6 +612,24 @@ pub(crate) async fn credential(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state_export::export_all;
+    use crate::surgery::tests::{Place as Home, full, network};
+
+    #[tokio::test]
+    async fn what_only_runs_write_stays_so() {
+        let (from, to, dir) = (
+            Home::new().await,
+            Home::new().await,
+            tempfile::tempdir().unwrap(),
+        );
+        from.write_body(full(1, "v")).await;
+        let reserved = from.control.store.state_reserve_for_runs(&network()).await;
+        reserved.unwrap();
+        export_all(&from.control, dir.path()).await.unwrap();
+        import_all(&to.control, dir.path(), "me").await.unwrap();
+        let row = to.control.store.state_get(&network()).await.unwrap();
+        assert!(row.unwrap().runs_only);
+    }
 
     #[test]
     fn every_name_of_a_state_has_a_file_of_its_own() {

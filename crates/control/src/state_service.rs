@@ -14,7 +14,7 @@ use store::{
     StoreError, Writer,
 };
 
-pub use store::Scratch;
+pub use store::{Scratch, work};
 
 use crate::hidden;
 use crate::home::Home;

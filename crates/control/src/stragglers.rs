@@ -8,13 +8,11 @@ use std::path::Path;
 use drivers::process::{self, FileHolder};
 use model::changeset::ChangeSet;
 use model::ids::RunId;
-use model::masking::Mask;
 use model::run::Run;
 
 use crate::Control;
 use crate::home::Home;
 use crate::locks::RunLock;
-use crate::runner::hidden_in;
 
 /// What keeps each run of a change set that is not over from going on, where that is a process of this machine.
 pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<RunId, String> {
@@ -45,39 +43,30 @@ pub fn of_run(home: &Home, run: RunId) -> Option<String> {
         return None;
     }
     let holders = process::holders(&lock);
-    if holders.iter().any(is_runner) {
+    if holders.iter().any(|holder| holder.is_runner) {
         return None; // the next one has begun meanwhile
     }
-    let mask = hidden_in(home, run);
-    words(&holders, mask.as_ref())
+    words(&holders)
 }
 
-/// Those that hold another lock of an engine; `mask` hides what must not be shown of how they were started.
-pub(crate) fn of_lock(path: &Path, mask: &Mask) -> Option<String> {
+/// Those that hold another lock of an engine.
+pub(crate) fn of_lock(path: &Path) -> Option<String> {
     let mut holders = process::holders(path);
-    holders.retain(|holder| !is_runner(holder));
-    words(&holders, Some(mask))
+    holders.retain(|holder| !holder.is_runner);
+    words(&holders)
 }
 
-fn is_runner(holder: &FileHolder) -> bool {
-    holder.command.get(1).is_some_and(|word| word == "runner")
-}
-
-fn words(holders: &[FileHolder], mask: Option<&Mask>) -> Option<String> {
+fn words(holders: &[FileHolder]) -> Option<String> {
     let first = holders.first()?;
-    let line = match mask {
-        Some(mask) => mask.mask_text(&first.command.join(" ")),
-        // Who knows no secrets shows no arguments.
-        None => first.command.first().cloned().unwrap_or_default(),
-    };
-    let line: String = line.chars().take(60).collect();
+    let program = first.program.as_ref();
+    let program = program.map_or_else(String::new, |name| format!(" (`{name}`)"));
     let pids: Vec<String> = holders.iter().map(|one| one.pid.to_string()).collect();
     let more = match holders.len() {
         1 => String::new(),
         many => format!(" and {} more", many - 1),
     };
     Some(format!(
-        "waits for process {} (`{line}`){more}, which a runner or engine that is gone left behind: it may still be at work; \
+        "waits for process {}{program}{more}, which a runner or engine that is gone left behind: it may still be at work; \
          `kill {}` ends it",
         first.pid,
         pids.join(" ")

@@ -10,10 +10,12 @@ use model::ids::RunId;
 use model::lock::LockInfo;
 use model::masking::Mask;
 use model::secret::Secret;
+use model::state::hidden::shown_address;
 use model::state::resources::Document;
 use model::state::{
     Contents, ExpectedHead, HeldLock, InvalidState, Mark, PushRefusal, ReadResourcesError,
-    RemoveError, StateFacts, StateName, StateVersion, Summary, remove, summary, with_identity,
+    RemoveError, StateFacts, StateName, StateVersion, Summary, as_written, remove, summary,
+    with_identity,
 };
 use store::{
     AcquireLockError, AppendError, Appended, ByHand, Decider, Decision, Record, Refusal, StoreError,
@@ -49,6 +51,15 @@ pub struct Proposal {
     decides: Vec<Refusal>,
 }
 
+impl Proposal {
+    /// The lineages of both, if what would become the newest version is another state altogether.
+    pub fn other_lineage(&self) -> Option<(String, String)> {
+        let before = self.head.as_ref().map(|head| head.lineage.clone())?;
+        let after = StateFacts::read(&self.body).ok()?.lineage;
+        (!before.is_empty() && before != after).then_some((before, after))
+    }
+}
+
 /// What was done.
 #[derive(Debug)]
 pub enum Done {
@@ -63,6 +74,12 @@ pub enum SurgeryError {
     NoState { state: StateName },
     #[error("state `{state}` has no version {target}")]
     NoVersion { state: StateName, target: String },
+    #[error("serial {serial} of state `{state}` is that of several versions: {}", listed(.versions))]
+    SerialTwice {
+        state: StateName,
+        serial: u64,
+        versions: Vec<i64>,
+    },
     #[error("state `{state}` had no version on {} yet", .at.strftime("%Y-%m-%d %H:%M:%S UTC"))]
     NotYet { state: StateName, at: Timestamp },
     #[error("version {version} is the newest of state `{state}` already")]
@@ -109,6 +126,9 @@ pub enum SurgeryError {
 impl SurgeryError {
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Locked { state, holder } if holder.run.is_none() => Some(format!(
+                "wait for it; if who holds it is gone (a command that was killed leaves its lock): `terrane lock break {state} --reason …`"
+            )),
             Self::Locked { .. } => {
                 Some("`terrane lock list` shows by whom, and whether it is alive".to_owned())
             }
@@ -124,6 +144,13 @@ impl SurgeryError {
                 source: PushRefusal::OtherLineage { .. },
                 ..
             } => Some("if it really is to replace this state: `--force`".to_owned()),
+            Self::Refused {
+                source: PushRefusal::Copy,
+                ..
+            } => Some(
+                "its engine changes it where it lives: `terrane exec STACK --reason … -- state rm …`"
+                    .to_owned(),
+            ),
             Self::Remove {
                 source: RemoveError::Unknown { near, .. },
                 ..
@@ -131,6 +158,22 @@ impl SurgeryError {
                 let near: Vec<String> = near.iter().map(|one| format!("`{one}`")).collect();
                 Some(format!("did you mean {}?", near.join(" or ")))
             }
+            Self::Remove {
+                source: RemoveError::Ambiguous { .. },
+                state,
+            } => Some(format!(
+                "name one by its true address, which `terrane state pull {state}` shows, or take the whole resource out"
+            )),
+            Self::Remove {
+                source: RemoveError::OldFormat { .. },
+                ..
+            } => Some(
+                "an engine can, and writes the format of today: `terrane exec STACK --reason … -- state rm …`"
+                    .to_owned(),
+            ),
+            Self::SerialTwice { versions, .. } => versions
+                .first()
+                .map(|version| format!("name one of them by its number: `--to {version}`")),
             Self::NoVersion { state, .. } | Self::NotYet { state, .. } => Some(format!(
                 "`terrane state versions {state}` shows all that are kept"
             )),
@@ -154,6 +197,7 @@ impl SurgeryError {
             Self::Locked { .. } | Self::Moved { .. } | Self::Refused { .. } => true,
             Self::NoState { .. }
             | Self::NoVersion { .. }
+            | Self::SerialTwice { .. }
             | Self::NotYet { .. }
             | Self::IsHead { .. }
             | Self::NothingKept { .. }
@@ -173,8 +217,7 @@ pub async fn rollback(
     target: Target,
 ) -> Result<Proposal, SurgeryError> {
     let now = Now::read(control, state).await?;
-    let versions = control.store.state_version_list(state).await;
-    let versions = versions.map_err(|source| failed(state, "read", source))?;
+    let versions = versions_of(control, state).await?;
     if versions.is_empty() {
         let state = state.clone();
         return Err(SurgeryError::NoState { state });
@@ -186,12 +229,9 @@ pub async fn rollback(
         let (state, version) = (state.clone(), head.version);
         return Err(SurgeryError::IsHead { state, version });
     }
-    // Without a head it was deleted, and comes back as what it was; no serial stands for two contents.
+    // Without a head it was deleted, and comes back as what it was.
     let lineage = now.head.as_ref().map_or(&old.lineage, |head| &head.lineage);
-    let last = match &now.head {
-        Some(head) => head.serial,
-        None => last_serial(&versions, lineage).unwrap_or_default(),
-    };
+    let next = next_serial(&versions, lineage).unwrap_or(1);
     let body = control.store.state_version_read(old).await;
     let body = body.map_err(|source| failed(state, "read", source))?;
     let encrypted = old.contents == Contents::Encrypted;
@@ -199,8 +239,8 @@ pub async fn rollback(
         // Its serial stands inside, too, where nobody without the key can change it.
         body
     } else {
-        let next = with_identity(&body, last + 1, lineage);
-        next.map_err(|source| invalid(state, source))?
+        let renumbered = with_identity(&body, next, lineage);
+        renumbered.map_err(|source| invalid(state, source))?
     };
     let after = if now.head.is_none() {
         ", after the state was deleted"
@@ -213,7 +253,7 @@ pub async fn rollback(
     );
     Ok(Proposal {
         older: Some(old.version),
-        serial: if encrypted { old.serial } else { last + 1 },
+        serial: if encrypted { old.serial } else { next },
         summary: now.compare(control, state, &body).await?,
         unread: now.unread,
         state: state.clone(),
@@ -298,14 +338,21 @@ pub async fn take_out(
     let (head, head_body) = now.there(state)?;
     let compared = Some(head_body.as_slice());
     let mask = mask_of(control, state, &[compared]).await;
-    let removal = remove(&head_body, addresses).map_err(|source| SurgeryError::Remove {
-        state: state.clone(),
-        source: source.masked(&mask),
-    })?;
+    let hidden = control.store.hidden_list(state, Some(0)).await;
+    let hidden = hidden.map_err(|source| failed(state, "read", source))?;
+    let shown = |address: &str| shown_address(address, &hidden, &mask);
+    let versions = versions_of(control, state).await?;
+    let serial = next_serial(&versions, &head.lineage).unwrap_or(head.serial + 1);
+    let removal = as_written(&head_body, addresses, shown)
+        .and_then(|addresses| remove(&head_body, &addresses, serial))
+        .map_err(|source| SurgeryError::Remove {
+            state: state.clone(),
+            source: source.masked(&mask),
+        })?;
     Ok(Proposal {
         summary: told(control, state, compared, &removal.body).await?,
         unread: None,
-        serial: head.serial + 1,
+        serial,
         older: None,
         state: state.clone(),
         head: Some(head),
@@ -391,31 +438,18 @@ async fn propose_push(
     let now = Now::read(control, state).await?;
     let facts = StateFacts::read(&file).map_err(|source| invalid(state, source))?;
     let (mut body, mut serial, mut mark) = (file, facts.serial, None);
-    if let Some(head) = &now.head {
-        let lineage = if facts.lineage.is_empty() {
-            &head.lineage // as an engine leaves what it could not deliver first
-        } else {
-            &facts.lineage
+    if force && facts.contents != Contents::Encrypted && now.body.as_ref() != Some(&body) {
+        let lineage = match &now.head {
+            // As an engine leaves what it could not deliver first.
+            Some(head) if facts.lineage.is_empty() => &head.lineage,
+            Some(_) | None => &facts.lineage,
         };
-        let follows =
-            *lineage == facts.lineage && (serial > head.serial || *lineage != head.lineage);
-        if force
-            && !follows
-            && facts.contents != Contents::Encrypted
-            && now.body.as_ref() != Some(&body)
-        {
-            serial = serial.max(head.serial + 1);
-            let next = with_identity(&body, serial, lineage);
-            body = next.map_err(|source| invalid(state, source))?;
-            mark = Some(Mark::Forced);
-        }
-    } else if force && facts.contents != Contents::Encrypted {
-        let versions = control.store.state_version_list(state).await;
-        let versions = versions.map_err(|source| failed(state, "read", source))?;
-        if let Some(last) = last_serial(&versions, &facts.lineage).filter(|last| serial <= *last) {
-            serial = last + 1;
-            let next = with_identity(&body, serial, &facts.lineage);
-            body = next.map_err(|source| invalid(state, source))?;
+        let versions = versions_of(control, state).await?;
+        let next = next_serial(&versions, lineage).unwrap_or(serial);
+        if *lineage != facts.lineage || serial < next {
+            serial = serial.max(next);
+            let renumbered = with_identity(&body, serial, lineage);
+            body = renumbered.map_err(|source| invalid(state, source))?;
             mark = Some(Mark::Forced);
         }
     }
@@ -435,9 +469,20 @@ async fn propose_push(
     })
 }
 
-fn last_serial(versions: &[StateVersion], lineage: &str) -> Option<u64> {
+async fn versions_of(
+    control: &Control,
+    state: &StateName,
+) -> Result<Vec<StateVersion>, SurgeryError> {
+    let versions = control.store.state_version_list(state).await;
+    versions.map_err(|source| failed(state, "read", source))
+}
+
+/// The first serial that no version of this lineage has had, as far as they are kept; nothing if there is none of it.
+/// The newest need not have the highest: a client may have forced an older state in. No serial stands for two contents,
+/// or an old plan would fit the wrong one.
+fn next_serial(versions: &[StateVersion], lineage: &str) -> Option<u64> {
     let of_it = versions.iter().filter(|one| one.lineage == lineage);
-    of_it.map(|one| one.serial).max()
+    of_it.map(|one| one.serial + 1).max()
 }
 
 /// The newest version, if there is one, and its bytes, or why there are none.
@@ -453,6 +498,13 @@ impl Now {
         let head = control.store.state_head(state).await.map_err(read)?;
         let (body, unread) = match &head {
             None => (None, None),
+            // Nobody is asked about what cannot be done here.
+            Some(head) if head.is_copy() => {
+                return Err(SurgeryError::Refused {
+                    state: state.clone(),
+                    source: PushRefusal::Copy,
+                });
+            }
             Some(head) => match control.store.state_version_read(head).await {
                 Ok(body) => (Some(body), None),
                 // A damaged one must not stop what is to get over it; all else may pass.
@@ -551,6 +603,11 @@ fn not_written(state: &StateName, err: AppendError) -> SurgeryError {
     }
 }
 
+fn listed(versions: &[i64]) -> String {
+    let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
+    versions.join(", ")
+}
+
 fn invalid(state: &StateName, source: InvalidState) -> SurgeryError {
     SurgeryError::Invalid {
         state: state.clone(),
@@ -567,4 +624,4 @@ fn failed(state: &StateName, deed: &'static str, source: StoreError) -> SurgeryE
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

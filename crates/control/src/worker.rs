@@ -14,7 +14,7 @@ use drivers::process::{self, Environment, StartError};
 use model::changeset::{ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, RunSpec, Stage};
-use store::{Brief, ChangeSetError, Fence};
+use store::{Brief, ChangeSetError, Fence, Happened};
 
 pub use model::changeset::Say;
 pub use store::ChangeMark;
@@ -87,8 +87,7 @@ impl TurnError {
 /// What a runner brings: the run whose lock it holds already, and what just happened to it.
 #[derive(Clone, Debug)]
 pub struct Own {
-    pub run: RunId,
-    pub happened: RunEvent,
+    pub happened: Happened,
     /// The hold of its lanes under which that happened.
     pub fence: Option<Fence>,
     /// Whether the process can carry out another run when its own is over.
@@ -105,8 +104,8 @@ pub async fn turn(
 ) -> Result<Standing, TurnError> {
     let fence = own.as_ref().and_then(|own| own.fence.clone());
     let goes_on = own.as_ref().is_some_and(|own| own.goes_on);
-    let (own, happened) = own.map(|own| (own.run, own.happened)).unzip();
-    let happened = own.zip(happened);
+    let happened = own.map(|own| own.happened);
+    let own = happened.as_ref().map(|happened| happened.run);
     let mut locks: BTreeMap<RunId, RunLock> = BTreeMap::new();
     let mut kept = BTreeSet::new();
     let mut claim = |run: RunId| {

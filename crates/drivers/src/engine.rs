@@ -4,6 +4,7 @@
 
 mod build;
 mod call;
+mod holding;
 mod init;
 mod install;
 mod locate;
@@ -26,6 +27,7 @@ use crate::process::{
 
 pub use build::BuildError;
 pub use call::{EngineCall, Fmt, Init, LockFile, Plan, PlanMode};
+pub use holding::{HoldError, Holding};
 pub use init::{
     InitInputs, PluginCache, PluginCacheError, find_errored_state, fingerprint, forget_initialised,
     is_initialised, mark_initialised,

@@ -181,6 +181,17 @@ impl Running {
         }
     }
 
+    /// Ends it and all that it started, at once. Only for one that changes nothing: what it has not stored is lost.
+    pub fn end(&mut self) -> io::Result<()> {
+        if self.child.id().is_none() {
+            return Ok(());
+        }
+        match self.group {
+            Some(group) => kill_group(group),
+            None => self.child.start_kill(),
+        }
+    }
+
     /// What it prints and what it complains, for the first who asks, if it was started so.
     pub fn printed(&mut self) -> Option<(ChildStdout, ChildStderr)> {
         Some((self.child.stdout.take()?, self.child.stderr.take()?))

@@ -12,6 +12,8 @@ mod tests;
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use model::policy::{Answer, AnswerError, Dialect, Document, Mentions, PolicySource, Rule};
@@ -19,6 +21,9 @@ use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
+
+/// For reading the files of one policy.
+const READ_WITHIN: Duration = Duration::from_secs(5);
 
 /// A policy whose files were understood.
 pub struct Rego {
@@ -79,6 +84,26 @@ impl Rego {
     /// Reads the files of one policy. Nothing is evaluated: a variable without a value, or a builtin that is not
     /// there, is found when it is asked.
     pub fn compile(sources: &[PolicySource]) -> Result<Self, RegoError> {
+        Self::compile_within(READ_WITHIN, sources)
+    }
+
+    /// The parser cannot be stopped: who waited long enough goes on without it.
+    fn compile_within(limit: Duration, sources: &[PolicySource]) -> Result<Self, RegoError> {
+        let (read, heard) = mpsc::channel();
+        let texts = sources.to_vec();
+        thread::spawn(move || drop(read.send(Self::read(&texts))));
+        heard.recv_timeout(limit).unwrap_or_else(|_| {
+            Err(RegoError {
+                message: format!("it is not read within {} s", limit.as_secs()),
+                place: None,
+                hint: Some(
+                    "split it: literals that stand in one another are slow to read".to_owned(),
+                ),
+            })
+        })
+    }
+
+    fn read(sources: &[PolicySource]) -> Result<Self, RegoError> {
         let mut engine = Engine::new();
         engine.set_gather_prints(true);
         add_missing_builtins(&mut engine);
@@ -158,6 +183,14 @@ pub fn limit_memory(bytes: u64) {
 
 /// Whether it is in the syntax of v0. If it is in neither, the version whose parser got further is meant.
 fn add(engine: &mut Engine, source: &PolicySource) -> Result<bool, RegoError> {
+    if let Some((line, column)) = too_deep(&source.text) {
+        let file = source.path.clone();
+        return Err(RegoError {
+            message: format!("brackets stand more than {DEEPEST} deep in each other"),
+            place: Some(RegoPlace { file, line, column }),
+            hint: Some("give a part of it a name of its own".to_owned()),
+        });
+    }
     let mut with = |is_old: bool| {
         engine.set_rego_v0(is_old);
         let added = engine.add_policy(source.path.clone(), source.text.clone());
@@ -179,6 +212,42 @@ fn add(engine: &mut Engine, source: &PolicySource) -> Result<bool, RegoError> {
     } else {
         new
     })
+}
+
+/// The time that it takes to read a policy doubles with each bracket in another.
+const DEEPEST: usize = 16;
+
+/// Line and column, from 1, of the first bracket that stands too deep; those in strings and comments are none.
+fn too_deep(text: &str) -> Option<(usize, usize)> {
+    let (mut depth, mut line, mut column) = (0_usize, 1, 0);
+    let mut letters = text.chars().peekable();
+    // Within a string, the quote that ends it; within a comment, the end of the line.
+    let mut until = None;
+    while let Some(letter) = letters.next() {
+        column += 1;
+        if letter == '\n' {
+            (line, column) = (line + 1, 0);
+        }
+        match (until, letter) {
+            (Some(end), _) if letter == end => until = None,
+            (Some('"'), '\\') => {
+                letters.next();
+                column += 1;
+            }
+            (Some(_), _) => {}
+            (None, '"' | '`') => until = Some(letter),
+            (None, '#') => until = Some('\n'),
+            (None, '(' | '[' | '{') => {
+                depth += 1;
+                if depth > DEEPEST {
+                    return Some((line, column));
+                }
+            }
+            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
+            (None, _) => {}
+        }
+    }
+    None
 }
 
 /// Whether `if` or `contains` stand in it as words of the language, not in strings or comments.

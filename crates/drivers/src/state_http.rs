@@ -2,21 +2,86 @@
 //!
 //! Not here: our own endpoint (`server`), and what is done with a state (`control`).
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use model::lock::LockInfo;
 use model::secret::Secret;
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
+
+pub use reqwest::Method;
 
 /// An address and who we are there.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct HttpBackend {
     client: reqwest::Client,
     address: String,
     /// `USER:PASSWORD`, or a token alone.
     credential: Option<Secret>,
+    /// How it may lock, in the order in which that is tried; none if it has no locks.
+    ways: Vec<LockWay>,
+    /// The one by which it did.
+    used: OnceLock<LockWay>,
     /// So long a lock is waited for, and that it is given up.
     patience: Duration,
+}
+
+/// What is known of how a backend locks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Locking {
+    /// Nothing: the ways of the servers that are known are tried.
+    #[default]
+    Unknown,
+    /// `LOCK` and `UNLOCK` at the state's own address, but for what is said.
+    Said {
+        address: Option<String>,
+        lock: Option<Method>,
+        unlock: Option<Method>,
+    },
+    /// It has no locks.
+    Nowhere,
+}
+
+/// One way to lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LockWay {
+    address: String,
+    lock: Method,
+    unlock: Method,
+}
+
+impl LockWay {
+    fn at(address: &str) -> Self {
+        Self {
+            address: address.to_owned(),
+            lock: method("LOCK"),
+            unlock: method("UNLOCK"),
+        }
+    }
+
+    fn all(address: &str, locking: Locking) -> Vec<Self> {
+        let own = Self::at(address);
+        match locking {
+            Locking::Nowhere => Vec::new(),
+            Locking::Said {
+                address,
+                lock,
+                unlock,
+            } => vec![Self {
+                address: address.unwrap_or(own.address),
+                lock: lock.unwrap_or(own.lock),
+                unlock: unlock.unwrap_or(own.unlock),
+            }],
+            Locking::Unknown => {
+                let mut beside = Self::at(&below(address, "/lock"));
+                // Elsewhere a `POST` could be taken for a state of that name.
+                if is_gitlab(address) {
+                    (beside.lock, beside.unlock) = (Method::POST, Method::DELETE);
+                }
+                vec![own, beside]
+            }
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -39,11 +104,36 @@ pub enum HttpBackendError {
     },
 }
 
+impl HttpBackendError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Status {
+                deed: "lock",
+                status,
+                ..
+            } if is_unknown_way(*status) => Some(
+                "`--lock-address URL` says where it locks, `--lock-method` and `--unlock-method` how; `--no-lock` if it has no locks"
+                    .to_owned(),
+            ),
+            Self::Client(_) | Self::Send { .. } | Self::Locked { .. } | Self::Status { .. } => None,
+        }
+    }
+}
+
+/// Whether this is the answer of who does not know the path or the method.
+fn is_unknown_way(status: u16) -> bool {
+    [404, 405, 501].contains(&status)
+}
+
 /// A backend that says nothing for so long is not waited for.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl HttpBackend {
-    pub fn new(address: &str, credential: Option<Secret>) -> Result<Self, HttpBackendError> {
+    pub fn new(
+        address: &str,
+        credential: Option<Secret>,
+        locking: Locking,
+    ) -> Result<Self, HttpBackendError> {
         // A redirect would turn a write into a read that looks like success.
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -55,6 +145,8 @@ impl HttpBackend {
             client,
             address: address.to_owned(),
             credential,
+            ways: LockWay::all(address, locking),
+            used: OnceLock::new(),
             patience: PATIENCE,
         })
     }
@@ -76,15 +168,54 @@ impl HttpBackend {
         Ok(Some(body.to_vec()).filter(|body| !body.trim_ascii().is_empty()))
     }
 
+    /// Whether it can be locked, as far as is known.
+    pub fn has_locks(&self) -> bool {
+        !self.ways.is_empty()
+    }
+
+    /// How it was locked, if not in the usual way at the state's own address.
+    pub fn locked_by(&self) -> Option<String> {
+        let used = self.used.get()?;
+        let is_usual = *used == LockWay::at(&self.address);
+        (!is_usual).then(|| format!("{} at `{}`", used.lock, nameable(&used.address)))
+    }
+
+    /// Does nothing if it has no locks.
     pub async fn lock(&self, info: &LockInfo) -> Result<(), HttpBackendError> {
+        let mut refused = Ok(());
+        for way in &self.ways {
+            match self.lock_by(way, info).await {
+                Err(HttpBackendError::Status {
+                    deed,
+                    address,
+                    status,
+                }) if is_unknown_way(status) => {
+                    // What the first one says is about the address that was named.
+                    refused = refused.and(Err(HttpBackendError::Status {
+                        deed,
+                        address,
+                        status,
+                    }));
+                }
+                done => {
+                    // Set once: whoever locks twice does it by the same way.
+                    let _ = self.used.set(way.clone());
+                    return done;
+                }
+            }
+        }
+        refused
+    }
+
+    async fn lock_by(&self, way: &LockWay, info: &LockInfo) -> Result<(), HttpBackendError> {
         let deed = "lock";
         let request = self
-            .request(method("LOCK"), &self.address)
+            .request(way.lock.clone(), &way.address)
             .timeout(self.patience)
             .body(info.to_json());
         let answer = self.send(deed, request).await?;
         match answer.status() {
-            StatusCode::OK => Ok(()),
+            StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => Ok(()),
             StatusCode::LOCKED | StatusCode::CONFLICT => {
                 let body = answer.bytes().await.unwrap_or_default();
                 let holder = LockInfo::from_json(&body)
@@ -111,15 +242,19 @@ impl HttpBackend {
         }
     }
 
+    /// By the way by which it was locked; else by the first.
     pub async fn unlock(&self, info: &LockInfo) -> Result<(), HttpBackendError> {
         let deed = "unlock";
+        let Some(way) = self.used.get().or(self.ways.first()) else {
+            return Ok(());
+        };
         let request = self
-            .request(method("UNLOCK"), &self.address)
+            .request(way.unlock.clone(), &way.address)
             .timeout(self.patience)
             .body(info.to_json());
         let answer = self.send(deed, request).await?;
         match answer.status() {
-            StatusCode::OK => Ok(()),
+            StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
             status => Err(self.status(deed, status)),
         }
     }
@@ -179,6 +314,18 @@ pub fn nameable(address: &str) -> String {
     }
 }
 
+/// An address with more at the end of its path.
+fn below(address: &str, more: &str) -> String {
+    let (path, rest) = address.split_at(address.find(['?', '#']).unwrap_or(address.len()));
+    format!("{}{more}{rest}", path.trim_end_matches('/'))
+}
+
+/// Whether this is where GitLab keeps a state.
+fn is_gitlab(address: &str) -> bool {
+    let path = address.split(['?', '#']).next().unwrap_or_default();
+    path.contains("/api/v4/projects/") && path.contains("/terraform/state/")
+}
+
 /// Words that HTTP itself does not know.
 fn method(word: &'static str) -> Method {
     Method::from_bytes(word.as_bytes()).unwrap_or(Method::POST)
@@ -192,7 +339,7 @@ mod tests {
     async fn a_backend_that_says_nothing_is_not_waited_for_for_ever() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/state", silent.local_addr().unwrap());
-        let mut backend = HttpBackend::new(&address, None).unwrap();
+        let mut backend = HttpBackend::new(&address, None, Locking::default()).unwrap();
         backend.patience = Duration::from_millis(50);
         let info = LockInfo::default();
         assert!(backend.lock(&info).await.is_err());
@@ -201,6 +348,26 @@ mod tests {
             panic!("{given_up}")
         };
         assert!(source.is_timeout(), "{source}");
+    }
+
+    #[test]
+    fn ways_to_lock() {
+        let ways = |address: &str| -> Vec<String> {
+            let all = LockWay::all(address, Locking::Unknown).into_iter();
+            all.map(|way| format!("{} {} {}", way.lock, way.unlock, way.address))
+                .collect()
+        };
+        assert_eq!(
+            ways("https://w/states/a?x=1"),
+            [
+                "LOCK UNLOCK https://w/states/a?x=1",
+                "LOCK UNLOCK https://w/states/a/lock?x=1"
+            ]
+        );
+        assert_eq!(
+            ways("https://g/api/v4/projects/1/terraform/state/a")[1],
+            "POST DELETE https://g/api/v4/projects/1/terraform/state/a/lock"
+        );
     }
 
     #[test]

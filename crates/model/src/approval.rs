@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::changeset::ChangeSet;
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::policy;
-use crate::run::{Preview, Run, RunState};
+use crate::run::{Outcome, Preview, Run, RunState};
 
 /// What an `approval` block says; what it leaves out is inherited from the target's, then the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +116,8 @@ pub struct Owed {
     /// For one stack by itself: that run.
     pub run: Option<RunId>,
     pub stacks: Vec<StackName>,
+    /// Nothing of the change set begins without it.
+    pub is_for_all: bool,
     pub given: u32,
     /// Why a word that was given does not count.
     pub not_counted: Vec<NotCounted>,
@@ -147,7 +149,8 @@ impl Because {
     }
 }
 
-/// Everything that is still owed for the plans of a change set that lie ready.
+/// Everything that is still owed for the plans of a change set that lie ready. What is asked once for everything is asked
+/// before anything begins, also about what can only be previewed by then; later it is about its own stacks alone.
 pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestamp) -> Vec<Owed> {
     let ready: BTreeMap<&StackName, &Run> = runs
         .iter()
@@ -155,7 +158,11 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
         .map(|run| (&run.stack, run))
         .collect();
     let mut owed = Vec::new();
-    for requirement in set.request.approvals.iter().chain(&by_policy(set, &ready)) {
+    let is_begun = runs.iter().any(has_begun);
+    let wanted = set.request.approvals.iter().map(|one| (one, !is_begun));
+    let by_policy = by_policy(set, &ready);
+    let by_policy = by_policy.iter().map(|one| (one, false));
+    for (requirement, is_for_all) in wanted.chain(by_policy) {
         let covered: Vec<&Run> = requirement
             .stacks
             .iter()
@@ -174,7 +181,7 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
                     ));
                 }
             }
-            ApprovalScope::ChangeSet if covered.is_empty() => {}
+            ApprovalScope::ChangeSet if covered.is_empty() && !is_for_all => {}
             ApprovalScope::ChangeSet => {
                 // A word about everything is also about what could only be previewed.
                 let previewed = runs.iter().filter(|run| {
@@ -182,11 +189,43 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
                         && requirement.stacks.contains(&run.stack)
                 });
                 let covered: Vec<&Run> = covered.into_iter().chain(previewed).collect();
-                owed.extend(count(set, requirement, None, &covered, approvals, now));
+                if covered.is_empty() {
+                    continue;
+                }
+                let one = count(set, requirement, None, &covered, approvals, now);
+                owed.extend(one.map(|one| Owed { is_for_all, ..one }));
             }
         }
     }
     owed
+}
+
+/// Whether an engine has changed something for it.
+fn has_begun(run: &Run) -> bool {
+    match &run.state {
+        RunState::Applying { .. } => true,
+        RunState::Applied { outcome, .. } | RunState::Completing { outcome, .. } => {
+            is_change(outcome)
+        }
+        RunState::Finished { outcome, .. } => is_change(outcome),
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Deferred { .. }
+        | RunState::Planned { .. } => false,
+    }
+}
+
+fn is_change(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Applied { .. } | Outcome::Unknown { .. } => true,
+        Outcome::NotDone { done, .. } => is_change(done),
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched
+        | Outcome::Failed { .. }
+        | Outcome::Skipped { .. } => false,
+    }
 }
 
 /// What policies want for the plans that lie ready, unless they are overridden.
@@ -228,7 +267,7 @@ pub fn owed_to_policy(
 
 /// Whether nothing is owed for one run.
 pub(crate) fn is_free(owed: &[Owed], run: &Run) -> bool {
-    !owed.iter().any(|one| one.stacks.contains(&run.stack))
+    !owed.iter().any(|one| one.keeps_back(run))
 }
 
 fn count(
@@ -280,6 +319,7 @@ fn count(
         rule: rule.clone(),
         run: about,
         stacks: covered.iter().map(|run| run.stack.clone()).collect(),
+        is_for_all: false,
         given,
         not_counted,
     })
@@ -308,6 +348,11 @@ fn is_past(at: Timestamp, term: Duration, now: Timestamp) -> bool {
 }
 
 impl Owed {
+    /// Whether a run may not be applied without it.
+    pub fn keeps_back(&self, run: &Run) -> bool {
+        self.is_for_all || self.stacks.contains(&run.stack)
+    }
+
     /// The command that gives it.
     pub fn command(&self, set: ChangeSetId) -> String {
         let what = self

@@ -5,6 +5,10 @@
 //!
 //! Not here: the settings themselves; they are the engine's.
 
+use serde_json::Value;
+
+use crate::secret::is_secret_variable;
+
 /// The environment variable by which the engines take this setting of a backend, if it is a credential.
 pub fn credential_variable(kind: &str, setting: &str) -> Option<&'static str> {
     let known: &[(&str, &str)] = match kind {
@@ -44,9 +48,65 @@ pub fn credential_variable(kind: &str, setting: &str) -> Option<&'static str> {
         .map(|(_, variable)| *variable)
 }
 
+/// How one gets by with the one environment that an engine has, for its backend and for its providers.
+pub fn one_environment(kind: &str, setting: &str) -> String {
+    let begin = format!(
+        "an engine has one environment: without `{setting}` in the block the backend takes the context's"
+    );
+    match kind {
+        "s3" => format!(
+            "{begin}; `profile` and `shared_credentials_files` in the block give it credentials of its own"
+        ),
+        "azurerm" => format!(
+            "{begin}; `access_key` or `sas_token` in the block give it one that providers do not look at"
+        ),
+        "gcs" => format!(
+            "{begin}; `credentials` in the block give it some that providers do not look at"
+        ),
+        _ => begin,
+    }
+}
+
+/// Where a credential of `http` lies nowhere.
+pub const BY_ENVIRONMENT: &str =
+    "`username` and `password` of the block reach the engine by its environment alone";
+
+/// Whether a setting that no variable takes holds a credential: it would lie in clear in `.terraform`.
+pub fn in_clear(kind: &str, setting: &str, value: &Value) -> bool {
+    match (kind, setting, value) {
+        ("http", "headers", Value::Object(headers)) => {
+            headers.keys().any(|name| is_credential_header(name))
+        }
+        ("http", "address" | "lock_address" | "unlock_address", Value::String(address)) => {
+            let rest = address.split_once("://").map_or("", |(_, rest)| rest);
+            let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+            host.contains('@')
+        }
+        _ => false,
+    }
+}
+
+fn is_credential_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["authorization", "proxy-authorization", "cookie"].contains(&name.as_str())
+        || is_secret_variable(&name.replace('-', "_"))
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn what_would_lie_in_clear() {
+        let header = |name: &str| in_clear("http", "headers", &json!({ name: "x" }));
+        assert!(header("Authorization") && header("PRIVATE-TOKEN") && header("X-Api-Key"));
+        assert!(!header("X-Environment"));
+        let address = |text: &str| in_clear("http", "address", &json!(text));
+        assert!(address("https://u:p@h/a") && address("http://u@h"));
+        assert!(!address("https://h/a@b") && !address("https://h?x=a@b"));
+    }
 
     #[test]
     fn credentials_go_by_environment_and_names_do_not() {

@@ -22,6 +22,8 @@ pub enum Act {
     Revealed,
     /// The engine of a run was killed.
     EngineKilled,
+    /// A run was given up whose machine is gone.
+    MachineGivenUp,
     /// What a policy denies was applied all the same.
     PolicyOverridden,
     /// Facts were published over what others wrote there.
@@ -35,7 +37,7 @@ pub enum Act {
 }
 
 impl Act {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::LockBroken,
         Self::StatePushed,
         Self::StateRolledBack,
@@ -43,6 +45,7 @@ impl Act {
         Self::StateDeleted,
         Self::Revealed,
         Self::EngineKilled,
+        Self::MachineGivenUp,
         Self::PolicyOverridden,
         Self::FactsTakenOver,
         Self::FactsWithdrawn,
@@ -59,6 +62,7 @@ impl Act {
             Self::StateDeleted => "state_deleted",
             Self::Revealed => "revealed",
             Self::EngineKilled => "engine_killed",
+            Self::MachineGivenUp => "machine_given_up",
             Self::PolicyOverridden => "policy_overridden",
             Self::FactsTakenOver => "facts_taken_over",
             Self::FactsWithdrawn => "facts_withdrawn",
@@ -77,6 +81,7 @@ impl Act {
             Self::StateDeleted => "state deleted",
             Self::Revealed => "secrets shown",
             Self::EngineKilled => "engine killed",
+            Self::MachineGivenUp => "machine given up",
             Self::PolicyOverridden => "policy overridden",
             Self::FactsTakenOver => "facts taken over",
             Self::FactsWithdrawn => "facts withdrawn",

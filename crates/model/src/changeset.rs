@@ -2,6 +2,8 @@
 //!
 //! Not here: one stack's way (`run`), storing it (`store::changesets`), starting runners (`control`).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::approval::{Approval, Requirement};
@@ -83,6 +85,9 @@ pub struct Request {
     /// Opened again to go on with facts and gates of what was applied: nobody has said yes to a plan.
     #[serde(default)]
     pub goes_on_with_stages: bool,
+    /// Those of its stacks of which no person is asked, as the project says (`apply = "auto"`).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unasked: BTreeSet<StackName>,
     #[serde(default)]
     pub origin: Origin,
     /// Who must agree, as the project said when it was asked for.

@@ -5,10 +5,12 @@
 
 mod attach;
 mod check;
+mod check_backends;
 pub(crate) mod check_modules;
 mod check_reads;
 mod check_remote_states;
 mod check_secrets;
+mod check_states;
 mod check_types;
 mod contexts;
 mod cycle;
@@ -397,7 +399,8 @@ fn read(
     let policies = policies::attach(findings, &known, policies, &drafts);
     let mut modules = Modules::new(reader.tree, dirs);
     modules.read_all(findings, &drafts);
-    check::states(findings, &known, &drafts, &modules.read);
+    check_states::check(findings, &known, &drafts, &modules.read);
+    check_backends::check(findings, &known, &drafts, &contexts);
     modules.check(findings, &contexts, &mut drafts);
     check_reads::check(findings, &drafts, &modules.read);
     check_remote_states::check(findings, &known, &drafts, &modules.read);

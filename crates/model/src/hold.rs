@@ -38,6 +38,16 @@ impl HoldOn {
         }
     }
 
+    /// Whether it keeps a lane from being taken: the target's own, or that of one of its stacks (`target/stack`).
+    pub fn covers_lane(&self, lane: &str) -> bool {
+        match self {
+            Self::Stack(_) => false,
+            Self::Lane(held) => lane
+                .strip_prefix(held.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+        }
+    }
+
     pub fn name(&self) -> &str {
         match self {
             Self::Stack(stack) => stack.as_str(),

@@ -141,6 +141,11 @@ numbered!(
     RunId,
     "r"
 );
+numbered!(
+    /// The record of something that was done by hand, such as `b7`. A stack may be called so: no command takes both.
+    BreakGlassId,
+    "b"
+);
 
 #[cfg(test)]
 mod tests {
@@ -159,6 +164,7 @@ mod tests {
     fn names_that_are_names() {
         check("k8s-prod", "k8s-prod");
         check("c4x", "c4x");
+        check("b7", "b7");
         check("c", "c");
     }
 
@@ -187,5 +193,7 @@ mod tests {
     fn numbered_names_round_trip() {
         assert_eq!("c42".parse::<ChangeSetId>().unwrap().to_string(), "c42");
         assert!("r".parse::<RunId>().is_err());
+        assert_eq!("b7".parse::<BreakGlassId>().unwrap().to_string(), "b7");
+        assert!("r7".parse::<BreakGlassId>().is_err());
     }
 }

@@ -148,9 +148,10 @@ impl Left {
         self.gone.iter().map(String::as_str).chain(replaced)
     }
 
-    pub fn importable(&self) -> usize {
+    pub fn importable(&self) -> Vec<&str> {
         let by_id = |made: &&Made| matches!(made.import, Import::ById { .. });
-        self.made.iter().filter(by_id).count()
+        let made = self.made.iter().filter(by_id);
+        made.map(|made| made.address.as_str()).collect()
     }
 
     /// The blocks, as a file of the stack's root module. What cannot be imported is a comment in it.

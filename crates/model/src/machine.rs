@@ -207,6 +207,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             "nothing to change",
             RunEvent::NothingToChange {
                 consumed: None,
+                came_after: None,
                 serial: None,
                 lineage: None,
                 then: None,
@@ -216,6 +217,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             "nothing to change, stages follow",
             RunEvent::NothingToChange {
                 consumed: None,
+                came_after: None,
                 serial: None,
                 lineage: None,
                 then: Some(Stage::Publishing),
@@ -402,6 +404,7 @@ fn plan() -> PlanRecord {
         preview: false,
         since: None,
         consumed: None,
+        came_after: None,
     }
 }
 

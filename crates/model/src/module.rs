@@ -48,6 +48,8 @@ pub struct Module {
     pub remote_states: Vec<RemoteState>,
     /// The outputs of theirs that are used, by their names.
     pub remote_outputs: BTreeMap<String, BTreeSet<String>>,
+    /// Whether it uses paths that depend on where its source is laid out.
+    pub has_unstable_paths: bool,
     /// Whether the directory holds any engine file.
     pub has_engine_files: bool,
     /// Whether every file could be read: if not, what seems missing may be there.
@@ -56,7 +58,7 @@ pub struct Module {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variable {
-    /// As written, on one line; `None`: any.
+    /// As written, its lines included: between them no commas are needed. `None`: any.
     pub type_text: Option<String>,
     pub has_default: bool,
     pub sensitive: bool,
@@ -71,12 +73,22 @@ impl Variable {
 
     /// `string, required`.
     pub fn summary(&self) -> String {
-        let kind = self.type_text.as_deref().unwrap_or("any");
+        let kind = self.type_on_one_line();
         if self.is_required() {
             format!("{kind}, required")
         } else {
-            kind.to_owned()
+            kind
         }
+    }
+
+    /// Its type as people are told of it.
+    pub fn type_on_one_line(&self) -> String {
+        let words = self
+            .type_text
+            .as_deref()
+            .unwrap_or("any")
+            .split_whitespace();
+        words.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -126,6 +138,103 @@ impl Module {
         let at = self.backend_at.as_ref()?;
         (kind != "local" || !says_nothing).then_some((kind, at))
     }
+}
+
+impl Module {
+    /// Whether its own backend locks, as far as its settings tell.
+    pub fn backend_locks(&self) -> bool {
+        let says = |name: &str| {
+            let said = self.backend_setting(name);
+            said.is_some_and(|value| !IS_OFF.contains(&value))
+        };
+        match self.backend.as_deref() {
+            None | Some("local") => false,
+            Some("http") => says("lock_address"),
+            Some("s3") => says("use_lockfile") || says("dynamodb_table"),
+            Some("oss") => says("tablestore_table"),
+            Some("consul") => self.backend_setting("lock").is_none() || says("lock"),
+            Some(_) => true,
+        }
+    }
+
+    /// Where its own `local` backend keeps the state.
+    pub fn local_state(&self) -> LocalState<'_> {
+        if self.backend.as_deref() != Some("local") {
+            return LocalState::Unsaid;
+        }
+        let Some(said) = self.backend_setting("path") else {
+            return LocalState::Unsaid;
+        };
+        let plain = said.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        match plain {
+            Some((path, _)) if !path.contains(['$', '%', '\\']) => LocalState::File(path),
+            _ => LocalState::Computed,
+        }
+    }
+
+    /// What its backend's block says of a setting: a literal with its quotes, or the first word of what is computed.
+    fn backend_setting(&self, name: &str) -> Option<&str> {
+        let words = words(&self.backend_text);
+        let said = words
+            .windows(3)
+            .find(|words| words[0].trim_matches('"') == name && ["=", ":"].contains(&words[1]));
+        said.map(|words| words[2])
+    }
+}
+
+/// Settings with these values are as good as left out.
+const IS_OFF: [&str; 4] = ["false", "\"false\"", "\"\"", "null"];
+
+/// The words of a block as written, in HCL or JSON: what is quoted is one of them, comments are none.
+fn words(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = text.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let upto = |end: &str| rest.find(end).map_or(rest.len(), |at| at + end.len());
+        let (is_word, length) = match first {
+            '"' => (true, quoted(rest)),
+            '#' => (false, upto("\n")),
+            '/' if rest.starts_with("//") => (false, upto("\n")),
+            '/' if rest.starts_with("/*") => (false, upto("*/")),
+            _ if is_of_word(first) => {
+                let end = rest.find(|c: char| !is_of_word(c));
+                (true, end.unwrap_or(rest.len()))
+            }
+            _ => (true, first.len_utf8()),
+        };
+        let (word, after) = rest.split_at(length);
+        if is_word {
+            words.push(word);
+        }
+        rest = after.trim_start();
+    }
+    words
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_alphanumeric() || ['_', '-', '.'].contains(&c)
+}
+
+/// The length of what is quoted at the beginning of a text, with its quotes.
+fn quoted(text: &str) -> usize {
+    let mut escaped = false;
+    let mut inside = text.char_indices().skip(1);
+    let end = inside.find(|(_, c)| {
+        let is_end = *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        is_end
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// The file of a `local` backend, as its block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalState<'a> {
+    /// The engine's own name for it, beside the source.
+    Unsaid,
+    File(&'a str),
+    /// Only the engine knows.
+    Computed,
 }
 
 /// A directory and the local modules it calls, directly and through others.
@@ -191,7 +300,8 @@ impl Module {
             );
         }
         if let Some(backend) = &self.backend {
-            _ = writeln!(out, "backend {backend} {}", self.backend_text);
+            let words = self.backend_text.split_whitespace().collect::<Vec<_>>();
+            _ = writeln!(out, "backend {backend} {}", words.join(" "));
         }
         out
     }

@@ -57,8 +57,12 @@ pub struct Policy {
     pub at: BTreeSet<Point>,
     /// Otherwise what it denies is only a warning.
     pub enforce: bool,
+    /// As they are written; none: it applies to every stack.
+    pub selectors: Option<Vec<String>>,
     /// The stacks it applies to.
     pub stacks: BTreeSet<StackName>,
+    /// Its files are in the source that is planned; not so where that is of another commit.
+    pub is_of_source: bool,
     pub declared_at: crate::diagnostic::Location,
 }
 
@@ -84,6 +88,9 @@ pub struct AppliedFile {
     pub path: String,
     /// SHA-256 in hex of its text.
     pub digest: String,
+    /// If it is not in the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// What all policies of a run said at one point.

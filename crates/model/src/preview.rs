@@ -2,7 +2,8 @@
 //!
 //! No engine takes an unknown root variable. So each `var.NAME` of such an input is replaced, where it
 //! stands, by a local that holds an unknown value of the declared type: an attribute of an added
-//! `terraform_data` resource, which is never applied. Lines stay where they are.
+//! `terraform_data` resource, which is never applied. Lines stay where they are. What is known in part goes through
+//! an added module, whose variable has the declared type: so the engine itself converts it.
 //!
 //! Not here: running the engine on it (`control`), showing the plan (`cli`).
 
@@ -24,7 +25,7 @@ use crate::diagnostic::Finding;
 use crate::engine::Flavor;
 use crate::ids::StackName;
 use crate::module::{self, Variable};
-use crate::tree::Tree;
+use crate::tree::{Entry, Tree};
 
 use hcl::Splice;
 pub use origins::Origins;
@@ -38,11 +39,15 @@ pub type Partly = BTreeMap<String, Value>;
 /// The files to write into a copy of the root module before it is planned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rewritten {
-    /// Those that differ, and the one that is added; by name in the root module's directory.
+    /// Those that differ, and those that are added; by path from the root module's directory.
     pub files: BTreeMap<String, String>,
+    /// Whether a module is among what is added: the engine must be told of it before it plans.
+    pub has_module: bool,
     /// What the plan of it says about where unknown values come from.
     pub origins: Origins,
     prefix: String,
+    /// The variables in whose place something unknown stands.
+    variables: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,7 +75,7 @@ pub fn rewrite(
         texts.insert(name, source);
     }
     let all: Vec<&str> = texts.values().map(|source| source.text.as_str()).collect();
-    let prefix = free_prefix(&all);
+    let prefix = free_prefix(&all, &entries);
     let mut splice = Splice::new(unknowns, &prefix);
     let mut files = BTreeMap::new();
     for (name, source) in &texts {
@@ -83,11 +88,18 @@ pub fn rewrite(
     }
     let declared = module.variables.iter();
     let declared = declared.filter(|(name, _)| unknowns.contains_key(*name));
-    files.insert(format!("{prefix}.tf"), added(&prefix, declared, partly));
+    let added = added(&prefix, declared, partly);
+    let has_module = !added.module.is_empty();
+    files.insert(format!("{prefix}.tf"), added.root);
+    if has_module {
+        files.insert(format!("{prefix}/main.tf"), added.module);
+    }
     Ok(Rewritten {
         files,
+        has_module,
         origins: splice.into_origins(),
         prefix,
+        variables: unknowns.keys().cloned().collect(),
     })
 }
 
@@ -95,6 +107,50 @@ impl Rewritten {
     /// What an engine says about the rewritten module, in the words of the source.
     pub fn in_words_of_source(&self, text: &str) -> String {
         text.replace(&format!("local.{}_", self.prefix), "var.")
+            .replace(&format!("module.{}.var.", self.prefix), "var.")
+    }
+
+    /// Takes all that was added out of the engine's plan JSON, and what stands in the place of unknown variables.
+    pub fn take_out(&self, plan: &mut Value) {
+        let resource = format!("terraform_data.{}", self.prefix);
+        for (list, name) in [
+            ("/resource_changes", "address"),
+            ("/planned_values/root_module/resources", "address"),
+            ("/configuration/root_module/resources", "address"),
+            ("/relevant_attributes", "resource"),
+        ] {
+            if let Some(Value::Array(items)) = plan.pointer_mut(list) {
+                items.retain(|item| item[name] != resource.as_str());
+            }
+        }
+        let calls = plan.pointer_mut("/configuration/root_module/module_calls");
+        if let Some(Value::Object(calls)) = calls {
+            calls.remove(&self.prefix);
+        }
+        if let Some(Value::Object(variables)) = plan.get_mut("variables") {
+            variables.retain(|name, _| !self.variables.contains(name));
+        }
+        if let Some(configuration) = plan.get_mut("configuration") {
+            self.say_as_source(configuration);
+        }
+    }
+
+    fn say_as_source(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.in_words_of_source(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.say_as_source(item)),
+            Value::Object(fields) => {
+                let fields = fields.values_mut();
+                fields.for_each(|field| self.say_as_source(field));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Whether a file is one that the source does not have.
+    pub fn is_added(&self, file: &str) -> bool {
+        let rest = file.strip_prefix(&self.prefix);
+        rest.is_some_and(|rest| rest == ".tf" || rest.starts_with('/'))
     }
 }
 
@@ -102,12 +158,22 @@ fn unreadable(finding: Finding) -> RewriteError {
     RewriteError::Unreadable(finding.message)
 }
 
-/// A name that stands nowhere in the module.
-fn free_prefix(texts: &[&str]) -> String {
-    let is_free = |name: &String| texts.iter().all(|text| !text.contains(name));
+/// A name that stands nowhere in the module, nor beside it.
+fn free_prefix(texts: &[&str], beside: &[Entry]) -> String {
+    let is_free = |name: &String| {
+        texts.iter().all(|text| !text.contains(name))
+            && beside.iter().all(|entry| !entry.name.starts_with(name))
+    };
     let numbered = (2..).map(|number| format!("terrane_preview{number}"));
     let mut names = std::iter::once("terrane_preview".to_owned()).chain(numbered);
     names.find(is_free).unwrap_or_default()
+}
+
+/// Files that the source does not have.
+struct Added {
+    root: String,
+    /// Empty if it takes none.
+    module: String,
 }
 
 /// The resource, and a local for each variable in whose place it stands.
@@ -115,8 +181,9 @@ fn added<'a>(
     prefix: &str,
     declared: impl Iterator<Item = (&'a String, &'a Variable)>,
     partly: &Partly,
-) -> String {
+) -> Added {
     let (mut samples, mut locals) = (String::new(), String::new());
+    let (mut arguments, mut module) = (String::new(), String::new());
     for (name, variable) in declared {
         let declared = variable.type_text.as_deref();
         let known = partly.get(name);
@@ -124,7 +191,16 @@ fn added<'a>(
         let value = match (known, declared.and_then(unknown_type::sample)) {
             (Some(known), _) => {
                 samples.push_str(&known.samples);
-                known.text
+                if let Some(declared) = declared {
+                    _ = writeln!(arguments, "  {name} = {}", known.text);
+                    _ = write!(
+                        module,
+                        "variable \"{name}\" {{\n  type = {declared}\n}}\n\noutput \"{name}\" {{\n  value = var.{name}\n}}\n"
+                    );
+                    format!("module.{prefix}.{name}")
+                } else {
+                    known.text
+                }
             }
             (None, Some(sample)) => {
                 _ = writeln!(samples, "    {name} = {sample}");
@@ -139,7 +215,14 @@ fn added<'a>(
         };
         _ = writeln!(locals, "  {prefix}_{name} = {value}");
     }
-    format!(
+    let mut root = format!(
         "resource \"terraform_data\" \"{prefix}\" {{\n  input = {{\n{samples}  }}\n}}\n\nlocals {{\n{locals}}}\n"
-    )
+    );
+    if !module.is_empty() {
+        _ = write!(
+            root,
+            "\nmodule \"{prefix}\" {{\n  source = \"./{prefix}\"\n{arguments}}}\n"
+        );
+    }
+    Added { root, module }
 }

@@ -51,8 +51,11 @@ pub struct Target {
     pub name: String,
     pub writers: Vec<String>,
     pub lane: LaneScope,
-    /// Allowed providers, `namespace/type`; empty: any.
+    /// Allowed providers, `namespace/type`; empty: any, unless it says that there are none.
     pub providers: Vec<String>,
+    /// `providers = []`: none but the engine's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_providers: bool,
     pub backend: Backend,
     #[serde(default)]
     pub approval: Option<ApprovalBlock>,
@@ -62,6 +65,11 @@ impl Target {
     /// Whether local work may apply here: the word `anyone` is among the writers.
     pub fn is_open(&self) -> bool {
         self.writers.iter().any(|writer| writer == "anyone")
+    }
+
+    /// Whether it says which providers may be used.
+    pub fn limits_providers(&self) -> bool {
+        self.no_providers || !self.providers.is_empty()
     }
 }
 

@@ -51,14 +51,14 @@ pub fn unlisted(
     dir: &str,
     lock_file: Option<&str>,
 ) -> Vec<Unlisted> {
-    if target.providers.is_empty() {
+    if !target.limits_providers() {
         return Vec::new();
     }
     let mut found: Vec<Unlisted> = Vec::new();
     let mut see = |address: &str, at: &Location| {
         let provider = short(address);
         let is_new = found.iter().all(|known| known.provider != provider);
-        if is_new && !is_listed(&target.providers, address) {
+        if is_new && !is_allowed(target, address) {
             let at = at.clone();
             found.push(Unlisted { provider, at });
         }
@@ -100,10 +100,21 @@ pub fn locked(path: &str, text: &str) -> Vec<(String, Location)> {
     named.collect()
 }
 
-/// Whether a target that lists these providers allows one; an empty list allows all.
-pub fn is_listed(list: &[String], address: &str) -> bool {
+/// Whether the stacks of a target may use a provider.
+pub fn is_allowed(target: &Target, address: &str) -> bool {
     let wanted = short(address);
-    list.is_empty() || wanted == BUILT_IN || list.iter().any(|listed| short(listed) == wanted)
+    let mut listed = target.providers.iter().map(|listed| short(listed));
+    !target.limits_providers() || wanted == BUILT_IN || listed.any(|listed| listed == wanted)
+}
+
+/// Whether something can be the address of a provider at all: `type`, `namespace/type` or `host/namespace/type`.
+pub(crate) fn is_address(text: &str) -> bool {
+    let is_name = |part: &str| {
+        let is_fine = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
+        !part.is_empty() && part.chars().all(is_fine)
+    };
+    let parts: Vec<&str> = text.split('/').collect();
+    parts.len() <= 3 && parts.into_iter().all(is_name)
 }
 
 /// An address as people write it: without the host that an engine adds, with the namespace it adds.
@@ -136,6 +147,7 @@ mod tests {
             writers: Vec::new(),
             lane: LaneScope::Target,
             providers: providers.iter().map(|&name| name.to_owned()).collect(),
+            no_providers: false,
             backend: Backend::Terrane,
             approval: None,
         }
@@ -143,7 +155,7 @@ mod tests {
 
     #[test]
     fn addresses_are_compared_as_people_write_them() {
-        let list = ["hashicorp/random", "example.io/acme/cloud"].map(str::to_owned);
+        let list = target(&["hashicorp/random", "example.io/acme/cloud"]);
         for listed in [
             "random",
             "Hashicorp/Random",
@@ -152,12 +164,18 @@ mod tests {
             "terraform",
             "terraform.io/builtin/terraform",
         ] {
-            assert!(is_listed(&list, listed), "{listed}");
+            assert!(is_allowed(&list, listed), "{listed}");
         }
         for unlisted in ["aws", "acme/cloud", "example.io/hashicorp/random"] {
-            assert!(!is_listed(&list, unlisted), "{unlisted}");
+            assert!(!is_allowed(&list, unlisted), "{unlisted}");
         }
-        assert!(is_listed(&[], "aws"));
+        assert!(is_allowed(&target(&[]), "aws"));
+        let none = Target {
+            no_providers: true,
+            ..target(&[])
+        };
+        assert!(!is_allowed(&none, "aws"));
+        assert!(is_allowed(&none, "terraform"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Not here: which run may start when (`changeset`), storing and carrying out (`store`, `control`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,14 @@ use crate::policy::{Point, Remark, Requirement, Verdict};
 use crate::project::Wait;
 
 mod advance;
+mod came_after;
+mod owed;
 mod plan_record;
 mod spec;
 
 pub use advance::{Refusal, advance};
+pub use came_after::came_after;
+pub use owed::owes_hooks;
 pub use plan_record::PlanRecord;
 pub use spec::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 
@@ -290,6 +294,18 @@ impl Stage {
             Self::Verifying => "verifying",
         }
     }
+
+    /// What is done in it once the engine has done its part.
+    pub fn part_word(self) -> &'static str {
+        match self {
+            Self::Applying => "hooks after applying",
+            Self::Preparing
+            | Self::Planning
+            | Self::Publishing
+            | Self::Bootstrapping
+            | Self::Verifying => self.word(),
+        }
+    }
 }
 
 impl Problem {
@@ -342,6 +358,9 @@ pub enum RunEvent {
         /// Keyed digest of the values it takes from other stacks.
         #[serde(default)]
         consumed: Option<String>,
+        /// As in [`PlanRecord`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        came_after: Option<BTreeMap<String, String>>,
         /// The state it was planned from.
         #[serde(default)]
         serial: Option<i64>,
@@ -580,6 +599,27 @@ impl RunState {
             | Self::Deferred { .. }
             | Self::Applied { .. }
             | Self::Completing { .. } => None,
+        }
+    }
+
+    /// What policies said of what could be seen of its plan, while that has to wait.
+    pub fn foreseen(&self) -> Option<&Verdict> {
+        match self {
+            Self::Deferred { preview, .. }
+            | Self::Finished {
+                outcome: Outcome::Deferred { preview, .. },
+                ..
+            } => match preview {
+                Preview::Planned { plan } => Some(&plan.policy),
+                Preview::None | Preview::Unchanged | Preview::Impossible { .. } => None,
+            },
+            Self::Queued
+            | Self::Planning { .. }
+            | Self::Planned { .. }
+            | Self::Applying { .. }
+            | Self::Applied { .. }
+            | Self::Completing { .. }
+            | Self::Finished { .. } => None,
         }
     }
 

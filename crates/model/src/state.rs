@@ -36,7 +36,7 @@ mod summary;
 pub use adoption::{Adoption, KeepAside, adoption};
 pub use copy::{check_copy, check_push_over_copy};
 pub use push::{HeadView, LockView, Mark, PushRefusal, PushVerdict, PushView, check_push};
-pub use removal::{Removal, RemoveError, remove};
+pub use removal::{Removal, RemoveError, as_written, remove};
 pub use spans::{Instance, ReadResourcesError, Resource, resources};
 pub use summary::{Changed, Summary, summary};
 
@@ -96,6 +96,12 @@ impl StateVersion {
         self.mark == Some(Mark::Copy)
     }
 
+    /// Whether numbers were passed over for it: a person decided that it follows, whatever was acknowledged before.
+    pub fn settles(&self) -> bool {
+        let follows = self.parent.map_or(1, |parent| parent.saturating_add(1));
+        self.mark == Some(Mark::RolledBack) && self.version > follows
+    }
+
     pub fn view(&self) -> HeadView<'_> {
         HeadView {
             serial: self.serial,
@@ -148,6 +154,14 @@ impl Contents {
             Self::Nothing => "nothing",
             Self::OutputsOnly => "outputs_only",
             Self::Resources => "resources",
+        }
+    }
+
+    /// Whether things would be made again by who does not know this state.
+    pub fn may_hold_resources(self) -> bool {
+        match self {
+            Self::Resources | Self::Encrypted => true,
+            Self::Nothing | Self::OutputsOnly => false,
         }
     }
 

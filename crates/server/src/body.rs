@@ -14,7 +14,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use control::state_service::Scratch;
+use control::state_service::{Scratch, work};
 use http_body_util::BodyExt as _;
 use md5::{Digest as _, Md5};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -38,8 +38,8 @@ const PACE: u64 = 8 * 1024 * 1024;
 /// So long a large body waits for others to be done.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Of smaller bodies only the number is counted, and they are hashed where they are: a thread of their own would cost more.
-pub(crate) const SMALL: usize = 64 * 1024;
+/// Of smaller bodies only the number is counted.
+const SMALL: usize = 64 * 1024;
 
 /// What is counted is counted in pieces of this size.
 const PIECE: usize = 1024;
@@ -307,20 +307,15 @@ pub(crate) fn md5_of(bytes: &[u8]) -> String {
     BASE64.encode(Md5::digest(bytes))
 }
 
-/// The bytes, if they are those that the sender meant. Large ones are hashed off the threads that serve
-/// others.
+/// The bytes, if they are those that the sender meant.
 async fn checked(headers: &HeaderMap, bytes: Vec<u8>) -> Result<Bytes, TakeError> {
     let bytes = Bytes::from(bytes);
     let Some(sent) = headers.get(CONTENT_MD5) else {
         return Ok(bytes);
     };
-    let sum = if bytes.len() <= SMALL {
-        md5_of(&bytes)
-    } else {
-        let bytes = bytes.clone();
-        let hashed = tokio::task::spawn_blocking(move || md5_of(&bytes)).await;
-        hashed.map_err(|_| TakeError::BrokeOff)?
-    };
+    let hashed = bytes.clone();
+    let sum = work(bytes.len() as u64, move || md5_of(&hashed)).await;
+    let sum = sum.ok_or(TakeError::BrokeOff)?;
     if sent.as_bytes() == sum.as_bytes() {
         Ok(bytes)
     } else {

@@ -17,7 +17,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use control::state::StateAccess;
-use control::state_service::{ClientAccess, Written};
+use control::state_service::{ClientAccess, Written, work};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::lock::LockInfo;
@@ -25,7 +25,7 @@ use model::state::StateVersion;
 use model::token::TokenScope;
 use serde::Deserialize;
 
-use crate::body::{CONTENT_MD5, Room, SMALL, TakeError, md5_of};
+use crate::body::{CONTENT_MD5, Room, TakeError, md5_of};
 use crate::error::ApiError;
 
 /// What a request asks for.
@@ -133,11 +133,11 @@ async fn read(
         return Ok(StatusCode::NOT_FOUND.into_response());
     };
     let gzip = setting.is_remote && body.len() >= WORTH_COMPRESSING && accepts_gzip(headers);
-    if body.len() <= SMALL {
-        return Ok(state_answer(&version, body, gzip));
-    }
-    let made = tokio::task::spawn_blocking(move || state_answer(&version, body, gzip));
-    made.await.map_err(|_| ApiError::unavailable())
+    let made = work(body.len() as u64, move || {
+        state_answer(&version, body, gzip)
+    })
+    .await;
+    made.ok_or_else(ApiError::unavailable)
 }
 
 async fn write(

@@ -14,7 +14,7 @@ use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use model::state::{StateName, StateVersion};
+use model::state::StateName;
 
 use crate::binding;
 use crate::blobs::{Blobs, Disk, file_error};
@@ -77,9 +77,16 @@ pub(crate) struct Known {
     states: RwLock<BTreeMap<StateName, Behind>>,
     looked: RwLock<Looked>,
     /// What this process acknowledged last: tables that say less were put back while it was at work.
-    own: RwLock<BTreeMap<StateName, i64>>,
+    own: RwLock<BTreeMap<StateName, Own>>,
     /// Held by who looks again.
     looking: Mutex<()>,
+}
+
+/// A version, and when it was acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    version: i64,
+    at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,7 +130,7 @@ impl Known {
         states.is_empty()
     }
 
-    fn own(&self, state: &StateName) -> Option<i64> {
+    fn own(&self, state: &StateName) -> Option<Own> {
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
         own.get(state).copied()
     }
@@ -159,6 +166,11 @@ impl Store {
         }
     }
 
+    /// Whether it is known if the tables are an older copy: a bucket that did not answer says nothing.
+    pub fn is_compared(&self) -> bool {
+        !matches!(self.behind.looked(), Looked::Failed(_))
+    }
+
     /// The states of which the tables know too little; the tables may not have heard of one at all.
     pub fn state_list_behind(&self) -> Vec<(StateName, StoreError)> {
         let refused = |(state, behind): (StateName, Behind)| {
@@ -183,29 +195,52 @@ impl Store {
     /// Remembers what is acknowledged now, for as long as this process serves.
     pub(crate) fn acknowledges(&self, state: &StateName, version: i64) {
         if self.how == Use::Serving {
+            let at = Timestamp::now();
             let own = self.behind.own.write();
             let mut own = own.unwrap_or_else(PoisonError::into_inner);
-            let last = own.entry(state.clone()).or_default();
-            *last = version.max(*last);
+            let last = own.entry(state.clone()).or_insert(Own { version, at });
+            if version >= last.version {
+                *last = Own { version, at };
+            }
         }
     }
 
-    /// Refuses a head that is older than what this process acknowledged itself. A state that was deleted has none.
-    pub(crate) fn check_head(&self, head: Option<&Stored>) -> Result<(), StoreError> {
-        let Some(StateVersion { state, version, .. }) = head.map(|head| &head.version) else {
+    /// Refuses a head that is older than what this process acknowledged itself, unless a person decided so since. A state
+    /// that was deleted has none, and its versions are known still.
+    pub(crate) async fn check_head(
+        &self,
+        state: &StateName,
+        head: Option<&Stored>,
+    ) -> Result<(), StoreError> {
+        let Some(own) = self.behind.own(state) else {
             return Ok(());
         };
-        match self.behind.own(state) {
-            Some(acknowledged) if acknowledged > *version => Err(StoreError::Behind {
-                state: state.clone(),
-                behind: Behind {
-                    known: *version,
-                    acknowledged,
-                    since: None,
-                },
-            }),
-            Some(_) | None => Ok(()),
+        if head.is_some_and(|head| head.version.version >= own.version) {
+            return Ok(());
         }
+        Box::pin(self.check_own(state, own)).await
+    }
+
+    async fn check_own(&self, state: &StateName, own: Own) -> Result<(), StoreError> {
+        // It may have moved since it was read.
+        let known = known(&self.db, state).await?;
+        if known >= own.version {
+            return Ok(());
+        }
+        let settles = |one: &Stored| one.version.settles() && one.version.created_at > own.at;
+        if self.stored_all(state).await?.iter().any(settles) {
+            let own = self.behind.own.write();
+            own.unwrap_or_else(PoisonError::into_inner).remove(state);
+            return Ok(());
+        }
+        Err(StoreError::Behind {
+            state: state.clone(),
+            behind: Behind {
+                known,
+                acknowledged: own.version,
+                since: None,
+            },
+        })
     }
 
     /// Before anything is written to a bucket it must have been looked at.
@@ -334,6 +369,11 @@ pub(crate) async fn look(
                 return Ok(None);
             }
             match bucket::look(db, bucket).await {
+                // Its word was read a moment ago: who asks is known there, and may not list.
+                Err(StoreError::Object { source, .. }) if source.is_refused() => {
+                    let place = bucket.path(DIR);
+                    Err(OpenStoreError::NotListed { place, source })
+                }
                 Err(StoreError::Object { .. }) => Ok(None),
                 found => found.map(Some).map_err(failed),
             }

@@ -57,7 +57,8 @@ impl Blobs {
         }
     }
 
-    /// Durable when this returns, in the place of what was there: only for a key that is wrapped anew.
+    /// Durable when this returns, in the place of what was there: only for a key that is wrapped anew, a note that
+    /// says the same, and what is put aside.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         match self {
             Self::Disk(disk) => disk.write(name, bytes),

@@ -1,7 +1,10 @@
 //! Emergency acts and their reasons.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use model::break_glass::{Act, BreakGlass};
+use model::ids::BreakGlassId;
 use model::state::StateName;
 
 use crate::db::{Row, Tx, Value};
@@ -19,13 +22,15 @@ pub struct NewBreakGlass<'a> {
     pub detail: String,
 }
 
+macro_rules! columns {
+    () => {
+        "id, act, project, state, actor, reason, detail, at, closed_at"
+    };
+}
+
 macro_rules! break_glass_sql {
     ($rest:literal) => {
-        concat!(
-            "SELECT id, act, project, state, actor, reason, detail, at, closed_at \
-             FROM break_glass ",
-            $rest
-        )
+        concat!("SELECT ", columns!(), " FROM break_glass ", $rest)
     };
 }
 
@@ -43,6 +48,59 @@ impl Store {
         let sql = "DELETE FROM break_glass WHERE id = $1";
         self.db.write_one(sql, [id.into()]).await?;
         Ok(())
+    }
+
+    pub async fn break_glass_get(
+        &self,
+        id: BreakGlassId,
+    ) -> Result<Option<BreakGlass>, StoreError> {
+        let sql = break_glass_sql!("WHERE id = $1");
+        let row = self.db.fetch_optional(sql, &[id.0.into()]).await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// Gives a record the reason that it lacks. Nothing if it has one by now, or is closed.
+    pub async fn break_glass_explain(
+        &self,
+        id: BreakGlassId,
+        reason: &str,
+        by: &str,
+    ) -> Result<Option<BreakGlass>, StoreError> {
+        const EXPLAIN: &str = concat!(
+            "UPDATE break_glass SET reason = $2, detail = detail || $3 \
+             WHERE id = $1 AND closed_at IS NULL AND reason IS NULL RETURNING ",
+            columns!()
+        );
+        let args = [id.0.into(), reason.into(), explained_by(by).into()];
+        let rows = self.db.write_one(EXPLAIN, args).await?;
+        rows.first().map(read).transpose()
+    }
+
+    /// Closes a record with a reason, behind the one it may have. Nothing if it is closed by now.
+    pub async fn break_glass_close(
+        &self,
+        id: BreakGlassId,
+        reason: &str,
+        by: &str,
+        now: Timestamp,
+    ) -> Result<Option<BreakGlass>, StoreError> {
+        const CLOSE: &str = concat!(
+            "UPDATE break_glass SET reason = COALESCE(reason || '; ', '') || $2, \
+             detail = detail || $3, closed_at = $4 \
+             WHERE id = $1 AND closed_at IS NULL RETURNING ",
+            columns!()
+        );
+        let by = explained_by(by);
+        let args = [id.0.into(), reason.into(), by.into(), now.into()];
+        let rows = self.db.write_one(CLOSE, args).await?;
+        rows.first().map(read).transpose()
+    }
+
+    /// Projects that had change sets here: their runs catch up with what was done by hand to their states.
+    pub async fn break_glass_projects(&self) -> Result<BTreeSet<String>, StoreError> {
+        let sql = "SELECT DISTINCT project FROM change_set WHERE project <> ''";
+        let rows = self.db.fetch_all(sql, &[]).await?;
+        rows.iter().map(|row| Ok(row.text(0)?.to_owned())).collect()
     }
 
     /// Of one state, newest last.
@@ -88,6 +146,11 @@ impl Tx {
     }
 }
 
+/// The actor is who did it; who said why later stands with what exactly was done.
+fn explained_by(person: &str) -> String {
+    format!("; explained by `{person}`")
+}
+
 fn read(row: &Row) -> Result<BreakGlass, StoreError> {
     let act = row.text(1)?;
     let known = Act::ALL.into_iter().find(|known| known.as_str() == act);
@@ -129,5 +192,44 @@ mod tests {
         assert_eq!(open, store.break_glass_list(&state).await.unwrap());
         let reasons: Vec<_> = open.iter().map(|one| one.reason.as_deref()).collect();
         assert_eq!(reasons, [Some("it hung"), None]);
+    }
+
+    #[tokio::test]
+    async fn a_reason_is_given_once_and_a_record_closed_once() {
+        let home = TestHome::new();
+        let store = home.open().await;
+        let state = network();
+        let act = NewBreakGlass {
+            act: Act::StateDeleted,
+            state: &state,
+            actor: "ci",
+            reason: None,
+            detail: "version 3".to_owned(),
+        };
+        let id = BreakGlassId(store.break_glass_open(&act).await.unwrap());
+        let explained = store.break_glass_explain(id, "moved", "ada").await.unwrap();
+        let explained = explained.unwrap();
+        assert_eq!(explained.reason.as_deref(), Some("moved"));
+        assert_eq!(explained.detail, "version 3; explained by `ada`");
+        assert_eq!(
+            (explained.actor.as_str(), explained.closed_at),
+            ("ci", None)
+        );
+        let again = store.break_glass_explain(id, "other", "eve").await.unwrap();
+        assert_eq!(again, None);
+        assert_eq!(store.break_glass_get(id).await.unwrap(), Some(explained));
+
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let close = async || {
+            let closed = store.break_glass_close(id, "it is gone", "eve", now).await;
+            closed.unwrap()
+        };
+        let closed = close().await.unwrap();
+        assert_eq!(closed.reason.as_deref(), Some("moved; it is gone"));
+        assert_eq!(closed.closed_at, Some(now));
+        assert_eq!(close().await, None);
+        assert_eq!(store.break_glass_list_open().await.unwrap(), []);
+        assert_eq!(store.break_glass_get(BreakGlassId(99)).await.unwrap(), None);
+        assert_eq!(store.break_glass_projects().await.unwrap(), BTreeSet::new());
     }
 }

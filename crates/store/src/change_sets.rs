@@ -9,7 +9,7 @@ use model::changeset::{
     ChangeSet, Front, HearError, ReopenError, Request, SetEvent, Status, advance, superseded,
 };
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Run, RunSpec, Stage};
+use model::run::{Run, RunEvent, RunSpec, Stage};
 
 use crate::db::{DbError, Row, Tx};
 use crate::{Store, lanes, runs};
@@ -29,6 +29,23 @@ pub struct Turn {
     pub front: Option<Front>,
     /// It gave its lanes up: whoever waits for them can go on.
     pub released: bool,
+}
+
+/// What just happened to a run, as the one who carries it out has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Happened {
+    pub run: RunId,
+    pub event: RunEvent,
+    /// If it was planned with others than those it was asked for with.
+    pub brought: Option<Brought>,
+}
+
+/// Values that somebody who said yes put in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Brought {
+    /// Keyed digest.
+    pub values: Option<String>,
+    pub by: String,
 }
 
 #[derive(Debug, thiserror::Error)]

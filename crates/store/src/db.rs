@@ -69,6 +69,8 @@ pub enum DbError {
         statement: &'static str,
         source: DriverError,
     },
+    #[error("the database does not answer")]
+    Away { source: DriverError },
     #[error("there is no room left on its disk")]
     NoRoom,
     #[error("it can only be read")]
@@ -95,6 +97,29 @@ pub enum DriverError {
     Postgres(#[from] sqlx::Error),
 }
 
+impl DriverError {
+    /// Whether the server could not be talked to: it is down, starts or stops, or the way to it is cut.
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => false,
+            Self::Postgres(sqlx::Error::Database(said)) => {
+                // Its words for "about to stop", "crashed", "starts", and for a broken connection.
+                let code = said.code().unwrap_or_default();
+                ["57P01", "57P02", "57P03"].contains(&&*code) || code.starts_with("08")
+            }
+            Self::Postgres(err) => matches!(
+                err,
+                sqlx::Error::Io(_)
+                    | sqlx::Error::Tls(_)
+                    | sqlx::Error::Protocol(_)
+                    | sqlx::Error::PoolTimedOut
+                    | sqlx::Error::PoolClosed
+                    | sqlx::Error::WorkerCrashed
+            ),
+        }
+    }
+}
+
 impl Db {
     /// Opens the database in `file`; sets it up if it is new or of an older layout. The usual
     /// case costs one connection and one query.
@@ -104,6 +129,11 @@ impl Db {
 
     pub(crate) async fn open_postgres(url: &str) -> Result<Self, OpenPostgresError> {
         Box::pin(Postgres::open(url)).await.map(Self::Postgres)
+    }
+
+    /// Whether other machines may have it open.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self, Self::Postgres(_))
     }
 
     /// Goes on with a copy in memory, where `err` says that nothing can be written and nobody else uses this database.
@@ -280,6 +310,7 @@ fn failed<E: Into<DriverError>>(statement: &'static str) -> impl Fn(E) -> DbErro
             Some(Code::DiskFull) => DbError::NoRoom,
             Some(Code::ReadOnly) => DbError::ReadOnly,
             Some(Code::AuthorizationForStatementDenied) => DbError::Looking,
+            _ if source.is_away() => DbError::Away { source },
             _ => DbError::Statement { statement, source },
         }
     }

@@ -18,12 +18,51 @@ impl Store {
         state: &StateName,
         version: Option<i64>,
     ) -> Result<BTreeSet<Place>, StoreError> {
+        let mut places = self.hidden_list_to_show(state, version).await?;
+        places.remove(&Place::everything());
+        Ok(places)
+    }
+
+    /// The same for who shows the state: all of it, if a note of what is secret in it does not open.
+    pub async fn hidden_list_to_show(
+        &self,
+        state: &StateName,
+        version: Option<i64>,
+    ) -> Result<BTreeSet<Place>, StoreError> {
         const SELECT: &str = "SELECT place FROM hidden \
             WHERE project = $1 AND name = $2 AND (ended IS NULL OR ended > $3)";
         let mut args = name_args(state).to_vec();
         args.push(version.unwrap_or(i64::MAX).into());
         let rows = self.db.fetch_all(SELECT, &args).await?;
         rows.iter().map(read).collect()
+    }
+
+    pub(crate) async fn hidden_set_unknown(
+        &self,
+        state: &StateName,
+        is_unknown: bool,
+    ) -> Result<(), StoreError> {
+        const KNOWN: &str = "DELETE FROM hidden WHERE project = $1 AND name = $2 AND place = $3";
+        let everything = Place::everything();
+        if is_unknown {
+            return self.hidden_note(state, &BTreeSet::from([everything])).await;
+        }
+        let args = place_args(state, &everything);
+        self.db.execute(KNOWN, &args).await?;
+        Ok(())
+    }
+
+    /// All that was ever noted.
+    pub(crate) async fn hidden_list_all(&self) -> Result<Vec<(StateName, Place)>, StoreError> {
+        const SELECT: &str = "SELECT place, project, name FROM hidden ORDER BY project, name";
+        let rows = self.db.fetch_all(SELECT, &[]).await?;
+        let all = rows.iter().map(|row| {
+            let state = StateName::new(row.text(1)?, row.text(2)?);
+            Ok((state, read(row)?))
+        });
+        let mut all = all.collect::<Result<Vec<_>, StoreError>>()?;
+        all.retain(|(_, place)| *place != Place::everything());
+        Ok(all)
     }
 
     /// Notes more of them.
@@ -37,12 +76,14 @@ impl Store {
         if places.is_empty() {
             return Ok(());
         }
+        // Files that know more than the tables do no harm; it is the tables that are asked.
+        let kept = self.notes_keep_places(state, places).await;
         let mut tx = self.db.begin_write().await?;
         for place in places {
             tx.execute(UPSERT, &place_args(state, place)).await?;
         }
         tx.commit().await?;
-        self.notes_keep_places(state, places).await
+        kept
     }
 
     /// The same of what the files say; what ended meanwhile stays so.

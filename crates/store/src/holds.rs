@@ -21,6 +21,9 @@ pub struct NewHold<'a> {
 pub enum ReleaseHoldError {
     #[error("nothing is held there")]
     Missing,
+    /// Nothing was ended: these are theirs.
+    #[error("only others hold it")]
+    OfOthers(Vec<Hold>),
     #[error(transparent)]
     Store(#[from] ChangeSetError),
 }
@@ -76,7 +79,8 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// Ends all holds on one thing; says which.
+    /// Ends one's own holds on one thing. Says all that were in force there: what has ended is released, the rest is
+    /// others'.
     pub async fn hold_release(
         &self,
         project: &str,
@@ -84,10 +88,32 @@ impl Store {
         by: &str,
         now: Timestamp,
     ) -> Result<Vec<Hold>, ReleaseHoldError> {
+        self.end_holds(project, on, by, now, false).await
+    }
+
+    /// Ends all holds on one thing, whosever they are; says which.
+    pub async fn hold_release_all(
+        &self,
+        project: &str,
+        on: &HoldOn,
+        by: &str,
+        now: Timestamp,
+    ) -> Result<Vec<Hold>, ReleaseHoldError> {
+        self.end_holds(project, on, by, now, true).await
+    }
+
+    async fn end_holds(
+        &self,
+        project: &str,
+        on: &HoldOn,
+        by: &str,
+        now: Timestamp,
+        all: bool,
+    ) -> Result<Vec<Hold>, ReleaseHoldError> {
         let mut tx = self.db.begin_write().await.map_err(ChangeSetError::Db)?;
-        let mut released = active(&mut tx, project, now).await?;
-        released.retain(|hold| hold.on == *on);
-        for hold in &mut released {
+        let mut there = active(&mut tx, project, now).await?;
+        there.retain(|hold| hold.on == *on);
+        for hold in there.iter_mut().filter(|it| all || it.person == by) {
             tx.execute(
                 "UPDATE hold SET released_by = $2, released_at = $3 WHERE id = $1",
                 &[hold.id.into(), by.into(), now.as_microsecond().into()],
@@ -100,10 +126,13 @@ impl Store {
             });
         }
         tx.commit().await.map_err(ChangeSetError::Db)?;
-        if released.is_empty() {
+        if there.is_empty() {
             return Err(ReleaseHoldError::Missing);
         }
-        Ok(released)
+        if there.iter().all(|hold| hold.released.is_none()) {
+            return Err(ReleaseHoldError::OfOthers(there));
+        }
+        Ok(there)
     }
 }
 

@@ -141,6 +141,24 @@ impl Keys {
         Ok(made)
     }
 
+    /// Makes a key in the place of one that is damaged or gone; nothing it sealed opens ever again, so only a person decides
+    /// this. What is there is put aside. False if there is a key that opens.
+    pub(crate) fn replace_lost(&self, scope: &Scope) -> Result<bool, StoreError> {
+        let file = key_file(scope, GENERATION);
+        match self.lookup(scope) {
+            Ok(Some(_)) => return Ok(false),
+            Ok(None) => {}
+            Err(StoreError::Key(KeyError::Shape { .. } | KeyError::Unwrap { .. })) => {
+                let damaged = self.blobs.read(&file)?;
+                self.blobs.write(&format!("lost/{file}"), &damaged)?;
+                self.blobs.remove(&file)?;
+            }
+            Err(err) => return Err(err),
+        }
+        self.get_or_create(scope)?;
+        Ok(true)
+    }
+
     /// The master keys, asked for again if the project's key was wrapped with another one than the first at hand:
     /// then somebody rotated.
     fn newest_masters(&self) -> Result<Arc<Keyring>, StoreError> {

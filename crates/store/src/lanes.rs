@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Front, Request};
-use model::hold::{Hold, HoldOn};
+use model::hold::Hold;
 use model::ids::ChangeSetId;
 
 use crate::Store;
@@ -123,9 +123,7 @@ pub(crate) async fn front(
     holds: &[Hold],
 ) -> Result<Option<Front>, ChangeSetError> {
     for lane in &set.request.lanes {
-        let held = holds
-            .iter()
-            .find(|hold| matches!(&hold.on, HoldOn::Lane(held) if held == lane));
+        let held = holds.iter().find(|hold| hold.on.covers_lane(lane));
         if let Some(hold) = held {
             return Ok(Some(Front::Hold(Box::new(hold.clone()))));
         }

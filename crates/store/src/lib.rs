@@ -34,6 +34,7 @@ mod locks;
 mod notes;
 mod outage;
 mod outputs;
+mod plan_views;
 mod readiness;
 mod rebuild;
 mod recover;
@@ -49,6 +50,7 @@ mod states;
 mod sweeping;
 mod tokens;
 mod verify;
+mod work;
 
 pub use artifacts::{KeepArtifactsError, KeptArtifacts};
 pub use behind::Behind;
@@ -58,7 +60,7 @@ pub use break_glass::NewBreakGlass;
 pub use bucket::{BucketFault, BucketTrouble, OpenBucketError};
 pub use bundles::{Inserted, OpenBundleError, is_bundle};
 use change_sets::KnownRequest;
-pub use change_sets::{ChangeSetError, Turn};
+pub use change_sets::{Brought, ChangeSetError, Happened, Turn};
 pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
 pub use facts::{FactDigest, NewFactCommit, PastFact};
 pub use holds::{NewHold, ReleaseHoldError};
@@ -66,12 +68,12 @@ pub use keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use lanes::Fence;
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
-pub use rebuild::{Lost, Rebuilt};
+pub use rebuild::{Lost, Rebuilt, Rival};
 pub use recover::{Recovered, Standing, recover};
 pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
 use runs::KnownRuns;
-pub use runs::{Brief, Settled};
+pub use runs::{Brief, Settled, SettledOutputs};
 pub use scratch::Scratch;
 pub use sealing::{KeyedDigester, UnsealError};
 pub use state_index::{Appearance, BROUGHT, LastChange, VersionSummary};
@@ -80,6 +82,7 @@ pub use states::{DeleteStateError, StateRow};
 pub use sweeping::Swept;
 pub use tokens::{NewToken, StoredToken, TokenError};
 pub use verify::{Damage, Verified};
+pub use work::work;
 
 use blobs::{Announced, Blobs, Disk};
 use bucket::Bucket;
@@ -89,6 +92,7 @@ use model::secret::Secret;
 use model::state::StateName;
 use state_versions::Recent;
 use tokio::sync::Semaphore;
+pub(crate) use work::{blocking, working};
 
 /// So many large bodies are encoded at a time: each of them takes several times its size.
 const LARGE_AT_ONCE: usize = 2;
@@ -135,6 +139,13 @@ pub enum OpenStoreError {
         "`{place}` is not where the versions of this database are: name the right bucket and prefix, or the right database"
     )]
     OtherBlobs { place: PathBuf },
+    #[error(
+        "`{place}` can be read and not listed: whether the database is an older copy cannot be told, so nothing is served"
+    )]
+    NotListed {
+        place: PathBuf,
+        source: Box<BucketTrouble>,
+    },
     #[error("could not compare the database with the stored versions")]
     Compare(#[source] StoreError),
     #[error("could not open `{path}`")]
@@ -155,6 +166,7 @@ impl OpenStoreError {
             | Self::TablesEmpty { .. }
             | Self::BlobsGone { .. }
             | Self::OtherBlobs { .. }
+            | Self::NotListed { .. }
             | Self::Compare(_)
             | Self::Postgres(_)
             | Self::Bucket(_) => false,
@@ -232,17 +244,25 @@ pub enum StoreError {
     Behind { state: StateName, behind: Behind },
     #[error(transparent)]
     Lost(Box<Lost>),
+    #[error(transparent)]
+    Rival(Box<Rival>),
     #[error("the database says that it is the newest, and version {newest} is there")]
     OldHead { head: i64, newest: i64 },
     #[error("the database says neither that it is the newest nor that the state was deleted")]
     NoHead { newest: i64 },
+    #[error(
+        "a frame in `{path}` is damaged, and nothing else in the files says that it was acknowledged"
+    )]
+    Unmarked { version: i64, path: PathBuf },
+    #[error("only the database knows it: what `{path}` says is not all of it")]
+    NotNoted { path: PathBuf },
     #[error("a task of ours ended early")]
     Interrupted,
 }
 
 impl StoreError {
     /// Whether what was asked for is not there.
-    pub(crate) fn is_not_found(&self) -> bool {
+    pub fn is_not_found(&self) -> bool {
         match self {
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
             Self::Object { source, .. } => {
@@ -385,8 +405,10 @@ impl Store {
         deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let is_disk = matches!(self.blobs, Blobs::Disk(_));
-        if is_disk && self.how == Use::Brief && size as u64 <= SMALL_WORK {
+        if is_disk && self.how == Use::Brief && size as u64 <= work::SMALL {
             deed()
+        } else if size as u64 > work::LARGE {
+            working(size as u64, deed).await
         } else {
             blocking(deed).await
         }
@@ -414,30 +436,6 @@ fn make_dir(dir: &Path) -> Result<(), OpenStoreError> {
         path: dir.to_owned(),
         source,
     })
-}
-
-/// Work on so few bytes is done sooner than another thread has woken up.
-const SMALL_WORK: u64 = 32 * 1024;
-
-/// As `blocking`, for work on `size` bytes that neither waits for a disk nor for a network.
-pub(crate) async fn working<T: Send + 'static>(
-    size: u64,
-    deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    if size <= SMALL_WORK {
-        deed()
-    } else {
-        blocking(deed).await
-    }
-}
-
-/// Hashing, compression, encryption and fsync happen off the threads that serve others.
-pub(crate) async fn blocking<T: Send + 'static>(
-    deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(deed)
-        .await
-        .map_err(|_| StoreError::Interrupted)?
 }
 
 #[cfg(test)]

@@ -18,7 +18,10 @@ impl StoreError {
             | Self::Behind { .. }
             | Self::Lost(_)
             | Self::OldHead { .. }
-            | Self::NoHead { .. } => false,
+            | Self::NoHead { .. }
+            | Self::NotNoted { .. }
+            | Self::Unmarked { .. }
+            | Self::Rival(_) => false,
         }
     }
 }
@@ -27,6 +30,7 @@ impl DbError {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Statement { .. }
+            | Self::Away { .. }
             | Self::NoRoom
             | Self::ReadOnly
             | Self::Looking

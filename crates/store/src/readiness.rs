@@ -14,6 +14,16 @@ impl Store {
         })
         .await
     }
+
+    /// Whether anything was sealed in a bucket: by this master key or another.
+    pub async fn has_keys(&self) -> Result<bool, StoreError> {
+        let blobs = self.blobs.clone();
+        blocking(move || match &blobs {
+            Blobs::Disk(_) => Ok(false),
+            Blobs::Bucket(bucket) => bucket.list("keys").map(|keys| !keys.is_empty()),
+        })
+        .await
+    }
 }
 
 #[cfg(test)]

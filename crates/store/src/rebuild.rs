@@ -6,6 +6,8 @@
 //! Not here: getting bodies back without tables (`recover`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use model::state::{StateName, StateVersion};
 
@@ -16,8 +18,9 @@ use crate::keys::{Keys, Scope};
 use crate::sealing::{UnsealError, header_line, hex, open_file};
 use crate::segments::frame::{Digest, Piece, pieces};
 use crate::segments::{DIR, Place};
-use crate::state_versions::NewVersion;
-use crate::state_versions::blob::{BlobHeader, Encoding, Header, Line, MarkerHeader};
+use crate::state_versions::blob::{self, BlobHeader, Encoding, Header, Line, MarkerHeader};
+use crate::state_versions::{NewVersion, Stored};
+use crate::states::name_args;
 use crate::{KeyError, Store, StoreError, blocking};
 
 /// What came back.
@@ -36,6 +39,8 @@ pub struct Rebuilt {
     pub broken: Vec<StateVersion>,
     /// States that cannot be served yet: newer versions of them were acknowledged and do not open.
     pub lost: Vec<Lost>,
+    /// Versions that were acknowledged beside others of the same number.
+    pub rivals: Vec<Rival>,
     /// Earlier versions that were acknowledged and do not open; the state goes on without them.
     pub unread: Vec<(StateName, i64, StoreError)>,
     /// Notes of what is hidden in states that do not open: it may be shown.
@@ -65,6 +70,19 @@ impl Lost {
     }
 }
 
+/// A version that was acknowledged, and is not the one of its number that the tables know: two databases went on beside
+/// each other, or one was put back to an earlier moment unnoticed.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "another version {} of state `{}` (serial {}, from {}) was acknowledged too, and the database does not know it",
+    .version.version, .version.state, .version.serial, .version.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
+)]
+pub struct Rival {
+    pub version: StateVersion,
+    /// The newest one that the tables know.
+    pub newest: StateVersion,
+}
+
 /// A version's frame, as it lies among the blobs.
 struct Written {
     version: StateVersion,
@@ -83,6 +101,8 @@ struct Files {
     heard: BTreeMap<StateName, Heard>,
     /// The highest number that an object of a bucket has.
     number: i64,
+    /// Where frames are damaged that may have been markers, and of which states; none: of nobody knows which.
+    unmarked: BTreeMap<Option<StateName>, PathBuf>,
     /// Versions whose frames do not open.
     unread: BTreeMap<StateName, BTreeMap<i64, StoreError>>,
 }
@@ -92,15 +112,18 @@ impl Store {
     pub async fn rebuild(&self) -> Result<Rebuilt, StoreError> {
         let mut files = self.files_read().await?;
         let mut rebuilt = Rebuilt::default();
-        for (state, written) in std::mem::take(&mut files.written) {
-            let row = self.state_ensure(&state).await?;
+        for (state, written) in &mut files.written {
+            let row = self.state_ensure(state).await?;
             let mut tx = self.db.begin_write().await?;
             let before = rebuilt.versions;
+            // Of two of one number, the one that the newest goes back to.
+            let line = line_of_newest(written, &files.proven);
+            written.sort_by_key(|one| (one.version.version, !line.contains(&hex(&one.digest))));
             tx.state_rebuild(row.id, written, &files.proven, &mut rebuilt)
                 .await?;
             tx.commit().await?;
             if rebuilt.versions > before {
-                rebuilt.states.push(state);
+                rebuilt.states.push(state.clone());
             }
         }
         rebuilt.artifacts = self.artifacts_rebuild().await?;
@@ -110,6 +133,10 @@ impl Store {
             let known = self.stored_all(&state).await?;
             let numbers: HashSet<i64> = known.iter().map(|one| one.version.version).collect();
             let newest = known.last().map(|one| &one.version);
+            rebuilt.rivals.extend(files.rivals(&state, &known));
+            if let Some(newest) = known.last().filter(|newest| files.is_unproven(newest)) {
+                self.mark_again(newest).await?;
+            }
             let lost = files.lost(&self.blobs, &state, newest);
             let readable = newest.map_or(0, |newest| newest.version);
             // An older one that the tables did without may have been let go of.
@@ -137,12 +164,34 @@ impl Store {
         Ok(rebuilt)
     }
 
-    /// The states of which the files know more than the tables, by a look at all of them: why each is not served.
-    pub(crate) async fn behind_all(&self) -> Result<BTreeMap<StateName, StoreError>, StoreError> {
+    /// So that a state none of whose versions opens can be written to again. What was sealed with a key that is gone is
+    /// put aside or forgotten: nobody can ever read it.
+    pub async fn state_give_up(&self, state: &StateName) -> Result<(), StoreError> {
+        const FORGET: &str = "DELETE FROM state_index_secret \
+            WHERE state = (SELECT id FROM state WHERE project = $1 AND name = $2)";
+        let (keys, scope) = (self.keys.clone(), Scope::State(state.clone()));
+        if blocking(move || keys.replace_lost(&scope)).await? {
+            self.db.execute(FORGET, &name_args(state)).await?;
+            self.notes_give_up(state).await?;
+        }
+        Ok(())
+    }
+
+    /// What the files know of states and the tables do not, by a look at all of them.
+    pub(crate) async fn behind_all(&self) -> Result<Vec<(StateName, StoreError)>, StoreError> {
         let mut files = self.files_read().await?;
-        let mut behind = BTreeMap::new();
+        let mut behind = Vec::new();
         for state in files.heard.keys().cloned().collect::<Vec<_>>() {
             let stored = self.stored_all(&state).await?;
+            for rival in files.rivals(&state, &stored) {
+                behind.push((state.clone(), StoreError::Rival(Box::new(rival))));
+            }
+            if let Some(newest) = stored.last()
+                && let Some(path) = files.unmarked(newest)
+            {
+                let (version, path) = (newest.version.version, path.clone());
+                behind.push((state.clone(), StoreError::Unmarked { version, path }));
+            }
             let newest = stored.last().map(|stored| &stored.version);
             let known = newest.map_or(0, |newest| newest.version);
             let written = files.written.get(&state).into_iter().flatten();
@@ -155,7 +204,7 @@ impl Store {
             let ends = news.first().zip(news.last());
             let ends = ends.map(|(first, last)| (first.created_at, last.version));
             if let Some(lost) = files.lost(&self.blobs, &state, newest) {
-                behind.insert(state, StoreError::Lost(Box::new(lost)));
+                behind.push((state, StoreError::Lost(Box::new(lost))));
             } else if let Some((since, acknowledged)) = ends {
                 let found = Behind {
                     known,
@@ -166,10 +215,28 @@ impl Store {
                     state: state.clone(),
                     behind: found,
                 };
-                behind.insert(state, behind_by);
+                behind.push((state, behind_by));
             }
         }
         Ok(behind)
+    }
+
+    /// Says once more that a version was acknowledged: the tables know it, and no file does. Durable when this returns.
+    async fn mark_again(&self, newest: &Stored) -> Result<(), StoreError> {
+        let (keys, scope) = (
+            self.keys.clone(),
+            Scope::State(newest.version.state.clone()),
+        );
+        let Ok(key) = blocking(move || keys.get(&scope)).await else {
+            return Ok(()); // that is the greater trouble, and said
+        };
+        let marker = blob::marker(&key, &newest.version, &newest.blob_digest)?;
+        if let Blobs::Disk(_) = &self.blobs {
+            self.blobs_stage(vec![Arc::new(marker)]).await?;
+            return Ok(());
+        }
+        self.blobs.mark(&[marker]);
+        self.blobs_settle().await
     }
 
     async fn files_read(&self) -> Result<Files, StoreError> {
@@ -193,19 +260,27 @@ impl Files {
             for piece in pieces(&bytes) {
                 let sealed = match &piece {
                     Piece::Whole(found) => found.sealed,
-                    Piece::Damaged(sealed) => sealed,
+                    Piece::Damaged(sealed) | Piece::Torn(sealed) => sealed,
                 };
-                let Ok(line) = header_line(sealed) else {
-                    continue;
-                };
-                if let Some(line) = Line::parse(line) {
-                    if let (Piece::Damaged(_), false) = (&piece, line.is_marker()) {
+                let line = header_line(sealed).ok();
+                let said = line.and_then(Line::parse);
+                match (&piece, &said) {
+                    (Piece::Damaged(_) | Piece::Torn(_), Some(line)) if !line.is_marker() => {
                         let error = damaged(UnsealError::Frame);
                         files.unread(&line.state, line.version, error);
                     }
-                    hear(&mut files.heard, line);
+                    (Piece::Damaged(_), marker) => {
+                        let state = marker.as_ref().map(|line| line.state.clone());
+                        let path = blobs.path(&format!("{DIR}/{name}"));
+                        files.unmarked.insert(state, path);
+                    }
+                    // Nobody waits for a marker: a crash may tear one.
+                    (Piece::Torn(_) | Piece::Whole(_), _) => {}
                 }
-                let Piece::Whole(found) = piece else {
+                if let Some(said) = said {
+                    hear(&mut files.heard, said);
+                }
+                let (Piece::Whole(found), Some(line)) = (piece, line) else {
                     continue;
                 };
                 match Header::parse(line) {
@@ -259,6 +334,44 @@ impl Files {
         of_it.insert(version, error);
     }
 
+    /// What was acknowledged beside the versions that the tables know, and about which nobody has decided since. Equal
+    /// content is no loss.
+    fn rivals(&self, state: &StateName, known: &[Stored]) -> Vec<Rival> {
+        let Some(newest) = known.last() else {
+            return Vec::new();
+        };
+        let settling = known.iter().rev().find(|one| one.version.settles());
+        let settled = settling.map_or(0, |one| one.version.version);
+        let is_rival = |one: &&Written| {
+            let number = one.version.version;
+            let same = known.iter().find(|known| known.version.version == number);
+            number > settled
+                && same.is_some_and(|same| same.version.content != one.version.content)
+                && self.proven.contains(&hex(&one.digest))
+        };
+        let written = self.written.get(state).into_iter().flatten();
+        let rivals = written.filter(is_rival).map(|one| Rival {
+            version: one.version.clone(),
+            newest: newest.version.clone(),
+        });
+        rivals.collect()
+    }
+
+    /// Whether nothing says that this version was acknowledged.
+    fn is_unproven(&self, newest: &Stored) -> bool {
+        !self.proven.contains(&hex(&newest.blob_digest[..]))
+    }
+
+    /// Where the marker of a state's newest version may have been damaged, if nothing else says that it was acknowledged.
+    fn unmarked(&self, newest: &Stored) -> Option<&PathBuf> {
+        let state = Some(newest.version.state.clone());
+        let place = self
+            .unmarked
+            .get(&state)
+            .or_else(|| self.unmarked.get(&None));
+        place.filter(|_| self.is_unproven(newest))
+    }
+
     /// What is not to be had of a state whose newest version in the tables is this one. Asked once: the cause is
     /// taken out.
     fn lost(
@@ -306,11 +419,30 @@ impl Files {
     }
 }
 
+/// The digests of the newest version that was acknowledged, and of all that it goes back to.
+fn line_of_newest(written: &[Written], proven: &HashSet<String>) -> HashSet<String> {
+    let by_digest: HashMap<String, &Written> =
+        written.iter().map(|one| (hex(&one.digest), one)).collect();
+    let acknowledged = by_digest
+        .iter()
+        .filter(|(digest, _)| proven.contains(*digest));
+    let newest = acknowledged.max_by_key(|(_, one)| (one.version.version, one.version.created_at));
+    let mut line = HashSet::new();
+    let mut next = newest.map(|(digest, _)| digest.clone());
+    while let Some(digest) = next {
+        next = by_digest.get(&digest).and_then(|one| one.parent.clone());
+        if !line.insert(digest) {
+            break;
+        }
+    }
+    line
+}
+
 impl Tx {
     async fn state_rebuild(
         &mut self,
         state: i64,
-        mut written: Vec<Written>,
+        written: &[Written],
         proven: &HashSet<String>,
         rebuilt: &mut Rebuilt,
     ) -> Result<(), StoreError> {
@@ -328,14 +460,13 @@ impl Tx {
             known.insert(hex(row.bytes(1)?), (newest, row.int(2)?));
         }
         let (last_known, mut unproven) = (newest, Vec::new());
-        written.sort_by_key(|one| one.version.version);
         for one in written {
             let digest = hex(&one.digest);
             if one.version.version <= newest || known.contains_key(&digest) {
                 continue;
             }
             if !proven.contains(&digest) {
-                unproven.push(one.version);
+                unproven.push(one.version.clone());
                 continue;
             }
             let base = one.parent.as_ref().and_then(|parent| known.get(parent));
@@ -343,7 +474,7 @@ impl Tx {
                 (Encoding::Whole, _) => (None, 0),
                 (Encoding::Delta, Some((base, depth))) => (Some(*base), depth + 1),
                 (Encoding::Delta, None) => {
-                    rebuilt.broken.push(one.version);
+                    rebuilt.broken.push(one.version.clone());
                     continue;
                 }
             };

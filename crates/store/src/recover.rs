@@ -132,7 +132,7 @@ impl Search {
             for piece in pieces(&bytes) {
                 let sealed = match &piece {
                     Piece::Whole(found) => found.sealed,
-                    Piece::Damaged(sealed) => sealed,
+                    Piece::Damaged(sealed) | Piece::Torn(sealed) => sealed,
                 };
                 let line = header_line(sealed).ok();
                 if let Some(line) = line.and_then(Line::parse) {

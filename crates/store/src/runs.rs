@@ -37,6 +37,15 @@ pub struct Settled {
     pub serial: Option<i64>,
 }
 
+/// Of that, what dependents ask for.
+#[derive(Clone, Debug)]
+pub struct SettledOutputs {
+    pub outputs: BTreeSet<String>,
+    /// The state it left, where it is ours.
+    pub serial: Option<i64>,
+    pub at: Timestamp,
+}
+
 /// A run with its change set, what it is about, and where it stands.
 #[derive(Clone, Debug)]
 pub struct Brief {
@@ -58,10 +67,7 @@ impl Store {
     }
 
     pub async fn run_spec(&self, id: RunId) -> Result<RunSpec, ChangeSetError> {
-        let row = self
-            .db
-            .fetch_optional("SELECT spec FROM run WHERE id = $1", &[id.into()])
-            .await?;
+        let row = self.db.fetch_optional(SPEC, &[id.into()]).await?;
         from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
     }
 
@@ -91,13 +97,13 @@ impl Store {
         }))
     }
 
-    /// The outputs that a stack declared then. They are asked for by every dependent, and the rest of what the run was
-    /// about by none.
+    /// The outputs that a stack declared then, and what it left. They are asked for by every dependent, and the rest of
+    /// what the run was about by none.
     pub async fn run_settled_outputs(
         &self,
         project: &str,
         stack: &StackName,
-    ) -> Result<BTreeSet<String>, ChangeSetError> {
+    ) -> Result<Option<SettledOutputs>, ChangeSetError> {
         #[derive(Deserialize)]
         struct Declared {
             #[serde(default)]
@@ -105,11 +111,15 @@ impl Store {
         }
         let args = [project.into(), stack.as_str().into()];
         let Some(row) = self.db.fetch_optional(LAST_SETTLED, &args).await? else {
-            return Ok(BTreeSet::new());
+            return Ok(None);
         };
-        let what = || format!("run `{}`", RunId(row.int(0).unwrap_or_default()));
-        let declared: Declared = from_json(row.text(1)?, what)?;
-        Ok(declared.outputs)
+        let run = RunId(row.int(0)?);
+        let declared: Declared = from_json(row.text(1)?, || format!("run `{run}`"))?;
+        Ok(Some(SettledOutputs {
+            outputs: declared.outputs,
+            serial: row.opt_int(3)?,
+            at: timestamp(row.int(4)?),
+        }))
     }
 
     /// The run that last applied a stack, or found it as it should be, whatever became of the stages after it.
@@ -134,6 +144,27 @@ impl Store {
             )
             .await?;
         row.as_ref().map(read).transpose()
+    }
+
+    /// The run that last began to apply a stack, or to run the hooks after that.
+    pub async fn run_last_begun(
+        &self,
+        project: &str,
+        stack: &StackName,
+    ) -> Result<Option<RunId>, ChangeSetError> {
+        let row = self
+            .db
+            .fetch_optional(
+                "SELECT e.run FROM run_event AS e JOIN run AS r ON r.id = e.run
+                 JOIN change_set AS c ON c.id = r.change_set
+                 WHERE c.project = $1 AND r.stack = $2 AND c.action IN ('apply', 'destroy')
+                 AND (e.body LIKE '{\"event\":\"apply_started\"%'
+                 OR e.body LIKE '{\"event\":\"stage_started\",\"part\":\"applying\"%')
+                 ORDER BY e.at DESC, e.run DESC LIMIT 1",
+                &[project.into(), stack.as_str().into()],
+            )
+            .await?;
+        row.map(|row| Ok(RunId(row.int(0)?))).transpose()
     }
 
     /// The stacks of a project of which some run was applied or destroyed and then not done; it may be done since.
@@ -266,7 +297,10 @@ impl Store {
     }
 }
 
-const LAST_SETTLED: &str = "SELECT r.id, r.spec, s.consumed, s.serial FROM stack_settled s
+const SPEC: &str = "SELECT spec FROM run WHERE id = $1";
+
+const LAST_SETTLED: &str =
+    "SELECT r.id, r.spec, s.consumed, s.serial, r.updated_at FROM stack_settled s
     JOIN run r ON r.id = s.run WHERE s.project = $1 AND s.stack = $2";
 
 const SELECT_OF_SET: &str = "SELECT id, change_set, stack, state, upstreams, settled, stages FROM run WHERE change_set = $1 ORDER BY id";
@@ -441,10 +475,19 @@ pub(crate) async fn look_again_at_settled(
     Ok(())
 }
 
-/// It was destroyed, or only refreshed: nobody knows it as its source says.
+/// It was destroyed; or only refreshed, or touched by a command of the engine: nobody knows it as its source says. What it
+/// declared then, it may still hold.
 async fn unsettle(tx: &mut Tx, run: RunId) -> Result<(), ChangeSetError> {
     tx.execute(
         "DELETE FROM stack_settled WHERE EXISTS
+         (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
+          WHERE r.id = $1 AND c.project = stack_settled.project AND r.stack = stack_settled.stack
+          AND c.action = 'destroy')",
+        &[run.into()],
+    )
+    .await?;
+    tx.execute(
+        "UPDATE stack_settled SET consumed = NULL WHERE EXISTS
          (SELECT 1 FROM run r JOIN change_set c ON c.id = r.change_set
           WHERE r.id = $1 AND c.project = stack_settled.project AND r.stack = stack_settled.stack)",
         &[run.into()],
@@ -478,6 +521,11 @@ pub(crate) async fn insert(
     )
     .await?;
     Ok(())
+}
+
+pub(crate) async fn spec(tx: &mut Tx, id: RunId) -> Result<RunSpec, ChangeSetError> {
+    let row = tx.fetch_optional(SPEC, &[id.into()]).await?;
+    from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
 }
 
 /// What a run is about, as the project says now.

@@ -275,10 +275,12 @@ impl Store {
         rows.iter().map(read_appearance).collect()
     }
 
-    /// Where a version gave a value, and up to which version it stayed; nothing if it still does.
+    /// Which values came after one version and are in another, and up to which version each stayed; nothing if it still
+    /// does. The versions between the two may be gone.
     pub async fn state_index_spans(
         &self,
         state: &StateName,
+        after: i64,
         version: i64,
     ) -> Result<Vec<(String, String, Option<i64>)>, StoreError> {
         const SQL: &str = "SELECT c.address, c.path, (SELECT MIN(later.version) \
@@ -287,17 +289,18 @@ impl Store {
               AND later.version > c.version AND later.version <= i.version) \
             FROM state_index_change AS c \
             JOIN state_index AS i ON i.state = c.state JOIN state AS s ON s.id = c.state \
-            WHERE s.project = $1 AND s.name = $2 AND c.version = $3 AND c.version <= i.version \
-            AND c.after IS NOT NULL";
+            WHERE s.project = $1 AND s.name = $2 AND c.version > $3 AND c.version <= $4 \
+            AND c.version <= i.version AND c.after IS NOT NULL";
         let mut args = name_args(state).to_vec();
-        args.push(version.into());
-        let rows = self.db.fetch_all(SQL, &args).await?;
-        rows.iter()
-            .map(|row| {
-                let until = row.opt_int(2)?.map(|next| next - 1);
-                Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned(), until))
-            })
-            .collect()
+        args.extend([after.into(), version.into()]);
+        let mut spans = Vec::new();
+        for row in self.db.fetch_all(SQL, &args).await? {
+            let until = row.opt_int(2)?.map(|next| next - 1);
+            if until.is_none_or(|until| until >= version) {
+                spans.push((row.text(0)?.to_owned(), row.text(1)?.to_owned(), until));
+            }
+        }
+        Ok(spans)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::sealing::{KeyedDigester, UnsealError};
 use crate::segments::Place;
 use crate::segments::frame::Digest;
 use crate::states::{name_args, read_time, state_columns};
+use crate::work::LARGE;
 use crate::{Store, StoreError};
 
 mod adopt;
@@ -31,9 +32,6 @@ pub(crate) use append::NewVersion;
 pub use append::{AppendError, Appended, Writer};
 pub use by_hand::{ByHand, Record};
 pub(crate) use recent::Recent;
-
-/// Bodies above this are encoded and decoded a few at a time.
-const LARGE: u64 = 1024 * 1024;
 
 /// A version and its frame.
 #[derive(Clone)]
@@ -98,7 +96,7 @@ impl Store {
         self.check_current(state).await?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
         let head = row.as_ref().map(Stored::read).transpose()?;
-        self.check_head(head.as_ref())?;
+        self.check_head(state, head.as_ref()).await?;
         Ok(head.map(|head| head.version))
     }
 
@@ -109,10 +107,11 @@ impl Store {
     ) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StoreError> {
         self.check_current(state).await?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
-        let Some(stored) = row.as_ref().map(Stored::read).transpose()? else {
+        let head = row.as_ref().map(Stored::read).transpose()?;
+        self.check_head(state, head.as_ref()).await?;
+        let Some(stored) = head else {
             return Ok(None);
         };
-        self.check_head(Some(&stored))?;
         let body = self.body(&stored).await?;
         Ok(Some((stored.version, body)))
     }

@@ -90,7 +90,7 @@ impl Store {
 
     /// Hides the state for a client of a server: it has no head any more, and any lineage may start. Its versions
     /// stay, and a record of who did it opens with the deed. Nothing happens while a lock is held that is not the
-    /// one named; doing it twice is doing it once.
+    /// one named, or is a run's; doing it twice is doing it once.
     pub async fn state_delete(
         &self,
         state: &StateName,
@@ -172,7 +172,7 @@ impl Tx {
             ON v.state = s.id AND v.version = s.head WHERE s.project = $1 AND s.name = $2";
         const DELETE: &str = "UPDATE state SET head = NULL, deleted_at = $3 \
             WHERE project = $1 AND name = $2 AND head = $5 \
-                AND lock_id IS NOT DISTINCT FROM $4 AND runs_only = 0";
+                AND lock_id IS NOT DISTINCT FROM $4 AND lock_run IS NULL AND runs_only = 0";
         let Some(head) = self.fetch_optional(HEAD, &name_args(state)).await? else {
             return Ok(false);
         };

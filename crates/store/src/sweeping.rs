@@ -14,7 +14,7 @@ use crate::db::Tx;
 use crate::sealing::{header_line, hex};
 use crate::segments::frame::scan;
 use crate::segments::{DIR, Place};
-use crate::state_versions::blob::Header;
+use crate::state_versions::blob::{BlobHeader, Header, MarkerHeader};
 use crate::{Store, StoreError, Use, blocking};
 
 /// What a sweep found.
@@ -26,13 +26,14 @@ pub struct Swept {
     pub dead_bytes: u64,
 }
 
-/// The frames of a segment that rows name.
+/// The frames that rows name.
 #[derive(Debug, Default)]
 struct Live {
+    /// Of each segment or object.
     bytes: BTreeMap<String, u64>,
     digests: BTreeSet<String>,
-    /// The newest version of each state that the tables know of.
-    newest: BTreeMap<StateName, i64>,
+    /// The digest of each version that the tables know of.
+    versions: BTreeMap<StateName, BTreeMap<i64, String>>,
 }
 
 impl Store {
@@ -79,16 +80,16 @@ impl Store {
         Ok(())
     }
 
-    /// Whether an object of a bucket holds what older tables announced and newer ones acknowledged: then these are a copy
-    /// of before. What came to nothing stays until its state has moved on. Markers of what is known go with it: the tables
-    /// know as much.
+    /// Whether an object of a bucket holds what older tables announced and newer ones may have acknowledged: then these are
+    /// a copy of before. A whole version that came to nothing looks just so, and stays until its number is let go of.
+    /// Markers of what is known go with it: the tables know as much.
     async fn is_acknowledged(&self, object: &str, live: &Live) -> Result<bool, StoreError> {
         if matches!(self.blobs, Blobs::Disk(_)) || !object.starts_with(DIR) {
             return Ok(false);
         }
         let (blobs, object) = (self.blobs.clone(), object.to_owned());
         let held = blocking(move || blobs.read_optional(&object)).await?;
-        Ok(held.is_some_and(|held| headers(&held).any(|header| live.never_knew(&header))))
+        Ok(held.is_some_and(|held| headers(&held).any(|it| live.never_knew(&it))))
     }
 
     /// False if somebody else was first.
@@ -135,18 +136,17 @@ impl Store {
 
 impl Tx {
     async fn frames_live(&mut self) -> Result<Live, StoreError> {
-        const ALL: &str = "SELECT blob, blob_digest FROM state_version";
-        const NEWEST: &str = "SELECT s.project, s.name, MAX(v.version) \
-            FROM state AS s JOIN state_version AS v ON v.state = s.id GROUP BY s.project, s.name";
+        const ALL: &str = "SELECT s.project, s.name, v.version, v.blob, v.blob_digest \
+            FROM state AS s JOIN state_version AS v ON v.state = s.id";
         let mut live = Live::default();
         for row in self.fetch_all(ALL, &[]).await? {
-            let place = Place::parse(row.text(0)?)?;
+            let place = Place::parse(row.text(3)?)?;
             *live.bytes.entry(place.object).or_default() += place.length;
-            live.digests.insert(hex(row.bytes(1)?));
-        }
-        for row in self.fetch_all(NEWEST, &[]).await? {
+            let digest = hex(row.bytes(4)?);
+            live.digests.insert(digest.clone());
             let state = StateName::new(row.text(0)?, row.text(1)?);
-            live.newest.insert(state, row.int(2)?);
+            let versions = live.versions.entry(state).or_default();
+            versions.insert(row.int(2)?, digest);
         }
         Ok(live)
     }
@@ -176,25 +176,48 @@ fn sweep_segments(disk: &Disk, live: &Live, cutoff: Timestamp) -> Result<Swept, 
 /// Whether a marker of a version that is still there lies here, or a version that the tables never let go of: an
 /// older copy of the tables, or new ones, know nothing of what was acknowledged since.
 fn is_needed(segment: &[u8], live: &Live) -> bool {
-    headers(segment).any(|header| match &header {
-        Header::Marker(marker) if live.digests.contains(&marker.digest) => true,
-        Header::Marker(_) | Header::Version(_) => live.never_knew(&header),
+    headers(segment).any(|it| match &it {
+        Named::Marker(marker) if live.digests.contains(&marker.digest) => true,
+        Named::Marker(_) | Named::Version(..) => live.never_knew(&it),
     })
 }
 
-fn headers(segment: &[u8]) -> impl Iterator<Item = Header> {
-    scan(segment).filter_map(|found| header_line(found.sealed).ok().and_then(Header::parse))
+/// A frame by its first line.
+enum Named {
+    /// With the digest of its frame.
+    Version(Box<BlobHeader>, String),
+    Marker(MarkerHeader),
+}
+
+fn headers(segment: &[u8]) -> impl Iterator<Item = Named> {
+    scan(segment).filter_map(|found| {
+        let line = header_line(found.sealed).ok()?;
+        Some(match Header::parse(line)? {
+            Header::Version(header) => Named::Version(header, hex(&found.digest)),
+            Header::Marker(marker) => Named::Marker(marker),
+        })
+    })
 }
 
 impl Live {
-    /// Whether it is of a version that the tables never let go of.
-    fn never_knew(&self, header: &Header) -> bool {
-        let (state, version) = match header {
-            Header::Version(header) => (&header.version.state, header.version.version),
-            Header::Marker(marker) => (&marker.state, marker.version),
+    /// Whether it is of a version that the tables never let go of: a later one, or another one of its number.
+    fn never_knew(&self, named: &Named) -> bool {
+        let (state, version, digest) = match named {
+            Named::Version(header, digest) => {
+                (&header.version.state, header.version.version, digest)
+            }
+            Named::Marker(marker) => (&marker.state, marker.version, &marker.digest),
         };
-        let newest = self.newest.get(state);
-        newest.is_none_or(|newest| version > *newest)
+        let Some(versions) = self.versions.get(state) else {
+            return true;
+        };
+        match versions.get(&version) {
+            Some(known) => known != digest,
+            None => versions
+                .keys()
+                .next_back()
+                .is_none_or(|newest| version > *newest),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Looking at everything that is kept: every frame, every chain, every digest, every key, every artifact.
+//! Looking at everything that is kept: every frame, every chain, every digest, every key, every artifact, every note.
 //!
 //! Not here: mending. What is damaged is named; a person decides.
 
@@ -13,7 +13,7 @@ use crate::sealing::{UnsealError, hex};
 use crate::state_versions::Stored;
 use crate::state_versions::blob::{self, BlobHeader, Encoding};
 use crate::states::StateRow;
-use crate::{KeyError, Store, StoreError, blocking};
+use crate::{KeyError, Rival, Store, StoreError, blocking};
 
 /// What a look at the states of a home found.
 #[derive(Debug, Default)]
@@ -37,8 +37,10 @@ pub struct Verified {
 #[derive(Debug)]
 pub struct Damage {
     pub state: StateName,
-    /// None for the artifacts that are kept with the state.
+    /// None for what is kept with the state: artifacts, and notes of what is hidden.
     pub version: Option<i64>,
+    /// Whether it is a note of what is hidden in the state.
+    pub is_note: bool,
     /// How many versions it concerns: all of the state, if their key is.
     pub versions: usize,
     /// Whether it is the state's newest version.
@@ -64,6 +66,24 @@ impl Damage {
     /// The version that is served is older than one that is there.
     pub fn is_old_head(&self) -> bool {
         matches!(self.error, StoreError::OldHead { .. })
+    }
+
+    /// Acknowledged beside another one of its number, which is in the tables.
+    pub fn rival(&self) -> Option<&Rival> {
+        match &self.error {
+            StoreError::Rival(rival) => Some(rival),
+            _ => None,
+        }
+    }
+
+    /// The version is whole and known; without the tables it would not be taken for acknowledged.
+    pub fn is_unmarked(&self) -> bool {
+        matches!(self.error, StoreError::Unmarked { .. })
+    }
+
+    /// The tables know what is hidden, and the files do not say it.
+    pub fn is_not_noted(&self) -> bool {
+        matches!(self.error, StoreError::NotNoted { .. })
     }
 
     /// Acknowledged, not in the tables, and it does not open.
@@ -101,13 +121,16 @@ impl Store {
             let (version, known) = match &error {
                 StoreError::Behind { behind, .. } => (behind.acknowledged, behind.known),
                 StoreError::Lost(lost) => (lost.acknowledged, lost.readable),
+                StoreError::Rival(rival) => (rival.version.version, rival.newest.version),
+                StoreError::Unmarked { version, .. } => (*version, *version),
                 _ => continue,
             };
             if only.is_none_or(|only| *only == state) {
                 verified.damages.push(Damage {
                     version: Some(version),
                     versions: 1,
-                    is_head: true,
+                    is_note: false,
+                    is_head: !matches!(error, StoreError::Rival(_)),
                     readable: (known > 0).then_some(known),
                     error,
                     state,
@@ -122,11 +145,25 @@ impl Store {
                         state: kept.state,
                         version: None,
                         versions: 0,
+                        is_note: false,
                         is_head: false,
                         readable: None,
                         error,
                     });
                 }
+            }
+        }
+        for (state, error) in self.notes_verify().await? {
+            if only.is_none_or(|only| *only == state) {
+                verified.damages.push(Damage {
+                    state,
+                    version: None,
+                    is_note: true,
+                    versions: 0,
+                    is_head: false,
+                    readable: None,
+                    error,
+                });
             }
         }
         for refusal in self.refusal_list_kept().await? {
@@ -158,6 +195,7 @@ impl Store {
                 state: row.name.clone(),
                 version: last,
                 versions: all.len(),
+                is_note: false,
                 is_head: true,
                 readable: None,
                 error,
@@ -173,6 +211,7 @@ impl Store {
                     state: row.name.clone(),
                     version: Some(version),
                     versions: 1,
+                    is_note: false,
                     is_head: row.head == Some(version),
                     readable,
                     error,
@@ -205,6 +244,7 @@ impl Store {
             state: row.name.clone(),
             version: Some(head),
             versions: 1,
+            is_note: false,
             is_head: true,
             readable,
             error,

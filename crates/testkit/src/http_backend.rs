@@ -10,12 +10,55 @@ struct Kept {
     places: BTreeMap<String, Place>,
     log: Vec<String>,
     broken: Option<&'static str>,
+    locks: Locks,
+    /// A request that comes last in these methods is never answered.
+    silent: Option<&'static str>,
+    unanswered: Vec<TcpStream>,
+}
+
+/// Where and how it locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Locks {
+    /// `LOCK` and `UNLOCK` at the state's own path.
+    #[default]
+    Own,
+    /// The same at `/lock` below it.
+    Below,
+    /// `POST` and `DELETE` at `/lock` below it.
+    GitLab,
+    Nowhere,
+}
+
+impl Locks {
+    /// The path of the state whose lock is meant, and whether it is taken.
+    fn meant<'a>(self, method: &str, path: &'a str) -> Option<(&'a str, bool)> {
+        let below = path.strip_suffix("/lock");
+        match (self, method) {
+            (Self::Own, "LOCK") => Some((path, true)),
+            (Self::Own, "UNLOCK") => Some((path, false)),
+            (Self::Below, "LOCK") | (Self::GitLab, "POST") => Some((below?, true)),
+            (Self::Below, "UNLOCK") | (Self::GitLab, "DELETE") => Some((below?, false)),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Default)]
 struct Place {
     state: Option<Vec<u8>>,
     lock: Option<Vec<u8>>,
+}
+
+impl Place {
+    fn holder(&self) -> Option<String> {
+        self.lock.as_deref().and_then(id_of)
+    }
+}
+
+/// The id of a lock, as a client says it.
+fn id_of(lock: &[u8]) -> Option<String> {
+    let lock: serde_json::Value = serde_json::from_slice(lock).ok()?;
+    lock["ID"].as_str().map(str::to_owned)
 }
 
 /// The path of the state that it may begin with.
@@ -44,8 +87,7 @@ impl HttpBackend {
         };
         let kept = Arc::new(Mutex::new(Kept {
             places: BTreeMap::from([(PATH.to_owned(), place)]),
-            log: Vec::new(),
-            broken: None,
+            ..Kept::default()
         }));
         let shared = Arc::clone(&kept);
         std::thread::spawn(move || {
@@ -58,6 +100,23 @@ impl HttpBackend {
 
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Somebody takes the lock of the state at this path.
+    pub fn is_locked_by(&self, path: &str, id: &str) {
+        let mut kept = self.kept.lock().expect("a lock");
+        let place = kept.places.entry(path.to_owned()).or_default();
+        place.lock = Some(format!("{{\"ID\":\"{id}\"}}").into_bytes());
+    }
+
+    /// From now on it locks in this way.
+    pub fn locks_by(&self, locks: Locks) {
+        self.kept.lock().expect("a lock").locks = locks;
+    }
+
+    /// From now on it does not answer this method at all; of several, the last one, if it follows the others.
+    pub fn is_silent_on(&self, methods: &'static str) {
+        self.kept.lock().expect("a lock").silent = Some(methods);
     }
 
     /// From now on it answers 500 to this method.
@@ -121,12 +180,29 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
     reader.read_exact(&mut body).expect("a body");
     let mut kept = kept.lock().expect("a lock");
     kept.log.push(method.clone());
-    let broken = kept.broken;
-    let place = kept.places.entry(path).or_default();
-    let (status, sent) = match method.as_str() {
+    let (broken, locks) = (kept.broken, kept.locks);
+    let is_silent = kept.silent.is_some_and(|methods| {
+        let methods: Vec<&str> = methods.rsplit(' ').collect();
+        let last: Vec<&str> = kept
+            .log
+            .iter()
+            .rev()
+            .take(methods.len())
+            .map(String::as_str)
+            .collect();
+        last == methods
+    });
+    if is_silent {
+        kept.unanswered.push(stream);
+        return;
+    }
+    let meant = locks.meant(&method, &path);
+    let place = meant.map_or(path.as_str(), |(path, _)| path).to_owned();
+    let place = kept.places.entry(place).or_default();
+    let (status, sent) = match (method.as_str(), meant) {
         _ if !allowed => (401, Vec::new()),
-        method if Some(method) == broken => (500, Vec::new()),
-        "LOCK" => {
+        (method, _) if Some(method) == broken => (500, Vec::new()),
+        (_, Some((_, true))) => {
             if let Some(held) = &place.lock {
                 (423, held.clone())
             } else {
@@ -134,11 +210,16 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
                 (200, Vec::new())
             }
         }
-        "UNLOCK" => {
+        // Who names no lock means any.
+        (_, Some((_, false))) if id_of(&body).is_some_and(|id| Some(id) != place.holder()) => {
+            (409, place.lock.clone().unwrap_or_default())
+        }
+        (_, Some((_, false))) => {
             place.lock = None;
             (200, Vec::new())
         }
-        "POST" => {
+        ("LOCK" | "UNLOCK" | "DELETE", None) => (405, Vec::new()),
+        ("POST", None) => {
             place.state = Some(body);
             (200, Vec::new())
         }

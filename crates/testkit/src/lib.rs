@@ -35,7 +35,7 @@ pub use dice::{Dice, seed};
 pub use dns::Dns;
 pub use gcs::FakeGcs;
 pub use git_http::GitHttp;
-pub use http_backend::HttpBackend;
+pub use http_backend::{HttpBackend, Locks};
 pub use issuer::{Issuer, Signed, Token};
 pub use kubernetes::Kubernetes;
 pub use makejinja::Makejinja;

@@ -99,7 +99,7 @@ pub(crate) async fn apply(
             .hint(format!("`terrane apply {word}` says yes to it"))
             .status(ExitStatus::Usage));
         }
-        return Box::pin(say_yes(word, global, process)).await;
+        return Box::pin(say_yes(word, &[], global, process)).await;
     }
     match args.resume {
         None => Box::pin(change::carry_out(change, global, process)).await,

@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use control::asker::Asker;
+use control::backends::Unseen;
 use control::changesets::{self, PrepareError, Stopped, Wanted};
 use control::home::Settings;
 use control::projects::OpenProject;
 use control::worker::Fate;
-use control::{Control, engines, recovery, worker, writers};
+use control::{Control, engines, recovery, runs, worker, writers};
+use jiff::Timestamp;
 use model::changeset::{Action, Reopen, Status};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
@@ -24,7 +27,8 @@ use super::{
     sound_project,
 };
 use crate::args::Global;
-use crate::view::{Look, errors};
+use crate::view::text::clean;
+use crate::view::{Look, duration, errors};
 use crate::watch::{Rest, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
 use asking::Answer;
@@ -59,6 +63,8 @@ pub(crate) struct Change {
     pub(crate) destroying: Destroying,
     /// Where a plan is written, to be applied later.
     pub(crate) out: Option<PathBuf>,
+    /// It goes on with a change set that is there: the same command does not make another.
+    pub(crate) goes_on: bool,
 }
 
 /// What only a destroy is told.
@@ -279,11 +285,26 @@ async fn start<'a>(
     let begun = changesets::begin(control, open, project, &engines, &process.env, wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
+    say_unseen(&begun.unseen, process.look(global))?;
     for link in &begun.left_out {
         let said = format!("the link `{link}` leads out of the project and is left out");
         report::say(&errors::render_warning(&said, &[], process.look(global)))?;
     }
     Ok(Watcher::drive(control, begun, global, process))
+}
+
+/// Whose values are those of a copy, and why.
+fn say_unseen(unseen: &[Unseen], look: Look) -> Result<(), CommandError> {
+    for Unseen { stack, since, why } in unseen {
+        let since = Duration::try_from(Timestamp::now().duration_since(*since)).unwrap_or_default();
+        let said = format!(
+            "could not look at the state of stack `{stack}` in its backend, so its values are those of a copy ({}): {}",
+            duration::ago(since),
+            clean(why)
+        );
+        report::say(&errors::render_warning(&said, &[], look))?;
+    }
+    Ok(())
 }
 
 /// Watches a change set that was told to end, until it has, and tells how.
@@ -343,7 +364,9 @@ async fn follow(
                         if global.json {
                             ending::say_outcome(watcher, answer.status())?;
                         }
-                        return asking::nobody(watcher).await.map_err(CommandError::told);
+                        return asking::nobody(watcher, change.goes_on)
+                            .await
+                            .map_err(CommandError::told);
                     }
                     answer => {
                         watcher.discard().await?;
@@ -464,8 +487,14 @@ pub(crate) async fn go_on(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let change = Change::of(watcher.action());
+    let change = Change {
+        goes_on: true,
+        ..Change::of(watcher.action())
+    };
     let status = follow(watcher, &change, project, global, process).await;
+    for run in watcher.runs() {
+        say_warnings(watcher.control(), run, process.look(global))?;
+    }
     if status.is_ok() {
         recovery::tidy_after(watcher.control(), watcher.set(), watcher.runs()).await;
     }
@@ -491,7 +520,17 @@ pub(crate) async fn go_on_with(
         what,
         stacks,
         left,
-    } = stopped.map_err(|err| prepare_error(&err))?;
+    } = match stopped {
+        Ok(stopped) => stopped,
+        Err(err) => {
+            let refused = prepare_error(&err);
+            return Err(match id {
+                Some(set) => with_what_stalls(&control, set, refused).await,
+                None => refused,
+            });
+        }
+    };
+    run::imports::say_left(&control, &left, look).await?;
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = Wanted {
         policy_override: change.policy_override.clone(),
@@ -531,6 +570,7 @@ pub(crate) async fn go_on_with(
         full: change.full,
         exceptions: change.exceptions.clone(),
         policy_override: change.policy_override.clone(),
+        goes_on: true,
         ..Change::of(resumed.wanted.action)
     };
     let mut watcher = Watcher::drive(&control, begun, global, process);
@@ -568,9 +608,33 @@ impl Change {
             jobs: None,
             destroying: Destroying::default(),
             out: None,
+            goes_on: false,
             policy_override: None,
             exceptions: None,
         }
+    }
+}
+
+/// Who may not go on with a change set that does not go on by itself either is told why, and what to do about that.
+pub(crate) async fn with_what_stalls(
+    control: &Control,
+    set: ChangeSetId,
+    refused: CommandError,
+) -> CommandError {
+    let Ok(explained) = runs::explain(control, set).await else {
+        return refused;
+    };
+    let Some(stalls) = explained.stalls() else {
+        return refused;
+    };
+    let request = &explained.set.request;
+    let refused = refused.cause(stalls);
+    if request.action == Action::Apply && request.bundle.is_none() {
+        refused.hint(format!(
+            "after that, `terrane apply --resume {set}` goes on"
+        ))
+    } else {
+        refused
     }
 }
 

@@ -8,6 +8,7 @@ use control::runner::{self as runners, AttendError};
 use control::writers::Who;
 use control::{Control, engines, recovery, writers};
 use model::changeset::{Action, ChangeSet};
+use model::engine_event::{EngineEvent, EventKind};
 use model::exec::{Exec, ExecKind, ExecRefusal};
 use model::ids::StackName;
 use model::project::Project;
@@ -18,6 +19,7 @@ use super::by_hand::{reason_text, tell_git};
 use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
 use super::{open_home, refuse_new_key, runner, selection, sound_project};
 use crate::args::Global;
+use crate::view::text::clean;
 use crate::watch::{Rest, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -54,13 +56,18 @@ pub(crate) async fn exec(
         .filter(|said| !said.is_empty())
         .map(|said| reason_text(said, global, process))
         .transpose()?;
-    let exec = Exec::parse(&args.args, reason).map_err(|err| refused(&err))?;
+    let mut exec = Exec::parse(&args.args, reason).map_err(|err| refused(&err))?;
     if exec.kind == ExecKind::Read && global.json {
         return Err(
             CommandError::new(format!("what `{exec}` prints is the engine's own"))
                 .hint("put the engine's `-json` behind `--`, where it has one")
                 .status(ExitStatus::Usage),
         );
+    }
+    // What reads writes here itself: it is told whether it may paint.
+    let is_painted = process.look(global).color && process.data_look(global).color;
+    if exec.kind == ExecKind::Read && !is_painted {
+        exec.args.insert(0, "-no-color".to_owned());
     }
     let (open, project) = sound_project(global, process)?;
     let name = one_stack(&args.stack, &open, &project, process)?;
@@ -110,7 +117,7 @@ pub(crate) async fn exec(
     match exec.kind {
         ExecKind::Read => attend(&control, begun).await,
         ExecKind::Write => {
-            let status = follow(&control, begun, global, process).await;
+            let status = Box::pin(follow(&control, begun, global, process)).await;
             if exec.is_surgery() {
                 tell_git(&control, &open.root, Some(&project), global, process).await?;
             }
@@ -219,23 +226,31 @@ fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus,
         let bytes = std::fs::read(path).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    let stdout = said(home.engine_events(run.id, Stage::Applying));
+    let events = said(home.engine_events(run.id, Stage::Applying));
     let stderr = said(home.engine_complaints(run.id));
     let code = said(runners::exit_file(home, run.id)).parse().ok();
     let (status, serial, problem) = ending(run, code);
+    let parts: Vec<Words<'_>> = events.split_inclusive('\n').map(Words::of).collect();
     if global.json {
+        let (stdout, hooks) = apart(&parts);
         report::json_line(&json!({
             "event": "outcome",
             "change_set": watcher.set().id.to_string(),
             "exit": status.code(),
             "stdout": stdout,
             "stderr": stderr,
+            "hooks": hooks,
             "serial": serial,
             "problem": problem.map(|problem| &problem.message),
         }))?;
         return Ok(status);
     }
-    report::data(&stdout)?;
+    for part in &parts {
+        match part {
+            Words::Engine(line) => report::data(line)?,
+            Words::Hook(line) => report::say(&format!("{}\n", clean(line)))?,
+        }
+    }
     report::say(&stderr)?;
     if let Some(words) = unknown(run) {
         return Err(CommandError::new(words).status(status));
@@ -253,6 +268,35 @@ fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus,
         }
         (None, None) => Ok(status),
     }
+}
+
+/// A line of the log of a command that writes: the engine speaks plainly there, hooks around it in events.
+enum Words<'a> {
+    Engine(&'a str),
+    Hook(String),
+}
+
+impl<'a> Words<'a> {
+    fn of(line: &'a str) -> Self {
+        let event = EngineEvent::parse(line);
+        if matches!(event.kind, EventKind::Hook(_)) {
+            Self::Hook(event.message)
+        } else {
+            Self::Engine(line)
+        }
+    }
+}
+
+/// What the engine said, and what the hooks did.
+fn apart<'a>(parts: &'a [Words<'_>]) -> (String, Vec<&'a str>) {
+    let (mut engine, mut hooks) = (String::new(), Vec::new());
+    for part in parts {
+        match part {
+            Words::Engine(line) => engine.push_str(line),
+            Words::Hook(line) => hooks.push(line.as_str()),
+        }
+    }
+    (engine, hooks)
 }
 
 fn ending(run: &Run, code: Option<i32>) -> (ExitStatus, Option<i64>, Option<&Problem>) {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use control::holds::{self, ReleaseHoldError, Released};
 use control::reasons::without_secrets;
-use control::{changesets, holds, recovery, worker};
+use control::{changesets, recovery, worker};
 use jiff::Timestamp;
+use model::changeset::Status;
 use model::config::read_duration;
 use model::hold::{Hold, HoldOn};
 use model::project::Stack;
@@ -13,7 +15,7 @@ use serde_json::json;
 use super::by_hand::ReasonArg;
 use super::run::Here;
 use crate::args::Global;
-use crate::view::{duration, table::Table};
+use crate::view::{duration, table::Table, text::clean};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Keep a stack or a whole target from being applied for a while
@@ -60,12 +62,17 @@ struct ListArgs {
     all: bool,
 }
 
-/// End a hold before its time; what was said yes to and waited for that goes on
+/// End your holds before their time; what was said yes to and waited for that goes on
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  terrane hold release k8s-prod")]
+#[command(
+    after_help = "Examples:\n  terrane hold release k8s-prod\n  terrane hold release k8s-prod --all"
+)]
 struct ReleaseArgs {
     /// A stack or a target
     name: String,
+    /// Also what others hold there
+    #[arg(long)]
+    all: bool,
 }
 
 /// What is held for longer is not held, but given up.
@@ -90,11 +97,9 @@ pub(crate) async fn hold(
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     let find = |word: &str| -> Result<HoldOn, CommandError> {
         holds::find(&here.project, word).ok_or_else(|| {
-            CommandError::new(format!(
-                "`{word}` is neither a stack nor a target with a lane"
-            ))
-            .hint("`terrane graph` shows the stacks")
-            .status(ExitStatus::Usage)
+            CommandError::new(format!("`{word}` is neither a stack nor a target"))
+                .hint("`terrane graph` shows the stacks")
+                .status(ExitStatus::Usage)
         })
     };
     match args.command {
@@ -103,7 +108,7 @@ pub(crate) async fn hold(
             let reason = args.reason.read(global, process)?;
             let is_held = |stack: &&Stack| match &on {
                 HoldOn::Stack(name) => stack.name == *name,
-                HoldOn::Lane(_) => stack.target == args.name,
+                HoldOn::Lane(target) => stack.target == *target,
             };
             let held = here.project.stacks.values().filter(is_held);
             let states: Vec<_> = held.map(|it| control.state_name(&it.state)).collect();
@@ -133,15 +138,17 @@ pub(crate) async fn hold(
                     held.ok_or(unknown)?.on
                 }
             };
-            let released = holds::release(control, &on, &process.actor()).await;
-            let released = released
-                .map_err(|err| failed(&err).hint("`terrane hold list` shows what is held"))?;
+            let actor = process.actor();
+            let released = holds::release(control, &on, &actor, args.all).await;
+            let released = released.map_err(|err| not_released(&err, &on, &args.name, &actor))?;
             if !global.json {
-                report::say(&format!("Released {}.\n", on.words()))?;
+                report::say(&told(&released, &on, &args.name))?;
             }
             let started = go_on(&here, &on, global, process).await?;
             if global.json {
-                report::json(&json!({ "released": released, "goes_on": started }))?;
+                report::json(&json!({
+                    "released": released.ended, "left": released.left, "goes_on": started,
+                }))?;
             }
         }
         HoldCommand::List(args) => {
@@ -158,6 +165,43 @@ pub(crate) async fn hold(
         }
     }
     Ok(ExitStatus::Done)
+}
+
+/// Whose holds have ended, and whose have not.
+fn told(released: &Released, on: &HoldOn, name: &str) -> String {
+    let mut said = String::new();
+    for hold in &released.ended {
+        let (person, reason) = (clean(&hold.person), clean(&hold.reason));
+        let line = format!("Released {}, held by `{person}`: {reason}\n", on.words());
+        said.push_str(&line);
+    }
+    for hold in &released.left {
+        let line = format!("Still {}\n", clean(&hold.words()));
+        said.push_str(&line);
+    }
+    if !released.left.is_empty() {
+        let way = format!("`terrane hold release {name} --all` ends what others hold, too.\n");
+        said.push_str(&way);
+    }
+    said
+}
+
+fn not_released(err: &ReleaseHoldError, on: &HoldOn, name: &str, actor: &str) -> CommandError {
+    match err {
+        ReleaseHoldError::OfOthers(holds) => {
+            let said = format!("{} is not held by `{actor}`, but by others", on.words());
+            let refused = CommandError::new(said)
+                .hint(format!(
+                    "`terrane hold release {name} --all` ends what others hold"
+                ))
+                .status(ExitStatus::Refused);
+            let causes = holds.iter().map(Hold::words);
+            causes.fold(refused, CommandError::cause)
+        }
+        ReleaseHoldError::Missing | ReleaseHoldError::Store(_) => {
+            CommandError::from_error(err).hint("`terrane hold list` shows what is held")
+        }
+    }
 }
 
 /// What waited for the end of a hold goes on now, as far as whoever released it may and can; else it is said what
@@ -190,15 +234,27 @@ async fn go_on(
                 started.push(set.to_string());
                 format!("Change set {set} goes on; `terrane run logs -f {set}` follows it.\n")
             }
-            None if waiter.goes_on() => format!(
-                "Change set {set} may go on; `terrane {}` by who asked for it, where they did, goes on with it.\n",
-                waiter.set.request.action.word()
-            ),
+            None if waiter.goes_on() => {
+                // Named in full, it could be taken for more than was asked for.
+                let way = if waiter.set.status == Status::AwaitingConfirm {
+                    format!("`terrane run confirm {set}`")
+                } else {
+                    "the same command".to_owned()
+                };
+                format!(
+                    "Change set {set} may go on; {way} by who asked for it, where they did, goes on with it.\n"
+                )
+            }
             None => {
                 let why = waiter
                     .why()
                     .unwrap_or_else(|| waiter.set.status.word().to_owned());
-                format!("Change set {set} waits for {why}.\n")
+                let link = if why.starts_with("stack ") {
+                    ":"
+                } else {
+                    " for"
+                };
+                format!("Change set {set} waits{link} {why}.\n")
             }
         };
         if !global.json {

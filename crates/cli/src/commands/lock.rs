@@ -6,11 +6,13 @@ use control::locks::held::{self, BreakLockError, Holder, LockedState};
 use control::stragglers;
 use jiff::Timestamp;
 use model::lock::operation_words;
+use model::state::StateName;
 use serde_json::{Value, json};
 
 use super::by_hand::{ReasonArg, ask, say_in_force, word};
 use super::place::{Place, at_home};
 use crate::args::Global;
+use crate::view::text::count;
 use crate::view::{duration, table::Table};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -102,7 +104,8 @@ async fn list(
         for found in &others {
             documents.extend(elsewhere::document(place, found).await);
         }
-        report::json(&json!({ "locks": documents }))?;
+        let unknown: Vec<Value> = others.iter().filter_map(elsewhere::unknown).collect();
+        report::json(&json!({ "locks": documents, "unknown": unknown }))?;
         return Ok(ExitStatus::Done);
     }
     let now = Timestamp::now();
@@ -112,7 +115,7 @@ async fn list(
         let info = &one.lock.info;
         let since = Duration::try_from(now.duration_since(one.lock.since)).unwrap_or_default();
         table.row([
-            word(place, &one.state),
+            typed(place, &one.state),
             info.who.clone(),
             operation_words(&info.operation).to_owned(),
             duration::ago(since),
@@ -126,11 +129,17 @@ async fn list(
         }
     }
     let shown = table.render(process.data_look(global));
-    if shown.is_empty() {
-        report::say("Nothing is locked.\n")?;
+    let remarks: Vec<String> = others.iter().filter_map(elsewhere::remark).collect();
+    match (shown.is_empty(), remarks.len()) {
+        (true, 0) => report::say("Nothing is locked.\n")?,
+        (true, states) => report::say(&format!(
+            "No lock is known; of {} that cannot be told.\n",
+            count(states, "state")
+        ))?,
+        (false, _) => {}
     }
     report::data(&shown)?;
-    for remark in others.iter().filter_map(elsewhere::remark) {
+    for remark in remarks {
         report::say(&format!("note: {remark}\n"))?;
     }
     say_in_force(&place.control).await?;
@@ -144,33 +153,49 @@ fn held_by(place: &Place, one: &LockedState) -> String {
             Some(words) => format!("run {run} {words}"),
             None => format!("run {run}, alive"),
         },
+        (Holder::Elsewhere { run, .. }, way) => {
+            format!("run {run} on another machine; if that is gone for good: {way}")
+        }
         (Holder::Orphan { run, .. }, way) => format!("orphan of run {run}: {way}"),
         (Holder::Client, way) => format!("a client without a run; if it is gone: {way}"),
     }
 }
 
 fn way_out(place: &Place, one: &LockedState) -> String {
-    let state = word(place, &one.state);
+    let state = typed(place, &one.state);
     match one.holder {
         // It ends the run by what is seen of it, adopts what it left, and unlocks.
         Holder::Orphan {
             unfinished: true, ..
         } => format!("`terrane plan {state}`"),
+        Holder::Elsewhere { set, .. } => format!("`terrane run cancel {set} --gone --reason …`"),
         Holder::Orphan { .. } | Holder::Client | Holder::Run(_) => {
             format!("`terrane lock break {state} --reason …`")
         }
     }
 }
 
+/// A state as it must be typed here: in a project, a name alone is that of a stack.
+fn typed(place: &Place, state: &StateName) -> String {
+    let is_alone = place.project.is_none() && !state.name.contains('/');
+    if state.project.is_empty() && !is_alone {
+        format!("/{state}")
+    } else {
+        word(place, state)
+    }
+}
+
 fn document(place: &Place, one: &LockedState) -> Value {
     let run = match one.holder {
-        Holder::Run(run) | Holder::Orphan { run, .. } => Some(run.to_string()),
+        Holder::Run(run) | Holder::Elsewhere { run, .. } | Holder::Orphan { run, .. } => {
+            Some(run.to_string())
+        }
         Holder::Client => None,
     };
     let alive = match one.holder {
         Holder::Run(_) => Some(true),
         Holder::Orphan { .. } => Some(false),
-        Holder::Client => None,
+        Holder::Elsewhere { .. } | Holder::Client => None,
     };
     json!({
         "state": one.state,

@@ -10,6 +10,7 @@ use model::digits::digits;
 use model::ids::StackName;
 use serde_json::{Value, json};
 
+use super::state::say_if_copy;
 use super::{open_home, selection, sound_project};
 use crate::args::Global;
 use crate::view;
@@ -83,6 +84,11 @@ pub(crate) async fn output(
         if args.name.is_none() && !global.json {
             report::say(&format!("Stack `{stack}` has no outputs.\n"))?;
         }
+    }
+    if !global.json && !args.raw {
+        let state = control.state_name(&project.stacks[stack].state);
+        let head = control.store.state_head(&state).await;
+        head.ok().flatten().iter().try_for_each(say_if_copy)?;
     }
     match &args.name {
         Some(name) => one(

@@ -126,7 +126,14 @@ impl Place {
         };
         match named {
             Err(_) if is_kept().await => Ok(kept),
-            named => named,
+            Err(err) => {
+                let of_none = StateName::new("", word);
+                let head = self.control.store.state_head(&of_none).await;
+                let is_there = head.is_ok_and(|head| head.is_some());
+                let hint = format!("`/{word}` is the state of no project that has this name");
+                Err(if is_there { err.hint(hint) } else { err })
+            }
+            Ok(named) => Ok(named),
         }
     }
 }

@@ -78,7 +78,10 @@ async fn eval(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let open = read_project(global, process)?;
+    let mut open = read_project(global, process)?;
+    if args.files.is_empty() {
+        policy::check(&mut open.loaded);
+    }
     let place = Place::open(global, process).await?;
     let control = &place.control;
     let run = find_run(&args.what, &place).await?;
@@ -116,6 +119,7 @@ async fn eval(
         run,
         spec: &brief.spec,
         point: point(&args.at),
+        is_preview: false,
         approvals: Vec::new(),
         actor: policy::author(&brief.set.request),
         now: jiff::Timestamp::now(),
@@ -153,7 +157,12 @@ fn tell(
     }
     let stack = String::new();
     let look = process.data_look(global);
-    report::data(&render(&[StackVerdict { stack, verdict }], 0, look))
+    let said = StackVerdict {
+        stack,
+        verdict,
+        is_foreseen: false,
+    };
+    report::data(&render(&[said], 0, look))
 }
 
 async fn find_run(what: &str, place: &Place) -> Result<RunId, CommandError> {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use control::Control;
 use control::projects::OpenProject;
-use control::writers;
+use control::{Control, changesets, writers};
+use model::changeset::{Action, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
 
 use super::change::prepare_error;
-use super::{open_home, sound_project};
+use super::{destroy, open_home, sound_but_for};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -17,6 +17,7 @@ mod approve;
 mod cancel;
 mod confirm;
 mod discard;
+mod explain;
 pub(crate) mod imports;
 mod list;
 mod logs;
@@ -54,6 +55,7 @@ enum RunCommand {
     Cancel(cancel::CancelArgs),
     Imports(imports::ImportsArgs),
     Discard(discard::DiscardArgs),
+    Explain(explain::ExplainArgs),
 }
 
 pub(crate) async fn run(
@@ -72,6 +74,7 @@ pub(crate) async fn run(
         RunCommand::Confirm(args) => Box::pin(confirm::confirm(&args, global, process)).await,
         RunCommand::Retry(args) => retry::retry(args, global, process).await,
         RunCommand::Discard(args) => discard::discard(&args, global, process).await,
+        RunCommand::Explain(args) => explain::explain(&args, global, process).await,
     }
 }
 
@@ -84,7 +87,8 @@ pub(super) struct Here {
 
 impl Here {
     pub(super) async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
-        let (open, project) = sound_project(global, process)?;
+        // Its last stack may be what is destroyed.
+        let (open, project) = sound_but_for(&["empty-project"], global, process)?;
         let settings = process.settings(global)?;
         let control = open_home(&settings, &open, process, process.look(global)).await?;
         Ok(Self {
@@ -102,21 +106,75 @@ impl Here {
             return Ok(());
         }
         Err(CommandError::new(format!(
-            "change set {set} was planned on another machine, which has its source and its plans"
+            "change set {set} was planned on another machine, or by another user, who has its source and its plans"
         ))
-        .hint("confirm it there, or write a bundle with `terrane plan --out FILE` and apply that")
+        .hint(format!(
+            "confirm it there, or apply a bundle (`terrane plan --out FILE`); if that machine is gone: \
+             `terrane run discard {set} --reason …`, then `terrane apply`"
+        ))
         .status(ExitStatus::Refused))
     }
 
-    /// Whoever starts runs applies: only a writer of their targets may.
+    /// With the project that a change set is about: a destroy with older code is about that commit's.
+    async fn of_set(self, set: ChangeSetId, process: &Process) -> Result<Self, CommandError> {
+        let found = self.control.store.change_set_get(set).await;
+        let request = found.map_err(|err| CommandError::from_error(&err))?.request;
+        let is_gone = |stack: &StackName| !self.project.stacks.contains_key(stack);
+        let is_older = request.action == Action::Destroy && request.stacks.iter().any(is_gone);
+        let Some(commit) = request.commit.filter(|_| is_older) else {
+            return Ok(self);
+        };
+        let (open, project) = destroy::as_of(&commit, self.open, &self.project, process)?;
+        Ok(Self {
+            open,
+            project,
+            control: self.control,
+        })
+    }
+
+    /// What a change set asked for, and its stacks that were protected then: to destroy them, their names were typed.
+    async fn typed_names(
+        &self,
+        set: ChangeSetId,
+    ) -> Result<(Request, BTreeSet<StackName>), CommandError> {
+        let store = &self.control.store;
+        let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+        let found = store.change_set_get(set).await;
+        let request = found.map_err(|err| failed(&err))?.request;
+        let mut typed = BTreeSet::new();
+        for run in store.run_list(set).await.map_err(|err| failed(&err))? {
+            let spec = store.run_spec(run.id).await.map_err(|err| failed(&err))?;
+            if spec.stack.protected {
+                typed.insert(run.stack);
+            }
+        }
+        Ok((request, typed))
+    }
+
+    /// A stack that a change set destroys, and that was protected since it was asked for.
+    async fn protected_since(&self, set: ChangeSetId) -> Result<Option<StackName>, CommandError> {
+        let (request, typed) = self.typed_names(set).await?;
+        let is_protected = |name: &&StackName| {
+            let stack = self.project.stacks.get(*name);
+            stack.is_some_and(|stack| stack.protected) && !typed.contains(*name)
+        };
+        let found = request.stacks.iter().find(is_protected).cloned();
+        Ok(found.filter(|_| request.action == Action::Destroy))
+    }
+
+    /// Whoever starts runs applies: only a writer of their targets may, and with no fewer approvals than the project
+    /// wants by now.
     pub(super) async fn check_writer(
         &self,
         set: ChangeSetId,
         process: &Process,
     ) -> Result<(), CommandError> {
-        let set = self.control.store.change_set_get(set).await;
-        let set = set.map_err(|err| CommandError::from_error(&err))?;
-        let stacks: BTreeSet<StackName> = set.request.stacks.into_iter().collect();
+        let found = self.control.store.change_set_get(set).await;
+        let request = found.map_err(|err| CommandError::from_error(&err))?.request;
+        let again =
+            format!("`terrane run discard {set} --reason …` drops it; then ask for it again");
+        let more = changesets::asks_for_more(&self.project, &request);
+        let stacks: BTreeSet<StackName> = request.stacks.into_iter().collect();
         if let Some(gone) = stacks
             .iter()
             .find(|stack| !self.project.stacks.contains_key(*stack))
@@ -124,6 +182,14 @@ impl Here {
             return Err(CommandError::new(format!(
                 "stack `{gone}` is no longer in the project: nobody knows who may apply it"
             ))
+            .hint(again)
+            .status(ExitStatus::Refused));
+        }
+        if let Some(by) = more {
+            return Err(CommandError::new(format!(
+                "{by} wants more approvals now than when change set {set} was asked for"
+            ))
+            .hint(again)
             .status(ExitStatus::Refused));
         }
         let actor = process.actor();

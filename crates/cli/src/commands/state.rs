@@ -6,6 +6,7 @@ mod diff;
 mod export;
 mod import;
 mod list;
+mod locking;
 mod pull;
 mod push;
 mod recover;
@@ -17,6 +18,8 @@ mod show;
 mod surgery;
 mod verify;
 mod versions;
+
+pub(crate) use asking::say_if_copy;
 
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};

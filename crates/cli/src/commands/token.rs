@@ -92,6 +92,11 @@ async fn create(
 ) -> Result<ExitStatus, CommandError> {
     let usage =
         |err: &dyn std::error::Error| CommandError::from_error(err).status(ExitStatus::Usage);
+    if args.states.is_empty() {
+        return Err(CommandError::new("no state fits an empty pattern")
+            .hint("`--states '**'` is every state")
+            .status(ExitStatus::Usage));
+    }
     let states: StatePattern = args.states.parse().map_err(|err| usage(&err))?;
     let lifetime = args.expires.as_deref().map(str::parse::<Lifetime>);
     let lifetime = lifetime.transpose().map_err(|err| usage(&err))?;

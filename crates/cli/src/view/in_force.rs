@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use control::in_force::InForce;
+use control::in_force::{Closing, ENDS_WELL, InForce};
 use jiff::Timestamp;
 use model::break_glass::BreakGlass;
 use model::hold::Hold;
+use model::ids::BreakGlassId;
+use model::project::Project;
 use model::state::StateName;
+use serde_json::{Value, json};
 
 use super::duration;
 use super::table::Table;
@@ -16,25 +19,36 @@ use super::text::{clean, count};
 /// Each in one line; of several acts only that they are there.
 pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
     let held = |hold: &Hold| format!("{} is {}", hold.on.words(), hold.words());
+    let closing = |act: &BreakGlass| in_force.closing(act, None);
     let by_hand = |act: &BreakGlass| {
-        format!(
-            "`{}`: {} by `{}`, open until an apply or destroy of it ends well: {}",
-            act.state.name,
+        let done = format!(
+            "`{}`: {} by `{}`, open",
+            in_force.name(&act.state),
             act.act.words(),
-            act.actor,
-            reason(act)
-        )
+            act.actor
+        );
+        let explain = explain(&BreakGlassId(act.id).to_string());
+        let reason = reason(act);
+        match closing(act) {
+            Closing::Run => {
+                format!("{done} until an apply or destroy of it ends well: {reason}")
+            }
+            Closing::ReasonThenRun => format!("{done}: {reason}, {explain} gives it"),
+            Closing::Explanation => format!("{done} until {explain} closes it: {reason}"),
+        }
     };
     let acts = match in_force.acts.as_slice() {
         [] => None,
         [act] => Some(by_hand(act)),
         acts => {
             let states: BTreeSet<&StateName> = acts.iter().map(|act| &act.state).collect();
-            Some(format!(
-                "{} by hand of {} are open until an apply of each ends well: `terrane run list --open` shows them",
-                count(acts.len(), "act"),
-                count(states.len(), "state"),
-            ))
+            let (acts_of, states) = (count(acts.len(), "act"), count(states.len(), "state"));
+            let shown = if acts.iter().all(|act| closing(act) == Closing::Run) {
+                "until an apply of each ends well: `terrane run list --open` shows them"
+            } else {
+                "still: `terrane run list --open` shows them, and what closes each"
+            };
+            Some(format!("{acts_of} by hand of {states} are open {shown}"))
         }
     };
     let holds = in_force.holds.iter().map(held);
@@ -55,19 +69,83 @@ pub(crate) fn holds(holds: &[Hold]) -> Table {
     table
 }
 
-pub(crate) fn acts(acts: &[BreakGlass], now: Timestamp) -> Table {
-    let mut table = Table::new(["BY HAND", "ACT", "BY", "WHEN", "WHY"]);
-    for act in acts {
+/// `at_home` makes commands work as they stand.
+pub(crate) fn acts(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) -> String) -> Table {
+    let mut table = Table::new(["BY HAND", "STATE", "ACT", "BY", "WHEN", "WHY"]);
+    for act in &in_force.acts {
         let ago = Duration::try_from(now.duration_since(act.at)).unwrap_or_default();
+        let id = BreakGlassId(act.id);
+        let owed = match act.reason {
+            Some(_) => String::new(),
+            None => at_home(&format!(": {}", explain(&id.to_string()))),
+        };
         table.row([
-            act.state.name.clone(),
+            id.to_string(),
+            in_force.name(&act.state),
             act.act.words().to_owned(),
             act.actor.clone(),
             duration::ago(ago),
-            format!("{} ({})", reason(act), act.detail),
+            format!("{}{owed} ({})", reason(act), act.detail),
         ]);
     }
     table
+}
+
+/// What closes the records, a sentence for each way that there is.
+pub(crate) fn closings(in_force: &InForce, project: Option<&Project>) -> Vec<String> {
+    let closed_by = |closing: Closing| -> Vec<String> {
+        let acts = in_force.acts.iter();
+        let acts = acts.filter(|act| in_force.closing(act, project) == closing);
+        acts.map(|act| BreakGlassId(act.id).to_string()).collect()
+    };
+    let command = |ids: &[String]| match ids {
+        [id] => explain(id),
+        _ => explain("ID"),
+    };
+    let run = closed_by(Closing::Run);
+    if run.len() == in_force.acts.len() {
+        return vec![format!("Each closes when {ENDS_WELL}.")];
+    }
+    let owing = closed_by(Closing::ReasonThenRun);
+    let explanation = closed_by(Closing::Explanation);
+    let sentences = [
+        (&run, format!("closed when {ENDS_WELL}.")),
+        (
+            &owing,
+            format!(
+                "first {} gives the reason; then closed when {ENDS_WELL}.",
+                command(&owing)
+            ),
+        ),
+        (
+            &explanation,
+            format!("of no stack here; {} closes it.", command(&explanation)),
+        ),
+    ];
+    let sentences = sentences.iter().filter(|(ids, _)| !ids.is_empty());
+    let sentences = sentences.map(|(ids, words)| format!("{}: {words}", ids.join(", ")));
+    sentences.collect()
+}
+
+/// A record as data, called as people call it.
+pub(crate) fn document(act: &BreakGlass) -> Value {
+    let mut document = json!(act);
+    document["id"] = json!(BreakGlassId(act.id));
+    document
+}
+
+/// The same for all that are open, with what closes each.
+pub(crate) fn documents(in_force: &InForce, project: Option<&Project>) -> Vec<Value> {
+    let with_closing = |act: &BreakGlass| {
+        let mut document = document(act);
+        document["closed_by"] = json!(in_force.closing(act, project));
+        document
+    };
+    in_force.acts.iter().map(with_closing).collect()
+}
+
+fn explain(id: &str) -> String {
+    format!("`terrane run explain {id} --reason …`")
 }
 
 fn reason(act: &BreakGlass) -> &str {

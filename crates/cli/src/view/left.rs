@@ -59,10 +59,10 @@ fn way_on(left: &Left, run: &str, stack: &str) -> Vec<String> {
     if !gone.is_empty() {
         let gone = gone.join(" ");
         lines.push(format!(
-            "`terrane state rm {stack} {gone} --reason …` takes out of the state what is gone"
+            "`terrane exec {stack} --reason … -- state rm {gone}` takes out of the state what is gone"
         ));
     }
-    if left.importable() > 0 {
+    if !left.importable().is_empty() {
         lines.push(format!(
             "an apply now would make them a second time: first put what `terrane run imports {run}` prints into \
              the stack's module ({ID_NOTE})"

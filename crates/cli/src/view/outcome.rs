@@ -28,6 +28,8 @@ pub enum Deed {
     /// Of plans that were made before, and lie in a file.
     ApplyBundle,
     Destroy,
+    /// Only looked at.
+    Plan,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -351,6 +353,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         (Deed::ApplyBundle, _) => {
             "`terrane plan --out FILE` plans what is left into a new one".to_owned()
         }
+        (Deed::Plan, _) => "`terrane plan` plans afresh".to_owned(),
         (Deed::Destroy, [_, ..]) if others == 0 => {
             "the same command again looks at what is left".to_owned()
         }
@@ -360,10 +363,10 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
     // What was not approved names its own way on.
     if tally.denied > 0 {
         hints.push(format!("change what is denied, then {command}"));
-        hints.push(
-            "in an emergency, the same command with `--override-policy --reason \"…\"` goes past it, on the record"
-                .to_owned(),
-        );
+        let past = past_policy(outcome);
+        hints.push(format!(
+            "in an emergency, {past} goes past it, on the record"
+        ));
     } else if is_broken {
         let made_by = outcome
             .stacks
@@ -390,11 +393,26 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
     hints
 }
 
+/// The command that goes past what policies deny, whichever one was denied: a yes takes no such option.
+fn past_policy(outcome: &Outcome) -> String {
+    const OPTIONS: &str = "--override-policy --reason \"…\"";
+    match outcome.deed {
+        Deed::Apply => {
+            let id = clean(&outcome.change_set);
+            format!("`terrane apply --resume {id} {OPTIONS}`")
+        }
+        Deed::ApplyBundle => format!("`terrane apply FILE {OPTIONS}`"),
+        Deed::Destroy => format!("the same `terrane destroy` with `{OPTIONS}`"),
+        Deed::Plan => format!("`terrane apply` of the same with `{OPTIONS}`"),
+    }
+}
+
 impl Deed {
     fn not_done(self) -> &'static str {
         match self {
             Self::Apply | Self::ApplyBundle => "applied, not done",
             Self::Destroy => "destroyed, not done",
+            Self::Plan => "planned, not done",
         }
     }
 
@@ -403,6 +421,7 @@ impl Deed {
         match self {
             Self::Apply | Self::ApplyBundle => "applied but not done",
             Self::Destroy => "destroyed but not done",
+            Self::Plan => "planned but not done",
         }
     }
 
@@ -410,6 +429,7 @@ impl Deed {
         match self {
             Self::Apply | Self::ApplyBundle => "applied before",
             Self::Destroy => "destroyed before",
+            Self::Plan => "planned before",
         }
     }
 
@@ -417,6 +437,7 @@ impl Deed {
         match self {
             Self::Apply | Self::ApplyBundle => "applied",
             Self::Destroy => "destroyed",
+            Self::Plan => "planned",
         }
     }
 }

@@ -57,6 +57,10 @@ pub enum StackStatus {
         reason: String,
     },
     Failed {
+        /// At what it was.
+        stage: String,
+        /// Somebody stopped it.
+        is_interrupted: bool,
         /// Why, in our words.
         lines: Vec<String>,
         /// Why, in the engine's.
@@ -211,6 +215,7 @@ pub(crate) fn values(
 pub fn closing(set: &PlanSet) -> String {
     let mut counts = PlanCounts::default();
     let (mut changed, mut deferred, mut failed, mut skipped) = (0, 0, 0, 0);
+    let mut interrupted = 0;
     for stack in &set.stacks {
         match &stack.status {
             StackStatus::Planned(plan) => {
@@ -220,13 +225,17 @@ pub fn closing(set: &PlanSet) -> String {
             StackStatus::NoChanges | StackStatus::Applied | StackStatus::Untouched => {}
             StackStatus::Skipped { .. } => skipped += 1,
             StackStatus::Deferred { .. } => deferred += 1,
+            StackStatus::Failed {
+                is_interrupted: true,
+                ..
+            } => interrupted += 1,
             StackStatus::Failed { .. } => failed += 1,
         }
     }
     let total = set.stacks.len();
     let mut words = match (changed, total) {
         (0, 0) => return "No changes: no stack was selected.".to_owned(),
-        (0, _) if deferred + failed + skipped == 0 => {
+        (0, _) if deferred + failed + interrupted + skipped == 0 => {
             return nothing_changes(set);
         }
         (0, _) => "Plan: no changes so far".to_owned(),
@@ -236,10 +245,13 @@ pub fn closing(set: &PlanSet) -> String {
             summary::sum(&counts)
         ),
     };
-    let denied = set.policy.iter().filter(|it| it.verdict.denies()).count();
+    let denied = set.policy.iter().filter(|it| it.verdict.denies());
+    let (foreseen, denied): (Vec<_>, Vec<_>) = denied.partition(|it| it.is_foreseen);
     let missing: Vec<String> = [
-        (denied, "denied"),
+        (denied.len(), "denied"),
+        (foreseen.len(), "would be denied"),
         (failed, "failed"),
+        (interrupted, "interrupted"),
         (skipped, "skipped"),
         (deferred, "without a preview"),
     ]
@@ -288,7 +300,12 @@ fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<S
         StackStatus::Skipped { reason } => {
             (faint(&format!("skipped: {}", clean(reason))), Vec::new())
         }
-        StackStatus::Failed { lines, diagnostics } => {
+        StackStatus::Failed {
+            stage,
+            is_interrupted,
+            lines,
+            diagnostics,
+        } => {
             let mut body: Vec<String> = lines
                 .iter()
                 .flat_map(|line| text::wrap(line, look.room(4)))
@@ -298,7 +315,13 @@ fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<S
                 let block = diagnostics::render(diagnostic, 4, look);
                 body.extend(block.lines().map(str::to_owned));
             }
-            (look.paint(Ink::Error, "failed while planning"), body)
+            let how = if *is_interrupted {
+                "interrupted"
+            } else {
+                "failed"
+            };
+            let words = format!("{how} while {}", clean(stage));
+            (look.paint(Ink::Error, &words), body)
         }
     };
     let mut header = format!("{name}  {words}");

@@ -11,6 +11,8 @@ pub struct StackVerdict {
     /// Empty: it needs no name.
     pub stack: String,
     pub verdict: Verdict,
+    /// Said of what could be seen of a plan that has to wait: it may be another then.
+    pub is_foreseen: bool,
 }
 
 /// A header with the numbers, then a line for each answer, denials first. Nothing if no policy was asked.
@@ -27,7 +29,7 @@ pub fn render(verdicts: &[StackVerdict], widest: usize, look: Look) -> String {
     let word = lines.iter().map(|line| line.kind.word().len()).max();
     let policy = lines.iter().map(|line| text::width(&line.policy)).max();
     let (word, policy) = (word.unwrap_or(0), policy.unwrap_or(0));
-    for kind in [Kind::Deny, Kind::Approve, Kind::Warn] {
+    for kind in Kind::ALL {
         for line in lines.iter().filter(|line| line.kind == kind) {
             let head = format!(
                 "  {}  {}  ",
@@ -57,20 +59,25 @@ pub fn render(verdicts: &[StackVerdict], widest: usize, look: Look) -> String {
 }
 
 fn summary(verdicts: &[StackVerdict], asked: usize) -> String {
-    let sum = |of: fn(&Verdict) -> usize| verdicts.iter().map(|it| of(&it.verdict)).sum::<usize>();
-    let (denials, approvals, warnings) = (
-        sum(|it| it.denials.len()),
-        sum(|it| it.approvals.len()),
-        sum(|it| it.warnings.len()),
+    let sum = |is_foreseen: bool, of: fn(&Verdict) -> usize| {
+        let these = verdicts.iter().filter(|it| it.is_foreseen == is_foreseen);
+        these.map(|it| of(&it.verdict)).sum::<usize>()
+    };
+    let (denials, approvals) = (
+        |it: &Verdict| it.denials.len(),
+        |it: &Verdict| it.approvals.len(),
     );
+    let warnings = |it: &Verdict| it.warnings.len();
     let parts: Vec<String> = [
-        (denials, "denial"),
-        (approvals, "approval condition"),
-        (warnings, "warning"),
+        (sum(false, denials), "denial", ""),
+        (sum(true, denials), "denial", " to come"),
+        (sum(false, approvals), "approval condition", ""),
+        (sum(true, approvals), "approval condition", " to come"),
+        (sum(false, warnings) + sum(true, warnings), "warning", ""),
     ]
     .into_iter()
-    .filter(|(number, _)| *number > 0)
-    .map(|(number, noun)| count(number, noun))
+    .filter(|(number, ..)| *number > 0)
+    .map(|(number, noun, when)| count(number, noun) + when)
     .collect();
     if parts.is_empty() {
         return format!("no objection ({asked} asked)");
@@ -81,23 +88,35 @@ fn summary(verdicts: &[StackVerdict], asked: usize) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Deny,
+    WouldDeny,
     Approve,
+    WouldWant,
     Warn,
 }
 
 impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Deny,
+        Self::WouldDeny,
+        Self::Approve,
+        Self::WouldWant,
+        Self::Warn,
+    ];
+
     fn word(self) -> &'static str {
         match self {
             Self::Deny => "deny",
+            Self::WouldDeny => "would deny",
             Self::Approve => "approve",
+            Self::WouldWant => "would want",
             Self::Warn => "warn",
         }
     }
 
     fn ink(self) -> Ink {
         match self {
-            Self::Deny => Ink::Error,
-            Self::Approve => Ink::Change,
+            Self::Deny | Self::WouldDeny => Ink::Error,
+            Self::Approve | Self::WouldWant => Ink::Change,
             Self::Warn => Ink::Warning,
         }
     }
@@ -118,11 +137,16 @@ fn lines(of: &StackVerdict) -> Vec<Line> {
     let denials = of.verdict.denials.iter();
     let warnings = of.verdict.warnings.iter();
     let approvals = of.verdict.approvals.iter();
+    let (deny, approve) = if of.is_foreseen {
+        (Kind::WouldDeny, Kind::WouldWant)
+    } else {
+        (Kind::Deny, Kind::Approve)
+    };
     denials
-        .map(|remark| line(Kind::Deny, remark, ""))
+        .map(|remark| line(deny, remark, ""))
         .chain(approvals.map(|wanted| {
             let rest = format!("; needs {}", wanted.wants());
-            line(Kind::Approve, &wanted.remark, &rest)
+            line(approve, &wanted.remark, &rest)
         }))
         .chain(warnings.map(|remark| line(Kind::Warn, remark, "")))
         .collect()
@@ -174,6 +198,7 @@ mod tests {
         let all = [StackVerdict {
             stack: "database".to_owned(),
             verdict,
+            is_foreseen: false,
         }];
         insta::assert_snapshot!(render(&all, 8, Look::plain(72)), @r"
         policy    1 denial, 1 approval condition, 1 warning
@@ -192,10 +217,15 @@ mod tests {
         let none = [StackVerdict {
             stack: stack.clone(),
             verdict: verdict.clone(),
+            is_foreseen: false,
         }];
         assert_eq!(render(&none, 6, Look::plain(72)), "");
         verdict.add("owners", true, Vec::new(), 0);
-        let silent = [StackVerdict { stack, verdict }];
+        let silent = [StackVerdict {
+            stack,
+            verdict,
+            is_foreseen: false,
+        }];
         assert_eq!(
             render(&silent, 6, Look::plain(72)),
             "policy  no objection (1 asked)\n"

@@ -136,7 +136,7 @@ fn row(
         }
         RunState::Completing {
             part, since: at, ..
-        } => (Mark::Running, busy(part.word()), since(*at)),
+        } => (Mark::Running, busy(part.part_word()), since(*at)),
         RunState::Finished { outcome, .. } => {
             let (mark, mut text) = finished(outcome, set.request.action);
             if before.contains(&run.id) && matches!(outcome, Outcome::Applied { .. }) {

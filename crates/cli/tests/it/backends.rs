@@ -216,7 +216,8 @@ fn http_with_an_address_for_each_stack() {
             "backend \"http\" {{\n    address = \"{address}\"\n    lock_address = \"{address}\"\n    \
              unlock_address = \"{address}\"\n    username = \"{user}\"\n    password = \"{password}\"\n  }}"
         );
-        check(&project(engine, &backend, &[]));
+        let test = project(engine, &backend, &[]);
+        check(&test);
         assert_eq!(server.paths(), ["/state/app", "/state/base"]);
         assert!(
             server.log().contains("LOCK GET POST UNLOCK"),
@@ -224,6 +225,19 @@ fn http_with_an_address_for_each_stack() {
             server.log()
         );
         assert!(!server.is_locked());
+        // Only the lock that is named is broken, though Terraform's own command names none.
+        server.is_locked_by("/state/app", "alice");
+        let break_it = |id: &str| {
+            let args = format!("lock break app --id {id} --reason gone --auto-approve");
+            test.cli(&args.split(' ').collect::<Vec<_>>())
+        };
+        drop(break_it("other").expect(1));
+        assert!(server.is_locked(), "{engine}");
+        drop(break_it("alice").expect(0));
+        assert!(!server.is_locked(), "{engine}");
+        let list = test.cli(&["lock", "list"]).expect(0).stderr;
+        let unknown = "No lock is known; of 2 states that cannot be told.\n";
+        assert!(list.starts_with(unknown), "{list}");
     }
 }
 
@@ -358,7 +372,7 @@ fn a_copy_is_not_taken_for_the_state() {
 
     app  failed while planning
         its state lives in a backend of the engine, and what is here is a copy
-        `terrane state import app --from …` brings it here
+        `terrane state import app --from …` brings it here, `--from copy` what was last seen of it
 
     Plan: no changes so far; 1 failed.
     ── stderr
@@ -374,9 +388,9 @@ fn a_copy_is_not_taken_for_the_state() {
     );
 }
 
-const STATE: &str = r#"{"version":4,"terraform_version":"1.11.14","serial":41,"lineage":"old","outputs":{"o":{"value":"kept","type":"string"}},"resources":[],"check_results":null}"#;
+pub(crate) const STATE: &str = r#"{"version":4,"terraform_version":"1.11.14","serial":41,"lineage":"old","outputs":{"o":{"value":"kept","type":"string"}},"resources":[],"check_results":null}"#;
 
-fn one_output() -> TestTerrane {
+pub(crate) fn one_output() -> TestTerrane {
     let test = terrane().env("OLD_HOME", HttpBackend::CREDENTIAL);
     test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")))
         .write("app/main.tf", "output \"o\" { value = \"kept\" }\n");
@@ -487,7 +501,7 @@ fn what_cannot_be_kept_locked_is_not_said_to_be() {
     let said = test.cli(&[&args[..], &["--leave-locked"]].concat());
     assert_snapshot!(shown(&test, &said), @"
     ── stderr
-    error: `--leave-locked`: only an HTTP backend can be kept locked
+    error: `--leave-locked`: a file cannot be kept locked
     hint: import without it, and see to it that nobody writes there any more
     [exit 64]
     ");

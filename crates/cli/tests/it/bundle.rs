@@ -6,7 +6,7 @@ use std::fs;
 use insta::assert_snapshot;
 use testkit::{Minio, Postgres, TestTerrane, engines};
 
-use crate::project::{HEAD, shown, stack, terrane};
+use crate::project::{HEAD, runs, shown, stack, terrane};
 
 const BASE: &str = "resource \"terraform_data\" \"a\" { input = \"base\" }\noutput \"name\" { value = terraform_data.a.output }\n";
 const APP: &str = "variable \"name\" { type = string }\nresource \"terraform_data\" \"a\" { input = var.name }\noutput \"greeting\" { value = \"hello ${terraform_data.a.output}\" }\n";
@@ -72,7 +72,7 @@ fn a_plan_of_one_job_is_applied_by_another() {
         ── stderr
         change set c1: plan on `local`
 
-        Wrote `plan.terrane`: `terrane apply plan.terrane` applies exactly this, here or on another machine; what is deferred is planned then.
+        Wrote `plan.terrane`: `terrane apply plan.terrane` applies exactly this, here or on another machine; what stands on others that change is planned then.
         "#);
         // What is applied is what was planned, whatever the tree looks like by then.
         test.write("base/main.tf", &BASE.replace("\"base\"", "\"later\""));
@@ -241,7 +241,7 @@ fn what_people_said_on_one_machine_counts_on_another() {
 
 #[test]
 fn without_the_key_it_is_refused() {
-    let backend = "backend \"local\" { path = \"ROOT/${stack.state}.tfstate\" }";
+    let backend = "backend \"local\" { path = \"/nowhere/${stack.state}.tfstate\" }";
     let first = second_machine("tofu", backend, b"");
     let _ = first.cli(&["plan", "--out", "plan.terrane"]).expect(0);
     let none = second_machine("tofu", backend, &bundle(&first)).without_env("TERRANE_KEY");
@@ -552,4 +552,133 @@ fn a_stack_that_is_applied_and_not_done_goes_on_at_its_gate() {
     let said = test.cli(&["run", "retry", "r4"]).expect(4);
     assert!(said.stderr.contains("as it is or not at all"), "{said}");
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+}
+
+#[test]
+fn a_plan_made_without_a_policy_does_not_leave_it_behind() {
+    let test = project("tofu", "");
+    let without = test.read("terrane.hcl");
+    let deny =
+        "package terrane\n\ndeny contains \"not this one\" if input.stack.name == \"base\"\n";
+    test.write("deny.rego", deny);
+    let with = format!("{without}policy \"owners\" {{ path = \"deny.rego\" }}\n");
+    let apply = ["apply", "plan.terrane", "--auto-approve"];
+    for (planned_with, name) in [
+        (without, "owners"),
+        (with.replace("owners", "others"), "owners"),
+    ] {
+        let is_other = planned_with.contains("others");
+        test.write("terrane.hcl", &planned_with);
+        test.write(
+            "deny.rego",
+            if is_other {
+                "package terrane\n\ndeny := []\n"
+            } else {
+                deny
+            },
+        );
+        let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+        test.write("terrane.hcl", &with);
+        test.write("deny.rego", deny);
+        let said = test.cli(&apply).expect(4);
+        assert!(said.stderr.contains(name), "{said}");
+        assert!(said.stderr.contains("not this one"), "{said}");
+    }
+}
+
+/// A module that changes something in the world, which others look up.
+fn changes_world(test: &TestTerrane, to: u8) -> String {
+    let world = test.root().join("world");
+    let command = format!("sed -i 's/world-[0-9]*/world-{to}/' '{}'", world.display());
+    let runs = runs(&command, &format!("\"{to}\""));
+    format!("{runs}output \"id\" {{ value = terraform_data.runs.id }}\n")
+}
+
+/// `base` changes the world. `mid` looks it up and hands it to `leaf`; `ord` merely comes after `base`, and looks it up.
+fn world() -> TestTerrane {
+    let test = terrane();
+    let state = r#"{"version":4,"serial":1,"lineage":"w","terraform_version":"1.9.0","outputs":{"val":{"value":"world-0","type":"string"}},"resources":[]}"#;
+    fs::write(test.root().join("world"), state).unwrap();
+    let look = format!(
+        "data \"terraform_remote_state\" \"world\" {{\n  backend = \"local\"\n  config  = {{ path = \"{}\" }}\n}}\n",
+        test.root().join("world").display()
+    );
+    let val = "data.terraform_remote_state.world.outputs.val";
+    let takes = |name: &str| format!("variable \"{name}\" {{ type = string }}\n");
+    let keeps = |value: &str| format!("resource \"terraform_data\" \"a\" {{ input = {value} }}\n");
+    let gives = |value: &str| format!("output \"seen\" {{ value = {value} }}\n");
+    let kept = gives("terraform_data.a.output");
+    let stacks = [
+        stack("base", ""),
+        stack("mid", "inputs = { id = stack.base.output.id }"),
+        stack("leaf", "inputs = { seen = stack.mid.output.seen }"),
+        stack("ord", "after = [stack.base]"),
+    ];
+    test.write("terrane.hcl", &format!("{HEAD}{}", stacks.concat()))
+        .write("base/main.tf", &changes_world(&test, 1))
+        .write(
+            "mid/main.tf",
+            &[look.clone(), takes("id"), keeps("var.id"), gives(val)].concat(),
+        )
+        .write(
+            "leaf/main.tf",
+            &[takes("seen"), keeps("var.seen"), kept.clone()].concat(),
+        )
+        .write("ord/main.tf", &[look, keeps(val), kept].concat());
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    test
+}
+
+/// A plan that was made before what it stands on changed knows nothing of what that leads to.
+#[test]
+fn what_stands_on_a_change_is_planned_after_it() {
+    let test = world();
+    test.write("base/main.tf", &changes_world(&test, 2));
+    let said = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    for stack in ["ord   no changes", "leaf  no changes"] {
+        assert!(said.stdout.contains(stack), "{said}");
+    }
+    let words = |said: &testkit::Said| -> String {
+        said.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    // It was shown as one that does not change, and is held to that.
+    let novelty =
+        "new since it was approved: updates `terraform_data.a`, which was not in the plan";
+    let apply = ["apply", "plan.terrane", "--auto-approve"];
+    let said = test.cli(&apply).expect(3);
+    assert!(words(&said).contains(novelty), "{said}");
+    let seen = |stack: &str| {
+        test.cli(&["output", stack, "seen", "--raw"])
+            .expect(0)
+            .stdout
+    };
+    assert_eq!(seen("ord"), "world-1");
+    // `ord` is applied, and `mid`, so that `leaf` can be planned.
+    let said = test.cli(&["run", "confirm", "c3"]).expect(3);
+    assert!(words(&said).contains(novelty), "{said}");
+    assert_eq!([seen("ord"), seen("leaf")], ["world-2", "world-1"]);
+    let _ = test.cli(&["run", "confirm", "c3"]).expect(0);
+    assert_eq!(seen("leaf"), "world-2");
+    let _ = test
+        .cli(&["plan", "--all", "--detailed-exitcode"])
+        .expect(0);
+}
+
+#[test]
+fn what_is_planned_again_and_fits_needs_no_second_yes() {
+    let test = project("tofu", "");
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    // Nothing of `base` that `app` takes changes.
+    let more = "resource \"terraform_data\" \"more\" {}\n";
+    test.write("base/main.tf", &format!("{BASE}{more}"))
+        .write("app/main.tf", &APP.replace("hello", "good day"));
+    let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    let said = test
+        .cli(&["apply", "plan.terrane", "--auto-approve"])
+        .expect(0);
+    let is_planned = |line: &str| line.contains("app ") && line.contains("planning");
+    assert!(said.stderr.lines().any(is_planned), "{said}");
+    assert!(said.stderr.contains("Done: 2 stacks applied"), "{said}");
+    let said = test.cli(&["output", "app", "greeting", "--raw"]).expect(0);
+    assert_eq!(said.stdout, "good day base");
 }

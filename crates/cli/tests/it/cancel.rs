@@ -75,6 +75,8 @@ fn a_change_set_without_a_terminal_is_interrupted_and_waited_for() {
             ");
         }
         story.settle();
+        let list = story.cli(&["run", "list", "--all"]).expect(0);
+        assert!(list.stdout.contains("base    interrupted"), "{list}");
         // What was done is in the state; nothing of it is done again.
         story.open("slow");
         let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
@@ -163,7 +165,7 @@ fn a_kill_says_what_is_lost_and_wants_the_name() {
       no state was stored; the engine
         made `terraform_data.first`, which cannot be imported
         was at `terraform_data.slow` (create): how that ended is not known
-    error: nothing was killed: its name must be typed, and nobody is here to type it
+    error: nothing was done: its name must be typed, and nobody is here to type it
     hint: `--confirm r1` says it beforehand
     [exit 4]
     ");
@@ -276,4 +278,40 @@ fn a_time_limit_ends_a_plan_that_hangs() {
         "{said}"
     );
     story.settle();
+}
+
+/// Nothing is lost with an engine that only plans: one that hears nothing any more is not waited for.
+#[test]
+fn a_plan_that_does_not_react_to_its_limit_is_ended() {
+    let story = Story::new("tofu").stack("base", "timeout { plan = \"1s\" }", &noted("first"));
+    story.engine_script(
+        "if [ \"$1\" = plan ]; then trap '' INT; WAIT(plan); fi\nexec REAL \"$@\"\n",
+    );
+    let plan = story.start("plan", &["plan"]);
+    let limit = "the time limit `timeout { plan = \"1s\" }` was reached";
+    story.wait_until("the limit in the list", || {
+        let list = story.cli(&["run", "list"]).expect(0).stdout;
+        let words = list.split_whitespace().collect::<Vec<_>>().join(" ");
+        words.contains(&format!(
+            "is being interrupted: {limit}; its engine is ended if it does not react"
+        ))
+    });
+    let said = plan.wait().expect(1);
+    let said = said.to_string();
+    assert!(
+        said.contains(&format!(
+            "could not plan: {limit}, the engine did not react to its interrupt and was ended"
+        )),
+        "{said}"
+    );
+    // And so it is for who does not want to wait.
+    let story = Story::new("tofu").stack("base", "", &noted("first"));
+    story.engine_script(
+        "if [ \"$1\" = plan ]; then trap '' INT; WAIT(plan); fi\nexec REAL \"$@\"\n",
+    );
+    let plan = story.start("plan", &["plan"]);
+    story.wait_for("plan");
+    plan.interrupt();
+    let said = plan.wait().expect(130);
+    assert!(!said.stderr.contains("signal 9"), "{said}");
 }

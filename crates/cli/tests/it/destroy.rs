@@ -65,6 +65,22 @@ fn what_still_has_dependents_can_go_alone_and_come_back() {
     assert_eq!(story.made()[5..], ["middle", "top"]);
 }
 
+/// `apply = "auto"` speaks of an apply.
+#[test]
+fn nothing_is_destroyed_without_a_yes() {
+    let story = Story::new("tofu").stack("base", "apply = \"auto\"", &link("base"));
+    let _ = story.cli(&["apply"]).expect(0);
+    assert_snapshot!(essence(&story.cli(&["destroy"]).expect(3)), @r#"
+    change set c2: destroy on `local`
+
+    error: change set c2 waits: nobody is here to say yes
+    hint: `terrane run confirm c2` destroys it, `terrane run discard c2 --reason "…"` drops it
+    hint: the same command with `--auto-approve` destroys without asking
+    [exit 3]
+    "#);
+    let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
+}
+
 #[test]
 fn a_protected_stack_wants_its_name() {
     let story = Story::new("tofu").stack("precious", "protected = true", &link("precious"));
@@ -357,6 +373,37 @@ fn an_older_commit_takes_no_policy_off() {
     "#);
     let said = destroy(&last);
     assert!(said.contains("no destroys here"), "{said}");
+}
+
+/// What is forbidden everywhere is not allowed for what is gone.
+#[test]
+fn a_policy_of_now_is_asked_about_what_was_removed() {
+    let story = Story::new("tofu")
+        .stack("base", "", &link("base"))
+        .stack("top", "", &link("top"));
+    let commit = |what: &str| {
+        story.git(&["add", "-A"]);
+        story.git(&["commit", "-qm", what]);
+        let id = story.git(&["rev-parse", "--short=12", "HEAD"]);
+        id.trim().to_owned()
+    };
+    story.git(&["init", "-q"]);
+    story.write(".gitignore", ".terrane/\n");
+    let last = commit("two stacks");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let file = story.read("terrane.hcl");
+    let (rest, _) = file.split_once("stack \"top\" {").unwrap();
+    let policies = "policy \"keep\" { path = \"keep.rego\" }\n\
+         policy \"other\" {\n  path = \"other.rego\"\n  stacks = [\"base\"]\n}\n";
+    let deny = "package terrane\nimport rego.v1\ndeny contains \"WORDS\" if input.run.destroy\n";
+    story.write("terrane.hcl", &format!("{rest}{policies}"));
+    story.write("keep.rego", &deny.replace("WORDS", "no destroys here"));
+    story.write("other.rego", &deny.replace("WORDS", "base stays"));
+    let _ = commit("top is not needed");
+    let said = story.cli(&["destroy", "top", "--from", &last, "--auto-approve"]);
+    let said = said.expect(4).stderr;
+    assert!(said.contains("no destroys here"), "{said}");
+    assert!(!said.contains("base stays"), "{said}");
 }
 
 /// A state is what is destroyed: its rules hold, whatever its stack was called once.

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use testkit::{Issuer, Said, TestTerrane, engines};
 
+use crate::hooks::hook;
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
 use crate::story::{Story, gated};
 
@@ -63,6 +64,10 @@ fn what_reads_changes_nothing() {
         // The engine's own end is ours.
         let said = exec(&test, &["state", "show", "terraform_data.none"]).expect(1);
         assert!(said.stderr.contains("No instance found"), "{said}");
+        // This is no terminal: nothing is painted.
+        let said = exec(&test, &["state", "list", "nobody"]).expect(1);
+        assert!(said.stderr.contains("Error: Invalid address"), "{said}");
+        assert!(!said.stderr.contains('\u{1b}'), "{said}");
         assert_eq!(serial(&test), before);
     }
 }
@@ -157,6 +162,32 @@ fn what_writes_is_a_run() {
         let left = test.shell("find . -name '*.backup' -o -name '*.tfstate*'");
         assert_eq!(left.stdout, "", "{left}");
     }
+}
+
+/// The engine's words are data; those of hooks around it are shown as people are shown them elsewhere.
+#[test]
+fn what_a_hook_says_is_no_data() {
+    let hook = hook(
+        "before",
+        "apply",
+        "\"sh\", \"-c\", \"echo the token is fresh\"",
+    );
+    let context = format!("context \"login\" {{\n  autoattach = [\"*\"]\n{hook}}}\n");
+    let test = one_stack("", MODULE);
+    let project = test.read("terrane.hcl");
+    test.write("terrane.hcl", &(project + &context));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let said = exec(&test, &["taint", "terraform_data.b"]).expect(0);
+    assert!(!said.stdout.contains("token"), "{said}");
+    assert!(said.stdout.contains("marked as tainted"), "{said}");
+    assert!(said.stderr.contains("the token is fresh\n"), "{said}");
+    assert!(!said.to_string().contains("@message"), "{said}");
+    let words = ["exec", "app", "--json", "--", "untaint", "terraform_data.b"];
+    let said = test.cli(&words).expect(0);
+    let end = said.stdout.lines().last().expect("an end");
+    let end: serde_json::Value = serde_json::from_str(end).expect("JSON");
+    assert!(!end["stdout"].to_string().contains("token"), "{said}");
+    assert_eq!(end["hooks"][1], "the token is fresh", "{said}");
 }
 
 /// What edits a state past its source is break-glass, whichever command does it.
@@ -397,7 +428,7 @@ fn a_list_says_who_did_what_and_shows_no_secret() {
         .collect();
     assert_snapshot!(level.join(" ").replace(" \n ", "\n"), @r#"
     SET   RUN   STACK   STATE     FOR   WHY
-    c3: exec `state list` by `ada`, 2026-11-16T08:00:00Z
+    c3: exec `state list -no-color` by `ada`, 2026-11-16T08:00:00Z
     c3    r3    app     done        –
     c2: exec `state rm terraform_data.app["(secret)"]` by `ada`, 2026-11-16T08:00:00Z
     c2    r2    app     failed      –   could not `state rm terraform_data.app["(secret)"]`: the engine ended with exit code 1

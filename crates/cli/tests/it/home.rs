@@ -244,8 +244,8 @@ fn a_state_in_a_backend_that_the_source_names_is_brought_in_first() {
             ── stderr
             error: stack `app` has no state here, and its source names backend `local` (app/main.tf, line 2):
                    what was applied there would be made again
-            hint: `terrane state import app --from engine` brings it in; `backend "local" {}` in the target
-                  leaves it there; if nothing was ever applied there, take the block out of the source
+            hint: `terrane state import app --from engine` brings it in; if nothing was ever applied there, take
+                  the block out of the source
             [exit 4]
             "#);
         }

@@ -4,7 +4,7 @@
 use std::fs;
 
 use insta::assert_snapshot;
-use testkit::{TestTerrane, write_program};
+use testkit::{TestTerrane, engines, write_program};
 
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
 
@@ -318,6 +318,58 @@ fn one_after_a_stage_that_reached_its_limit_still_runs() {
     assert_eq!(noted(&test), "tidied apply failed\n");
 }
 
+/// An apply whose runner is lost after its engine's end deserves them as much as any other.
+#[test]
+fn those_after_an_apply_whose_runner_was_lost_run_with_the_next() {
+    let test = noting(&format!(
+        "context \"announce\" {{\n  autoattach = [\"app\"]\n{}}}\n",
+        hook("after", "apply", "\"./scripts/note.sh\", \"announced\""),
+    ));
+    // The engine's parent is the runner.
+    let flag = test.root().join("killed").display().to_string();
+    let script = "#!/bin/sh\n[ \"$1\" = apply ] && [ ! -e FLAG ] || exec REAL \"$@\"\n\
+         REAL \"$@\"; code=$?; touch FLAG; kill -9 $PPID; exit $code\n";
+    let real = engines::tofu().display().to_string();
+    let script = script.replace("FLAG", &flag).replace("REAL", &real);
+    write_program(&test.root().join("bin/tofu"), &script);
+    let said = test.cli(&["apply", "--auto-approve"]).expect(1).stderr;
+    assert!(
+        said.contains("its hooks after `apply` did not run"),
+        "{said}"
+    );
+    assert_eq!(noted(&test), "");
+    drop(
+        test.cli(&["run", "retry", "r1", "--auto-approve"])
+            .expect(0),
+    );
+    assert_eq!(noted(&test), "announced apply succeeded\n");
+    // And once only.
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    assert_eq!(noted(&test), "announced apply succeeded\n");
+}
+
+/// What is not done does not become so because nothing is left to change.
+#[test]
+fn those_that_failed_after_an_apply_run_with_the_next_that_finds_nothing_to_change() {
+    let test = noting(&format!(
+        "context \"announce\" {{\n  autoattach = [\"app\"]\n{}}}\n",
+        hook("after", "apply", "\"./scripts/announce.sh\""),
+    ));
+    let announce = format!(
+        "#!/bin/sh\ncd {} && echo tried >> noted && test -e reachable\n",
+        test.root().display()
+    );
+    write_program(&test.project().join("scripts/announce.sh"), &announce);
+    drop(test.cli(&["apply", "--auto-approve"]).expect(1));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(1));
+    assert_eq!(noted(&test), "tried\ntried\n");
+    fs::write(test.root().join("reachable"), "").unwrap();
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    assert_eq!(noted(&test), "tried\ntried\ntried\n");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    assert_eq!(noted(&test), "tried\ntried\ntried\n");
+}
+
 /// A hook never outlives its runner, however that ends.
 #[test]
 fn one_whose_runner_is_killed_is_killed() {
@@ -369,4 +421,47 @@ fn a_program_that_is_not_there_is_found_by_validate() {
     2 errors in terrane.hcl
     [exit 1]
     "#);
+}
+
+/// A stack that nothing moved is not planned at all: unless it still has something to run.
+#[test]
+fn those_that_failed_run_with_the_next_apply_though_nothing_changed() {
+    let test = noting("");
+    let flag = test.root().join("fails");
+    let script = format!(
+        "#!/bin/sh\n[ ! -e '{}' ] && exec \"$(dirname \"$0\")/note.sh\" announced\n",
+        flag.display()
+    );
+    write_program(&test.project().join("scripts/announce.sh"), &script);
+    let context = format!(
+        "context \"announce\" {{\n  autoattach = [\"app\"]\n{}}}\n",
+        hook("after", "apply", "\"./scripts/announce.sh\"")
+    );
+    let stacks = [
+        stack("base", ""),
+        stack("app", "inputs = { y = stack.base.output.y }"),
+    ];
+    let base = |text: &str| {
+        test.write(
+            "base/main.tf",
+            &format!("output \"y\" {{ value = \"{text}\" }}\n"),
+        );
+    };
+    test.write(
+        "terrane.hcl",
+        &format!("{HEAD}{context}{}", stacks.concat()),
+    )
+    .write(
+        "app/main.tf",
+        "variable \"y\" { type = string }\nresource \"terraform_data\" \"a\" { input = var.y }\n",
+    );
+    base("one");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    fs::write(&flag, "").unwrap();
+    base("two");
+    drop(test.cli(&["apply", "--auto-approve"]).expect(1));
+    fs::remove_file(&flag).unwrap();
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    assert_eq!(noted(&test), "announced apply succeeded\n".repeat(2));
 }

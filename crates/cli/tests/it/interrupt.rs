@@ -80,10 +80,19 @@ fn two_detach_and_the_engine_ends_by_itself() {
     story.wait_for("slow");
     apply.interrupt();
     story.wait_for("ending");
+    // Whoever looks meanwhile reads why it takes so long.
+    let list = story.cli(&["run", "list"]).expect(0);
+    let words = list.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains(
+            "is being interrupted: its engine finishes what it is at, and stores its state"
+        ),
+        "{list}"
+    );
     apply.interrupt();
     let said = apply.wait().expect(130);
     let last = said.stderr.lines().next_back().unwrap_or_default();
-    assert_snapshot!(last, @"Detached: change set c1 goes on by itself. The same command again attaches to it.");
+    assert_snapshot!(last, @"Detached: change set c1 comes to its end by itself, when its engines have finished what they are at. `terrane run logs -f c1` follows it.");
 
     // Nobody watches; the engine still ends in order and its state is kept.
     story.open("ending");

@@ -32,6 +32,7 @@ fn a_plan_is_told_as_events() {
     assert_snapshot!(shapes(&said.stdout), @"
     change_set: action change_set identity stacks
     outcome: change_set exit stacks
+    plan: plan policy reason stack status
     plan: plan reason stack status
     plan: plan stack status
     run: run stack state

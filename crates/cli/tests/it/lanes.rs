@@ -267,3 +267,89 @@ fn who_goes_on_with_what_others_left_in_the_line_is_told() {
     );
     story.wait_until("the second", || story.made() == ["second"]);
 }
+
+/// What an upstream gives is just being replaced: who would take it now takes what is gone in a moment.
+#[test]
+fn nothing_is_applied_onto_what_another_set_is_applying() {
+    let module =
+        |text: String, value: &str| format!("{text}output \"v\" {{ value = \"{value}\" }}\n");
+    let story = Story::new("tofu")
+        .block("target \"apart\" {\n  writers = [\"anyone\"]\n  lane    = \"stack\"\n}")
+        .stack_on("apart", "base", "", &module(noted("base"), "one"))
+        .stack_on(
+            "apart",
+            "top",
+            "wait   = \"applied\"\n  inputs = { from = stack.base.output.v }",
+            &crate::story::link("top"),
+        );
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    story.module("base", &module(gated("again", ""), "two"));
+    story.module("top", &crate::story::link("more"));
+    let base = story.start("base", &["apply", "base", "--auto-approve"]);
+    story.wait_for("again");
+    let top = story.cli(&["apply", "top", "--auto-approve"]).expect(4);
+    assert!(
+        top.stderr.contains(
+            "nothing was applied: `base`, which it stands on, is being applied by change set c2"
+        ),
+        "{top}"
+    );
+    story.open("again");
+    let _ = base.wait().expect(0);
+    let _ = story.cli(&["apply", "top", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["base", "top", "again", "more"]);
+}
+
+/// A target is held as a whole, however many lanes it has.
+#[test]
+fn a_target_whose_stacks_have_their_own_lanes_can_be_held() {
+    let story = Story::new("tofu")
+        .block("target \"apart\" {\n  writers = [\"anyone\"]\n  lane    = \"stack\"\n}")
+        .stack_on("apart", "base", "", &noted("base"))
+        .stack("apart", "", &noted("other"));
+    // A stack may have the name of a target.
+    let hold = ["hold", "add", "target:apart", "--reason", "migration"];
+    let said = story.cli(&hold).expect(0);
+    assert!(
+        said.stderr.starts_with("Held lane `apart` until "),
+        "{said}"
+    );
+    let refused = story.cli(&["apply", "base", "--auto-approve"]).expect(4);
+    assert!(refused.stderr.contains("migration"), "{refused}");
+    let _ = story.cli(&["apply", "apart", "--auto-approve"]).expect(0);
+    let _ = story.cli(&["hold", "release", "target:apart"]).expect(0);
+    let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["other", "base"]);
+}
+
+/// A plan may take as long as it likes: it does not work where applies do.
+#[test]
+fn an_apply_waits_for_no_plan_of_another_source() {
+    let story =
+        Story::new("tofu")
+            .stack("slow", "", &noted("slow"))
+            .stack("quick", "", &noted("quick"));
+    story.engine_script("case \"$PWD $1\" in *slow\\ plan) WAIT(plan) ;; esac\nexec REAL \"$@\"\n");
+    let plan = story.start("plan", &["plan", "slow"]);
+    story.wait_for("plan");
+    story.write("README.md", "another source\n");
+    let _ = story.cli(&["apply", "quick", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["quick"]);
+    story.open("plan");
+    let _ = plan.wait().expect(0);
+}
+
+#[test]
+fn with_a_lane_for_each_stack_applies_of_two_sources_go_side_by_side() {
+    let story = Story::new("tofu")
+        .block("target \"many\" {\n  writers = [\"anyone\"]\n  lane = \"stack\"\n}")
+        .stack_on("many", "first", "", &gated("first", ""))
+        .stack_on("many", "second", "", &noted("second"));
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    story.write("README.md", "another source\n");
+    let _ = story.cli(&["apply", "second", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["second"]);
+    story.open("first");
+    let _ = first.wait().expect(0);
+}

@@ -1,4 +1,4 @@
-//! How many engines are at work at once.
+//! How many engines are at work at once, and who comes after whom.
 
 use testkit::engines;
 
@@ -61,4 +61,34 @@ fn a_chain_hands_its_values_on() {
     assert_eq!(story.made(), ["first", "second", "third"]);
     let name = story.cli(&["output", "third", "name", "--raw"]).expect(0);
     assert_eq!(name.stdout, "third after second after first after nobody");
+}
+
+/// What counts is what was there when a stack was planned, not whose run has the lower number.
+#[test]
+fn a_change_of_who_comes_first_counts_whenever_it_was_asked_for() {
+    let more = |name: &str| link(name) + "resource \"terraform_data\" \"more\" {}\n";
+    let story = Story::new("tofu").stack("base", "", &link("base"));
+    let story = story.stack("next", "after = [stack.base]", &link("next"));
+    let finds_next = |words: &str| {
+        let said = story.cli(&["apply", "--auto-approve"]).expect(0);
+        assert!(said.stderr.contains(&format!("next   {words}")), "{said}");
+    };
+    // Who is applied together is settled together.
+    finds_next("applied 1 change");
+    finds_next("untouched");
+    // Asked for before the other's last run, and applied after it.
+    story.module("base", &more("base"));
+    let _ = story.cli(&["apply", "base"]).expect(3);
+    let _ = story.cli(&["apply", "next", "--auto-approve"]).expect(0);
+    let _ = story.cli(&["run", "confirm", "c3"]).expect(0);
+    finds_next("no changes");
+    finds_next("untouched");
+    // Applied while a plan of the other waited, which knew nothing of it.
+    story.module("base", &link("base"));
+    story.module("next", &more("next"));
+    let _ = story.cli(&["apply", "next"]).expect(3);
+    let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
+    let _ = story.cli(&["run", "confirm", "c7"]).expect(0);
+    finds_next("no changes");
+    finds_next("untouched");
 }

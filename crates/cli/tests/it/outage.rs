@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use testkit::engines;
+use testkit::{Postgres, engines};
 
 use crate::story::{Story, gated, holding, noted, terrane};
 
@@ -124,4 +124,26 @@ fn when_patience_ends_nothing_is_lost() {
     let (code, said) = outage.end();
     assert_eq!(code, "1", "{said}");
     outage.is_whole();
+}
+
+#[test]
+fn a_terminal_waits_for_a_database_that_is_away() {
+    let postgres = Postgres::own(&[]);
+    let test = terrane();
+    let blobs = test.root().join("bucket").display().to_string();
+    let home = format!("{}&blobs=file://{blobs}", postgres.database());
+    let story =
+        Story::on(test.env("TERRANE_HOME", &home), "tofu").stack("base", "", &gated("slow", ""));
+    let apply = story.start("apply", &["apply", "--auto-approve"]);
+    story.wait_for("slow");
+    postgres.stop();
+    story.wait_until("a word of the terminal", || {
+        let said = apply.stderr_so_far();
+        said.contains("The home does not answer: what is under way in change set c1 goes on")
+    });
+    story.open("slow");
+    postgres.start_again();
+    let said = apply.wait().expect(0);
+    assert!(!said.stderr.contains("SELECT"), "{said}");
+    assert_eq!(story.made(), ["slow"]);
 }

@@ -133,7 +133,7 @@ fn an_output_that_is_null_reaches_a_dependent() {
             .stack(
                 "base",
                 "",
-                "output \"name\" { value = null }\noutput \"id\" { value = 1 }\n",
+                "resource \"terraform_data\" \"it\" {}\noutput \"name\" { value = null }\noutput \"id\" { value = 1 }\n",
             )
             .stack("top", &takes("base"), top);
         let plan = story.cli(&["plan"]).expect(0);
@@ -144,8 +144,11 @@ fn an_output_that_is_null_reaches_a_dependent() {
         let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
         let got = story.cli(&["output", "top", "got", "--raw"]).expect(0);
         assert_eq!(got.stdout, "null");
-        // The upstream is not part of it: what it has is enough.
+        // The upstream is not part of it: what it has is enough, also after its state was touched.
         let _ = story.cli(&["apply", "top", "--auto-approve"]).expect(0);
+        let touch = "exec base --reason test -- taint terraform_data.it";
+        let _ = story.cli(&touch.split(' ').collect::<Vec<_>>()).expect(0);
+        let _ = story.cli(&["plan", "top", "--detailed-exitcode"]).expect(0);
     }
 }
 
@@ -172,4 +175,26 @@ fn a_long_number_reaches_a_dependent_digit_for_digit() {
         let json = shown(&["output", "base", "n", "--json"]);
         assert_eq!(json, format!("{{\"deep\":[{LONG}]}}\n"));
     }
+}
+
+/// Half a destroy takes the outputs first: what is not there is not null.
+#[test]
+fn an_output_that_half_a_destroy_took_does_not_become_null() {
+    let base = "resource \"terraform_data\" \"it\" {\n  provisioner \"local-exec\" {\n    when    = destroy\n    command = \"exit 1\"\n  }\n}\n\
+                output \"name\" { value = terraform_data.it.id }\n";
+    let app = "variable \"from\" { default = \"none\" }\n\
+               output \"got\" { value = var.from == null ? \"null\" : \"it\" }\n";
+    let story = Story::new("tofu").stack("base", "", base).stack(
+        "app",
+        "inputs = { from = stack.base.output.name }",
+        app,
+    );
+    let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
+    let _ = story.cli(&["destroy", "base", "--auto-approve"]).expect(1);
+    assert_snapshot!(story.cli(&["apply", "app", "--auto-approve"]).expect(1), @"
+    ── stderr
+    error: stack `app` needs output `name` of `base`, which is not there yet
+    hint: `terrane apply +app` applies what it needs first
+    [exit 1]
+    ");
 }

@@ -79,8 +79,8 @@ fn what_a_policy_denies_is_shown_and_not_applied() {
 
             error: change set c2 stopped: 1 denied, 1 skipped, 1 applied
             hint: change what is denied, then `terrane apply --resume c2` runs what is left
-            hint: in an emergency, the same command with `--override-policy --reason "…"` goes past it, on the
-                  record
+            hint: in an emergency, `terrane apply --resume c2 --override-policy --reason "…"` goes past it, on
+                  the record
             [exit 4]
             "#);
         }
@@ -634,8 +634,8 @@ fn a_destroy_that_is_denied_can_be_overridden() {
 
     error: change set c2 stopped: 1 denied
     hint: change what is denied, then the same command again destroys what is left
-    hint: in an emergency, the same command with `--override-policy --reason "…"` goes past it, on the
-          record
+    hint: in an emergency, the same `terrane destroy` with `--override-policy --reason "…"` goes past
+          it, on the record
     [exit 4]
     "#);
     let past = [
@@ -653,7 +653,7 @@ fn a_destroy_that_is_denied_can_be_overridden() {
     );
     assert_eq!(
         open.stderr,
-        "Each closes when the next `terrane apply` or `terrane destroy` of its stack ends well.\n"
+        "Each closes when the next `terrane apply` or `terrane destroy` of its stack ends well without `--override-policy`, `--skip-gate` or `--reinstall`.\n"
     );
     let _ = story.cli(&["destroy", "--auto-approve"]).expect(0);
     let open = story.cli(&["run", "list", "--open"]).expect(0);
@@ -661,6 +661,30 @@ fn a_destroy_that_is_denied_can_be_overridden() {
         open.stdout, "",
         "what a destroy left open, a destroy closes"
     );
+}
+
+/// A yes takes no options: the command that goes past it is named.
+#[test]
+fn what_is_denied_after_a_yes_names_the_command_that_goes_past_it() {
+    let story = with(
+        "at = [\"apply\"]",
+        "package terrane\ndeny contains \"not on a Friday\" if input.run.phase == \"apply\"\n",
+    );
+    let _ = story.cli(&["apply"]).expect(3);
+    let said = story.cli(&["run", "confirm", "c1"]).expect(4);
+    let hint = "`terrane apply --resume c1 --override-policy --reason \"…\"` goes past it";
+    assert!(said.stderr.contains(hint), "{said}");
+    let past = [
+        "apply",
+        "--resume",
+        "c1",
+        "--override-policy",
+        "--reason",
+        "the shop is down",
+        "--auto-approve",
+    ];
+    let _ = story.cli(&past).expect(0);
+    assert_eq!(story.made(), ["base"]);
 }
 
 #[test]
@@ -676,7 +700,7 @@ fn a_bundle_goes_past_a_denial_only_with_a_reason_of_its_own() {
     assert!(said.stderr.contains("`owners`: not on a Friday"), "{said}");
     assert!(
         said.stderr
-            .contains("the same command with `--override-policy"),
+            .contains("`terrane apply FILE --override-policy"),
         "{said}"
     );
     assert_eq!(story.made(), Vec::<String>::new());

@@ -56,6 +56,22 @@ fn what_the_source_needs_beyond_the_list_is_found_with_its_place() {
     }
 }
 
+/// Who lists none means none.
+#[test]
+fn an_empty_list_allows_the_engines_own_provider_only() {
+    let test = project("[]");
+    let said = test.cli(&["validate"]).expect(1);
+    assert!(
+        said.stderr.contains(
+            "stack `app` needs the provider `example/cloud`, which target `local` does not list"
+        ),
+        "{said}"
+    );
+    test.write("app/main.tf", "resource \"terraform_data\" \"x\" {}\n");
+    let _ = test.cli(&["validate"]).expect(0);
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+}
+
 #[test]
 fn a_lock_file_counts_and_the_engines_own_provider_does_not() {
     let test = project("[\"example/cloud\"]");

@@ -145,6 +145,24 @@ fn one_change_reaches_only_what_depends_on_it() {
     "#);
 }
 
+/// Who takes a zone away hears of the pool that goes with it, while the network is still whole.
+#[test]
+fn what_policy_would_deny_of_a_dependent_is_in_the_plan() {
+    let test = quickstart("tofu");
+    let _ = test.cli(&["apply", "--auto-approve"]).expect(0);
+    let text = test.read("terrane.hcl");
+    test.write(
+        "terrane.hcl",
+        &text.replace("[\"a\", \"b\", \"c\"]", "[\"a\", \"b\"]"),
+    );
+    let plan = test.cli(&["plan"]).expect(0);
+    let said = plan
+        .stdout
+        .lines()
+        .find(|line| line.contains("would deny  "));
+    assert_snapshot!(said.unwrap_or_default(), @r#"  would deny  stateful  cluster: terraform_data.pool["c"] is deleted, and nobody asked for a destroy"#);
+}
+
 #[test]
 fn the_source_stays_clean_outside_git() {
     let test = quickstart("tofu");

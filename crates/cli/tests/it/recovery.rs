@@ -258,7 +258,13 @@ fn what_an_engine_left_behind_is_named_by_who_waits_for_it() {
     });
     let list = story.cli(&["run", "list"]).expect(0);
     assert!(list.stdout.contains("waits for process"), "{list}");
-    assert!(list.stdout.contains("sh -c"), "{list}");
+    // By what it runs, not by how it was started.
+    let pid = std::fs::read_to_string(story.root().join("left")).unwrap();
+    let program = std::fs::read_link(format!("/proc/{}/exe", pid.trim())).unwrap();
+    let program = program.file_name().unwrap().to_str().unwrap();
+    let named = format!("waits for process {} (`{program}`)", pid.trim());
+    assert!(list.stdout.contains(&named), "{list}");
+    assert!(!list.stdout.contains("left.go"), "{list}");
     std::fs::write(story.root().join("left.go"), "").unwrap();
     let _ = second.wait().expect(0);
     let list = story.cli(&["run", "list", "--all"]).expect(0);
@@ -278,6 +284,11 @@ fn what_was_resumed_goes_on_after_what_was_left_behind_without_its_terminal() {
             .stderr_so_far()
             .contains("which a runner or engine that is gone left behind")
     });
+    let twice = story.cli(&["apply", "--resume", "c1", "--auto-approve"]);
+    let twice = twice.expect(1).stderr;
+    assert!(twice.contains("run r1: waits for process"), "{twice}");
+    let hint = "after that, `terrane apply --resume c1` goes on";
+    assert!(twice.contains(hint), "{twice}");
     resumed.kill();
     std::fs::write(story.root().join("left.go"), "").unwrap();
     story.wait_until("the end of its run", || {
@@ -298,7 +309,50 @@ fn what_was_confirmed_and_lost_all_its_processes_is_named() {
     testkit::kill(story.runner("r1"));
     story.open("plan");
     story.settle();
+    let said = story.cli(&["run", "confirm", "c1"]).expect(4);
+    assert_snapshot!(said.stderr, @"
+    error: nothing was changed: change set `c1` is applying and cannot be confirmed
+           run r1: its processes are gone: `terrane run logs r1` ends it and shows how far it came
+    hint: `terrane run show c1` says how it came to this
+    hint: after that, `terrane apply --resume c1` goes on
+    ");
     let said = story.cli(&["plan"]).expect(0);
     let told = "Change set c1, which was confirmed, is stopped: its processes are gone. `terrane run show c1` has the rest.";
     assert!(said.stderr.contains(told), "{said}");
+}
+
+/// A process that waits in the place of a terminal may be killed, too.
+#[test]
+fn what_was_resumed_and_has_nobody_left_says_so() {
+    let left = "sh -c 'echo $$ > ROOT/left; while [ -d ROOT ] && [ ! -e ROOT/left.go ]; do sleep 0.05; done' > /dev/null 2>&1 &";
+    let command = format!("{left} false");
+    let story = Story::new("tofu").stack("app", "", &resource("app", "", &command));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(1);
+    let resumed = story.start("resumed", &["apply", "--resume", "c1", "--auto-approve"]);
+    // By then the one who waits in its place has all that it needs.
+    story.wait_until("the reason", || {
+        let said = resumed.stderr_so_far();
+        said.contains("which a runner or engine that is gone left behind")
+    });
+    resumed.kill();
+    let _ = resumed.wait();
+    testkit::kill(waiter(&story).unwrap());
+    std::fs::write(story.root().join("left.go"), "").unwrap();
+    story.wait_until("the reason", || {
+        let list = story.cli(&["run", "list"]).expect(0).stdout;
+        list.contains(
+            "its processes are gone: the next `terrane plan` or `terrane apply` here ends it",
+        )
+    });
+}
+
+/// The process that waits for what was left behind.
+fn waiter(story: &Story) -> Option<u32> {
+    let root = story.root().display().to_string();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.into_iter().find_map(|process| {
+        let words = std::fs::read_to_string(process.path().join("cmdline")).ok()?;
+        let is_it = words.contains("--stage\0wait\0") && words.contains(&root);
+        is_it.then(|| process.file_name().to_str()?.parse().ok())?
+    })
 }

@@ -1,6 +1,7 @@
 //! What engines said is read along and afterwards, and never holds a secret.
 
 use insta::assert_snapshot;
+use testkit::engines;
 
 use crate::story::{Story, gated, holding, link, resource, terrane};
 
@@ -103,6 +104,36 @@ fn after_a_crash_the_log_is_whole_and_masked() {
     let open = story.cli(&["run", "list", "--json"]).expect(0).stdout;
     let open: serde_json::Value = serde_json::from_str(&open).expect("JSON");
     assert_eq!(open["change_sets"], serde_json::json!([]), "{open}");
+}
+
+/// Who follows what waits for a person is told so, and goes on following.
+#[test]
+fn who_follows_hears_that_a_person_is_waited_for() {
+    let story = Story::new("tofu").stack("one", "", &link("one"));
+    let _ = story.cli(&["apply"]).expect(3);
+    let follow = story.start("follow", &["run", "logs", "-f", "c1"]);
+    let waits = "Change set c1 waits for a yes: `terrane run confirm c1`.\n";
+    story.wait_until("what it waits for", || {
+        follow.stderr_so_far().contains(waits)
+    });
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+    let followed = follow.wait().expect(0);
+    assert!(followed.stdout.contains("Apply complete!"), "{followed}");
+    assert_eq!(followed.stderr.matches(waits).count(), 1, "{followed}");
+}
+
+/// Terraform paints a part of what it says while it is initialised.
+#[test]
+fn what_an_engine_paints_is_read_plainly() {
+    for (engine, _) in engines::all() {
+        let story = Story::new(engine).stack("one", "", &link("one"));
+        let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+        let said = story.cli(&["run", "logs", "one"]).expect(0).stdout;
+        assert!(
+            !said.contains("u001b") && !said.contains('\u{1b}'),
+            "{said}"
+        );
+    }
 }
 
 #[test]

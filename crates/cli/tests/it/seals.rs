@@ -173,7 +173,7 @@ fn beside_another(content: &str) -> (Story, Terminal) {
     story.engine_script(
         "if [ \"$1\" = plan ] && mkdir ROOT/once 2>/dev/null; then WAIT(plan); fi\nexec REAL \"$@\"\n",
     );
-    let other = story.start("other", &["plan", "base"]);
+    let other = story.start("other", &["plan", "base", "--out", "../other.terrane"]);
     story.wait_for("plan");
     let mut terminal = asked(&story, "base");
     fs::write(&value, content).unwrap();

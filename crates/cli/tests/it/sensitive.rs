@@ -464,10 +464,11 @@ fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
     let push = |serial: u64, secret: &str| {
         let state = format!(
             r#"{{"version":4,"serial":{serial},"lineage":"l",
-                "outputs":{{"p":{{"value":"same-secret-9","type":"string"}}}},
-                "resources":[{{"mode":"managed","type":"x_y","name":"n","provider":"p","instances":[
+                "outputs":{{"p":{{"value":"same-secret-9","type":"string"}},
+                    "same-secret-9":{{"value":"v{serial}","type":"string"}}}},
+                "resources":[{{"mode":"managed","type":"x_y","name":"n","provider":"p/same-secret-9","instances":[
                     {{"index_key":"same-secret-9","attributes":{{"id":"{serial}","pw":"{secret}","copy":"same-secret-9",
-                      "text":"u=same-secret-9","tags":{{"same-secret-9":"v{serial}"}}}},
+                      "text":"u=same-secret-9","tags":{{"same-secret-9":"v{serial}","other-secret-9":"w"}}}},
                       "sensitive_attributes":[[{{"type":"get_attr","value":"pw"}}]]}}]}}]}}"#
         );
         story.write("../by-hand.tfstate", &state);
@@ -479,23 +480,19 @@ fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
     let mut said = vec![push(1, "same-secret-9"), push(2, "other-secret-9")];
     let name = "x_y.n[\"(secret)\"]";
     let rollback = ["state", "rollback", "app", "--to", "1", "--reason", "x"];
-    let rollback = [&rollback[..], &["--dry-run"]].concat();
-    let remove = ["state", "rm", "app", "x_y.n", "--reason", "x", "--dry-run"];
-    let near = [
-        "state",
-        "rm",
-        "app",
-        "x_y.n[\"none\"]",
-        "--reason",
-        "x",
-        "--dry-run",
-    ];
-    let questions: [&[&str]; 12] = [
+    let remove = ["state", "rm", "app", "x_y.n", "--reason", "x"];
+    let by_name = ["state", "rm", "app", name, "--reason", "x"];
+    let near = ["state", "rm", "app", "x_y.n[\"none\"]", "--reason", "x"];
+    let questions: [&[&str]; 16] = [
         &["state", "list", "app"],
         &["state", "show", "app"],
         &["state", "show", "app", name],
         &["state", "show", "app", "x_y.none"],
+        &["state", "show", "app", "output.(secret)"],
         &["state", "blame", "app", name],
+        &["state", "search", name],
+        &["state", "search", "x_y.n[\"same-secret-9\"]"],
+        &by_name,
         &["state", "blame", "app", "x_y.n", "none"],
         &["state", "search", "x_y.n"],
         &["state", "search", "x_y.n", "--all-versions"],
@@ -519,13 +516,28 @@ fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
     let found = story.cli(&["state", "search", "same-secret-9"]).expect(0);
     for place in [
         name,
-        "    copy   (sensitive",
-        "    text   (sensitive",
+        "    copy            (sensitive",
+        "    text            (sensitive",
+        "    tags.(secret)   (sensitive",
         "output.p",
+        "output.(secret)",
     ] {
         assert!(found.stdout.contains(place), "{found}");
     }
     check_absent(&[found], "same-secret-9");
+    for word in [name, "x_y.n[\"same-secret-9\"]", "(secret)"] {
+        let found = story.cli(&["state", "search", word]).expect(0);
+        assert!(found.stdout.contains(name), "{word}: {found}");
+    }
+    // None of two stands for both.
+    let shown = story.cli(&["state", "show", "app", "--json"]).expect(0);
+    for key in ["\"tags.(secret)\"", "\"tags.(secret) (2)\""] {
+        assert!(shown.stdout.contains(key), "{shown}");
+    }
     let shown = story.cli(&["state", "show", "app"]).expect(0);
     assert!(shown.stdout.contains("tags.(secret)"), "{shown}");
+    let removed = story.cli(&[&by_name[..], &["--auto-approve"]].concat());
+    let removed = removed.expect(0);
+    assert!(removed.stderr.contains("1 to take out"), "{removed}");
+    check_absent(&[removed], "same-secret-9");
 }

@@ -198,6 +198,11 @@ fn a_token_is_shown_once_and_ends_when_it_is_revoked() {
     assert_eq!(server.ask("GET /state/shop/a", &secret, ""), "404");
     assert_eq!(server.ask("GET /state/other/a", &secret, ""), "403");
     assert_eq!(server.ask("POST /state/shop/a", &secret, "{}"), "403");
+    // It would open nothing.
+    drop(
+        test.cli(&["token", "create", "none", "--states", ""])
+            .expect(64),
+    );
     insta::assert_snapshot!(test.cli(&["token", "create", "reader"]), @"
     ── stderr
     error: could not make token `reader`

@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use insta::assert_snapshot;
 use testkit::{Azurite, Minio, Postgres, TestTerrane};
 
-use crate::project::{HEAD, runs, stack, terrane};
+use crate::project::{HEAD, runs, shown, stack, terrane};
 use crate::story::files;
 
 const KEY: &str = "c2hhcmVkLWJ5LWFsbC1tYWNoaW5lcy1pbi10ZXN0cyE=";
@@ -239,4 +240,143 @@ fn what_was_acknowledged_and_is_missing_in_a_bucket_is_not_passed_over() {
     assert_eq!(output.stdout, "second");
     drop(on(&home, &["apply", "--auto-approve"]).expect(0));
     drop(on(&home, &["state", "verify"]).expect(0));
+}
+
+/// A machine that never comes back would hold its lane and its lock for ever. One that was given up and lives writes nothing
+/// any more.
+#[test]
+fn a_machine_that_is_gone_is_given_up() {
+    let minio = Minio::start();
+    let (home, _) = home(&minio);
+    let (one, two) = (on_minio(&home, &minio), on_minio(&home, &minio));
+    let (begun, goes_on) = (one.root().join("begun"), one.root().join("go"));
+    let waits = format!(
+        "touch '{}'; until [ -e '{}' ]; do sleep 0.05; done",
+        begun.display(),
+        goes_on.display()
+    );
+    let module = |waits: &str| {
+        format!(
+            "resource \"terraform_data\" \"it\" {{\n  provisioner \"local-exec\" {{ command = \"{waits}\" }}\n}}\n"
+        )
+    };
+    one.write("app/main.tf", &module(&waits));
+    two.write("app/main.tf", &module("true"));
+    let apply = one.start("apply", &["apply", "--auto-approve"]);
+    one.wait_until("the engine is at work", || begun.exists());
+
+    assert_snapshot!(shown(&two, &two.cli(&["run", "cancel", "c1"]).expect(4)), @"
+    ── stderr
+    error: change set c1 is carried out on another machine, and only that one reaches its engines
+    hint: run the same command there; if that machine is gone for good:
+          `terrane run cancel c1 --gone --reason …`
+    [exit 4]
+    ");
+    let broken = two.cli(&["lock", "break", "app", "--reason", "gone", "--auto-approve"]);
+    assert_snapshot!(shown(&two, &broken.expect(4)), @"
+    ── stderr
+    error: run r1, which holds the lock on state `k3v9qd/app`, is carried out on another machine
+    hint: wait for it; if that machine is gone for good: `terrane run cancel c1 --gone --reason …`
+    [exit 4]
+    ");
+    let list = two.cli(&["lock", "list"]).expect(0).stdout;
+    assert!(
+        list.contains(
+            "on another machine; if that is gone for good: `terrane run cancel c1 --gone"
+        ),
+        "{list}"
+    );
+    let gone = ["run", "cancel", "c1", "--gone", "--reason", "it burnt"];
+    assert_snapshot!(shown(&two, &two.cli(&gone).expect(4)), @"
+    ── stderr
+    If the machine of change set c1 lives, wait for it: nothing that it does from now on gets into a state.
+    error: nothing was done: its name must be typed, and nobody is here to type it
+    hint: `--confirm c1` says it beforehand
+    [exit 4]
+    ");
+    let confirmed = [&gone[..], &["--confirm", "c1"]].concat();
+    assert_snapshot!(shown(&two, &two.cli(&confirmed).expect(0)), @"
+    ── stderr
+    If the machine of change set c1 lives, wait for it: nothing that it does from now on gets into a state.
+    Run r1 of `app` is over: unknown: its runner was lost.
+    Change set c1 is given up. Look at what is there before anything is applied: `terrane plan`.
+    ");
+    assert_snapshot!(shown(&two, &two.cli(&confirmed).expect(4)), @"
+    ── stderr
+    error: change set c1 is over already
+    [exit 4]
+    ");
+    drop(two.cli(&["apply", "--auto-approve"]).expect(0));
+    let serial = two.cli(&["state", "pull", "app"]).expect(0).stdout;
+    let open = two.cli(&["run", "list", "--open"]).expect(0).stdout;
+
+    fs::write(&goes_on, "").unwrap();
+    let said = apply.wait();
+    assert_ne!(said.code, Some(0), "{said}");
+    assert_eq!(two.cli(&["state", "pull", "app"]).expect(0).stdout, serial);
+    drop(two.cli(&["plan", "--detailed-exitcode"]).expect(0));
+    assert!(!open.contains("machine given up"), "{open}");
+    let own = two.cli(&[
+        "run",
+        "cancel",
+        "c2",
+        "--gone",
+        "--reason",
+        "no",
+        "--confirm",
+        "c2",
+    ]);
+    assert_snapshot!(shown(&two, &own.expect(4)), @"
+    ── stderr
+    error: change set c2 is over already
+    [exit 4]
+    ");
+}
+
+#[test]
+fn what_waits_on_another_machine_is_said_to_be_there() {
+    let blobs = tempfile::tempdir().unwrap();
+    let database = Postgres::start().database();
+    let home = format!("{database}&blobs=file://{}", blobs.path().display());
+    let (one, two) = (machine(&home, &[]), machine(&home, &[]));
+    drop(one.cli(&["apply"]).expect(3));
+    let here = one.cli(&["run", "list"]).expect(0).stdout;
+    assert!(!here.contains("another machine"), "{here}");
+    let there = two.cli(&["run", "list"]).expect(0).stdout;
+    assert!(
+        there.contains(", on another machine: it is confirmed there"),
+        "{there}"
+    );
+    // Who is asked about it sees it.
+    let [plan, same] = [&one, &two].map(|it| it.cli(&["run", "show", "c1", "--plan"]).expect(0));
+    assert!(plan.stdout.contains("shared"), "{plan}");
+    assert_eq!(plan.stdout, same.stdout);
+}
+
+/// A key that is made here would open nothing of theirs.
+#[test]
+fn a_home_of_others_wants_their_key() {
+    let blobs = tempfile::tempdir().unwrap();
+    let database = Postgres::start().database();
+    let home = format!("{database}&blobs=file://{}", blobs.path().display());
+    let new = || {
+        let test = terrane().env("TERRANE_HOME", &home);
+        let key = test.root().join("new.key");
+        let test = test.env("TERRANE_KEY_FILE", &key.display().to_string());
+        test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")))
+            .write("app/main.tf", "output \"text\" { value = \"shared\" }\n");
+        test
+    };
+    // Whoever is the first makes one.
+    let first = new();
+    let said = first.cli(&["apply", "--auto-approve"]).expect(0);
+    assert!(said.stderr.contains("made a new master key"), "{said}");
+    let second = new();
+    for _ in 0..2 {
+        let said = second.cli(&["state", "list"]).expect(1);
+        let words: Vec<&str> = said.stderr.split_whitespace().collect();
+        let expected = "sealed with a master key that is not here";
+        assert!(words.join(" ").contains(expected), "{said}");
+        assert!(!second.root().join("new.key").exists(), "{said}");
+    }
 }

@@ -202,7 +202,7 @@ fn a_lock_file_is_not_written_back_through_a_link() {
 fn who_waits_for_a_tree_with_another_source_says_for_whom() {
     let story = Story::new("tofu").stack("one", "", &noted("one"));
     story.engine_script("if [ \"$1\" = plan ]; then WAIT(plan); fi\nexec REAL \"$@\"\n");
-    let plan = story.start("plan", &["plan"]);
+    let plan = story.start("plan", &["plan", "--out", "../plan.terrane"]);
     story.wait_for("plan");
     story.module("one", &(noted("one") + "output \"o\" { value = 1 }\n"));
     let apply = story.terminal(&["apply", "--auto-approve"]);

@@ -121,7 +121,6 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
             change set c1: apply on `local`
             error: change set c1 waits: nobody is here to say yes
             hint: `terrane run confirm c1` applies it, `terrane run discard c1 --reason "…"` drops it
-            hint: the same command with `--auto-approve` applies without asking
             [exit 3]
             "#);
         }

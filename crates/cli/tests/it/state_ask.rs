@@ -237,7 +237,7 @@ fn every_question_after_three_applies() {
     app
       output.address
         value   "10.0.0.7"   version 1
-        value   "10.0.0.8"
+        value   "10.0.0.8"   since version 2
     ── stderr
     2 found in 1 state and 3 versions.
     "#);
@@ -417,6 +417,7 @@ fn what_is_not_there_is_said() {
           "last_version": null
         }
       ],
+      "copies": [],
       "not_searched": [],
       "states": 1,
       "versions": 1

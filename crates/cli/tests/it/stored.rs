@@ -219,6 +219,45 @@ fn a_lost_version_is_named_and_a_person_may_go_on_without_it() {
 }
 
 #[test]
+fn a_state_of_which_nothing_opens_begins_anew_under_its_name() {
+    let begin = ["state", "recover", "--into-home", "--accept-loss", "app@0"];
+    let begin = [&begin[..], &["--reason", "its key is gone"]].concat();
+    for tables_are_lost in [true, false] {
+        let test = applied_twice();
+        let said = test.cli(&begin).expect(64);
+        let told = "error: version 2 of state `k3v9qd/app` opens";
+        assert!(said.stderr.contains(told), "{said}");
+        fs::write(home(&test).join("keys/k3v9qd~app/1"), "damaged").unwrap();
+        if tables_are_lost {
+            lose_tables(&test);
+        } else {
+            let said = test.cli(&["state", "verify"]);
+            assert_snapshot!(shown(&test, &said), @r#"
+            checked 2 versions of 1 state: 0 bytes, stored in 0
+            ── stderr
+            error: all 2 versions of state `k3v9qd/app` cannot be read
+                   could not get the data key
+                   `ROOT/home/keys/k3v9qd~app/1` is not a wrapped key
+            hint: restore the file from a backup, then verify again
+            hint: or begin anew with nothing in it, and import what is there:
+                  `terrane state recover --into-home --accept-loss k3v9qd/app@0 --reason "…"`
+            [exit 1]
+            "#);
+        }
+        let said = test.cli(&begin).expect(0);
+        let number = if tables_are_lost { 3 } else { 4 };
+        let told = format!("State `k3v9qd/app` goes on with version {number}, serial 3.");
+        assert!(said.stderr.contains(&told), "{said}");
+        let pulled = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+        assert!(pulled.contains("\"resources\":[]"), "{pulled}");
+        drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+        drop(test.cli(&["state", "show", "app"]).expect(0));
+        let aside = home(&test).join("lost/keys/k3v9qd~app/1");
+        assert_eq!(fs::read_to_string(aside).unwrap(), "damaged");
+    }
+}
+
+#[test]
 fn a_damaged_newest_version_is_followed_by_what_a_person_pushes() {
     let test = applied_twice();
     damage_newest(&test);

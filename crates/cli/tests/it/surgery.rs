@@ -229,6 +229,8 @@ fn a_push_keeps_the_rules_unless_forced() {
     ── stderr
     state `base`: serial 3 → 2
 
+    warning: this is another state: lineage other takes the place of
+    ID
     no resource and no output differs
     error: this may not follow the newest version of state `story/base`
     lineage `other` is not the head's `ID`: this is another

@@ -2,23 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io;
 
 use model::changeset::{Action, ChangeSet, Origin, Request};
 use model::engine::{Constraint, EngineRequirement};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
-use model::masking::Mask;
 use model::project::Project;
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use store::{Inserted, Scope};
 
 use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source, watch, watch_path};
 use crate::asker::Asker;
-use crate::backends::{self, BackendError, Seat, Which};
+use crate::backends::{self, Copies, Unseen};
 use crate::bundle::{Bundle, LayOutBundleError, Planned};
 use crate::engines::{self, Search};
 use crate::home::make_private;
+use crate::policy::{PolicyError, now};
 use crate::projects::OpenProject;
 use crate::{Control, kept_aside, reasons};
 
@@ -42,13 +41,10 @@ pub enum BeginBundleError {
     Meanwhile { set: ChangeSetId },
     #[error("this bundle is being applied by another machine, as change set {set}")]
     Elsewhere { set: String },
-    #[error("could not see what stack `{stack}` gives")]
-    Copy {
-        stack: StackName,
-        source: Box<BackendError>,
-    },
     #[error("could not keep what is in the bundle")]
     LayOut(#[from] LayOutBundleError),
+    #[error("could not keep the policies that are asked here")]
+    Policies(#[from] PolicyError),
 }
 
 impl BeginBundleError {
@@ -67,8 +63,7 @@ impl BeginBundleError {
             )),
             Self::Meanwhile { .. } => Some("the same command again attaches to it".to_owned()),
             Self::Elsewhere { .. } => Some("the same command there attaches to it".to_owned()),
-            Self::Copy { source, .. } => source.hint(),
-            Self::LayOut(_) => None,
+            Self::LayOut(_) | Self::Policies(_) => None,
         }
     }
 
@@ -81,7 +76,7 @@ impl BeginBundleError {
             | Self::UnderRules { .. }
             | Self::Meanwhile { .. }
             | Self::Elsewhere { .. } => true,
-            Self::Copy { .. } | Self::LayOut(_) => false,
+            Self::LayOut(_) | Self::Policies(_) => false,
         }
     }
 }
@@ -173,16 +168,27 @@ pub async fn begin_bundled(
     let specs = bundle.runs.iter();
     let specs = specs.map(|run| here(&run.spec, open, &search));
     let mut specs: Vec<RunSpec> = specs.collect::<Result<_, _>>()?;
+    let lacking: Vec<_> = specs.iter().map(|it| now::lacking(project, it)).collect();
+    for (spec, lacking) in specs.iter_mut().zip(&lacking) {
+        spec.policies.extend(lacking.iter().cloned());
+    }
     // Where facts stand, the home knows that publishes them.
     let standing = crate::facts::add_standing(control, project, &mut specs).await;
     standing.map_err(PrepareError::Standing)?;
     let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
     let asker = asker.map_err(PrepareError::from)?;
     asker.sign(&control.store, &mut specs).await?;
-    let told = bundle.runs.iter().zip(&specs);
-    let told = told.map(|(run, spec)| (spec.clone(), events(run, spec, wanted.auto_approve)));
+    let later = bundle.later();
+    let told = bundle.runs.iter().zip(&specs).map(|(run, spec)| {
+        let events = if later.contains(&spec.stack.name) {
+            Vec::new() // it has not begun
+        } else {
+            events(run, spec, wanted.auto_approve)
+        };
+        (spec.clone(), events)
+    });
     let planned: Vec<_> = told.collect();
-    see_outputs(control, open, project, env, &specs).await?;
+    let unseen = see_outputs(control, open, project, env, bundle).await?;
     // Until the change set is stored, nobody may take its source for left over.
     let _kept = source::hold_snapshots(control)?;
     keep_source(control, bundle).await?;
@@ -197,8 +203,10 @@ pub async fn begin_bundled(
         source,
     })?;
     let runs = control.store.run_list(id).await;
-    for (run, spec) in runs.map_err(PrepareError::from)?.iter().zip(&specs) {
+    let runs = runs.map_err(PrepareError::from)?;
+    for ((run, spec), lacking) in runs.iter().zip(&specs).zip(&lacking) {
         bundle.lay_out(control, run.id, spec).await?;
+        now::add(control, run.id, spec, lacking).await?;
     }
     Ok(Begun {
         moved: BTreeMap::new(),
@@ -206,6 +214,7 @@ pub async fn begin_bundled(
         asker,
         watch,
         left_out: Vec::new(),
+        unseen,
     })
 }
 
@@ -295,7 +304,7 @@ fn here(
     Ok(spec)
 }
 
-/// What happened to a run where it was planned, told again; one that was deferred has not begun.
+/// What happened to a run where it was planned, told again.
 fn events(planned: &Planned, spec: &RunSpec, confirmed: bool) -> Vec<RunEvent> {
     // Facts and gates are looked at again, changed or not.
     let then = spec.stages_after().first().copied();
@@ -314,6 +323,7 @@ fn events(planned: &Planned, spec: &RunSpec, confirmed: bool) -> Vec<RunEvent> {
             RunEvent::PlanStarted,
             RunEvent::NothingToChange {
                 consumed: None,
+                came_after: None,
                 serial: planned.unchanged.as_ref().and_then(|it| it.serial),
                 lineage: planned.unchanged.as_ref().and_then(|it| it.lineage.clone()),
                 then,
@@ -329,40 +339,31 @@ fn events(planned: &Planned, spec: &RunSpec, confirmed: bool) -> Vec<RunEvent> {
     }
 }
 
-/// A home that has never seen a stack of an engine's backend looks there for the outputs that others take: the
-/// seal says whether they are still those of the plan.
+/// Looks into the engine's backends for the outputs that others take: they may have been applied from elsewhere since the
+/// plans were made, and the seal says whether they are still those of the plan. What is applied here gives its outputs then;
+/// until then any copy will do.
 async fn see_outputs(
     control: &Control,
     open: &OpenProject,
     project: &Project,
     env: &BTreeMap<String, String>,
-    specs: &[RunSpec],
-) -> Result<(), BeginBundleError> {
-    let needed = specs.iter().flat_map(|spec| spec.output_states.keys());
-    let needed: BTreeSet<&StackName> = needed.collect();
-    for stack in needed {
-        let Some(upstream) = project.stacks.get(stack) else {
-            continue;
-        };
-        let state = control.state_name(&upstream.state);
-        let head = control.store.state_head(&state).await;
-        let is_known = head.map_err(PrepareError::Reserve)?.is_some();
-        if is_ours(project, stack) || is_known {
-            continue;
-        }
-        let failed = |source: BackendError| BeginBundleError::Copy {
-            stack: stack.clone(),
-            source: Box::new(source),
-        };
-        let seat = Seat::open(control, open, project, stack, env, Which::Target).await;
-        let body = seat.map_err(failed)?.pull().await.map_err(failed)?;
-        if let Some(body) = body {
-            let kept =
-                backends::keep_copy(control, &upstream.state, None, body, &Mask::default()).await;
-            kept.map_err(|err| failed(BackendError::File(io::Error::other(err))))?;
-        }
+    bundle: &Bundle,
+) -> Result<Vec<Unseen>, PrepareError> {
+    let needed = bundle.runs.iter();
+    let needed = needed.flat_map(|run| run.spec.output_states.keys());
+    let is_elsewhere =
+        |stack: &&StackName| project.stacks.contains_key(*stack) && !is_ours(project, stack);
+    let needed: BTreeSet<StackName> = needed.filter(is_elsewhere).cloned().collect();
+    let changing = bundle.changing();
+    let (applied, rest): (BTreeSet<StackName>, BTreeSet<StackName>) = needed
+        .into_iter()
+        .partition(|stack| changing.contains(stack));
+    let mut unseen = Vec::new();
+    for (stacks, copies) in [(rest, Copies::Fresh), (applied, Copies::Any)] {
+        let looked = backends::look_again(control, open, project, env, &stacks, copies).await?;
+        unseen.extend(looked);
     }
-    Ok(())
+    Ok(unseen)
 }
 
 async fn keep_source(control: &Control, bundle: &Bundle) -> Result<(), PrepareError> {

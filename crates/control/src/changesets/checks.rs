@@ -10,7 +10,7 @@ use model::ids::StackName;
 use model::ignored::Listed;
 use model::module::Module;
 use model::project::{Backend, EdgeKind, Project, Stack};
-use model::run::{Outcome, Run, RunState, Stage};
+use model::run::{Outcome, OutputState, Run, RunState, Stage};
 use model::state::{Contents, StateFacts};
 
 use super::{PrepareError, Resumed, Wanted, is_ours};
@@ -148,7 +148,7 @@ pub(super) async fn check_holds(
         .hold_list_active(control.home.project(), control.now());
     let hold = active.await?.into_iter().find(|hold| match &hold.on {
         HoldOn::Stack(stack) => wanted.stacks.contains(stack) && !free.contains(stack),
-        HoldOn::Lane(lane) => lanes.contains(lane),
+        HoldOn::Lane(_) => lanes.iter().any(|lane| hold.on.covers_lane(lane)),
     });
     match hold {
         Some(hold) => Err(PrepareError::Held {
@@ -255,7 +255,8 @@ pub(super) async fn check_upstreams_done(
     }
     for name in &wanted.stacks {
         let outside = upstreams::outside(project, name, &wanted.stacks);
-        let undone = upstreams::undone(control, &outside).await?;
+        let wait = project.stacks[name].wait;
+        let undone = upstreams::undone(control, &outside, wait, |_| true).await?;
         // One that somebody is at may be done when it is this one's turn: then it is looked at again.
         if let Some(undone) = undone.filter(|undone| undone.rests) {
             return Err(PrepareError::UpstreamNotDone {
@@ -295,7 +296,8 @@ pub(super) async fn reserve_for_runs(
 }
 
 /// What somebody applied before the stack came here must be brought in first: into a file beside the module, or into a
-/// backend that its source names and that is not used here.
+/// backend that its source names and that is not used here. What was applied here must be brought to where its target
+/// keeps states now.
 pub(super) async fn check_earlier_state(
     control: &Control,
     open: &OpenProject,
@@ -303,12 +305,23 @@ pub(super) async fn check_earlier_state(
     name: &StackName,
 ) -> Result<(), PrepareError> {
     let stack = &project.stacks[name];
-    if !is_ours(project, name) {
-        return Ok(());
-    }
     let state = control.state_name(&stack.state);
     let head = control.store.state_head(&state).await;
-    if head.map_err(PrepareError::Reserve)?.is_some() {
+    let head = head.map_err(PrepareError::Reserve)?;
+    if let Backend::Engine { kind, .. } = &project.targets[&stack.target].backend {
+        return match head {
+            Some(head) if !head.is_copy() && head.contents.may_hold_resources() => {
+                Err(PrepareError::StateHere {
+                    stack: name.clone(),
+                    serial: head.serial,
+                    target: stack.target.clone(),
+                    kind: kind.clone(),
+                })
+            }
+            _ => Ok(()),
+        };
+    }
+    if head.is_some() {
         return Ok(());
     }
     let module = open.loaded.modules.get(&stack.path);
@@ -324,17 +337,25 @@ pub(super) async fn check_earlier_state(
     let facts = std::fs::read(open.root.join(&file))
         .ok()
         .and_then(|bytes| StateFacts::read(&bytes).ok());
-    let holds = facts.is_some_and(|facts| match facts.contents {
-        Contents::Resources | Contents::Encrypted => true,
-        Contents::Nothing | Contents::OutputsOnly => false,
-    });
-    if !holds {
+    if !facts.is_some_and(|facts| facts.contents.may_hold_resources()) {
         return Ok(());
     }
     Err(PrepareError::StateFile {
         stack: name.clone(),
         file,
     })
+}
+
+/// Stacks outside of this change set that give it values, and whose states live in backends of the engine.
+pub(super) fn upstreams_elsewhere(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
+    let edges = wanted.stacks.iter();
+    let edges = edges.flat_map(|name| &project.stacks[name].edges);
+    let gives = |kind: &EdgeKind| matches!(kind, EdgeKind::Output { .. });
+    edges
+        .filter(|edge| gives(&edge.kind) && !wanted.stacks.contains(&edge.upstream))
+        .filter(|edge| !is_ours(project, &edge.upstream))
+        .map(|edge| edge.upstream.clone())
+        .collect()
 }
 
 /// Outputs of stacks that are not part of this change set must be there already.
@@ -355,11 +376,12 @@ pub(super) async fn check_upstreams(
             }
             let state = &project.stacks[&edge.upstream].state;
             if !known.contains_key(state) {
-                let is_ours = is_ours(project, &edge.upstream);
-                let found = outputs::of_state(control, state, is_ours).await?;
-                let mut names: BTreeSet<String> = found.into_keys().collect();
-                names.extend(outputs::declared(control, &edge.upstream).await?);
-                known.insert(state.clone(), names);
+                let place = OutputState {
+                    name: state.clone(),
+                    is_ours: is_ours(project, &edge.upstream),
+                };
+                let found = outputs::with_nulls(control, &edge.upstream, &place).await?;
+                known.insert(state.clone(), found.into_keys().collect::<BTreeSet<_>>());
             }
             // A stack that has nothing cannot be missing a value when it is destroyed.
             let nothing_to_destroy =

@@ -13,6 +13,7 @@ use store::ChangeSetError;
 
 use crate::applied::StateMovedError;
 use crate::asker::GatherError;
+use crate::backends::LookAgainError;
 use crate::kept_aside::KeptAsideError;
 use crate::outputs::OutputsError;
 use crate::render::Stale;
@@ -52,6 +53,8 @@ pub enum PrepareError {
     },
     #[error("none of these stacks has a `bootstrap` that installs something")]
     NothingToReinstall,
+    #[error(transparent)]
+    LookAgain(#[from] LookAgainError),
     #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
     StillNeeded { stack: StackName, by: StackName },
     #[error("stack `{by}`, which is not in the project any more, still stands on `{stack}`")]
@@ -75,6 +78,16 @@ pub enum PrepareError {
         file: String,
         line: usize,
     },
+    #[error(
+        "stack `{stack}` has its state here (serial {serial}), and target `{target}` keeps states in backend `{kind}`: what was \
+         applied would be made again"
+    )]
+    StateHere {
+        stack: StackName,
+        serial: u64,
+        target: String,
+        kind: String,
+    },
     #[error("{} is {}", hold.on.words(), hold.words())]
     Held { hold: Box<Hold> },
     #[error("{}", ignored.message(stack.as_str()))]
@@ -94,6 +107,13 @@ pub enum PrepareError {
         by: String,
         reason: String,
     },
+    #[error("change set {waits} awaits confirmation, and is newer than {stopped}, which stopped")]
+    NewerWaits {
+        waits: ChangeSetId,
+        stopped: ChangeSetId,
+    },
+    #[error("change set {waits} awaits confirmation, and none has stopped")]
+    OnlyWaits { waits: ChangeSetId },
     #[error("there is no stopped change set to resume")]
     NothingStopped,
     #[error("no engine is known for stack `{stack}`")]
@@ -192,9 +212,19 @@ impl PrepareError {
                 "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
             )),
             Self::Ignored { ignored, .. } => Some(ignored.hint()),
-            Self::StateElsewhere { stack, kind, .. } => Some(format!(
-                "`terrane state import {stack} --from engine` brings it in; `backend \"{kind}\" {{}}` in the target leaves it \
-                 there; if nothing was ever applied there, take the block out of the source"
+            Self::StateElsewhere { stack, kind, .. } => {
+                // A file that is named from where the source lies is not found from where the engine works.
+                let stays = match kind.as_str() {
+                    "local" => String::new(),
+                    kind => format!(" `backend \"{kind}\" {{}}` in the target leaves it there;"),
+                };
+                Some(format!(
+                    "`terrane state import {stack} --from engine` brings it in;{stays} if nothing was ever applied there, take \
+                     the block out of the source"
+                ))
+            }
+            Self::StateHere { stack, .. } => Some(format!(
+                "`terrane state export {stack} --to engine` brings it there, and is enough if it is there already"
             )),
             Self::Held { hold } => Some(format!(
                 "`terrane hold release {}` ends it; `terrane plan` works meanwhile",
@@ -219,6 +249,7 @@ impl PrepareError {
                 "remove it from the source, or name it in `.gitignore`: `{path}`"
             )),
             Self::Outputs(err) => err.hint(),
+            Self::LookAgain(err) => err.hint(),
             Self::NoEngine { .. }
             | Self::Snapshot(_)
             | Self::Keep { .. }
@@ -227,9 +258,12 @@ impl PrepareError {
             | Self::Digest(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
-            Self::Unknown { .. } | Self::Reopen(_) => {
-                Some("`terrane run list --all` shows them all".to_owned())
-            }
+            Self::Reopen(err) => Some(err.hint()),
+            Self::Unknown { .. } => Some("`terrane run list --all` shows them all".to_owned()),
+            Self::OnlyWaits { waits } => Some(format!("`terrane run confirm {waits}` applies it")),
+            Self::NewerWaits { waits, stopped } => Some(format!(
+                "`terrane run confirm {waits}` applies it; `terrane apply --resume {stopped}` goes on with the older one"
+            )),
         }
     }
 
@@ -246,11 +280,15 @@ impl PrepareError {
             | Self::StillNeededByRemoved { .. }
             | Self::StateFile { .. }
             | Self::StateElsewhere { .. }
+            | Self::StateHere { .. }
             | Self::Stale(_)
             | Self::Rejected { .. }
             | Self::NotResumed { .. }
+            | Self::NewerWaits { .. }
+            | Self::OnlyWaits { .. }
             | Self::Held { .. } => true,
             Self::KeptAside { source, .. } => source.is_refusal(),
+            Self::LookAgain(err) => err.is_refusal(),
             Self::NotApplied { .. }
             | Self::FileTwice { .. }
             | Self::ArtifactTwice { .. }

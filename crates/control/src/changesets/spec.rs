@@ -9,7 +9,9 @@ use model::config::eval;
 use model::graph::Graph;
 use model::ids::StackName;
 use model::module::{self, Module};
-use model::project::{Backend, Context, EdgeKind, FactsPlace, Input, Project, Stack, Target, Wait};
+use model::project::{
+    Backend, Context, EdgeKind, FactsPlace, Input, LaneScope, Project, Stack, Target, Wait,
+};
 use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 
 use super::source::Source;
@@ -62,6 +64,7 @@ pub(super) fn spec(
         root: open.root.to_string_lossy().into_owned(),
         init_inputs: init_inputs(&reached),
         needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
+        has_unstable_paths: reached.iter().any(|(_, module)| module.has_unstable_paths),
         own_backend: root.and_then(|module| module.backend.clone()),
         variables: root
             .map(|module| {
@@ -142,8 +145,8 @@ pub(crate) fn spec_alone(
 }
 
 /// The tree that each stack works in. Engines keep their data beside the root module, so two stacks with the same one
-/// need two trees; and targets, which change independently, do not wait for each other's trees. No stack's name begins
-/// with `_`.
+/// need two trees; and what has lanes of its own, a target or each of its stacks, does not wait for another's tree. No stack's
+/// name begins with `_`.
 pub(super) fn slots(root: &Path, project: &Project) -> BTreeMap<StackName, String> {
     // Two paths may lead to one directory, by a link; one that is not there is compared as written.
     let place = |stack: &Stack| {
@@ -159,8 +162,9 @@ pub(super) fn slots(root: &Path, project: &Project) -> BTreeMap<StackName, Strin
         *sharing.entry(place).or_default() += 1;
     }
     let slot = |(name, stack, place): &(&StackName, &Stack, PathBuf)| {
-        let slot = match sharing[place.as_path()] {
-            1 => format!("_{}", stack.target),
+        let lane = project.targets.get(&stack.target).map(|it| it.lane);
+        let slot = match (sharing[place.as_path()], lane) {
+            (1, Some(LaneScope::Target)) => format!("_{}", stack.target),
             _ => name.to_string(),
         };
         ((*name).clone(), slot)

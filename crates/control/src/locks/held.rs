@@ -2,7 +2,7 @@
 //!
 //! Not here: how a run takes and ends its own lock (`state`).
 
-use model::ids::{RunId, StackName};
+use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::RunState;
 use model::state::{HeldLock, StateName};
 use store::{ReleaseLockError, StoreError};
@@ -30,6 +30,8 @@ pub struct LockedState {
 pub enum Holder {
     /// Its run has a process.
     Run(RunId),
+    /// Its run is carried out on another machine, which alone can tell.
+    Elsewhere { run: RunId, set: ChangeSetId },
     /// Its run has no process any more. One that is `unfinished` is ended, and so unlocked, by the next
     /// command that looks after runs; else nobody will ever unlock it.
     Orphan { run: RunId, unfinished: bool },
@@ -41,6 +43,7 @@ impl Holder {
     pub fn word(self) -> &'static str {
         match self {
             Self::Run(_) => "alive",
+            Self::Elsewhere { .. } => "elsewhere",
             Self::Orphan { .. } => "orphan",
             Self::Client => "client",
         }
@@ -61,6 +64,14 @@ pub enum BreakLockError {
     NotLocked { state: StateName },
     #[error("run {run}, which holds the lock on state `{state}`, is at work")]
     Alive { state: StateName, run: RunId },
+    #[error(
+        "run {run}, which holds the lock on state `{state}`, is carried out on another machine"
+    )]
+    Elsewhere {
+        state: StateName,
+        run: RunId,
+        set: ChangeSetId,
+    },
     #[error("state `{state}` got another lock meanwhile: {}", .holder.info)]
     Changed {
         state: StateName,
@@ -80,6 +91,9 @@ impl BreakLockError {
                 "wait for {run}, or interrupt it where it was started; `--force` breaks it all the same, and what {run} \
                  still writes is then refused"
             )),
+            Self::Elsewhere { set, .. } => Some(format!(
+                "wait for it; if that machine is gone for good: `terrane run cancel {set} --gone --reason …`"
+            )),
             Self::NotLocked { .. } => Some("`terrane lock list` shows every lock".to_owned()),
             Self::Changed { .. } => Some("look again: `terrane lock list`".to_owned()),
             Self::NoState { .. } | Self::Store { .. } => None,
@@ -89,7 +103,7 @@ impl BreakLockError {
     /// Whether a rule refused it, rather than something breaking.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Alive { .. } | Self::Changed { .. } => true,
+            Self::Alive { .. } | Self::Elsewhere { .. } | Self::Changed { .. } => true,
             Self::NoState { .. } | Self::NotLocked { .. } | Self::Store { .. } => false,
         }
     }
@@ -145,10 +159,12 @@ pub async fn breakable(
         return Err(BreakLockError::NotLocked { state });
     };
     let holder = holder(control, &lock).await;
-    if let Holder::Run(run) = holder
-        && !force
-    {
-        return Err(BreakLockError::Alive { state, run });
+    match holder {
+        Holder::Run(run) if !force => return Err(BreakLockError::Alive { state, run }),
+        Holder::Elsewhere { run, set } if !force => {
+            return Err(BreakLockError::Elsewhere { state, run, set });
+        }
+        Holder::Run(_) | Holder::Elsewhere { .. } | Holder::Orphan { .. } | Holder::Client => {}
     }
     Ok(LockedState {
         state,
@@ -192,7 +208,13 @@ async fn holder(control: &Control, lock: &HeldLock) -> Holder {
         return Holder::Client;
     };
     if recovery::may_be_alive(&control.store, &control.home, run).await {
-        return Holder::Run(run);
+        return match control.store.run_brief(run).await {
+            Ok(brief) if recovery::is_elsewhere(control, &brief.set) => Holder::Elsewhere {
+                run,
+                set: brief.set.id,
+            },
+            _ => Holder::Run(run),
+        };
     }
     let found = control.store.run_get(run).await.ok().flatten();
     let unfinished = found.is_some_and(|run| run.state.is_running());

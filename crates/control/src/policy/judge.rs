@@ -124,8 +124,12 @@ pub(super) async fn judge(
 }
 
 fn ended_early(heard: &Captured) -> String {
-    let out_of_memory = heard.stderr_text().contains("memory allocation");
+    let said = heard.stderr_text();
+    let out_of_memory = said.contains("memory allocation");
     match heard.exit {
+        Exit::Signal(_) if said.contains("overflowed its stack") => {
+            "a rule or function of it calls itself without an end".to_owned()
+        }
         Exit::Signal(_) if out_of_memory => {
             format!("it needs more than {} MiB of memory", MEMORY >> 20)
         }
@@ -153,6 +157,7 @@ pub(super) async fn try_out(
                 phase: Point::Plan,
                 destroy: false,
                 auto_approve: false,
+                preview: false,
             },
             actor: Actor::default(),
             approvals: Vec::new(),

@@ -37,7 +37,7 @@ pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     // Programs, manifests, contracts and `.sops.yaml` come from the source that was planned, not from where people edit it.
     let reads_source = stage != Stage::Publishing
         || publishing::reads_source(job.spec)
-        || hooks::has(job.spec, stage, None);
+        || job.spec.has_hooks(stage, None);
     let mut workspace = None;
     if reads_source {
         match Workspace::prepare(job).await {

@@ -52,9 +52,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
     let mut limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
-    let (inputs, held, scratch) = match carried {
-        Some(carried) => (carried.inputs, Some(carried.workspace), carried.scratch),
-        None => (inputs::gather(job, limit).await?, None, Scratch::open(job)?),
+    let (inputs, held, scratch) = if let Some(carried) = carried {
+        (carried.inputs, Some(carried.workspace), carried.scratch)
+    } else {
+        see_upstreams(job, limit).await?;
+        (inputs::gather(job, limit).await?, None, Scratch::open(job)?)
     };
     *mask = inputs.mask.clone();
     let goes_on = held.is_some();
@@ -131,7 +133,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
                 job.warn(&hidden.mask_text(&also.message));
             }
             // A backend of the engine's may hold more than the copy that was made for the plan.
-            drop(keep_copy(job, &caller, &scratch, &var_files, "applied", None).await);
+            drop(keep_copy(job, &caller, &scratch, &var_files, Seen::Applied, None).await);
             scratch.remove();
             if access.found_head_moved() {
                 // The engine got no lock, so it changed nothing.
@@ -152,7 +154,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             }
             return Err(failure);
         }
-        keep_copy(job, &caller, &scratch, &var_files, "applied", None).await?;
+        keep_copy(job, &caller, &scratch, &var_files, Seen::Applied, None).await?;
         scratch.remove();
         artifacts?;
         let now = head(job).await?;
@@ -175,6 +177,19 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         hooks.after_failure(HookStage::Apply, Ending::Failed).await;
     }
     Ok(done)
+}
+
+/// Time has passed since it was planned: what it takes from backends of the engine may have been applied from another home.
+/// The seal is held against what they hold now.
+async fn see_upstreams(job: &Job<'_>, limit: Option<Limit>) -> Result<(), Failure> {
+    if job.spec.destroy {
+        return Ok(()); // values are not what it is about
+    }
+    let look = upstreams::look_again(job.control, job.set.id, job.spec, job.asker);
+    for unseen in job.unless_stopped(limit, look).await? {
+        job.warn(&unseen);
+    }
+    Ok(())
 }
 
 /// The engine is gone: what it could not deliver is found, and its lock ends with it.
@@ -219,6 +234,24 @@ pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Res
         .refused())
 }
 
+/// After what a state is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    Planned,
+    Applied,
+    Done,
+}
+
+impl Seen {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Applied => "applied",
+            Self::Done => "done",
+        }
+    }
+}
+
 /// Keeps a copy of what a backend that is not ours holds now, whoever applied it: dependents find its
 /// outputs there, and people its history. Of a state of ours that the client encrypts, the outputs.
 pub(super) async fn keep_copy(
@@ -226,10 +259,11 @@ pub(super) async fn keep_copy(
     caller: &Caller<'_>,
     scratch: &Scratch,
     var_files: &[PathBuf],
-    deed: &str,
+    seen: Seen,
     limit: Option<Limit>,
 ) -> Result<(), Failure> {
     let path = scratch.shown();
+    let deed = seen.as_str();
     if job.spec.target.backend == Backend::Terrane {
         return keep_outputs(job, caller, &path, var_files, deed, limit).await;
     }
@@ -239,15 +273,31 @@ pub(super) async fn keep_copy(
         return Err(pulled.failure(&format!("{deed}, but could not read the state")));
     }
     let state = &job.spec.stack.state;
-    backends::keep_copy(
-        job.control,
-        state,
-        Some(job.run),
-        pulled.output,
-        caller.mask(),
-    )
-    .await
-    .map_err(|err| Failure::because("could not keep a copy of the state", &err))
+    if seen == Seen::Planned {
+        is_where_it_was(job, &pulled.output).await?;
+    }
+    // What a plan sees, somebody else wrote.
+    let run = (seen != Seen::Planned).then_some(job.run);
+    let kept = backends::keep_copy(job.control, state, run, pulled.output, caller.mask()).await;
+    kept.map_err(|err| Failure::because("could not keep a copy of the state", &err))
+}
+
+/// Nothing is planned on a state that took another one's place without a word: all of it would be made again.
+async fn is_where_it_was(job: &Job<'_>, body: &[u8]) -> Result<(), Failure> {
+    let stack = &job.spec.stack;
+    let before = backends::held_before(job.control, &stack.state, body).await;
+    let before = before.map_err(|err| Failure::because("could not read the copy", &err))?;
+    let Some(before) = before else { return Ok(()) };
+    let failure = Failure::new(format!(
+        "its backend held resources before (serial {}), and holds nothing of that state now: they would be made again",
+        before.serial
+    ));
+    let name = &stack.name;
+    Err(failure
+        .hint(format!(
+            "its target may name another place by mistake; if it is meant, `terrane state export {name} --to engine` brings the state there, or `terrane state import {name} --from engine` takes what is there instead"
+        ))
+        .refused())
 }
 
 /// Asks the engine for the outputs of a state that only it can read, unless that was done before.

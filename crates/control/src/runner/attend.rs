@@ -102,6 +102,7 @@ pub async fn attend(
             // It read; whether the stack is as its source says, nobody looked.
             let read = RunEvent::NothingToChange {
                 consumed: None,
+                came_after: None,
                 serial: None,
                 lineage: None,
                 then: None,
@@ -157,7 +158,9 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
         let stack = &job.spec.stack.name;
         let failure =
             Failure::new("its state lives in a backend of the engine, and what is here is a copy");
-        let hint = format!("`terrane state import {stack} --from …` brings it here");
+        let hint = format!(
+            "`terrane state import {stack} --from …` brings it here, `--from copy` what was last seen of it"
+        );
         return Err(failure.hint(hint).refused());
     }
     let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);

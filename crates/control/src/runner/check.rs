@@ -14,7 +14,7 @@ use model::changeset::{Action, SetEvent};
 use model::contract::{self, Planned};
 use model::masking::Mask;
 use model::policy::{Actor, Approval, Point, PolicySource, Remark, Requirement, Verdict, redact};
-use model::project::{Backend, Confirm};
+use model::project::Backend;
 use model::run::{PlanRecord, Run, RunEvent};
 use serde_json::{Map, Value};
 use store::NewBreakGlass;
@@ -47,6 +47,46 @@ pub(super) async fn at_plan(
         return Err(denied("denied by policy", verdict));
     }
     Ok(verdict)
+}
+
+/// What policies would say of a plan that can only be looked at for now. It ends nothing: with the values that are missing
+/// they may say something else, and they are asked again then. One that cannot be asked does not agree.
+pub(super) async fn at_preview(
+    job: &Job<'_>,
+    plan: Value,
+    workspace: &Workspace,
+) -> Result<Verdict, Failure> {
+    if !job.spec.is_asked_at(Point::Plan) {
+        return Ok(Verdict::default());
+    }
+    let policies = policies(job, workspace)?;
+    let case = Case { plan, policies };
+    let asking = Asking {
+        set: job.set,
+        run: job.run,
+        spec: job.spec,
+        point: Point::Plan,
+        is_preview: true,
+        approvals: Vec::new(),
+        actor: policy::author(&job.set.request),
+        now: job.control.now(),
+    };
+    let asked = async {
+        match policy::ask(job.control, &case, asking).await {
+            Err(PolicyError::Trouble { policy, why }) => Ok(Verdict {
+                asked: vec![policy.clone()],
+                denials: vec![Remark {
+                    policy,
+                    rule: "error".to_owned(),
+                    message: format!("it could not be asked: {why}"),
+                    resource: None,
+                }],
+                ..Verdict::default()
+            }),
+            said => said.map_err(|err| failure(&err)),
+        }
+    };
+    job.unless_stopped(None, asked).await
 }
 
 /// A plan without changes may still publish less than before: what the stack says to others may have changed.
@@ -302,7 +342,7 @@ pub(super) async fn at_apply(
 /// to make; or policies are overridden, and what they say goes on the record.
 fn is_yes_to_be_asked_about(job: &Job<'_>, plan: &PlanRecord) -> bool {
     let request = &job.set.request;
-    let is_beforehand = job.auto_approve || job.spec.stack.confirm == Confirm::Auto;
+    let is_beforehand = job.auto_approve || job.spec.applies_by_itself();
     let others_speak = !request.approvals.is_empty() || plan.wanted().next().is_some();
     let is_left = is_beforehand && (others_speak || job.is_bundled);
     job.spec.is_asked_at(Point::Approval) && (is_left || request.policy_override.is_some())
@@ -353,6 +393,7 @@ async fn ask(
         run: job.run,
         spec: job.spec,
         point,
+        is_preview: false,
         approvals,
         actor,
         now: job.control.now(),
@@ -371,9 +412,12 @@ fn policies(job: &Job<'_>, workspace: &Workspace) -> Result<Vec<CasePolicy>, Fai
         let mut sources = Vec::new();
         for file in &applied.files {
             let path = &file.path;
-            let text = workspace.read(path).map_err(|err| {
-                Failure::because(&format!("could not read policy file `{path}`"), &err)
-            })?;
+            let text = match &file.text {
+                Some(text) => text.clone(),
+                None => workspace.read(path).map_err(|err| {
+                    Failure::because(&format!("could not read policy file `{path}`"), &err)
+                })?,
+            };
             // An engine at work in the same tree may write anything anywhere.
             if sha256(text.as_bytes()) != file.digest {
                 let said =

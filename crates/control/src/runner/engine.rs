@@ -1,5 +1,5 @@
 //! Calls the engine and waits: with the state endpoint up, its words copied without secrets, one interrupt
-//! passed on, and a time limit that interrupts and never kills.
+//! passed on, and a time limit that interrupts and never kills what changes something.
 
 use std::fs;
 use std::io::Write;
@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use drivers::engine::{CallSite, Engine, EngineCall, Origin};
 use drivers::process::{Environment, Exit, Prints, Running};
-use model::engine_event::{EngineEvent, EventKind, EventReader};
+use model::engine_event::{EngineEvent, EventKind, EventReader, Level};
 use model::masking::{Mask, MaskStream};
 use model::project::Backend;
 use model::run::{EngineDiagnostic, EnginePin, Stage};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use super::interrupts::Interrupts;
 use super::limit::Limit;
@@ -41,12 +42,18 @@ pub(super) struct Caller<'a> {
 /// How often what the engine said is copied for those who read along. Most calls are over before.
 const COPY: Duration = Duration::from_millis(250);
 
+/// How long an engine that changes nothing may take to react to its interrupt: a backend that never answers keeps it
+/// for ever, and nothing is lost with it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// How a call ended.
 pub(super) struct Ended {
     pub(super) exit: Exit,
     /// What it wrote to standard output.
     pub(super) output: Vec<u8>,
     pub(super) interrupted: bool,
+    /// It did not react to that, and was ended.
+    pub(super) killed: bool,
     /// The time limit that was reached.
     pub(super) timed_out: Option<Limit>,
     /// What it wrote to standard error.
@@ -247,10 +254,20 @@ impl<'a> Caller<'a> {
             Output::Logged(log) => vec![log, &mut complaints],
             Output::Document(_) => vec![&mut complaints],
         };
-        let waited = supervise(&mut running, &mut interrupts, limit, &mut logs).await;
+        let supervision = Supervision {
+            limit,
+            patience: call.only_reads().then_some(PATIENCE),
+            note: home.run_waits(run),
+        };
+        let waited = supervision
+            .keep(&mut running, &mut interrupts, &mut logs)
+            .await;
         self.job.note_engine(None);
-        let (exit, timed_out) =
-            waited.map_err(|err| Failure::because("could not wait for the engine", &err))?;
+        let Waited {
+            exit,
+            timed_out,
+            killed,
+        } = waited.map_err(|err| Failure::because("could not wait for the engine", &err))?;
         let heard =
             |err: std::io::Error| Failure::because("could not read what the engine said", &err);
         let complaint = complaints.finish().map_err(heard)?;
@@ -261,6 +278,7 @@ impl<'a> Caller<'a> {
                 Output::Document(path) => fs::read(path).map_err(heard)?,
             },
             interrupted: running.was_interrupted(),
+            killed,
             timed_out: limit.filter(|_| timed_out),
             complaint: without_colours(&String::from_utf8_lossy(&complaint)),
         })
@@ -315,39 +333,90 @@ fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {
     })
 }
 
-/// Waits for the engine without limit, and copies what it says. The first wish to stop, or the time limit,
-/// interrupts it once.
-async fn supervise(
-    running: &mut Running,
-    interrupts: &mut Interrupts,
+/// How an engine at work is looked after.
+struct Supervision {
     limit: Option<Limit>,
-    logs: &mut [&mut LogCopy],
-) -> std::io::Result<(Exit, bool)> {
-    let deadline = async {
-        match limit {
-            Some(limit) => tokio::time::sleep_until(limit.until).await,
+    /// None: it is waited for, however long it takes.
+    patience: Option<Duration>,
+    /// Where those who watch read what it waits for.
+    note: PathBuf,
+}
+
+/// How an engine came to its end.
+struct Waited {
+    exit: Exit,
+    timed_out: bool,
+    killed: bool,
+}
+
+impl Supervision {
+    /// Waits for the engine, and copies what it says. The first wish to stop, or the time limit, interrupts it once, and
+    /// that is said; one that changes nothing is ended if it does not react.
+    async fn keep(
+        &self,
+        running: &mut Running,
+        interrupts: &mut Interrupts,
+        logs: &mut [&mut LogCopy],
+    ) -> std::io::Result<Waited> {
+        let at = async |until: Option<Instant>| match until {
+            Some(until) => tokio::time::sleep_until(until).await,
             None => std::future::pending().await,
-        }
-    };
-    tokio::pin!(deadline);
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + COPY, COPY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut timed_out = false;
-    loop {
-        tokio::select! {
-            exit = running.wait() => return Ok((exit?, timed_out)),
-            () = interrupts.next() => running.interrupt()?,
-            () = &mut deadline, if !timed_out => {
-                timed_out = true;
-                running.interrupt()?;
-            }
-            _ = ticks.tick() => {
-                for log in &mut *logs {
-                    // What cannot be copied now is copied at the end.
-                    drop(log.follow());
+        };
+        let mut ticks = tokio::time::interval_at(Instant::now() + COPY, COPY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut deadline = self.limit.map(|limit| limit.until);
+        let mut end = None;
+        let (mut timed_out, mut killed) = (false, false);
+        let exit = loop {
+            let why = tokio::select! {
+                exit = running.wait() => break exit,
+                () = interrupts.next() => None,
+                () = at(deadline) => self.limit,
+                () = at(end) => {
+                    (end, killed) = (None, true);
+                    running.end()?;
+                    continue;
                 }
+                _ = ticks.tick() => {
+                    for log in &mut *logs {
+                        // What cannot be copied now is copied at the end.
+                        drop(log.follow());
+                    }
+                    continue;
+                }
+            };
+            if running.was_interrupted() {
+                continue; // of both reasons the first counts
             }
+            deadline = None;
+            timed_out = why.is_some();
+            running.interrupt()?;
+            end = self.patience.map(|patience| Instant::now() + patience);
+            self.say(why);
+        };
+        if running.was_interrupted() {
+            drop(fs::remove_file(&self.note));
         }
+        Ok(Waited {
+            exit: exit?,
+            timed_out,
+            killed,
+        })
+    }
+
+    /// Not being able to say it is no reason not to do it.
+    fn say(&self, why: Option<Limit>) {
+        let until = match self.patience {
+            Some(_) => "its engine is ended if it does not react",
+            None => "its engine finishes what it is at, and stores its state",
+        };
+        let words = match why {
+            Some(limit) => {
+                format!("is being interrupted: the time limit `{limit}` was reached; {until}")
+            }
+            None => format!("is being interrupted: {until}"),
+        };
+        drop(fs::write(&self.note, words));
     }
 }
 
@@ -376,8 +445,13 @@ impl Ended {
     /// The failure this end means, with what the engine reported.
     pub(super) fn failure(&self, deed: &str) -> Failure {
         let message = if let Some(limit) = self.timed_out {
-            format!("{deed}: the time limit `{limit}` was reached, the engine was interrupted")
-        } else if self.interrupted && !self.died() {
+            let how = if self.killed {
+                "did not react to its interrupt and was ended"
+            } else {
+                "was interrupted"
+            };
+            format!("{deed}: the time limit `{limit}` was reached, the engine {how}")
+        } else if self.interrupted && (self.killed || !self.died()) {
             format!("{deed}: interrupted")
         } else {
             format!("{deed}: the engine ended with {}", self.exit)
@@ -400,13 +474,19 @@ impl Ended {
         failure
     }
 
-    /// What it said otherwise: its complaints, else the last lines that are no events.
+    /// What it said otherwise: its complaints, else errors that it gives no more of than the words, else the last lines
+    /// that are no events.
     fn words(&self) -> String {
         const MOST: usize = 10;
         if !self.complaint.trim().is_empty() {
             return self.complaint.trim().to_owned();
         }
         let events = self.events();
+        let errors = events.iter().filter(|event| event.level == Level::Error);
+        let errors: Vec<&str> = errors.map(|event| event.message.as_str()).collect();
+        if !errors.is_empty() {
+            return without_colours(&errors.join("\n"));
+        }
         let texts = events.iter().filter(|event| event.kind == EventKind::Text);
         let lines: Vec<&str> = texts.map(|event| event.message.as_str()).collect();
         without_colours(&lines[lines.len().saturating_sub(MOST)..].join("\n"))

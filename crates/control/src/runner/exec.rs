@@ -19,7 +19,7 @@ use model::state::ExpectedHead;
 use store::NewBreakGlass;
 
 use super::apply::{
-    after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of, serial,
+    Seen, after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of, serial,
 };
 use super::engine::Caller;
 use super::hooks::Hooks;
@@ -71,6 +71,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
         since: Some(job.control.now()),
         // Who did this did not make the stack what its source says.
         consumed: None,
+        came_after: None,
     };
     if job.goes_on {
         let workspace = Workspace::prepare(job).await?;
@@ -163,7 +164,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
             failure.hint = kept.or(failure.hint);
             return Err(failure);
         }
-        keep_copy(job, &caller, &scratch, &var_files, "done", limit).await?;
+        keep_copy(job, &caller, &scratch, &var_files, Seen::Done, limit).await?;
         scratch.remove();
         artifacts?;
         Ok(RunEvent::ApplyFinished {

@@ -29,7 +29,7 @@ use log::HookLog;
 mod log;
 mod stage;
 
-pub(super) use stage::{after_apply, around_part, has};
+pub(super) use stage::{after_apply, around_part};
 
 /// How long a hook may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
-use model::backend::credential_variable;
+use model::backend::{BY_ENVIRONMENT, credential_variable, in_clear, one_environment};
 use model::config::eval::{self, Values};
 use model::digits;
 use model::ids::StackName;
@@ -84,6 +84,8 @@ pub(crate) struct BackendValues {
     pub(crate) environment: Environment,
     /// For `-backend-config`, by name.
     pub(crate) settings: BTreeMap<String, String>,
+    /// Secrets of it.
+    pub(crate) hidden: Vec<Secret>,
 }
 
 /// What a call needs that is about the stack's backend alone: no input of the stack is looked at.
@@ -101,10 +103,11 @@ pub(crate) async fn for_backend(
     }
     let known = resolve(control, &bare, asker, &Ahead::default()).await?;
     let mut environment = environment(&bare, asker, &known)?;
-    let settings = settings(&bare, &known, &mut environment)?;
+    let settings = settings(&bare, asker, &known, &mut environment)?;
     Ok(BackendValues {
         environment,
         settings,
+        hidden: known.hidden.into_inner(),
     })
 }
 
@@ -173,7 +176,7 @@ pub(super) async fn gather_ahead(
         let value = known.evaluate(input, &format!("input `{name}`"))?;
         variables.insert(name.clone(), value);
     }
-    let backend = settings(spec, &known, &mut environment)?;
+    let backend = settings(spec, job.asker, &known, &mut environment)?;
     for (name, declared) in &spec.variables {
         if let (true, Some(value)) = (declared.sensitive, variables.get(name)) {
             known.hide(value);
@@ -262,6 +265,7 @@ fn environment(spec: &RunSpec, asker: &Asker, known: &Known<'_>) -> Result<Envir
 /// Names as `-backend-config` takes them; credentials go into the environment.
 fn settings(
     spec: &RunSpec,
+    asker: &Asker,
     known: &Known<'_>,
     environment: &mut Environment,
 ) -> Result<BTreeMap<String, String>, Failure> {
@@ -271,11 +275,30 @@ fn settings(
     let mut names = BTreeMap::new();
     for (name, input) in settings {
         let value = known.evaluate(input, &format!("backend setting `{name}`"))?;
+        if in_clear(kind, name, &value) {
+            let failure = Failure::new(format!(
+                "a credential in `{name}` of backend `{kind}` would lie in clear beside every plan"
+            ));
+            return Err(failure.hint(BY_ENVIRONMENT).refused());
+        }
         let text = text_of(&value);
         match credential_variable(kind, name) {
             Some(variable) => {
                 known.hidden.borrow_mut().push(Secret::new(&text));
+                if let Some(context) = gives_another(spec, asker, known, variable, &text)? {
+                    let failure = Failure::new(format!(
+                        "`{variable}` has two values: `{name}` of backend `{kind}`, and context `{context}`"
+                    ));
+                    return Err(failure.hint(one_environment(kind, name)).refused());
+                }
                 environment.set_secret(variable.to_owned(), Secret::new(text));
+            }
+            // The engine works in a copy of the source, and the copy goes.
+            None if kind == "local" && name == "path" && !text.starts_with('/') => {
+                let failure = Failure::new(format!(
+                    "`path` of backend `local` is `{text}`, which would be lost with the copy of the source that the engine works in"
+                ));
+                return Err(failure.hint("it must begin with `/`").refused());
             }
             None => {
                 names.insert(name.clone(), text);
@@ -283,6 +306,34 @@ fn settings(
         }
     }
     Ok(names)
+}
+
+/// The context whose value for this variable counts, if it is another one.
+fn gives_another<'a>(
+    spec: &'a RunSpec,
+    asker: &Asker,
+    known: &Known<'_>,
+    variable: &str,
+    value: &str,
+) -> Result<Option<&'a str>, Failure> {
+    let mut found = None;
+    for context in &spec.contexts {
+        let mut passed = asker.passed(context);
+        let given = match context.env.get(variable) {
+            Some(input) => {
+                let what = format!("`{variable}` of context `{}`", context.name);
+                Some(text_of(&known.evaluate(input, &what)?))
+            }
+            None => passed
+                .find(|(name, _)| *name == variable)
+                .map(|(_, value)| value.to_owned()),
+        };
+        // An empty one is none to engines and providers; CI systems set it for what is not there.
+        if let Some(given) = given.filter(|given| !given.is_empty()) {
+            found = (given != value).then_some(context.name.as_str());
+        }
+    }
+    Ok(found)
 }
 
 /// Values from elsewhere, fetched before evaluation, which itself touches nothing.

@@ -1,4 +1,5 @@
-//! How long a stage may take. A limit interrupts the engine, once, and never kills it; a hook it ends.
+//! How long a stage may take. A limit interrupts the engine, once, and never kills an apply; a hook it ends, and so it does
+//! an engine that changes nothing and does not react.
 
 use std::fmt;
 use std::future::Future;

@@ -18,14 +18,14 @@ use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
 use model::policy::{Point, Verdict};
-use model::project::{Backend, Confirm};
+use model::project::Backend;
 use model::providers;
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
 use model::seal::Seal;
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
-use super::apply::keep_copy;
+use super::apply::{Seen, keep_copy};
 use super::engine::Caller;
 use super::hooks::Hooks;
 use super::inputs::{self, Inputs};
@@ -33,6 +33,7 @@ use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
 use super::{Carried, Failure, Job, ahead, check, failed, limit, logs, seal};
 use crate::fit::{self, Judged};
+use crate::settled;
 use crate::state::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
@@ -57,11 +58,20 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         // Nothing was ever made, or all of it is gone.
         return Ok(RunEvent::NothingToChange {
             consumed: None,
+            came_after: None,
             serial: None,
             lineage: None,
-            then: job.first_stage(),
+            then: job.after_nothing().await?,
         });
     }
+    // Only a plan of everything, from the newest state, tells that a stack is as its source says.
+    let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
+    // Looked at before anything is planned: what moves from here on has changed since.
+    let came_after = if is_whole {
+        settled::came_after(job.control, job.spec).await
+    } else {
+        None
+    };
     let mut limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let inputs = inputs::gather(job, limit).await?;
     *mask = inputs.mask.clone();
@@ -95,7 +105,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         if !matches!(ended.exit.code(), Some(0 | 2)) {
             return Err(ended.failure("could not plan"));
         }
-        keep_copy(job, &caller, &scratch, &var_files, "planned", limit).await?;
+        keep_copy(job, &caller, &scratch, &var_files, Seen::Planned, limit).await?;
         Ok(ended)
     });
     let ended = match planned.await {
@@ -105,11 +115,10 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             return Err(failure);
         }
     };
-    // Only a plan of everything, from the newest state, tells that a stack is as its source says.
-    let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
     let consumed = is_whole.then(|| inputs.consumed.clone());
     let nothing = RunEvent::NothingToChange {
         consumed: consumed.clone(),
+        came_after: came_after.clone(),
         serial: head
             .as_ref()
             .filter(|_| is_ours)
@@ -118,7 +127,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             .as_ref()
             .filter(|_| is_ours)
             .map(|head| head.lineage.clone()),
-        then: job.first_stage(),
+        then: job.after_nothing().await?,
     };
     if nothing_changes(&ended.events(), ended.exit.code()) {
         scratch.remove();
@@ -178,7 +187,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let may_be_said = judged.fits == Some(true) && !has_own_approval(job.spec);
     // A bundle is applied as it was reviewed: the yes beforehand is not to what is new in it.
     let is_auto_approved = job.auto_approve && !(is_bundle && judged.fits == Some(false));
-    let is_auto = is_auto_approved || job.spec.stack.confirm == Confirm::Auto;
+    let is_auto = is_auto_approved || job.spec.applies_by_itself();
     // If others have to speak first, policies are asked again when they have.
     let is_last_word = may_be_said || is_auto && job.set.request.approvals.is_empty();
     let of_yes = if job.review {
@@ -216,6 +225,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             .since
             .or_else(|| (!is_said).then(|| job.control.now())),
         consumed,
+        came_after,
     };
     if record.is_news(Point::Approval, &of_yes) {
         record.policy_since.insert(Point::Approval, of_yes);
@@ -264,7 +274,7 @@ pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
             "its state lives in a backend of the engine, and what is here is a copy",
         )
         .hint(format!(
-            "`terrane state import {stack} --from …` brings it here"
+            "`terrane state import {stack} --from …` brings it here, `--from copy` what was last seen of it"
         ))
         .refused());
     }
@@ -319,7 +329,7 @@ pub(super) async fn initialise(
         engine::fingerprint(&InitInputs {
             engine: caller.engine(),
             lock_file,
-            requirements: &job.spec.init_inputs,
+            requirements: &workspace.requirements,
             backend: &format!("{:?} {backend_config:?}", job.spec.target.backend),
         })
     };
@@ -358,7 +368,14 @@ pub(super) async fn initialise(
             .call_logged(&call, Stage::Preparing, &environment, limit)
             .await?;
         if !ended.exit.success() {
-            return Err(ended.failure("could not initialise"));
+            let failure = ended.failure("could not initialise");
+            let is_far = job.spec.target.backend != Backend::Terrane && !job.spec.no_state;
+            if job.review && is_far && failure.hint.is_none() && ended.timed_out.is_none() {
+                return Err(failure.hint(
+                    "what it needs of your environment reaches it by `pass_env` of a context; if its backend cannot be read from here, `terrane plan --no-state` reviews it without",
+                ));
+            }
+            return Err(failure);
         }
         Ok(())
     });
@@ -388,7 +405,7 @@ fn check_providers(job: &Job<'_>, lock_file: Option<&[u8]>) -> Result<(), Failur
     let path = providers::lock_file(&job.spec.stack.path);
     let target = &job.spec.target;
     for (address, _) in providers::locked(&path, &text) {
-        if !providers::is_listed(&target.providers, &address) {
+        if !providers::is_allowed(target, &address) {
             let (provider, name) = (providers::short(&address), &target.name);
             return Err(Failure::new(format!(
                 "the provider `{provider}`, which `{path}` names, is not listed by target `{name}`"
@@ -467,13 +484,11 @@ pub(super) async fn show(
 pub(super) async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let bytes = serde_json::to_vec(plan).map_err(|err| failed(&err))?;
-    seal_to(
-        job,
-        "plan-view",
-        bytes,
-        &view_path(&job.control.home.run_dir(job.run)),
-    )
-    .await
+    let sealed = sealed(job, "plan-view", bytes).await?;
+    let kept = job.control.store.plan_view_keep(job.run, &sealed).await;
+    kept.map_err(|err| failed(&err))?;
+    let path = view_path(&job.control.home.run_dir(job.run));
+    super::workspace::write_private(&path, &sealed).map_err(|err| failed(&err))
 }
 
 async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
@@ -493,15 +508,16 @@ pub(super) async fn seal_to(
     bytes: Vec<u8>,
     path: &Path,
 ) -> Result<(), Failure> {
-    let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
+    let sealed = sealed(job, purpose, bytes).await?;
+    super::workspace::write_private(path, &sealed)
+        .map_err(|err| Failure::because("could not keep the plan", &err))
+}
+
+async fn sealed(job: &Job<'_>, purpose: &str, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
-    let sealed = job
-        .control
-        .store
-        .seal(scope, &format!("{purpose} {}", job.run), bytes)
-        .await
-        .map_err(|err| failed(&err))?;
-    super::workspace::write_private(path, &sealed).map_err(|err| failed(&err))
+    let purpose = format!("{purpose} {}", job.run);
+    let sealed = job.control.store.seal(scope, &purpose, bytes).await;
+    sealed.map_err(|err| Failure::because("could not keep the plan", &err))
 }
 
 pub(crate) fn view_path(run_dir: &Path) -> std::path::PathBuf {

@@ -14,6 +14,7 @@ use model::context::HookStage;
 use model::ids::StackName;
 use model::masking::Mask;
 use model::plan::Plan;
+use model::policy::{Verdict, redact};
 use model::preview::{Rewritten, rewrite};
 use model::project::EdgeKind;
 use model::run::{Awaited, PlanRecord, Preview, RunEvent, Stage};
@@ -27,7 +28,7 @@ use super::limit::Limit;
 use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
 use super::seal::{lock_file, sealed_head};
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, failed, inputs, logs};
+use super::{Failure, Job, check, failed, inputs, logs};
 use crate::fit;
 
 /// For a run that waits for its upstreams: what could be seen of its plan by now.
@@ -124,8 +125,8 @@ async fn look(
     unknown.extend(inputs.unknown.values().flatten().cloned());
     let mut workspace = Workspace::prepare_apart(job).await?;
     workspace.mount(&inputs.files)?;
+    let rewritten = rewrite_source(job, &mut workspace, &inputs)?;
     let workspace = workspace;
-    let rewritten = rewrite_source(job, &workspace, &inputs)?;
     let scratch = Scratch::open(job)?;
     scratch.hand_over(job, &inputs)?;
     let environment = inputs.environment.clone();
@@ -153,6 +154,17 @@ async fn look(
         let explained = rewritten.origins.explain(&mut plan, &json);
         explained.map_err(|err| Failure::because("could not understand the plan", &err))?;
     }
+    let policy = if plan.is_empty() || job.spec.no_state {
+        Verdict::default()
+    } else {
+        let understood = redact(&json, mask);
+        let mut shown =
+            understood.map_err(|err| Failure::because("could not understand the plan", &err))?;
+        if let Some(rewritten) = &rewritten {
+            rewritten.take_out(&mut shown);
+        }
+        check::at_preview(job, shown, &workspace).await?
+    };
     keep_view(job, &plan).await?;
     ahead::keep(job, &json, mask).await?;
     if !job.review || job.keeps_plan {
@@ -177,10 +189,11 @@ async fn look(
             lock_file: lock_file(&workspace),
         }),
         preview: true,
-        policy: model::policy::Verdict::default(),
+        policy,
         policy_since: BTreeMap::new(),
         since: Some(job.control.now()),
         consumed: None,
+        came_after: None,
     };
     Ok(Looked {
         on: ahead.unknown(awaits),
@@ -193,7 +206,7 @@ async fn look(
 /// as it is.
 fn rewrite_source(
     job: &Job<'_>,
-    workspace: &Workspace,
+    workspace: &mut Workspace,
     inputs: &Inputs,
 ) -> Result<Option<Rewritten>, Failure> {
     let (unknown, partly) = (&inputs.unknown, &inputs.partly);
@@ -210,6 +223,11 @@ fn rewrite_source(
     for (name, text) in &rewritten.files {
         replace(&workspace.dir.join(name), text).map_err(|err| failed(&err))?;
     }
+    if rewritten.has_module {
+        workspace
+            .requirements
+            .push_str("\nand the preview's own module");
+    }
     Ok(Some(rewritten))
 }
 
@@ -218,6 +236,9 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
         _ => {}
+    }
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
     }
     fs::write(path, text)
 }
@@ -229,6 +250,14 @@ fn in_words_of_source(mut failure: Failure, rewritten: Option<&Rewritten>) -> Fa
         for diagnostic in &mut failure.diagnostics {
             say(&mut diagnostic.summary);
             say(&mut diagnostic.detail);
+            // Nobody finds a place that the source does not have.
+            if diagnostic
+                .file
+                .as_ref()
+                .is_some_and(|file| rewritten.is_added(file))
+            {
+                (diagnostic.file, diagnostic.line) = (None, None);
+            }
         }
     }
     failure

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use drivers::snapshot::Slot;
 use model::digits;
 use model::ids::RunId;
-use model::masking::Mask;
 use model::project::Backend;
 use model::run::RunSpec;
 use model::secret::Secret;
@@ -46,6 +45,8 @@ pub(super) struct Workspace {
     lent: Option<Lent>,
     /// Held by the engine as well.
     pub(super) locks: Locks,
+    /// What `init` depends on, as its modules say it.
+    pub(super) requirements: String,
     /// Tree 0 is where applies happen; a plan made elsewhere is only to be looked at.
     pub(super) is_first: bool,
 }
@@ -58,8 +59,8 @@ pub(super) struct Locks {
 
 impl Workspace {
     /// Takes a place in tree 0, with the run's source laid out. If it is taken, whoever holds its lanes
-    /// waits for it (only plans can be at work there), and so does who plans for a bundle; everybody else
-    /// goes to the next tree.
+    /// waits for it (only plans that may be applied can be at work there), and so does who plans for a bundle;
+    /// everybody else goes to the next tree, and who only looks begins there.
     pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
         let taking = Taking::of(job)?;
         let work = tokio::task::spawn_blocking(move || taking.take());
@@ -89,6 +90,7 @@ impl Workspace {
             mounted: None,
             lent: lent.map_err(failed)?,
             locks,
+            requirements: job.spec.init_inputs.clone(),
             is_first,
             tree,
         })
@@ -137,8 +139,6 @@ struct Taking {
     spec: RunSpec,
     /// Its plan must be made where it is applied: who holds its lanes, and who plans for a bundle.
     waits: bool,
-    /// Of what must not be shown, as far as it is known before the inputs are put together.
-    mask: Mask,
     runtime: tokio::runtime::Handle,
 }
 
@@ -151,7 +151,6 @@ impl Taking {
             run: job.run,
             spec: job.spec.clone(),
             waits: job.holds_lanes || job.keeps_plan,
-            mask: Mask::new(&job.asker.secrets(std::slice::from_ref(job.spec))),
             runtime: tokio::runtime::Handle::current(),
         })
     }
@@ -161,8 +160,10 @@ impl Taking {
 
     fn take(&self) -> io::Result<(usize, Slot, Locks)> {
         let most = if self.waits { 1 } else { Self::MOST };
-        // Who only looks may do so for days: applies must not have to wait for tree 0.
-        let first = usize::from(self.spec.only_reads());
+        // Who only looks may do so for days: applies must not have to wait for tree 0. A plan that would differ elsewhere is
+        // made there all the same.
+        let is_review = self.spec.review && !self.waits && !self.spec.has_unstable_paths;
+        let first = usize::from(self.spec.only_reads() || is_review);
         for number in first..most {
             let slot = self
                 .control
@@ -230,7 +231,7 @@ impl Taking {
     fn say_for_whom(&self, lock: &Path) {
         let others = self.runtime.block_on(self.others_at_work());
         let words = match others.unwrap_or_default().as_slice() {
-            [] => stragglers::of_lock(lock, &self.mask),
+            [] => stragglers::of_lock(lock),
             others => Some(format!("waits for {}", others.join(", "))),
         };
         if let Some(words) = words {

@@ -176,6 +176,7 @@ mod tests {
             serial: 1,
             lineage: "l".to_owned(),
             copy: false,
+            runs_only: false,
             sha256: sha256(body),
             notes: Notes {
                 hidden,

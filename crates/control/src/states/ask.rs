@@ -260,9 +260,9 @@ impl Asked {
         let mask = self.document.mask();
         let instances = &mut self.document.instances;
         instances.retain(|instance| is_at(&instance.address, address, &mask));
-        self.document
-            .outputs
-            .retain(|name, _| Some(name.as_str()) == output);
+        self.document.outputs.retain(|name, _| {
+            output.is_some_and(|output| name == output || mask.mask_text(name) == output)
+        });
         if self.document.instances.is_empty() && self.document.outputs.is_empty() {
             return Err(not_there);
         }
@@ -283,7 +283,7 @@ impl Asked {
         let all = || {
             let resources = self.document.instances.iter();
             let resources = resources.map(|it| mask.mask_text(&it.address));
-            resources.chain(outputs().map(|name| format!("output.{name}")))
+            resources.chain(outputs().map(|name| mask.mask_text(&format!("output.{name}"))))
         };
         let mut near: Vec<String> = all()
             .filter(|it| it.to_lowercase().contains(&last))

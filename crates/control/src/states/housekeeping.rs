@@ -43,6 +43,11 @@ pub async fn regularly(
     tell: fn(Result<HouseKept, KeepHouseError>),
 ) {
     let rounds = async {
+        // A home may be older than notes are, or have lost some.
+        if let Err(source) = store.notes_complete().await {
+            let deed = "note what is hidden in states";
+            tell(Err(KeepHouseError { deed, source }));
+        }
         loop {
             tokio::time::sleep(EVERY).await;
             tell(keep_house(&store, &policy, Timestamp::now()).await);

@@ -38,7 +38,8 @@ async fn try_update(
     let mark = digests.short(&Value::from("the key of this index"));
     'again: loop {
         // What is noted as hidden by now is so in versions that were read before.
-        let hidden = store.hidden_list(state, Some(0)).await.map_err(failed)?;
+        let hidden = store.hidden_list_to_show(state, Some(0)).await;
+        let hidden = hidden.map_err(failed)?;
         let hidden = digests.short(&json!(hidden));
         let form = format!("{FORMAT} {mark} {hidden}");
         let mut done = store

@@ -13,10 +13,12 @@ use jiff::Timestamp;
 use model::break_glass::Act;
 use model::state::{Contents, ExpectedHead, Mark, StateName, StateVersion, with_identity};
 use serde::Serialize;
+use serde_json::json;
 use store::{
-    Appended, ByHand, OpenStoreError, Record, Recovered, Standing, Store, StoreError, file_name,
+    Appended, ByHand, KeyError, OpenStoreError, Record, Recovered, Standing, Store, StoreError,
+    file_name,
 };
-pub use store::{Lost, Rebuilt};
+pub use store::{Lost, Rebuilt, Rival};
 
 use crate::hidden;
 use crate::home::{Home, make_private};
@@ -63,6 +65,13 @@ pub enum RebuildError {
     OtherMaster { state: StateName },
     #[error("state `{state}` has no version {version} that opens")]
     NoVersion { state: StateName, version: i64 },
+    #[error("version {version} of state `{state}` opens")]
+    Opens { state: StateName, version: i64 },
+    #[error("could not begin state `{state}` anew")]
+    Begin {
+        state: StateName,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error("could not go on from version {version} of state `{state}`")]
     GoOn {
         state: StateName,
@@ -70,6 +79,9 @@ pub enum RebuildError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
+
+/// Before the first version: a state none of whose versions opens begins anew.
+const BEGINNING: i64 = 0;
 
 /// A person's word that a state goes on from an older version, although newer ones were acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,35 +121,97 @@ pub async fn into_home(
         home: name.clone(),
         source: Box::new(source),
     })?;
-    let rebuilt = store.rebuild().await;
-    let mut rebuilt = rebuilt.map_err(|source| RebuildError::Rebuild { home: name, source })?;
+    let listed = |source| RebuildError::Rebuild {
+        home: name.clone(),
+        source,
+    };
+    let mut rebuilt = store.rebuild().await.map_err(listed)?;
     let mut went_on = Vec::new();
     for loss in accepted {
-        let is_its = |lost: &Lost| {
-            let is_here = lost.state.project == home.project() && lost.state.name == loss.state;
-            is_here || lost.state.to_string() == loss.state
+        let is_its = |state: &StateName| {
+            let is_here = state.project == home.project() && state.name == loss.state;
+            is_here || state.to_string() == loss.state
         };
-        let at = rebuilt.lost.iter().position(is_its);
-        let (Some(at), Some(reason)) = (at, reason) else {
-            let state = loss.state.clone();
-            return Err(RebuildError::NothingLost { state });
+        let nothing_lost = || RebuildError::NothingLost {
+            state: loss.state.clone(),
         };
-        went_on.push(go_on(&store, &rebuilt.lost[at], loss.version, reason).await?);
-        rebuilt.lost.remove(at);
+        let reason = reason.ok_or_else(nothing_lost)?;
+        let wrote = if loss.version == BEGINNING {
+            let lost = GoingOn::of(&rebuilt, is_its);
+            let all = store.state_list().await.map_err(listed)?;
+            let mut all = all.into_iter().map(|row| row.name);
+            let state = lost.as_ref().map(|lost| lost.state.clone());
+            let state = state.or_else(|| all.find(|name| is_its(name)));
+            begin_anew(&store, lost, state.ok_or_else(nothing_lost)?, reason).await?
+        } else {
+            let from = GoingOn::of(&rebuilt, is_its).ok_or_else(nothing_lost)?;
+            go_on(&store, &from, loss.version, reason).await?
+        };
+        rebuilt.lost.retain(|lost| lost.state != wrote.state);
+        rebuilt
+            .rivals
+            .retain(|rival| rival.version.state != wrote.state);
+        went_on.push(wrote);
     }
     Ok(IntoHome { rebuilt, went_on })
+}
+
+/// What a state that a person decides about goes on from.
+struct GoingOn {
+    state: StateName,
+    /// Numbers up to this one are passed over.
+    beyond: i64,
+    /// None of what is lost had this serial.
+    serial: u64,
+    /// Another master key may open it all.
+    of_the_key: bool,
+    /// What the record says of it.
+    lost: String,
+}
+
+impl GoingOn {
+    fn of(rebuilt: &Rebuilt, is_its: impl Fn(&StateName) -> bool) -> Option<Self> {
+        let lost = rebuilt.lost.iter().find(|lost| is_its(&lost.state));
+        let of_lost = lost.map(|lost| Self {
+            state: lost.state.clone(),
+            beyond: lost.acknowledged,
+            serial: lost.serial,
+            of_the_key: lost.is_of_the_key(),
+            lost: format!(
+                "what came after it, up to version {}, is lost",
+                lost.acknowledged
+            ),
+        });
+        of_lost.or_else(|| {
+            let rivals = rebuilt.rivals.iter();
+            let mut rivals = rivals.filter(|rival| is_its(&rival.version.state));
+            let Rival { version, newest } = rivals.next()?;
+            let serial = rivals.map(|rival| rival.version.serial).max();
+            let serial = serial.max(Some(version.serial.max(newest.serial)));
+            Some(Self {
+                state: version.state.clone(),
+                beyond: newest.version.saturating_add(1),
+                serial: serial.unwrap_or_default().saturating_add(1),
+                of_the_key: false,
+                lost: format!(
+                    "another version {} was acknowledged beside it",
+                    version.version
+                ),
+            })
+        })
+    }
 }
 
 /// Makes the content of an older version the newest again, with a number and a serial that nothing lost had: what was
 /// written is never taken back, and what is lost is never taken for something else.
 async fn go_on(
     store: &Store,
-    lost: &Lost,
+    from: &GoingOn,
     version: i64,
     reason: &Reason,
 ) -> Result<StateVersion, RebuildError> {
-    let state = &lost.state;
-    if lost.is_of_the_key() {
+    let state = &from.state;
+    if from.of_the_key {
         let state = state.clone();
         return Err(RebuildError::OtherMaster { state });
     }
@@ -151,36 +225,110 @@ async fn go_on(
     let mut body = body.map_err(not_gone_on(state, version))?;
     // An encrypted one has its serial inside, where nobody without the key can change it.
     if old.contents != Contents::Encrypted {
-        let next = with_identity(&body, lost.serial, &old.lineage);
+        let next = with_identity(&body, from.serial, &old.lineage);
         body = next.map_err(not_gone_on(state, version))?;
     }
+    hidden::follow(store, state, &body).await;
+    let detail = format!(
+        "content of version {version} (serial {}) again: {}",
+        old.serial, from.lost
+    );
+    let written = write(store, from, body, detail, reason).await;
+    written.map_err(|source| RebuildError::GoOn {
+        state: state.clone(),
+        version,
+        source,
+    })
+}
+
+/// Makes a version with nothing in it the newest, where no other opens.
+async fn begin_anew(
+    store: &Store,
+    lost: Option<GoingOn>,
+    state: StateName,
+    reason: &Reason,
+) -> Result<StateVersion, RebuildError> {
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| RebuildError::Begin {
+        state: state.clone(),
+        source,
+    };
+    let versions = store.state_version_list(&state).await;
+    let versions = versions.map_err(|err| failed(err.into()))?;
+    let mut is_of_the_key = lost.as_ref().is_some_and(|lost| lost.of_the_key);
+    for version in versions.iter().rev() {
+        match store.state_version_read(version).await {
+            Ok(_) => {
+                let (state, version) = (state.clone(), version.version);
+                return Err(RebuildError::Opens { state, version });
+            }
+            Err(StoreError::Key(KeyError::OtherMaster { .. })) => is_of_the_key = true,
+            // A service that is away is no loss.
+            Err(err) if err.is_outage() && !err.is_not_found() => return Err(failed(err.into())),
+            Err(_) => {}
+        }
+    }
+    if is_of_the_key {
+        return Err(RebuildError::OtherMaster { state });
+    }
+    let newest = versions.last();
+    let from = match (lost, newest) {
+        (Some(lost), _) => lost,
+        (None, Some(newest)) => GoingOn {
+            state: state.clone(),
+            beyond: newest.version.saturating_add(1),
+            serial: newest.serial.saturating_add(1),
+            of_the_key: false,
+            lost: format!("no version up to {} opens", newest.version),
+        },
+        (None, None) => {
+            let state = state.to_string();
+            return Err(RebuildError::NothingLost { state });
+        }
+    };
+    let given_up = store.state_give_up(&state).await;
+    given_up.map_err(|err| failed(err.into()))?;
+    let lineage = uuid::Uuid::new_v4().to_string();
+    let body = json!({
+        "version": 4,
+        "serial": from.serial,
+        "lineage": lineage,
+        "outputs": {},
+        "resources": [],
+    });
+    let body = body.to_string().into_bytes();
+    let detail = format!("begun anew with nothing in it: {}", from.lost);
+    let written = write(store, &from, body, detail, reason).await;
+    written.map_err(failed)
+}
+
+async fn write(
+    store: &Store,
+    from: &GoingOn,
+    body: Vec<u8>,
+    detail: String,
+    reason: &Reason,
+) -> Result<StateVersion, Box<dyn std::error::Error + Send + Sync>> {
+    let state = &from.state;
     let info = lock_by_hand(reason, Timestamp::now());
     let expected = ExpectedHead::Any;
-    let lock = store.lock_acquire(state, &info, None, expected).await;
-    lock.map_err(not_gone_on(state, version))?;
+    store.lock_acquire(state, &info, None, expected).await?;
     let by_hand = ByHand {
         lock_id: info.id.clone(),
         mark: Some(Mark::RolledBack),
         surgery: true,
-        beyond: lost.acknowledged,
+        beyond: from.beyond,
         record: Record {
             act: Act::StateRolledBack,
             actor: reason.actor.clone(),
             reason: reason.text.clone(),
-            detail: format!(
-                "content of version {version} (serial {}) again: what came after it, up to version {}, is lost",
-                old.serial, lost.acknowledged
-            ),
+            detail,
         },
     };
-    hidden::follow(store, state, &body).await;
     let appended = store
         .state_version_append_by_hand(state, by_hand, body)
         .await;
-    let released = store.lock_release(state, &info.id).await;
-    let (Appended::New(wrote) | Appended::Same(wrote)) =
-        appended.map_err(not_gone_on(state, version))?;
-    drop(released);
+    drop(store.lock_release(state, &info.id).await);
+    let (Appended::New(wrote) | Appended::Same(wrote)) = appended?;
     Ok(wrote)
 }
 

@@ -8,11 +8,13 @@ use model::masking::{MASKED, Mask};
 use model::plan::PlanValue;
 use model::secret::Secret;
 use model::state::glob::Glob;
+use model::state::history;
 use model::state::leaves::Leaf;
 use model::state::pick::Pick;
 use model::state::resources::Document;
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
+use store::StateRow;
 
 use super::ask::{AskStateError, Digests, look_into, store_failed};
 use super::deleted::is_deleted_by;
@@ -35,6 +37,10 @@ pub struct Found {
     pub opaque: Vec<(StateName, i64, String)>,
     pub states: usize,
     pub versions: usize,
+    /// States that live in a backend of the engine: copies of them were looked at.
+    pub copies: Vec<StateName>,
+    /// Whether every version was looked at, so that each hit has a span of them.
+    pub through_time: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +51,7 @@ pub struct Hit {
     pub value: Option<(String, PlanValue)>,
     /// From which version on; that of the look, if only one was looked at.
     pub first: i64,
-    /// Up to which version; nothing if it is in the newest.
+    /// Up to which version; nothing if it is in the newest, and that is the state now.
     pub last: Option<i64>,
 }
 
@@ -57,7 +63,10 @@ pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateE
         .await
         .map_err(AskStateError::List)?;
     let seeker = Seeker::new(control, query).await?;
-    let mut found = Found::default();
+    let mut found = Found {
+        through_time: query.all_versions,
+        ..Found::default()
+    };
     for row in control
         .store
         .state_list()
@@ -66,10 +75,12 @@ pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateE
     {
         let versions = control.store.state_version_list(&row.name).await;
         let versions = versions.map_err(store_failed("search", &row.name))?;
+        if versions.last().is_some_and(StateVersion::is_copy) {
+            found.copies.push(row.name.clone());
+        }
         if query.all_versions {
-            seeker
-                .through_time(&row.name, &versions, &mut found)
-                .await?;
+            let looked = seeker.through_time(&row, &versions, &mut found);
+            looked.await?;
             continue;
         }
         let pick = query.at.map_or(Pick::Head, Pick::At);
@@ -144,38 +155,61 @@ impl<'a> Seeker<'a> {
         Ok(())
     }
 
-    /// Each place once for every span of versions in which it has a value that fits.
+    /// Each place once for every span of versions in which it has a value that fits. Only versions that are kept and can
+    /// be read are named.
     async fn through_time(
         &self,
-        state: &StateName,
+        row: &StateRow,
         versions: &[StateVersion],
         found: &mut Found,
     ) -> Result<(), AskStateError> {
+        let state = &row.name;
         // All versions were read for them: what is sensitive in any is in it.
         let mask = Mask::new(&self.secrets(state).await?);
         let store = &self.control.store;
         let failed = &store_failed("search", state);
+        let summaries = store.state_index_versions(state).await.map_err(failed)?;
+        let opaque: HashMap<i64, String> = summaries
+            .into_iter()
+            .filter_map(|summary| Some((summary.version, summary.opaque?)))
+            .collect();
+        let known: Vec<i64> = versions
+            .iter()
+            .map(|version| version.version)
+            .filter(|version| !opaque.contains_key(version))
+            .collect();
+        let seen = |first, last| history::seen(first, last, &known, row.head);
         let mut hits = Vec::new();
         for entry in store.state_index_entries(state).await.map_err(failed)? {
+            let Some((first, last)) = seen(entry.first_version, entry.last_version) else {
+                continue;
+            };
             if self.fits(&entry.type_name) && self.is_in_name(&entry.address, &mask) {
                 hits.push(Hit {
                     state: state.clone(),
                     address: mask.mask_text(&entry.address),
                     value: None,
-                    first: entry.first_version,
-                    last: entry.last_version,
+                    first,
+                    last,
                 });
             }
         }
+        let mut done = 0;
         for version in versions {
-            // Only what a version changed can be new in it.
-            let spans = store.state_index_spans(state, version.version).await;
+            if let Some(why) = opaque.get(&version.version) {
+                let unknown = (state.clone(), version.version, why.clone());
+                found.opaque.push(unknown);
+                continue;
+            }
+            // Only what came since the last one that was read can be new in it.
+            let spans = store.state_index_spans(state, done, version.version).await;
+            done = version.version;
             let spans: HashMap<(String, String), Option<i64>> = spans
                 .map_err(failed)?
                 .into_iter()
                 .map(|(address, path, last)| ((address, path), last))
                 .collect();
-            if spans.is_empty() && version.contents != model::state::Contents::Encrypted {
+            if spans.is_empty() {
                 found.versions += 1;
                 continue;
             }
@@ -188,7 +222,9 @@ impl<'a> Seeker<'a> {
                 }
                 for leaf in &entry.leaves {
                     let place = (entry.address.clone(), leaf.path.clone());
-                    let Some(last) = spans.get(&place) else {
+                    let span = spans.get(&place);
+                    let span = span.and_then(|last| seen(version.version, *last));
+                    let Some((first, last)) = span else {
                         continue;
                     };
                     if let Some(value) = self.value(leaf, &mask) {
@@ -196,8 +232,8 @@ impl<'a> Seeker<'a> {
                             state: state.clone(),
                             address: mask.mask_text(&place.0),
                             value: Some((mask.mask_text(&place.1), value)),
-                            first: version.version,
-                            last: *last,
+                            first,
+                            last,
                         });
                     }
                 }
@@ -221,7 +257,11 @@ impl<'a> Seeker<'a> {
         let mut fitting = entries.iter().filter(|entry| self.fits(entry.type_name));
         fitting.any(|entry| {
             let mut leaves = entry.leaves.iter();
-            self.is_in(&entry.address) || leaves.any(|leaf| self.value(leaf, &nothing).is_some())
+            self.is_in(&entry.address)
+                || self.text.contains(MASKED)
+                || leaves.any(|leaf| {
+                    leaf.path.contains(&self.text) || self.value(leaf, &nothing).is_some()
+                })
         })
     }
 
@@ -252,10 +292,21 @@ impl<'a> Seeker<'a> {
         text.to_lowercase().contains(&self.lower)
     }
 
-    /// Whether an address fits. One that holds a secret is found by its other parts, and by who knows all of the secret.
+    /// Whether an address fits. One that holds a secret is found by its other parts, as it is shown, and by who knows all of
+    /// the secret.
     fn is_in_name(&self, address: &str, mask: &Mask) -> bool {
-        let shown = mask.mask_text(address).replace(MASKED, "\0");
-        self.is_in(&shown) || (self.is_secret(mask) && address.contains(&self.text))
+        let mut shown = mask.mask_text(address);
+        if !self.text.contains(MASKED) {
+            shown = shown.replace(MASKED, "\0");
+        }
+        self.is_in(&shown)
+            || address == self.text
+            || (self.is_secret(mask) && address.contains(&self.text))
+    }
+
+    /// Whether it is the secret in the name of a field: other names are not looked at.
+    fn is_in_key(&self, name: &str, mask: &Mask) -> bool {
+        name.contains(&self.text) && self.is_secret(mask)
     }
 
     /// Whether the text that is looked for is a whole secret: who knows it may know where it stands.
@@ -277,12 +328,17 @@ impl<'a> Seeker<'a> {
         };
         let is_known =
             |text: &str| text == self.text || (text.contains(&self.text) && self.is_secret(mask));
+        let is_in_path = self.is_in_key(&leaf.path, mask);
         if leaf.is_sensitive {
-            return masked(any_text(leaf.value, &is_known));
+            let is_in_key = |name: &str| self.is_in_key(name, mask);
+            return masked(is_in_path || any_text(leaf.value, &is_known, &is_in_key));
         }
-        let text = text_of(leaf.value)?;
         let mut shown = PlanValue::Known(leaf.value.clone());
         mask.mask_plan_value(&mut shown);
+        if is_in_path {
+            return Some(shown);
+        }
+        let text = text_of(leaf.value)?;
         match &shown {
             PlanValue::Known(_) => self.is_in(&text).then_some(shown),
             // A secret inside of another text must not be found letter by letter.
@@ -302,12 +358,58 @@ fn text_of(value: &Value) -> Option<String> {
 }
 
 /// Whether this is so of any text in a branch that is hidden as a whole.
-fn any_text(value: &Value, is_it: &dyn Fn(&str) -> bool) -> bool {
+fn any_text(value: &Value, is_it: &dyn Fn(&str) -> bool, is_key: &dyn Fn(&str) -> bool) -> bool {
     match value {
-        Value::Array(items) => items.iter().any(|item| any_text(item, is_it)),
-        Value::Object(fields) => fields.values().any(|field| any_text(field, is_it)),
+        Value::Array(items) => items.iter().any(|item| any_text(item, is_it, is_key)),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(key, field)| is_key(key) || any_text(field, is_it, is_key)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             text_of(value).is_some_and(|text| is_it(&text))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::surgery::tests::{Place, full, network};
+
+    async fn spans(place: &Place, text: &str) -> Vec<(String, i64, Option<i64>)> {
+        let query = Query {
+            text: text.to_owned(),
+            all_versions: true,
+            ..Query::default()
+        };
+        let found = search(&place.control, &query).await.unwrap();
+        let hits = found.hits.into_iter();
+        hits.map(|hit| {
+            let path = hit.value.map_or(String::new(), |(path, _)| path);
+            (path, hit.first, hit.last)
+        })
+        .collect()
+    }
+
+    #[tokio::test]
+    async fn only_versions_that_are_kept_are_named() {
+        let place = Place::new().await;
+        for serial in 1..=20 {
+            let value = if serial < 3 { "early" } else { "lasting" };
+            place.write_body(full(serial, value)).await;
+        }
+        let name = |first| (String::new(), first, None);
+        assert_eq!(spans(&place, "x.y").await, [name(1)]);
+        let first = *place.let_go_of_all_but_one().await.first().unwrap();
+        assert!(first > 3, "{first}");
+        assert_eq!(spans(&place, "x.y").await, [name(first)]);
+        // The version that gave it is gone, and it is there all the same.
+        assert_eq!(
+            spans(&place, "lasting").await,
+            [("a".to_owned(), first, None)]
+        );
+        assert_eq!(spans(&place, "early").await, []);
+        let store = &place.control.store;
+        store.state_delete(&network(), None, "ci").await.unwrap();
+        assert_eq!(spans(&place, "x.y").await[0].2, Some(20));
     }
 }

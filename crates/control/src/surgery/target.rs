@@ -9,7 +9,7 @@ use super::SurgeryError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Version(i64),
-    /// The newest version with that serial.
+    /// The version with that serial; if several have it, all must say the same.
     Serial(u64),
     /// The version that was the newest then.
     Time(Timestamp),
@@ -56,9 +56,19 @@ impl Target {
             Self::Version(version) => newest_first
                 .find(|one| one.version == version)
                 .ok_or_else(|| no_version(version.to_string())),
-            Self::Serial(serial) => newest_first
-                .find(|one| one.serial == serial)
-                .ok_or_else(|| no_version(format!("with serial {serial}"))),
+            Self::Serial(serial) => {
+                let having: Vec<_> = versions.iter().filter(|one| one.serial == serial).collect();
+                let newest = having.last().copied();
+                let newest = newest.ok_or_else(|| no_version(format!("with serial {serial}")))?;
+                if having.iter().any(|one| one.content != newest.content) {
+                    return Err(SurgeryError::SerialTwice {
+                        state: state.clone(),
+                        serial,
+                        versions: having.iter().map(|one| one.version).collect(),
+                    });
+                }
+                Ok(newest)
+            }
             Self::Time(at) => newest_first
                 .find(|one| one.created_at <= at)
                 .ok_or_else(|| SurgeryError::NotYet {

@@ -64,6 +64,26 @@ pub enum EngineCall<'a> {
     },
 }
 
+impl EngineCall<'_> {
+    /// Whether nothing but its own directory is another afterwards: no resource, and no state.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Self::Init(_)
+            | Self::Plan(_)
+            | Self::Show { .. }
+            | Self::Output { .. }
+            | Self::StatePull { .. }
+            | Self::Validate { .. }
+            | Self::Fmt(_)
+            | Self::ProvidersLock { .. } => true,
+            Self::Apply { .. }
+            | Self::StatePush { .. }
+            | Self::ForceUnlock { .. }
+            | Self::Exec { .. } => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Init<'a> {
     pub lock_file: LockFile,

@@ -10,8 +10,10 @@ use std::{fs, io};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHolder {
     pub pid: u32,
-    /// Its words, as it was started; may hold a secret.
-    pub command: Vec<String>,
+    /// The file's name of what it runs. How it was started is nobody's to show: what an engine hands to a program may be
+    /// a secret that only the engine knows.
+    pub program: Option<String>,
+    pub is_runner: bool,
 }
 
 /// Those of our user's processes, but ourselves, that have this file open; none where the system does not tell. Every
@@ -54,8 +56,11 @@ pub(super) fn holders_of(file: FileId) -> Vec<FileHolder> {
             continue;
         };
         if pid != std::process::id() && opens(pid, file).unwrap_or(false) {
-            let command = command(&entry.path());
-            found.push(FileHolder { pid, command });
+            found.push(FileHolder {
+                pid,
+                program: program(&entry.path()),
+                is_runner: is_runner(&entry.path()),
+            });
         }
     }
     found.sort_by_key(|holder| holder.pid);
@@ -67,10 +72,7 @@ pub(super) fn holders_of(file: FileId) -> Vec<FileHolder> {
 pub fn has_open(pid: u32, path: &Path) -> bool {
     let process = format!("/proc/{pid}");
     match FileId::of(path).and_then(|file| opens(pid, file)) {
-        Err(err) if err.kind() == io::ErrorKind::PermissionDenied => {
-            let words = command(Path::new(&process));
-            words.get(1).is_some_and(|word| word == "runner")
-        }
+        Err(err) if err.kind() == io::ErrorKind::PermissionDenied => is_runner(Path::new(&process)),
         seen => seen.unwrap_or(false),
     }
 }
@@ -81,11 +83,15 @@ fn opens(pid: u32, file: FileId) -> io::Result<bool> {
     Ok(open.any(|open| is_it(&open.path())))
 }
 
-fn command(process: &Path) -> Vec<String> {
+fn is_runner(process: &Path) -> bool {
     let bytes = fs::read(process.join("cmdline")).unwrap_or_default();
-    let words = bytes.split(|byte| *byte == 0);
-    words
-        .filter(|word| !word.is_empty())
-        .map(|word| String::from_utf8_lossy(word).into_owned())
-        .collect()
+    bytes.split(|byte| *byte == 0).nth(1) == Some(b"runner")
+}
+
+fn program(process: &Path) -> Option<String> {
+    let file = fs::read_link(process.join("exe")).ok()?;
+    let name = file.file_name()?.to_string_lossy();
+    // The system's own words, if the file is gone meanwhile.
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+    Some(name.replace(char::is_control, "?"))
 }

@@ -27,6 +27,7 @@ fn document() -> Document {
             phase: Point::Plan,
             destroy: false,
             auto_approve: false,
+            preview: false,
         },
         actor: Actor::default(),
         approvals: Vec::new(),
@@ -175,5 +176,36 @@ fn builtins_that_regorus_lacks_are_there() {
     assert_eq!(
         ask(text),
         "warn ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb [-]; warn cross [-]; warn flat [-]"
+    );
+}
+
+/// What would take for ever to read is seen before.
+#[test]
+fn brackets_are_not_read_however_deep_they_stand() {
+    let nested = |depth: usize| {
+        let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+        let text = format!(
+            "package terrane\ndeny contains \"[[\\\"[\" if {{ # [[[\n  x := {open}1{close}\n  false\n}}\n"
+        );
+        let compiled = Rego::compile(&[source("p.rego", &text)]);
+        compiled
+            .err()
+            .map(|err| err.to_string())
+            .unwrap_or_default()
+    };
+    assert_eq!(nested(15), "");
+    assert_eq!(
+        nested(100),
+        "brackets stand more than 16 deep in each other at p.rego:3:23"
+    );
+}
+
+#[test]
+fn who_reads_a_policy_does_not_wait_for_ever() {
+    let policy = source("p.rego", "package terrane\n\ndeny := []\n");
+    let read = Rego::compile_within(Duration::ZERO, &[policy]);
+    assert_eq!(
+        read.map(drop).unwrap_err().message,
+        "it is not read within 0 s"
     );
 }

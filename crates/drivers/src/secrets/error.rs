@@ -12,9 +12,9 @@ use crate::sops::{DecryptError, IdentityError};
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error(
-        "`{reference}` is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `dotenv:`, `command:`, `vault:`, `azure-keyvault:`, `aws-secretsmanager:`, `aws-ssm:`"
+        "this is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `dotenv:`, `command:`, `vault:`, `azure-keyvault:`, `aws-secretsmanager:`, `aws-ssm:`"
     )]
-    NoSource { reference: String },
+    NoSource,
     #[error("`{reference}` names nothing after its `:`")]
     Empty { reference: String },
     #[error("`{reference}` is not written as `{shape}`")]
@@ -162,7 +162,7 @@ impl SecretError {
             Self::NoSuchValue { near, .. } => {
                 near.as_ref().map(|near| format!("did you mean `{near}`?"))
             }
-            Self::NoSource { .. }
+            Self::NoSource
             | Self::Empty { .. }
             | Self::Shape { .. }
             | Self::OpenQuote { .. }

@@ -119,10 +119,8 @@ impl FromStr for Reference {
 
     fn from_str(raw: &str) -> Result<Self, Self::Err> {
         let reference = || raw.to_owned();
-        let no_source = || SecretError::NoSource {
-            reference: reference(),
-        };
-        let (source, rest) = raw.split_once(':').ok_or_else(no_source)?;
+        // What is no reference may be the secret itself: it is not said again.
+        let (source, rest) = raw.split_once(':').ok_or(SecretError::NoSource)?;
         let shape = |shape: &'static str| SecretError::Shape {
             reference: reference(),
             shape,
@@ -182,7 +180,7 @@ impl FromStr for Reference {
             "aws-ssm" => Self::AwsSsm {
                 name: rest.to_owned(),
             },
-            _ => return Err(no_source()),
+            _ => return Err(SecretError::NoSource),
         };
         if rest.trim().is_empty() {
             return Err(SecretError::Empty {

@@ -34,6 +34,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         earlier_askers: Vec::new(),
         exceptions: None,
         goes_on_with_stages: false,
+        unasked: BTreeSet::new(),
         bundle: None,
         asker: Some("ada".to_owned()),
         asked_with: None,
@@ -64,6 +65,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         preview: false,
         since: Some(at(10)),
         consumed: None,
+        came_after: None,
     };
     let runs = (1..).zip(stacks).map(|(number, stack)| Run {
         id: RunId(number),
@@ -279,4 +281,54 @@ fn what_is_wanted_of_a_yes_is_owed_until_it_is_asked_about_again() {
     };
     assert_eq!(asked(Some(2)), ["1 of 2 approvals; not the author"]);
     assert_eq!(asked(None), Vec::<String>::new());
+}
+
+/// One that asks for `b` alone keeps `a` back as well, until something has begun; then it is about `b`.
+#[test]
+fn what_is_asked_once_for_everything_is_asked_before_anything_begins() {
+    let (mut set, mut runs) = set(rule(1));
+    set.request.approvals[0].stacks = BTreeSet::from([runs[1].stack.clone()]);
+    let free = |set: &ChangeSet, runs: &[Run], approvals: &[Approval]| {
+        let owed = owed(set, runs, approvals, at(20));
+        let free = runs.iter().filter(|run| is_free(&owed, run));
+        free.map(|run| run.stack.to_string()).collect::<String>()
+    };
+    assert_eq!(free(&set, &runs, &[]), "");
+    assert_eq!(free(&set, &runs, &[yes("bob", 15)]), "ab");
+    // Also while it can only be previewed.
+    let planned = runs[1].state.clone();
+    runs[1].state = RunState::Deferred {
+        on: Vec::new(),
+        preview: Preview::default(),
+    };
+    assert_eq!(free(&set, &runs, &[]), "");
+    assert_eq!(free(&set, &runs, &[yes("bob", 15)]), "ab");
+    let applied = Outcome::Applied {
+        counts: PlanCounts::default(),
+        serial: Some(1),
+        outputs: BTreeSet::new(),
+        warnings: Vec::new(),
+    };
+    let finished = RunState::Finished {
+        outcome: applied,
+        at: at(16),
+        published: None,
+    };
+    runs[0].state = finished;
+    runs[1].state = planned;
+    assert_eq!(free(&set, &runs, &[]), "a");
+    set.request.approvals[0].rule.scope = ApprovalScope::Stack;
+    assert_eq!(free(&set, &runs, &[]), "a");
+}
+
+/// With a scope of its own, the others go through first.
+#[test]
+fn what_is_asked_for_one_stack_keeps_no_other_back() {
+    let (mut set, runs) = set(ApprovalRule {
+        scope: ApprovalScope::Stack,
+        ..rule(1)
+    });
+    set.request.approvals[0].stacks = BTreeSet::from([runs[1].stack.clone()]);
+    let owed = owed(&set, &runs, &[], at(20));
+    assert!(is_free(&owed, &runs[0]) && !is_free(&owed, &runs[1]));
 }

@@ -225,12 +225,12 @@ impl Board<'_> {
                 }
             )
         };
-        // What nobody has seen yet, somebody has to see, unless they said so beforehand.
-        let is_seen = self.set.request.auto_approve
-            || !self
-                .runs
-                .iter()
-                .any(|run| matches!(run.state, RunState::Deferred { .. }));
+        // What nobody has seen yet, somebody has to see, unless they or the project said so beforehand.
+        let request = &self.set.request;
+        let is_unseen = |run: &Run| {
+            matches!(run.state, RunState::Deferred { .. }) && !request.unasked.contains(&run.stack)
+        };
+        let is_seen = request.auto_approve || !self.runs.iter().any(is_unseen);
         // Facts and gates of what is as it should be need nobody's word.
         let is_applied =
             |run: &Run| matches!(run.state, RunState::Applied { .. }) && self.may_go_on(run);

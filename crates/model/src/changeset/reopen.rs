@@ -35,11 +35,8 @@ pub struct Reopened {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReopenError {
-    #[error("change set `{set}` is {status}: only one that stopped is resumed")]
-    NotStopped {
-        set: ChangeSetId,
-        status: &'static str,
-    },
+    #[error("change set `{set}` is {}: only one that stopped is resumed", status.word())]
+    NotStopped { set: ChangeSetId, status: Status },
     #[error("change set `{0}` has nothing left to do")]
     NothingLeft(ChangeSetId),
     #[error("run `{run}` is {word}: only one that did not end well is tried again")]
@@ -48,12 +45,29 @@ pub enum ReopenError {
     Poisoned { run: RunId, by: StackName },
 }
 
+impl ReopenError {
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NotStopped {
+                set,
+                status: Status::AwaitingConfirm,
+            } => format!(
+                "`terrane run confirm {set}` applies it, `terrane run discard {set} --reason \"…\"` drops it"
+            ),
+            Self::NotStopped { .. }
+            | Self::NothingLeft(_)
+            | Self::EndedWell { .. }
+            | Self::Poisoned { .. } => "`terrane run list --all` shows them all".to_owned(),
+        }
+    }
+}
+
 /// The runs to open again.
 pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopened>, ReopenError> {
     if !matches!(set.status, Status::Stopped { .. }) {
         return Err(ReopenError::NotStopped {
             set: set.id,
-            status: set.status.word(),
+            status: set.status.clone(),
         });
     }
     let ended_badly = |run: &&Run| match &run.state {

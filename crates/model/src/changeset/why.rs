@@ -201,7 +201,7 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -
     }
     if set.status == Status::Confirmed && matches!(run.state, RunState::Planned { .. }) {
         let owed = owed(set, runs, around.approvals, around.now);
-        let of_run = owed.iter().filter(|one| one.stacks.contains(&run.stack));
+        let of_run = owed.iter().filter(|one| one.keeps_back(run));
         if let Some(words) = waits_for_all(of_run) {
             return words;
         }
@@ -225,9 +225,16 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -
         | RunState::Planned { .. }
         | RunState::Applying { .. }
         | RunState::Completing { .. }
-        | RunState::Finished { .. } => format!(
-            "waits for a place: {} engines at once",
-            set.request.parallelism
-        ),
+        | RunState::Finished { .. } => waits_for_place(set, runs),
+    }
+}
+
+fn waits_for_place(set: &ChangeSet, runs: &[Run]) -> String {
+    let engines = runs.iter().filter(|run| run.state.uses_engine());
+    let places = set.request.parallelism;
+    if engines.count() < places {
+        "begins when a process of the change set looks at it".to_owned()
+    } else {
+        format!("waits for a place: {places} engines at once")
     }
 }

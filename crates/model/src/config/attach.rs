@@ -110,7 +110,32 @@ pub(crate) enum Selector {
     Name(globset::GlobMatcher),
 }
 
+/// Why a text is none.
+pub(crate) struct NoSelector {
+    message: String,
+    hint: Option<String>,
+}
+
 impl Selector {
+    pub(crate) fn parse(raw: &str) -> Result<Self, NoSelector> {
+        match raw.split_once(':') {
+            Some(("target", target)) => Ok(Self::Target(target.to_owned())),
+            Some(("layer", layer)) => Ok(Self::Layer(layer.to_owned())),
+            Some(("label", label)) => Ok(Self::Label(label.to_owned())),
+            Some((word, _)) => Err(NoSelector {
+                message: format!("`{raw}` is not a selector of stacks"),
+                hint: suggest::hint(word, ["target", "layer", "label"]),
+            }),
+            None => match kinds::compile_glob(raw) {
+                Ok(glob) => Ok(Self::Name(glob)),
+                Err(message) => Err(NoSelector {
+                    message,
+                    hint: None,
+                }),
+            },
+        }
+    }
+
     pub(crate) fn selects(&self, stack: &Stack) -> bool {
         match self {
             Self::Target(target) => stack.target == *target,
@@ -130,59 +155,35 @@ pub(crate) fn read_selectors(
 ) -> Vec<Selector> {
     let mut selectors = Vec::new();
     for raw in written {
-        match raw.split_once(':') {
-            Some(("target", target)) => {
-                name(
-                    findings,
-                    known,
-                    "target",
-                    target,
-                    at,
-                    known.targets.keys().map(String::as_str),
-                );
-                selectors.push(Selector::Target(target.to_owned()));
-            }
-            Some(("layer", layer)) => {
-                name(
-                    findings,
-                    known,
-                    "layer",
-                    layer,
-                    at,
-                    known.layers.keys().map(String::as_str),
-                );
-                selectors.push(Selector::Layer(layer.to_owned()));
-            }
-            Some(("label", label)) => selectors.push(Selector::Label(label.to_owned())),
-            Some((word, _)) => {
-                let mut finding = Finding::error(
-                    "invalid-selector",
-                    format!("`{raw}` is not a selector of stacks"),
-                )
-                .at(at.clone(), "in this list");
-                finding.hint = suggest::hint(word, ["target", "layer", "label"]);
+        let selector = match Selector::parse(raw) {
+            Ok(selector) => selector,
+            Err(NoSelector { message, hint }) => {
+                let mut finding =
+                    Finding::error("invalid-selector", message).at(at.clone(), "in this list");
+                finding.hint = hint;
                 findings.push(finding);
+                continue;
             }
-            None => match kinds::compile_glob(raw) {
-                Ok(glob) => {
-                    let plain = !raw.contains(['*', '?', '[', '{']);
-                    if plain && !known.may_be_stack(raw) && !known.disabled.contains(raw) {
-                        name(
-                            findings,
-                            known,
-                            "stack",
-                            raw,
-                            at,
-                            drafts.keys().map(StackName::as_str),
-                        );
-                    }
-                    selectors.push(Selector::Name(glob));
+        };
+        match &selector {
+            Selector::Target(target) => {
+                let targets = known.targets.keys().map(String::as_str);
+                name(findings, known, "target", target, at, targets);
+            }
+            Selector::Layer(layer) => {
+                let layers = known.layers.keys().map(String::as_str);
+                name(findings, known, "layer", layer, at, layers);
+            }
+            Selector::Label(_) => {}
+            Selector::Name(_) => {
+                let plain = !raw.contains(['*', '?', '[', '{']);
+                if plain && !known.may_be_stack(raw) && !known.disabled.contains(raw) {
+                    let stacks = drafts.keys().map(StackName::as_str);
+                    name(findings, known, "stack", raw, at, stacks);
                 }
-                Err(message) => findings.push(
-                    Finding::error("invalid-selector", message).at(at.clone(), "in this list"),
-                ),
-            },
+            }
         }
+        selectors.push(selector);
     }
     selectors
 }

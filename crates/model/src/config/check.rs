@@ -1,13 +1,10 @@
 //! The rules between blocks: what is referred to must exist, fit, and lie in the right order.
 //!
-//! Not here: circles (`cycle`), what modules declare and want (`check_modules`), contexts (`attach`).
+//! Not here: circles (`cycle`), what modules declare and want (`check_modules`), where states are (`check_states`), contexts
+//! (`attach`).
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
-
-use super::eval::{Values, evaluate_within, for_stack};
 use super::findings::Findings;
 use super::project::TargetDraft;
 use super::stack::{StackDraft, upstream};
@@ -15,9 +12,7 @@ use super::suggest;
 use crate::diagnostic::{Finding, Location};
 use crate::facts::{Clash, Paths, path_problem};
 use crate::ids::StackName;
-use crate::module::Module;
-use crate::project::{Backend, Edge, Stack, Target};
-use crate::secret::Secret;
+use crate::project::{Edge, Stack};
 
 pub(crate) type Drafts = BTreeMap<StackName, StackDraft>;
 
@@ -263,132 +258,5 @@ fn read_facts(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
             finding.hint = suggest::hint(path, paths.iter().copied());
             findings.push(finding);
         }
-    }
-}
-
-/// Two stacks with one state would destroy each other's resources.
-pub(crate) fn states(
-    findings: &mut Findings,
-    known: &Known<'_>,
-    drafts: &Drafts,
-    modules: &BTreeMap<String, Module>,
-) {
-    let mut seen: BTreeMap<String, &StackDraft> = BTreeMap::new();
-    let steps = Cell::new(0);
-    for draft in drafts.values() {
-        let stack = &draft.stack;
-        let Some(target) = known.targets.get(&stack.target) else {
-            continue;
-        };
-        own_identity(findings, draft, &target.target, modules.get(&stack.path));
-        let Some((key, what)) = state_key(
-            stack,
-            &target.target.backend,
-            modules.get(&stack.path),
-            &steps,
-        ) else {
-            continue;
-        };
-        if let Some(first) = seen.get(&key) {
-            let finding = Finding::error("shared-state", format!("stacks `{}` and `{}` share one state", first.stack.name, stack.name))
-                .at(draft.state_at.clone(), format!("{what} is also used by `{}`", first.stack.name))
-                .at(first.state_at.clone(), format!("`{}`", first.stack.name))
-                .hint("give each a `state` of its own, and use `${stack.state}` in the settings of a backend");
-            findings.push(finding);
-        } else {
-            seen.insert(key, draft);
-        }
-    }
-}
-
-/// Where a target says where states are, the source says nothing: an identity there would be the same for
-/// every stack and every target that uses the module.
-fn own_identity(
-    findings: &mut Findings,
-    draft: &StackDraft,
-    target: &Target,
-    module: Option<&Module>,
-) {
-    let Backend::Engine { kind, settings } = &target.backend else {
-        return;
-    };
-    let Some((module, own)) = module.and_then(|module| Some((module, module.backend.as_ref()?)))
-    else {
-        return;
-    };
-    let message = if own != kind {
-        format!(
-            "the source has backend `{own}`, and target `{}` keeps states in `{kind}`",
-            target.name
-        )
-    } else if !settings.is_empty() && has_settings(&module.backend_text) {
-        format!(
-            "the source says where its state is, and so does target `{}`",
-            target.name
-        )
-    } else {
-        return;
-    };
-    let mut finding = Finding::error("backend-identity", message);
-    if let Some(at) = &module.backend_at {
-        finding = finding.at(at.clone(), "this block may be empty, or not there at all");
-    }
-    findings.push(finding.hint(format!(
-        "move its settings to `backend \"{kind}\"` of target `{}`, as used by stack `{}`",
-        target.name, draft.stack.name
-    )));
-}
-
-/// Whether a block, as written, holds anything between its braces.
-fn has_settings(text: &str) -> bool {
-    let inside = text.split_once('{').map_or("", |(_, rest)| rest);
-    !inside.trim_end().trim_end_matches('}').trim().is_empty()
-}
-
-/// What makes a state one and the same, and how to call it.
-fn state_key(
-    stack: &Stack,
-    backend: &Backend,
-    module: Option<&Module>,
-    steps: &Cell<usize>,
-) -> Option<(String, String)> {
-    match backend {
-        Backend::Terrane => Some((
-            format!("terrane {}", stack.state),
-            format!("state `{}`", stack.state),
-        )),
-        Backend::Engine { kind, settings } => {
-            let mut values = serde_json::Map::new();
-            for (name, input) in settings {
-                let value = evaluate_within(&for_stack(input, stack), &Symbolic, steps)
-                    .ok()?
-                    .value;
-                values.insert(name.clone(), value);
-            }
-            // The module's own settings of that backend hold where the target gives none.
-            let own = module.filter(|module| module.backend.as_ref() == Some(kind));
-            let own: Vec<&str> = own
-                .map(|module| module.backend_text.split_whitespace().collect())
-                .unwrap_or_default();
-            let key = json!([kind, Value::Object(values), own]).to_string();
-            Some((key, format!("this place in backend `{kind}`")))
-        }
-    }
-}
-
-/// Stands in for what is not known while the file is read: equal names are equal values.
-struct Symbolic;
-
-impl Values for Symbolic {
-    fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
-        None
-    }
-
-    fn env(&self, name: &str) -> Option<String> {
-        Some(format!("env:{name}"))
-    }
-
-    fn secret(&self, reference: &str) -> Option<Secret> {
-        Some(Secret::new(format!("secret:{reference}")))
     }
 }

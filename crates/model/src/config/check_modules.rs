@@ -436,7 +436,10 @@ fn wrong_type(
             format!("input `{input}` of stack `{stack}` is {why}"),
         )
         .at(at.clone(), "given here")
-        .at(variable.at.clone(), format!("declared as `{declared}`")),
+        .at(
+            variable.at.clone(),
+            format!("declared as `{}`", variable.type_on_one_line()),
+        ),
     )
 }
 

@@ -62,6 +62,10 @@ pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
     match kind {
         Kind::Any => Ok(()),
         Kind::Text => text(val).map(drop),
+        Kind::Name => match text(val)?.trim() {
+            "" => Err(value("this is empty".to_owned())),
+            _ => Ok(()),
+        },
         Kind::Bool => match val {
             Val::Bool(_) => Ok(()),
             other => Err(Wrong::Type { seen: other.what() }),
@@ -71,6 +75,17 @@ pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
                 Ok(())
             }
             Val::Number(number) => Err(value(format!("`{number}` is not a whole number from 0"))),
+            other => Err(Wrong::Type { seen: other.what() }),
+        },
+        Kind::Positive => match val {
+            Val::Number(number)
+                if number
+                    .as_u64()
+                    .is_some_and(|n| n > 0 && u32::try_from(n).is_ok()) =>
+            {
+                Ok(())
+            }
+            Val::Number(number) => Err(value(format!("`{number}` is not a whole number from 1"))),
             other => Err(Wrong::Type { seen: other.what() }),
         },
         Kind::Integer => match val {
@@ -84,6 +99,14 @@ pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
             duration(raw)
                 .map(drop)
                 .ok_or_else(|| value(format!("`{raw}` is not a duration")))
+        }
+        Kind::Limit => {
+            let raw = text(val)?;
+            match duration(raw) {
+                Some(Duration::ZERO) => Err(value(format!("`{raw}` is no time at all"))),
+                Some(_) => Ok(()),
+                None => Err(value(format!("`{raw}` is not a duration"))),
+            }
         }
         Kind::Word(words) => word(text(val)?, words),
         Kind::Words(words) => texts(val, |raw| word(raw, words)),

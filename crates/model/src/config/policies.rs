@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::attach::{MAX_WORK, read_selectors};
+use super::attach::{MAX_WORK, Selector, read_selectors};
 use super::check::{Drafts, Known};
 use super::findings::Findings;
 use super::kinds;
@@ -15,6 +15,7 @@ use super::suggest;
 use super::walk::{Dirs, join};
 use crate::diagnostic::{Finding, Location};
 use crate::policy::{Point, Policy, PolicySource};
+use crate::project::Stack;
 use crate::tree::ReadFailure;
 
 /// Of one policy's files together.
@@ -24,7 +25,6 @@ const MAX_FILES: usize = 200;
 /// A policy whose stacks are not known yet.
 pub(crate) struct PolicyDraft {
     policy: Policy,
-    selectors: Option<Vec<String>>,
     selectors_at: Location,
 }
 
@@ -61,14 +61,15 @@ pub(crate) fn read(
         reader.findings.push(finding);
     }
     PolicyDraft {
-        selectors: fields.get("stacks").map(|_| fields.texts("stacks")),
         selectors_at: at_of("stacks"),
         policy: Policy {
             name: item.name().to_owned(),
             sources,
             at,
             enforce: fields.bool("enforce").unwrap_or(true),
+            selectors: fields.get("stacks").map(|_| fields.texts("stacks")),
             stacks: BTreeSet::new(),
+            is_of_source: true,
             declared_at: item.at(),
         },
     }
@@ -160,6 +161,17 @@ fn find(reader: &Reader<'_>, path: &str, dirs: &Dirs) -> Vec<String> {
     is_there.then(|| path.to_owned()).into_iter().collect()
 }
 
+impl Policy {
+    /// Whether it applies to a stack, be it one that the project has no more.
+    pub fn selects(&self, stack: &Stack) -> bool {
+        let Some(selectors) = &self.selectors else {
+            return true;
+        };
+        let mut selectors = selectors.iter().filter_map(|raw| Selector::parse(raw).ok());
+        selectors.any(|selector| selector.selects(stack))
+    }
+}
+
 /// Resolves which stacks each policy applies to.
 pub(crate) fn attach(
     findings: &mut Findings,
@@ -169,7 +181,7 @@ pub(crate) fn attach(
 ) -> BTreeMap<String, Policy> {
     let written: usize = policies
         .iter()
-        .map(|draft| draft.selectors.as_ref().map_or(1, Vec::len))
+        .map(|draft| draft.policy.selectors.as_ref().map_or(1, Vec::len))
         .sum();
     if written.saturating_mul(drafts.len()) > MAX_WORK {
         findings.push(Finding::error(
@@ -181,12 +193,12 @@ pub(crate) fn attach(
     let mut attached = BTreeMap::new();
     for PolicyDraft {
         mut policy,
-        selectors,
         selectors_at,
     } in policies
     {
+        let selectors = policy.selectors.as_ref();
         let selectors =
-            selectors.map(|raw| read_selectors(findings, known, &raw, &selectors_at, drafts));
+            selectors.map(|raw| read_selectors(findings, known, raw, &selectors_at, drafts));
         let applies = drafts.values().filter(|draft| match &selectors {
             None => true,
             Some(selectors) => selectors.iter().any(|it| it.selects(&draft.stack)),

@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use hcl_edit::structure::Block as HclBlock;
 
 use super::kinds;
-use super::reader::{Reader, Scope};
+use super::reader::{Field, Reader, Scope};
 use super::schema::{self, BACKEND, ENGINE};
 use super::shape::{head, label_span};
 use super::syntax::Source;
+use super::value::Val;
 use crate::approval::{ApprovalBlock, ApprovalScope};
 use crate::diagnostic::{Finding, Location};
 use crate::engine::EngineRequirement;
 use crate::project::{Backend, Input, LaneScope, Project, Target};
+use crate::providers;
 
 /// A block of the outermost level, where it stands.
 #[derive(Clone, Copy)]
@@ -43,6 +45,7 @@ impl Item<'_> {
 pub(crate) struct TargetDraft {
     pub(crate) target: Target,
     pub(crate) writers_at: Location,
+    pub(crate) backend_at: Option<Location>,
 }
 
 /// A home is a directory of that name, and states are called `ID/NAME`.
@@ -56,14 +59,6 @@ fn is_id(text: &str) -> bool {
 pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Project {
     let fields = reader.fields(item.source, item.block, item.spec, scope);
     reader.deep_fields(item.source, item.block, item.spec, scope, &mut |_| {});
-    if fields.integer("parallelism") == Some(0)
-        && let Some(field) = fields.get("parallelism")
-    {
-        let at = item.source.location(field.at.clone());
-        reader.findings.push(
-            Finding::error("invalid-value", "`parallelism` must be at least 1").at(at, "here"),
-        );
-    }
     let id = fields.text("id").filter(|id| is_id(id)).map(str::to_owned);
     if id.is_none()
         && fields.text("id").is_some()
@@ -150,7 +145,9 @@ pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
     let fields = reader.fields(item.source, item.block, item.spec, &scope);
     let approval = approval(reader, item, &scope);
     scope.late_names = true;
-    let backend = match item.block.body.get_blocks("backend").next() {
+    let block = item.block.body.get_blocks("backend").next();
+    let backend_at = block.map(|block| item.source.location(head(block)));
+    let backend = match block {
         Some(block) => Backend::Engine {
             kind: block
                 .labels
@@ -160,6 +157,20 @@ pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
         },
         None => Backend::Terrane,
     };
+    for entry in fields.texts("providers") {
+        if !providers::is_address(&entry) {
+            let finding =
+                Finding::error("provider-address", format!("`{entry}` names no provider"));
+            let at = fields
+                .get("providers")
+                .map_or_else(|| item.at(), |field| item.source.location(field.at.clone()));
+            reader.findings.push(
+                finding
+                    .at(at, "in this list")
+                    .hint("write `namespace/type`, such as `hashicorp/random`"),
+            );
+        }
+    }
     TargetDraft {
         target: Target {
             name: item.name().to_owned(),
@@ -168,6 +179,7 @@ pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
                 Some("stack") => LaneScope::Stack,
                 _ => LaneScope::Target,
             },
+            no_providers: is_empty_list(fields.get("providers")),
             providers: fields.texts("providers"),
             backend,
             approval,
@@ -175,7 +187,13 @@ pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
         writers_at: fields
             .get("writers")
             .map_or_else(|| item.at(), |field| item.source.location(field.at.clone())),
+        backend_at,
     }
+}
+
+/// Whether a list was given, and nothing in it.
+fn is_empty_list(field: Option<&Field>) -> bool {
+    field.is_some_and(|field| matches!(&field.val, Val::List(items) if items.is_empty()))
 }
 
 impl Reader<'_> {

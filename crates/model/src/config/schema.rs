@@ -18,8 +18,14 @@ pub(crate) enum Kind {
     Bool,
     /// A whole number from zero.
     Count,
+    /// As a count, but for nothing.
+    Positive,
     Integer,
     Duration,
+    /// As a duration, but for none.
+    Limit,
+    /// As a text, but for the empty one.
+    Name,
     Texts,
     /// One of these words.
     Word(&'static [&'static str]),
@@ -58,7 +64,10 @@ impl Kind {
             Self::Text => "a string".to_owned(),
             Self::Bool => "a bool".to_owned(),
             Self::Count => "a whole number from 0".to_owned(),
+            Self::Positive => "a whole number from 1".to_owned(),
             Self::Integer => "a whole number".to_owned(),
+            Self::Limit => "a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`".to_owned(),
+            Self::Name => "a string that is not empty".to_owned(),
             Self::Duration => "a duration such as `90s`, `10m`, `24h`, `30d`".to_owned(),
             Self::Texts => "a list of strings".to_owned(),
             Self::Word(words) => {
@@ -210,7 +219,7 @@ pub(crate) static PROJECT: Block = Block {
         ),
         attr(
             "parallelism",
-            Kind::Count,
+            Kind::Positive,
             "engines at once in a change set",
         )
         .default("by cores"),
@@ -390,7 +399,7 @@ pub(crate) static HOOK: Block = Block {
         )
         .required()
         .refs(Refs::Later),
-        attr("timeout", Kind::Duration, "how long it may take").default("`\"10m\"`"),
+        attr("timeout", Kind::Limit, "how long it may take").default("`\"10m\"`"),
         attr(
             "env",
             Kind::Map,
@@ -436,7 +445,7 @@ static TARGET: Block = Block {
     attrs: &[
         attr("writers", Kind::Texts, "who may apply here: names of `writer` blocks, `server` (its own runners) or `anyone` (local work)").required(),
         attr("lane", Kind::Word(&["target", "stack"]), "`stack`: change sets that share no stack may run at the same time").default("`\"target\"`"),
-        attr("providers", Kind::Texts, "providers that may be used, as `namespace/type`; none given: any"),
+        attr("providers", Kind::Texts, "providers that may be used, as `namespace/type`; not given: any; `[]`: none but the engine's own"),
     ],
     blocks: &[one(&BACKEND), one(&APPROVAL)],
     doc: "A place to deploy to.",
@@ -458,9 +467,9 @@ pub(crate) static APPROVAL: Block = Block {
     word: "approval",
     attrs: &[
         attr("count", Kind::Count, "how many must approve").default("1"),
-        attr("role", Kind::Text, "the role that may approve"),
+        attr("role", Kind::Name, "the role that may approve"),
         attr("author", Kind::Bool, "whether the author may approve").default("false"),
-        attr("expires", Kind::Duration, "how long an approval holds"),
+        attr("expires", Kind::Limit, "how long an approval holds"),
         attr(
             "scope",
             Kind::Word(&["changeset", "stack"]),

@@ -69,7 +69,7 @@ const TRIGGER: Attr = attr(
 const APPLY: Attr = attr(
     "apply",
     Kind::Word(&["manual", "auto"]),
-    "whether a person confirms",
+    "whether a person confirms an apply; a destroy is always confirmed",
 )
 .default("`\"manual\"`");
 const PROTECTED: Attr =
@@ -173,10 +173,10 @@ pub(crate) static DISCOVER: Block = Block {
 static TIMEOUT: Block = Block {
     word: "timeout",
     attrs: &[
-        attr("plan", Kind::Duration, "how long a plan may take"),
+        attr("plan", Kind::Limit, "how long a plan may take"),
         attr(
             "apply",
-            Kind::Duration,
+            Kind::Limit,
             "how long an apply may take; it is interrupted, never killed",
         ),
     ],

@@ -1,5 +1,6 @@
 //! The project file, tested as data: files in, findings or stacks out.
 
+mod backends;
 mod contexts;
 mod example;
 mod findings;

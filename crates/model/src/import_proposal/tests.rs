@@ -71,7 +71,7 @@ fn what_no_state_knows_is_imported_by_its_id() {
     };
     let events = EventReader::read_all(stream.concat().as_bytes());
     let left = left(&events, stored, true).unwrap();
-    assert_eq!(left.importable(), 1);
+    assert_eq!(left.importable().len(), 1);
     assert_snapshot!(left.blocks(), @r#"
     # id from the event stream, check the provider's import format
 

@@ -72,6 +72,7 @@ pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
             at: source.location(at),
         });
     }
+    draft.module.has_unstable_paths |= !found.unstable.is_empty();
     for (what, at) in found.unstable {
         draft.findings.push(
             Finding::warning(
@@ -87,7 +88,8 @@ pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
 fn read_variable(variable: &mut Variable, source: &Source, block: &Block) {
     let body = &block.body;
     if let Some(kind) = body.get_attribute("type") {
-        variable.type_text = Some(slice(source, &kind.value));
+        let span = kind.value.span().unwrap_or(0..0);
+        variable.type_text = Some(source.slice(span).to_owned());
     }
     if body.has_attribute("default") {
         variable.has_default = true;
@@ -204,8 +206,9 @@ fn slice(source: &Source, expr: &Expression) -> String {
     one_line(source.slice(expr.span().unwrap_or(0..0)))
 }
 
+/// With its lines: comments end with them.
 fn body_text(source: &Source, block: &Block) -> String {
-    one_line(source.slice(block.span().unwrap_or(0..0)))
+    source.slice(block.span().unwrap_or(0..0)).to_owned()
 }
 
 fn one_line(text: &str) -> String {

@@ -132,3 +132,57 @@ fn the_closure_goes_through_local_modules() {
     let reached: Vec<String> = closure(&modules, "a").into_iter().collect();
     assert_eq!(reached, ["a", "b", "b/c"]);
 }
+
+#[test]
+fn the_file_of_a_local_backend_is_what_its_block_says() {
+    let check = |body: &str, expected: LocalState<'_>| {
+        let text = format!("terraform {{\n  backend \"local\" {{\n{body}\n  }}\n}}\n");
+        let (module, _) = module(&[("main.tf", &text)]);
+        assert_eq!(module.local_state(), expected, "{body}");
+    };
+    check("", LocalState::Unsaid);
+    check("path = \"../a.tfstate\"", LocalState::File("../a.tfstate"));
+    check(
+        "# path = \"old.tfstate\"\n    path = \"new.tfstate\" # path",
+        LocalState::File("new.tfstate"),
+    );
+    check("# the path is left out", LocalState::Unsaid);
+    check("path = \"${var.dir}/s.tfstate\"", LocalState::Computed);
+    check("workspace_dir = \"x\"", LocalState::Unsaid);
+    check(
+        "workspace_dir = \"x\"\npath = \"a.tfstate\"",
+        LocalState::File("a.tfstate"),
+    );
+}
+
+#[test]
+fn a_backend_locks_if_its_settings_say_so() {
+    let check = |kind: &str, body: &str, expected: bool| {
+        let text = format!("terraform {{\n  backend \"{kind}\" {{\n{body}\n  }}\n}}\n");
+        let (module, _) = module(&[("main.tf", &text)]);
+        assert_eq!(module.backend_locks(), expected, "{kind}: {body}");
+    };
+    check("s3", "bucket = \"b\"\nuse_lockfile = true", true);
+    check("s3", "bucket = \"b\"\nuse_lockfile = false # yet", false);
+    check(
+        "s3",
+        "use_lockfile = \"false\"\ndynamodb_table = \"\"",
+        false,
+    );
+    check("s3", "use_lockfile = false\ndynamodb_table = \"t\"", true);
+    check("s3", "bucket = \"use_lockfile = true\"", false);
+    check("http", "address = \"a\"\nlock_address = \"b\"", true);
+    check("http", "address = \"a\" # lock_address = \"b\"", false);
+    check("http", "// lock_address = \"b\"\naddress = \"a\"", false);
+    check("http", "/* lock_address = \"b\"\n*/ address = \"a\"", false);
+    check("http", "# a comment\nlock_address = \"b#c\"", true);
+    check("http", "lock_address = \"${var.base}/lock\"", true);
+    check("consul", "path = \"p\"", true);
+    check("consul", "path = \"p\"\nlock = false", false);
+    check("pg", "", true);
+    check("local", "path = \"a\"", false);
+    let json = r#"{"terraform":{"backend":{"s3":{"bucket":"b","use_lockfile":false}}}}"#;
+    assert!(!module(&[("main.tf.json", json)]).0.backend_locks());
+    let json = json.replace("false", "true");
+    assert!(module(&[("main.tf.json", &json)]).0.backend_locks());
+}

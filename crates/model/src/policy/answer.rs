@@ -12,6 +12,9 @@ const MAX_MESSAGE: usize = 400;
 /// More answers of one rule are only counted.
 const MAX_ANSWERS: usize = 100;
 
+/// What an object that wants approvals may have.
+const FIELDS: [&str; 6] = ["msg", "message", "resource", "address", "count", "role"];
+
 /// One thing a rule said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
@@ -35,6 +38,10 @@ pub enum AnswerError {
     NoMessage { rule: &'static str },
     #[error("rule `{rule}` wants `{seen}` approvals: `count` is a whole number from 1 to 100")]
     Count { rule: &'static str, seen: String },
+    #[error("rule `{rule}` wants approvals by `{seen}`: `role` is the name of one role")]
+    Role { rule: &'static str, seen: String },
+    #[error("rule `{rule}` gives `{field}`: it has `msg`, `resource`, `count` and `role`")]
+    Field { rule: &'static str, field: String },
 }
 
 /// The addresses of a plan, to be found in messages.
@@ -146,6 +153,12 @@ impl Rule {
             found.next().map(str::to_owned)
         };
         let message = text(&["msg", "message"]).ok_or(AnswerError::NoMessage { rule })?;
+        let unknown = fields.keys().find(|name| !FIELDS.contains(&name.as_str()));
+        if let (Self::RequireApproval, Some(field)) = (self, unknown) {
+            // Misread, it would want less than it says. A denial is one, whatever comes with it.
+            let field = field.clone();
+            return Err(AnswerError::Field { rule, field });
+        }
         let resource = text(&["resource", "address"]).or_else(|| mentions.first_in(&message));
         let count = match fields.get("count") {
             None => 1,
@@ -158,10 +171,19 @@ impl Rule {
                     seen: seen.to_string(),
                 })?,
         };
+        let role = match fields.get("role") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(role)) if !role.trim().is_empty() => Some(role.clone()),
+            Some(_) if self != Self::RequireApproval => None,
+            Some(seen) => {
+                let seen = seen.to_string();
+                return Err(AnswerError::Role { rule, seen });
+            }
+        };
         Ok(Answer {
             resource,
             count,
-            role: text(&["role"]),
+            role,
             ..self.plain(&message)
         })
     }

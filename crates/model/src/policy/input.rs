@@ -38,6 +38,8 @@ pub struct RunFacts {
     pub destroy: bool,
     /// Confirmed beforehand.
     pub auto_approve: bool,
+    /// Whether the plan is only to be looked at: what upstream stacks will give is not all known yet.
+    pub preview: bool,
 }
 
 /// Who asks: for the change, or, at an approval, for that.

@@ -56,6 +56,7 @@ fn document() -> Document {
             phase: Point::Approval,
             destroy: false,
             auto_approve: false,
+            preview: false,
         },
         actor: Actor {
             name: "ada".to_owned(),
@@ -225,6 +226,16 @@ fn what_is_no_answer_is_an_error() {
         Rule::RequireApproval,
         json!([{ "msg": "look", "count": 0 }]),
         "rule `require_approval` wants `0` approvals: `count` is a whole number from 1 to 100",
+    );
+    check(
+        Rule::RequireApproval,
+        json!([{ "msg": "look", "role": ["dba", "sre"] }]),
+        "rule `require_approval` wants approvals by `[\"dba\",\"sre\"]`: `role` is the name of one role",
+    );
+    check(
+        Rule::RequireApproval,
+        json!([{ "msg": "look", "cuont": 2 }]),
+        "rule `require_approval` gives `cuont`: it has `msg`, `resource`, `count` and `role`",
     );
 }
 

@@ -1,5 +1,6 @@
 //! A value that is known in part, written as the engine reads it: what is known stands there as it is, so that keys of a
-//! `for_each` are known if their values are; each of the rest is an unknown of its declared type.
+//! `for_each` are known if their values are; each of the rest is an unknown of its declared type. What is known is not
+//! of it yet: that is for the engine to make.
 
 use std::fmt::Write as _;
 
@@ -68,11 +69,7 @@ impl Writer<'_> {
                     let field = self.value(field, inner(key))?;
                     written.push(format!("{} = {field}", quoted(key)?));
                 }
-                let object = format!("{{ {} }}", written.join(", "));
-                Some(match call.map(|call| call.name.name.as_str()) {
-                    Some("map") => format!("tomap({object})"),
-                    _ => object,
-                })
+                Some(format!("{{ {} }}", written.join(", ")))
             }
         }
     }
@@ -90,12 +87,7 @@ impl Writer<'_> {
             };
             written.push(self.value(item, declared)?);
         }
-        let tuple = format!("[{}]", written.join(", "));
-        Some(match kind {
-            "list" => format!("tolist({tuple})"),
-            "set" => format!("toset({tuple})"),
-            _ => tuple,
-        })
+        Some(format!("[{}]", written.join(", ")))
     }
 
     fn unknown(&mut self, declared: Option<&Expression>) -> String {
@@ -162,13 +154,13 @@ mod tests {
         check(
             &json!([{ "zone": "a", "name": later, "nodes": later }]),
             Some("list(object({ zone = string, name = optional(string), nodes = number }))"),
-            "tolist([{ \"zone\" = \"a\", \"name\" = terraform_data.p.output.v_1, \"nodes\" = terraform_data.p.output.v_2 }])",
+            "[{ \"zone\" = \"a\", \"name\" = terraform_data.p.output.v_1, \"nodes\" = terraform_data.p.output.v_2 }]",
             "    v_1 = \"\"\n    v_2 = 0\n",
         );
         check(
             &json!({ "${a}": later, "b": "50%{x}" }),
             Some("map(string)"),
-            "tomap({ \"$${a}\" = terraform_data.p.output.v_1, \"b\" = \"50%%{x}\" })",
+            "{ \"$${a}\" = terraform_data.p.output.v_1, \"b\" = \"50%%{x}\" }",
             "    v_1 = \"\"\n",
         );
         check(

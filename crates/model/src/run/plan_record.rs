@@ -35,6 +35,10 @@ pub struct PlanRecord {
     /// Keyed digest of the values it takes from other stacks.
     #[serde(default)]
     pub consumed: Option<String>,
+    /// The states of the stacks that it merely comes after, each by the keyed digest of what it held then; not said in older
+    /// records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub came_after: Option<BTreeMap<String, String>>,
 }
 
 impl PlanRecord {

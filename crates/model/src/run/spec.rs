@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::Stage;
+use crate::context::{HookStage, When};
 use crate::contract::Reliance;
 use crate::engine::Flavor;
 use crate::exec::{Exec, ExecKind};
 use crate::facts::Standing;
 use crate::ids::StackName;
 use crate::policy::{AppliedPolicy, Point};
-use crate::project::{Context, FactsPlace, Stack, Target, Wait};
+use crate::project::{Confirm, Context, FactsPlace, Stack, Target, Wait};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
@@ -39,6 +40,9 @@ pub struct RunSpec {
     pub init_inputs: String,
     /// Whether the module, or one it calls, needs a provider that is not built into the engine.
     pub needs_providers: bool,
+    /// Whether the module, or one it calls, uses paths that differ from tree to tree.
+    #[serde(default)]
+    pub has_unstable_paths: bool,
     /// The kind of the root module's own `backend` block.
     #[serde(default)]
     pub own_backend: Option<String>,
@@ -66,7 +70,8 @@ pub struct RunSpec {
     /// Who relies on its outputs and facts.
     #[serde(default)]
     pub relied: Reliance,
-    /// Stacks outside its change set that must be done, not only applied, before it is applied.
+    /// Stacks outside its change set that nobody may be applying when it is applied, and that must be done by then if it
+    /// waits for that.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub stands_on: BTreeSet<StackName>,
     /// Keyed digest of the values that its plan takes from whoever asked for it.
@@ -92,6 +97,11 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
+    /// Whether nobody confirms it, as its stack says: an apply, never a destroy.
+    pub fn applies_by_itself(&self) -> bool {
+        self.stack.confirm == Confirm::Auto && !self.destroy
+    }
+
     /// Whether one of its policies is asked then.
     pub fn is_asked_at(&self, point: Point) -> bool {
         self.policies
@@ -108,6 +118,14 @@ impl RunSpec {
     pub fn only_reads(&self) -> bool {
         let exec = self.exec.as_ref();
         exec.is_some_and(|exec| exec.kind == ExecKind::Read)
+    }
+
+    /// Whether its stack has hooks there.
+    pub fn has_hooks(&self, stage: Stage, when: Option<When>) -> bool {
+        let stage = HookStage::around(stage);
+        let hooks = self.contexts.iter().flat_map(|context| &context.hooks);
+        let mut wanted = hooks.filter(|hook| hook.stage == stage);
+        wanted.any(|hook| when.is_none_or(|when| hook.when == when))
     }
 
     /// The stages that follow its apply, in their order.

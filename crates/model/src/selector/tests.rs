@@ -20,6 +20,7 @@ fn project() -> Project {
             writers: Vec::new(),
             lane: LaneScope::Target,
             providers: Vec::new(),
+            no_providers: false,
             backend: Backend::Terrane,
             approval: None,
         };

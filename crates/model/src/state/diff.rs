@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::hidden::told_apart;
 use super::leaves::Leaf;
 use super::resources::{Document, Instance};
 use crate::masking::Mask;
@@ -206,6 +207,9 @@ fn mask(mask: &Mask, changes: &mut [ResourceChange], outputs: &mut BTreeMap<Stri
         mask.mask_plan_value(&mut attribute.before);
         mask.mask_plan_value(&mut attribute.after);
     }
+    let named = std::mem::take(outputs).into_iter();
+    let named = named.map(|(name, output)| (mask.mask_text(&name), output));
+    outputs.extend(told_apart(named));
     for output in outputs.values_mut() {
         mask.mask_plan_value(&mut output.before);
         mask.mask_plan_value(&mut output.after);

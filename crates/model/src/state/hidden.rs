@@ -5,7 +5,7 @@
 //!
 //! Not here: marks of the engine, and names that speak for themselves (`sensitivity`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -35,6 +35,11 @@ impl Place {
         }
     }
 
+    /// Whatever stands in a state: nobody knows any more which of it is secret.
+    pub fn everything() -> Self {
+        Self::value(MASKED, "")
+    }
+
     fn address(entry: &str) -> Self {
         Self {
             entry: entry.to_owned(),
@@ -44,7 +49,7 @@ impl Place {
 
     /// Whether a part of this output is meant.
     pub fn is_of_output(&self, name: &str) -> bool {
-        self.entry.strip_prefix("output.") == Some(name)
+        self.entry.strip_prefix("output.") == Some(name) || *self == Self::everything()
     }
 }
 
@@ -130,11 +135,19 @@ impl Document {
             return self;
         }
         for instance in &mut self.instances {
-            let names = [&mut instance.address, &mut instance.module].into_iter();
-            for name in names.chain(&mut instance.dependencies) {
+            let own = [
+                &mut instance.address,
+                &mut instance.module,
+                &mut instance.provider,
+            ];
+            for name in own.into_iter().chain(&mut instance.dependencies) {
                 *name = mask.mask_text(name);
             }
         }
+        let outputs = std::mem::take(&mut self.outputs);
+        let outputs = outputs.into_iter();
+        let masked = outputs.map(|(name, output)| (mask.mask_text(&name), output));
+        self.outputs = told_apart(masked).collect();
         self
     }
 
@@ -155,7 +168,7 @@ impl Summary {
         let changed =
             changed.flat_map(|it| std::iter::once(&mut it.address).chain(&mut it.attributes));
         let others = self.added.iter_mut().chain(&mut self.removed);
-        for name in changed.chain(others) {
+        for name in changed.chain(others).chain(&mut self.outputs) {
             *name = mask.mask_text(name);
         }
         self
@@ -175,7 +188,28 @@ impl Summary {
     }
 }
 
-/// An address as it is shown, if a secret was cut out of it.
+/// Names that are the same without their secrets, with a number from the second on: none stands for two.
+pub fn told_apart<T>(
+    named: impl IntoIterator<Item = (String, T)>,
+) -> impl Iterator<Item = (String, T)> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    named.into_iter().map(move |(name, value)| {
+        let count = seen.entry(name.clone()).or_default();
+        *count += 1;
+        let name = match *count {
+            1 => name,
+            count => format!("{name} ({count})"),
+        };
+        (name, value)
+    })
+}
+
+/// An address as it is shown.
+pub fn shown_address(address: &str, places: &BTreeSet<Place>, mask: &Mask) -> String {
+    mask.mask_text(without_secrets(address, places).unwrap_or(address))
+}
+
+/// The same, if a secret was cut out of it.
 fn without_secrets<'p>(address: &str, places: &'p BTreeSet<Place>) -> Option<&'p str> {
     let mut cut = places.iter().filter(|place| place.path.is_none());
     let place = cut.find(|place| fits(&place.entry, address))?;

@@ -102,6 +102,21 @@ pub fn step(before: &Holdings, after: &Holdings) -> Step {
     step
 }
 
+/// The part of a span of versions that can be looked at: its ends among `known`, the versions that are there and can be
+/// read, oldest first. An open span stays open if it reaches `newest`, the version that is the state now.
+pub fn seen(
+    first: i64,
+    last: Option<i64>,
+    known: &[i64],
+    newest: Option<i64>,
+) -> Option<(i64, Option<i64>)> {
+    let within = |version: &&i64| **version >= first && last.is_none_or(|last| **version <= last);
+    let from = *known.iter().find(within)?;
+    let to = *known.iter().rfind(within)?;
+    let is_open = last.is_none() && newest == Some(to);
+    Some((from, (!is_open).then_some(to)))
+}
+
 fn compare(
     address: &str,
     old: Option<&Holding>,
@@ -138,6 +153,25 @@ mod tests {
     fn state(value: &Value) -> Holdings {
         let document = Document::read(value.to_string().as_bytes()).unwrap();
         holdings(&document, Value::to_string)
+    }
+
+    #[track_caller]
+    fn check_seen(span: (i64, Option<i64>), expected: Option<(i64, Option<i64>)>) {
+        // 1 to 3 are gone, 6 cannot be read, 9 is the newest.
+        assert_eq!(seen(span.0, span.1, &[4, 5, 7, 8, 9], Some(9)), expected);
+    }
+
+    #[test]
+    fn a_span_names_versions_that_can_be_looked_at() {
+        check_seen((1, None), Some((4, None)));
+        check_seen((8, None), Some((8, None)));
+        check_seen((1, Some(3)), None);
+        check_seen((2, Some(4)), Some((4, Some(4))));
+        check_seen((5, Some(6)), Some((5, Some(5))));
+        check_seen((6, Some(6)), None);
+        // The newest cannot be read, or the state was deleted: nobody knows that it is there now.
+        assert_eq!(seen(1, None, &[4, 5], Some(6)), Some((4, Some(5))));
+        assert_eq!(seen(1, None, &[4, 5], None), Some((4, Some(5))));
     }
 
     #[test]

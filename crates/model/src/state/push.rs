@@ -109,6 +109,8 @@ pub enum PushRefusal {
     LockLost { id: String },
     #[error("run {run} writes without its lock")]
     RunWithoutLock { run: RunId },
+    #[error("lock `{id}` is that of run {run}, and nobody else writes under it")]
+    LockOfRun { id: String, run: RunId },
     #[error(
         "serial {serial} is taken by other content: two writers without a lock, or a push of the version before it"
     )]
@@ -119,9 +121,7 @@ pub enum PushRefusal {
     OtherLineage { lineage: String, head: String },
     #[error("the write takes all resources away, but run {run}'s plan does not")]
     EmptiedWithoutPlan { run: RunId },
-    #[error(
-        "the state lives in a backend of the engine, and what is here is a copy: `terrane state import` brings it here"
-    )]
+    #[error("the state lives in a backend of the engine, and what is here is a copy")]
     Copy,
     #[error("only runs write this state: its target's writers are not `anyone`")]
     RunsOnly,
@@ -156,9 +156,15 @@ pub(super) fn check_lock(
     push: &PushView<'_>,
 ) -> Result<(), PushRefusal> {
     match (lock, push.lock_id) {
-        (Some(lock), Some(id)) if lock.id == id => match push.run {
-            Some(run) if lock.run != Some(run) => Err(PushRefusal::RunWithoutLock { run }),
-            _ => Ok(()),
+        (Some(lock), Some(id)) if lock.id == id => match (lock.run, push.run) {
+            (None, None) => Ok(()),
+            // An id is no secret: whoever is refused is told it.
+            (Some(run), None) => Err(PushRefusal::LockOfRun {
+                id: id.to_owned(),
+                run,
+            }),
+            (holder, Some(run)) if holder == Some(run) => Ok(()),
+            (_, Some(run)) => Err(PushRefusal::RunWithoutLock { run }),
         },
         // Its lock was broken or released: it is too late, whoever holds the state now.
         (Some(_), Some(id)) if push.lock_ended => Err(PushRefusal::LockLost { id: id.to_owned() }),

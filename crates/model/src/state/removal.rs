@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::spans::{ReadResourcesError, Resource, list, resources};
-use super::{InvalidState, StateFacts, splice, with_identity};
-use crate::masking::Mask;
+use super::{InvalidState, StateFacts, TopLevel, splice, with_identity};
+use crate::masking::{MASKED, Mask};
 
 #[derive(Debug)]
 pub struct Removal {
-    /// The state without them, one serial on.
+    /// The state without them, under the serial that was asked for.
     pub body: Vec<u8>,
     /// The instances that are gone from it, in the state's order.
     pub removed: Vec<String>,
@@ -18,6 +18,10 @@ pub struct Removal {
 pub enum RemoveError {
     #[error("nothing in the state is called `{address}`")]
     Unknown { address: String, near: Vec<String> },
+    #[error("{count} objects in the state are shown as `{address}`")]
+    Ambiguous { address: String, count: usize },
+    #[error("the state has the old format {format}, which this program cannot look into")]
+    OldFormat { format: u64 },
     #[error("could not read the state's resources")]
     Read(#[from] ReadResourcesError),
     #[error("this is not a state")]
@@ -33,15 +37,55 @@ impl RemoveError {
                 address,
                 near: near.iter().map(|name| mask.mask_text(name)).collect(),
             },
-            Self::Read(_) | Self::Invalid(_) => self,
+            Self::Ambiguous { .. } | Self::OldFormat { .. } | Self::Read(_) | Self::Invalid(_) => {
+                self
+            }
         }
     }
 }
 
-/// Removes instances (`aws_subnet.a[0]`), resources with all instances (`aws_subnet.a`) and modules with all
-/// they hold (`module.net`).
-pub fn remove(body: &[u8], addresses: &[String]) -> Result<Removal, RemoveError> {
+/// The same words with true addresses where one is shown without a secret in it: `aws_subnet.a["(secret)"]`.
+pub fn as_written(
+    body: &[u8],
+    words: &[String],
+    shown: impl Fn(&str) -> String,
+) -> Result<Vec<String>, RemoveError> {
+    if words.iter().all(|word| !word.contains(MASKED)) {
+        return Ok(words.to_vec());
+    }
     let all = resources(body)?;
+    let mut addresses = BTreeSet::new();
+    for resource in &all {
+        let instances = resource.instances.iter().map(|one| one.address.as_str());
+        addresses.extend(instances.chain([resource.address.as_str()]));
+        let module = resource.module.as_str();
+        let inner = module
+            .match_indices(".module.")
+            .map(|(at, _)| &module[..at]);
+        addresses.extend(inner.chain([module]));
+    }
+    let true_one = |word: &String| {
+        let is_shown_so = |address: &&&str| word.contains(MASKED) && shown(address) == **word;
+        let fitting: Vec<&&str> = addresses.iter().filter(is_shown_so).collect();
+        match fitting[..] {
+            [] => Ok(word.clone()),
+            [only] => Ok((*only).to_owned()),
+            _ => Err(RemoveError::Ambiguous {
+                address: word.clone(),
+                count: fitting.len(),
+            }),
+        }
+    };
+    words.iter().map(true_one).collect()
+}
+
+/// Removes instances (`aws_subnet.a[0]`), resources with all instances (`aws_subnet.a`) and modules with all
+/// they hold (`module.net`). `serial` is for what is left.
+pub fn remove(body: &[u8], addresses: &[String], serial: u64) -> Result<Removal, RemoveError> {
+    let all = resources(body)?;
+    if let Some(format) = old_format(body)? {
+        return Err(RemoveError::OldFormat { format });
+    }
     let mut unused: BTreeSet<&str> = addresses.iter().map(String::as_str).collect();
     let mut removed = Vec::new();
     let mut kept_resources = Vec::new();
@@ -79,8 +123,15 @@ pub fn remove(body: &[u8], addresses: &[String]) -> Result<Removal, RemoveError>
     }
     let smaller = cut(body, &all, &kept_resources, cuts)?;
     let facts = StateFacts::read(body)?;
-    let body = with_identity(&smaller, facts.serial + 1, &facts.lineage)?;
+    let body = with_identity(&smaller, serial, &facts.lineage)?;
     Ok(Removal { body, removed })
+}
+
+/// The format, if it is one that keeps its resources elsewhere than in the list that is read here.
+fn old_format(body: &[u8]) -> Result<Option<u64>, InvalidState> {
+    let version = TopLevel::read(body)?.version;
+    let format = version.and_then(|version| version.get().parse::<u64>().ok());
+    Ok(format.filter(|format| *format < 4))
 }
 
 fn is_meant(word: &str, resource: &Resource<'_>, instance: &str) -> bool {

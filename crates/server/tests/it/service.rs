@@ -345,6 +345,31 @@ async fn the_lock_of_a_run_that_is_alive_stays() {
     assert_eq!(home.lock_holder().await, None);
 }
 
+/// Each client that is refused is told the id of the lock: it is no secret.
+#[tokio::test]
+async fn the_id_of_a_runs_lock_is_of_no_use_to_clients() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    let client = home.client(&server, TokenScope::Surgery).await;
+    client.ask(&format!("POST {PATH}"), &state(1)).await;
+    let info = LockInfo::from_json(LOCK_A.as_bytes()).unwrap();
+    let (name, run) = (network(), Some(RunId(7)));
+    let taken = home
+        .store
+        .lock_acquire(&name, &info, run, ExpectedHead::Any);
+    taken.await.unwrap();
+    let write = client.ask(&format!("POST {PATH}?ID=a"), &state(2)).await;
+    assert_eq!(write, format!("409 {LOCK_A}"));
+    let delete = client.ask(&format!("DELETE {PATH}?ID=a"), "").await;
+    assert_eq!(delete, format!("423 {LOCK_A}"));
+    let refusals = home.refusals().await;
+    let why = "POST: lock `a` is that of run r7, and nobody else writes under it";
+    assert_eq!(refusals[0], why);
+    assert!(refusals[1].starts_with("DELETE: "), "{refusals:?}");
+    let read = client.ask(&format!("GET {PATH}"), "").await;
+    assert_eq!(read, format!("200 {}", state(1)));
+}
+
 #[tokio::test]
 async fn a_push_over_the_rules_needs_surgery_and_leaves_a_record() {
     let home = Home::new().await;

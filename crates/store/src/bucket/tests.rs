@@ -9,12 +9,15 @@ use model::artifact::{Artifact, ArtifactSet};
 use model::retention::RetentionPolicy;
 
 use super::*;
-use model::state::{ExpectedHead, StateName};
+use model::break_glass::Act;
+use model::state::{ExpectedHead, Mark, StateName};
+
+use crate::blobs::Blobs;
 
 use crate::testing::{TestHome, append, expire, lock_info, network, wide};
 use crate::{
-    AppendError, BlobsAt, Keyring, OpenStoreError, Recovered, Standing, Store, TablesAt, Use,
-    Writer, blocking, recover,
+    AppendError, BlobsAt, ByHand, Keyring, OpenStoreError, Record, Recovered, Standing, Store,
+    TablesAt, Use, Writer, blocking, recover,
 };
 
 async fn open(home: &TestHome) -> Store {
@@ -145,6 +148,97 @@ async fn what_newer_tables_acknowledged_is_not_swept() {
     assert_eq!(objects(&store).await, before);
 }
 
+/// The restored tables went on with another version 2: the first one is the only copy of what was acknowledged.
+#[tokio::test]
+async fn what_newer_tables_wrote_is_not_swept_when_its_number_was_taken_again() {
+    let home = TestHome::new();
+    let url = local(&home);
+    let store = open_for(&home, &url, Use::Serving).await;
+    push(&store, 1).await.unwrap();
+    let dump = Dump::of(&home, &store).await;
+    push(&store, 2).await.unwrap();
+    drop(store);
+    dump.restore();
+    let store = open_for(&home, &url, Use::Serving).await;
+    for serial in 2..=3 {
+        let other = append(&store, network(), wide(50, serial));
+        other.await.unwrap();
+    }
+    store.blobs_sweep(later()).await.unwrap();
+    let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
+    let mut found = Vec::new();
+    let each = |recovered| {
+        if let Recovered::Version { body, .. } = recovered {
+            found.push(body.unwrap());
+        }
+    };
+    recover(&home.path().join("bucket"), keyring, each).unwrap();
+    assert!(found.iter().any(|body| **body == wide(40, 2)), "it is gone");
+    assert_eq!(found.len(), 4);
+}
+
+/// As two databases that went on beside each other leave it.
+#[tokio::test]
+async fn two_acknowledged_versions_of_one_number_are_named_until_a_person_decides() {
+    let home = TestHome::new();
+    let url = local(&home);
+    let store = open_for(&home, &url, Use::Serving).await;
+    push(&store, 1).await.unwrap();
+    let dump = Dump::of(&home, &store).await;
+    push(&store, 2).await.unwrap();
+    let first = store.blobs.clone();
+    drop(store);
+    dump.restore();
+    let store = open_for(&home, &url, Use::Serving).await;
+    append(&store, network(), wide(50, 2)).await.unwrap();
+    let verified = store.state_verify(None).await.unwrap();
+    assert!(verified.damages.is_empty(), "{:?}", verified.damages);
+    // The first server comes to say what it acknowledged.
+    let Blobs::Bucket(bucket) = first else {
+        panic!("it is a bucket")
+    };
+    let object = store.blob_announced().await.unwrap();
+    blocking(move || bucket.put_markers(&object)).await.unwrap();
+    let verified = store.state_verify(None).await.unwrap();
+    let rival = verified.damages[0].rival().unwrap();
+    assert_eq!((rival.version.version, rival.newest.version), (2, 2));
+    append(&store, network(), wide(50, 3)).await.unwrap();
+    assert_eq!(store.rebuild().await.unwrap().rivals.len(), 1);
+    drop(store);
+    fs::remove_dir_all(home.path().join("tables")).unwrap();
+    let store = open_to_rebuild(&home, &url).await;
+    let rebuilt = store.rebuild().await.unwrap();
+    assert_eq!((rebuilt.versions, rebuilt.rivals.len()), (3, 1));
+    assert!(rebuilt.broken.is_empty(), "{:?}", rebuilt.broken);
+    let (_, body) = store.state_head_bytes(&network()).await.unwrap().unwrap();
+    assert_eq!(*body, wide(50, 3));
+    settle(&store, 4, wide(50, 4)).await;
+    let verified = store.state_verify(None).await.unwrap();
+    assert!(verified.damages.is_empty(), "{:?}", verified.damages);
+}
+
+/// As a person who accepts a loss.
+async fn settle(store: &Store, beyond: i64, body: Vec<u8>) {
+    let (state, info) = (network(), lock_info("a"));
+    let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
+    locked.await.unwrap();
+    let by_hand = ByHand {
+        lock_id: "a".to_owned(),
+        mark: Some(Mark::RolledBack),
+        surgery: true,
+        beyond,
+        record: Record {
+            act: Act::StateRolledBack,
+            actor: "me".to_owned(),
+            reason: "compared".to_owned(),
+            detail: String::new(),
+        },
+    };
+    let settled = store.state_version_append_by_hand(&state, by_hand, body);
+    settled.await.unwrap();
+    store.lock_release(&state, "a").await.unwrap();
+}
+
 #[tokio::test]
 async fn a_server_announces_many_uploads_at_once() {
     let home = TestHome::new();
@@ -262,6 +356,66 @@ async fn a_service_that_does_not_answer_is_a_refused_write() {
     };
     assert!(matches!(source, StoreError::Object { .. }), "{source:?}");
     assert!(store.state_head(&network()).await.unwrap().is_none());
+}
+
+/// Answers as a service does that lets an object be read and not the bucket be listed.
+async fn reads_only(word: String) -> std::net::SocketAddr {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    const REFUSED: &str = "<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(client.read_u8().await.unwrap());
+            }
+            let is_listing = String::from_utf8_lossy(&request).contains("list-type=2");
+            let (status, body) = if is_listing {
+                ("403 Forbidden", REFUSED)
+            } else {
+                ("200 OK", word.as_str())
+            };
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nLast-Modified: Tue, 17 Nov 2026 18:00:00 GMT\r\nETag: \"a\"\r\n\
+                 Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            client.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    address
+}
+
+/// An older database would be served without anybody noticing.
+#[tokio::test]
+async fn a_bucket_that_may_be_read_and_not_listed_is_refused() {
+    let home = TestHome::new();
+    let store = open_at(&home, &local(&home)).await;
+    push(&store, 1).await.unwrap();
+    drop(store);
+    let word = fs::read_to_string(home.path().join("bucket/home")).unwrap();
+    let endpoint = format!("http://{}", reads_only(word).await);
+    let settings: BTreeMap<String, String> = [
+        ("AWS_ENDPOINT_URL", endpoint.as_str()),
+        ("AWS_ALLOW_HTTP", "true"),
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_REGION", "auto"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
+    let blobs = BlobsAt::Bucket {
+        url: "s3://states",
+        settings: &settings,
+    };
+    let file = home.path().join("tables/terrane.db");
+    let opened = Store::open_with(TablesAt::File(&file), blobs, keyring, Use::Brief).await;
+    assert!(
+        matches!(opened, Err(OpenStoreError::NotListed { .. })),
+        "{opened:?}"
+    );
 }
 
 #[tokio::test]
@@ -472,19 +626,35 @@ async fn older_tables_beside_a_bucket_are_noticed() {
 async fn a_server_knows_what_it_acknowledged_itself() {
     let home = TestHome::new();
     let store = open_for(&home, &local(&home), Use::Serving).await;
-    for serial in 1..=3 {
+    for serial in 1..=5 {
         push(&store, serial).await.unwrap();
     }
+    let new = StateName::new("p", "new");
+    append(&store, new.clone(), wide(40, 1)).await.unwrap();
     for sql in [
         "UPDATE state SET head = 1",
         "DELETE FROM state_version WHERE version > 1",
+        "DELETE FROM state_version WHERE state = (SELECT id FROM state WHERE name = 'new')",
+        "DELETE FROM state WHERE name = 'new'",
     ] {
         store.db.execute(sql, &[]).await.unwrap();
     }
-    let start = "version 3 of state `p/network` was acknowledged";
+    let gone = store.state_head(&new).await.unwrap_err().to_string();
+    assert!(
+        gone.starts_with("version 1 of state `p/new` was acknowledged"),
+        "{gone}"
+    );
+    let again = append(&store, new.clone(), wide(50, 1)).await;
+    assert!(again.is_err(), "another one took its place");
+    let start = "version 5 of state `p/network` was acknowledged";
     let said = said(&store).await;
     assert!(said.starts_with(start), "an older one is served: {said}");
     push(&store, 2).await.unwrap_err();
+    // A person who goes on from version 1 is followed.
+    settle(&open_to_rebuild(&home, &local(&home)).await, 2, wide(40, 9)).await;
+    let head = store.state_head(&network()).await.unwrap().unwrap();
+    assert_eq!(head.version, 3);
+    push(&store, 10).await.unwrap();
 }
 
 /// As after the end of the machine that the server and its database were on.

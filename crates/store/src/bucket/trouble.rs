@@ -46,6 +46,13 @@ impl BucketTrouble {
     }
 }
 
+impl BucketTrouble {
+    /// Whether who asks may not do this.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.fault() == Some(BucketFault::Credentials)
+    }
+}
+
 impl fmt::Display for BucketTrouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match short(&self.0.to_string()) {

@@ -5,8 +5,9 @@ use model::changeset::{ChangeSet, Reopen, Request, SetEvent, reopen};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec, RunState};
 
-use super::{ChangeSetError, get, record, to_json};
-use crate::{Brief, Store, runs};
+use super::{Brought, ChangeSetError, get, record, to_json};
+use crate::db::Tx;
+use crate::{Store, runs};
 
 impl Store {
     /// What is decided again inside: who reopens what somebody else reopened a moment ago is told so.
@@ -55,33 +56,30 @@ impl Store {
         tx.commit().await?;
         Ok(set)
     }
+}
 
-    /// A run is planned with other values, which somebody brought: they are an author, and the next one who brings the
-    /// same is none. Doing it twice is doing it once.
-    pub async fn run_planned_with(
-        &self,
-        run: RunId,
-        values: Option<&str>,
-        by: &str,
-    ) -> Result<(), ChangeSetError> {
-        let Brief { set, mut spec, .. } = self.run_brief(run).await?;
-        spec.asked_with = values.map(str::to_owned);
-        let mut tx = self.db.begin_write().await?;
-        let mut set = get(&mut tx, set.id).await?;
-        if !set.request.is_author(by) {
-            set.request.earlier_askers.push(by.to_owned());
-        }
-        tx.execute(
-            "UPDATE change_set SET request = $2 WHERE id = $1",
-            &[set.id.into(), to_json(&set.request, "a change set")?.into()],
-        )
-        .await?;
-        tx.execute(
-            "UPDATE run SET spec = $2 WHERE id = $1",
-            &[run.into(), to_json(&spec, "a run")?.into()],
-        )
-        .await?;
-        tx.commit().await?;
-        Ok(())
+/// A run is planned with other values, which somebody brought: they are an author, and the next one who brings the
+/// same is none. Doing it twice is doing it once.
+pub(super) async fn planned_with(
+    tx: &mut Tx,
+    set: &mut ChangeSet,
+    run: RunId,
+    brought: &Brought,
+) -> Result<(), ChangeSetError> {
+    let mut spec = runs::spec(tx, run).await?;
+    spec.asked_with.clone_from(&brought.values);
+    if !set.request.is_author(&brought.by) {
+        set.request.earlier_askers.push(brought.by.clone());
     }
+    tx.execute(
+        "UPDATE change_set SET request = $2 WHERE id = $1",
+        &[set.id.into(), to_json(&set.request, "a change set")?.into()],
+    )
+    .await?;
+    tx.execute(
+        "UPDATE run SET spec = $2 WHERE id = $1",
+        &[run.into(), to_json(&spec, "a run")?.into()],
+    )
+    .await?;
+    Ok(())
 }

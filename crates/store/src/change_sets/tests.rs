@@ -19,8 +19,9 @@ use model::seal::Seal;
 use testkit::{Dice, seed};
 
 use crate::testing::TestHome;
-use crate::{ChangeSetError, Fence, NewHold, Store, Turn};
+use crate::{ChangeSetError, NewHold, Store, Turn};
 
+mod runners;
 mod words;
 
 const START: Timestamp = Timestamp::UNIX_EPOCH;
@@ -46,6 +47,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         writers: vec!["anyone".to_owned()],
         lane: LaneScope::Target,
         providers: Vec::new(),
+        no_providers: false,
         backend: Backend::Terrane,
         approval: None,
     };
@@ -106,6 +108,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         root: String::new(),
         init_inputs: String::new(),
         needs_providers: false,
+        has_unstable_paths: false,
         own_backend: None,
         variables: BTreeMap::new(),
         outputs: BTreeSet::new(),
@@ -146,6 +149,7 @@ fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
         preview: false,
         since: Some(now),
         consumed: Some("consumed".to_owned()),
+        came_after: None,
     }
 }
 
@@ -199,6 +203,7 @@ impl World {
             earlier_askers: Vec::new(),
             exceptions: None,
             goes_on_with_stages: false,
+            unasked: BTreeSet::new(),
             bundle: None,
             asker: Some("ada".to_owned()),
             asked_with: None,
@@ -384,6 +389,7 @@ impl World {
             RunState::Planning { .. } => Some(match how {
                 0 => RunEvent::NothingToChange {
                     consumed: Some("consumed".to_owned()),
+                    came_after: None,
                     serial: Some(1),
                     lineage: None,
                     then: None,
@@ -642,6 +648,7 @@ impl World {
                     }
                     RunState::Planning { .. } => RunEvent::NothingToChange {
                         consumed: None,
+                        came_after: None,
                         serial: None,
                         lineage: None,
                         then: None,
@@ -709,76 +716,4 @@ async fn whatever_happens_the_promises_hold() {
         world.comes_to_rest().await;
         world.sets.clear();
     }
-}
-
-#[tokio::test]
-async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
-    let home = TestHome::new();
-    let store = home.open().await;
-    let mut world = World {
-        onlooker: home.open().await,
-        store: store.clone(),
-        dice: Dice::new(seed()),
-        now: START,
-        sets: Vec::new(),
-        alive: BTreeSet::new(),
-    };
-    let request = Request {
-        lanes: vec!["azure".to_owned()],
-        auto_approve: true,
-        approvals: Vec::new(),
-        origin: Origin::Person,
-        ..world.request()
-    };
-    let specs = [spec("a", &[])];
-    let id = store.change_set_insert(&request, &specs, START).await;
-    let id = id.unwrap();
-    let planned = || RunEvent::PlanFinished {
-        plan: plan(START, false),
-        confirmed: true,
-        review: false,
-        fits: None,
-        novelties: Vec::new(),
-    };
-    let applied = || RunEvent::ApplyFinished {
-        counts: PlanCounts::default(),
-        serial: Some(1),
-        lineage: None,
-        then: None,
-    };
-    let turn = async |fence: Option<&Fence>, happened| {
-        let mut claim = |_| true;
-        store
-            .change_set_turn_under(id, fence, None, happened, START, &mut claim)
-            .await
-    };
-    let begun = turn(None, None).await.unwrap();
-    let run = begun.starts[0].0;
-    let first = store.lane_fence(&begun.set).await.unwrap();
-    let first = first.expect("it holds its lanes");
-    turn(Some(&first), Some((run, planned()))).await.unwrap();
-    // Its processes are gone: it is ended, gives its lanes up, and is tried again.
-    let lost = RunEvent::RunnerLost {
-        kept: None,
-        left: None,
-    };
-    turn(None, Some((run, lost))).await.unwrap();
-    let refused = store.lane_check(&first).await;
-    assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
-    let rest = Reopen::rest();
-    let again = store.change_set_reopen(id, &rest, &request, &specs, "eve", START);
-    again.await.unwrap();
-    let begun = turn(None, None).await.unwrap();
-    let second = store.lane_fence(&begun.set).await.unwrap();
-    let second = second.expect("it holds its lanes again");
-    turn(Some(&second), Some((run, planned()))).await.unwrap();
-
-    // Whoever was taken for dead says what it did: it may not start an engine, and its word does not count.
-    assert!(store.lane_check(&first).await.is_err());
-    let refused = turn(Some(&first), Some((run, applied()))).await;
-    assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
-    let state = store.run_get(run).await.unwrap().unwrap().state;
-    assert!(matches!(state, RunState::Applying { .. }), "{state:?}");
-    let done = turn(Some(&second), Some((run, applied()))).await.unwrap();
-    assert_eq!(done.set.status, Status::Finished);
 }

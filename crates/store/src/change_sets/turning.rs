@@ -12,7 +12,8 @@ use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, Skip, Stage};
 
-use super::{ChangeSetError, Turn, dependents, get, record, row};
+use super::reopening::planned_with;
+use super::{ChangeSetError, Happened, Turn, dependents, get, record, row};
 use crate::db::Tx;
 use crate::lanes::{self, Fence};
 use crate::{Store, approvals, holds, runs};
@@ -29,6 +30,11 @@ impl Store {
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
     ) -> Result<Turn, ChangeSetError> {
+        let happened = happened.map(|(run, event)| Happened {
+            run,
+            event,
+            brought: None,
+        });
         self.change_set_turn_under(id, None, say, happened, now, claim)
             .await
     }
@@ -39,7 +45,7 @@ impl Store {
         id: ChangeSetId,
         fence: Option<&Fence>,
         say: Option<Say>,
-        happened: Option<(RunId, RunEvent)>,
+        happened: Option<Happened>,
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
     ) -> Result<Turn, ChangeSetError> {
@@ -47,7 +53,15 @@ impl Store {
         if let Some(fence) = fence {
             lanes::check(&mut tx, fence).await?;
         }
-        let set = self.known_request.read(&row(&mut tx, id).await?)?;
+        let mut set = self.known_request.read(&row(&mut tx, id).await?)?;
+        if let Some(Happened {
+            run,
+            brought: Some(brought),
+            ..
+        }) = &happened
+        {
+            planned_with(&mut tx, &mut set, *run, brought).await?;
+        }
         let holds = holds::active(&mut tx, &set.request.project, now).await?;
         let runs = self.run_list_in(&mut tx, id).await?;
         let approvals = approvals::list(&mut tx, &set, &runs).await?;
@@ -61,7 +75,7 @@ impl Store {
             refused: BTreeSet::new(),
             released: false,
         };
-        if let Some((run, event)) = happened {
+        if let Some(Happened { run, event, .. }) = happened {
             runs::record(&mut tx, &mut table.runs, run, event, now).await?;
         }
         if let Some(say) = say {

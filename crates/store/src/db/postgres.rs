@@ -22,6 +22,10 @@ const ALONE: i64 = 0x7465_7272_0002;
 
 const CONNECTIONS: u32 = 16;
 
+/// A connection that nobody used for so long is asked whether it still is one: the database may have been restarted, and
+/// a request need not fail for that.
+const RESTED: Duration = Duration::from_millis(200);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Postgres {
     pool: PgPool,
@@ -62,6 +66,11 @@ impl Postgres {
             .max_connections(CONNECTIONS)
             .acquire_timeout(Duration::from_secs(30))
             .test_before_acquire(false)
+            .before_acquire(|connection, before| {
+                Box::pin(
+                    async move { Ok(before.idle_for < RESTED || connection.ping().await.is_ok()) },
+                )
+            })
             .connect_lazy_with(options);
         Ok(Self { pool })
     }
@@ -76,12 +85,19 @@ impl Postgres {
         sql: &'static str,
         args: &[Value],
     ) -> Result<Vec<Row>, DbError> {
-        let rows = bind(sql, args).fetch_all(&self.pool).await;
+        let mut rows = bind(sql, args).fetch_all(&self.pool).await;
+        if rows.as_ref().is_err_and(is_cut_off) && sql.starts_with("SELECT") {
+            rows = bind(sql, args).fetch_all(&self.pool).await;
+        }
         rows.map_err(failed(sql))?.iter().map(read).collect()
     }
 
     pub(super) async fn begin(&self) -> Result<PostgresTx, DbError> {
-        let tx = self.pool.begin().await.map_err(failed("BEGIN"))?;
+        let mut tx = self.pool.begin().await;
+        if tx.as_ref().is_err_and(is_cut_off) {
+            tx = self.pool.begin().await;
+        }
+        let tx = tx.map_err(failed("BEGIN"))?;
         let syncs = Vec::new();
         Ok(PostgresTx { tx, syncs })
     }
@@ -117,6 +133,17 @@ impl PostgresTx {
     pub(super) async fn commit(self) -> Result<(), DbError> {
         sync_all(&self.syncs)?;
         self.tx.commit().await.map_err(failed("COMMIT"))
+    }
+}
+
+/// Whether the connection ended under it. What changes nothing is tried once more, on another one.
+fn is_cut_off(err: &sqlx::Error) -> bool {
+    /// The server was told to stop, or stopped by itself.
+    const SHUT_DOWN: [&str; 2] = ["57P01", "57P02"];
+    match err {
+        sqlx::Error::Io(_) => true,
+        sqlx::Error::Database(err) => err.code().is_some_and(|code| SHUT_DOWN.contains(&&*code)),
+        _ => false,
     }
 }
 

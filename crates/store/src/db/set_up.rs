@@ -33,6 +33,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0019_refused_bounds.sql"),
     include_str!("../../migrations/0020_run_left.sql"),
     include_str!("../../migrations/0021_blob_number.sql"),
+    include_str!("../../migrations/0022_plan_view.sql"),
 ];
 
 /// So long others have to end what they are at.

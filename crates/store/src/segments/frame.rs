@@ -66,15 +66,17 @@ pub(crate) fn open(mut bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), UnsealError>
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
     Whole(Found<'a>),
-    /// What is there in the place of a sealed file: torn by a crash, or changed since.
+    /// What is there in the place of a sealed file: changed since,
     Damaged(&'a [u8]),
+    /// or torn by a crash: the next frame begins in it, or it ends in zeros or with the file.
+    Torn(&'a [u8]),
 }
 
 /// Every whole frame, in the order of the bytes.
 pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
     pieces(bytes).filter_map(|piece| match piece {
         Piece::Whole(found) => Some(found),
-        Piece::Damaged(_) => None,
+        Piece::Damaged(_) | Piece::Torn(_) => None,
     })
 }
 
@@ -92,11 +94,17 @@ pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
             let damaged = length.and_then(|length| here.get(PREFIX..length - DIGEST));
             // The next one begins at the next magic word.
             let mut words = here.get(1..)?.windows(MAGIC.len());
-            next = words
-                .position(|word| word == MAGIC)
-                .map_or(bytes.len(), |step| next + 1 + step);
+            let step = words.position(|word| word == MAGIC).map(|step| step + 1);
+            next = step.map_or(bytes.len(), |step| next + step);
             if let Some(damaged) = damaged {
-                return Some(Piece::Damaged(damaged));
+                let last = length.and_then(|length| here.get(length - 1));
+                let is_torn =
+                    last.is_none_or(|last| *last == 0) || (step.is_some() && step < length);
+                return Some(if is_torn {
+                    Piece::Torn(damaged)
+                } else {
+                    Piece::Damaged(damaged)
+                });
             }
         }
         None

@@ -28,6 +28,25 @@ impl Store {
         Ok(found)
     }
 
+    /// The same of what no version says that is kept. What was sealed with a key that is gone is left out.
+    pub(crate) async fn secrets_of_no_version(
+        &self,
+    ) -> Result<Vec<(StateName, Vec<Secret>)>, StoreError> {
+        const SELECT: &str = "SELECT s.project, s.name, h.version, h.sealed \
+            FROM state_index_secret AS h JOIN state AS s ON s.id = h.state \
+            LEFT JOIN state_version AS v ON v.state = h.state AND v.version = h.version \
+            WHERE v.version IS NULL ORDER BY s.project, s.name";
+        let mut found = Vec::new();
+        for row in self.db.fetch_all(SELECT, &[]).await? {
+            let state = StateName::new(row.text(0)?, row.text(1)?);
+            let opened = self.secrets_open(&state, row.int(2)?, row.bytes(3)?.to_vec());
+            if let Ok(secrets) = opened.await {
+                found.push((state, secrets));
+            }
+        }
+        Ok(found)
+    }
+
     /// Keeps what is sensitive in a version and in none before it, beside what is kept of it already.
     pub async fn state_index_secrets_add(
         &self,

@@ -67,7 +67,9 @@ impl Store {
                     .and_then(|row| row.lock);
                 let lock = lock.filter(|lock| lock.run == Some(run));
                 let writer = Writer {
+                    run: lock.as_ref().and_then(|lock| lock.run),
                     lock_id: lock.map(|lock| lock.info.id),
+                    may_empty,
                     ..Writer::default()
                 };
                 let (mark, body) = (Some(Mark::Adopted), Arc::new(body));
@@ -79,7 +81,7 @@ impl Store {
                     record: None,
                     body,
                 };
-                match self.append(write).await {
+                match Box::pin(self.append(write)).await {
                     Ok(Appended::New(version)) => Ok(Adopted::New(version)),
                     Ok(Appended::Same(_)) => Ok(Adopted::Nothing),
                     // Somebody else holds the state now. Left as a file it would be seen by this machine only.

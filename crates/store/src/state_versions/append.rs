@@ -43,6 +43,7 @@ const ATTEMPTS: usize = 16;
 pub struct Writer {
     /// The lock it says it holds.
     pub lock_id: Option<String>,
+    /// The run that it writes for, which is the one that took the lock.
     pub run: Option<RunId>,
     /// Whether the run's sealed plan may leave the state without resources.
     pub may_empty: bool,
@@ -316,7 +317,7 @@ impl Store {
             // A state that is new here has no head.
             None => (self.state_ensure(&write.state).await?, None),
         };
-        self.check_head(head.as_ref())?;
+        self.check_head(&write.state, head.as_ref()).await?;
         // The head is the newest there ever was, unless the state was deleted.
         let (last, used) = if let Some(head) = &head {
             (head.version.version, BTreeMap::new())
@@ -367,7 +368,7 @@ impl Tx {
         const MOVE: &str = "UPDATE state SET head = $2 \
             WHERE id = $1 AND head IS NOT DISTINCT FROM $3 \
                 AND lock_id IS NOT DISTINCT FROM $4 AND lock_epoch = $5 \
-                AND (runs_only = 0 OR $6 = 0) \
+                AND (runs_only = 0 OR $6 = 0) AND lock_run IS NOT DISTINCT FROM $7 \
             RETURNING head";
         const PIN: &str = "UPDATE state_version SET pinned_until = $3 \
             WHERE state = $1 AND version = $2 AND COALESCE(pinned_until, 0) < $3";
@@ -380,6 +381,7 @@ impl Tx {
             write.writer.lock_id.as_deref().into(),
             ready.lock_epoch.0.into(),
             write.writer.outsider.into(),
+            write.writer.run.into(),
         ];
         if self.fetch_optional(MOVE, &moved).await?.is_none() {
             return Ok(false);
@@ -561,8 +563,15 @@ impl Moment {
 
 /// A state that lost its resources without a plan is kept for a while, whatever retention says.
 fn pinned_until(version: &StateVersion) -> Option<i64> {
-    let until = (version.mark == Some(Mark::Emptied))
-        .then(|| version.created_at.checked_add(EMPTIED_PIN).ok());
+    let is_emptied = match version.mark {
+        Some(Mark::Emptied) => true,
+        // A person's deed has its own mark, whatever it leaves.
+        Some(Mark::Forced | Mark::RolledBack | Mark::Edited) => {
+            !version.contents.may_hold_resources()
+        }
+        Some(Mark::Adopted | Mark::Copy) | None => false,
+    };
+    let until = is_emptied.then(|| version.created_at.checked_add(EMPTIED_PIN).ok());
     until.flatten().map(Timestamp::as_microsecond)
 }
 

@@ -175,7 +175,7 @@ pub(super) fn encode(
     Ok(NewBlob { frame, base, depth })
 }
 
-pub(super) fn marker(
+pub(crate) fn marker(
     key: &DataKey,
     version: &StateVersion,
     digest: &Digest,

@@ -324,6 +324,37 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     assert!(store.state_head(&network()).await.unwrap().is_none());
 }
 
+/// Whatever was decided before: the statement that moves the head looks at who took the lock.
+#[tokio::test]
+async fn the_lock_of_a_run_moves_the_head_for_that_run_only() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let run = Some(RunId(7));
+    lock(&store, &lock_info("a"), run).await;
+    for (by, moves) in [(None, false), (Some(RunId(8)), false), (run, true)] {
+        let writer = Writer {
+            run: by,
+            ..holding("a")
+        };
+        let write = Write {
+            state: network(),
+            writer,
+            run: by,
+            mark: None,
+            record: None,
+            body: Arc::new(body(1)),
+        };
+        let facts = StateFacts::read(&write.body).unwrap();
+        let mut tx = store.db.begin_write().await.unwrap();
+        let seen = tx.moment(&write).await.unwrap();
+        drop(tx);
+        let version = seen.next(&write, &facts, "digest", None);
+        let ready = store.encode(write, seen, version).await.unwrap();
+        let moved = store.commit(&Arc::new(ready)).await.unwrap();
+        assert_eq!(moved, moves, "{by:?}");
+    }
+}
+
 #[tokio::test]
 async fn of_many_writers_without_a_lock_each_serial_is_one_content() {
     let home = TestHome::new();

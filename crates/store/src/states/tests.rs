@@ -123,6 +123,40 @@ async fn a_state_that_somebody_else_locked_is_not_deleted() {
     assert_eq!(store.state_head(&network()).await.unwrap(), None);
 }
 
+/// Whoever is refused is told the id of the lock.
+#[tokio::test]
+async fn the_id_of_a_runs_lock_lets_nobody_else_write_or_delete() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let (state, writer, run) = (network(), Writer::default(), Some(RunId(7)));
+    let written = store.state_version_append(&state, &writer, body(1));
+    written.await.unwrap();
+    let info = lock_info("a");
+    let locked = store.lock_acquire(&state, &info, run, ExpectedHead::Any);
+    locked.await.unwrap();
+
+    let client = Writer {
+        lock_id: Some("a".to_owned()),
+        outsider: true,
+        surgery: true,
+        ..writer
+    };
+    let refused = store.state_version_append(&state, &client, body(2)).await;
+    let Err(AppendError::Refused { source, holder, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    let (id, by) = ("a".to_owned(), RunId(7));
+    assert_eq!(source, PushRefusal::LockOfRun { id, run: by });
+    assert_eq!(holder.and_then(|holder| holder.run), run);
+    let refused = store.state_delete(&state, Some("a"), "ci").await;
+    assert!(matches!(refused, Err(DeleteStateError::Held { .. })));
+
+    // The run itself goes on.
+    let own = Writer { run, ..client };
+    let written = store.state_version_append(&state, &own, body(2)).await;
+    assert!(matches!(written, Ok(Appended::New(version)) if version.version == 2));
+}
+
 #[tokio::test]
 async fn a_state_is_reserved_for_runs_before_it_exists() {
     let home = TestHome::new();

@@ -62,7 +62,10 @@ impl Answer {
 }
 
 /// It stays as it is, and says how it goes on; so do those that the same command left behind before.
-pub(super) async fn nobody(watcher: &Watcher<'_>) -> Result<ExitStatus, CommandError> {
+pub(super) async fn nobody(
+    watcher: &Watcher<'_>,
+    goes_on: bool,
+) -> Result<ExitStatus, CommandError> {
     let set = watcher.set();
     let id = set.id;
     let deed = match set.request.action {
@@ -72,10 +75,10 @@ pub(super) async fn nobody(watcher: &Watcher<'_>) -> Result<ExitStatus, CommandE
     let said = CommandError::new(format!("change set {id} waits: nobody is here to say yes"))
         .hint(format!(
             "`terrane run confirm {id}` {deed} it, `terrane run discard {id} --reason \"…\"` drops it"
-        ))
-;
-    let said = if set.request.auto_approve {
-        said // it is new, and was not said yes to beforehand
+        ));
+    // What is new was not said yes to beforehand; what was resumed is not resumed again while it waits.
+    let said = if set.request.auto_approve || goes_on {
+        said
     } else {
         said.hint(format!(
             "the same command with `--auto-approve` {deed} without asking"

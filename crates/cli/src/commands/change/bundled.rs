@@ -109,7 +109,7 @@ pub(super) async fn write(
     let later = if written.deferred == 0 {
         ""
     } else {
-        "; what is deferred is planned then"
+        "; what stands on others that change is planned then"
     };
     report::say(&format!(
         "\nWrote `{file}`: `terrane apply {file}` applies exactly this, here or on another machine{later}.\n"
@@ -225,6 +225,7 @@ async fn start<'a>(
     )
     .await;
     let begun = begun.map_err(|err| begin_error(&err))?;
+    super::say_unseen(&begun.unseen, process.look(global))?;
     if !global.json {
         let origin = &bundle.origin;
         let by = origin.planned_by.as_deref().unwrap_or("somebody");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use control::Control;
 use model::changeset::{Action, Status};
+use model::context::When;
 use model::engine_event::{EventKind, EventReader};
 use model::run::{Outcome, Problem, Run, RunEvent, RunState, Skip, Stage};
 use serde_json::json;
@@ -78,7 +79,8 @@ pub(super) async fn tell(
     let deed = match watcher.set().request.action {
         Action::Destroy => Deed::Destroy,
         Action::Apply if watcher.set().request.bundle.is_some() => Deed::ApplyBundle,
-        Action::Plan | Action::Apply | Action::Exec => Deed::Apply,
+        Action::Plan => Deed::Plan,
+        Action::Apply | Action::Exec => Deed::Apply,
     };
     let ended = outcome::Outcome {
         change_set: watcher.set().id.to_string(),
@@ -228,7 +230,12 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         Outcome::Unknown { kept, .. } => StackResult::Unknown(Failure {
             stage: "applying".to_owned(),
             after: took(watcher, run).await?,
-            lines: [lost_lines(kept.as_deref()), left_lines(run)].concat(),
+            lines: [
+                lost_lines(kept.as_deref()),
+                hook_lines(watcher, run).await?,
+                left_lines(run),
+            ]
+            .concat(),
             diagnostics: Vec::new(),
             kept: None,
             made_by: made_by(run),
@@ -381,13 +388,22 @@ pub(in crate::commands) fn unknown(run: &Run) -> Option<String> {
     ))
 }
 
-/// What its engine did that no state knows.
 /// The run itself, if its engine made what can be imported and no state knows.
 fn made_by(run: &Run) -> Option<String> {
-    let left = left_of(&run.state).filter(|left| left.importable() > 0);
+    let left = left_of(&run.state).filter(|left| !left.importable().is_empty());
     left.map(|_| run.id.to_string())
 }
 
+/// Hooks that a run whose runner was lost may not have had.
+async fn hook_lines(watcher: &Watcher<'_>, run: &Run) -> Result<Vec<String>, CommandError> {
+    let spec = watcher.control().store.run_spec(run.id).await;
+    let spec = spec.map_err(|err| CommandError::from_error(&err))?;
+    let line = "its hooks after `apply` did not run: they do when it is applied again, or nothing is left to change";
+    let owes = spec.has_hooks(Stage::Applying, Some(When::After));
+    Ok(owes.then(|| line.to_owned()).into_iter().collect())
+}
+
+/// What its engine did that no state knows.
 fn left_lines(run: &Run) -> Vec<String> {
     let left = left_of(&run.state);
     left.map_or_else(Vec::new, |left| {

@@ -4,7 +4,6 @@ use control::changesets;
 use control::facts::forecast_of;
 use control::in_force::InForce;
 use model::plan::words::as_text;
-use model::policy::Verdict;
 use model::project::Project;
 use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};
@@ -38,21 +37,19 @@ pub(super) async fn plan_set(
     let (mut stacks, mut policy, mut facts) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs {
         let status = status(watcher, run).await?;
-        let verdict = run.state.policy();
         let forecast = forecast_of(&watcher.control().home, run.id);
         if !forecast.is_empty() {
             facts.push((run.stack.to_string(), forecast));
         }
-        let denied = verdict.as_ref().is_some_and(Verdict::denies);
-        policy.extend(verdict.map(|verdict| StackVerdict {
-            stack: run.stack.to_string(),
-            verdict,
-        }));
+        let denied = hear(run, &mut policy);
         stacks.push(StackPlan {
             stack: run.stack.to_string(),
             status,
             remark: match remark(run) {
-                _ if denied => Some("denied by policy".to_owned()),
+                Some(remark) if denied == Denied::Foreseen => {
+                    Some(format!("{remark}; policy would deny it"))
+                }
+                _ if denied == Denied::Now => Some("denied by policy".to_owned()),
                 Some(remark) => Some(remark),
                 None => novelties(watcher, run).await?,
             },
@@ -69,6 +66,33 @@ pub(super) async fn plan_set(
         policy,
         facts,
     })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Denied {
+    Now,
+    Foreseen,
+    Not,
+}
+
+/// Adds what policies said of a run's plan, or of what can be seen of it.
+fn hear(run: &Run, policy: &mut Vec<StackVerdict>) -> Denied {
+    let foreseen = run.state.foreseen().cloned();
+    let is_foreseen = foreseen.is_some();
+    let Some(verdict) = foreseen.or_else(|| run.state.policy()) else {
+        return Denied::Not;
+    };
+    let denied = match (verdict.denies(), is_foreseen) {
+        (true, true) => Denied::Foreseen,
+        (true, false) => Denied::Now,
+        (false, _) => Denied::Not,
+    };
+    policy.push(StackVerdict {
+        stack: run.stack.to_string(),
+        verdict,
+        is_foreseen,
+    });
+    denied
 }
 
 /// What a plan that was made afresh would do beyond what was approved before.
@@ -121,6 +145,8 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
                 }
                 lines.extend(problem.hint.clone());
                 return Ok(StackStatus::Failed {
+                    stage: problem.word().to_owned(),
+                    is_interrupted: problem.interrupted,
                     lines,
                     diagnostics: ending::diagnostics(problem, watcher.control(), run).await?,
                 });
@@ -144,11 +170,23 @@ async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, Command
         None if matches!(run.state, RunState::Deferred { .. }) => Ok(StackStatus::Deferred {
             reason: deferred(&awaited(run, watcher.runs())),
         }),
-        None => Err(CommandError::new(format!(
-            "the plan of stack `{}` cannot be read",
-            run.stack
-        ))),
+        None => Err(unreadable(watcher, run)),
     }
+}
+
+/// A plan lies where it was made, sealed: it is shown there, wherever else it is asked about.
+fn unreadable(watcher: &Watcher<'_>, run: &Run) -> CommandError {
+    let said = CommandError::new(format!("the plan of stack `{}` cannot be read", run.stack));
+    let set = watcher.set();
+    if set.request.machine == watcher.control().home.machine() {
+        return said;
+    }
+    let id = set.id;
+    said.cause("it was made on another machine, and lies there")
+        .hint(format!(
+            "`terrane run show {id} --plan` there shows it; a bundle (`terrane plan --out FILE`) is shown wherever it is \
+             applied"
+        ))
 }
 
 /// Of what needs no plan any more: this change set applied it, or found nothing to change.
@@ -285,7 +323,7 @@ pub(super) fn show(
         }
         let said = set.policy.iter().find(|it| it.stack == stack.stack);
         if let Some(said) = said.filter(|it| !it.verdict.asked.is_empty()) {
-            if said.verdict.denies() {
+            if said.verdict.denies() && !said.is_foreseen {
                 event["status"] = json!("denied");
             }
             event["policy"] = json!(said.verdict);

@@ -36,9 +36,23 @@ pub(super) fn stack(place: &Place, state: &StateName) -> Option<StackName> {
 }
 
 pub(super) async fn row(place: &Place, found: &FoundLock) -> Option<[String; 6]> {
-    let info = held(found)?;
     let stack = &found.stack;
-    let holder = match applying(&place.control, stack).await {
+    let run = applying(&place.control, stack).await;
+    let Some(info) = held(found) else {
+        // The backend does not tell; of a run of ours that is at work it is known all the same.
+        let run = run.filter(|_| remark(found).is_some())?;
+        let holder = format!("in the engine's backend; run {run}, alive");
+        let (nothing, apply) = (String::new(), "apply".to_owned());
+        return Some([
+            stack.to_string(),
+            run.to_string(),
+            apply,
+            nothing.clone(),
+            nothing,
+            holder,
+        ]);
+    };
+    let holder = match run {
         Some(run) => format!("in the engine's backend; run {run}, alive"),
         None => format!(
             "in the engine's backend; if it is gone: `terrane lock break {stack} --reason …`"
@@ -68,8 +82,11 @@ fn since(created: &str) -> String {
 }
 
 pub(super) async fn document(place: &Place, found: &FoundLock) -> Option<Value> {
-    let info = held(found)?;
+    let info = held(found);
     let run = applying(&place.control, &found.stack).await;
+    if info.is_none() && (run.is_none() || remark(found).is_none()) {
+        return None;
+    }
     Some(json!({
         "stack": found.stack.as_str(),
         "lock": info,
@@ -78,6 +95,12 @@ pub(super) async fn document(place: &Place, found: &FoundLock) -> Option<Value> 
         "holder": "backend",
         "resolve": format!("terrane lock break {} --reason …", found.stack),
     }))
+}
+
+/// What cannot be told, and why, as data.
+pub(super) fn unknown(found: &FoundLock) -> Option<Value> {
+    let why = remark(found)?;
+    Some(json!({ "stack": found.stack.as_str(), "why": why }))
 }
 
 /// What cannot be told, and why.

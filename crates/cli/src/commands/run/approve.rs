@@ -2,12 +2,14 @@
 
 use control::asker::Asker;
 use control::runs::{self, NewApproval};
-use control::{changesets, policy, worker};
-use model::changeset::Status;
+use control::{Control, changesets, policy, worker};
+use model::changeset::{ChangeSet, Status};
+use model::run::{Run, RunState};
 use serde_json::json;
 
 use super::{About, Here};
 use crate::args::Global;
+use crate::view::errors;
 use crate::watch::policy_warnings;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -38,6 +40,7 @@ pub(super) async fn approve(
     let here = Here::open(global, process).await?;
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     let (set, run) = About::read(&args.what)?.set(&here.control).await?;
+    let here = here.of_set(set, process).await?;
     let before = runs::explain(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
@@ -93,20 +96,25 @@ pub(super) async fn approve(
     } else {
         after.owed()
     };
-    let is_ready = owed.is_empty()
+    let is_here = after.set.request.machine == here.control.home.machine();
+    // What is approved by itself may be owed still: the others go through first.
+    let is_ready = (owed.is_empty() || after.goes_on())
         && after.set.request.auto_approve
-        && after.set.status == Status::AwaitingConfirm
-        && after.set.request.machine == here.control.home.machine();
+        && after.set.status == Status::AwaitingConfirm;
+    // What this was for may begin beside what is at work.
+    let is_at_work = after.set.status == Status::Confirmed;
     // Who approves need not be one who may apply.
-    let may_apply = owed.is_empty() && here.check_writer(set, process).await.is_ok();
+    let may_begin = owed.is_empty() || is_at_work || is_ready;
+    let stands_in_the_way = stands_in_the_way(&here, &after.set).await?;
+    let may_apply =
+        may_begin && stands_in_the_way.is_none() && here.check_writer(set, process).await.is_ok();
     // Nor are their variables and credentials the asker's.
     let needs_asker = changesets::needs_its_asker(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
-    let starts = is_ready && may_apply && !needs_asker;
-    // Whoever is at work for it goes on with what lies ready.
-    let is_at_work = owed.is_empty() && after.set.status == Status::Confirmed;
-    let goes_on = starts || is_at_work;
+    let starts = is_here && may_apply && !needs_asker && (is_ready || is_at_work);
+    // If not we: whoever watches it, or is at work for it, goes on with what lies ready.
+    let goes_on = starts && is_ready || owed.is_empty() && (starts || is_at_work);
     if starts {
         worker::turn(&here.control, set, None, &Asker::default(), None)
             .await
@@ -137,6 +145,12 @@ pub(super) async fn approve(
         "Approved {what} as `{}` (not verified).\n",
         process.actor()
     ))?;
+    if !can_be_shown(&here.control, &after.runs).await {
+        let said = format!(
+            "the plans of change set {set} lie on the machine that made them: they cannot be shown here"
+        );
+        report::say(&errors::render_warning(&said, &[], process.look(global)))?;
+    }
     let actor = process.actor();
     for one in &owed {
         // Earlier words of theirs may not count for another reason.
@@ -152,20 +166,26 @@ pub(super) async fn approve(
     for one in &owed {
         report::say(&format!("Still owed: {} ({})\n", one.words(), one.by))?;
     }
-    if goes_on {
+    if goes_on && owed.is_empty() {
         report::say(&format!("Change set {set} goes on.\n"))?;
+    } else if goes_on {
+        report::say(&format!("Change set {set} goes on with the rest.\n"))?;
     } else if owed.is_empty() && is_over {
         report::say(&format!(
             "`terrane apply --resume {set}` goes on with it.\n"
         ))?;
-    } else if owed.is_empty() {
+    } else if let Some((why, way)) = stands_in_the_way {
+        report::say(&errors::render_warning(&why, &[way], process.look(global)))?;
+    } else if owed.is_empty() || is_ready {
         let (by, place) = (
             if may_apply {
                 ""
             } else {
                 " by who may apply it"
             },
-            if needs_asker {
+            if !is_here {
+                ", on the machine that planned it"
+            } else if needs_asker {
                 ", where the variables it was asked with are set"
             } else {
                 ""
@@ -176,4 +196,36 @@ pub(super) async fn approve(
         ))?;
     }
     Ok(ExitStatus::Done)
+}
+
+/// Whether who approves could see what is asked about.
+async fn can_be_shown(control: &Control, runs: &[Run]) -> bool {
+    for run in runs {
+        let has_plan = matches!(run.state, RunState::Planned { .. });
+        if has_plan && changesets::plan_view(control, run).await.is_none() {
+            return false;
+        }
+    }
+    true
+}
+
+/// What the project says by now, so that nobody starts it as it was asked for; and the way on.
+async fn stands_in_the_way(
+    here: &Here,
+    set: &ChangeSet,
+) -> Result<Option<(String, String)>, CommandError> {
+    let id = set.id;
+    if let Some(by) = changesets::asks_for_more(&here.project, &set.request) {
+        return Ok(Some((
+            format!("{by} wants more approvals now than when change set {id} was asked for"),
+            format!("`terrane run discard {id} --reason …` drops it; then ask for it again"),
+        )));
+    }
+    let stack = here.protected_since(id).await?;
+    Ok(stack.map(|stack| {
+        (
+            format!("stack `{stack}` was protected after its destroy was asked for"),
+            format!("`terrane run confirm {id} --confirm {stack}` destroys it"),
+        )
+    }))
 }

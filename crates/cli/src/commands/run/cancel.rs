@@ -29,10 +29,14 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// An engine that does not end can be killed. What it did since it last stored its state is then in no
 /// state: it is shown first, and the act stays in the record.
+///
+/// Of a machine that shares this home and is gone for good, nobody can tell what became of its runs. `--gone`
+/// says so: they are `unknown`, others have their turn, and what that machine might still write is refused.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run cancel r7\n  terrane run cancel c3 --reason \"wrong branch\"\n  \
-                  terrane run cancel r7 --kill --reason \"its provider hangs since noon\""
+                  terrane run cancel r7 --kill --reason \"its provider hangs since noon\"\n  \
+                  terrane run cancel c3 --gone --reason \"its CI job was killed\""
 )]
 pub(crate) struct CancelArgs {
     /// A run, such as `r7`, or a change set, such as `c3`
@@ -44,8 +48,11 @@ pub(crate) struct CancelArgs {
     /// Kill the engine of a run instead of waiting for it
     #[arg(long, requires = "reason")]
     kill: bool,
-    /// The run's name, in place of typing it when its engine is to be killed
-    #[arg(long, value_name = "RUN", requires = "kill")]
+    /// Give up a change set whose machine is gone for good
+    #[arg(long, requires = "reason", conflicts_with = "kill")]
+    gone: bool,
+    /// The name, in place of typing it for `--kill` and `--gone`
+    #[arg(long, value_name = "NAME", requires = "reason")]
     confirm: Option<String>,
 }
 
@@ -66,6 +73,7 @@ pub(crate) async fn cancel(
             .transpose()?,
     };
     match set {
+        _ if args.gone => give_up(args, set, wish, &place, global, process).await,
         Some(_) if args.kill => Err(CommandError::new("`--kill` ends the engine of one run")
             .hint("name the run: `terrane run cancel r7 --kill --reason …`")
             .status(ExitStatus::Usage)),
@@ -76,7 +84,7 @@ pub(crate) async fn cancel(
                 "Cancelling change set {set}: engines finish what they are at and store their state. \
                  Ctrl-C leaves them to it.\n"
             ))?;
-            change::watch_to_the_end(control, set, global, process).await?;
+            Box::pin(change::watch_to_the_end(control, set, global, process)).await?;
             Ok(ExitStatus::Done)
         }
         None => {
@@ -118,6 +126,61 @@ async fn cancel_run(id: RunId, wish: &Wish, control: &Control) -> Result<Run, Co
     }
 }
 
+async fn give_up(
+    args: &CancelArgs,
+    set: Option<ChangeSetId>,
+    wish: Wish,
+    place: &Place,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let Some(set) = set else {
+        return Err(CommandError::new(
+            "`--gone` gives up all that a machine was at for one request",
+        )
+        .hint("name the change set: `terrane run cancel c3 --gone --reason …`")
+        .status(ExitStatus::Usage));
+    };
+    let reason = said(wish)?;
+    let found = cancelling::may_be_given_up(&place.control, set).await;
+    found.map_err(|err| refused(&err))?;
+    report::say(&format!(
+        "If the machine of change set {set} lives, wait for it: nothing that it does from now on gets into a state.\n"
+    ))?;
+    type_name(args, &set.to_string(), "give it up", process)?;
+    let given_up = cancelling::give_up(&place.control, set, &reason).await;
+    let given_up = given_up.map_err(|err| refused(&err))?;
+    place.tell_git(global, process).await?;
+    if global.json {
+        let runs: Vec<_> = given_up
+            .iter()
+            .map(|run| json!({ "run": run.id.to_string(), "stack": run.stack.to_string(), "state": run.state }))
+            .collect();
+        report::json(&json!({ "change_set": set.to_string(), "runs": runs }))?;
+        return Ok(ExitStatus::Done);
+    }
+    for run in &given_up {
+        say_over(run, "")?;
+    }
+    report::say(&format!(
+        "Change set {set} is given up. Look at what is there before anything is applied: `terrane plan`.\n"
+    ))?;
+    Ok(ExitStatus::Done)
+}
+
+/// What stays on record has a reason.
+fn said(wish: Wish) -> Result<Reason, CommandError> {
+    let Some(text) = wish.reason else {
+        return Err(CommandError::new("the reason is empty")
+            .hint("say why, for who reads the record later: `--reason \"…\"`")
+            .status(ExitStatus::Usage));
+    };
+    Ok(Reason {
+        actor: wish.by,
+        text,
+    })
+}
+
 async fn kill(
     args: &CancelArgs,
     id: RunId,
@@ -125,15 +188,7 @@ async fn kill(
     control: &Control,
     process: &Process,
 ) -> Result<Run, CommandError> {
-    let Some(text) = wish.reason else {
-        return Err(CommandError::new("the reason is empty")
-            .hint("say why, for who reads the record later: `--reason \"…\"`")
-            .status(ExitStatus::Usage));
-    };
-    let reason = Reason {
-        actor: wish.by,
-        text,
-    };
+    let reason = said(wish)?;
     let (run, _) = cancelling::find(control, id)
         .await
         .map_err(|err| refused(&err))?;
@@ -157,7 +212,7 @@ async fn kill(
             }
         }
     }
-    type_name(args, id, process)?;
+    type_name(args, &id.to_string(), "kill its engine", process)?;
     let killed = cancelling::kill(control, &run, &reason).await;
     killed.map_err(|err| refused(&err))?;
     loop {
@@ -169,11 +224,15 @@ async fn kill(
     }
 }
 
-/// A kill wants the run's name, typed or given.
-fn type_name(args: &CancelArgs, run: RunId, process: &Process) -> Result<(), CommandError> {
-    let name = run.to_string();
+/// What cannot be taken back wants the name, typed or given.
+fn type_name(
+    args: &CancelArgs,
+    name: &str,
+    deed: &str,
+    process: &Process,
+) -> Result<(), CommandError> {
     let unsaid = |why: &str| {
-        CommandError::new(format!("nothing was killed: {why}"))
+        CommandError::new(format!("nothing was done: {why}"))
             .hint(format!("`--confirm {name}` says it beforehand"))
             .status(ExitStatus::Refused)
     };
@@ -188,7 +247,7 @@ fn type_name(args: &CancelArgs, run: RunId, process: &Process) -> Result<(), Com
             "its name must be typed, and nobody is here to type it",
         ));
     }
-    report::say(&format!("Type `{name}` to kill its engine: "))?;
+    report::say(&format!("Type `{name}` to {deed}: "))?;
     let mut line = String::new();
     io::stdin()
         .lock()

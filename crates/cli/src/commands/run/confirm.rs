@@ -1,11 +1,13 @@
 //! `terrane run confirm`
 
 use control::changesets;
-use model::changeset::Status;
+use model::changeset::{Action, Status};
+use model::ids::ChangeSetId;
 
 use super::{About, Here};
 use crate::args::Global;
-use crate::commands::change;
+use crate::commands::change::{self, Destroying};
+use crate::commands::destroy;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -18,6 +20,10 @@ use crate::{CommandError, ExitStatus, Process};
 pub(super) struct ConfirmArgs {
     /// The change set, such as `c42`, or one of its runs
     what: String,
+
+    /// The name of a stack that was protected after its destroy was asked for, in place of typing it
+    #[arg(long = "confirm", value_name = "STACK")]
+    confirm: Vec<String>,
 }
 
 pub(super) async fn confirm(
@@ -25,12 +31,13 @@ pub(super) async fn confirm(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    Box::pin(say_yes(&args.what, global, process)).await
+    Box::pin(say_yes(&args.what, &args.confirm, global, process)).await
 }
 
 /// To a change set, or that of a run.
 pub(crate) async fn say_yes(
     what: &str,
+    named: &[String],
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -38,22 +45,59 @@ pub(crate) async fn say_yes(
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     let (set, _) = About::read(what)?.set(&here.control).await?;
     here.check_machine(set).await?;
+    let here = here.of_set(set, process).await?;
     here.check_writer(set, process).await?;
-    let values = changesets::gather_again(&here.control, &here.open, &process.env, set)
+    check_protected(&here, set, named, global, process).await?;
+    let values = changesets::gather_for(&here.control, &here.open, &process.env, set)
         .await
         .map_err(|err| failed(&err))?;
-    let values = values.ok_or_else(|| {
-        CommandError::new(format!(
-            "change set {set} needs values from the environment that are not set here"
-        ))
-        .hint("confirm it where the variables and files that its contexts name are there")
-    })?;
-    let mut watcher = Watcher::attach(&here.control, set, Some(values), global, process)
-        .map_err(|err| failed(&err))?;
+    let (values, missing) = match values {
+        Ok(values) => (Some(values), None),
+        Err(missing) => (None, Some(missing)),
+    };
+    let mut watcher =
+        Watcher::attach(&here.control, set, values, global, process).map_err(|err| failed(&err))?;
     watcher.see().await?;
+    // What nobody waits for needs no values either: that it is over is said below.
+    if let Some(missing) = missing.filter(|_| watcher.set().status == Status::AwaitingConfirm) {
+        let said = format!("change set {set} needs values that are not here");
+        return Err(CommandError::because(said, &missing)
+            .hint("confirm it where they are, or set them as they were when it was planned"));
+    }
     if watcher.set().status == Status::AwaitingConfirm {
         change::show_plans(&mut watcher, &here.project, false, global, process).await?;
     }
-    watcher.confirm().await?;
+    if let Err(refused) = watcher.confirm().await {
+        return Err(change::with_what_stalls(&here.control, set, refused).await);
+    }
     change::go_on(&mut watcher, &here.project, global, process).await
+}
+
+/// A stack may be protected by now; whose name was typed already is not asked for again.
+async fn check_protected(
+    here: &Here,
+    set: ChangeSetId,
+    named: &[String],
+    global: &Global,
+    process: &Process,
+) -> Result<(), CommandError> {
+    let (request, typed) = here.typed_names(set).await?;
+    if request.action != Action::Destroy {
+        return Ok(());
+    }
+    let typed = typed.iter().map(ToString::to_string);
+    let destroying = Destroying {
+        confirm: named.iter().cloned().chain(typed).collect(),
+        from: None,
+    };
+    let stacks = request.stacks.into_iter().collect();
+    let look = process.look(global);
+    destroy::check(
+        &destroying,
+        &here.open,
+        &here.project,
+        &stacks,
+        process,
+        look,
+    )
 }

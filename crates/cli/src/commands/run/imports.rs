@@ -14,6 +14,9 @@ use crate::commands::place::Place;
 use crate::view::{Look, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
 
+/// So many resources are named in a reminder.
+const NAMED: usize = 3;
+
 /// Print `import` blocks for what an engine made before it died
 ///
 /// Engines store their state every 20 seconds at most, but say what they finish as they finish it. The ids
@@ -68,19 +71,31 @@ pub(crate) async fn say_left(
     let runs = runs.map_err(|err| CommandError::from_error(&err))?;
     for run in runs.iter().filter(|run| stacks.contains(&run.stack)) {
         let left = left_by(control, run).await?;
-        let importable = left.as_ref().map_or(0, Left::importable);
-        if importable == 0 {
+        let importable = left.as_ref().map(Left::importable).unwrap_or_default();
+        if importable.is_empty() {
             continue;
         }
-        let made = text::count(importable, "resource");
+        let made = text::count(importable.len(), "resource");
         let said = format!(
-            "the engine of run {} made {made} of stack `{}` that no state knows: an apply makes them again",
-            run.id, run.stack
+            "the engine of run {} made {made} of stack `{}` that no state knows ({}): an apply makes them again",
+            run.id,
+            run.stack,
+            brief(&importable)
         );
         let hint = format!("`terrane run imports {}` prints `import` blocks", run.id);
         report::say(&errors::render_warning(&said, &[hint], look))?;
     }
     Ok(())
+}
+
+/// The first of them by name.
+fn brief(addresses: &[&str]) -> String {
+    let shown = addresses.iter().take(NAMED);
+    let shown: Vec<String> = shown.map(|address| format!("`{address}`")).collect();
+    match addresses.len().saturating_sub(NAMED) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// What a run's engine left, also if the run was opened again since: it is still there then.

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use control::in_force::InForce;
+use control::recovery;
 use control::runs::{self, Explained, Which};
 use control::upstreams::{self, Resting};
 use jiff::Timestamp;
+use model::changeset::Status;
 use model::exec::Exec;
 use model::ids::StackName;
 use model::run::{Run, RunState};
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::commands::place::Place;
-use crate::view::{Look, duration, in_force, table::Table};
+use crate::commands::place::{Place, at_home};
+use crate::view::{Look, duration, in_force, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show what is under way or waits, and why; `--all` also what is over
@@ -61,7 +63,7 @@ pub(super) async fn list(
             "change_sets": sets,
             "not_done": resting,
             "holds": in_force.holds,
-            "open": in_force.acts,
+            "open": in_force::documents(&in_force, here.project.as_ref()),
         }))?;
         return Ok(ExitStatus::Done);
     }
@@ -80,7 +82,8 @@ pub(super) async fn list(
             .filter(|run| args.all || !run.state.is_finished())
             .peekable();
         if runs.peek().is_some() {
-            table.line(heading(set, look));
+            let is_elsewhere = recovery::is_elsewhere(&here.control, &set.set);
+            table.line(heading(set, is_elsewhere, look));
         }
         for run in runs {
             table.row([
@@ -96,7 +99,7 @@ pub(super) async fn list(
     let others = [
         rests(&resting),
         in_force::holds(&in_force.holds),
-        in_force::acts(&in_force.acts, Timestamp::now()),
+        in_force::acts(&in_force, Timestamp::now(), |text| at_home(text, global)),
     ];
     let tables = std::iter::once(&table).chain(&others);
     let tables: Vec<String> = tables.map(|table| table.render(look)).collect();
@@ -135,7 +138,7 @@ fn not_done(one: &Resting) -> Value {
 }
 
 /// ``c42: exec `state list` by `ada`, 3 minutes ago``; where no one looks, by the clock.
-fn heading(set: &Explained, look: Look) -> String {
+fn heading(set: &Explained, is_elsewhere: bool, look: Look) -> String {
     let request = &set.set.request;
     let exec = request.exec.as_ref();
     let exec = exec.map_or_else(String::new, |exec| format!(" `{}`", exec.line()));
@@ -146,8 +149,13 @@ fn heading(set: &Explained, look: Look) -> String {
     } else {
         duration::ago(Duration::try_from(set.now.duration_since(at)).unwrap_or_default())
     };
+    let place = match set.set.status {
+        _ if !is_elsewhere => "",
+        Status::AwaitingConfirm => ", on another machine: it is confirmed there",
+        _ => ", on another machine",
+    };
     format!(
-        "{}: {}{exec} by `{asker}`, {when}",
+        "{}: {}{exec} by `{asker}`, {when}{place}",
         set.set.id,
         request.action.word()
     )
@@ -155,7 +163,11 @@ fn heading(set: &Explained, look: Look) -> String {
 
 /// How long it is where it is; of what is over, nothing.
 fn span(set: &Explained, run: &Run) -> Option<Duration> {
-    let since = match &run.state {
+    Duration::try_from(set.now.duration_since(since(set, run)?)).ok()
+}
+
+fn since(set: &Explained, run: &Run) -> Option<Timestamp> {
+    Some(match &run.state {
         RunState::Planning { since, .. }
         | RunState::Applying { since, .. }
         | RunState::Completing { since, .. } => *since,
@@ -164,8 +176,7 @@ fn span(set: &Explained, run: &Run) -> Option<Duration> {
             set.set.created_at
         }
         RunState::Finished { .. } => return None,
-    };
-    Duration::try_from(set.now.duration_since(since)).ok()
+    })
 }
 
 pub(super) fn document(set: &Explained) -> Value {
@@ -178,6 +189,7 @@ pub(super) fn document(set: &Explained) -> Value {
                 "stack": run.stack,
                 "state": set.word(run),
                 "why": set.why_run(run),
+                "since": since(set, run),
                 "record": run.state,
             })
         })
@@ -196,26 +208,48 @@ pub(super) fn document(set: &Explained) -> Value {
     })
 }
 
-/// Break-glass acts that stay open until a normal run converges the stack.
+/// Break-glass acts whose records are open, and what closes each.
 async fn open_acts(
     here: &Place,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let in_force = InForce::read(&here.control).await;
-    let acts = in_force.map_err(|err| CommandError::from_error(&err))?.acts;
+    let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
+    let project = here.project.as_ref();
     if global.json {
-        report::json(&json!({ "open": acts }))?;
+        let open = in_force::documents(&in_force, project);
+        report::json(&json!({ "open": open, "outside": in_force.outside }))?;
         return Ok(ExitStatus::Done);
     }
-    if acts.is_empty() {
-        report::say("Nothing that was done by hand is open.\n")?;
-        return Ok(ExitStatus::Done);
+    if in_force.acts.is_empty() {
+        report::say(if in_force.outside == 0 {
+            "Nothing that was done by hand is open.\n"
+        } else {
+            "Nothing of this project that was done by hand is open.\n"
+        })?;
+    } else {
+        let commands = |text: &str| at_home(text, global);
+        let table = in_force::acts(&in_force, Timestamp::now(), commands);
+        report::data(&table.render(process.data_look(global)))?;
+        for sentence in in_force::closings(&in_force, project) {
+            report::say(&format!("{}\n", at_home(&sentence, global)))?;
+        }
     }
-    let table = in_force::acts(&acts, Timestamp::now());
-    report::data(&table.render(process.data_look(global)))?;
-    report::say(
-        "Each closes when the next `terrane apply` or `terrane destroy` of its stack ends well.\n",
-    )?;
+    if in_force.outside > 0 {
+        report::say(&format!("{}\n", outside(here, in_force.outside)))?;
+    }
     Ok(ExitStatus::Done)
+}
+
+/// What the home holds besides, and where it is shown: a project speaks of its own.
+fn outside(here: &Place, acts: usize) -> String {
+    let home = here.control.home.store().directory();
+    let data = home.map_or_else(String::new, |dir| format!(" --data {}", dir.display()));
+    format!(
+        "Outside of this project {} by hand {} open: in a directory without one, \
+         `terrane run list --open{data}` lists what is.",
+        count(acts, "act"),
+        if acts == 1 { "is" } else { "are" }
+    )
 }

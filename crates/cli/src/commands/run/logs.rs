@@ -1,11 +1,13 @@
 //! `terrane run logs`
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use control::run_logs::{LogLine, Part, RunLog, attempts};
-use control::{Control, cancelling, recovery};
+use control::run_logs::{LogLine, Part, RunLog, attempts, without_colours};
+use control::{Control, cancelling, recovery, runs};
+use model::changeset::Status;
 use model::engine_event::EventKind;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, Stage};
@@ -20,11 +22,15 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// How often is looked for what is new.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How often is looked whether a person is waited for.
+const ASK: Duration = Duration::from_secs(1);
+
 /// Print what the engines of a run said, without secrets
 ///
-/// While the run is under way `-f` goes on with it, from any terminal. A stack stands for its newest run, a
-/// change set for all its runs. A run that is planned anew (after `run retry`, or when its plan was no longer
-/// good) begins another attempt; the last is shown. `--json` prints the events as the engine wrote them, one a line.
+/// While the run is under way `-f` goes on with it, from any terminal, and says if a person is waited for. A
+/// stack stands for its newest run, a change set for all its runs. A run that is planned anew (after `run retry`,
+/// or when its plan was no longer good) begins another attempt; the last is shown. `--json` prints the events as
+/// the engine wrote them, one a line.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run logs r7\n  terrane run logs -f network\n  \
@@ -105,6 +111,7 @@ pub(crate) async fn logs(
             json: global.json,
         })
         .collect();
+    let mut waits = runs.first().map(|run| Waits::of(run, process));
     let mut said = false;
     // Nobody completes the log of a run that has lost its runner but who looks.
     for reader in &readers {
@@ -130,6 +137,9 @@ pub(crate) async fn logs(
         }
         readers = open;
         if !readers.is_empty() {
+            if let Some(waits) = waits.as_mut().filter(|_| !global.json) {
+                waits.look(control).await?;
+            }
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -174,6 +184,78 @@ async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
         .status(ExitStatus::Refused));
     }
     Ok(runs)
+}
+
+/// What keeps a change set that is followed from going on, if that is a person: said once, until it goes on.
+struct Waits {
+    set: ChangeSetId,
+    /// Who follows it.
+    actor: String,
+    looked: Option<Instant>,
+    seen: Option<String>,
+    said: Option<String>,
+}
+
+impl Waits {
+    fn of(run: &Run, process: &Process) -> Self {
+        Self {
+            set: run.change_set,
+            actor: process.actor(),
+            looked: None,
+            seen: None,
+            said: None,
+        }
+    }
+
+    async fn look(&mut self, control: &Control) -> Result<(), CommandError> {
+        if self.looked.is_some_and(|at| at.elapsed() < ASK) {
+            return Ok(());
+        }
+        self.looked = Some(Instant::now());
+        let now = self.words(control).await?;
+        // What is seen once may be a step on its way.
+        if now == self.seen && now != self.said {
+            if let Some(words) = &now {
+                report::say(&format!("{}\n", clean(words)))?;
+            }
+            self.said.clone_from(&now);
+        }
+        self.seen = now;
+        Ok(())
+    }
+
+    /// For what, and how it goes on.
+    async fn words(&self, control: &Control) -> Result<Option<String>, CommandError> {
+        let set = self.set;
+        let explained = runs::explain(control, set).await;
+        let explained = explained.map_err(|err| CommandError::from_error(&err))?;
+        if explained.set.status != Status::AwaitingConfirm {
+            return Ok(None);
+        }
+        if let Some(hold) = explained.stage_hold().or_else(|| explained.plan_hold()) {
+            let all = if hold.person == self.actor {
+                ""
+            } else {
+                " --all"
+            };
+            let (on, name) = (hold.on.words(), hold.on.name());
+            let held = hold.words();
+            return Ok(Some(format!(
+                "Change set {set} waits: {on} is {held}; `terrane hold release {name}{all}` ends it."
+            )));
+        }
+        let Some(why) = explained.why() else {
+            return Ok(None);
+        };
+        let owed = explained.owed();
+        let ways: BTreeSet<String> = owed.iter().map(|one| one.command(set)).collect();
+        let ways: Vec<String> = ways.iter().map(|way| format!("`{way}`")).collect();
+        let how = match ways.as_slice() {
+            [] => String::new(),
+            ways => format!(": {}", text::list(ways)),
+        };
+        Ok(Some(format!("Change set {set} waits for {why}{how}.")))
+    }
 }
 
 /// One run's log on its way to the terminal.
@@ -245,15 +327,47 @@ fn render(line: &LogLine) -> Vec<String> {
     let time = line.event.time.as_deref().and_then(|time| time.get(11..19));
     let time = time.map_or_else(String::new, |time| format!("{time}  "));
     let below = " ".repeat(time.len());
-    let mut words = line.event.message.lines();
+    // What is painted on a terminal is not shown as the codes of its paint.
+    let message = without_colours(&line.event.message);
+    let message = message.trim_matches('\n');
+    if message.is_empty() && !line.event.message.is_empty() {
+        return Vec::new();
+    }
+    let mut words = message.lines();
     let mut lines = vec![format!("{time}{}", clean(words.next().unwrap_or_default()))];
     lines.extend(words.map(|more| format!("{below}{}", clean(more))));
     if let Some(diagnostic) = line.event.as_diagnostic() {
         if let (Some(file), Some(number)) = (diagnostic.file(), diagnostic.line()) {
             lines.push(format!("{below}on {} line {number}", clean(&file)));
         }
-        let detail = diagnostic.detail.lines();
+        let detail = without_colours(&diagnostic.detail);
+        let detail = detail.lines();
         lines.extend(detail.map(|more| format!("{below}{}", clean(more))));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use model::engine_event::EngineEvent;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, shown: &[&str]) {
+        let line = LogLine {
+            part: Part::Stage(Stage::Preparing),
+            text: text.to_owned(),
+            event: EngineEvent::parse(text),
+        };
+        assert_eq!(render(&line), shown);
+    }
+
+    #[test]
+    fn what_is_painted_is_shown_plainly() {
+        check("\u{1b}[0m\u{1b}[32m", &[]);
+        check("use [this].\u{1b}[0m", &["use [this]."]);
+        let event = r#"{"@message":"\u001b[0m\u001b[32m\nConfigured!\u001b[0m","type":"log"}"#;
+        check(event, &["Configured!"]);
+    }
 }

@@ -162,8 +162,12 @@ pub(super) async fn show(
 
 /// What policies said of a run, whenever they were asked; nothing if they had nothing to say.
 fn verdict(run: &Run, is_named: bool) -> Option<StackVerdict> {
-    let mut verdict = run.state.policy().unwrap_or_default();
-    verdict.warnings = run.state.warnings();
+    let foreseen = run.state.foreseen().cloned();
+    let is_foreseen = foreseen.is_some();
+    let mut verdict = foreseen.or_else(|| run.state.policy()).unwrap_or_default();
+    if !is_foreseen {
+        verdict.warnings = run.state.warnings();
+    }
     verdict.denials.extend(run.state.denied_yes().cloned());
     if verdict.is_silent() {
         return None;
@@ -174,6 +178,7 @@ fn verdict(run: &Run, is_named: bool) -> Option<StackVerdict> {
     Some(StackVerdict {
         stack: if is_named { stack } else { String::new() },
         verdict,
+        is_foreseen,
     })
 }
 
@@ -347,7 +352,11 @@ fn run_words(event: &RunEvent, action: Action) -> String {
             Some(serial) => format!("applied: serial {serial}"),
             None => "applied".to_owned(),
         },
-        RunEvent::StageStarted { part } => format!("{} began", part.word()),
+        RunEvent::StageStarted { part } => format!("{} began", part.part_word()),
+        RunEvent::StageFinished {
+            part: Stage::Applying,
+            ..
+        } => format!("{} done", Stage::Applying.part_word()),
         RunEvent::StageFinished { part, report, .. } => match report.get("summary") {
             Some(serde_json::Value::String(summary)) => {
                 format!("{} passed: {summary}", part.word())

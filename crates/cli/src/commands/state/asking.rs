@@ -1,15 +1,18 @@
 //! What the commands that only look share: which version, what may be seen, and how a refusal reads.
 
+use std::time::Duration;
+
 use control::Control;
 use control::states::ask::{self, AskStateError};
 use jiff::Timestamp;
 use model::state::moment::InvalidMoment;
 use model::state::pick::Pick;
-use model::state::{StateName, moment};
+use model::state::{StateName, StateVersion, moment};
 
 use crate::args::Global;
 use crate::commands::by_hand::reason_text;
-use crate::{CommandError, ExitStatus, Process};
+use crate::view::duration;
+use crate::{CommandError, ExitStatus, Process, report};
 
 /// Which version is looked at.
 #[derive(Debug, clap::Args)]
@@ -66,6 +69,18 @@ impl RevealArgs {
             .map_err(|err| shown(&err))?;
         Ok(true)
     }
+}
+
+/// Says that this is not the state itself, and how old it is.
+pub(crate) fn say_if_copy(version: &StateVersion) -> Result<(), CommandError> {
+    if !version.is_copy() {
+        return Ok(());
+    }
+    let since = Timestamp::now().duration_since(version.created_at);
+    report::say(&format!(
+        "note: a copy, seen {}: the state lives in a backend of the engine\n",
+        duration::ago(Duration::try_from(since).unwrap_or_default())
+    ))
 }
 
 pub(super) fn moment(word: &str) -> Result<Timestamp, CommandError> {

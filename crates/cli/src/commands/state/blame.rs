@@ -2,7 +2,7 @@
 
 use control::states::blame;
 
-use super::asking::{PickArgs, RevealArgs, shown};
+use super::asking::{PickArgs, RevealArgs, say_if_copy, shown};
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::view::state as view;
@@ -55,6 +55,7 @@ pub(crate) async fn blame(
         let look = process.data_look(global);
         let now = jiff::Timestamp::now();
         report::data(&view::blame::text(&answer, now, args.reveal.full, look))?;
+        say_if_copy(&answer.asked.version)?;
     }
     if revealed {
         place.tell_git(global, process).await?;

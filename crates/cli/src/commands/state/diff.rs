@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use model::state::diff::{Showing, diff as compare};
 use model::state::pick::Pick;
 
-use super::asking::{RevealArgs, not_a_moment, shown};
+use super::asking::{RevealArgs, not_a_moment, say_if_copy, shown};
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::view::state as view;
@@ -92,6 +92,7 @@ pub(crate) async fn diff(
             full,
             look,
         ))?;
+        say_if_copy(&to.version)?;
     }
     if revealed {
         place.tell_git(global, process).await?;

@@ -1,9 +1,12 @@
 //! `terrane state export`
 
+use control::held_backend::Locking;
 use control::state_export::{self, StateExport};
 use control::state_import::Place as Home;
 use serde_json::json;
 
+use super::asking::say_if_copy;
+use super::locking::LockingArgs;
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::commands::{open_home, selection, sound_project};
@@ -16,7 +19,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// `terrane state import --all` brings it back.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane state export network --to network.tfstate\n  terrane state export network --to engine   # the backend its source names\n  \
+    after_help = "Examples:\n  terrane state export network --to network.tfstate\n  terrane state export network --to engine   # the backend of its target, or that its source names\n  \
     terrane state export network --to https://state.example.io/network --credential env:STATE_TOKEN\n  \
     terrane state export --all --to backup/"
 )]
@@ -33,6 +36,12 @@ pub(crate) struct ExportArgs {
     /// Where `USER:PASSWORD` or a token for the URL is: `env:NAME`, `file:PATH`, `command:PROGRAM`
     #[arg(long, value_name = "REFERENCE")]
     credential: Option<String>,
+    /// With `engine`: write what was last seen in the backend of the stack's target to another one, though somebody may have
+    /// written there since
+    #[arg(long)]
+    copy: bool,
+    #[command(flatten)]
+    locking: LockingArgs,
 }
 
 pub(crate) async fn export(
@@ -41,8 +50,12 @@ pub(crate) async fn export(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let failed = |err: &state_export::ExportError| {
-        let shown = CommandError::from_error(err);
-        err.hint().into_iter().fold(shown, CommandError::hint)
+        let shown = CommandError::judged(err, err.is_refusal(), err.hint());
+        if err.is_interruption() {
+            shown.status(ExitStatus::Interrupted)
+        } else {
+            shown
+        }
     };
     let Some(stack) = &args.stack else {
         let place = Place::open(global, process).await?;
@@ -61,14 +74,27 @@ pub(crate) async fn export(
         return Ok(ExitStatus::Done);
     };
     let to = Home::parse(&args.to, &process.cwd);
+    let locking = &args.locking.read(matches!(to, Home::Http(_)))?;
+    let other = match args.to.as_str() {
+        "-" => Some("`terrane state pull` prints a state; a file of that name is `./-`"),
+        "copy" => Some("`copy` is for `state import`; a file of that name is `./copy`"),
+        _ => None,
+    };
+    if let Some(hint) = other {
+        return Err(
+            CommandError::new(format!("a state does not go to `{}`", args.to))
+                .hint(hint)
+                .status(ExitStatus::Usage),
+        );
+    }
     let exported = if to == Home::Engine {
         let (open, project) = sound_project(global, process)?;
         let stack = selection::one(stack, &project)?;
         let settings = process.settings(global)?;
         let control = open_home(&settings, &open, process, process.look(global)).await?;
-        let credential = args.credential.as_deref();
         let (env, who) = (&process.env, process.actor());
-        state_export::export(&control, &open, &project, env, stack, &to, credential, &who).await
+        let export = state_export::export_to_engine;
+        export(&control, &open, &project, env, stack, &who, args.copy).await
     } else {
         let place = Place::open(global, process).await?;
         let export = StateExport {
@@ -76,6 +102,7 @@ pub(crate) async fn export(
             to: &to,
             credential: args.credential.as_deref(),
             root: &place.root,
+            locking,
             who: &process.actor(),
         };
         state_export::export_state(&place.control, &process.env, &export).await
@@ -88,10 +115,24 @@ pub(crate) async fn export(
             "serial": exported.serial, "lineage": version.lineage,
         }))?;
     }
+    let done = if exported.was_there {
+        "is there already, in"
+    } else {
+        "written to"
+    };
     report::say(&format!(
-        "State `{}` written to {}: serial {}, lineage {}.\n",
+        "State `{}` {done} {}: serial {}, lineage {}.\n",
         version.state.name, exported.place, exported.serial, version.lineage
     ))?;
+    if to != Home::Engine {
+        say_if_copy(version)?;
+    }
+    if let Some(way) = &exported.locked_by {
+        report::say(&format!("note: the backend was locked by {way}\n"))?;
+    }
+    if *locking == Locking::Nowhere {
+        report::say("note: the backend was not locked: see to it that nobody else wrote there\n")?;
+    }
     if let Some(notes) = &exported.notes {
         report::say(&format!(
             "`{}` lists what holds secrets in it: `terrane state import` looks for it beside the file.\n",

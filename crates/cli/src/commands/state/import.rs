@@ -1,21 +1,32 @@
 //! `terrane state import`
 
+use std::time::Duration;
+
+use control::Control;
 use control::artifacts::BroughtArtifacts;
+use control::changesets::is_ours;
+use control::held_backend::Locking;
 use control::projects::OpenProject;
 use control::state_import::{
     self, Brought, Import, ImportError, Imported, OldHome, Place, StateImport,
 };
+use jiff::Timestamp;
 use model::changeset::Action;
 use model::ids::StackName;
-use model::project::{Project, Stack};
+use model::project::{EdgeKind, Project, Stack};
 use serde_json::{Value, json};
 
+use super::locking::LockingArgs;
 use crate::args::Global;
 use crate::commands::change::{self, Change};
 use crate::commands::place::{Place as Home, must_outlive};
 use crate::commands::{open_home, read_project, selection, sound_project};
+use crate::view::duration;
 use crate::view::text::clean;
 use crate::{CommandError, ExitStatus, Process, report};
+
+const NOT_LOCKED: &str =
+    "note: the old backend was not locked: see to it that nobody writes there any more\n";
 
 /// Bring a state here from where it was, with its lineage and serial
 ///
@@ -23,7 +34,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// nothing changes.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane state import network --from network.tfstate\n  terrane state import network --from engine   # the backend its source names\n  \
+    after_help = "Examples:\n  terrane state import network --from network.tfstate\n  terrane state import network --from engine   # the backend its source names, or its target\n  \
     terrane state import network --from https://state.example.io/network --credential env:STATE_TOKEN --leave-locked\n  \
     terrane state import --all --from backup/"
 )]
@@ -35,13 +46,15 @@ pub(crate) struct ImportArgs {
     /// file `STATE.tfstate` in it
     #[arg(long)]
     all: bool,
-    /// A file, a directory of files, `engine`, or a URL
+    /// A file, a directory of files, `engine`, `copy` (what was last seen in the backend its target had), or a URL
     #[arg(long, value_name = "PLACE")]
     from: String,
     /// Where `USER:PASSWORD` or a token for the URL is: `env:NAME`, `file:PATH`, `command:PROGRAM`
     #[arg(long, value_name = "REFERENCE")]
     credential: Option<String>,
-    /// Keep the old home locked, so that nobody writes there by mistake (a URL only)
+    #[command(flatten)]
+    locking: LockingArgs,
+    /// Keep the old home locked, so that nobody writes there by mistake (a URL or `engine`)
     #[arg(long)]
     leave_locked: bool,
     /// Do not plan afterwards
@@ -55,24 +68,33 @@ pub(crate) async fn import(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let from = Place::parse(&args.from, &process.cwd);
-    if args.leave_locked && !matches!(from, Place::Http(_)) {
+    if args.leave_locked && !matches!(from, Place::Http(_) | Place::Engine) {
         return Err(
-            CommandError::new("`--leave-locked`: only an HTTP backend can be kept locked")
+            CommandError::new("`--leave-locked`: a file cannot be kept locked")
                 .hint("import without it, and see to it that nobody writes there any more")
                 .status(ExitStatus::Usage),
         );
     }
+    let locking = &args.locking.read(matches!(from, Place::Http(_)))?;
+    if args.leave_locked && *locking == Locking::Nowhere {
+        let message = "`--leave-locked` and `--no-lock`: what has no lock cannot be kept locked";
+        return Err(CommandError::new(message).status(ExitStatus::Usage));
+    }
     must_outlive(global, process)?;
     let stacks = match &args.stack {
-        None => import_all(args, &from, global, process).await?,
+        None => import_all(args, &from, locking, global, process).await?,
         Some(word) if is_by_name(word, global, process) => {
-            import_by_name(args, word, &from, global, process).await?;
+            import_by_name(args, word, &from, locking, global, process).await?;
             Vec::new()
         }
         Some(word) => {
             let (open, project) = sound_project(global, process)?;
             let stack = selection::one(word, &project)?.clone();
-            import_stacks(args, &from, &open, &project, vec![stack], global, process).await?
+            let stacks = vec![stack];
+            import_stacks(
+                args, &from, locking, &open, &project, stacks, global, process,
+            )
+            .await?
         }
     };
     if args.no_plan || stacks.is_empty() {
@@ -85,9 +107,7 @@ pub(crate) async fn import(
     };
     let status = Box::pin(change::carry_out(change, global, process)).await?;
     if status == ExitStatus::Changes {
-        report::say(
-            "The state is here, but the plan is not empty: look at it before the next apply.\n",
-        )?;
+        report::say("The plan is not empty: look at it before the next apply.\n")?;
     }
     Ok(status)
 }
@@ -101,6 +121,7 @@ fn is_by_name(word: &str, global: &Global, process: &Process) -> bool {
 async fn import_all(
     args: &ImportArgs,
     from: &Place,
+    locking: &Locking,
     global: &Global,
     process: &Process,
 ) -> Result<Vec<StackName>, CommandError> {
@@ -117,7 +138,10 @@ async fn import_all(
         let stacks = project.stacks.values();
         let stacks = stacks.filter(|stack| has_file(&stack.state));
         let stacks = stacks.map(|stack| stack.name.clone()).collect();
-        return import_stacks(args, from, &open, &project, stacks, global, process).await;
+        return import_stacks(
+            args, from, locking, &open, &project, stacks, global, process,
+        )
+        .await;
     }
     let home = Home::open(global, process).await?;
     let who = process.actor();
@@ -128,7 +152,7 @@ async fn import_all(
         let state = match one {
             Brought::State(imported) => {
                 done.push(document(None, imported));
-                say(imported)?;
+                say(imported, home.control.home.project())?;
                 &imported.version.state
             }
             Brought::Copy(state) => {
@@ -173,6 +197,7 @@ async fn import_by_name(
     args: &ImportArgs,
     word: &str,
     from: &Place,
+    locking: &Locking,
     global: &Global,
     process: &Process,
 ) -> Result<(), CommandError> {
@@ -182,21 +207,27 @@ async fn import_by_name(
         from,
         credential: args.credential.as_deref(),
         root: &home.root,
+        locking,
         leave_locked: args.leave_locked,
         who: &process.actor(),
     };
     let imported = state_import::import_state(&home.control, &process.env, &import).await;
     let imported = imported.map_err(|err| failed(&err))?;
-    say(&imported)?;
+    say(&imported, home.control.home.project())?;
+    if imported.old_home == OldHome::NotLocked && !imported.was_here {
+        report::say(NOT_LOCKED)?;
+    }
     if global.json {
         report::json(&json!({ "imported": [document(None, &imported)] }))?;
     }
     Ok(())
 }
 
+#[expect(clippy::too_many_arguments, reason = "each says one thing")]
 async fn import_stacks(
     args: &ImportArgs,
     from: &Place,
+    locking: &Locking,
     open: &OpenProject,
     project: &Project,
     stacks: Vec<StackName>,
@@ -208,38 +239,86 @@ async fn import_stacks(
     let who = process.actor();
     let mut done = Vec::new();
     for stack in &stacks {
-        if !control::changesets::is_ours(project, stack) {
+        if !is_ours(project, stack) && *from != Place::Engine {
             return Err(CommandError::new(format!(
                 "the target of stack `{stack}` keeps states in a backend of the engine"
             ))
-            .hint("remove its `backend` block first, so that the state has a place here")
+            .hint(format!(
+                "remove its `backend` block first, so that the state has a place here; then `terrane state import {stack} --from copy` \
+                 brings what was last seen there"
+            ))
             .status(ExitStatus::Refused));
         }
         let import = Import {
             stack,
             from: from.clone(),
             credential: args.credential.as_deref(),
+            locking,
             leave_locked: args.leave_locked,
             who: &who,
         };
         let imported = state_import::import(&control, open, project, &process.env, &import).await;
         let imported = imported.map_err(|err| failed(&err))?;
-        say(&imported)?;
-        if *from == Place::Engine && !imported.was_here {
-            report::say(
-                "note: the old backend was not locked: see to it that nobody writes there any more\n",
-            )?;
+        say(&imported, control.home.project())?;
+        let was_not_locked = imported.old_home == OldHome::NotLocked
+            || (*from == Place::Engine && imported.old_home == OldHome::NoLock);
+        if was_not_locked && !imported.was_here {
+            report::say(NOT_LOCKED)?;
+        }
+        if let OldHome::Seen { at } = imported.old_home {
+            let since = Timestamp::now().duration_since(at);
+            report::say(&format!(
+                "note: it is what was seen {}: see to it that nobody has written there since, nor does any more\n",
+                duration::ago(Duration::try_from(since).unwrap_or_default())
+            ))?;
         }
         done.push(document(Some(stack), &imported));
     }
     if global.json {
         report::json(&json!({ "imported": done }))?;
     }
+    if !args.no_plan {
+        upstreams_are_here(&control, project, &stacks).await?;
+    }
     Ok(stacks)
 }
 
-fn say(imported: &Imported) -> Result<(), CommandError> {
+/// What takes the outputs of a stack whose state is not here yet cannot be planned; to apply that one would make
+/// everything again.
+async fn upstreams_are_here(
+    control: &Control,
+    project: &Project,
+    stacks: &[StackName],
+) -> Result<(), CommandError> {
+    for stack in stacks {
+        for edge in &project.stacks[stack].edges {
+            let upstream = &edge.upstream;
+            let takes = matches!(edge.kind, EdgeKind::Output { .. });
+            if !takes || !is_ours(project, upstream) {
+                continue;
+            }
+            let state = control.state_name(&project.stacks[upstream].state);
+            let head = control.store.state_head(&state).await;
+            if head.is_ok_and(|head| head.is_none()) {
+                return Err(CommandError::new(format!(
+                    "no plan proves it yet: `{stack}` takes outputs of `{upstream}`, whose state is not here"
+                ))
+                .hint(format!(
+                    "`terrane state import {upstream} --from …`, then `terrane plan {stack}`"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn say(imported: &Imported, project: &str) -> Result<(), CommandError> {
     let version = &imported.version;
+    let name = if version.state.project == project {
+        version.state.name.clone()
+    } else {
+        version.state.to_string()
+    };
     let word = if imported.was_here {
         "was here already"
     } else {
@@ -247,18 +326,44 @@ fn say(imported: &Imported) -> Result<(), CommandError> {
     };
     let left = match imported.old_home {
         OldHome::LeftLocked { .. } => "; its old home stays locked",
-        OldHome::NoLock | OldHome::Released => "",
+        OldHome::NoLock | OldHome::NotLocked | OldHome::Released | OldHome::Seen { .. } => "",
+        OldHome::Stays => {
+            return report::say(&format!(
+                "State `{}` is what the backend of its target holds now: {}.\n",
+                clean(&version.state.name),
+                if version.lineage.is_empty() {
+                    "nothing".to_owned()
+                } else {
+                    format!(
+                        "serial {}, lineage {}",
+                        version.serial,
+                        clean(&version.lineage)
+                    )
+                }
+            ));
+        }
     };
     report::say(&format!(
         "State `{}` {word}: serial {}, lineage {}{left}.\n",
-        clean(&version.state.name),
+        clean(&name),
         version.serial,
         clean(&version.lineage)
     ))?;
-    if let OldHome::LeftLocked { id } = &imported.old_home {
-        report::say(&format!(
+    if let Some(way) = &imported.locked_by {
+        report::say(&format!("note: its old home was locked by {way}\n"))?;
+    }
+    match &imported.old_home {
+        OldHome::LeftLocked { id: Some(id) } => report::say(&format!(
             "hint: `{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it\n"
-        ))?;
+        ))?,
+        OldHome::LeftLocked { id: None } => report::say(
+            "hint: an engine that is refused there names the lock: its `force-unlock ID` frees it\n",
+        )?,
+        OldHome::NoLock
+        | OldHome::NotLocked
+        | OldHome::Released
+        | OldHome::Seen { .. }
+        | OldHome::Stays => {}
     }
     Ok(())
 }
@@ -266,18 +371,27 @@ fn say(imported: &Imported) -> Result<(), CommandError> {
 fn document(stack: Option<&StackName>, imported: &Imported) -> Value {
     let version = &imported.version;
     let lock = match &imported.old_home {
-        OldHome::LeftLocked { id } => Some(id),
-        OldHome::NoLock | OldHome::Released => None,
+        OldHome::LeftLocked { id } => id.as_ref(),
+        OldHome::NoLock
+        | OldHome::NotLocked
+        | OldHome::Released
+        | OldHome::Seen { .. }
+        | OldHome::Stays => None,
     };
     json!({
         "stack": stack.map(StackName::as_str), "project": version.state.project,
         "state": version.state.name, "version": version.version,
         "serial": version.serial, "lineage": version.lineage, "was_here": imported.was_here,
-        "left_locked": lock.is_some(), "lock_id": lock,
+        "left_locked": matches!(imported.old_home, OldHome::LeftLocked { .. }), "lock_id": lock,
     })
 }
 
 fn failed(err: &ImportError) -> CommandError {
     let shown = CommandError::from_error(err);
+    let shown = if err.is_interruption() {
+        shown.status(ExitStatus::Interrupted)
+    } else {
+        shown
+    };
     err.hint().into_iter().fold(shown, CommandError::hint)
 }

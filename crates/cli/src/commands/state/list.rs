@@ -5,7 +5,7 @@ use control::states::listing;
 use model::state::glob::Glob;
 use model::state::pick::Pick;
 
-use super::asking::{PickArgs, shown};
+use super::asking::{PickArgs, say_if_copy, shown};
 use crate::args::Global;
 use crate::commands::by_hand::say_in_force;
 use crate::commands::place::Place;
@@ -75,6 +75,7 @@ pub(crate) async fn list(
     }
     report::data(&view::list::resources(&asked))?;
     report::say(&view::list::closing(&asked))?;
+    say_if_copy(&asked.version)?;
     Ok(ExitStatus::Done)
 }
 

@@ -5,14 +5,15 @@ use std::io::Write as _;
 use control::states::{self, ReadStateError, ask};
 use model::state::pick::Pick;
 
-use super::asking::{PickArgs, shown};
+use super::asking::{PickArgs, say_if_copy, shown};
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Print a state as it is stored, byte for byte
 ///
-/// It holds every value in clear, sensitive ones too.
+/// It holds every value in clear, sensitive ones too, and nothing is recorded: it is meant for engines and backups. For
+/// people there is `terrane state show`, which hides them.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state pull network > network.tfstate\n  terrane state pull network --version 3\n  terrane state pull network --at 2h"
@@ -38,7 +39,7 @@ pub(crate) async fn pull(
             Some(found.map_err(|err| shown(&err))?.version)
         }
     };
-    let (_, bytes) = states::read(&place.control, &state, version)
+    let (version, bytes) = states::read(&place.control, &state, version)
         .await
         .map_err(|err| {
             let shown = CommandError::from_error(&err);
@@ -57,5 +58,6 @@ pub(crate) async fn pull(
     out.write_all(&bytes)
         .and_then(|()| out.flush())
         .map_err(|err| CommandError::because("could not write", &err))?;
+    say_if_copy(&version)?;
     Ok(ExitStatus::Done)
 }

@@ -8,7 +8,7 @@ use control::home::{Settings, StorePlace};
 use control::keys::KeySource;
 use control::states::recover::{
     self as recovery, AcceptedLoss, IntoHome, Lost, RebuildError, Rebuilt, RecoverError,
-    RecoverReport, RecoveredStanding, RecoveredVersion,
+    RecoverReport, RecoveredStanding, RecoveredVersion, Rival,
 };
 use model::state::{StateName, StateVersion};
 use serde_json::json;
@@ -45,19 +45,20 @@ pub(crate) struct RecoverArgs {
     #[arg(
         long,
         value_name = "OUT",
-        required_unless_present = "into_home",
+        required_unless_present_any = ["into_home", "accept_loss"],
         conflicts_with = "into_home"
     )]
     to: Option<PathBuf>,
     /// Write what the files know into the database of the home
     #[arg(long)]
     into_home: bool,
-    /// Go on from this version, although newer ones were acknowledged and do not open; for each state that is named so
+    /// Go on from this version, although newer ones were acknowledged and do not open; from 0, with nothing, where none
+    /// opens. For each state that is named so
     #[arg(
         long,
         value_name = "NAME@VERSION",
         value_parser = read_loss,
-        requires = "into_home",
+        conflicts_with = "to",
         requires = "reason"
     )]
     accept_loss: Vec<AcceptedLoss>,
@@ -80,6 +81,13 @@ pub(crate) async fn recover(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
+    if args.to.is_none() && !args.into_home {
+        return Err(
+            CommandError::new("`--accept-loss` is for a home that is made again")
+                .hint("say it with `--into-home`")
+                .status(ExitStatus::Usage),
+        );
+    }
     let mut settings = process.settings(global)?;
     if let Some(key) = &args.key {
         settings.key = KeySource::File(process.key_file("--key", key)?);
@@ -152,12 +160,16 @@ async fn into_home(
             RebuildError::NoKey { .. } => shown.hint("name the key: `--key FILE`"),
             RebuildError::NoHome { .. } => shown.hint("name the home: `--data DIR`"),
             RebuildError::OtherMaster { .. } => shown.hint(OTHER_KEY),
+            RebuildError::Opens { version, state } => shown
+                .hint(format!("go on from it: `--accept-loss {state}@{version}`, or `terrane state rollback {state} --to {version}`"))
+                .status(ExitStatus::Usage),
             RebuildError::NothingLost { .. } | RebuildError::NoVersion { .. } => shown
                 .hint("`terrane state recover --into-home` names what is lost, and what opens")
                 .status(ExitStatus::Usage),
             RebuildError::Key(_)
             | RebuildError::Open { .. }
             | RebuildError::Rebuild { .. }
+            | RebuildError::Begin { .. }
             | RebuildError::GoOn { .. } => shown,
         }
     })?;
@@ -170,6 +182,7 @@ async fn into_home(
             "not_provably_acknowledged": rebuilt.unproven,
             "broken": rebuilt.broken,
             "lost": rebuilt.lost.iter().map(lost_document).collect::<Vec<_>>(),
+            "acknowledged_twice": rebuilt.rivals.iter().map(|rival| &rival.version).collect::<Vec<_>>(),
             "damaged": rebuilt.unread.iter().map(|(state, version, error)| json!({
                 "state": state,
                 "version": version,
@@ -197,11 +210,13 @@ async fn into_home(
     let all_opens =
         rebuilt.broken.is_empty() && rebuilt.lost.is_empty() && rebuilt.unread.is_empty();
     let is_decided = all_opens || accepted_all(&rebuilt, &went_on);
-    Ok(if is_decided && rebuilt.notes_unread.is_empty() {
-        ExitStatus::Done
-    } else {
-        ExitStatus::Failed
-    })
+    Ok(
+        if is_decided && rebuilt.notes_unread.is_empty() && rebuilt.rivals.is_empty() {
+            ExitStatus::Done
+        } else {
+            ExitStatus::Failed
+        },
+    )
 }
 
 /// What is left of it was said, and decided about.
@@ -259,6 +274,10 @@ fn told_of_losses(rebuilt: &Rebuilt, look: Look) -> String {
             look,
         ));
     }
+    for rival in &rebuilt.rivals {
+        let hints = ways_to_settle(rival);
+        text.push_str(&errors::render(&rival.to_string(), &[], &hints, look));
+    }
     for (state, version, error) in &rebuilt.unread {
         let message = format!("version {version} of state `{state}` is damaged, and was left out");
         let hint = "restore the file from a backup, and begin again without the database; else the state goes on without this version".to_owned();
@@ -266,30 +285,62 @@ fn told_of_losses(rebuilt: &Rebuilt, look: Look) -> String {
     }
     for (state, error) in &rebuilt.notes_unread {
         let message = format!("what else is to be hidden in state `{state}` is not known any more");
-        let hint = "restore the file from a backup, then `terrane state recover --into-home` again; until then values may be shown that were hidden";
-        let hints = [hint.to_owned()];
+        let hints = NOTE_DAMAGED.map(str::to_owned);
         text.push_str(&errors::render(&message, &all_causes(error), &hints, look));
     }
     text
 }
 
+/// What helps where a note of what is hidden does not open: also said by `verify`.
+pub(super) const NOTE_DAMAGED: [&str; 2] = [
+    "restore the file from a backup, then `terrane state recover --into-home`; it also writes the file again if the database still knows what it said",
+    "without a backup, remove the file first; until then a database that was made again shows none of the state's values",
+];
+
 /// What helps against a loss: also said by `verify`.
 pub(super) fn ways_on(state: &StateName, readable: i64) -> Vec<String> {
     let restore = "restore the file from a backup, then `terrane state recover --into-home` again";
     let mut hints = vec![restore.to_owned()];
-    if readable > 0 {
-        hints.push(format!(
+    hints.push(if readable > 0 {
+        format!(
             "or go on from version {readable}: `terrane state recover --into-home --accept-loss {state}@{readable} --reason \"…\"`"
-        ));
-    }
+        )
+    } else {
+        begin_anew(state)
+    });
     hints
+}
+
+/// The last way: also said by `verify`.
+pub(super) fn begin_anew(state: &StateName) -> String {
+    format!(
+        "or begin anew with nothing in it, and import what is there: `terrane state recover --into-home --accept-loss {state}@0 --reason \"…\"`"
+    )
+}
+
+/// The same where two of one number were acknowledged.
+pub(super) fn ways_to_settle(rival: &Rival) -> Vec<String> {
+    let Rival { version, newest } = rival;
+    let (state, newest) = (&version.state, newest.version);
+    vec![
+        "`terrane state recover --to DIR` (for a bucket, of a copy) writes both down: compare them with the world".to_owned(),
+        format!(
+            "then say what it goes on from: `terrane state recover --into-home --accept-loss {state}@{newest} --reason \"…\"`, and `terrane state push` if the other one is right"
+        ),
+    ]
 }
 
 fn told(rebuilt: &Rebuilt, went_on: bool, look: Look) -> String {
     let plural =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text = match rebuilt.states.as_slice() {
-        [] if went_on || !(rebuilt.lost.is_empty() && rebuilt.broken.is_empty()) => String::new(),
+        [] if went_on
+            || !(rebuilt.lost.is_empty()
+                && rebuilt.broken.is_empty()
+                && rebuilt.rivals.is_empty()) =>
+        {
+            String::new()
+        }
         [] if rebuilt.artifacts == 0 && rebuilt.heads == 0 => {
             "The database knows all that the files know.\n".to_owned()
         }
@@ -325,7 +376,7 @@ fn told(rebuilt: &Rebuilt, went_on: bool, look: Look) -> String {
             "version {} of state `{}` (serial {}) is not provably acknowledged, and was left out",
             version.version, version.state, version.serial
         );
-        let hint = "`terrane state recover --to DIR` writes it down: compare it, then `terrane state push`";
+        let hint = "`terrane state recover --to DIR` (for a bucket, of a copy) writes it down: compare it, then `terrane state push`";
         text.push_str(&errors::render_warning(&message, &[hint.to_owned()], look));
     }
     for version in &rebuilt.broken {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::commands::by_hand::{ReasonArg, ask, word};
 use crate::commands::place::Place;
+use crate::view::text::clean;
 use crate::view::{errors, surgery as view};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -110,6 +111,14 @@ fn show(
     let look = process.look(global);
     let head = proposal.head.as_ref().map(|head| head.serial);
     report::say(&view::title(state, head, proposal.serial, look))?;
+    if let Some((before, after)) = proposal.other_lineage() {
+        let said = format!(
+            "this is another state: lineage {} takes the place of {}",
+            clean(&after),
+            clean(&before)
+        );
+        report::say(&errors::render_warning(&said, &[], look))?;
+    }
     if let Some(summary) = &proposal.summary {
         return report::say(&view::render(summary, look));
     }

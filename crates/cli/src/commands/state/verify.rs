@@ -7,7 +7,7 @@ use control::states::{self, Damage, Refusal, Verified};
 use model::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
-use super::recover::{OTHER_KEY, ways_on};
+use super::recover::{NOTE_DAMAGED, OTHER_KEY, begin_anew, ways_on, ways_to_settle};
 use crate::args::Global;
 use crate::commands::place::{Place, at_home};
 use crate::view::text::count;
@@ -139,6 +139,10 @@ fn told(damage: &Damage, look: Look) -> String {
         "cannot be read with this master key"
     } else if damage.is_lost() {
         "is not in the database, and does not open"
+    } else if damage.rival().is_some() {
+        "was acknowledged twice"
+    } else if damage.is_unmarked() {
+        "is marked as acknowledged in the database only"
     } else if damage.is_behind() {
         "is not in the database"
     } else if damage.versions > 1 {
@@ -161,6 +165,12 @@ fn told(damage: &Damage, look: Look) -> String {
             )
         }
         Some(version) => format!("version {version}{newest} of state `{state}` {found}"),
+        None if damage.is_not_noted() => {
+            format!("what is hidden in state `{state}` is not noted in the files")
+        }
+        None if damage.is_note => {
+            format!("a note of what is hidden in state `{state}` {found}")
+        }
         None => format!("what is kept of the artifacts of state `{state}` {found}"),
     };
     let mut causes = vec![damage.error.to_string()];
@@ -172,17 +182,32 @@ fn remedy(damage: &Damage) -> Vec<String> {
     if damage.is_of_the_key() {
         return vec![OTHER_KEY.to_owned()];
     }
+    if let Some(rival) = damage.rival() {
+        return ways_to_settle(rival);
+    }
     if damage.is_lost() {
         return ways_on(&damage.state, damage.readable.unwrap_or_default());
     }
     if damage.is_behind() {
         return vec!["`terrane state recover --into-home` writes it into the database".to_owned()];
     }
+    if damage.is_unmarked() {
+        return vec!["`terrane state recover --into-home` marks it again".to_owned()];
+    }
+    if damage.is_not_noted() {
+        return vec!["`terrane state recover --into-home` writes it down again".to_owned()];
+    }
+    if damage.is_note {
+        return NOTE_DAMAGED.map(str::to_owned).to_vec();
+    }
     let mut hints = vec!["restore the file from a backup, then verify again".to_owned()];
     if damage.version.is_none() {
         hints.push(
             "or apply the stack again: what its engine writes then takes its place".to_owned(),
         );
+    }
+    if damage.is_head && damage.readable.is_none() {
+        hints.push(begin_anew(&damage.state));
     }
     if let Some(readable) = damage.readable.filter(|_| damage.is_head) {
         hints.push(format!(
@@ -200,6 +225,7 @@ fn document(verified: &Verified) -> serde_json::Value {
         json!({
             "state": damage.state,
             "version": damage.version,
+            "note": damage.is_note,
             "newest": damage.is_head,
             "readable": damage.readable,
             "causes": causes,

@@ -126,6 +126,26 @@ fn a_stack_fails_whose_engine_made_what_no_state_knows() {
 }
 
 #[test]
+fn a_plan_that_somebody_stopped_is_made_afresh_and_never_resumed() {
+    let stopped = Failure {
+        stage: "planning".to_owned(),
+        kept: None,
+        diagnostics: Vec::new(),
+        ..failure()
+    };
+    let set = Outcome {
+        deed: Deed::Plan,
+        ..outcome(vec![stack("network", StackResult::Interrupted(stopped))])
+    };
+    insta::assert_snapshot!(render(&set, Look::plain(100)), @"
+    ✗ network   interrupted while planning, after 3 s
+
+    error: change set c42 stopped: 1 interrupted
+    hint: `terrane plan` plans afresh
+    ");
+}
+
+#[test]
 fn a_stack_fails_in_colour() {
     let look = Look {
         color: true,

@@ -444,6 +444,8 @@ fn outputs_and_drift() {
 #[test]
 fn stacks_that_could_not_be_planned() {
     let broken = StackStatus::Failed {
+        stage: "planning".to_owned(),
+        is_interrupted: false,
         lines: vec!["`tofu plan` ended with 1".to_owned()],
         diagnostics: vec![EngineDiagnostic {
             summary: "Invalid reference".to_owned(),
@@ -457,6 +459,12 @@ fn stacks_that_could_not_be_planned() {
             ..EngineDiagnostic::default()
         }],
     };
+    let stopped = StackStatus::Failed {
+        stage: "applying".to_owned(),
+        is_interrupted: true,
+        lines: vec!["cancelled by ada".to_owned()],
+        diagnostics: Vec::new(),
+    };
     let reason = "`for_each` of `aws_eip.nat` is known after `base`".to_owned();
     let set = PlanSet {
         in_force: Vec::new(),
@@ -466,6 +474,7 @@ fn stacks_that_could_not_be_planned() {
         stacks: vec![
             stack("network", broken),
             stack("dns", StackStatus::Deferred { reason }),
+            stack("disk", stopped),
         ],
     };
     insta::assert_snapshot!(render(&set, false, Look::plain(80)), @r#"
@@ -478,7 +487,10 @@ fn stacks_that_could_not_be_planned() {
 
     dns      deferred, no preview: `for_each` of `aws_eip.nat` is known after `base`
 
-    Plan: no changes so far; 1 failed, 1 without a preview.
+    disk     interrupted while applying
+        cancelled by ada
+
+    Plan: no changes so far; 1 failed, 1 interrupted, 1 without a preview.
     "#);
 }
 

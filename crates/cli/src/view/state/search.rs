@@ -2,6 +2,7 @@
 
 use control::states::search::{Found, Hit};
 use model::plan::PlanValue;
+use model::state::StateName;
 use serde_json::{Value, json};
 
 use super::{Names, json as data};
@@ -24,7 +25,9 @@ pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
         let length = hits.iter().take_while(same).count();
         let (here, rest) = hits.split_at(length);
         hits = rest;
-        out.push_str(&address_line(here, look));
+        let span = |hit: &Hit| span(hit, found.through_time);
+        let spans = here.iter().filter(|hit| hit.value.is_none()).map(span);
+        out.push_str(&address_line(&first.address, spans, look));
         let values: Vec<(String, PlanValue)> = here
             .iter()
             .filter_map(|hit| {
@@ -65,22 +68,19 @@ pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
 }
 
 /// The address, and in which versions it is, if it was found itself.
-fn address_line(here: &[Hit], look: Look) -> String {
-    let Some(first) = here.first() else {
-        return String::new();
-    };
-    let itself = here.iter().filter(|hit| hit.value.is_none());
-    let spans: Vec<String> = itself.map(span).filter(|span| !span.is_empty()).collect();
-    let mut line = format!("  {}", clean(&first.address));
+fn address_line(address: &str, spans: impl Iterator<Item = String>, look: Look) -> String {
+    let spans: Vec<String> = spans.filter(|span| !span.is_empty()).collect();
+    let mut line = format!("  {}", clean(address));
     if !spans.is_empty() {
         line = format!("{line}   {}", look.paint(Ink::Faint, &spans.join(", ")));
     }
     line + "\n"
 }
 
-/// `versions 3 to 7`, and nothing for what is there now.
-fn span(hit: &Hit) -> String {
+/// `versions 3 to 7`, `since version 9`; nothing for what is there now, if no other version was looked at.
+fn span(hit: &Hit, through_time: bool) -> String {
     match hit.last {
+        None if through_time => format!("since version {}", hit.first),
         None => String::new(),
         Some(last) if last <= hit.first => format!("version {}", hit.first),
         Some(last) => format!("versions {} to {last}", hit.first),
@@ -109,6 +109,26 @@ pub(crate) fn closing(found: &Found, names: &Names, look: Look) -> String {
         let name = names.of(state);
         let message = format!("version {version} of `{name}` was not searched: {why}");
         out.push_str(&errors::render_warning(&message, &[], look));
+    }
+    let is_hit = |state: &&StateName| found.hits.iter().any(|hit| hit.state == **state);
+    let copies = found.copies.iter().filter(is_hit);
+    let copies: Vec<String> = copies
+        .map(|state| format!("`{}`", clean(&names.of(state))))
+        .collect();
+    if !copies.is_empty() {
+        let live = if copies.len() == 1 {
+            "it lives"
+        } else {
+            "they live"
+        };
+        let copies = copies.join(", ");
+        out.extend([
+            "note: of ",
+            &copies,
+            " a copy was searched: ",
+            live,
+            " in a backend of the engine\n",
+        ]);
     }
     if found.hits.is_empty() {
         let hint = "a sensitive value is found only by its whole text";
@@ -140,5 +160,6 @@ pub(crate) fn json(found: &Found) -> Value {
             json!({ "state": data::state(state), "version": version, "why": why })
         })
         .collect();
-    json!({ "hits": hits, "not_searched": unknown, "states": found.states, "versions": found.versions })
+    let copies: Vec<Value> = found.copies.iter().map(data::state).collect();
+    json!({ "hits": hits, "copies": copies, "not_searched": unknown, "states": found.states, "versions": found.versions })
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use model::masking::Mask;
 use model::plan::{Mode, PlanValue};
 use model::state::diff::{Showing, leaf_values};
+use model::state::hidden::told_apart;
 use model::state::leaves::leaves;
 use model::state::resources::Instance;
 use serde_json::{Map, Value, json};
@@ -114,10 +115,8 @@ pub(crate) fn json(sheet: &Sheet<'_>) -> Value {
     let document = &sheet.asked.document;
     let mask = document.mask();
     let values = |values: Vec<(String, PlanValue)>| -> Map<String, Value> {
-        let values = values.iter();
-        values
-            .map(|(path, shown)| (path.clone(), value(shown)))
-            .collect()
+        let values = told_apart(values);
+        values.map(|(path, shown)| (path, value(&shown))).collect()
     };
     let resources: Vec<Value> = document
         .instances

@@ -139,6 +139,8 @@ fn what_was_found() {
         opaque: vec![(StateName::new("", "vault"), 3, "it is encrypted".to_owned())],
         states: 2,
         versions: 9,
+        copies: vec![StateName::new("p", "dns")],
+        through_time: true,
     };
     let names = Names {
         project: "p".to_owned(),
@@ -149,7 +151,7 @@ fn what_was_found() {
     insta::assert_snapshot!(seen, @r#"
     dns
       dns_a.www
-        addresses[0]   "10.0.0.7"
+        addresses[0]   "10.0.0.7"   since version 3
 
     network
       vm.old   versions 1 to 4
@@ -158,6 +160,7 @@ fn what_was_found() {
         ip   "10.0.0.70"   versions 3 to 5
     4 found in 2 states and 9 versions.
     warning: version 3 of `vault` was not searched: it is encrypted
+    note: of `dns` a copy was searched: it lives in a backend of the engine
     "#);
 }
 

@@ -3,9 +3,9 @@
 
 use std::future::Future;
 
-use model::context::{HookStage, When};
+use model::context::HookStage;
 use model::masking::Mask;
-use model::run::{RunEvent, RunSpec, Stage};
+use model::run::{RunEvent, Stage};
 use serde_json::json;
 
 use super::{Ending, Hooks};
@@ -14,14 +14,6 @@ use crate::runner::limit::{self, Limit};
 use crate::runner::workspace::{Scratch, Workspace};
 use crate::runner::{Failure, Job, failed};
 
-/// Whether the stack has hooks there.
-pub(in crate::runner) fn has(spec: &RunSpec, stage: Stage, when: Option<When>) -> bool {
-    let stage = HookStage::around(stage);
-    let hooks = spec.contexts.iter().flat_map(|context| &context.hooks);
-    let mut wanted = hooks.filter(|hook| hook.stage == stage);
-    wanted.any(|hook| when.is_none_or(|when| hook.when == when))
-}
-
 /// A stage after the apply with its hooks.
 pub(in crate::runner) async fn around_part<T>(
     job: &Job<'_>,
@@ -29,7 +21,7 @@ pub(in crate::runner) async fn around_part<T>(
     workspace: Option<&mut Workspace>,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let Some(workspace) = workspace.filter(|_| has(job.spec, stage, None)) else {
+    let Some(workspace) = workspace.filter(|_| job.spec.has_hooks(stage, None)) else {
         return work.await;
     };
     let stage = HookStage::around(stage);

@@ -72,6 +72,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         earlier_askers: Vec::new(),
         exceptions: None,
         goes_on_with_stages: false,
+        unasked: BTreeSet::new(),
         bundle: None,
         policy_override: None,
         origin: Origin::Person,
@@ -112,6 +113,7 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
         policy_since: BTreeMap::new(),
         since: None,
         consumed: None,
+        came_after: None,
     }
 }
 
@@ -233,6 +235,7 @@ fn previewed(outputs: &[&str], review: bool) -> RunEvent {
 fn unchanged() -> RunEvent {
     RunEvent::NothingToChange {
         consumed: None,
+        came_after: None,
         serial: None,
         lineage: None,
         then: None,
@@ -337,6 +340,23 @@ fn who_said_yes_beforehand_sees_no_previews() {
     assert_eq!(settle(&mut set, &mut runs), ["apply a"]);
     happen(&mut runs, "a", applied());
     assert_eq!(settle(&mut set, &mut runs), ["plan b"]);
+}
+
+#[test]
+fn what_nobody_is_asked_about_is_not_asked_about_because_it_is_deferred() {
+    for (unasked, then) in [
+        (vec!["a", "b"], Status::Confirmed),
+        (vec!["a"], Status::AwaitingConfirm),
+    ] {
+        let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
+        set.request.unasked = unasked.iter().map(|name| name.parse().unwrap()).collect();
+        settle(&mut set, &mut runs);
+        happen(&mut runs, "a", said(&["x"]));
+        assert_eq!(settle(&mut set, &mut runs), ["preview b"]);
+        happen(&mut runs, "b", previewed(&[], false));
+        settle(&mut set, &mut runs);
+        assert_eq!(set.status, then, "{unasked:?}");
+    }
 }
 
 #[test]

@@ -117,6 +117,45 @@ fn a_misspelt_attribute_is_one_mistake() {
 }
 
 #[test]
+fn limits_that_nothing_could_keep() {
+    insta::assert_snapshot!(check(&format!(
+        r#"project "p" {{
+  parallelism = 0
+  engine "tofu" {{ version = "~> 1.11" }}
+}}
+layer "low" {{ order = 0 }}
+target "t" {{
+  writers = ["anyone"]
+  approval {{
+    role    = ""
+    expires = "0s"
+  }}
+}}
+stack "s" {{
+  path   = "m"
+  target = "t"
+  layer  = "low"
+  timeout {{
+    plan  = "0s"
+    apply = "0m"
+  }}
+}}
+{MODULE}"#
+    )), @r#"
+error invalid-value: `0` is not a whole number from 1
+  terrane.hcl:2:17 `parallelism` wants a whole number from 1
+error invalid-value: this is empty
+  terrane.hcl:9:15 `role` wants a string that is not empty
+error invalid-value: `0s` is no time at all
+  terrane.hcl:10:15 `expires` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
+error invalid-value: `0s` is no time at all
+  terrane.hcl:18:13 `plan` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
+error invalid-value: `0m` is no time at all
+  terrane.hcl:19:13 `apply` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
+"#);
+}
+
+#[test]
 fn values_of_the_wrong_type() {
     insta::assert_snapshot!(check(&format!(
         r#"project "p" {{
@@ -147,7 +186,7 @@ stack "s" {{
 }}
 {MODULE}"#
     )), @r#"
-error wrong-type: `parallelism` wants a whole number from 0
+error wrong-type: `parallelism` wants a whole number from 1
   terrane.hcl:2:17 this is a string
 error invalid-value: `latest` is not a version constraint
   terrane.hcl:3:29 `version` wants a version constraint such as `~> 1.11`
@@ -172,7 +211,7 @@ error invalid-value: `a[` is not a glob: unclosed character class; missing ']'
 error wrong-type: `wait` wants `"verified"` or `"applied"`
   terrane.hcl:19:15 this is a number
 error invalid-value: `10 minutes` is not a duration
-  terrane.hcl:21:12 `plan` wants a duration such as `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:21:12 `plan` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
 error invalid-value: `every day` is not a schedule
   terrane.hcl:24:16 `schedule` wants a schedule of five fields such as `0 6 * * *`
 note not-yet-effective: not yet effective: `drift` blocks
@@ -705,4 +744,22 @@ warning unwatched-file: the path that `file` reads here is known only to the eng
   m/main.tf:6:13 its changes go unseen: planned every time by stack `a` and 2 more
   hint: bring the file into the project, or hand its contents over as an input
 "#);
+}
+
+/// What names no provider allows none, and nobody would see that.
+#[test]
+fn providers_that_are_none() {
+    let project = BASE.replace(
+        "target \"t\" { writers = [\"anyone\"] }",
+        "target \"t\" {\n  writers   = [\"anyone\"]\n  providers = [\"*/*\", \"hashicorp/random\", \"\"]\n}",
+    );
+    assert_ne!(project, BASE);
+    insta::assert_snapshot!(check(&format!("{project}{STACK}{MODULE}")), @"
+error provider-address: `*/*` names no provider
+  terrane.hcl:6:15 in this list
+  hint: write `namespace/type`, such as `hashicorp/random`
+error provider-address: `` names no provider
+  terrane.hcl:6:15 in this list
+  hint: write `namespace/type`, such as `hashicorp/random`
+");
 }

@@ -184,6 +184,32 @@ fn a_run_writes_under_its_own_lock_only() {
 }
 
 #[test]
+fn nobody_else_writes_under_the_lock_of_a_run() {
+    let lock = Some(LockView { run: RUN, ..LOCK });
+    let client = PushView {
+        lock_id: Some("L"),
+        surgery: true,
+        ..NEXT
+    };
+    let of_run = "refuse: lock `L` is that of run r44, and nobody else writes under it";
+    check(Some(HEAD), lock, client, of_run);
+    check(None, lock, client, of_run);
+    let other = PushView {
+        run: Some(RunId(43)),
+        ..client
+    };
+    let without = "refuse: run r43 writes without its lock";
+    check(Some(HEAD), lock, other, without);
+    let locked = "refuse: the state is locked by lock `L`, and this write does not carry it";
+    check(Some(HEAD), lock, NEXT, locked);
+    let again = PushView {
+        content: "head",
+        ..client
+    };
+    check(Some(HEAD), lock, again, "same");
+}
+
+#[test]
 fn emptied() {
     let empty = PushView {
         contents: Contents::Nothing,
@@ -300,11 +326,9 @@ proptest! {
         let PushVerdict::Accept { mark } = check_push(head.as_ref(), lock.as_ref(), &push) else {
             return Ok(());
         };
-        // The lock that is held now is the lock that is carried, and a run carries its own.
+        // The lock that is held now is the lock that is carried, and who carries it is who took it.
         prop_assert_eq!(lock.map(|lock| lock.id), push.lock_id);
-        if push.run.is_some() {
-            prop_assert_eq!(lock.and_then(|lock| lock.run), push.run);
-        }
+        prop_assert_eq!(lock.and_then(|lock| lock.run), push.run);
         let Some(head) = head else { return Ok(()) };
         // The head moves forward on its own lineage, or somebody insisted.
         let legacy = head.lineage.is_empty();

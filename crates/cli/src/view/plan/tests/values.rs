@@ -270,6 +270,8 @@ fn nothing_in_a_plan_can_move_the_cursor() {
             stack(
                 "b",
                 StackStatus::Failed {
+                    stage: "planning".to_owned(),
+                    is_interrupted: false,
                     lines: vec![evil.to_owned()],
                     diagnostics: Vec::new(),
                 },

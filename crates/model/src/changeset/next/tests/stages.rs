@@ -91,6 +91,7 @@ fn facts_and_gates_of_what_did_not_change_need_nobodys_word() {
     assert_eq!(settle(&mut set, &mut runs), ["plan a"]);
     let nothing = RunEvent::NothingToChange {
         consumed: None,
+        came_after: None,
         serial: None,
         lineage: None,
         then: Some(Stage::Verifying),

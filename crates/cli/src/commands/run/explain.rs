@@ -1,0 +1,61 @@
+//! `terrane run explain`
+
+use control::in_force::{self, ENDS_WELL};
+use model::ids::BreakGlassId;
+use serde_json::json;
+
+use crate::args::Global;
+use crate::commands::by_hand::{ReasonArg, word};
+use crate::commands::place::Place;
+use crate::view::{self, text::clean};
+use crate::{CommandError, ExitStatus, Process, report};
+
+/// Say why something was done by hand, where its record lacks that
+///
+/// Engines have no place for a reason in a `force-unlock`, a forced push or a delete over HTTP. Once it is given, the
+/// record closes when the next apply or destroy of the stack ends well. Where no stack is, as for a state of no project,
+/// the explanation closes the record at once.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  terrane run list --open\n  terrane run explain b7 --reason \"its job was killed\""
+)]
+pub(super) struct ExplainArgs {
+    /// The record, such as `b7`; `terrane run list --open` shows them
+    record: String,
+    #[command(flatten)]
+    reason: ReasonArg,
+}
+
+pub(super) async fn explain(
+    args: &ExplainArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let id = read_record(&args.record)?;
+    let reason = args.reason.read(global, process)?;
+    // This must work in the middle of an edit: no sound project is needed.
+    let place = Place::open(global, process).await?;
+    let act = in_force::explain(&place.control, place.project.as_ref(), id, &reason).await;
+    let act = act.map_err(|err| CommandError::judged(&err, err.is_refusal(), err.hint()))?;
+    if global.json {
+        report::json(&json!({ "explained": view::in_force::document(&act) }))?;
+    } else {
+        let (state, done) = (word(&place, &act.state), act.act.words());
+        let said = if act.closed_at.is_some() {
+            format!("Closed record {id}: {done}, `{state}`.")
+        } else {
+            format!("Record {id} ({done}, `{state}`) has its reason. It closes when {ENDS_WELL}.")
+        };
+        report::say(&format!("{}\n", clean(&said)))?;
+    }
+    place.tell_git(global, process).await?;
+    Ok(ExitStatus::Done)
+}
+
+fn read_record(word: &str) -> Result<BreakGlassId, CommandError> {
+    word.parse().map_err(|_| {
+        CommandError::new(format!("`{word}` is not the record of an act by hand"))
+            .hint("records are called `b7`: `terrane run list --open` shows those that are open")
+            .status(ExitStatus::Usage)
+    })
+}

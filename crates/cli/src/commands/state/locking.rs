@@ -1,0 +1,42 @@
+//! How a backend at a URL locks, as said on the command line of `state import` and `state export`.
+
+use control::held_backend::{Locking, Method};
+
+use crate::{CommandError, ExitStatus};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct LockingArgs {
+    /// Where the backend at the URL locks; without it the URL itself is tried, then `/lock` below it
+    #[arg(long, value_name = "URL")]
+    lock_address: Option<String>,
+    /// By which method, instead of `LOCK`
+    #[arg(long, value_name = "METHOD")]
+    lock_method: Option<Method>,
+    /// By which method it unlocks, instead of `UNLOCK`
+    #[arg(long, value_name = "METHOD")]
+    unlock_method: Option<Method>,
+    /// The backend at the URL has no locks: see to it that nobody writes there meanwhile
+    #[arg(long, conflicts_with_all = ["lock_address", "lock_method", "unlock_method"])]
+    no_lock: bool,
+}
+
+impl LockingArgs {
+    pub(super) fn read(&self, is_url: bool) -> Result<Locking, CommandError> {
+        let is_said = self.lock_address.is_some()
+            || self.lock_method.is_some()
+            || self.unlock_method.is_some();
+        if !is_url && (is_said || self.no_lock) {
+            let message = "how a backend locks is asked about a URL only";
+            return Err(CommandError::new(message).status(ExitStatus::Usage));
+        }
+        Ok(match (self.no_lock, is_said) {
+            (true, _) => Locking::Nowhere,
+            (false, false) => Locking::Unknown,
+            (false, true) => Locking::Said {
+                address: self.lock_address.clone(),
+                lock: self.lock_method.clone(),
+                unlock: self.unlock_method.clone(),
+            },
+        })
+    }
+}

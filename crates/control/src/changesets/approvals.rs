@@ -1,0 +1,66 @@
+//! Who must agree before anything is applied, as the project says.
+//!
+//! Not here: who has, and what is still owed (`model::approval`).
+
+use std::collections::BTreeSet;
+
+use model::approval::{ApprovalBlock, ApprovalRule, ApprovalScope, Requirement};
+use model::changeset::{Action, Request};
+use model::ids::StackName;
+use model::project::Project;
+
+use super::Wanted;
+
+/// Who must agree before anything is applied; a target's word is asked for once, a stack's by itself.
+pub(super) fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
+    let mut found: Vec<Requirement> = Vec::new();
+    match wanted.action {
+        Action::Apply | Action::Destroy => {}
+        // What is done by hand has its own record.
+        Action::Plan | Action::Exec => return found,
+    }
+    for name in &wanted.stacks {
+        let Some((by, rule)) = rule_of(project, name) else {
+            continue;
+        };
+        match found.iter_mut().find(|one| one.by == by) {
+            Some(known) => {
+                known.stacks.insert(name.clone());
+            }
+            None => found.push(Requirement {
+                by,
+                rule,
+                stacks: BTreeSet::from([name.clone()]),
+            }),
+        }
+    }
+    found
+}
+
+/// Who wants approvals for one stack, and which.
+fn rule_of(project: &Project, name: &StackName) -> Option<(String, ApprovalRule)> {
+    let stack = project.stacks.get(name)?;
+    let target = project.targets.get(&stack.target)?;
+    let rule = ApprovalBlock::rule(target.approval.as_ref(), stack.approval.as_ref());
+    let rule = rule.filter(|rule| rule.count > 0)?;
+    let by = if stack.approval.is_some() || rule.scope == ApprovalScope::Stack {
+        format!("stack `{name}`")
+    } else {
+        format!("target `{}`", target.name)
+    };
+    Some((by, rule))
+}
+
+/// Who wants more approvals now than when a change set was asked for.
+pub fn asks_for_more(project: &Project, request: &Request) -> Option<String> {
+    match request.action {
+        Action::Apply | Action::Destroy => {}
+        Action::Plan | Action::Exec => return None,
+    }
+    request.stacks.iter().find_map(|name| {
+        let (by, now) = rule_of(project, name)?;
+        let mut asked = request.approvals.iter();
+        let is_asked = asked.any(|one| one.stacks.contains(name) && one.rule.asks_as_much_as(&now));
+        (!is_asked).then_some(by)
+    })
+}

@@ -1,0 +1,99 @@
+//! A running HTTP backend while it is held by a lock of ours. Who is told to stop meanwhile unlocks it first.
+//!
+//! Not here: the requests (`drivers::state_http`), what is done under the lock (`state_import`, `state_export`).
+
+use std::pin::pin;
+use std::time::Duration;
+
+use drivers::state_http::{HttpBackend, HttpBackendError};
+pub use drivers::state_http::{Locking, Method};
+use model::lock::LockInfo;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// So long the answer to a lock is waited for by who was told to stop.
+const LAST_ANSWER: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError {
+    #[error(transparent)]
+    Http(#[from] HttpBackendError),
+    #[error("interrupted: nothing was written")]
+    Interrupted,
+    /// The lock is there still, or may be.
+    #[error("interrupted before the backend said whether it is locked")]
+    Unanswered,
+    #[error("the backend could not be unlocked")]
+    LeftLocked { source: Box<HoldError> },
+}
+
+impl HoldError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Http(err) => err.hint(),
+            Self::LeftLocked { source } => source.hint(),
+            Self::Interrupted | Self::Unanswered => None,
+        }
+    }
+
+    /// Whether somebody asked for it.
+    pub fn is_interruption(&self) -> bool {
+        match self {
+            Self::Interrupted | Self::Unanswered => true,
+            Self::LeftLocked { source } => source.is_interruption(),
+            Self::Http(_) => false,
+        }
+    }
+}
+
+/// Locks and reads it. If that comes to nothing, it is unlocked again.
+pub(crate) async fn lock_and_read(
+    http: &HttpBackend,
+    lock: &LockInfo,
+) -> Result<Option<Vec<u8>>, HoldError> {
+    let mut told_to_stop = pin!(told_to_stop());
+    let mut locking = pin!(http.lock(lock));
+    tokio::select! {
+        locked = &mut locking => locked?,
+        () = &mut told_to_stop => {
+            // Who gives up now does not know whether it holds a lock.
+            return match tokio::time::timeout(LAST_ANSWER, locking).await {
+                Ok(Ok(())) => Err(free(http, lock, HoldError::Interrupted).await),
+                Ok(Err(_)) => Err(HoldError::Interrupted),
+                Err(_) => Err(HoldError::LeftLocked { source: Box::new(HoldError::Unanswered) }),
+            };
+        }
+    }
+    let read = tokio::select! {
+        read = http.read() => read.map_err(HoldError::Http),
+        () = &mut told_to_stop => Err(HoldError::Interrupted),
+    };
+    match read {
+        Ok(body) => Ok(body),
+        Err(failed) => Err(free(http, lock, failed).await),
+    }
+}
+
+/// Unlocks it after a failure, and says of that as much as there is to say.
+async fn free(http: &HttpBackend, lock: &LockInfo, failed: HoldError) -> HoldError {
+    match http.unlock(lock).await {
+        Ok(()) => failed,
+        Err(_) => HoldError::LeftLocked {
+            source: Box::new(failed),
+        },
+    }
+}
+
+/// From now on a signal does not end the process: what is under way comes to its end.
+pub(crate) fn told_to_stop() -> impl Future<Output = ()> {
+    let interrupt = signal(SignalKind::interrupt());
+    let terminate = signal(SignalKind::terminate());
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+}

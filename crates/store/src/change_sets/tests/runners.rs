@@ -1,0 +1,141 @@
+//! What runners say of their runs: all of it counts, or nothing.
+
+use std::collections::BTreeSet;
+
+use model::changeset::{Origin, Reopen, Request, Status};
+use model::ids::RunId;
+use model::plan::PlanCounts;
+use model::run::{RunEvent, RunState};
+use testkit::{Dice, seed};
+
+use super::{START, World, plan, spec};
+use crate::testing::TestHome;
+use crate::{Brought, ChangeSetError, Fence, Happened, Store};
+
+async fn world(home: &TestHome, store: &Store) -> World {
+    World {
+        onlooker: home.open().await,
+        store: store.clone(),
+        dice: Dice::new(seed()),
+        now: START,
+        sets: Vec::new(),
+        alive: BTreeSet::new(),
+    }
+}
+
+#[tokio::test]
+async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut world = world(&home, &store).await;
+    let request = Request {
+        lanes: vec!["azure".to_owned()],
+        auto_approve: true,
+        approvals: Vec::new(),
+        origin: Origin::Person,
+        ..world.request()
+    };
+    let specs = [spec("a", &[])];
+    let id = store.change_set_insert(&request, &specs, START).await;
+    let id = id.unwrap();
+    let planned = || RunEvent::PlanFinished {
+        plan: plan(START, false),
+        confirmed: true,
+        review: false,
+        fits: None,
+        novelties: Vec::new(),
+    };
+    let applied = || RunEvent::ApplyFinished {
+        counts: PlanCounts::default(),
+        serial: Some(1),
+        lineage: None,
+        then: None,
+    };
+    let turn = async |fence: Option<&Fence>, happened: Option<(RunId, RunEvent)>| {
+        let mut claim = |_| true;
+        let happened = happened.map(|(run, event)| Happened {
+            run,
+            event,
+            brought: None,
+        });
+        store
+            .change_set_turn_under(id, fence, None, happened, START, &mut claim)
+            .await
+    };
+    let begun = turn(None, None).await.unwrap();
+    let run = begun.starts[0].0;
+    let first = store.lane_fence(&begun.set).await.unwrap();
+    let first = first.expect("it holds its lanes");
+    turn(Some(&first), Some((run, planned()))).await.unwrap();
+    // Its processes are gone: it is ended, gives its lanes up, and is tried again.
+    let lost = RunEvent::RunnerLost {
+        kept: None,
+        left: None,
+    };
+    turn(None, Some((run, lost))).await.unwrap();
+    let refused = store.lane_check(&first).await;
+    assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
+    let rest = Reopen::rest();
+    let again = store.change_set_reopen(id, &rest, &request, &specs, "eve", START);
+    again.await.unwrap();
+    let begun = turn(None, None).await.unwrap();
+    let second = store.lane_fence(&begun.set).await.unwrap();
+    let second = second.expect("it holds its lanes again");
+    turn(Some(&second), Some((run, planned()))).await.unwrap();
+
+    // Whoever was taken for dead says what it did: it may not start an engine, and its word does not count.
+    assert!(store.lane_check(&first).await.is_err());
+    let refused = turn(Some(&first), Some((run, applied()))).await;
+    assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
+    let state = store.run_get(run).await.unwrap().unwrap().state;
+    assert!(matches!(state, RunState::Applying { .. }), "{state:?}");
+    let done = turn(Some(&second), Some((run, applied()))).await.unwrap();
+    assert_eq!(done.set.status, Status::Finished);
+}
+
+#[tokio::test]
+async fn whose_values_a_plan_has_is_kept_with_the_plan_or_not_at_all() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut world = world(&home, &store).await;
+    let request = Request {
+        lanes: vec!["azure".to_owned()],
+        auto_approve: false,
+        origin: Origin::Person,
+        ..world.request()
+    };
+    let specs = [spec("a", &[])];
+    let id = store.change_set_insert(&request, &specs, START).await;
+    let id = id.unwrap();
+    let turn = async |happened| {
+        let mut claim = |_| true;
+        let turn = store.change_set_turn_under(id, None, None, happened, START, &mut claim);
+        turn.await
+    };
+    let run = turn(None).await.unwrap().starts[0].0;
+    let brought = |event| Happened {
+        run,
+        event,
+        brought: Some(Brought {
+            values: Some("other".to_owned()),
+            by: "dan".to_owned(),
+        }),
+    };
+    // What cannot happen leaves no word of the values: the next one who plans brings them anew.
+    turn(Some(brought(RunEvent::Confirmed))).await.unwrap_err();
+    assert_eq!(store.run_spec(run).await.unwrap().asked_with, None);
+    let set = store.change_set_get(id).await.unwrap();
+    assert!(!set.request.is_author("dan"));
+    let planned = RunEvent::PlanFinished {
+        plan: plan(START, false),
+        confirmed: false,
+        review: false,
+        fits: None,
+        novelties: Vec::new(),
+    };
+    turn(Some(brought(planned))).await.unwrap();
+    let spec = store.run_spec(run).await.unwrap();
+    assert_eq!(spec.asked_with.as_deref(), Some("other"));
+    let set = store.change_set_get(id).await.unwrap();
+    assert!(set.request.is_author("dan"));
+}
