@@ -6,6 +6,8 @@ use super::cipher::{Cipher, CipherError};
 use super::selection::Selection;
 use super::tree::{Comment, Document, Element, Entry, Leaf, Map, Node, Place, walk};
 
+mod lists;
+
 /// SHA-256 of `sops`: begins the MAC of files in which only encrypted values count, so that it can never be the MAC
 /// of one in which all do.
 const ONLY_ENCRYPTED: [u8; 32] = [
@@ -22,6 +24,10 @@ pub enum ValueError {
         "a comment at `{path}` matches `unencrypted_comment_regex` once it is encrypted, so nobody could tell that it is"
     )]
     Comment { path: String },
+    #[error(
+        "in the list `{path}` a comment stands between a value and the one that matches `encrypted_comment_regex`: encrypted, it would look like a value, and `sops` could not open the file; put the comment that matches last"
+    )]
+    Between { path: String },
 }
 
 /// Encrypts in place; the MAC of the plain values, not yet encrypted itself.
@@ -33,6 +39,9 @@ pub(super) fn encrypt(
 ) -> Result<String, ValueError> {
     let mut mac = Mac::new(only_encrypted);
     for map in &mut document.0 {
+        if let Selection::EncryptedCommentRegex(regex) = selection {
+            lists::check(map, regex)?;
+        }
         mark_empty_comments(map);
     }
     walk(document, &mut |leaf, place| {

@@ -193,10 +193,16 @@ impl<V> Walk<'_, V> {
                 }
                 Element::Node(Node::Scalar(scalar)) => {
                     *element = match self.scalar(scalar)? {
-                        Leaf::Comment(after) => Element::Comment(after),
-                        Leaf::Scalar(after) => Element::Node(Node::Scalar(after)),
+                        // It was one when it was sealed: what stood before it reaches what stands behind it.
+                        Leaf::Comment(after) => {
+                            self.passes(&after);
+                            Element::Comment(after)
+                        }
+                        Leaf::Scalar(after) => {
+                            self.passed();
+                            Element::Node(Node::Scalar(after))
+                        }
                     };
-                    self.passed();
                 }
                 Element::Node(node) => {
                     self.node(node)?;
@@ -239,9 +245,7 @@ impl<V> Walk<'_, V> {
         V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
     {
         let taken = mem::replace(comment, Comment::new("", false));
-        if let Some(level) = self.comments.last_mut() {
-            level.push(taken.text.clone());
-        }
+        self.passes(&taken);
         self.visit(Leaf::Comment(taken))
     }
 
@@ -254,6 +258,13 @@ impl<V> Walk<'_, V> {
             comments: &self.comments,
         };
         (self.visit)(leaf, place)
+    }
+
+    /// A comment reaches what stands behind it.
+    fn passes(&mut self, comment: &Comment) {
+        if let Some(level) = self.comments.last_mut() {
+            level.push(comment.text.clone());
+        }
     }
 
     /// A value ends the comments that stood before it.
