@@ -54,7 +54,8 @@ fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -
     for (size, resources) in SIZES {
         for clients in CLIENTS {
             // A fast answer is all that is asked of large states; so many of them prove nothing more.
-            if resources > 10_000 && clients > 8 {
+            let is_too_much = resources > 10_000 && clients > 8;
+            if is_too_much || !options.wants(resources, clients) {
                 continue;
             }
             for round in 1..=options.rounds {

@@ -13,6 +13,9 @@ pub(crate) struct Options {
     pub(crate) tfstated: Option<PathBuf>,
     pub(crate) seconds: u64,
     pub(crate) rounds: usize,
+    /// Only states of so many resources, only so many clients: for who looks for something.
+    pub(crate) resources: Option<usize>,
+    pub(crate) clients: Option<usize>,
 }
 
 impl Options {
@@ -24,6 +27,8 @@ impl Options {
             tfstated: None,
             seconds: 3,
             rounds: 3,
+            resources: None,
+            clients: None,
         };
         let mut args = args.iter();
         while let Some(option) = args.next() {
@@ -41,10 +46,18 @@ impl Options {
                 "--tfstated" => options.tfstated = Some(value.into()),
                 "--seconds" => options.seconds = number()?,
                 "--rounds" => options.rounds = usize::try_from(number()?).unwrap_or(1),
+                "--resources" => options.resources = usize::try_from(number()?).ok(),
+                "--clients" => options.clients = usize::try_from(number()?).ok(),
                 _ => return Err(format!("there is no option `{option}`")),
             }
         }
         Ok(options)
+    }
+
+    /// Whether a cell of the table is wanted.
+    pub(crate) fn wants(&self, resources: usize, clients: usize) -> bool {
+        let is_wanted = |wish: Option<usize>, it| wish.is_none_or(|wish| wish == it);
+        is_wanted(self.resources, resources) && is_wanted(self.clients, clients)
     }
 
     /// Why a service cannot be measured here.
