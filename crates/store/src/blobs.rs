@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use crate::bucket::Bucket;
 use crate::db::Tx;
+use crate::durability::Step;
 use crate::segments::frame::Frame;
 use crate::segments::{DIR, Place};
 use crate::{Store, StoreError, blocking};
@@ -103,21 +104,40 @@ impl Blobs {
         }
     }
 
-    /// Says that frames were acknowledged. A few bytes for a cache or for later: nobody waits for it to be durable,
+    /// Says that a frame was acknowledged. A few bytes for a cache or for later: nobody waits for it to be durable,
     /// the next frames carry it.
-    pub(crate) fn mark(&self, markers: &[Frame]) {
+    pub(crate) fn mark(&self, marker: Frame) {
         match self {
-            Self::Disk(disk) => {
-                let frames: Vec<&[u8]> = markers.iter().map(|frame| &frame.bytes[..]).collect();
-                // The versions are stored and acknowledged whatever becomes of this.
-                let _ = disk.segments.append(&frames);
-            }
-            Self::Bucket(bucket) => bucket.mark_later(markers),
+            Self::Disk(disk) => match disk.appends() {
+                Some(appends) => appends.mark(marker),
+                // The version is stored and acknowledged whatever becomes of this.
+                None => drop(disk.segments.append(&[&marker.bytes[..]])),
+            },
+            Self::Bucket(bucket) => bucket.mark_later(&marker),
         }
     }
 }
 
 impl Store {
+    /// Makes a frame durable before the transaction that names it; nothing where that one appends it.
+    pub(crate) async fn blob_stage_ahead(
+        &self,
+        frame: &Arc<Frame>,
+    ) -> Result<Option<Staged>, StoreError> {
+        match &self.blobs {
+            Blobs::Disk(disk) => {
+                let Some(appends) = disk.appends() else {
+                    return Ok(None);
+                };
+                let place = appends.append(Arc::clone(frame)).await;
+                let place = place.map_err(|err| file_error("write to", disk.path(DIR), err))?;
+                let places = vec![place];
+                Ok(Some(Staged { places }))
+            }
+            Blobs::Bucket(_) => self.blobs_stage(vec![Arc::clone(frame)]).await.map(Some),
+        }
+    }
+
     /// Makes frames durable, all of them with one sync or as one object.
     pub(crate) async fn blobs_stage(&self, frames: Vec<Arc<Frame>>) -> Result<Staged, StoreError> {
         match &self.blobs {
@@ -186,7 +206,11 @@ impl Tx {
         };
         match blobs {
             // Segments are removed by whoever is the only writer, and that is this transaction now.
-            Blobs::Disk(disk) => Ok(disk.path(&format!("{object}.seg")).exists()),
+            Blobs::Disk(disk) => {
+                let may_commit = disk.watch.before(Step::Commit);
+                may_commit.map_err(|source| file_error("write to", disk.path(DIR), source))?;
+                Ok(disk.path(&format!("{object}.seg")).exists())
+            }
             Blobs::Bucket(_) => self.blob_intent_take(object).await,
         }
     }

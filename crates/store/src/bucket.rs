@@ -285,12 +285,10 @@ impl Bucket {
         Ok(Staged { places })
     }
 
-    pub(crate) fn mark_later(&self, markers: &[Frame]) {
+    pub(crate) fn mark_later(&self, marker: &Frame) {
         let mut waiting = self.waiting();
-        for marker in markers {
-            if waiting.len() < MOST_MARKERS * marker.bytes.len() {
-                waiting.extend_from_slice(&marker.bytes);
-            }
+        if waiting.len() < MOST_MARKERS * marker.bytes.len() {
+            waiting.extend_from_slice(&marker.bytes);
         }
     }
 

@@ -3,10 +3,11 @@
 //! A difference is an ordinary zstd frame whose window begins in the other body, so that there is one
 //! format, and one limit on what it may unfold to.
 
+use std::cell::RefCell;
 use std::io;
 
 use zstd::bulk::Compressor;
-use zstd::zstd_safe::{CParameter, DCtx, DParameter, get_error_name};
+use zstd::zstd_safe::{CCtx, CParameter, DCtx, DParameter, compress_bound, get_error_name};
 
 /// Level 3 is the knee: a state shrinks to a twentieth in about the time of its digest.
 const LEVEL: i32 = 3;
@@ -20,7 +21,16 @@ const LONG_LEVEL: i32 = 1;
 const USUAL_WINDOW_LOG: u32 = 27;
 const LARGEST_WINDOW_LOG: u32 = 30;
 
+thread_local! {
+    /// Made once for each thread: for what is small, making one is half of the work.
+    static SMALL: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
+}
+
 pub(crate) fn compress(body: &[u8], base: Option<&[u8]>) -> io::Result<Vec<u8>> {
+    let size = body.len() + base.map_or(0, <[u8]>::len);
+    if size <= LONG {
+        return SMALL.with_borrow_mut(|context| compress_small(context, body, base));
+    }
     let Some(base) = base else {
         return Compressor::new(LEVEL)?.compress(body);
     };
@@ -35,6 +45,20 @@ pub(crate) fn compress(body: &[u8], base: Option<&[u8]>) -> io::Result<Vec<u8>> 
         .ref_prefix(base)
         .map_err(|code| io::Error::other(get_error_name(code)))?;
     compressor.compress(body)
+}
+
+fn compress_small(
+    context: &mut CCtx<'static>,
+    body: &[u8],
+    base: Option<&[u8]>,
+) -> io::Result<Vec<u8>> {
+    let mut packed = Vec::with_capacity(compress_bound(body.len()));
+    let done = match base {
+        Some(base) => context.compress_using_dict(&mut packed, body, base, LEVEL),
+        None => context.compress(&mut packed, body, LEVEL),
+    };
+    done.map_err(|code| io::Error::other(get_error_name(code)))?;
+    Ok(packed)
 }
 
 /// Nothing if these are not the bytes that `compress` made with this base of a body of this size.

@@ -67,6 +67,7 @@ pub use holds::{NewHold, ReleaseHoldError};
 pub use keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use lanes::Fence;
+use locks::Given;
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use rebuild::{Lost, Rebuilt, Rival};
 pub use recover::{Recovered, Standing, recover};
@@ -114,6 +115,7 @@ pub struct Store {
     pub(crate) known_runs: Arc<KnownRuns>,
     pub(crate) known_request: Arc<KnownRequest>,
     pub(crate) announced: Arc<Announced>,
+    pub(crate) given: Arc<Given>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -356,7 +358,7 @@ impl Store {
         how: Use,
         comparison: Comparison,
     ) -> Result<Self, OpenStoreError> {
-        let blobs = blobs.open()?;
+        let blobs = blobs.open(how)?;
         let reach = Reach::of(&blobs)?;
         let (db, file) = match tables {
             TablesAt::File(file) => {
@@ -394,6 +396,7 @@ impl Store {
             known_runs: Arc::default(),
             known_request: Arc::default(),
             announced: Arc::default(),
+            given: Arc::default(),
         })
     }
 
@@ -416,11 +419,15 @@ impl Store {
 }
 
 impl BlobsAt<'_> {
-    fn open(self) -> Result<Blobs, OpenStoreError> {
+    fn open(self, how: Use) -> Result<Blobs, OpenStoreError> {
         Ok(match self {
             BlobsAt::Directory(home) => {
                 make_dir(home)?;
-                Blobs::Disk(Disk::new(home))
+                let mut disk = Disk::new(home);
+                if how == Use::Serving {
+                    disk.serve();
+                }
+                Blobs::Disk(disk)
             }
             BlobsAt::Bucket { url, settings } => {
                 let settings = settings.iter();

@@ -13,17 +13,17 @@ use crate::states::{name_args, read_lock_info};
 use crate::{Store, StoreError};
 
 mod breaking;
+mod given;
+
+pub(crate) use given::{Given, Hint};
 
 /// The usual end of a lock is this statement alone.
 const CLEAR: &str = "UPDATE state \
     SET lock_id = NULL, lock_info = NULL, lock_run = NULL, lock_since = NULL \
     WHERE project = $1 AND name = $2 AND lock_id = $3 RETURNING id";
 
-/// So often the oldest are forgotten.
-const FORGOTTEN_TOGETHER: i64 = 16;
-
-/// So many locks are remembered for each state, at least.
-const REMEMBERED: i64 = 64;
+/// So many locks are remembered for each state.
+const REMEMBERED: i64 = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AcquireLockError {
@@ -48,6 +48,12 @@ pub enum AcquireLockError {
         state: StateName,
         source: StoreError,
     },
+}
+
+/// A lock that was granted, and the row it is in.
+struct Taken {
+    state: i64,
+    epoch: LockEpoch,
 }
 
 /// A lock that somebody asks for.
@@ -124,7 +130,7 @@ impl Store {
             source,
         };
         self.check_current(state).await.map_err(failed)?;
-        let state = state.clone();
+        let (own, info, run) = (state.clone(), want.info.clone(), want.run);
         // If the machine dies, the run does, and its lock with it. What is stored under the lock is durable with it.
         let lasts = match want.run {
             Some(_) => Lasts::WhileUp,
@@ -132,14 +138,28 @@ impl Store {
         };
         let deed = self.db.write_for(lasts, move |tx| {
             Box::pin(async move {
-                match tx.lock_acquire(&state, &want).await {
+                match tx.lock_acquire(&own, &want).await {
                     // Half a lock is none: this takes all of it back.
                     Err(AcquireLockError::Store { source, .. }) => Err(source),
                     answer => Ok(answer),
                 }
             })
         });
-        deed.await.map_err(failed)?
+        let taken = deed.await.map_err(failed)??;
+        let (epoch, since) = (taken.epoch, Timestamp::now());
+        let lock = HeldLock {
+            info,
+            run,
+            epoch,
+            since,
+        };
+        self.given.gave(state, taken.state, lock);
+        Ok(epoch)
+    }
+
+    /// The lock of this id, if this process gave it out and has not heard of its end. It may have ended since.
+    pub fn lock_given(&self, state: &StateName, id: &str) -> Option<HeldLock> {
+        self.given.get(state, id).map(|hint| hint.lock)
     }
 
     /// Unlocks the state if this lock holds it.
@@ -152,6 +172,7 @@ impl Store {
             state: state.clone(),
             source,
         };
+        self.given.forget(state);
         self.blobs_settle_in_brief().await;
         let cleared = self.db.write_one(CLEAR, clear_args(state, id)).await;
         if !cleared.map_err(|err| failed(err.into()))?.is_empty() {
@@ -166,6 +187,7 @@ impl Store {
         state: &StateName,
         id: &str,
     ) -> Result<Released, ReleaseLockError> {
+        self.given.forget(state);
         self.blobs_settle_in_brief().await;
         self.lock_end_for(Lasts::WhileUp, state, id).await
     }
@@ -224,7 +246,7 @@ impl Tx {
         &mut self,
         state: &StateName,
         want: &Want,
-    ) -> Result<LockEpoch, AcquireLockError> {
+    ) -> Result<Taken, AcquireLockError> {
         let (info, run) = (&want.info, want.run);
         let failed = |source| AcquireLockError::Store {
             state: state.clone(),
@@ -236,14 +258,14 @@ impl Tx {
             self.state_insert(state).await.map_err(failed_db)?;
         }
         let taken = self.lock_take(state, want).await;
-        if let Some(epoch) = taken.map_err(failed)? {
-            return Ok(epoch);
+        if let Some(taken) = taken.map_err(failed)? {
+            return Ok(taken);
         }
         // Why not is asked when nobody else can change the answer, and after another try.
         self.state_hold(state).await.map_err(failed_db)?;
         let taken = self.lock_take(state, want).await;
-        if let Some(epoch) = taken.map_err(failed)? {
-            return Ok(epoch);
+        if let Some(taken) = taken.map_err(failed)? {
+            return Ok(taken);
         }
         // Most states that are locked are there already: the first lock of one is what takes longer.
         let mut now = self.state_get(state).await.map_err(failed)?;
@@ -251,8 +273,8 @@ impl Tx {
             self.state_insert(state).await.map_err(failed_db)?;
             self.state_hold(state).await.map_err(failed_db)?;
             let taken = self.lock_take(state, want).await;
-            if let Some(epoch) = taken.map_err(failed)? {
-                return Ok(epoch);
+            if let Some(taken) = taken.map_err(failed)? {
+                return Ok(taken);
             }
             now = self.state_get(state).await.map_err(failed)?;
         }
@@ -264,7 +286,10 @@ impl Tx {
             return Err(AcquireLockError::RunsOnly { state });
         }
         match (now.lock, want.expected) {
-            (Some(holder), _) if is_same(&holder, info, run) => Ok(holder.epoch),
+            (Some(holder), _) if is_same(&holder, info, run) => Ok(Taken {
+                state: now.id,
+                epoch: holder.epoch,
+            }),
             (Some(holder), _) => Err(AcquireLockError::Held {
                 state,
                 holder: Box::new(holder),
@@ -319,20 +344,24 @@ impl Tx {
         &mut self,
         state: &StateName,
         want: &Want,
-    ) -> Result<Option<LockEpoch>, StoreError> {
+    ) -> Result<Option<Taken>, StoreError> {
         const TAKE: &str = "UPDATE state \
             SET lock_id = $3, lock_info = $4, lock_run = $5, lock_since = $6, \
                 lock_epoch = lock_epoch + 1 \
             WHERE project = $1 AND name = $2 AND lock_id IS NULL \
                 AND ($7 = 1 OR head IS NOT DISTINCT FROM $8) \
                 AND (runs_only = 0 OR $9 = 0) \
-                AND NOT EXISTS \
-                    (SELECT 1 FROM lock_taken AS t WHERE t.state = state.id AND t.lock_id = $3) \
             RETURNING id, lock_epoch";
-        // An id that was taken and given back while this waited for the row is an error here, which undoes all of it.
-        const REMEMBER: &str =
-            "INSERT INTO lock_taken (state, epoch, lock_id, at) VALUES ($1, $2, $3, $4)";
-        const FORGET: &str = "DELETE FROM lock_taken WHERE state = $1 AND epoch <= $2";
+        // In the place of the oldest. Whoever writes here holds the state's row, so this sees all that were taken.
+        const REMEMBER: &str = "INSERT INTO lock_taken (state, slot, epoch, lock_id, at) \
+            SELECT $1, $2, $3, $4, $5 WHERE NOT EXISTS \
+                (SELECT 1 FROM lock_taken AS t WHERE t.state = $1 AND t.lock_id = $4) \
+            ON CONFLICT (state, slot) DO UPDATE \
+                SET epoch = excluded.epoch, lock_id = excluded.lock_id, at = excluded.at";
+        const GIVE_BACK: &str = "UPDATE state \
+            SET lock_id = NULL, lock_info = NULL, lock_run = NULL, lock_since = NULL, \
+                lock_epoch = lock_epoch - 1 \
+            WHERE id = $1";
         let (any, head) = match want.expected {
             ExpectedHead::Any => (true, None),
             ExpectedHead::Exactly(head) => (false, head),
@@ -353,14 +382,18 @@ impl Tx {
         let Some(row) = self.fetch_optional(TAKE, &args).await? else {
             return Ok(None);
         };
-        let (state, epoch) = (row.int(0)?, row.int(1)?);
-        self.execute(REMEMBER, &[state.into(), epoch.into(), id, now])
-            .await?;
-        if epoch % FORGOTTEN_TOGETHER == 0 {
-            let args = [state.into(), (epoch - REMEMBERED).into()];
-            self.execute(FORGET, &args).await?;
+        let (row, epoch) = (row.int(0)?, row.int(1)?);
+        let slot = epoch % REMEMBERED;
+        let args = [row.into(), slot.into(), epoch.into(), id, now];
+        if self.execute(REMEMBER, &args).await? == 0 {
+            // It was taken before: nothing happened.
+            self.execute(GIVE_BACK, &[row.into()]).await?;
+            return Ok(None);
         }
-        Ok(Some(LockEpoch(epoch)))
+        Ok(Some(Taken {
+            state: row,
+            epoch: LockEpoch(epoch),
+        }))
     }
 
     /// Ends the lock if this id holds it.

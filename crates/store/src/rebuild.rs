@@ -235,7 +235,7 @@ impl Store {
             self.blobs_stage(vec![Arc::new(marker)]).await?;
             return Ok(());
         }
-        self.blobs.mark(&[marker]);
+        self.blobs.mark(marker);
         self.blobs_settle().await
     }
 

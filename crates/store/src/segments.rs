@@ -18,6 +18,7 @@ use crate::blobs::make_dir;
 use crate::durability::{Step, Watch};
 
 pub(crate) mod frame;
+pub(crate) mod shared;
 
 pub(crate) const DIR: &str = "segments";
 
@@ -125,9 +126,10 @@ impl Segments {
             File::open(&self.dir)?.sync_all()?;
         }
         self.watch.before(Step::Append(&segment.path))?;
-        let written = frames
-            .iter()
-            .try_for_each(|frame| (&segment.file).write_all(frame));
+        let written = match frames {
+            [frame] => (&segment.file).write_all(frame),
+            frames => (&segment.file).write_all(&frames.concat()),
+        };
         if let Err(err) = written {
             // A piece of a frame does no harm; without it the next reader has less to step over.
             let _ = segment.file.set_len(end);

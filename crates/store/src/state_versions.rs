@@ -112,6 +112,7 @@ impl Store {
         let Some(stored) = head else {
             return Ok(None);
         };
+        self.given.saw(&stored);
         let body = self.body(&stored).await?;
         Ok(Some((stored.version, body)))
     }
@@ -169,6 +170,9 @@ impl Store {
 
     /// For who has the turn that a body of this size takes.
     async fn body_in_turn(&self, stored: &Stored) -> Result<Arc<Vec<u8>>, StoreError> {
+        if let Some(body) = self.recent.get(&stored.blob_digest) {
+            return Ok(body);
+        }
         let state = &stored.version.state;
         let mut chain = vec![stored.clone()];
         if stored.base.is_some() {
@@ -180,8 +184,7 @@ impl Store {
         }
         // What is at hand already need not be read again.
         let known = |(at, link): (usize, &Stored)| Some((at, self.recent.get(&link.blob_digest)?));
-        let base = match chain.iter().enumerate().find_map(known) {
-            Some((0, body)) => return Ok(body),
+        let base = match chain.iter().enumerate().skip(1).find_map(known) {
             Some((at, body)) => {
                 chain.truncate(at);
                 Some(body)

@@ -116,7 +116,12 @@ impl Store {
     /// Writes down what nobody waited for: the markers of versions that were acknowledged last.
     pub async fn blobs_settle(&self) -> Result<(), StoreError> {
         match &self.blobs {
-            Blobs::Disk(_) => Ok(()),
+            Blobs::Disk(disk) => {
+                if let Some(appends) = disk.appends() {
+                    appends.settle().await;
+                }
+                Ok(())
+            }
             Blobs::Bucket(bucket) => {
                 if !bucket.has_markers() {
                     return Ok(());

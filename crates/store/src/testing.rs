@@ -112,7 +112,18 @@ pub(crate) async fn append(
     body: Vec<u8>,
 ) -> Result<Appended, AppendError> {
     let writer = Writer::default();
-    store.state_version_append(&state, &writer, body).await
+    let appended = store.state_version_append(&state, &writer, body).await;
+    markers_are_written(store).await;
+    appended
+}
+
+/// A server's markers follow by themselves; who looks into the files waits for them.
+pub(crate) async fn markers_are_written(store: &Store) {
+    if let Blobs::Disk(disk) = &store.blobs
+        && let Some(appends) = disk.appends()
+    {
+        appends.settle().await;
+    }
 }
 
 pub(crate) fn network() -> StateName {

@@ -5,10 +5,11 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::StoreError;
 use crate::durability::{Step, Watch};
+use crate::segments::shared::Appends;
 use crate::segments::{Place, Segments, read_at};
 
 /// A home's files. Every path is relative to it.
@@ -17,6 +18,8 @@ pub(crate) struct Disk {
     home: Arc<Path>,
     pub(crate) watch: Watch,
     pub(crate) segments: Arc<Segments>,
+    /// Of a server, whose writers share their syncs; begun with the first of them.
+    shared: Option<Arc<OnceLock<Appends>>>,
 }
 
 /// What to do with a file of that name.
@@ -33,7 +36,18 @@ impl Disk {
             home: Arc::from(home),
             segments: Arc::new(Segments::new(home, watch.clone())),
             watch,
+            shared: None,
         }
+    }
+
+    /// From now on writers share their syncs.
+    pub(crate) fn serve(&mut self) {
+        self.shared = Some(Arc::default());
+    }
+
+    pub(crate) fn appends(&self) -> Option<&Appends> {
+        let begin = || Appends::new(Arc::clone(&self.segments));
+        Some(self.shared.as_ref()?.get_or_init(begin))
     }
 
     pub(crate) fn path(&self, relative: &str) -> PathBuf {

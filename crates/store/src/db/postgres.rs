@@ -195,10 +195,12 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), OpenPostgresError>
     }
     let first = MIGRATIONS.len() - left.len() + 1;
     for (number, deed) in (first..).zip(left) {
-        let deed = deed.replace(
-            "INTEGER PRIMARY KEY AUTOINCREMENT",
-            "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
-        );
+        let deed = deed
+            .replace(
+                "INTEGER PRIMARY KEY AUTOINCREMENT",
+                "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+            )
+            .replace(") WITHOUT ROWID", ")");
         sqlx::raw_sql(sqlx::AssertSqlSafe(deed))
             .execute(&mut *tx)
             .await

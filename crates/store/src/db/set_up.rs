@@ -34,6 +34,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0020_run_left.sql"),
     include_str!("../../migrations/0021_blob_number.sql"),
     include_str!("../../migrations/0022_plan_view.sql"),
+    include_str!("../../migrations/0023_lock_taken_ring.sql"),
 ];
 
 /// So long others have to end what they are at.

@@ -150,7 +150,7 @@ async fn the_locks_of_a_dead_run_end_together() {
 async fn only_the_last_locks_are_remembered() {
     let home = TestHome::new();
     let store = home.open().await;
-    for number in 0..REMEMBERED + FORGOTTEN_TOGETHER {
+    for number in 0..REMEMBERED + 16 {
         let id = format!("lock-{number}");
         store
             .lock_acquire(&network(), &lock_info(&id), None, Any)
@@ -163,7 +163,7 @@ async fn only_the_last_locks_are_remembered() {
         .fetch_all("SELECT lock_id FROM lock_taken ORDER BY epoch", &[])
         .await;
     let rows = rows.unwrap();
-    assert_eq!((rows.len(), rows[0].text(0).unwrap()), (64, "lock-16"));
+    assert_eq!((rows.len(), rows[0].text(0).unwrap()), (32, "lock-16"));
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ pub(crate) const DIGEST: usize = 32;
 pub(crate) type Digest = [u8; DIGEST];
 
 /// A frame that is ready to be stored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) bytes: Vec<u8>,
     pub(crate) digest: Digest,

@@ -22,6 +22,7 @@ use crate::blobs::{Blobs, Staged};
 use crate::break_glass::NewBreakGlass;
 use crate::db::{Row, Tx};
 use crate::keys::Scope;
+use crate::locks::Hint;
 use crate::refusals::NewRefusal;
 use crate::sealing::hex;
 use crate::segments::Place;
@@ -215,7 +216,9 @@ impl Store {
             let version = seen.next(&write, &facts, &content, mark);
             let ready = self.encode(write, seen, version).await.map_err(failed)?;
             let ready = Arc::new(ready);
-            if self.commit(&ready).await.map_err(failed)? {
+            let moved = self.commit(&ready).await.map_err(failed)?;
+            self.given.head_moved(&state);
+            if moved {
                 if let Some(before) = before {
                     self.recent.forget(&before);
                 }
@@ -269,19 +272,14 @@ impl Store {
     /// Makes the frame durable and moves the head, in a commit that other writers may share. Does nothing and
     /// says so if lock or head are not what was seen any more. Durable when this returns.
     pub(super) async fn commit(&self, ready: &Arc<Ready>) -> Result<bool, StoreError> {
-        let staged = match &self.blobs {
-            Blobs::Disk(_) => None, // appended by the deed, and synced with what others append
-            Blobs::Bucket(_) => {
-                match self.blobs_stage(vec![Arc::clone(&ready.blob.frame)]).await {
-                    Err(err) if err.is_taken() => {
-                        // Newer tables gave this name out, or an answer got lost: both are seen by another look.
-                        self.announced.forget().await;
-                        self.behind_look_again().await?;
-                        return Ok(false);
-                    }
-                    staged => Some(staged?),
-                }
+        let staged = match self.blob_stage_ahead(&ready.blob.frame).await {
+            Err(err) if err.is_taken() => {
+                // Newer tables gave this name out, or an answer got lost: both are seen by another look.
+                self.announced.forget().await;
+                self.behind_look_again().await?;
+                return Ok(false);
             }
+            staged => staged?,
         };
         let (blobs, one) = (self.blobs.clone(), Arc::clone(ready));
         let moved = self.db.write(move |tx| {
@@ -295,9 +293,11 @@ impl Store {
         if moved {
             self.acknowledges(&ready.write.state, ready.version.version);
         }
-        if moved && let Some(key) = self.keys.known(&Scope::State(ready.write.state.clone())) {
-            let marker = blob::marker(&key, &ready.version, &ready.blob.frame.digest).ok();
-            self.blobs.mark(marker.as_slice());
+        if moved
+            && let Some(key) = self.keys.known(&Scope::State(ready.write.state.clone()))
+            && let Ok(marker) = blob::marker(&key, &ready.version, &ready.blob.frame.digest)
+        {
+            self.blobs.mark(marker);
         }
         Ok(moved)
     }
@@ -305,6 +305,9 @@ impl Store {
     /// A look without a transaction; the statement that moves the head checks what rests on it.
     async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
         self.check_current(&write.state).await?;
+        if let Some(moment) = self.look_at_hint(write) {
+            return Ok(moment);
+        }
         let args = name_args(&write.state);
         let found = self.db.fetch_optional(STATE_AND_HEAD, &args).await?;
         let (row, head) = match found {
@@ -329,6 +332,33 @@ impl Store {
             head,
             last,
             used,
+            row,
+            lock_ended: false,
+        })
+    }
+}
+
+impl Store {
+    /// The same from what this process saw under the writer's lock.
+    fn look_at_hint(&self, write: &Write) -> Option<Moment> {
+        let id = write.writer.lock_id.as_deref()?;
+        let Hint { state, lock, head } = self.given.get(&write.state, id)?;
+        let head = head?;
+        let last = head.version.version;
+        let row = StateRow {
+            id: state,
+            name: write.state.clone(),
+            head: Some(last),
+            lock_epoch: lock.epoch,
+            lock: Some(lock),
+            deleted_at: None,
+            // The lock was granted: whoever may lock may write.
+            runs_only: false,
+        };
+        Some(Moment {
+            head: Some(head),
+            last,
+            used: BTreeMap::new(),
             row,
             lock_ended: false,
         })

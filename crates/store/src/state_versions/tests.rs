@@ -13,7 +13,7 @@ use super::*;
 use crate::durability::Watch;
 use crate::keys::KeyError;
 use crate::segments::frame;
-use crate::testing::{TestHome, append, body, lock_info, network};
+use crate::testing::{TestHome, append, body, lock_info, markers_are_written, network};
 
 fn holding(id: &str) -> Writer {
     Writer {
@@ -30,7 +30,9 @@ async fn lock(store: &Store, info: &LockInfo, run: Option<RunId>) {
 }
 
 async fn push(store: &Store, writer: &Writer, body: Vec<u8>) -> String {
-    match store.state_version_append(&network(), writer, body).await {
+    let appended = store.state_version_append(&network(), writer, body).await;
+    markers_are_written(store).await;
+    match appended {
         Ok(Appended::New(version)) => format!("version {}", version.version),
         Ok(Appended::Same(version)) => format!("same as version {}", version.version),
         Err(err) => std::error::Error::source(&err).unwrap().to_string(),

@@ -1,0 +1,201 @@
+//! Appends that the writers of a server share: what comes while one sync is under way is written and synced with the next,
+//! together. Commits of the tables go on meanwhile.
+//!
+//! Not here: where frames lie (`segments`), and which of them count (the tables say).
+
+use std::io;
+use std::iter;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::oneshot;
+
+use super::frame::Frame;
+use super::{Place, Segments};
+
+/// So many frames are written together at most.
+const LARGEST: usize = 256;
+
+/// Dropped, it waits for what came before.
+#[derive(Debug)]
+pub(crate) struct Appends {
+    /// None at its end.
+    jobs: Option<Sender<Job>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+enum Job {
+    /// Durable when somebody is told where it lies.
+    Frame(Arc<Frame>, oneshot::Sender<io::Result<Place>>),
+    /// Nobody waits for it; the next sync takes it along.
+    Marker(Frame),
+    /// Told when all that came before is written.
+    Settle(oneshot::Sender<()>),
+}
+
+impl Appends {
+    pub(crate) fn new(segments: Arc<Segments>) -> Self {
+        let (jobs, queue) = mpsc::channel();
+        let writer = thread::spawn(move || write_all(&queue, &segments));
+        Self {
+            jobs: Some(jobs),
+            writer: Some(writer),
+        }
+    }
+
+    /// Durable when this returns.
+    pub(crate) async fn append(&self, frame: Arc<Frame>) -> io::Result<Place> {
+        let (tell, told) = oneshot::channel();
+        self.send(Job::Frame(frame, tell));
+        let gone = |_| io::Error::other("nothing is written any more");
+        told.await.map_err(gone)?
+    }
+
+    pub(crate) fn mark(&self, marker: Frame) {
+        // The version is stored and acknowledged whatever becomes of this.
+        self.send(Job::Marker(marker));
+    }
+
+    /// Returns when all that came before is written, or never will be.
+    pub(crate) async fn settle(&self) {
+        let (tell, told) = oneshot::channel();
+        self.send(Job::Settle(tell));
+        drop(told.await);
+    }
+
+    /// Who waits for a job that nobody takes is told so by its end.
+    fn send(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            drop(jobs.send(job));
+        }
+    }
+}
+
+impl Drop for Appends {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(writer) = self.writer.take() {
+            drop(writer.join());
+        }
+    }
+}
+
+impl Job {
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Frame(frame, _) => Some(&frame.bytes),
+            Self::Marker(frame) => Some(&frame.bytes),
+            Self::Settle(_) => None,
+        }
+    }
+
+    fn is_awaited(&self) -> bool {
+        matches!(self, Self::Frame(..))
+    }
+}
+
+fn write_all(queue: &Receiver<Job>, segments: &Segments) {
+    while let Ok(first) = queue.recv() {
+        let more = queue.try_iter().take(LARGEST);
+        let jobs: Vec<Job> = iter::once(first).chain(more).collect();
+        let written = write(&jobs, segments);
+        tell(jobs, &written);
+    }
+}
+
+/// Where each of them lies that has bytes.
+fn write(jobs: &[Job], segments: &Segments) -> io::Result<Vec<Place>> {
+    let frames: Vec<&[u8]> = jobs.iter().filter_map(Job::bytes).collect();
+    if frames.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (segment, places) = segments.append(&frames)?;
+    if jobs.iter().any(Job::is_awaited) {
+        segment.sync()?;
+    }
+    Ok(places)
+}
+
+fn tell(jobs: Vec<Job>, written: &io::Result<Vec<Place>>) {
+    let mut places = written.as_deref().unwrap_or_default().iter();
+    for job in jobs {
+        let place = if job.bytes().is_some() {
+            places.next()
+        } else {
+            None
+        };
+        // Who asked may be gone.
+        match job {
+            Job::Frame(_, tell) => {
+                let place = place.cloned().ok_or_else(|| why(written));
+                drop(tell.send(place));
+            }
+            Job::Marker(_) => {}
+            Job::Settle(tell) => drop(tell.send(())),
+        }
+    }
+}
+
+/// The same for each of those who share it.
+fn why(written: &io::Result<Vec<Place>>) -> io::Error {
+    match written {
+        Ok(_) => io::Error::other("it has no place"),
+        Err(err) => match err.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(err.kind(), err.to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durability::Watch;
+    use crate::segments::read_at;
+
+    fn frame(text: &str) -> Arc<Frame> {
+        Arc::new(Frame {
+            bytes: text.as_bytes().to_vec(),
+            digest: [0; 32],
+        })
+    }
+
+    #[tokio::test]
+    async fn each_writer_is_told_its_own_place() {
+        let home = tempfile::tempdir().unwrap();
+        let segments = Arc::new(Segments::new(home.path(), Watch::default()));
+        let appends = Arc::new(Appends::new(Arc::clone(&segments)));
+        let mut writers = tokio::task::JoinSet::new();
+        for number in 0..100 {
+            let appends = Arc::clone(&appends);
+            writers.spawn(async move {
+                let text = format!("frame {number}");
+                let place = appends.append(frame(&text)).await.unwrap();
+                appends.mark(Arc::unwrap_or_clone(frame("marker")));
+                (text, place)
+            });
+        }
+        for (text, place) in writers.join_all().await {
+            let read = read_at(&segments.path(1), &place).unwrap();
+            assert_eq!(read, text.as_bytes());
+        }
+        drop(appends);
+        let all = std::fs::read_to_string(segments.path(1)).unwrap();
+        assert_eq!(all.matches("marker").count(), 100);
+    }
+
+    #[tokio::test]
+    async fn all_that_share_a_failure_are_told() {
+        let home = tempfile::tempdir().unwrap();
+        let watch = Watch::default();
+        watch.die_after(0);
+        let segments = Segments::new(home.path(), watch);
+        let appends = Appends::new(Arc::new(segments));
+        let (one, two) = tokio::join!(appends.append(frame("a")), appends.append(frame("b")));
+        for failed in [one, two] {
+            assert_eq!(failed.unwrap_err().to_string(), "the machine is off");
+        }
+        appends.settle().await;
+    }
+}
