@@ -11,6 +11,7 @@ use model::ids::RunId;
 use model::plan::fit::{Difference, Fit, fits};
 use model::plan::{ParsePlanError, difference};
 use model::run::{PlanRecord, Preview, RunEvent, RunSpec};
+use serde::{Deserialize, Serialize};
 use store::{ChangeSetError, Scope, StoreError};
 
 use crate::Control;
@@ -45,8 +46,23 @@ pub struct Judged {
     pub since: Option<Timestamp>,
 }
 
+/// What a plan does not show is approved with the source it stands in.
+const OTHER_SOURCE: &str =
+    "its own source is another one: commands of provisioners and hooks are in no plan";
+
+/// What is kept of a plan that people see. Fields are only added.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    difference: Difference,
+    /// Digest of the stack's own source.
+    #[serde(default)]
+    own_source: String,
+}
+
 /// Judges a fresh plan, given as the engine's JSON. What was approved stays what others are compared with for as long
-/// as they fit; else the fresh plan takes its place, to be approved itself.
+/// as they fit; else the fresh plan takes its place, to be approved itself. `is_heard`: others than who asks approve it, so
+/// its source must be the one that they could see.
 pub async fn judge(
     control: &Control,
     run: RunId,
@@ -54,9 +70,10 @@ pub async fn judge(
     json: &[u8],
     is_confirmed: bool,
     is_reviewed: bool,
+    is_heard: bool,
 ) -> Result<Judged, FitError> {
     let fresh = read(control, run, spec, json).await?;
-    let judged = match last_seen(control, run).await? {
+    let mut judged = match last_seen(control, run).await? {
         Seen::Approved(plan) => Judged {
             since: plan.since,
             ..compare(control, run, spec, &fresh).await?
@@ -69,6 +86,10 @@ pub async fn judge(
         }
         Seen::Previewed | Seen::Nothing => Judged::default(),
     };
+    if is_heard && judged.fits == Some(true) && !has_approved_source(control, run, spec).await? {
+        judged.fits = Some(false);
+        judged.novelties = vec![OTHER_SOURCE.to_owned()];
+    }
     if judged.fits == Some(true) {
         return Ok(judged);
     }
@@ -99,7 +120,11 @@ pub async fn compare(
     spec: &RunSpec,
     fresh: &Difference,
 ) -> Result<Judged, FitError> {
-    let Some(approved) = approved(control, run, spec).await? else {
+    let Some(Kept {
+        difference: approved,
+        ..
+    }) = approved(control, run, spec).await?
+    else {
         return Ok(Judged {
             fits: Some(false),
             novelties: Vec::new(), // there is nothing to tell it from
@@ -124,7 +149,11 @@ pub async fn keep(
     spec: &RunSpec,
     difference: &Difference,
 ) -> Result<(), FitError> {
-    let plain = serde_json::to_vec(difference).map_err(|source| FitError::Write { run, source })?;
+    let kept = Kept {
+        difference: difference.clone(),
+        own_source: spec.own_source.clone(),
+    };
+    let plain = serde_json::to_vec(&kept).map_err(|source| FitError::Write { run, source })?;
     let scope = Scope::State(control.state_name(&spec.stack.state));
     let (path, purpose) = place(control, run);
     let sealed = control.store.seal(scope, &purpose, plain).await;
@@ -132,11 +161,19 @@ pub async fn keep(
     write_private(&path, &sealed).map_err(|source| FitError::Keep { run, source })
 }
 
-async fn approved(
+/// Whether what was approved of this run was planned from the same source of its stack. One from before this was kept
+/// says nothing.
+async fn has_approved_source(
     control: &Control,
     run: RunId,
     spec: &RunSpec,
-) -> Result<Option<Difference>, FitError> {
+) -> Result<bool, FitError> {
+    let approved = approved(control, run, spec).await?;
+    Ok(approved
+        .is_some_and(|kept| kept.own_source.is_empty() || kept.own_source == spec.own_source))
+}
+
+async fn approved(control: &Control, run: RunId, spec: &RunSpec) -> Result<Option<Kept>, FitError> {
     let (path, purpose) = place(control, run);
     let Ok(sealed) = fs::read(path) else {
         return Ok(None);

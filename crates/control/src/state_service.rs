@@ -159,9 +159,13 @@ impl ClientAccess {
     pub async fn unlock(&self, described: Option<&LockInfo>) -> Result<(), StateAccessError> {
         let id = described.map(|info| info.id.as_str());
         self.check_scope("UNLOCK", TokenScope::Write).await?;
-        let row = self.store.state_get(&self.state).await;
-        let row = row.map_err(|source| self.failed("unlock", source))?;
-        let held = row.and_then(|row| row.lock);
+        // Whether it is held still is looked at by whatever ends it.
+        let given = id.and_then(|id| self.store.lock_given(&self.state, id));
+        let held = if given.is_some() {
+            given
+        } else {
+            self.held().await?
+        };
         let ended = match (held, id) {
             (Some(held), _) if is_forced(&held, described) => {
                 self.may_break(held, id).await?;
@@ -178,6 +182,33 @@ impl ClientAccess {
         }
     }
 
+    /// Ends the lock of this id and no other, for who says no more of it.
+    pub async fn unlock_by_id(&self, id: &str) -> Result<(), StateAccessError> {
+        self.check_scope("UNLOCK", TokenScope::Write).await?;
+        let held = self.held().await?;
+        let ended = match held.filter(|held| held.info.id == id && held.run.is_some()) {
+            Some(held) => {
+                self.may_break(held, Some(id)).await?;
+                let actor = &self.token.name;
+                let broken = self
+                    .store
+                    .lock_break_recorded(&self.state, Some(id), actor, None);
+                broken.await.map(drop)
+            }
+            None => self.store.lock_release(&self.state, id).await.map(drop),
+        };
+        match ended {
+            Ok(()) => Ok(()),
+            Err(err) => Err(self.not_released(err, Some(id)).await?),
+        }
+    }
+
+    async fn held(&self) -> Result<Option<HeldLock>, StateAccessError> {
+        let row = self.store.state_get(&self.state).await;
+        let row = row.map_err(|source| self.failed("unlock", source))?;
+        Ok(row.and_then(|row| row.lock))
+    }
+
     /// Hides the state; its versions stay.
     pub async fn delete(&self, lock_id: Option<&str>) -> Result<(), StateAccessError> {
         self.check_scope("DELETE", TokenScope::Write).await?;
@@ -187,6 +218,15 @@ impl ClientAccess {
             Err(DeleteStateError::Store { source, .. }) => Err(self.failed("delete", source)),
             Err(DeleteStateError::RunsOnly { .. }) => {
                 Err(self.only_for_runs("DELETE", lock_id).await?)
+            }
+            Err(DeleteStateError::Copy { state }) => {
+                let source = PushRefusal::Copy;
+                self.record("DELETE", source.to_string(), lock_id).await?;
+                Err(StateAccessError::Refused {
+                    state,
+                    source,
+                    holder: None,
+                })
             }
             Err(DeleteStateError::Ended { state, id }) => {
                 let reason = format!("lock `{id}` does not hold it any more");

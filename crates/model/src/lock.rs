@@ -77,16 +77,17 @@ pub fn operation_words(operation: &str) -> &str {
 
 impl fmt::Display for LockInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Whoever locks says what it likes: none of it may move a cursor or begin a line.
         let who = if self.who.is_empty() {
             "somebody"
         } else {
             &self.who
         };
-        write!(f, "{who}")?;
+        write!(f, "{}", who.escape_debug())?;
         if !self.operation.is_empty() {
-            write!(f, " ({})", operation_words(&self.operation))?;
+            write!(f, " ({})", operation_words(&self.operation).escape_debug())?;
         }
-        write!(f, ", lock `{}`", self.id)
+        write!(f, ", lock `{}`", self.id.escape_debug())
     }
 }
 

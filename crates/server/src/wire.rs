@@ -115,7 +115,7 @@ pub(crate) async fn answer(
         Deed::Read => read(access, &head.headers, setting).await,
         Deed::Write => write(access, head, body, setting.room).await,
         Deed::Lock => lock(access, &head.headers, body, setting.room).await,
-        Deed::Unlock => unlock(access, &head.headers, body, setting.room).await,
+        Deed::Unlock => unlock(access, head, body, setting.room).await,
         Deed::Delete => delete(access, &head.uri).await,
     }
 }
@@ -184,11 +184,12 @@ async fn lock(
 
 async fn unlock(
     access: &Access,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Body,
     room: &Room,
 ) -> Result<Response, ApiError> {
-    let body = small(access, Deed::Unlock, headers, body, room).await?;
+    let body = small(access, Deed::Unlock, &head.headers, body, room).await?;
+    let id = lock_id(access, Deed::Unlock, &head.uri).await?;
     match access {
         Access::Run(run) if body.is_empty() => {
             let why = "an UNLOCK without an id breaks whatever lock there is";
@@ -198,7 +199,10 @@ async fn unlock(
             let info = described(access, Deed::Unlock, &body).await?;
             run.unlock(&info.id).await?;
         }
-        Access::Client(client) if body.is_empty() => client.unlock(None).await?,
+        Access::Client(client) if body.is_empty() => match id {
+            Some(id) => client.unlock_by_id(&id).await?,
+            None => client.unlock(None).await?,
+        },
         Access::Client(client) => {
             let info = described(access, Deed::Unlock, &body).await?;
             client.unlock(Some(&info)).await?;

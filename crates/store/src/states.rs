@@ -38,6 +38,8 @@ pub enum DeleteStateError {
     Ended { state: StateName, id: String },
     #[error("only runs write state `{state}`")]
     RunsOnly { state: StateName },
+    #[error("what is here of state `{state}` is a copy: it lives in a backend of the engine")]
+    Copy { state: StateName },
     #[error("could not delete state `{state}`")]
     Store {
         state: StateName,
@@ -109,6 +111,11 @@ impl Store {
         if deed.await.map_err(failed)? {
             return Ok(());
         }
+        let head = self.state_head(state).await.map_err(failed)?;
+        if head.is_some_and(|head| head.is_copy()) {
+            let state = state.clone();
+            return Err(DeleteStateError::Copy { state });
+        }
         let row = self.state_get(state).await.map_err(failed)?;
         let Some(row) = row.filter(|row| row.head.is_some()) else {
             return Ok(()); // there is none: doing it twice is doing it once
@@ -169,7 +176,8 @@ impl Tx {
         actor: &str,
     ) -> Result<bool, StoreError> {
         const HEAD: &str = "SELECT s.head, v.serial FROM state AS s JOIN state_version AS v \
-            ON v.state = s.id AND v.version = s.head WHERE s.project = $1 AND s.name = $2";
+            ON v.state = s.id AND v.version = s.head WHERE s.project = $1 AND s.name = $2 \
+            AND (v.mark IS NULL OR v.mark <> 'copy')";
         const DELETE: &str = "UPDATE state SET head = NULL, deleted_at = $3 \
             WHERE project = $1 AND name = $2 AND head = $5 \
                 AND lock_id IS NOT DISTINCT FROM $4 AND lock_run IS NULL AND runs_only = 0";

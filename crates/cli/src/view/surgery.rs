@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use model::state::Summary;
 
 use super::look::{Ink, Look, Sign};
-use super::text::count;
+use super::text::{clean, count};
 
 /// So many lines; what is left is counted.
 const MOST: usize = 40;
@@ -48,6 +48,7 @@ pub fn render(summary: &Summary, look: Look) -> String {
         } else {
             format!("   {names}")
         };
+        let (what, names) = (clean(what), clean(&names));
         let _ = writeln!(out, "  {} {what}{names}", look.paint(*ink, sign));
     }
     if lines.len() > MOST {

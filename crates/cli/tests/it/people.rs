@@ -720,3 +720,43 @@ fn who_says_yes_with_a_login_of_their_own_is_no_author() {
     let _ = with("bob", &["run", "confirm", "c1"]).expect(0);
     assert_eq!(story.made(), ["base", "top"]);
 }
+
+/// Commands of provisioners and hooks are in no plan.
+#[test]
+fn what_a_plan_does_not_show_is_approved_with_its_source() {
+    let module = |value: &str, command: &str| {
+        format!(
+            "resource \"terraform_data\" \"solo\" {{\n  triggers_replace = \"{value}\"\n  \
+             provisioner \"local-exec\" {{ command = \"{command}\" }}\n}}\n"
+        )
+    };
+    let story = story("approval {\n    count = 1\n  }");
+    let story = story.stack_on("shared", "solo", "", &module("1", "true"));
+    let approved = |set: &str| {
+        let _ = story.cli(&["apply", "solo"]).expect(3);
+        let _ = as_person(&story, "eve", &["run", "approve", set]).expect(0);
+    };
+    let move_state = || {
+        for (from, to) in [("solo", "other"), ("other", "solo")] {
+            let names = [from, to].map(|name| format!("terraform_data.{name}"));
+            let exec = ["exec", "solo", "--reason", "a try", "--", "state", "mv"];
+            let _ = story
+                .cli(&[&exec[..], &[&names[0], &names[1]]].concat())
+                .expect(0);
+        }
+    };
+    approved("c1");
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+
+    story.module("solo", &module("2", "true"));
+    approved("c2");
+    move_state();
+    let _ = story.cli(&["run", "confirm", "c2"]).expect(4);
+    story.module("solo", &module("2", "echo another"));
+    let said = story.cli(&["apply", "--resume", "c2"]).expect(3);
+    let new = "new since it was approved: its own source is another one";
+    assert!(said.stdout.contains(new), "{said}");
+    assert!(said.stderr.contains("0 of 1 approval"), "{said}");
+    let _ = as_person(&story, "eve", &["run", "approve", "c2"]).expect(0);
+    let _ = story.cli(&["run", "confirm", "c2"]).expect(0);
+}

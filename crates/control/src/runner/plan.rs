@@ -165,6 +165,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             &shown,
             job.holds_lanes,
             is_bundle && job.auto_approve,
+            is_heard,
         )
         .await;
         let judged = judged.map_err(|err| Failure::because("could not compare the plan", &err))?;

@@ -295,6 +295,16 @@ async fn a_forced_unlock_leaves_a_record() {
     );
     assert_eq!(client.ask(&unlock, &by_id("c")).await, "200");
 
+    // As a script says it that has only the id: the one it names, and no other.
+    let lock_d = LOCK_B.replace("\"b\"", "\"d\"");
+    assert_eq!(client.ask("LOCK /state/p/network", &lock_d).await, "200");
+    let named = |id: &str| format!("DELETE {PATH}/lock?ID={id}");
+    let other = client.ask(&named("x"), "").await;
+    assert_eq!(other, format!("409 {lock_d}"));
+    assert_eq!(client.ask(&named("d"), "").await, "200");
+    assert_eq!(client.ask(&named("d"), "").await, "200", "again");
+    assert_eq!(home.lock_holder().await, None);
+
     let records = home.store.break_glass_list(&network()).await.unwrap();
     let told: Vec<_> = records
         .iter()

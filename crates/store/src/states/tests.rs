@@ -183,3 +183,19 @@ async fn a_lock_that_ended_deletes_nothing() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn a_copy_of_what_lives_elsewhere_is_not_deleted() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let kept = store.state_copy_keep(&network(), None, body(1)).await;
+    kept.unwrap();
+    let refused = store.state_delete(&network(), None, "ci").await;
+    assert!(
+        matches!(refused, Err(DeleteStateError::Copy { .. })),
+        "{refused:?}"
+    );
+    assert!(store.state_head(&network()).await.unwrap().is_some());
+    let records = store.break_glass_list(&network()).await.unwrap();
+    assert!(records.is_empty());
+}

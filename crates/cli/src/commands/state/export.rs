@@ -10,7 +10,7 @@ use super::locking::LockingArgs;
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::commands::{open_home, selection, sound_project};
-use crate::view::text::count;
+use crate::view::text::{clean, count};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Take states out: one to a file or a backend, or all of them to a directory
@@ -122,7 +122,10 @@ pub(crate) async fn export(
     };
     report::say(&format!(
         "State `{}` {done} {}: serial {}, lineage {}.\n",
-        version.state.name, exported.place, exported.serial, version.lineage
+        clean(&version.state.name),
+        exported.place,
+        exported.serial,
+        clean(&version.lineage)
     ))?;
     if to != Home::Engine {
         say_if_copy(version)?;

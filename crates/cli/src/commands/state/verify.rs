@@ -10,7 +10,7 @@ use serde_json::json;
 use super::recover::{NOTE_DAMAGED, OTHER_KEY, begin_anew, ways_on, ways_to_settle};
 use crate::args::Global;
 use crate::commands::place::{Place, at_home};
-use crate::view::text::count;
+use crate::view::text::{clean, count};
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -112,9 +112,9 @@ fn aside(refusal: &Refusal, all: &[Refusal]) -> String {
         "kept aside, number {}{others}: {} of state `{}` at {}: {}\n            `{}`\n",
         refusal.id,
         refusal.deed,
-        refusal.state,
+        clean(&refusal.state.to_string()),
         refusal.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        refusal.reason,
+        clean(&refusal.reason),
         kept(refusal),
     )
 }
