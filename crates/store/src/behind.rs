@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -343,9 +342,10 @@ pub(crate) async fn look(
     match blobs {
         Blobs::Disk(disk) => {
             let Some(end) = reach.0 else {
-                // The first ones may have come since.
-                if matches!(Reach::of(blobs)?, Reach(None)) {
-                    check_gone(db, disk.path(DIR)).await?;
+                // The first ones may have come since. Asked in this order: what a row names was there before the row.
+                if knows_a_version(db).await? && matches!(Reach::of(blobs)?, Reach(None)) {
+                    let place = disk.path(DIR);
+                    return Err(OpenStoreError::BlobsGone { place });
                 }
                 return Ok(Some(BTreeMap::new()));
             };
@@ -357,12 +357,19 @@ pub(crate) async fn look(
             let knows_none = !knows_a_state(db).await?;
             // To list it costs: only where it may tell something.
             if bucket.is_directory() || knows_none {
-                let (own, place) = (bucket.clone(), bucket.path(DIR));
-                let objects = blocking(move || own.list(DIR)).await.map_err(failed)?;
-                match objects.is_empty() {
-                    true => check_gone(db, place).await?,
-                    false if knows_none => return Err(OpenStoreError::TablesEmpty { place }),
-                    false => {}
+                let place = bucket.path(DIR);
+                let is_empty = async || {
+                    let own = bucket.clone();
+                    let objects = blocking(move || own.list(DIR)).await;
+                    objects.map(|objects| objects.is_empty()).map_err(failed)
+                };
+                if !is_empty().await? {
+                    // A state has its row before anything of it is uploaded.
+                    if knows_none && !knows_a_state(db).await? {
+                        return Err(OpenStoreError::TablesEmpty { place });
+                    }
+                } else if knows_a_version(db).await? && is_empty().await? {
+                    return Err(OpenStoreError::BlobsGone { place });
                 }
             }
             if !binding::check(db, bucket).await? {
@@ -381,15 +388,11 @@ pub(crate) async fn look(
     }
 }
 
-/// Where nothing is, the tables must not know of anything.
-async fn check_gone(db: &Db, place: PathBuf) -> Result<(), OpenStoreError> {
+async fn knows_a_version(db: &Db) -> Result<bool, OpenStoreError> {
     const ANY: &str = "SELECT 1 FROM state_version LIMIT 1";
     let found = db.fetch_optional(ANY, &[]).await;
     let found = found.map_err(|err| OpenStoreError::Compare(err.into()))?;
-    match found {
-        None => Ok(()),
-        Some(_) => Err(OpenStoreError::BlobsGone { place }),
-    }
+    Ok(found.is_some())
 }
 
 async fn knows_a_state(db: &Db) -> Result<bool, OpenStoreError> {
