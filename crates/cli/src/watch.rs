@@ -630,7 +630,7 @@ pub(crate) fn turn_error(err: &worker::TurnError) -> CommandError {
     match err.heard() {
         Some(HearError::Owes { set, owed }) => owes(*set, owed),
         Some(heard @ HearError::Held { hold, .. }) => CommandError::from_error(heard)
-            .hint(format!("`terrane hold release {}` ends it", hold.on.name()))
+            .hint(hold.way_out())
             .status(ExitStatus::Refused),
         Some(heard @ HearError::Refused { set, .. }) => CommandError::from_error(heard)
             .hint(format!("`terrane run show {set}` says how it came to this"))

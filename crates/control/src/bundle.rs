@@ -15,13 +15,12 @@ use model::approval::ApprovalBlock;
 use model::bundle::{Parts, UnpackPartsError, pack, unpack};
 use model::changeset::{BundleOrigin, ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
-use model::plan::fit::Difference;
 use model::project::{Project, Stack, Target};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use serde::{Deserialize, Serialize};
 use store::{OpenBundleError, Scope, StoreError};
 
-use crate::fit::FitError;
+use crate::fit::{FitError, Sight};
 use crate::home::make_private;
 use crate::{Control, fit, recovery, runner};
 
@@ -460,7 +459,7 @@ impl Bundle {
             }
         }
         if is_later && self.shows_nothing(stack) {
-            let kept = fit::keep(control, run, spec, &Difference::default()).await;
+            let kept = fit::keep(control, run, spec, Sight::of_nothing(spec)).await;
             kept.map_err(|err| LayOutBundleError::Fit(Box::new(err)))?;
         }
         Ok(())

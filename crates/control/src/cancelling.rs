@@ -101,10 +101,10 @@ pub async fn cancel_set(
     wish: &Wish,
 ) -> Result<(), CancelError> {
     let set = control.store.change_set_get(id).await?;
-    check_here(control, &set, || format!("change set {id}"))?;
     if set.status.is_over() {
         return Err(CancelError::SetOver(id));
     }
+    check_here(control, &set, || format!("change set {id}"))?;
     for run in control.store.run_list(id).await? {
         if !run.state.is_finished() {
             note(control, run.id, wish, false).await?;

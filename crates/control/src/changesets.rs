@@ -97,6 +97,8 @@ pub struct Begun {
     pub left_out: Vec<String>,
     /// Upstreams whose backends could not be looked at.
     pub unseen: Vec<Unseen>,
+    /// Of a plan: why what it shows would be refused.
+    pub foreseen: Option<PrepareError>,
     /// What was applied before and is planned afresh, with the reason.
     pub moved: BTreeMap<StackName, Moved>,
 }
@@ -179,6 +181,7 @@ struct Prepared {
     asker: Asker,
     left_out: Vec<String>,
     unseen: Vec<Unseen>,
+    foreseen: Option<PrepareError>,
     /// Until the change set is stored, nobody may take its source for left over.
     _kept: File,
 }
@@ -201,6 +204,7 @@ impl Prepared {
             watch,
             left_out: self.left_out,
             unseen: self.unseen,
+            foreseen: self.foreseen,
             moved: BTreeMap::new(),
         })
     }
@@ -251,7 +255,14 @@ async fn prepare(
         checks::check_upstreams(control, project, wanted).await?;
     }
     checks::check_upstreams_done(control, project, wanted).await?;
-    let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await?;
+    let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await;
+    let (dependents, foreseen) = match dependents {
+        // To look at what would be destroyed does no harm.
+        Err(refused) if wanted.action == Action::Plan && refused.is_refusal() => {
+            (Vec::new(), Some(refused))
+        }
+        dependents => (dependents?, None),
+    };
     let kept = source::hold_snapshots(control)?;
     let snapshot = source::keep_source(control, open, project).await?;
     checks::is_in_the_source(open, project, &snapshot, wanted)?;
@@ -330,6 +341,7 @@ async fn prepare(
         asker,
         left_out: snapshot.left_out,
         unseen,
+        foreseen,
         _kept: kept,
     })
 }
@@ -395,10 +407,18 @@ pub async fn find_stopped(
     }
     let again = reopen(&set, &runs, &what)?;
     let mut left = BTreeSet::new();
-    for run in runs
-        .iter()
-        .filter(|run| again.iter().any(|it| it.run == run.id))
-    {
+    let all = runs.iter();
+    for run in all.filter(|run| again.iter().any(|it| it.run == run.id)) {
+        let is_untouched = matches!(
+            run.state,
+            RunState::Finished {
+                outcome: Outcome::Untouched,
+                ..
+            }
+        );
+        if is_untouched && !project.stacks.contains_key(&run.stack) {
+            continue; // nothing was done to it, and nothing is
+        }
         left.insert(run.stack.clone());
         if !project.stacks.contains_key(&run.stack) {
             return Err(PrepareError::Gone {
@@ -435,6 +455,19 @@ fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
         )
     };
     runs.iter().any(|run| run.id == *id && is_applied(run))
+}
+
+/// The newest change set, if it stopped and `apply --resume` goes on with it.
+pub async fn stopped_last(control: &Control) -> Result<Option<ChangeSet>, PrepareError> {
+    let project = control.home.project();
+    let newest = control.store.change_set_list_newest(project, 1).await?;
+    let Some(set) = newest.into_iter().next() else {
+        return Ok(None);
+    };
+    let is_meant = set.request.action == Action::Apply && set.request.bundle.is_none();
+    let is_stopped = is_meant && matches!(set.status, Status::Stopped { .. });
+    let goes_on = is_stopped && refused(control, set.id).await?.is_none();
+    Ok(goes_on.then_some(set))
 }
 
 /// What is meant by no name. One that waits for a yes may be the one that was resumed last: an older one is not taken for it.

@@ -2,15 +2,18 @@
 //!
 //! Not here: what fits (`model::plan::fit`), and what becomes of approvals (`model::changeset`).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use model::ids::RunId;
+use model::approval::Approval;
+use model::ids::{ChangeSetId, RunId};
 use model::plan::fit::{Difference, Fit, fits};
 use model::plan::{ParsePlanError, difference};
-use model::run::{PlanRecord, Preview, RunEvent, RunSpec};
+use model::policy::Requirement;
+use model::run::{PlanRecord, Preview, RunEvent, RunSpec, Skip};
 use serde::{Deserialize, Serialize};
 use store::{ChangeSetError, Scope, StoreError};
 
@@ -24,6 +27,11 @@ pub enum FitError {
     Parse(#[from] ParsePlanError),
     #[error("could not read what happened to run `{run}`")]
     Events { run: RunId, source: ChangeSetError },
+    #[error("could not read who approved change set `{set}`")]
+    Approvals {
+        set: ChangeSetId,
+        source: ChangeSetError,
+    },
     #[error("could not keep what run `{run}` would change")]
     Keep { run: RunId, source: io::Error },
     #[error("could not seal what run `{run}` would change")]
@@ -35,72 +43,163 @@ pub enum FitError {
     },
 }
 
-/// How a fresh plan stands to what was approved.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How a fresh plan, or preview, stands to what people saw of the run before.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judged {
-    /// None if nothing was approved yet.
+    /// Whether it is no more than that; none if nobody had said anything of it.
     pub fits: Option<bool>,
+    /// Whether the yes to that is one to this, too.
+    pub is_said: bool,
     /// What nobody approved, for people.
     pub novelties: Vec<String>,
     /// If it fits: from when on what was said is about it.
     pub since: Option<Timestamp>,
+    /// The approvals that policies were known to want when it was said.
+    foreseen: Vec<Requirement>,
+    /// What it was compared with.
+    seen: Option<Sight>,
+}
+
+impl Judged {
+    /// Of one that nobody could have agreed to.
+    pub fn differs(novelty: &str) -> Self {
+        Self {
+            fits: Some(false),
+            novelties: vec![novelty.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// Whether who spoke knew that a policy wants this.
+    pub fn foresaw(&self, wanted: &Requirement) -> bool {
+        self.foreseen.contains(wanted)
+    }
+}
+
+/// What there is to see of a plan, its values as keyed digests. Kept: fields are only added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sight {
+    #[serde(flatten)]
+    pub difference: Difference,
+    /// Digest of the stack's own source.
+    #[serde(default)]
+    pub own_source: String,
+    /// Digests of the values of its inputs, as far as they were known.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, String>,
+}
+
+impl Sight {
+    /// Of a stack that does not change.
+    pub fn of_nothing(spec: &RunSpec) -> Self {
+        Self {
+            own_source: spec.own_source.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// What a fresh plan would do beyond it. From another source of the stack, or with other values, it may do what is in no
+    /// plan. One from before these were kept says nothing of them.
+    fn novelties(&self, fresh: &Self, is_heard: bool) -> Vec<String> {
+        if let Fit::No(novelties) = fits(&fresh.difference, &self.difference) {
+            return novelties.iter().map(ToString::to_string).collect();
+        }
+        let moved = |(name, digest): (&String, &String)| {
+            let now = fresh.inputs.get(name)?;
+            (now != digest).then(|| format!("input `{name}` has another value"))
+        };
+        let mut novelties: Vec<String> = self.inputs.iter().filter_map(moved).collect();
+        let is_same = self.own_source.is_empty() || self.own_source == fresh.own_source;
+        if is_heard && !is_same {
+            novelties.push(OTHER_SOURCE.to_owned());
+        }
+        novelties
+    }
+}
+
+/// What is kept of a run.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// What people last saw.
+    #[serde(flatten)]
+    seen: Sight,
+    /// Planned since, and to be applied without a look. If others look all the same, for want of an approval or a yes, what
+    /// they say is about this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unseen: Option<Sight>,
+}
+
+/// When, and for whom, a plan is judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Occasion {
+    /// Its change set holds its lanes: who confirmed it saw what could be seen, and nobody looks at this one.
+    pub is_confirmed: bool,
+    /// Of a bundle: what was seen where it was made, if anything could be.
+    pub is_reviewed: bool,
+    /// Others than who asks approve it, so its source must be the one that they could see.
+    pub is_heard: bool,
 }
 
 /// What a plan does not show is approved with the source it stands in.
 const OTHER_SOURCE: &str =
     "its own source is another one: commands of provisioners and hooks are in no plan";
 
-/// What is kept of a plan that people see. Fields are only added.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    #[serde(flatten)]
-    difference: Difference,
-    /// Digest of the stack's own source.
-    #[serde(default)]
-    own_source: String,
-}
-
-/// Judges a fresh plan, given as the engine's JSON. What was approved stays what others are compared with for as long
-/// as they fit; else the fresh plan takes its place, to be approved itself. `is_heard`: others than who asks approve it, so
-/// its source must be the one that they could see.
+/// Judges a fresh plan or preview by what people saw and said of the run before.
 pub async fn judge(
     control: &Control,
+    set: ChangeSetId,
     run: RunId,
     spec: &RunSpec,
-    json: &[u8],
-    is_confirmed: bool,
-    is_reviewed: bool,
-    is_heard: bool,
+    fresh: &Sight,
+    occasion: Occasion,
 ) -> Result<Judged, FitError> {
-    let fresh = read(control, run, spec, json).await?;
-    let mut judged = match last_seen(control, run).await? {
-        Seen::Approved(plan) => Judged {
-            since: plan.since,
-            ..compare(control, run, spec, &fresh).await?
-        },
-        // Whoever confirmed the change set saw what could be seen of it.
-        Seen::Previewed if is_confirmed => compare(control, run, spec, &fresh).await?,
-        // Of a bundle: what was seen where it was made, if anything could be.
-        Seen::Nothing if is_reviewed && place(control, run).0.exists() => {
-            compare(control, run, spec, &fresh).await?
-        }
-        Seen::Previewed | Seen::Nothing => Judged::default(),
+    let shown = last_shown(control, run).await?;
+    let kept = kept(control, run, spec).await?;
+    let has_yes = match shown.yes {
+        Yes::ToPlan => true,
+        Yes::ToPreview => occasion.is_confirmed,
+        Yes::None => occasion.is_reviewed && kept.is_some(),
     };
-    if is_heard && judged.fits == Some(true) && !has_approved_source(control, run, spec).await? {
-        judged.fits = Some(false);
-        judged.novelties = vec![OTHER_SOURCE.to_owned()];
+    let has_word = has_yes || is_approved(control, set, run, shown.since).await?;
+    if !has_word {
+        return Ok(Judged::default());
     }
-    if judged.fits == Some(true) {
-        return Ok(judged);
-    }
-    keep(control, run, spec, &fresh).await?;
+    let is_looked_at = shown.is_confirmed || is_approved(control, set, run, shown.made).await?;
+    let seen = kept.map(|kept| match kept.unseen {
+        Some(unseen) if is_looked_at => unseen,
+        Some(_) | None => kept.seen,
+    });
+    let novelties = seen
+        .as_ref()
+        .map(|it| it.novelties(fresh, occasion.is_heard));
+    let fits = novelties.as_ref().is_some_and(Vec::is_empty);
     Ok(Judged {
-        since: None,
-        ..judged
+        fits: Some(fits),
+        is_said: has_yes && fits,
+        novelties: novelties.unwrap_or_default(), // nothing is kept: there is nothing to tell it from
+        since: shown.since.filter(|_| fits),
+        foreseen: shown.wanted,
+        seen,
     })
 }
 
-/// What a plan would change, its values as keyed digests.
+/// Whether anybody approved a run, by itself or with its change set, from some moment on.
+async fn is_approved(
+    control: &Control,
+    set: ChangeSetId,
+    run: RunId,
+    since: Option<Timestamp>,
+) -> Result<bool, FitError> {
+    let Some(since) = since else {
+        return Ok(false);
+    };
+    let given = control.store.approval_list(set).await;
+    let given = given.map_err(|source| FitError::Approvals { set, source })?;
+    let is_about = |it: &Approval| it.run.is_none_or(|about| about == run) && it.at >= since;
+    Ok(given.iter().any(is_about))
+}
+
+/// What a plan, given as the engine's JSON, would change; its values as keyed digests.
 pub async fn read(
     control: &Control,
     run: RunId,
@@ -113,47 +212,39 @@ pub async fn read(
     Ok(difference(json, &digest)?)
 }
 
-/// Compares with what was approved of this run. If that is not known any more, nothing fits.
-pub async fn compare(
-    control: &Control,
-    run: RunId,
-    spec: &RunSpec,
-    fresh: &Difference,
-) -> Result<Judged, FitError> {
-    let Some(Kept {
-        difference: approved,
-        ..
-    }) = approved(control, run, spec).await?
-    else {
-        return Ok(Judged {
-            fits: Some(false),
-            novelties: Vec::new(), // there is nothing to tell it from
-            since: None,
-        });
-    };
-    let novelties: Vec<String> = match fits(fresh, &approved) {
-        Fit::Yes => Vec::new(),
-        Fit::No(novelties) => novelties.iter().map(ToString::to_string).collect(),
-    };
-    Ok(Judged {
-        fits: Some(novelties.is_empty()),
-        novelties,
-        since: None,
-    })
-}
-
 /// Keeps what a person is about to see of a run, to compare later plans with.
 pub async fn keep(
     control: &Control,
     run: RunId,
     spec: &RunSpec,
-    difference: &Difference,
+    seen: Sight,
 ) -> Result<(), FitError> {
-    let kept = Kept {
-        difference: difference.clone(),
-        own_source: spec.own_source.clone(),
+    write(control, run, spec, &Kept { seen, unseen: None }).await
+}
+
+/// Keeps what is to be applied without a look, beside what was seen.
+pub async fn keep_unseen(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    judged: Judged,
+    fresh: Sight,
+) -> Result<(), FitError> {
+    let kept = match judged.seen {
+        Some(seen) => Kept {
+            seen,
+            unseen: Some(fresh),
+        },
+        None => Kept {
+            seen: fresh,
+            unseen: None,
+        },
     };
-    let plain = serde_json::to_vec(&kept).map_err(|source| FitError::Write { run, source })?;
+    write(control, run, spec, &kept).await
+}
+
+async fn write(control: &Control, run: RunId, spec: &RunSpec, kept: &Kept) -> Result<(), FitError> {
+    let plain = serde_json::to_vec(kept).map_err(|source| FitError::Write { run, source })?;
     let scope = Scope::State(control.state_name(&spec.stack.state));
     let (path, purpose) = place(control, run);
     let sealed = control.store.seal(scope, &purpose, plain).await;
@@ -161,19 +252,7 @@ pub async fn keep(
     write_private(&path, &sealed).map_err(|source| FitError::Keep { run, source })
 }
 
-/// Whether what was approved of this run was planned from the same source of its stack. One from before this was kept
-/// says nothing.
-async fn has_approved_source(
-    control: &Control,
-    run: RunId,
-    spec: &RunSpec,
-) -> Result<bool, FitError> {
-    let approved = approved(control, run, spec).await?;
-    Ok(approved
-        .is_some_and(|kept| kept.own_source.is_empty() || kept.own_source == spec.own_source))
-}
-
-async fn approved(control: &Control, run: RunId, spec: &RunSpec) -> Result<Option<Kept>, FitError> {
+async fn kept(control: &Control, run: RunId, spec: &RunSpec) -> Result<Option<Kept>, FitError> {
     let (path, purpose) = place(control, run);
     let Ok(sealed) = fs::read(path) else {
         return Ok(None);
@@ -184,42 +263,75 @@ async fn approved(control: &Control, run: RunId, spec: &RunSpec) -> Result<Optio
     Ok(serde_json::from_slice(&plain).ok())
 }
 
-/// What people have seen of a run so far.
-enum Seen {
-    Nothing,
-    /// A preview, without the values that did not exist yet.
-    Previewed,
-    /// A plan that somebody said yes to.
-    Approved(Box<PlanRecord>),
+/// What people could see of a run so far, and said of it.
+#[derive(Default)]
+struct Shown {
+    /// From when on what is said is about it; none if nothing was shown.
+    since: Option<Timestamp>,
+    /// When the last plan or preview was made.
+    made: Option<Timestamp>,
+    /// The approvals that policies were known to want.
+    wanted: Vec<Requirement>,
+    yes: Yes,
+    /// Somebody said yes to the last one as it is.
+    is_confirmed: bool,
 }
 
-/// The last plan of this run, if somebody said yes to it: an apply is started only then.
-async fn last_seen(control: &Control, run: RunId) -> Result<Seen, FitError> {
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Yes {
+    #[default]
+    None,
+    /// Whoever confirms the change set says it to what could be seen, without the values that did not exist yet.
+    ToPreview,
+    ToPlan,
+}
+
+impl Shown {
+    fn new(at: Timestamp, plan: &PlanRecord, yes: Yes) -> Self {
+        Self {
+            since: Some(plan.since.unwrap_or(Timestamp::MIN)),
+            made: Some(at),
+            wanted: plan.wanted().cloned().collect(),
+            yes,
+            is_confirmed: false,
+        }
+    }
+}
+
+async fn last_shown(control: &Control, run: RunId) -> Result<Shown, FitError> {
     let events = control.store.run_events(run).await;
     let events = events.map_err(|source| FitError::Events { run, source })?;
-    let (mut last, mut approved, mut previewed) = (None, false, false);
-    for (_, event) in events {
+    let mut shown = Shown::default();
+    for (at, event) in events {
         match event {
             RunEvent::PlanFinished { plan, fits, .. } => {
-                approved &= fits == Some(true);
-                previewed = false;
-                last = Some(plan);
+                // A yes carries over to what fits.
+                let carries = shown.yes == Yes::ToPlan && fits == Some(true);
+                let yes = if carries { Yes::ToPlan } else { Yes::None };
+                shown = Shown::new(at, &plan, yes);
             }
             RunEvent::Previewed { preview, .. } => {
-                previewed = matches!(preview, Preview::Planned { .. });
+                shown = match preview {
+                    Preview::Planned { plan } => Shown::new(at, &plan, Yes::ToPreview),
+                    Preview::None | Preview::Unchanged | Preview::Impossible { .. } => {
+                        Shown::default()
+                    }
+                }
             }
-            RunEvent::Confirmed | RunEvent::ApplyStarted => approved = true,
-            // What was applied is behind it: the yes to that says nothing of what follows.
-            RunEvent::ApplyFinished { .. } => (last, approved) = (None, false),
-            RunEvent::Reopened { .. } => previewed = false,
+            RunEvent::Confirmed => (shown.yes, shown.is_confirmed) = (Yes::ToPlan, true),
+            // An apply is started only if somebody said yes.
+            RunEvent::ApplyStarted => shown.yes = Yes::ToPlan,
+            // What was applied is behind it: what was said of that says nothing of what follows.
+            RunEvent::ApplyFinished { .. } => shown = Shown::default(),
+            // Who does not want it takes the yes back.
+            RunEvent::Skipped {
+                because: Skip::NotConfirmed,
+            } => shown.yes = Yes::None,
+            RunEvent::Reopened { .. } if shown.yes == Yes::ToPreview => shown.yes = Yes::None,
             _ => {}
         }
     }
-    Ok(match last.filter(|_| approved) {
-        Some(plan) => Seen::Approved(Box::new(plan)),
-        None if previewed => Seen::Previewed,
-        None => Seen::Nothing,
-    })
+    Ok(shown)
 }
 
 /// Where it is kept, and for what it is sealed.

@@ -1,12 +1,12 @@
-//! What people said or did that bears on stacks until it ends: holds, and acts by hand that no normal run has caught up
-//! with; what closes the record of such an act, and giving it the reason that it lacks.
+//! What bears on stacks until it ends: holds, acts by hand that no normal run has caught up with, and states that were kept
+//! aside; what closes the record of such an act, and giving it the reason that it lacks.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use model::break_glass::BreakGlass;
 use model::hold::{Hold, HoldOn};
-use model::ids::{BreakGlassId, StackName};
+use model::ids::{BreakGlassId, RunId, StackName};
 use model::project::Project;
 use model::state::StateName;
 use serde::Serialize;
@@ -45,9 +45,20 @@ pub enum Closing {
 pub struct InForce {
     pub holds: Vec<Hold>,
     pub acts: Vec<BreakGlass>,
+    /// States that an engine could not deliver: nothing of theirs is applied before somebody decides.
+    pub kept: Vec<KeptAside>,
     /// How many more are open in the home, of states outside of the project.
     pub outside: usize,
     owners: Owners,
+}
+
+/// What a run left that could not be adopted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeptAside {
+    pub state: StateName,
+    pub run: RunId,
+    pub why: String,
+    pub at: Timestamp,
 }
 
 /// Whose runs catch up with what is done by hand.
@@ -65,7 +76,18 @@ impl InForce {
         let mut acts = store.break_glass_list_open().await?;
         let open = acts.len();
         acts.retain(|act| project.is_empty() || act.state.project == project);
+        let kept = store.kept_aside_list_open().await?.into_iter();
+        let kept = kept.filter(|one| project.is_empty() || one.state.project == project);
+        let kept = kept.filter_map(|one| {
+            Some(KeptAside {
+                run: one.run?,
+                state: one.state,
+                why: one.reason,
+                at: one.at,
+            })
+        });
         Ok(Self {
+            kept: kept.collect(),
             holds: store.hold_list_active(project, control.now()).await?,
             outside: open - acts.len(),
             owners: Owners::read(control, &acts).await?,
@@ -88,7 +110,7 @@ impl InForce {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.holds.is_empty() && self.acts.is_empty()
+        self.holds.is_empty() && self.acts.is_empty() && self.kept.is_empty()
     }
 
     /// Only what bears on these stacks.
@@ -109,6 +131,7 @@ impl InForce {
             HoldOn::Lane(lane) => targets.contains(lane.as_str()),
         });
         self.acts.retain(|act| states.contains(&act.state));
+        self.kept.retain(|one| states.contains(&one.state));
         self
     }
 }

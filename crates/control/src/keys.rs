@@ -172,6 +172,8 @@ pub enum KeysError {
     Read(#[from] ReadKeyError),
     #[error("the master key comes from {origin}, where no new one can be put")]
     NoPlace { origin: String },
+    #[error("`{}` holds the master key that is in use: nothing was rotated", file.display())]
+    InUse { file: PathBuf },
     #[error("could not keep the new master key")]
     Write(#[source] OpenKeyringError),
     #[error("could not open the home with the new master key")]
@@ -186,6 +188,10 @@ impl KeysError {
             Self::NoPlace { .. } => {
                 Some("name a file for the new one: `terrane key rotate --to FILE`".to_owned())
             }
+            Self::InUse { .. } => Some(
+                "name a file that is not there yet, or leave `--to` out to put the new one in front"
+                    .to_owned(),
+            ),
             Self::Rewrap(_) => {
                 Some("nothing is lost: both keys are kept; the same command finishes".to_owned())
             }
@@ -285,6 +291,10 @@ async fn begin(
 ) -> Result<(Keyring, bool), KeysError> {
     if moved && file.exists() {
         let begun = Keyring::open_or_create(file).map_err(KeysError::Write)?;
+        if begun.id() == old.id() {
+            let file = file.to_owned();
+            return Err(KeysError::InUse { file });
+        }
         return Ok((begun.followed_by(old), true));
     }
     let wrapped = control.store.key_list().await.map_err(KeysError::List)?;

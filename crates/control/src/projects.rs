@@ -94,8 +94,9 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
     crate::contracts::check(&mut loaded, root);
     crate::facts::check(&mut loaded, root);
     crate::stage_files::check(&mut loaded, root);
-    let derived = derive(root, &loaded, git.as_ref());
-    let identity = written(&loaded).unwrap_or_else(|| derived.clone());
+    let words = Words::of(&loaded);
+    let derived = derive(root, words.name.as_deref(), git.as_ref());
+    let identity = words.identity().unwrap_or_else(|| derived.clone());
     Ok(OpenProject {
         root: root.to_owned(),
         loaded,
@@ -122,14 +123,38 @@ impl OpenProject {
     }
 }
 
-fn written(loaded: &Loaded) -> Option<Identity> {
-    let id = loaded.project.as_ref()?.id.clone()?;
-    let from = IdentitySource::Written;
-    Some(Identity { id, from })
+/// What a project file calls its project.
+#[derive(Debug)]
+struct Words {
+    name: Option<String>,
+    id: Option<String>,
 }
 
-fn derive(root: &Path, loaded: &Loaded, git: Option<&Repository>) -> Identity {
-    let project = loaded.project.as_ref();
+impl Words {
+    fn of(loaded: &Loaded) -> Self {
+        if let Some(project) = &loaded.project {
+            return Self {
+                name: Some(project.name.clone()),
+                id: project.id.clone(),
+            };
+        }
+        let text = loaded.texts.get("terrane.hcl");
+        let read = text.and_then(|text| config::read_by_line(text));
+        let (name, id) = read.unzip();
+        Self {
+            name,
+            id: id.flatten(),
+        }
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        let id = self.id.clone()?;
+        let from = IdentitySource::Written;
+        Some(Identity { id, from })
+    }
+}
+
+fn derive(root: &Path, name: Option<&str>, git: Option<&Repository>) -> Identity {
     let (place, from) = match git {
         Some(git) => {
             let inside = root.strip_prefix(git.top()).unwrap_or(root);
@@ -137,7 +162,7 @@ fn derive(root: &Path, loaded: &Loaded, git: Option<&Repository>) -> Identity {
         }
         None => (root.to_owned(), IdentitySource::Path),
     };
-    let name = project.map_or("project", |project| project.name.as_str());
+    let name = name.unwrap_or("project");
     let digest = drivers::snapshot::sha256(place.as_os_str().as_encoded_bytes());
     Identity {
         id: format!("{name}-{}", &digest[..12]),

@@ -46,6 +46,7 @@ mod attend;
 mod check;
 mod engine;
 mod exec;
+mod fitting;
 mod hooks;
 mod inputs;
 mod interrupts;
@@ -66,6 +67,7 @@ pub(crate) use inputs::for_backend;
 pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_in, lost_events};
 pub(crate) use places::forget as forget_places;
 pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
+pub(crate) use seal::written;
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{sweep_lost, write_override, write_private};
 

@@ -9,10 +9,11 @@ use model::changeset::{
 };
 use model::hold::{Hold, HoldOn};
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Outcome, Run, RunEvent, RunState};
+use model::run::{Outcome, Run, RunEvent, RunState, Stage};
 use store::ChangeSetError;
 
 use crate::locks::RunLock;
+use crate::run_logs::RunLog;
 use crate::{Control, changesets, recovery, stragglers};
 
 /// So long nobody wonders why a new change set has not gone on.
@@ -232,6 +233,19 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     let runs = store.run_list(id).await?;
     let mut in_the_way = stragglers::in_the_way(control, &set, &runs);
     in_the_way.extend(lost(control, &set, &runs).await?);
+    let is_here = !recovery::is_elsewhere(control, &set);
+    for run in runs.iter().filter(|_| is_here) {
+        if run.state.is_running()
+            && let Some(alone) = stragglers::engine_alone(&control.home, run.id)
+        {
+            in_the_way.entry(run.id).or_insert(alone);
+        }
+        if let RunState::Completing { part, .. } = run.state
+            && let Some(said) = last_said(control, run.id, part)
+        {
+            in_the_way.entry(run.id).or_insert(said);
+        }
+    }
     if recovery::is_gone(control, &set, &runs) {
         for run in runs.iter().filter(|run| !run.state.is_finished()) {
             let words = || {
@@ -255,6 +269,13 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
         front,
         now,
     })
+}
+
+/// What a stage after the apply is at.
+fn last_said(control: &Control, run: RunId, part: Stage) -> Option<String> {
+    let lines = RunLog::new(&control.home, run, Some(part), None).read_new();
+    let last = lines.into_iter().next_back()?.event.message;
+    Some(last.lines().next()?.to_owned())
 }
 
 /// Runs that have lost all their processes, and that nobody has found so yet.
@@ -423,10 +444,20 @@ pub struct NewApproval {
     pub person: String,
     pub role: Option<String>,
     pub comment: Option<String>,
+    /// The plans that were seen, by their mark: it is about no others.
+    pub seen: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ApproveError {
+    #[error("nothing was approved: {0}")]
+    OtherPlans(ChangeSetError),
+    #[error(transparent)]
+    Record(ChangeSetError),
 }
 
 /// Records a yes; says what is still owed. Nobody's identity is verified without a server.
-pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, ChangeSetError> {
+pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, ApproveError> {
     let approval = Approval {
         change_set: new.set,
         run: new.run,
@@ -436,8 +467,15 @@ pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, C
         comment: new.comment,
         at: control.now(),
     };
-    control.store.approval_insert(&approval).await?;
-    explain(control, new.set).await
+    let recorded = control
+        .store
+        .approval_insert(&approval, new.seen.as_deref());
+    match recorded.await {
+        Err(err @ ChangeSetError::OtherPlans { .. }) => return Err(ApproveError::OtherPlans(err)),
+        recorded => recorded.map_err(ApproveError::Record)?,
+    }
+    let explained = explain(control, new.set).await;
+    explained.map_err(ApproveError::Record)
 }
 
 #[cfg(test)]
@@ -468,6 +506,7 @@ mod tests {
                     on,
                     preview,
                     review,
+                    novelties: Vec::new(),
                 },
             ),
         ];

@@ -15,6 +15,8 @@ use store::{Scope, Store, StoreError};
 use crate::home::{Home, make_private};
 
 const FILE: &str = "undelivered.tfstate";
+/// Says by being there that a state waits to be taken: where a disk is full, an empty file can often be made still.
+const WAITS: &str = "undelivered";
 
 /// Where a run's undelivered state lies; there is at most one, for each holds all that is known.
 #[derive(Clone, Debug)]
@@ -50,6 +52,22 @@ impl Spool {
             .collect();
         runs.sort_unstable();
         runs
+    }
+
+    /// Why a run that is at work does not come on, if that is why.
+    pub(crate) fn waits(home: &Home, run: RunId) -> Option<String> {
+        let dir = home.run_dir(run);
+        let waits = dir.join(WAITS).exists() || dir.join(FILE).exists();
+        waits.then(|| {
+            "waits for its home to take its state (is the disk full, or the database away?): it is held, and tried again for \
+             ten minutes"
+                .to_owned()
+        })
+    }
+
+    /// Says that a state waits.
+    pub(crate) fn note(&self) {
+        drop(File::create(self.dir.join(WAITS)));
     }
 
     /// Makes it durable, in the place of an earlier one.
@@ -91,6 +109,12 @@ impl Spool {
     /// It is in the store now. One that cannot be removed is found to be there already.
     pub(crate) fn clear(&self) {
         drop(fs::remove_file(self.path()));
+        self.forget();
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn forget(&self) {
+        drop(fs::remove_file(self.dir.join(WAITS)));
     }
 
     pub(crate) fn path(&self) -> PathBuf {

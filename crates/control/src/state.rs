@@ -303,11 +303,13 @@ impl StateAccess {
                 spool.clear();
                 return appended;
             }
+            spool.note();
             if !is_kept {
                 let keep = spool.keep(&self.store, &self.state, body.clone());
                 is_kept = keep.await.is_ok();
             }
             if !patience.get_or_insert_with(Patience::begin).again().await {
+                spool.forget();
                 return appended;
             }
         }

@@ -13,6 +13,7 @@ use model::run::Run;
 use crate::Control;
 use crate::home::Home;
 use crate::locks::RunLock;
+use crate::spool::Spool;
 
 /// What keeps each run of a change set that is not over from going on, where that is a process of this machine.
 pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<RunId, String> {
@@ -28,9 +29,24 @@ pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<
         let noted = noted.and_then(|path| fs::read_to_string(path).ok());
         // One that is being written says nothing yet.
         let noted = noted.filter(|words| !words.is_empty());
-        noted.or_else(|| of_run(&control.home, run.id))
+        noted
+            .or_else(|| Spool::waits(&control.home, run.id).filter(|_| run.state.is_running()))
+            .or_else(|| of_run(&control.home, run.id))
     };
     open.filter_map(|run| Some((run.id, why(run)?))).collect()
+}
+
+/// An engine that is at work without its runner.
+pub(crate) fn engine_alone(home: &Home, run: RunId) -> Option<String> {
+    let signed = RunLock::signed(home, run)?;
+    let lock = RunLock::path(home, run);
+    let engine = signed.engine.filter(|pid| process::has_open(*pid, &lock))?;
+    let is_alone = !process::has_open(signed.runner?, &lock);
+    is_alone.then(|| {
+        format!(
+            "has lost its runner; its engine (process {engine}) is still at work, and what that leaves is looked at when it ends"
+        )
+    })
 }
 
 /// Those that hold a run's lock although neither its runner nor its engine does any more.

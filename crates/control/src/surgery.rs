@@ -301,6 +301,14 @@ pub async fn push_kept(
     let body = body.ok_or_else(nothing)?;
     let decides = store.kept_aside_list(state).await.map_err(read)?;
     let what = format!("what run {run} left aside");
+    // It was kept because others wrote since: who decides for it knows that its serial is behind.
+    let head = store.state_head(state).await.map_err(read)?;
+    let lineage = StateFacts::read(&body).map(|facts| facts.lineage);
+    let is_of_head = |head: &StateVersion| {
+        let of_head = |lineage: &String| lineage.is_empty() || *lineage == head.lineage;
+        lineage.as_ref().is_ok_and(of_head)
+    };
+    let force = force || head.as_ref().is_some_and(is_of_head);
     propose_push(control, state, body, force, &what, decides).await
 }
 

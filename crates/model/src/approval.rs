@@ -13,6 +13,10 @@ use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::policy;
 use crate::run::{Outcome, Preview, Run, RunState};
 
+mod shown;
+
+pub use shown::{Shown, shown};
+
 /// What an `approval` block says; what it leaves out is inherited from the target's, then the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalBlock {
@@ -65,11 +69,15 @@ impl ApprovalBlock {
 }
 
 impl ApprovalRule {
-    /// Whether who fulfils this has fulfilled the other, too; how long a word counts aside.
+    /// Whether who fulfils this has fulfilled the other, too.
     pub fn asks_as_much_as(&self, other: &Self) -> bool {
         let roles = other.role.is_none() || self.role == other.role;
         let authors = other.author || !self.author;
-        self.count >= other.count && roles && authors
+        let scopes = other.scope == ApprovalScope::ChangeSet || self.scope == other.scope;
+        let terms = other
+            .expires
+            .is_none_or(|term| self.expires.is_some_and(|own| own <= term));
+        self.count >= other.count && roles && authors && scopes && terms
     }
 }
 

@@ -24,7 +24,7 @@ mod why;
 pub use advance::{Refusal, SetEvent, advance};
 pub use hear::{HearError, Say, hear};
 pub use needed::{Dependent, can_be_undermined, still_needed, undermined};
-pub use next::{Step, next, stage_held};
+pub use next::{Step, is_said, next, stage_held};
 pub use reopen::{Reopen, ReopenError, Reopened, reopen};
 pub use supersede::superseded;
 pub use why::{Front, why, why_set};
@@ -158,6 +158,17 @@ impl Request {
         let identity = self.identity.as_ref().map(Identity::author);
         let askers = self.asker.iter().chain(&self.earlier_askers);
         askers.map(String::as_str).chain(identity)
+    }
+
+    /// Whether it needs this lane, or one that excludes it: a target's own and those of its stacks (`target/stack`) do, for
+    /// the project may have said otherwise when another change set was asked for.
+    pub fn contends_for(&self, lane: &str) -> bool {
+        let is_within = |inner: &str, outer: &str| {
+            let rest = inner.strip_prefix(outer);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut lanes = self.lanes.iter();
+        lanes.any(|own| is_within(own, lane) || is_within(lane, own))
     }
 
     /// A lane's name among those of all projects of a home.

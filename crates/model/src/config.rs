@@ -67,6 +67,7 @@ use syntax::ParsedFile;
 use walk::{Dirs, join};
 
 pub use kinds::duration as read_duration;
+pub use project::read_by_line;
 
 use crate::diagnostic::{Finding, Location, Severity};
 use crate::engine::EngineRequirement;

@@ -57,6 +57,14 @@ impl HoldOn {
 }
 
 impl Hold {
+    /// How to end it.
+    pub fn way_out(&self) -> String {
+        format!(
+            "`terrane hold release {}` ends it (with `--all` where it is not your own)",
+            self.on.name()
+        )
+    }
+
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.released.is_none() && now < self.until
     }

@@ -122,6 +122,12 @@ fn run_states() -> Vec<(String, RunState)> {
         lost: 0,
         published: None,
     };
+    let not_done = |stage| {
+        finished(Outcome::NotDone {
+            done: applied(),
+            problem: Problem::new(stage, ""),
+        })
+    };
     let states = vec![
         RunState::Queued,
         RunState::Planning {
@@ -155,10 +161,8 @@ fn run_states() -> Vec<(String, RunState)> {
             warnings: Vec::new(),
         }),
         finished(Outcome::Failed { problem: problem() }),
-        finished(Outcome::NotDone {
-            done: applied(),
-            problem: Problem::new(Stage::Verifying, ""),
-        }),
+        not_done(Stage::Publishing),
+        not_done(Stage::Verifying),
         finished(Outcome::Skipped {
             because: Skip::Interrupted,
         }),
@@ -180,6 +184,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         on: awaited(),
         preview: Preview::Unchanged,
         review,
+        novelties: Vec::new(),
     };
     let finished = |confirmed, review| RunEvent::PlanFinished {
         plan: plan(),
@@ -267,6 +272,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             "published, gates follow",
             ended(Stage::Publishing, Some(Stage::Verifying)),
         ),
+        ("published, nothing follows", ended(Stage::Publishing, None)),
         ("verified", ended(Stage::Verifying, None)),
         ("failed", RunEvent::Failed { problem: problem() }),
         (

@@ -110,9 +110,14 @@ impl Rewritten {
             .replace(&format!("module.{}.var.", self.prefix), "var.")
     }
 
+    /// The address of the resource that was added.
+    pub fn resource(&self) -> String {
+        format!("terraform_data.{}", self.prefix)
+    }
+
     /// Takes all that was added out of the engine's plan JSON, and what stands in the place of unknown variables.
     pub fn take_out(&self, plan: &mut Value) {
-        let resource = format!("terraform_data.{}", self.prefix);
+        let resource = self.resource();
         for (list, name) in [
             ("/resource_changes", "address"),
             ("/planned_values/root_module/resources", "address"),

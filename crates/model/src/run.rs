@@ -353,6 +353,9 @@ pub enum RunEvent {
         preview: Preview,
         /// Only a plan was asked for.
         review: bool,
+        /// What goes beyond what was approved before, for people.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        novelties: Vec<String>,
     },
     NothingToChange {
         /// Keyed digest of the values it takes from other stacks.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::RunId;
+use crate::state::StateVersion;
 
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,16 @@ pub struct SealedHead {
     pub version: i64,
     pub serial: i64,
     pub lineage: String,
+}
+
+impl SealedHead {
+    pub fn of(head: &StateVersion) -> Self {
+        Self {
+            version: head.version,
+            serial: i64::try_from(head.serial).unwrap_or(i64::MAX),
+            lineage: head.lineage.clone(),
+        }
+    }
 }
 
 /// One thing that is not any more what the plan was made from.

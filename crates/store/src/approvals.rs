@@ -1,14 +1,14 @@
 //! Who agreed to which change set. A row is one person's yes; it is never changed.
 
 use jiff::Timestamp;
-use model::approval::Approval;
+use model::approval::{Approval, shown};
 use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
 use model::run::Run;
 
-use crate::Store;
 use crate::change_sets::{ChangeSetError, timestamp};
 use crate::db::{Row, Tx};
+use crate::{Store, runs};
 
 macro_rules! approval_sql {
     () => {
@@ -18,8 +18,22 @@ macro_rules! approval_sql {
 }
 
 impl Store {
-    pub async fn approval_insert(&self, new: &Approval) -> Result<(), ChangeSetError> {
+    /// `seen`: the mark of the plans that it is about; nothing is recorded if others lie there by now.
+    pub async fn approval_insert(
+        &self,
+        new: &Approval,
+        seen: Option<&str>,
+    ) -> Result<(), ChangeSetError> {
         let mut tx = self.db.begin_write().await?;
+        if let Some(seen) = seen {
+            let set = new.change_set;
+            let lies_there = shown(&runs::list(&mut tx, set).await?, new.run);
+            let mark = lies_there.map(|shown| shown.mark);
+            if mark.as_deref() != Some(seen) {
+                let seen = seen.to_owned();
+                return Err(ChangeSetError::OtherPlans { set, seen, mark });
+            }
+        }
         tx.execute(
             "INSERT INTO approval (change_set, run, person, role, verified, comment, at)
              VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -56,6 +70,20 @@ pub(crate) async fn list(
     }
     let rows = tx.fetch_all(approval_sql!(), &[set.id.into()]).await?;
     rows.iter().map(read).collect()
+}
+
+/// The moment after the last one was given.
+pub(crate) async fn last_at(tx: &mut Tx, set: ChangeSetId) -> Result<Timestamp, ChangeSetError> {
+    let last = tx
+        .fetch_optional(
+            "SELECT at FROM approval WHERE change_set = $1 ORDER BY at DESC LIMIT 1",
+            &[set.into()],
+        )
+        .await?;
+    Ok(match last {
+        Some(row) => timestamp(row.int(0)? + 1),
+        None => Timestamp::MIN,
+    })
 }
 
 fn read(row: &Row) -> Result<Approval, ChangeSetError> {

@@ -67,6 +67,13 @@ pub enum ChangeSetError {
     Set(#[from] model::changeset::Refusal),
     #[error("change set `{set}` lost its lanes meanwhile: what its runs say no longer counts")]
     LaneLost { set: ChangeSetId },
+    #[error("plan `{seen}` is not what change set `{set}` asks about now")]
+    OtherPlans {
+        set: ChangeSetId,
+        seen: String,
+        /// What does.
+        mark: Option<String>,
+    },
     #[error(transparent)]
     Db(#[from] DbError),
 }

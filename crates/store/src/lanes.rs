@@ -148,6 +148,9 @@ async fn holder(
     lane: &str,
     before: Vec<ChangeSetId>,
 ) -> Result<Option<Front>, ChangeSetError> {
+    let key = set.request.lane_key(lane);
+    // A target's own lane and those of its stacks exclude each other.
+    let target = lane.split_once('/').map_or(lane, |(target, _)| target);
     let row = tx
         .fetch_optional(
             "SELECT l.change_set,
@@ -155,8 +158,14 @@ async fn holder(
               AND r.state LIKE '{\"stage\":\"finished\"%'),
              (SELECT COUNT(*) FROM run r WHERE r.change_set = l.change_set)
              FROM lane l
-             WHERE l.name = $1 AND l.change_set IS NOT NULL AND l.change_set <> $2",
-            &[set.request.lane_key(lane).into(), set.id.into()],
+             WHERE (l.name = $1 OR l.name = $3 OR substr(l.name, 1, length($4)) = $4)
+             AND l.change_set IS NOT NULL AND l.change_set <> $2",
+            &[
+                key.as_str().into(),
+                set.id.into(),
+                set.request.lane_key(target).into(),
+                format!("{key}/").into(),
+            ],
         )
         .await?;
     let Some(row) = row else {
@@ -191,7 +200,7 @@ async fn earlier(
     for row in rows {
         let earlier = ChangeSetId(row.int(0)?);
         let request: Request = from_json(row.text(1)?, || format!("change set `{earlier}`"))?;
-        if request.project == set.request.project && request.lanes.iter().any(|one| one == lane) {
+        if request.project == set.request.project && request.contends_for(lane) {
             before.push(earlier);
         }
     }

@@ -99,7 +99,8 @@ impl ChangeSetError {
             | Self::Reopen(_)
             | Self::Run(_)
             | Self::Set(_)
-            | Self::LaneLost { .. } => false,
+            | Self::LaneLost { .. }
+            | Self::OtherPlans { .. } => false,
         }
     }
 }

@@ -286,6 +286,11 @@ async fn start<'a>(
         .await
         .map_err(|err| prepare_error(&err))?;
     say_unseen(&begun.unseen, process.look(global))?;
+    if let Some(refusal) = &begun.foreseen {
+        let said = format!("a destroy of this would be refused: {refusal}");
+        let hints: Vec<String> = refusal.hint().into_iter().collect();
+        report::say(&errors::render_warning(&said, &hints, process.look(global)))?;
+    }
     for link in &begun.left_out {
         let said = format!("the link `{link}` leads out of the project and is left out");
         report::say(&errors::render_warning(&said, &[], process.look(global)))?;
@@ -561,7 +566,16 @@ pub(crate) async fn go_on_with(
         .await
         .map_err(|err| prepare_error(&err))?;
     if !global.json {
-        report::say(&format!("Resumed change set {}.\n", begun.id))?;
+        let asked = Timestamp::now().duration_since(resumed.set.created_at);
+        let asked = Duration::try_from(asked).unwrap_or_default();
+        // One that was meant is known; an older one may not be.
+        let of = match &resumed.set.request.asker {
+            Some(asker) if asked > Duration::from_mins(1) => {
+                format!(", asked for by `{asker}` {}", duration::ago(asked))
+            }
+            Some(_) | None => String::new(),
+        };
+        report::say(&format!("Resumed change set {}{of}.\n", begun.id))?;
         for (stack, moved) in &begun.moved {
             report::say(&format!("`{stack}` is planned again: {moved}.\n"))?;
         }

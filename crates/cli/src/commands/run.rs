@@ -232,17 +232,26 @@ impl About {
                 (found.change_set, Some(run))
             }
         };
-        let found = control.store.change_set_get(set).await;
-        let found = found.map_err(|err| CommandError::from_error(&err))?;
-        // Several projects may share a home; each speaks of its own only.
-        if found.request.project != control.home.project() {
-            return Err(
-                CommandError::new(format!("change set `{set}` is another project's"))
-                    .status(ExitStatus::Refused),
-            );
-        }
+        must_be_of_here(control, set).await?;
         Ok((set, run))
     }
+}
+
+/// Several projects may share a home; each speaks of its own only, and only there can be seen what lives of it.
+async fn must_be_of_here(control: &Control, set: ChangeSetId) -> Result<(), CommandError> {
+    let found = control.store.change_set_get(set).await;
+    let found = found.map_err(|err| {
+        CommandError::from_error(&err).hint("`terrane run list --all` shows them all")
+    })?;
+    let project = found.request.project;
+    if project == control.home.project() {
+        return Ok(());
+    }
+    Err(
+        CommandError::new(format!("change set `{set}` is another project's"))
+            .hint(format!("say it in the directory of project `{project}`"))
+            .status(ExitStatus::Refused),
+    )
 }
 
 pub(crate) fn read_run(word: &str) -> Result<RunId, CommandError> {

@@ -7,7 +7,7 @@ use control::in_force::{Closing, ENDS_WELL, InForce};
 use jiff::Timestamp;
 use model::break_glass::BreakGlass;
 use model::hold::Hold;
-use model::ids::BreakGlassId;
+use model::ids::{BreakGlassId, RunId};
 use model::project::Project;
 use model::state::StateName;
 use serde_json::{Value, json};
@@ -51,8 +51,17 @@ pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
             Some(format!("{acts_of} by hand of {states} are open {shown}"))
         }
     };
+    let kept = in_force.kept.iter().map(|one| {
+        let state = in_force.name(&one.state);
+        format!(
+            "`{state}`: run {} left a state that is kept aside ({}); nothing is applied before {}",
+            one.run,
+            one.why,
+            decide(&state, one.run)
+        )
+    });
     let holds = in_force.holds.iter().map(held);
-    let lines = holds.chain(acts);
+    let lines = holds.chain(acts).chain(kept);
     lines.map(|line| clean(&line).into_owned()).collect()
 }
 
@@ -67,6 +76,30 @@ pub(crate) fn holds(holds: &[Hold]) -> Table {
         ]);
     }
     table
+}
+
+/// States that were kept aside, and how to decide about each.
+pub(crate) fn kept(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) -> String) -> Table {
+    let mut table = Table::new(["KEPT ASIDE", "RUN", "WHEN", "WHY", "WAY ON"]);
+    for one in &in_force.kept {
+        let ago = Duration::try_from(now.duration_since(one.at)).unwrap_or_default();
+        let state = in_force.name(&one.state);
+        table.row([
+            state.clone(),
+            one.run.to_string(),
+            duration::ago(ago),
+            one.why.clone(),
+            at_home(&decide(&state, one.run)),
+        ]);
+    }
+    table
+}
+
+/// The two ways out.
+fn decide(state: &str, run: RunId) -> String {
+    format!(
+        "`terrane state push {state} --kept {run} --reason …` or `terrane run discard {run} --reason …`"
+    )
 }
 
 /// `at_home` makes commands work as they stand.

@@ -13,6 +13,7 @@ use model::plan::{Plan, PlanCounts, PlanValue, ResourceChange};
 
 use self::entry::{Entry, Marks, entry_lines};
 use self::resource::resource_lines;
+pub use self::summary::sum;
 use super::diagnostics::{self, EngineDiagnostic};
 use super::look::{Ink, Look};
 use super::policy::{self, StackVerdict};
@@ -36,6 +37,8 @@ pub struct PlanSet {
 pub struct StackPlan {
     pub stack: String,
     pub status: StackStatus,
+    /// A plan to look at only: values that it needs do not exist yet.
+    pub is_deferred: bool,
     /// Said beside the numbers of a plan, such as ``deferred: `subnet_id` is known after `network` ``.
     pub remark: Option<String>,
 }
@@ -239,11 +242,8 @@ pub fn closing(set: &PlanSet) -> String {
             return nothing_changes(set);
         }
         (0, _) => "Plan: no changes so far".to_owned(),
-        (_, 1) => format!("Plan: {}", summary::sum(&counts)),
-        (_, _) => format!(
-            "Plan: {}, in {changed} of {total} stacks",
-            summary::sum(&counts)
-        ),
+        (_, 1) => format!("Plan: {}", sum(&counts)),
+        (_, _) => format!("Plan: {}, in {changed} of {total} stacks", sum(&counts)),
     };
     let denied = set.policy.iter().filter(|it| it.verdict.denies());
     let (foreseen, denied): (Vec<_>, Vec<_>) = denied.partition(|it| it.is_foreseen);

@@ -108,7 +108,7 @@ fn it_is_asked_about_as_any_apply_and_applied_once() {
     assert_snapshot!(told(&test, &said), @"
     ── stderr
     error: this bundle was applied already, as change set c2
-    hint: `terrane plan --out FILE` makes a fresh one; `terrane run list` shows what became of c2
+    hint: `terrane plan --out FILE` makes a fresh one; `terrane run show c2` says what became of it
     [exit 4]
     ");
 }
@@ -321,15 +321,10 @@ fn a_bundle_whose_state_moved_is_refused_even_with_auto_approve() {
     let shown = told(&test, &said).replace(&format!("`{}`", user.trim()), "`USER`");
     assert_snapshot!(shown, @"
     ── stderr
-    Plans of `USER`, made as change set c1 on DAY.
-    change set c3: apply on `local`
-    ✗ base   failed while applying, after 0 s
-        this plan may no longer be applied: the state moved after it was made (no state, now serial 1)
-        serial 1 was written by run r2 (asked for by `USER`) less than a minute ago
-        `terrane plan --out FILE` makes a fresh one
-
-    error: change set c3 stopped: 1 failed
-    hint: fix the cause, then `terrane plan --out FILE` plans what is left into a new one
+    error: the plan of stack `base` may no longer be applied: the state moved after it was made (no
+           state, now serial 1); serial 1 was written by run r2 (asked for by `USER`) less than a minute
+           ago
+    hint: `terrane plan --out FILE` makes a fresh one
     [exit 4]
     ");
 }

@@ -239,7 +239,8 @@ fn what_is_over_cannot_be_cancelled() {
     let said = story.cli(&["run", "cancel", "r9"]).expect(1);
     assert_snapshot!(said, @"
     ── stderr
-    error: there is no run r9
+    error: there is no run `r9`
+    hint: `terrane run list --all` shows them all
     [exit 1]
     ");
 }

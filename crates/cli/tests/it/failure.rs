@@ -140,3 +140,29 @@ fn a_change_set_that_never_was_cannot_be_resumed() {
     [exit 1]
     ");
 }
+
+/// It was left alone for what a plan would change that was never carried out; another plan may change more.
+#[test]
+fn what_was_left_alone_is_looked_at_again_with_what_failed() {
+    let base = |value: &str, command: &str| {
+        let made = resource(
+            "base",
+            &format!("triggers_replace = \"{command}\""),
+            command,
+        );
+        format!("{made}output \"name\" {{ value = \"{value}\" }}\n")
+    };
+    let story = Story::new("tofu")
+        .stack("base", "", &base("one", "true"))
+        .stack("top", &takes("base"), &link("top"));
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    story.module("base", &base("one", "false"));
+    let said = story.cli(&["apply", "--auto-approve"]).expect(1);
+    assert!(said.stderr.contains("untouched"), "{said}");
+    story.module("base", &base("two", "true"));
+    let _ = story
+        .cli(&["apply", "--resume", "--auto-approve"])
+        .expect(0);
+    let top = story.cli(&["output", "top", "name", "--raw"]).expect(0);
+    assert_eq!(top.stdout, "top after two");
+}

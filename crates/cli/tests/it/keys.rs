@@ -101,6 +101,17 @@ fn the_key_comes_from_the_environment_and_reaches_runners_by_their_pipe() {
         .cli(&["key", "rotate", "--auto-approve", "--to", &path])
         .expect(0);
     assert!(again.stderr.contains("Made master key"), "{again}");
+
+    let copy = test.root().join("copy.key");
+    fs::copy(&file, &copy).unwrap();
+    let path = copy.display().to_string();
+    let same = test
+        .cli(&["key", "rotate", "--auto-approve", "--to", &path])
+        .expect(1);
+    assert!(
+        same.stderr.contains("holds the master key that is in use"),
+        "{same}"
+    );
 }
 
 #[test]

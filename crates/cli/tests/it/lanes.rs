@@ -353,3 +353,30 @@ fn with_a_lane_for_each_stack_applies_of_two_sources_go_side_by_side() {
     story.open("first");
     let _ = first.wait().expect(0);
 }
+
+/// A branch may say otherwise of a target than what is being applied: it is one target all the same.
+#[test]
+fn a_target_and_its_stacks_are_not_applied_side_by_side() {
+    let (whole, wide) = (
+        "{ writers = [\"anyone\"] }",
+        "{\n  writers = [\"anyone\"]\n  lane    = \"stack\"\n}",
+    );
+    for (then, now) in [(whole, wide), (wide, whole)] {
+        let story = Story::new("tofu")
+            .block(&format!("target \"one\" {then}"))
+            .stack_on("one", "first", "", &gated("first", ""))
+            .stack_on("one", "second", "", &noted("second"));
+        let first = story.start("first", &["apply", "first", "--auto-approve"]);
+        story.wait_for("first");
+        let file = story.read("terrane.hcl").replace(then, now);
+        story.write("terrane.hcl", &file);
+        let second = story.start("second", &["apply", "second", "--auto-approve"]);
+        story.wait_until("the second in the queue", || {
+            second.stderr_so_far().contains("waits for change set c1")
+        });
+        assert_eq!(story.made(), Vec::<String>::new());
+        story.open("first");
+        let _ = first.wait().expect(0);
+        let _ = second.wait().expect(0);
+    }
+}

@@ -172,6 +172,16 @@ fn a_stale_writer_is_fenced_and_what_it_made_waits_for_a_person() {
             blocked.stderr.contains("terrane run discard r2 --reason"),
             "{blocked}"
         );
+        let open = story.cli(&["run", "list", "--open"]).expect(0);
+        let decide =
+            "`terrane state push base --kept r2 --reason …` or `terrane run discard r2 --reason …`";
+        assert!(open.stdout.contains("KEPT ASIDE"), "{open}");
+        assert!(open.stdout.contains(decide), "{open}");
+        let plan = story.cli(&["plan"]).expect(0);
+        assert!(
+            plan.stdout.contains("left a state that is kept aside"),
+            "{plan}"
+        );
         if engine == "tofu" {
             decide_to_push(&story);
         } else {

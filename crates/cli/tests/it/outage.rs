@@ -92,6 +92,8 @@ fn a_write_is_held_until_the_home_takes_it() {
                 .iter()
                 .all(|path| path != &outage.spooled())
         );
+        let list = outage.story.cli(&["run", "list"]).expect(0);
+        assert!(list.stdout.contains("waits for its home"), "{list}");
         outage.limit("unlimited");
         let (code, said) = outage.end();
         assert_eq!(code, "0", "{said}");

@@ -73,6 +73,7 @@ fn another_person_approves_and_then_it_is_confirmed() {
     assert_snapshot!(said, @"
     ── stderr
     Approved change set c1 as `ada` (not verified).
+    Its plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 stacks; made 00:00 ago.
     It does not count for target `shared`: `ada` asked for it.
     Still owed: 0 of 1 approval; role `approver`, not the author; `ada` asked for it (target `shared`)
     ");
@@ -93,6 +94,7 @@ fn another_person_approves_and_then_it_is_confirmed() {
     assert_snapshot!(said, @"
     ── stderr
     Approved change set c1 as `eve` (not verified).
+    Its plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 stacks; made 00:00 ago.
     `terrane run confirm c1` starts it.
     ");
     assert_eq!(
@@ -555,8 +557,10 @@ fn what_waits_for_a_word_while_others_are_applied_says_so() {
         "0 of 1 approval; not the author for r1 (stack `own`)"
     );
     let said = as_person(&story, "bob", &["run", "approve", "r1"]).expect(0);
-    assert_snapshot!(said.stderr, @"
+    assert_snapshot!(said, @"
+    ── stderr
     Approved run r1 as `bob` (not verified).
+    Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
     Change set c1 goes on.
     ");
     // It has nothing to do with what is being applied.
@@ -640,6 +644,7 @@ fn who_says_yes_with_other_values_does_not_approve_them() {
     assert_snapshot!(said, @"
     ── stderr
     Approved change set c1 as `bob` (not verified).
+    Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
     It does not count for target `shared`: `bob` asked for it.
     Still owed: 0 of 1 approval; not the author; `bob` approved another plan; `bob` asked for it (target `shared`)
     ");

@@ -89,9 +89,11 @@ fn warnings_reach_who_approves_and_who_confirms() {
     let said = story.cli(&["apply"]).expect(3);
     assert!(said.stdout.contains("base: seen at plan"), "{said}");
     let said = approve_as(&story, "eve", "c1").expect(0);
-    assert_snapshot!(said.stderr, @"
+    assert_snapshot!(said, @"
+    ── stderr
     warning: stack `base`, policy `owners`: seen at approval
     Approved change set c1 as `eve` (not verified).
+    Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
     `terrane run confirm c1` starts it.
     ");
     let said = story.cli(&["run", "confirm", "c1"]).expect(0);
@@ -133,8 +135,10 @@ fn more_approvals_that_are_wanted_of_a_yes_are_waited_for() {
     let story = with("", MORE);
     let _ = story.cli(&["apply", "--auto-approve"]).expect(3);
     let said = approve_as(&story, "eve", "c1").expect(0);
-    assert_snapshot!(said.stderr, @"
+    assert_snapshot!(said, @"
+    ── stderr
     Approved change set c1 as `eve` (not verified).
+    Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
     Still owed: 1 of 2 approvals; not the author (policy `owners`)
     ");
     let list = story.cli(&["run", "list"]).expect(0);
@@ -302,9 +306,11 @@ fn an_approval_that_counts_for_another_requirement_says_so() {
     let list = story.cli(&["run", "list"]).expect(0).stdout;
     assert!(list.contains("(target `local`), and "), "{list}");
     let said = approve_as(&story, "eve", "c1").expect(0);
-    assert_snapshot!(said.stderr, @"
+    assert_snapshot!(said, @"
+    ── stderr
     Approved change set c1 as `eve` (not verified).
-    It does not count for policy `owners`: `eve` has another role.
+    Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
+    It does not count for policy `owners`: `eve` spoke in no role; `--role dba` claims it.
     Still owed: 0 of 1 approval; role `dba`, not the author; `eve` has another role (policy `owners`)
     ");
 }

@@ -293,8 +293,10 @@ fn what_goes_on_with_the_last_word_is_said_as_it_is() {
     It goes on with the last one if whoever gives that may apply it; else `terrane run confirm c1` by one who may starts it.
     ");
     let said = test.cli_with(&LAPTOP, &["run", "approve", "c1"]).expect(0);
-    assert_snapshot!(said.stderr, @"
+    assert_snapshot!(said, @"
+    ── stderr
     Approved change set c1 as `eve` (not verified).
+    Its plan: 0 to add, 0 to change, 0 to replace, 0 to destroy, 1 output to change, in 1 stack; made 00:00 ago.
     `terrane run confirm c1` by who may apply it starts it.
     ");
     assert!(!has_state(&test));
@@ -321,8 +323,8 @@ fn what_goes_on_with_the_end_of_a_hold_is_said_as_it_is() {
         .lines()
         .skip_while(|line| !line.starts_with("hint"));
     assert_snapshot!(hint.collect::<Vec<_>>().join("\n"), @"
-    hint: `terrane hold release top` ends it; it goes on if whoever says so may apply it, else with
-          `terrane run confirm c1` by one who may
+    hint: `terrane hold release top` ends it (with `--all` where it is not your own); it goes on if
+          whoever says so may apply it, else with `terrane run confirm c1` by one who may
     ");
     let released = test
         .cli_with(&LAPTOP, &["hold", "release", "top"])

@@ -7,8 +7,9 @@ use model::changeset::{Action, ChangeSet, Origin, Request};
 use model::engine::{Constraint, EngineRequirement};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
-use model::project::Project;
+use model::project::{Backend, Project};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
+use model::seal::{self, Seal, SealedHead};
 use store::{Inserted, Scope};
 
 use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source, watch, watch_path};
@@ -19,6 +20,7 @@ use crate::engines::{self, Search};
 use crate::home::make_private;
 use crate::policy::{PolicyError, now};
 use crate::projects::OpenProject;
+use crate::runner::written;
 use crate::{Control, kept_aside, reasons};
 
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +35,8 @@ pub enum BeginBundleError {
         made_with: String,
         source: Box<drivers::engine::LocateError>,
     },
+    #[error("the plan of stack `{stack}` may no longer be applied: {why}")]
+    Moved { stack: StackName, why: String },
     #[error("this bundle was applied already, as change set {set}")]
     Applied { set: String },
     #[error("this bundle is being applied already, as change set {set}, under the usual rules")]
@@ -55,8 +59,9 @@ impl BeginBundleError {
             Self::Engine { made_with, .. } => {
                 Some(format!("`terrane engine install {made_with}` gets it"))
             }
+            Self::Moved { .. } => Some("`terrane plan --out FILE` makes a fresh one".to_owned()),
             Self::Applied { set } => Some(format!(
-                "`terrane plan --out FILE` makes a fresh one; `terrane run list` shows what became of {set}"
+                "`terrane plan --out FILE` makes a fresh one; `terrane run show {set}` says what became of it"
             )),
             Self::UnderRules { set } => Some(format!(
                 "`terrane run discard {set} --reason \"…\"` drops it, then the same command begins anew"
@@ -72,6 +77,7 @@ impl BeginBundleError {
             Self::Prepare(err) => err.is_refusal(),
             Self::NoStack { .. }
             | Self::Engine { .. }
+            | Self::Moved { .. }
             | Self::Applied { .. }
             | Self::UnderRules { .. }
             | Self::Meanwhile { .. }
@@ -162,6 +168,9 @@ pub async fn begin_bundled(
         })?;
         checks::check_earlier_state(control, open, project, name).await?;
     }
+    if begun.is_none() {
+        are_as_planned(control, bundle).await?;
+    }
     checks::reserve_for_runs(control, project, wanted).await?;
     let path = env.get("PATH").map(OsStr::new);
     let search = Search::new(path, &control.cache);
@@ -215,7 +224,38 @@ pub async fn begin_bundled(
         watch,
         left_out: Vec::new(),
         unseen,
+        foreseen: None,
     })
+}
+
+/// Nobody is asked to approve what may not be applied any more. Everything is looked at again under the lock.
+async fn are_as_planned(control: &Control, bundle: &Bundle) -> Result<(), BeginBundleError> {
+    for Planned { spec, outcome, .. } in &bundle.runs {
+        let Outcome::Planned { plan } = outcome else {
+            continue;
+        };
+        if spec.target.backend != Backend::Terrane {
+            continue; // the engine compares the plan with its backend itself
+        }
+        let head = control
+            .store
+            .state_head(&control.state_name(&spec.stack.state))
+            .await;
+        let head = head.map_err(PrepareError::Reserve)?;
+        let now = Seal {
+            head: head.as_ref().map(SealedHead::of),
+            ..(*plan.seal).clone()
+        };
+        let moved = seal::moved(&plan.seal, &now);
+        if !moved.is_empty() {
+            let (stack, mut why) = (spec.stack.name.clone(), seal::words(&moved));
+            if let Some(head) = &head {
+                why = format!("{why}; {}", written(control, head).await);
+            }
+            return Err(BeginBundleError::Moved { stack, why });
+        }
+    }
+    Ok(())
 }
 
 async fn insert(

@@ -407,7 +407,7 @@ pub(super) async fn check_downstreams(
     wanted: &Wanted,
 ) -> Result<Vec<Dependent>, PrepareError> {
     let mut dependents = Vec::new();
-    if wanted.action != Action::Destroy {
+    if wanted.action != Action::Destroy && !wanted.destroy {
         return Ok(dependents);
     }
     for name in &wanted.stacks {
@@ -425,6 +425,7 @@ pub(super) async fn check_downstreams(
                 return Err(PrepareError::StillNeeded {
                     stack: name.clone(),
                     by: other.clone(),
+                    is_of_commit: open.commit.is_some(),
                 });
             }
             dependents.push(Dependent {

@@ -56,7 +56,12 @@ pub enum PrepareError {
     #[error(transparent)]
     LookAgain(#[from] LookAgainError),
     #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
-    StillNeeded { stack: StackName, by: StackName },
+    StillNeeded {
+        stack: StackName,
+        by: StackName,
+        /// As a commit has them that is no more.
+        is_of_commit: bool,
+    },
     #[error("stack `{by}`, which is not in the project any more, still stands on `{stack}`")]
     StillNeededByRemoved { stack: StackName, by: StackName },
     #[error("stack `{stack}` may not be applied now")]
@@ -203,6 +208,13 @@ impl PrepareError {
             Self::StillNeededByRemoved { by, .. } => Some(format!(
                 "`terrane destroy {by}` names the commit to destroy it with first"
             )),
+            Self::StillNeeded {
+                stack,
+                by,
+                is_of_commit: true,
+            } => Some(format!(
+                "name all that stands on it: `terrane destroy {stack} {by} --from …`"
+            )),
             Self::StillNeeded { stack, .. } => Some(format!(
                 "`terrane destroy {stack}+` destroys its dependents first"
             )),
@@ -227,8 +239,8 @@ impl PrepareError {
                 "`terrane state export {stack} --to engine` brings it there, and is enough if it is there already"
             )),
             Self::Held { hold } => Some(format!(
-                "`terrane hold release {}` ends it; `terrane plan` works meanwhile",
-                hold.on.name()
+                "{}; `terrane plan` works meanwhile",
+                hold.way_out()
             )),
             Self::NotResumed {
                 is_bundle: true, ..

@@ -348,7 +348,7 @@ pub(super) async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
 }
 
 pub(super) async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
-    Ok(seal::head(job).await?.as_ref().map(seal::sealed_head))
+    Ok(seal::head(job).await?.as_ref().map(SealedHead::of))
 }
 
 pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {

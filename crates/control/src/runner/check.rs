@@ -8,7 +8,7 @@ use std::path::Path;
 use drivers::process::engine_environment;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
-use model::approval::{Owed, owed_to_policy};
+use model::approval::{Approval as Given, Owed, owed_to_policy};
 use model::break_glass::Act;
 use model::changeset::{Action, SetEvent};
 use model::contract::{self, Planned};
@@ -49,30 +49,47 @@ pub(super) async fn at_plan(
     Ok(verdict)
 }
 
-/// What policies would say of a plan that can only be looked at for now. It ends nothing: with the values that are missing
-/// they may say something else, and they are asked again then. One that cannot be asked does not agree.
+/// What policies would say of a plan that can only be looked at for now, and which approvals they would want of a yes to it.
+/// It ends nothing: with the values that are missing they may say something else, and they are asked again then. One that
+/// cannot be asked does not agree.
 pub(super) async fn at_preview(
     job: &Job<'_>,
     plan: Value,
     workspace: &Workspace,
 ) -> Result<Verdict, Failure> {
-    if !job.spec.is_asked_at(Point::Plan) {
+    let is_asked = |point| job.spec.is_asked_at(point);
+    if !is_asked(Point::Plan) && !is_asked(Point::Approval) {
         return Ok(Verdict::default());
     }
     let policies = policies(job, workspace)?;
     let case = Case { plan, policies };
+    let mut verdict = Verdict::default();
+    if is_asked(Point::Plan) {
+        verdict = foresee(job, &case, Point::Plan).await?;
+    }
+    if is_asked(Point::Approval) {
+        let of_yes = foresee(job, &case, Point::Approval).await?;
+        of_yes.approvals.into_iter().for_each(|it| verdict.want(it));
+        let new = of_yes.asked.into_iter();
+        let new: Vec<String> = new.filter(|it| !verdict.asked.contains(it)).collect();
+        verdict.asked.extend(new);
+    }
+    Ok(verdict)
+}
+
+async fn foresee(job: &Job<'_>, case: &Case, point: Point) -> Result<Verdict, Failure> {
     let asking = Asking {
         set: job.set,
         run: job.run,
         spec: job.spec,
-        point: Point::Plan,
+        point,
         is_preview: true,
         approvals: Vec::new(),
         actor: policy::author(&job.set.request),
         now: job.control.now(),
     };
     let asked = async {
-        match policy::ask(job.control, &case, asking).await {
+        match policy::ask(job.control, case, asking).await {
             Err(PolicyError::Trouble { policy, why }) => Ok(Verdict {
                 asked: vec![policy.clone()],
                 denials: vec![Remark {
@@ -197,37 +214,42 @@ async fn foretell_facts(
 
 /// What policies say of a yes to a plan that was just made. `is_said`: it was, beforehand or to what the plan fits, and
 /// nobody else has to speak: then a denial ends the run. Otherwise this looks ahead as if who asked for it said yes, for
-/// the approvals that will be wanted; who will say it, and when, is not known yet. Approvals from before `since` were
-/// given to another plan.
-pub(super) async fn at_yes(
-    job: &Job<'_>,
-    is_said: bool,
-    since: Option<Timestamp>,
-) -> Result<Verdict, Failure> {
+/// the approvals that will be wanted; who will say it, and when, is not known yet.
+pub(super) async fn at_yes(job: &Job<'_>, is_said: bool) -> Result<Verdict, Failure> {
     let is_past = job.set.request.policy_override.is_some();
     if is_past || !job.spec.is_asked_at(Point::Approval) {
         return Ok(Verdict::default());
     }
-    let (run, given) = standing(job).await?;
-    let mut said = match ask_about_yes(job, &policy::approvals(&given)).await {
-        Ok(said) if is_said && said.denies() => return Err(denied("denied by policy", said)),
-        Ok(said) if is_said => said,
-        Ok(said) => Verdict {
+    let (_, given) = standing(job).await?;
+    match ask_about_yes(job, &policy::approvals(&given)).await {
+        Ok(said) if is_said && said.denies() => Err(denied("denied by policy", said)),
+        Ok(said) if is_said => Ok(said),
+        Ok(said) => Ok(Verdict {
             asked: said.asked,
             approvals: said.approvals,
             ..Verdict::default()
-        },
-        Err(failure) if is_said || failure.interrupted => return Err(failure),
-        Err(_) => return Ok(Verdict::default()), // whoever says yes hears of it
-    };
+        }),
+        Err(failure) if is_said || failure.interrupted => Err(failure),
+        Err(_) => Ok(Verdict::default()), // whoever says yes hears of it
+    }
+}
+
+/// Whether approvals are still missing that policies want of a plan that was just made. Those from before `since` were
+/// given to another one.
+pub(super) async fn is_owed(
+    job: &Job<'_>,
+    policy: &Verdict,
+    since: Option<Timestamp>,
+) -> Result<bool, Failure> {
+    if policy.approvals.is_empty() || job.set.request.policy_override.is_some() {
+        return Ok(false);
+    }
+    let (run, given) = standing(job).await?;
+    let is_about = |it: &Given| since.is_none_or(|since| it.at >= since);
+    let given: Vec<Given> = given.into_iter().filter(is_about).collect();
     let now = job.control.now();
-    let given = given.into_iter();
-    let given: Vec<_> = given
-        .filter(|it| since.is_none_or(|since| it.at >= since))
-        .collect();
-    said.approvals
-        .retain(|wanted| owed_to_policy(job.set, &run, wanted, &given, now).is_some());
-    Ok(said)
+    let owed = |wanted| owed_to_policy(job.set, &run, wanted, &given, now).is_some();
+    Ok(policy.approvals.iter().any(owed))
 }
 
 async fn ask_about_yes(job: &Job<'_>, given: &[Approval]) -> Result<Verdict, Failure> {
@@ -368,7 +390,7 @@ fn way_to_approve<'o>(job: &Job<'_>, owed: impl Iterator<Item = &'o Owed>) -> Op
 }
 
 /// Where the run stands, and what people have said of its change set.
-async fn standing(job: &Job<'_>) -> Result<(Run, Vec<model::approval::Approval>), Failure> {
+async fn standing(job: &Job<'_>) -> Result<(Run, Vec<Given>), Failure> {
     let store = &job.control.store;
     let read = async {
         let run = store.run_get(job.run).await?;

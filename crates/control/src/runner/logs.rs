@@ -37,6 +37,9 @@ pub(super) struct LogCopy {
 
 /// How often the log of an apply is made durable, at most.
 const SYNC: Duration = Duration::from_secs(1);
+/// What is copied at a time, and how long at most.
+const CHUNK: u64 = 64 * 1024;
+const MOMENT: Duration = Duration::from_millis(20);
 
 impl LogCopy {
     /// Of what an engine says in a stage.
@@ -76,23 +79,29 @@ impl LogCopy {
         &self.raw
     }
 
-    /// Copies what is new.
+    /// Copies what is new, as far as that goes in a moment: state requests and interrupts wait meanwhile.
     pub(super) fn follow(&mut self) -> io::Result<()> {
-        let new = self.read_from(self.read)?;
-        if new.is_empty() {
-            return Ok(());
+        let (begun, from) = (Instant::now(), self.read);
+        loop {
+            let new = self.read_from(self.read, CHUNK)?;
+            if new.is_empty() {
+                break;
+            }
+            self.read += new.len() as u64;
+            let masked = self.stream.push(&new);
+            self.write(&masked)?;
+            if begun.elapsed() > MOMENT {
+                break;
+            }
         }
-        self.read += new.len() as u64;
-        let masked = self.stream.push(&new);
-        self.write(&masked)?;
-        if self.synced.elapsed() > SYNC {
+        if self.read > from && self.synced.elapsed() > SYNC {
             self.sync()?;
             self.synced = Instant::now();
         }
         Ok(())
     }
 
-    fn read_from(&mut self, place: u64) -> io::Result<Vec<u8>> {
+    fn read_from(&mut self, place: u64, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         if length(&self.raw)? <= place {
             return Ok(bytes);
@@ -102,7 +111,7 @@ impl LogCopy {
             none => none.insert(File::open(&self.raw)?),
         };
         source.seek(SeekFrom::Start(place))?;
-        source.read_to_end(&mut bytes)?;
+        source.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -126,7 +135,7 @@ impl LogCopy {
 
     /// The engine is gone: all of what it wrote, as it wrote it.
     pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
-        let bytes = self.read_from(self.begin)?;
+        let bytes = self.read_from(self.begin, u64::MAX)?;
         let copied = usize::try_from(self.read - self.begin).unwrap_or(usize::MAX);
         let mut masked = self.stream.push(bytes.get(copied..).unwrap_or_default());
         let stream = std::mem::replace(&mut self.stream, MaskStream::new(Mask::default()));

@@ -6,7 +6,6 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use drivers::engine::{
     self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
@@ -21,7 +20,7 @@ use model::policy::{Point, Verdict};
 use model::project::Backend;
 use model::providers;
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
-use model::seal::Seal;
+use model::seal::{Seal, SealedHead};
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
@@ -31,8 +30,7 @@ use super::hooks::Hooks;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, check, failed, limit, logs, seal};
-use crate::fit::{self, Judged};
+use super::{Carried, Failure, Job, ahead, check, failed, fitting, limit, logs, seal};
 use crate::settled;
 use crate::state::StateAccess;
 
@@ -122,7 +120,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         serial: head
             .as_ref()
             .filter(|_| is_ours)
-            .map(|head| seal::sealed_head(head).serial),
+            .map(|head| SealedHead::of(head).serial),
         lineage: head
             .as_ref()
             .filter(|_| is_ours)
@@ -151,52 +149,30 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     if !job.auto_approve {
         ahead::keep(job, &shown, mask).await?;
     }
-    // Where nobody looks, nothing is approved that another plan could be compared with.
-    let is_bundle = job.set.request.bundle.is_some();
-    let is_heard = !job.set.request.approvals.is_empty() || job.spec.hears_approvals();
-    let nobody_looks = job.auto_approve && !is_heard && !is_bundle;
-    let judged = if nobody_looks || (job.review && !job.keeps_plan) {
-        Judged::default()
-    } else {
-        let judged = fit::judge(
-            job.control,
-            job.run,
-            job.spec,
-            &shown,
-            job.holds_lanes,
-            is_bundle && job.auto_approve,
-            is_heard,
-        )
-        .await;
-        let judged = judged.map_err(|err| Failure::because("could not compare the plan", &err))?;
-        if job.has_other_values.load(Ordering::Relaxed) {
-            // What was not known when it was approved is known now, and is somebody else's.
-            Judged {
-                fits: Some(false),
-                novelties: vec!["other values of its inputs than it was asked for with".to_owned()],
-                since: None,
-            }
-        } else {
-            judged
-        }
-    };
+    let compared = fitting::compare(job, &shown, &inputs, None).await?;
+    let judged = compared.judged.clone();
     // Who confirmed the change set said yes to what fits what they saw; not to what nobody could see, nor to what is asked
     // for itself.
-    let wants = |policy: &Verdict| {
-        !policy.approvals.is_empty() && job.set.request.policy_override.is_none()
-    };
-    let may_be_said = judged.fits == Some(true) && !has_own_approval(job.spec);
+    let is_asked_itself = has_own_approval(job.spec);
+    let may_be_said = judged.is_said && !is_asked_itself;
     // A bundle is applied as it was reviewed: the yes beforehand is not to what is new in it.
-    let is_auto_approved = job.auto_approve && !(is_bundle && judged.fits == Some(false));
+    let is_auto_approved = job.auto_approve && !(job.is_bundled && judged.fits == Some(false));
     let is_auto = is_auto_approved || job.spec.applies_by_itself();
     // If others have to speak first, policies are asked again when they have.
     let is_last_word = may_be_said || is_auto && job.set.request.approvals.is_empty();
+    // Who spoke may not have known that a policy wants their word.
+    let is_past = job.set.request.policy_override.is_some();
+    let is_foreseen =
+        |said: &Verdict| is_past || said.approvals.iter().all(|it| judged.foresaw(it));
+    let mut since = judged.since.filter(|_| !is_asked_itself);
+    if !is_foreseen(&policy) || since.is_none() && !may_be_said {
+        since = Some(job.control.now());
+    }
+    let owes_to_plan = check::is_owed(job, &policy, since).await?;
     let of_yes = if job.review {
         Verdict::default()
     } else {
-        let since = judged.since;
-        let since = since.or_else(|| (!may_be_said).then(|| job.control.now()));
-        match check::at_yes(job, is_last_word && !wants(&policy), since).await {
+        match check::at_yes(job, is_last_word && !owes_to_plan).await {
             Ok(said) => said,
             Err(denied) => {
                 scratch.remove();
@@ -204,16 +180,20 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             }
         }
     };
-    let is_owed = wants(&policy) || wants(&of_yes);
+    if !is_foreseen(&of_yes) {
+        since = Some(job.control.now());
+    }
+    let is_owed = owes_to_plan || check::is_owed(job, &of_yes, since).await?;
     let is_said = may_be_said && !is_owed;
     let confirmed = !job.review && (is_auto || is_said);
+    compared.keep(job, is_said).await?;
     let mut record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
         outputs: changing_outputs(job.spec, &plan, head.is_none() && is_ours),
         seal: Box::new(Seal {
             source: job.spec.source.clone(),
-            head: head.as_ref().map(seal::sealed_head),
+            head: head.as_ref().map(SealedHead::of),
             inputs: inputs.digest.clone(),
             each_input: inputs.each.clone(),
             engine: caller.engine().to_string(),
@@ -222,9 +202,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         preview: !workspace.is_first,
         policy,
         policy_since: BTreeMap::new(),
-        since: judged
-            .since
-            .or_else(|| (!is_said).then(|| job.control.now())),
+        since: since.or_else(|| (!is_said).then(|| job.control.now())),
         consumed,
         came_after,
     };

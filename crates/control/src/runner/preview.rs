@@ -18,7 +18,7 @@ use model::policy::{Verdict, redact};
 use model::preview::{Rewritten, rewrite};
 use model::project::EdgeKind;
 use model::run::{Awaited, PlanRecord, Preview, RunEvent, Stage};
-use model::seal::Seal;
+use model::seal::{Seal, SealedHead};
 
 use super::ahead::{self, Ahead};
 use super::engine::Caller;
@@ -26,20 +26,19 @@ use super::hooks::Hooks;
 use super::inputs::Inputs;
 use super::limit::Limit;
 use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
-use super::seal::{lock_file, sealed_head};
+use super::seal::lock_file;
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, check, failed, inputs, logs};
-use crate::fit;
+use super::{Failure, Job, check, failed, fitting, inputs, logs};
 
 /// For a run that waits for its upstreams: what could be seen of its plan by now.
 pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
     let mut mask = Mask::default();
     let looked = look(job, awaits, &mut mask, &mut BTreeSet::new()).await;
-    let (on, preview) = match looked {
-        Ok(looked) if looked.plan.is_empty() => (looked.on, Preview::Unchanged),
+    let (on, preview, novelties) = match looked {
+        Ok(looked) if looked.plan.is_empty() => (looked.on, Preview::Unchanged, Vec::new()),
         Ok(looked) => {
             let plan = Box::new(looked.record);
-            (looked.on, Preview::Planned { plan })
+            (looked.on, Preview::Planned { plan }, looked.novelties)
         }
         Err(failure) if failure.interrupted || failure.refused => {
             return failed(failure, Stage::Planning, None, &mask);
@@ -47,13 +46,14 @@ pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
         // It neither fails nor poisons: with the real values it may well work.
         Err(failure) => {
             let why = mask.mask_text(&reason(job, &failure));
-            (awaits.to_vec(), Preview::Impossible { why })
+            (awaits.to_vec(), Preview::Impossible { why }, Vec::new())
         }
     };
     RunEvent::Previewed {
         on,
         preview,
         review: job.review,
+        novelties,
     }
 }
 
@@ -83,6 +83,7 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
                     why: mask.mask_text(&reason(job, &failure)),
                 },
                 review: true,
+                novelties: Vec::new(),
             }
         }
         Err(failure) => failed(failure, Stage::Planning, None, &mask),
@@ -105,6 +106,8 @@ struct Looked {
     on: Vec<Awaited>,
     plan: Plan,
     record: PlanRecord,
+    /// What goes beyond what was approved before.
+    novelties: Vec<String>,
 }
 
 /// Leaves behind what is to be masked, and the stacks whose outputs are missing, however it ends.
@@ -167,22 +170,19 @@ async fn look(
     };
     keep_view(job, &plan).await?;
     ahead::keep(job, &json, mask).await?;
-    if !job.review || job.keeps_plan {
-        // Whoever confirms, or reviews a bundle, has seen this: the real plan is compared with it.
-        let kept = async {
-            let seen = fit::read(job.control, job.run, job.spec, &json).await?;
-            fit::keep(job.control, job.run, job.spec, &seen).await
-        };
-        let kept = kept.await;
-        kept.map_err(|err| Failure::because("could not keep the preview", &err))?;
-    }
+    // Whoever confirms, or reviews a bundle, has seen this: the real plan is compared with it.
+    let compared = fitting::compare(job, &json, &inputs, rewritten.as_ref()).await?;
+    let judged = compared.judged.clone();
+    compared.keep(job, false).await?;
+    let is_foreseen = policy.approvals.iter().all(|it| judged.foresaw(it));
+    let since = judged.since.filter(|_| is_foreseen);
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
         outputs: changing_outputs(job.spec, &plan, head.is_none()),
         seal: Box::new(Seal {
             source: job.spec.source.clone(),
-            head: head.as_ref().map(sealed_head),
+            head: head.as_ref().map(SealedHead::of),
             inputs: inputs.digest.clone(),
             each_input: inputs.each.clone(),
             engine: caller.engine().to_string(),
@@ -191,7 +191,7 @@ async fn look(
         preview: true,
         policy,
         policy_since: BTreeMap::new(),
-        since: Some(job.control.now()),
+        since: since.or_else(|| Some(job.control.now())),
         consumed: None,
         came_after: None,
     };
@@ -199,6 +199,7 @@ async fn look(
         on: ahead.unknown(awaits),
         plan,
         record,
+        novelties: judged.novelties,
     })
 }
 

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use drivers::engine::Search;
+use model::changeset::Action;
 use model::engine::EngineRequirement;
 use model::project::Backend;
 use model::run::{PlanRecord, RunEvent, RunSpec};
@@ -17,7 +18,7 @@ use model::state::StateVersion;
 use super::inputs::Inputs;
 use super::workspace::Workspace;
 use super::{Failure, Job};
-use crate::engines;
+use crate::{Control, engines};
 
 /// Why a plan may not be applied any more.
 pub(super) struct Void {
@@ -44,12 +45,12 @@ impl Void {
             message = format!("{message}\n{by}");
         }
         let (stack, set) = (&job.spec.stack.name, job.set.id);
-        let hint = if job.is_bundled {
-            "`terrane plan --out FILE` makes a fresh one".to_owned()
-        } else {
-            format!(
+        let hint = match job.set.request.action {
+            _ if job.is_bundled => "`terrane plan --out FILE` makes a fresh one".to_owned(),
+            Action::Destroy => "the same `terrane destroy` again plans it afresh".to_owned(),
+            Action::Plan | Action::Apply | Action::Exec => format!(
                 "`terrane apply --resume {set}` plans `{stack}` afresh; approvals carry over if that fits what was approved"
-            )
+            ),
         };
         Err(Failure::new(message).hint(hint).refused())
     }
@@ -71,7 +72,7 @@ pub(super) async fn moved(
     let now = Seal {
         source: job.spec.source.clone(),
         head: match job.spec.target.backend {
-            Backend::Terrane => head.as_ref().map(sealed_head),
+            Backend::Terrane => head.as_ref().map(SealedHead::of),
             Backend::Engine { .. } => sealed.head.clone(),
         },
         inputs: inputs.digest.clone(),
@@ -89,7 +90,7 @@ pub(super) async fn moved(
         return Ok(None);
     }
     let by_whom = match (&all[0], &head) {
-        (Moved::State { .. }, Some(head)) => Some(written(job, head).await),
+        (Moved::State { .. }, Some(head)) => Some(written(job.control, head).await),
         _ => None,
     };
     let why = seal::words(&all);
@@ -101,7 +102,7 @@ pub(super) async fn head_moved(job: &Job<'_>, plan: &PlanRecord) -> Result<Void,
     let sealed = &plan.seal;
     let head = head(job).await?;
     let now = Seal {
-        head: head.as_ref().map(sealed_head),
+        head: head.as_ref().map(SealedHead::of),
         ..(**sealed).clone()
     };
     let why = match seal::moved(sealed, &now).as_slice() {
@@ -109,7 +110,7 @@ pub(super) async fn head_moved(job: &Job<'_>, plan: &PlanRecord) -> Result<Void,
         all => seal::words(all),
     };
     let by = match &head {
-        Some(head) => Some(written(job, head).await),
+        Some(head) => Some(written(job.control, head).await),
         None => None,
     };
     Ok(Void { why, by })
@@ -129,14 +130,6 @@ pub(super) fn lock_file_moved(workspace: &Workspace, plan: &PlanRecord) -> Optio
 pub(super) fn lock_file(workspace: &Workspace) -> Option<String> {
     let bytes = fs::read(workspace.dir.join(".terraform.lock.hcl")).ok()?;
     Some(drivers::snapshot::sha256(&bytes))
-}
-
-pub(super) fn sealed_head(head: &StateVersion) -> SealedHead {
-    SealedHead {
-        version: head.version,
-        serial: i64::try_from(head.serial).unwrap_or(i64::MAX),
-        lineage: head.lineage.clone(),
-    }
 }
 
 pub(super) async fn head(job: &Job<'_>) -> Result<Option<StateVersion>, Failure> {
@@ -192,8 +185,8 @@ impl Asking {
 }
 
 /// Who moved the state to where it is. Not knowing it is no reason to say nothing else.
-async fn written(job: &Job<'_>, head: &StateVersion) -> String {
-    let store = &job.control.store;
+pub(crate) async fn written(control: &Control, head: &StateVersion) -> String {
+    let store = &control.store;
     let brief = match head.run {
         Some(run) => store.run_brief(run).await.ok(),
         None => None,
@@ -202,11 +195,11 @@ async fn written(job: &Job<'_>, head: &StateVersion) -> String {
     let by = request.as_ref().and_then(|request| request.asker.clone());
     let by = by.or_else(|| Some(head.actor.clone()));
     let written = Written {
-        serial: sealed_head(head).serial,
+        serial: SealedHead::of(head).serial,
         run: head.run,
         commit: request.and_then(|request| request.commit),
         by: by.filter(|by| !by.is_empty()),
         at: head.created_at,
     };
-    written.words(job.control.now())
+    written.words(control.now())
 }

@@ -332,3 +332,34 @@ fn what_is_asked_for_one_stack_keeps_no_other_back() {
     let owed = owed(&set, &runs, &[], at(20));
     assert!(is_free(&owed, &runs[0]) && !is_free(&owed, &runs[1]));
 }
+
+/// What a project says by the time of a confirm may be more than what was fulfilled, in any of its parts.
+#[test]
+fn a_rule_that_became_stricter_asks_for_more() {
+    let block = |text: &str| match text {
+        "count" => ApprovalBlock {
+            count: Some(2),
+            ..ApprovalBlock::default()
+        },
+        "role" => ApprovalBlock {
+            role: Some("dba".to_owned()),
+            ..ApprovalBlock::default()
+        },
+        "scope" => ApprovalBlock {
+            scope: Some(ApprovalScope::Stack),
+            ..ApprovalBlock::default()
+        },
+        "expires" => ApprovalBlock {
+            expires: Some(Duration::from_secs(1)),
+            ..ApprovalBlock::default()
+        },
+        _ => ApprovalBlock::default(),
+    };
+    let rule = |text: &str| ApprovalBlock::rule(Some(&block(text)), None).unwrap();
+    let plain = rule("");
+    for text in ["count", "role", "scope", "expires"] {
+        assert!(!plain.asks_as_much_as(&rule(text)), "{text}");
+        assert!(rule(text).asks_as_much_as(&plain), "{text}");
+        assert!(rule(text).asks_as_much_as(&rule(text)), "{text}");
+    }
+}

@@ -1,8 +1,10 @@
-//! Which files of the project the stages after an apply read: contracts, the rules of encryption, manifests, programs.
-//! If one of them changed, the stack has something to say, although its engine has nothing to do.
+//! Which files of the project the stages after an apply and the hooks around stages read: contracts, the rules of
+//! encryption, manifests, programs. If one of them changed, the stack has something to say, although its engine has nothing
+//! to do.
 
 use std::collections::BTreeSet;
 
+use crate::context::Hook;
 use crate::contract::{self, OWN_CONTRACTS};
 use crate::facts::SOPS_RULES;
 use crate::project::{FactsPlace, Project, Stack};
@@ -39,7 +41,17 @@ pub(super) fn sources(project: &Project, stack: &Stack) -> StageSources {
         // Its program, and what it is given: words that are no files of the project harm nobody.
         sources.files.extend(block.words().filter_map(inside));
     }
+    for hook in hooks(project, stack) {
+        sources.files.extend(hook.words().filter_map(inside));
+    }
     sources
+}
+
+/// What runs around the stages of a stack, with whatever its plans show.
+fn hooks<'p>(project: &'p Project, stack: &'p Stack) -> impl Iterator<Item = &'p Hook> {
+    let contexts = stack.contexts.iter();
+    let contexts = contexts.filter_map(|name| project.contexts.get(name));
+    contexts.flat_map(|context| &context.hooks)
 }
 
 /// A path as the project has it; none if it leads out.

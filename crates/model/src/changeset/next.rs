@@ -42,6 +42,22 @@ pub fn next(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Vec<Step> {
     }
 }
 
+/// Whether nobody's yes is missing: it was said to every plan, and what nobody has seen yet needs none. Somebody has to see
+/// that, unless they or the project said so beforehand.
+pub fn is_said(set: &ChangeSet, runs: &[Run]) -> bool {
+    let request = &set.request;
+    runs.iter().all(|run| match run.state {
+        RunState::Planned { confirmed, .. } => confirmed,
+        RunState::Deferred { .. } => request.auto_approve || request.unasked.contains(&run.stack),
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. }
+        | RunState::Finished { .. } => true,
+    })
+}
+
 /// The hold that keeps a stack from being applied.
 pub(super) fn is_held<'a>(around: &Around<'a>, stack: &StackName) -> Option<&'a Hold> {
     around.holds.iter().find(|hold| {
@@ -216,29 +232,13 @@ impl Board<'_> {
             .iter()
             .filter(|run| matches!(run.state, RunState::Planned { .. }))
             .peekable();
-        let is_said = |run: &Run| {
-            matches!(
-                run.state,
-                RunState::Planned {
-                    confirmed: true,
-                    ..
-                }
-            )
-        };
-        // What nobody has seen yet, somebody has to see, unless they or the project said so beforehand.
-        let request = &self.set.request;
-        let is_unseen = |run: &Run| {
-            matches!(run.state, RunState::Deferred { .. }) && !request.unasked.contains(&run.stack)
-        };
-        let is_seen = request.auto_approve || !self.runs.iter().any(is_unseen);
         // Facts and gates of what is as it should be need nobody's word.
         let is_applied =
             |run: &Run| matches!(run.state, RunState::Applied { .. }) && self.may_go_on(run);
         let only_stages = ready.peek().is_none() && self.runs.iter().any(is_applied);
-        let may_start = ready.peek().is_some()
-            && ready.clone().all(is_said)
-            && ready.any(|run| self.may_start(run) && matches!(self.way_to_apply(run), Way::Open));
-        let may_go_on = is_seen && (only_stages || may_start);
+        let may_start =
+            ready.any(|run| self.may_start(run) && matches!(self.way_to_apply(run), Way::Open));
+        let may_go_on = is_said(self.set, self.runs) && (only_stages || may_start);
         if may_go_on {
             vec![Step::Move(SetEvent::Confirmed { by: None })]
         } else {

@@ -9,7 +9,8 @@ use crate::run::{Outcome, Run, RunState, Skip};
 /// How much of a stopped change set is wanted again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reopen {
-    /// One run that did not end well, and those that it poisoned: exactly these.
+    /// One run that did not end well, and those that it poisoned: exactly these, and what was left alone because of the
+    /// plan that it did not carry out.
     Run(RunId),
     /// Everything that did not end well. Of what is applied already, stacks whose source or state moved since, and those
     /// that stand on them: these are planned afresh.
@@ -124,7 +125,47 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopen
     if chosen.is_empty() {
         return Err(ReopenError::NothingLeft(set.id));
     }
-    Ok(chosen)
+    Ok(with_premature(set, runs, chosen))
+}
+
+/// What was left alone because of a plan that was never applied: the plan that is made now may change what it consumes. (A
+/// bundle's plans are as they are.)
+fn with_premature(set: &ChangeSet, runs: &[Run], mut chosen: Vec<Reopened>) -> Vec<Reopened> {
+    if set.request.bundle.is_some() {
+        return chosen;
+    }
+    let is_chosen = |run: &Run| chosen.iter().any(|it| it.run == run.id);
+    let afresh = runs.iter().filter(|run| is_chosen(run) && !is_applied(run));
+    let afresh: BTreeSet<StackName> = afresh.map(|run| run.stack.clone()).collect();
+    let on_them = with_those_on_them(runs, &afresh);
+    let left = |run: &&Run| {
+        let is_untouched = matches!(
+            run.state,
+            RunState::Finished {
+                outcome: Outcome::Untouched,
+                ..
+            }
+        );
+        is_untouched && on_them.contains(&run.stack) && !is_chosen(run)
+    };
+    let left: Vec<RunId> = runs.iter().filter(left).map(|run| run.id).collect();
+    chosen.extend(left.into_iter().map(|run| Reopened { run, moved: true }));
+    chosen.sort_by_key(|it| it.run);
+    chosen
+}
+
+/// Whether only stages after its apply are left.
+fn is_applied(run: &Run) -> bool {
+    match &run.state {
+        RunState::Finished { outcome, .. } => matches!(outcome, Outcome::NotDone { .. }),
+        RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Deferred { .. }
+        | RunState::Planned { .. }
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. } => false,
+    }
 }
 
 /// Stacks, and all that stand on them in this change set.

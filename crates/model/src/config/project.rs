@@ -56,6 +56,48 @@ fn is_id(text: &str) -> bool {
         && text.chars().all(is_fit)
 }
 
+/// What a file that cannot be parsed calls its project, and the id that it gives it: in the middle of a merge, what goes on
+/// must be seen, and stopped, all the same. Nothing if the merge is about that very block.
+pub fn read_by_line(text: &str) -> Option<(String, Option<String>)> {
+    let quoted = |rest: &str| Some(rest.trim().split('"').nth(1)?.to_owned());
+    let mut lines = text.lines().map(str::trim);
+    let head = lines
+        .by_ref()
+        .find_map(|line| line.strip_prefix("project "));
+    let name = quoted(head?)?;
+    let mut id = None;
+    for line in lines.take_while(|line| *line != "}") {
+        if ["<<<<<<<", "=======", ">>>>>>>"]
+            .iter()
+            .any(|it| line.starts_with(it))
+        {
+            return None;
+        }
+        let value = line.strip_prefix("id").map(str::trim_start);
+        if let Some(value) = value.and_then(|rest| rest.strip_prefix('=')) {
+            id = Some(quoted(value).filter(|id| is_id(id))?);
+        }
+    }
+    Some((name, id))
+}
+
+#[cfg(test)]
+#[test]
+fn what_a_broken_file_calls_its_project_is_read_by_line() {
+    let check = |text: &str, expected: Option<(&str, Option<&str>)>| {
+        let read = read_by_line(text);
+        let read = read.as_ref();
+        let read = read.map(|(name, id)| (name.as_str(), id.as_deref()));
+        assert_eq!(read, expected, "{text}");
+    };
+    let whole = "project \"lab\" {\n  id = \"lab-1\"\n}\n<<<<<<< HEAD\n";
+    check(whole, Some(("lab", Some("lab-1"))));
+    check("project \"lab\" {\n}\nid = \"x\"\n", Some(("lab", None)));
+    check("project \"lab\" {\n<<<<<<< HEAD\n  id = \"x\"\n}\n", None);
+    check("project \"lab\" {\n  id = \"../x\"\n}\n", None);
+    check("stack \"a\" {\n  id = \"x\"\n}\n", None);
+}
+
 pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Project {
     let fields = reader.fields(item.source, item.block, item.spec, scope);
     reader.deep_fields(item.source, item.block, item.spec, scope, &mut |_| {});

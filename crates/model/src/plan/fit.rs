@@ -110,6 +110,11 @@ pub fn fits(fresh: &Difference, approved: &Difference) -> Fit {
 }
 
 impl Difference {
+    /// Without one resource.
+    pub fn leave_out(&mut self, address: &str) {
+        self.resources.remove(address);
+    }
+
     pub(super) fn add_resource(&mut self, address: String, change: Change) {
         self.resources.insert(address, change);
     }

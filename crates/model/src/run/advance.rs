@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Outcome, Preview, Problem, RunEvent, RunState, Stage};
+use super::{Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Stage};
 use crate::import_proposal::Left;
 use crate::policy::{Point, Remark};
 
@@ -43,6 +43,7 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
                 on,
                 preview,
                 review,
+                ..
             },
             // Where no state is read, it turns out that values are missing.
         ) if !awaits.is_empty() || (review && !on.is_empty()) => {
@@ -269,6 +270,18 @@ fn reached(
 }
 
 impl RunEvent {
+    /// The plan that it brings, or the preview of one.
+    pub fn plan_mut(&mut self) -> Option<&mut PlanRecord> {
+        match self {
+            Self::PlanFinished { plan, .. } => Some(plan),
+            Self::Previewed {
+                preview: Preview::Planned { plan },
+                ..
+            } => Some(plan),
+            _ => None,
+        }
+    }
+
     /// What an engine left that no state knows.
     pub fn left(&self) -> Option<&Left> {
         match self {

@@ -109,9 +109,9 @@ impl RunSpec {
             .any(|policy| policy.at.contains(&point))
     }
 
-    /// Whether a policy sees approvals.
+    /// Whether a policy sees approvals, or may want some.
     pub fn hears_approvals(&self) -> bool {
-        self.is_asked_at(Point::Approval) || self.is_asked_at(Point::Apply)
+        !self.policies.is_empty()
     }
 
     /// Whether it only looks, for as long as somebody likes: nobody may have to wait for that.

@@ -158,6 +158,7 @@ fn previewed(on: &[Awaited], preview: Preview) -> RunEvent {
         on: on.to_vec(),
         preview,
         review: false,
+        novelties: Vec::new(),
     }
 }
 
@@ -486,7 +487,7 @@ impl World {
             comment: None,
             at: self.now,
         };
-        self.store.approval_insert(&approval).await.unwrap();
+        self.store.approval_insert(&approval, None).await.unwrap();
     }
 
     async fn hold(&mut self) {

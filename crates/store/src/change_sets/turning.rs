@@ -10,7 +10,7 @@ use model::changeset::{
 };
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Run, RunEvent, Skip, Stage};
+use model::run::{Run, RunEvent, RunState, Skip, Stage};
 
 use super::reopening::planned_with;
 use super::{ChangeSetError, Happened, Turn, dependents, get, record, row};
@@ -63,7 +63,12 @@ impl Store {
             planned_with(&mut tx, &mut set, *run, brought).await?;
         }
         let holds = holds::active(&mut tx, &set.request.project, now).await?;
-        let runs = self.run_list_in(&mut tx, id).await?;
+        let mut runs = self.run_list_in(&mut tx, id).await?;
+        if let Some(Happened { run, event, .. }) = happened {
+            let event = after_what_was_said(&mut tx, &set, &runs, run, event).await?;
+            runs::record(&mut tx, &mut runs, run, event, now).await?;
+        }
+        // What happened may be a plan that wants some.
         let approvals = approvals::list(&mut tx, &set, &runs).await?;
         let mut table = Table {
             runs,
@@ -75,9 +80,6 @@ impl Store {
             refused: BTreeSet::new(),
             released: false,
         };
-        if let Some(Happened { run, event, .. }) = happened {
-            runs::record(&mut tx, &mut table.runs, run, event, now).await?;
-        }
         if let Some(say) = say {
             let steps = hear(&table.set, &table.runs, &table.around(), say)?;
             table.carry_out(&mut tx, steps, claim).await?;
@@ -172,6 +174,32 @@ impl Store {
         let holds = holds::active(&mut tx, &set.request.project, now).await?;
         lanes::front(&mut tx, &set, &holds).await
     }
+}
+
+/// Nobody can have spoken of a plan that was not there: what was said while it was made is about another one.
+async fn after_what_was_said(
+    tx: &mut Tx,
+    set: &ChangeSet,
+    runs: &[Run],
+    run: RunId,
+    mut event: RunEvent,
+) -> Result<RunEvent, ChangeSetError> {
+    let begun = runs.iter().find_map(|one| match one.state {
+        RunState::Planning { since, .. } if one.id == run => Some(since),
+        _ => None,
+    });
+    let (Some(plan), Some(begun)) = (event.plan_mut(), begun) else {
+        return Ok(event);
+    };
+    // What carries over is from before.
+    let Some(since) = plan.since.filter(|since| *since >= begun) else {
+        return Ok(event);
+    };
+    if !set.request.approvals.is_empty() || plan.wanted().next().is_some() {
+        let last = approvals::last_at(tx, set.id).await?;
+        plan.since = Some(since.max(last));
+    }
+    Ok(event)
 }
 
 /// A change set on the table, with all that is decided from.

@@ -75,6 +75,13 @@ impl Store {
         rows.iter().map(Refusal::read).collect()
     }
 
+    /// All states that were kept aside and wait for a decision, oldest first.
+    pub async fn kept_aside_list_open(&self) -> Result<Vec<Refusal>, StoreError> {
+        let sql = refusal_sql!("WHERE deed = $1 AND decision IS NULL ORDER BY id");
+        let rows = self.db.fetch_all(sql, &[ADOPT.into()]).await?;
+        rows.iter().map(Refusal::read).collect()
+    }
+
     /// What a run left aside, decided or not, newest last.
     pub async fn kept_aside_list_run(&self, run: RunId) -> Result<Vec<Refusal>, StoreError> {
         let sql = refusal_sql!("WHERE run = $1 AND deed = $2 ORDER BY id");

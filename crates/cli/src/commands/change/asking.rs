@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, Write as _};
 
 use control::changesets::{self, Hands};
-use model::changeset::{Action, ChangeSet};
+use model::changeset::{Action, ChangeSet, is_said};
 
 use super::ending;
 use crate::args::Global;
@@ -124,7 +124,7 @@ pub(super) async fn waits_for_others(
                 "; it goes on if the variables it was asked with are set there, else with `terrane run confirm {id}`"
             ),
         };
-        let hint = format!("`terrane hold release {}` ends it{then}", on.name());
+        let hint = format!("{}{then}", hold.way_out());
         return Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits));
     }
     let owed = explained.owed();
@@ -141,7 +141,7 @@ pub(super) async fn waits_for_others(
         let line = format!("  {by}: {words}\n    `{command}`\n");
         said.push_str(&line);
     }
-    let then = if watcher.set().request.auto_approve {
+    let then = if is_said(watcher.set(), watcher.runs()) {
         match hands(watcher).await? {
             Hands::Anyone => "It goes on by itself with the last one.\n".to_owned(),
             Hands::Writers => format!(

@@ -42,17 +42,22 @@ pub(super) async fn plan_set(
             facts.push((run.stack.to_string(), forecast));
         }
         let denied = hear(run, &mut policy);
+        let deferred = deferral(run);
+        let mut remarks: Vec<String> = match denied {
+            Denied::Now => vec!["denied by policy".to_owned()],
+            Denied::Foreseen | Denied::Not => deferred.iter().cloned().collect(),
+        };
+        if denied == Denied::Foreseen {
+            remarks.push("policy would deny it".to_owned());
+        }
+        if denied != Denied::Now {
+            remarks.extend(novelties(watcher, run).await?);
+        }
         stacks.push(StackPlan {
             stack: run.stack.to_string(),
             status,
-            remark: match remark(run) {
-                Some(remark) if denied == Denied::Foreseen => {
-                    Some(format!("{remark}; policy would deny it"))
-                }
-                _ if denied == Denied::Now => Some("denied by policy".to_owned()),
-                Some(remark) => Some(remark),
-                None => novelties(watcher, run).await?,
-            },
+            is_deferred: deferred.is_some(),
+            remark: (!remarks.is_empty()).then(|| remarks.join("; ")),
         });
     }
     let control = watcher.control();
@@ -97,7 +102,7 @@ fn hear(run: &Run, policy: &mut Vec<StackVerdict>) -> Denied {
 
 /// What a plan that was made afresh would do beyond what was approved before.
 async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, CommandError> {
-    let RunState::Planned { .. } = run.state else {
+    let (RunState::Planned { .. } | RunState::Deferred { .. }) = run.state else {
         return Ok(None);
     };
     let events = watcher.control().store.run_events(run.id).await;
@@ -106,6 +111,7 @@ async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, C
         RunEvent::PlanFinished {
             novelties, fits, ..
         } => Some((novelties, fits)),
+        RunEvent::Previewed { novelties, .. } => Some((novelties, None)),
         _ => None,
     });
     Ok(last.and_then(|(new, fits)| match (new.as_slice(), fits) {
@@ -210,7 +216,7 @@ fn seen(on: &[Awaited], preview: &Preview) -> Option<StackStatus> {
 }
 
 /// ``deferred: `subnet_id` is known after `network` ``, beside what could be seen.
-fn remark(run: &Run) -> Option<String> {
+fn deferral(run: &Run) -> Option<String> {
     let (on, preview) = match &run.state {
         RunState::Deferred { on, preview }
         | RunState::Finished {
@@ -292,17 +298,16 @@ pub(super) fn show(
         return report::data(&plan::render(set, full, process.data_look(global)));
     }
     for stack in &set.stacks {
-        // A plan with a remark is one to look at only.
-        let deferred = stack.remark.as_deref().map(|remark| {
+        let remark = stack.remark.as_deref().map_or(Value::Null, |remark| {
             let words = remark.strip_prefix("deferred: ");
             json!(words.unwrap_or(remark))
         });
-        let (word, plan, reason) = match (&stack.status, deferred) {
-            (StackStatus::Planned(plan), Some(why)) => ("deferred", json!(plan), why),
-            (StackStatus::NoChanges, Some(why)) => ("deferred", Value::Null, why),
-            (StackStatus::Planned(plan), None) => ("planned", json!(plan), Value::Null),
+        let (word, plan, reason) = match (&stack.status, stack.is_deferred) {
+            (StackStatus::Planned(plan), true) => ("deferred", json!(plan), remark),
+            (StackStatus::NoChanges, true) => ("deferred", Value::Null, remark),
+            (StackStatus::Planned(plan), false) => ("planned", json!(plan), remark),
             (StackStatus::Applied, _) => ("applied", Value::Null, Value::Null),
-            (StackStatus::NoChanges, None) => ("unchanged", Value::Null, Value::Null),
+            (StackStatus::NoChanges, false) => ("unchanged", Value::Null, Value::Null),
             (StackStatus::Deferred { reason }, _) => ("deferred", Value::Null, json!(reason)),
             (StackStatus::Untouched, _) => ("untouched", Value::Null, Value::Null),
             (StackStatus::Skipped { reason }, _) => ("skipped", Value::Null, json!(reason)),

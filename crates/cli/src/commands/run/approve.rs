@@ -1,15 +1,20 @@
 //! `terrane run approve`
 
+use std::time::Duration;
+
 use control::asker::Asker;
-use control::runs::{self, NewApproval};
+use control::runs::{self, ApproveError, NewApproval};
 use control::{Control, changesets, policy, worker};
-use model::changeset::{ChangeSet, Status};
+use jiff::Timestamp;
+use model::approval::{Because, shown};
+use model::changeset::{ChangeSet, Status, is_said};
 use model::run::{Run, RunState};
 use serde_json::json;
 
 use super::{About, Here};
 use crate::args::Global;
-use crate::view::errors;
+use crate::view::text::count;
+use crate::view::{duration, errors, plan};
 use crate::watch::policy_warnings;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -27,6 +32,9 @@ pub(super) struct ApproveArgs {
     /// The role you speak in
     #[arg(long)]
     role: Option<String>,
+    /// The plan you saw, as `terrane run show c42 --plan` names it: nothing is approved if another one lies there by now
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<String>,
     /// What others should know
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
@@ -72,12 +80,14 @@ pub(super) async fn approve(
             .hint(format!("`terrane run show {set}` says where it stands"))
             .status(ExitStatus::Refused));
     }
+    let has_role = args.role.is_some();
     let new = NewApproval {
         set,
         run,
         person: process.actor(),
         role: args.role,
         comment: args.comment,
+        seen: args.plan,
     };
     let heard = policy::hear_approval(&here.control, &before, &new)
         .await
@@ -88,9 +98,17 @@ pub(super) async fn approve(
                 .status(ExitStatus::Refused),
         );
     }
-    let after = runs::approve(&here.control, new)
-        .await
-        .map_err(|err| failed(&err))?;
+    let after = match runs::approve(&here.control, new).await {
+        Err(err @ ApproveError::OtherPlans(_)) => {
+            return Err(failed(&err)
+                .hint(format!(
+                    "`terrane run show {set} --plan` shows what is asked about now, and names it"
+                ))
+                .status(ExitStatus::Refused));
+        }
+        after => after.map_err(|err| failed(&err))?,
+    };
+    let shown = shown(&after.runs, run);
     let owed = if is_over {
         after.owed_before_resume()
     } else {
@@ -99,7 +117,7 @@ pub(super) async fn approve(
     let is_here = after.set.request.machine == here.control.home.machine();
     // What is approved by itself may be owed still: the others go through first.
     let is_ready = (owed.is_empty() || after.goes_on())
-        && after.set.request.auto_approve
+        && is_said(&after.set, &after.runs)
         && after.set.status == Status::AwaitingConfirm;
     // What this was for may begin beside what is at work.
     let is_at_work = after.set.status == Status::Confirmed;
@@ -131,6 +149,7 @@ pub(super) async fn approve(
         });
         report::json(&json!({
             "change_set": set.to_string(),
+            "plan": shown.as_ref().map(|shown| &shown.mark),
             "approvals": after.approvals,
             "owed": owed,
             "warnings": warnings.collect::<Vec<_>>(),
@@ -145,6 +164,16 @@ pub(super) async fn approve(
         "Approved {what} as `{}` (not verified).\n",
         process.actor()
     ))?;
+    // A plan may have been made afresh since they looked.
+    if let Some(shown) = shown {
+        let (counts, stacks) = (plan::sum(&shown.counts), count(shown.stacks, "stack"));
+        let made = shown.since.map_or_else(String::new, |since| {
+            let span = Timestamp::now().duration_since(since);
+            let span = Duration::try_from(span).unwrap_or_default();
+            format!("; made {} ago", duration::clock(span))
+        });
+        report::say(&format!("Its plan: {counts}, in {stacks}{made}.\n"))?;
+    }
     if !can_be_shown(&here.control, &after.runs).await {
         let said = format!(
             "the plans of change set {set} lie on the machine that made them: they cannot be shown here"
@@ -156,7 +185,12 @@ pub(super) async fn approve(
         // Earlier words of theirs may not count for another reason.
         let mut not_counted = one.not_counted.iter().rev();
         if let Some(not_counted) = not_counted.find(|one| one.person == actor) {
-            let why = not_counted.because.words();
+            let why = match (not_counted.because, &one.rule.role) {
+                (Because::OtherRole, Some(role)) if !has_role => {
+                    format!("spoke in no role; `--role {role}` claims it")
+                }
+                (because, _) => because.words().to_owned(),
+            };
             report::say(&format!(
                 "It does not count for {}: `{actor}` {why}.\n",
                 one.by
@@ -164,7 +198,14 @@ pub(super) async fn approve(
         }
     }
     for one in &owed {
-        report::say(&format!("Still owed: {} ({})\n", one.words(), one.by))?;
+        // A stack that is approved by itself is named by its run.
+        let way = one
+            .run
+            .filter(|_| run.is_none())
+            .map_or_else(String::new, |_| {
+                format!("; `{}` approves it", one.command(set))
+            });
+        report::say(&format!("Still owed: {} ({}){way}\n", one.words(), one.by))?;
     }
     if goes_on && owed.is_empty() {
         report::say(&format!("Change set {set} goes on.\n"))?;

@@ -10,7 +10,7 @@ use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunState};
 use serde_json::json;
 
-use super::read_run;
+use super::{About, read_run};
 use crate::args::Global;
 use crate::commands::by_hand::reason_text;
 use crate::commands::change;
@@ -64,6 +64,7 @@ pub(crate) async fn cancel(
     let set = args.what.parse::<ChangeSetId>().ok();
     let place = Place::open(global, process).await?;
     let control = &place.control;
+    About::read(&args.what)?.set(control).await?;
     let reason = args.reason.as_deref().map(str::trim);
     let wish = Wish {
         by: process.actor(),

@@ -6,7 +6,7 @@ use control::{kept_aside, recovery};
 use model::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
-use super::About;
+use super::{About, must_be_of_here};
 use crate::args::Global;
 use crate::commands::by_hand::ReasonArg;
 use crate::commands::place::Place;
@@ -49,6 +49,7 @@ async fn drop_set(
     let reason = args.reason.read(global, process)?;
     // These must work in the middle of an edit: no sound project is needed.
     let here = Place::open(global, process).await?;
+    must_be_of_here(&here.control, set).await?;
     let text = without_secrets_of_set(&here.control, set, &reason.text).await;
     let say = Say::Discard {
         by: reason.actor,
@@ -75,6 +76,7 @@ async fn drop_kept(
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(global, process)?;
     let place = Place::open(global, process).await?;
+    About::Run(run).set(&place.control).await?;
     let left = kept_aside::discard(&place.control, run, &reason).await;
     let left = left.map_err(|err| CommandError::from_error(&err))?;
     if global.json {

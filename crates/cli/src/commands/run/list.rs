@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use control::in_force::InForce;
-use control::recovery;
 use control::runs::{self, Explained, Which};
 use control::upstreams::{self, Resting};
+use control::{changesets, recovery};
 use jiff::Timestamp;
+use model::approval::shown;
 use model::changeset::Status;
 use model::exec::Exec;
 use model::ids::StackName;
@@ -64,15 +65,28 @@ pub(super) async fn list(
             "not_done": resting,
             "holds": in_force.holds,
             "open": in_force::documents(&in_force, here.project.as_ref()),
+            "kept_aside": in_force.kept,
         }))?;
         return Ok(ExitStatus::Done);
     }
     if sets.is_empty() && resting.is_empty() {
-        report::say(if args.all {
+        report::say(if here.control.home.project().is_empty() {
+            "No project is here: `terrane run list` in the directory of one lists its runs.\n"
+        } else if args.all {
             "Nothing has run yet: `terrane plan` shows what would be done.\n"
         } else {
             "Nothing is under way. `terrane run list --all` shows what was.\n"
         })?;
+        let stopped = changesets::stopped_last(&here.control).await;
+        let stopped = stopped.map_err(|err| CommandError::from_error(&err))?;
+        if let Some(set) = stopped.filter(|_| !args.all)
+            && let Status::Stopped { why } = &set.status
+        {
+            report::say(&format!(
+                "Change set {0} stopped: {why}; `terrane apply --resume {0}` goes on with it.\n",
+                set.id
+            ))?;
+        }
     }
     let look = process.data_look(global);
     let mut table = Table::new(["SET", "RUN", "STACK", "STATE", "FOR", "WHY"]).right(4);
@@ -100,6 +114,7 @@ pub(super) async fn list(
         rests(&resting),
         in_force::holds(&in_force.holds),
         in_force::acts(&in_force, Timestamp::now(), |text| at_home(text, global)),
+        in_force::kept(&in_force, Timestamp::now(), |text| at_home(text, global)),
     ];
     let tables = std::iter::once(&table).chain(&others);
     let tables: Vec<String> = tables.map(|table| table.render(look)).collect();
@@ -203,12 +218,13 @@ pub(super) fn document(set: &Explained) -> Value {
         "exec": set.set.request.exec.as_ref().map(Exec::line),
         "commit": set.set.request.commit,
         "created_at": set.set.created_at,
+        "plan": shown(&set.runs, None).map(|shown| shown.mark),
         "approvals": set.approvals,
         "runs": runs,
     })
 }
 
-/// Break-glass acts whose records are open, and what closes each.
+/// Break-glass acts whose records are open, and what closes each; states that wait for a decision.
 async fn open_acts(
     here: &Place,
     global: &Global,
@@ -219,21 +235,27 @@ async fn open_acts(
     let project = here.project.as_ref();
     if global.json {
         let open = in_force::documents(&in_force, project);
-        report::json(&json!({ "open": open, "outside": in_force.outside }))?;
+        let kept = &in_force.kept;
+        report::json(&json!({ "open": open, "outside": in_force.outside, "kept_aside": kept }))?;
         return Ok(ExitStatus::Done);
     }
-    if in_force.acts.is_empty() {
+    let commands = |text: &str| at_home(text, global);
+    let kept = in_force::kept(&in_force, Timestamp::now(), commands);
+    let kept = kept.render(process.data_look(global));
+    if in_force.acts.is_empty() && kept.is_empty() {
         report::say(if in_force.outside == 0 {
             "Nothing that was done by hand is open.\n"
         } else {
             "Nothing of this project that was done by hand is open.\n"
         })?;
     } else {
-        let commands = |text: &str| at_home(text, global);
         let table = in_force::acts(&in_force, Timestamp::now(), commands);
-        report::data(&table.render(process.data_look(global)))?;
-        for sentence in in_force::closings(&in_force, project) {
-            report::say(&format!("{}\n", at_home(&sentence, global)))?;
+        let acts = table.render(process.data_look(global));
+        let tables = [acts, kept].into_iter().filter(|it| !it.is_empty());
+        report::data(&tables.collect::<Vec<_>>().join("\n"))?;
+        let closings = in_force::closings(&in_force, project);
+        for sentence in closings.iter().filter(|_| !in_force.acts.is_empty()) {
+            report::say(&format!("{}\n", at_home(sentence, global)))?;
         }
     }
     if in_force.outside > 0 {

@@ -14,6 +14,7 @@ use model::run::{Run, Stage};
 use serde_json::json;
 
 use super::cancel::say_over;
+use super::must_be_of_here;
 use crate::args::Global;
 use crate::commands::place::Place;
 use crate::view::text::{self, clean, pad};
@@ -82,6 +83,9 @@ pub(crate) async fn logs(
     let place = Place::open(global, process).await?;
     let control = &place.control;
     let mut runs = find(&args.what, control).await?;
+    if let Some(run) = runs.first() {
+        must_be_of_here(control, run.change_set).await?;
+    }
     if let Some(attempt) = args.attempt {
         let most = runs.iter().map(|run| attempts(&control.home, run.id)).max();
         runs.retain(|run| attempts(&control.home, run.id) >= attempt.get());

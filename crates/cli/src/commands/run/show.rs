@@ -3,7 +3,8 @@
 use control::run_logs::attempts;
 use control::runs::{self, Explained, Happened};
 use jiff::Timestamp;
-use model::changeset::{Action, SetEvent};
+use model::approval::shown;
+use model::changeset::{Action, SetEvent, Status};
 use model::gate::GateReport;
 use model::ids::RunId;
 use model::policy::{Point, Verdict};
@@ -45,10 +46,18 @@ pub(super) async fn show(
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     if args.plan {
         let here = Here::open(global, process).await?;
-        let (set, _) = About::read(&args.what)?.set(&here.control).await?;
+        let (set, run) = About::read(&args.what)?.set(&here.control).await?;
         let mut watcher = Watcher::attach(&here.control, set, None, global, process)
             .map_err(|err| failed(&err))?;
         change::show_plans(&mut watcher, &here.project, args.full, global, process).await?;
+        let awaits = watcher.set().status == Status::AwaitingConfirm;
+        if let Some(shown) = shown(watcher.runs(), run).filter(|_| awaits && !global.json) {
+            let (what, mark) = (&args.what, shown.mark);
+            let of = run.map_or_else(String::new, |run| format!(" of {run}"));
+            report::say(&format!(
+                "This is plan `{mark}`{of}; `terrane run approve {what} --plan {mark}` approves no other.\n"
+            ))?;
+        }
         return Ok(ExitStatus::Done);
     }
     // This must work in the middle of an edit: no sound project is needed.

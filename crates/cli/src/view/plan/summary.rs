@@ -41,7 +41,7 @@ pub(super) fn marks(plan: &Plan, look: Look) -> String {
 
 /// `0 to add, 3 to change, 1 to replace, 0 to destroy`: what all stacks have. The four that
 /// people look for are always there.
-pub(super) fn sum(counts: &PlanCounts) -> String {
+pub fn sum(counts: &PlanCounts) -> String {
     let mut parts = vec![
         format!("{} to add", counts.create),
         format!("{} to change", counts.update),

@@ -61,6 +61,7 @@ fn stack(name: &str, status: StackStatus) -> StackPlan {
     StackPlan {
         stack: name.to_owned(),
         status,
+        is_deferred: false,
         remark: None,
     }
 }

@@ -223,12 +223,16 @@ fn said(outputs: &[&str]) -> RunEvent {
 }
 
 fn previewed(outputs: &[&str], review: bool) -> RunEvent {
+    let plan = Box::new(record(outputs, false));
+    seen(Preview::Planned { plan }, review)
+}
+
+fn seen(preview: Preview, review: bool) -> RunEvent {
     RunEvent::Previewed {
         on: Vec::new(),
-        preview: Preview::Planned {
-            plan: Box::new(record(outputs, false)),
-        },
+        preview,
         review,
+        novelties: Vec::new(),
     }
 }
 
@@ -382,14 +386,8 @@ fn a_stack_that_cannot_be_previewed_neither_fails_nor_poisons() {
     settle(&mut set, &mut runs);
     happen(&mut runs, "a", planned(&["x"]));
     settle(&mut set, &mut runs);
-    let impossible = RunEvent::Previewed {
-        on: Vec::new(),
-        preview: Preview::Impossible {
-            why: "unknown `for_each`".to_owned(),
-        },
-        review: false,
-    };
-    happen(&mut runs, "b", impossible);
+    let why = "unknown `for_each`".to_owned();
+    happen(&mut runs, "b", seen(Preview::Impossible { why }, false));
     assert_eq!(settle(&mut set, &mut runs), ["preview c"]);
     let RunState::Planning { awaits, .. } = &runs[2].state else {
         panic!("c is being looked at");
@@ -756,16 +754,8 @@ proptest! {
                 (RunState::Planning { awaits, .. }, n @ (0 | 3..)) if !awaits.is_empty() => {
                     let review = action == Action::Plan;
                     match n {
-                        0 => RunEvent::Previewed {
-                            on: Vec::new(),
-                            preview: Preview::Unchanged,
-                            review,
-                        },
-                        3 => RunEvent::Previewed {
-                            on: Vec::new(),
-                            preview: Preview::Impossible { why: String::new() },
-                            review,
-                        },
+                        0 => seen(Preview::Unchanged, review),
+                        3 => seen(Preview::Impossible { why: String::new() }, review),
                         _ => previewed(&["x"], review),
                     }
                 }

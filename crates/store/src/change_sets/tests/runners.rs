@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
+use model::approval::{Approval, ApprovalBlock, Requirement};
 use model::changeset::{Origin, Reopen, Request, Status};
 use model::ids::RunId;
 use model::plan::PlanCounts;
 use model::run::{RunEvent, RunState};
 use testkit::{Dice, seed};
 
-use super::{START, World, plan, spec};
+use super::{START, World, plan, spec, stack};
 use crate::testing::TestHome;
 use crate::{Brought, ChangeSetError, Fence, Happened, Store};
 
@@ -138,4 +140,52 @@ async fn whose_values_a_plan_has_is_kept_with_the_plan_or_not_at_all() {
     assert_eq!(spec.asked_with.as_deref(), Some("other"));
     let set = store.change_set_get(id).await.unwrap();
     assert!(set.request.is_author("dan"));
+}
+
+/// Who speaks while a plan is made speaks of another one.
+#[tokio::test]
+async fn what_was_said_before_a_plan_was_there_is_not_about_it() {
+    let home = TestHome::new();
+    let store = home.open().await;
+    let mut world = world(&home, &store).await;
+    let rule = ApprovalBlock::rule(Some(&ApprovalBlock::default()), None).unwrap();
+    let request = Request {
+        auto_approve: false,
+        approvals: vec![Requirement {
+            by: "target `local`".to_owned(),
+            rule,
+            stacks: BTreeSet::from([stack("a")]),
+        }],
+        origin: Origin::Person,
+        ..world.request()
+    };
+    let specs = [spec("a", &[])];
+    let id = store.change_set_insert(&request, &specs, START).await;
+    let id = id.unwrap();
+    let mut claim = |_| true;
+    let begun = store.change_set_turn(id, None, None, START, &mut claim);
+    let run = begun.await.unwrap().starts[0].0;
+    let early = Approval {
+        change_set: id,
+        run: None,
+        person: "eve".to_owned(),
+        role: None,
+        verified: false,
+        comment: None,
+        at: START + SignedDuration::from_secs(5),
+    };
+    store.approval_insert(&early, None).await.unwrap();
+    let planned = RunEvent::PlanFinished {
+        plan: plan(START + SignedDuration::from_secs(3), false),
+        confirmed: false,
+        review: false,
+        fits: None,
+        novelties: Vec::new(),
+    };
+    let turn = store.change_set_turn(id, None, Some((run, planned)), START, &mut claim);
+    let turn = turn.await.unwrap();
+    let RunState::Planned { plan, .. } = &turn.runs[0].state else {
+        panic!("{:?}", turn.runs[0].state);
+    };
+    assert!(plan.since > Some(early.at), "{plan:?}");
 }

@@ -1,0 +1,84 @@
+//! Which plans lie there to be approved, so that who approves can name the ones they saw.
+
+use jiff::Timestamp;
+
+use super::plan_since;
+use crate::ids::RunId;
+use crate::plan::PlanCounts;
+use crate::run::{PlanRecord, Preview, Run, RunState};
+
+/// The plans and previews that an approval is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The same for as long as what is said of them carries over to what is planned afresh.
+    pub mark: String,
+    pub counts: PlanCounts,
+    pub stacks: usize,
+    /// When the newest was made of which nobody can have spoken before.
+    pub since: Option<Timestamp>,
+}
+
+/// Of a change set's runs, or of one that is approved by itself; none if no plan lies there.
+pub fn shown(runs: &[Run], about: Option<RunId>) -> Option<Shown> {
+    let mut counts = PlanCounts::default();
+    let (mut stacks, mut since) = (0, None);
+    let mut mark = Mark::default();
+    for run in runs
+        .iter()
+        .filter(|run| about.is_none_or(|id| id == run.id))
+    {
+        let Some(plan) = plan_of(run) else {
+            continue;
+        };
+        counts = counts.plus(plan.counts);
+        stacks += 1;
+        let made = plan_since(run);
+        since = since.max(made);
+        mark.add(run.id.0);
+        mark.add(made.map_or(0, Timestamp::as_microsecond));
+    }
+    (stacks > 0).then(|| Shown {
+        mark: mark.words(),
+        counts,
+        stacks,
+        since,
+    })
+}
+
+fn plan_of(run: &Run) -> Option<&PlanRecord> {
+    match &run.state {
+        RunState::Planned { plan, .. } => Some(plan),
+        RunState::Deferred {
+            preview: Preview::Planned { plan },
+            ..
+        } => Some(plan),
+        RunState::Deferred { .. }
+        | RunState::Queued
+        | RunState::Planning { .. }
+        | RunState::Applying { .. }
+        | RunState::Applied { .. }
+        | RunState::Completing { .. }
+        | RunState::Finished { .. } => None,
+    }
+}
+
+/// FNV-1a: it tells plans apart that were made one after the other, and keeps nobody from anything.
+struct Mark(u64);
+
+impl Default for Mark {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Mark {
+    fn add(&mut self, number: i64) {
+        for byte in number.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn words(&self) -> String {
+        format!("{:016x}", self.0)
+    }
+}
