@@ -16,7 +16,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::masking::Mask;
 use model::plan::Plan;
 use model::project::{Confirm, LaneScope, Project};
-use model::run::{Outcome, Run, RunSpec, RunState};
+use model::run::{Run, RunSpec};
 use store::{ChangeSetError, Scope, StoreError};
 
 use crate::asker::{self, Asker, GatherError};
@@ -409,14 +409,7 @@ pub async fn find_stopped(
     let mut left = BTreeSet::new();
     let all = runs.iter();
     for run in all.filter(|run| again.iter().any(|it| it.run == run.id)) {
-        let is_untouched = matches!(
-            run.state,
-            RunState::Finished {
-                outcome: Outcome::Untouched,
-                ..
-            }
-        );
-        if is_untouched && !project.stacks.contains_key(&run.stack) {
+        if run.state.is_untouched() && !project.stacks.contains_key(&run.stack) {
             continue; // nothing was done to it, and nothing is
         }
         left.insert(run.stack.clone());
@@ -445,16 +438,8 @@ fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
     let Reopen::Run(id) = what else {
         return false;
     };
-    let is_applied = |run: &Run| {
-        matches!(
-            run.state,
-            RunState::Finished {
-                outcome: Outcome::NotDone { .. },
-                ..
-            }
-        )
-    };
-    runs.iter().any(|run| run.id == *id && is_applied(run))
+    runs.iter()
+        .any(|run| run.id == *id && run.state.is_not_done())
 }
 
 /// The newest change set, if it stopped and `apply --resume` goes on with it.

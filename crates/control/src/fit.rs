@@ -9,10 +9,11 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use model::approval::Approval;
+use model::changeset::SetEvent;
 use model::ids::{ChangeSetId, RunId};
 use model::plan::fit::{Difference, Fit, fits};
 use model::plan::{ParsePlanError, difference};
-use model::policy::Requirement;
+use model::policy::{Point, Requirement};
 use model::run::{PlanRecord, Preview, RunEvent, RunSpec, Skip};
 use serde::{Deserialize, Serialize};
 use store::{ChangeSetError, Scope, StoreError};
@@ -27,6 +28,11 @@ pub enum FitError {
     Parse(#[from] ParsePlanError),
     #[error("could not read what happened to run `{run}`")]
     Events { run: RunId, source: ChangeSetError },
+    #[error("could not read what happened to change set `{set}`")]
+    Set {
+        set: ChangeSetId,
+        source: ChangeSetError,
+    },
     #[error("could not read who approved change set `{set}`")]
     Approvals {
         set: ChangeSetId,
@@ -74,6 +80,14 @@ impl Judged {
     pub fn foresaw(&self, wanted: &Requirement) -> bool {
         self.foreseen.contains(wanted)
     }
+
+    /// What later ones are compared with, if this is the one that is looked at.
+    pub fn to_keep(&self, fresh: Sight) -> Sight {
+        match &self.seen {
+            Some(seen) if self.fits == Some(true) => fresh.standing_on(seen),
+            Some(_) | None => fresh,
+        }
+    }
 }
 
 /// What there is to see of a plan, its values as keyed digests. Kept: fields are only added.
@@ -115,6 +129,16 @@ impl Sight {
         }
         novelties
     }
+
+    /// With what was known when it was spoken of, and cannot be told now: a value that comes later is held to that.
+    #[must_use]
+    fn standing_on(mut self, seen: &Self) -> Self {
+        for (name, digest) in &seen.inputs {
+            let now = self.inputs.entry(name.clone());
+            now.or_insert_with(|| digest.clone());
+        }
+        self
+    }
 }
 
 /// What is kept of a run.
@@ -153,7 +177,7 @@ pub async fn judge(
     fresh: &Sight,
     occasion: Occasion,
 ) -> Result<Judged, FitError> {
-    let shown = last_shown(control, run).await?;
+    let shown = last_shown(control, set, run).await?;
     let kept = kept(control, run, spec).await?;
     let has_yes = match shown.yes {
         Yes::ToPlan => true,
@@ -273,6 +297,8 @@ struct Shown {
     /// The approvals that policies were known to want.
     wanted: Vec<Requirement>,
     yes: Yes,
+    /// When that was said to a plan.
+    yes_at: Option<Timestamp>,
     /// Somebody said yes to the last one as it is.
     is_confirmed: bool,
 }
@@ -291,14 +317,20 @@ impl Shown {
         Self {
             since: Some(plan.since.unwrap_or(Timestamp::MIN)),
             made: Some(at),
-            wanted: plan.wanted().cloned().collect(),
+            wanted: plan.foreseen().cloned().collect(),
             yes,
+            yes_at: None,
             is_confirmed: false,
         }
     }
+
+    fn say_yes(&mut self, at: Timestamp) {
+        self.yes = Yes::ToPlan;
+        self.yes_at = Some(at);
+    }
 }
 
-async fn last_shown(control: &Control, run: RunId) -> Result<Shown, FitError> {
+async fn last_shown(control: &Control, set: ChangeSetId, run: RunId) -> Result<Shown, FitError> {
     let events = control.store.run_events(run).await;
     let events = events.map_err(|source| FitError::Events { run, source })?;
     let mut shown = Shown::default();
@@ -308,7 +340,11 @@ async fn last_shown(control: &Control, run: RunId) -> Result<Shown, FitError> {
                 // A yes carries over to what fits.
                 let carries = shown.yes == Yes::ToPlan && fits == Some(true);
                 let yes = if carries { Yes::ToPlan } else { Yes::None };
-                shown = Shown::new(at, &plan, yes);
+                let yes_at = shown.yes_at;
+                shown = Shown {
+                    yes_at,
+                    ..Shown::new(at, &plan, yes)
+                };
             }
             RunEvent::Previewed { preview, .. } => {
                 shown = match preview {
@@ -318,9 +354,19 @@ async fn last_shown(control: &Control, run: RunId) -> Result<Shown, FitError> {
                     }
                 }
             }
-            RunEvent::Confirmed => (shown.yes, shown.is_confirmed) = (Yes::ToPlan, true),
+            // Policies may want more while people look.
+            RunEvent::PolicyAsked {
+                at: Point::Approval,
+                said,
+                ..
+            }
+            | RunEvent::ApplyPutOff { said } => shown.wanted.extend(said.approvals),
+            RunEvent::Confirmed => {
+                shown.say_yes(at);
+                shown.is_confirmed = true;
+            }
             // An apply is started only if somebody said yes.
-            RunEvent::ApplyStarted => shown.yes = Yes::ToPlan,
+            RunEvent::ApplyStarted => shown.say_yes(at),
             // What was applied is behind it: what was said of that says nothing of what follows.
             RunEvent::ApplyFinished { .. } => shown = Shown::default(),
             // Who does not want it takes the yes back.
@@ -331,7 +377,24 @@ async fn last_shown(control: &Control, run: RunId) -> Result<Shown, FitError> {
             _ => {}
         }
     }
+    // Also of a run that was over before: what was discarded is the whole change set.
+    if shown.yes == Yes::ToPlan && shown.yes_at <= last_discarded(control, set).await? {
+        shown.yes = Yes::None;
+    }
     Ok(shown)
+}
+
+/// When somebody last said that they do not want a change set.
+async fn last_discarded(
+    control: &Control,
+    set: ChangeSetId,
+) -> Result<Option<Timestamp>, FitError> {
+    let events = control.store.change_set_events(set).await;
+    let events = events.map_err(|source| FitError::Set { set, source })?;
+    let is_discarded = |(at, event): &(Timestamp, SetEvent)| {
+        matches!(event, SetEvent::Discarded { .. }).then_some(*at)
+    };
+    Ok(events.iter().rev().find_map(is_discarded))
 }
 
 /// Where it is kept, and for what it is sealed.

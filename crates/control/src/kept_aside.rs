@@ -240,7 +240,10 @@ async fn take_in_spooled(control: &Control, left: Leftovers<'_>) -> Option<Strin
     let read = async || spool.read(&control.store, &state).await;
     let bytes = left.try_for(is_outage, read).await;
     let said = match bytes {
-        Ok(None) => return None,
+        Ok(None) => {
+            spool.forget(); // it could be said that one waits, and not be written
+            return None;
+        }
         Ok(Some(bytes)) => adopt(control, &state, left, &bytes).await,
         Err(err) => return Some(lies_in(&spool.path(), &err)),
     };

@@ -31,6 +31,8 @@ pub struct Explained {
     pub is_watched: bool,
     /// Processes of this machine that keep runs from going on.
     pub in_the_way: BTreeMap<RunId, String>,
+    /// What stages after an apply are at.
+    pub at_work: BTreeMap<RunId, String>,
     pub now: Timestamp,
 }
 
@@ -89,6 +91,9 @@ impl Explained {
     /// Why a run of it is where it is.
     pub fn why_run(&self, run: &Run) -> Option<String> {
         if let Some(words) = self.in_the_way.get(&run.id) {
+            return Some(words.clone());
+        }
+        if let Some(words) = self.at_work.get(&run.id) {
             return Some(words.clone());
         }
         let around = self.around();
@@ -234,6 +239,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     let mut in_the_way = stragglers::in_the_way(control, &set, &runs);
     in_the_way.extend(lost(control, &set, &runs).await?);
     let is_here = !recovery::is_elsewhere(control, &set);
+    let mut at_work = BTreeMap::new();
     for run in runs.iter().filter(|_| is_here) {
         if run.state.is_running()
             && let Some(alone) = stragglers::engine_alone(&control.home, run.id)
@@ -243,7 +249,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
         if let RunState::Completing { part, .. } = run.state
             && let Some(said) = last_said(control, run.id, part)
         {
-            in_the_way.entry(run.id).or_insert(said);
+            at_work.insert(run.id, said);
         }
     }
     if recovery::is_gone(control, &set, &runs) {
@@ -262,6 +268,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     Ok(Explained {
         is_watched,
         in_the_way,
+        at_work,
         runs,
         approvals: store.approval_list(id).await?,
         holds: store.hold_list_active(&set.request.project, now).await?,

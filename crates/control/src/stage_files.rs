@@ -22,7 +22,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
         }
         for block in &stages.bootstrap {
             for path in block.manifests() {
-                if !root.join(path).exists() {
+                if !root.join(&path).exists() {
                     let message = format!("there is no file or directory `{path}`");
                     let finding = Finding::error("missing-file", message);
                     found.push(finding.at(block.at.clone(), "this bootstrap uses it"));
@@ -39,8 +39,8 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
 
 /// A program of the project; one that is only a name is looked for where it runs.
 fn program(block: &StageBlock, root: &Path) -> Option<Finding> {
-    let name = block.words().next()?;
-    if !name.contains('/') || root.join(name).is_file() {
+    let name = block.words().into_iter().next()??;
+    if !name.contains('/') || root.join(&name).is_file() {
         return None;
     }
     let message = format!("there is no program `{name}`");

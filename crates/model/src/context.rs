@@ -223,15 +223,6 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Program and arguments, as far as they are known.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        let known = match &self.run {
-            Input::Known(Value::Array(items)) => items.as_slice(),
-            Input::Known(_) | Input::Expression(_) => &[],
-        };
-        known.iter().filter_map(Value::as_str)
-    }
-
     fn inputs(&self) -> impl Iterator<Item = &Input> {
         std::iter::once(&self.run).chain(self.env.values())
     }

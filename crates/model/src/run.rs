@@ -515,6 +515,19 @@ impl RunState {
         }
     }
 
+    /// Whether only stages after its apply are left: one of them did not pass.
+    pub fn is_not_done(&self) -> bool {
+        matches!(
+            self.outcome_for(Wait::Verified),
+            Some(Outcome::NotDone { .. })
+        )
+    }
+
+    /// Whether it was left alone: nothing of it changed, nor anything that it consumes.
+    pub fn is_untouched(&self) -> bool {
+        matches!(self.outcome_for(Wait::Verified), Some(Outcome::Untouched))
+    }
+
     /// Whether its engine has done its part, whatever became of the stages after it.
     pub fn is_applied(&self) -> bool {
         match self {

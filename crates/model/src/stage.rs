@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::config::eval::known_words;
 use crate::diagnostic::Location;
 use crate::project::Input;
 
@@ -77,21 +78,14 @@ const FILES: [&str; 3] = ["manifests", "values", "root"];
 /// What blocks say outright, without a value that is known only later.
 impl StageBlock {
     /// The files and directories of the project that a bootstrap works with.
-    pub fn manifests(&self) -> impl Iterator<Item = &str> {
-        FILES.iter().flat_map(|name| self.texts(name))
+    pub fn manifests(&self) -> impl Iterator<Item = String> {
+        let named = FILES.iter().filter_map(|name| self.attrs.get(*name));
+        named.flat_map(known_words).flatten()
     }
 
-    /// The program that a command runs, and what it is given.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.texts("run")
-    }
-
-    fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
-        let known = match self.attrs.get(name) {
-            Some(Input::Known(Value::Array(items))) => items.as_slice(),
-            Some(Input::Known(_) | Input::Expression(_)) | None => &[],
-        };
-        known.iter().filter_map(Value::as_str)
+    /// The program that a command runs, and what it is given; none for a word that is known only later.
+    pub fn words(&self) -> Vec<Option<String>> {
+        self.attrs.get("run").map(known_words).unwrap_or_default()
     }
 }
 

@@ -25,15 +25,17 @@ impl Store {
         seen: Option<&str>,
     ) -> Result<(), ChangeSetError> {
         let mut tx = self.db.begin_write().await?;
-        if let Some(seen) = seen {
-            let set = new.change_set;
-            let lies_there = shown(&runs::list(&mut tx, set).await?, new.run);
-            let mark = lies_there.map(|shown| shown.mark);
-            if mark.as_deref() != Some(seen) {
-                let seen = seen.to_owned();
-                return Err(ChangeSetError::OtherPlans { set, seen, mark });
-            }
+        let set = new.change_set;
+        let lies_there = shown(&runs::list(&mut tx, set).await?, new.run);
+        if let Some(seen) = seen
+            && lies_there.as_ref().is_none_or(|shown| shown.mark != seen)
+        {
+            let seen = seen.to_owned();
+            return Err(ChangeSetError::OtherPlans { set, seen });
         }
+        // What is said now is about what lies there, whatever the clocks of two machines say.
+        let since = lies_there.and_then(|shown| shown.since);
+        let at = since.map_or(new.at, |since| new.at.max(since));
         tx.execute(
             "INSERT INTO approval (change_set, run, person, role, verified, comment, at)
              VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -44,7 +46,7 @@ impl Store {
                 new.role.as_deref().into(),
                 i64::from(new.verified).into(),
                 new.comment.as_deref().into(),
-                new.at.as_microsecond().into(),
+                at.as_microsecond().into(),
             ],
         )
         .await?;

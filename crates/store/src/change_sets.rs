@@ -68,12 +68,7 @@ pub enum ChangeSetError {
     #[error("change set `{set}` lost its lanes meanwhile: what its runs say no longer counts")]
     LaneLost { set: ChangeSetId },
     #[error("plan `{seen}` is not what change set `{set}` asks about now")]
-    OtherPlans {
-        set: ChangeSetId,
-        seen: String,
-        /// What does.
-        mark: Option<String>,
-    },
+    OtherPlans { set: ChangeSetId, seen: String },
     #[error(transparent)]
     Db(#[from] DbError),
 }

@@ -668,6 +668,14 @@ fn what_is_planned_again_and_fits_needs_no_second_yes() {
     test.write("base/main.tf", &format!("{BASE}{more}"))
         .write("app/main.tf", &APP.replace("hello", "good day"));
     let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
+    // It is planned again in any case: that its state moved is no reason to refuse it.
+    let state = test.cli(&["state", "pull", "app"]).expect(0).stdout;
+    let mut state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    state["serial"] = (state["serial"].as_i64().unwrap() + 1).into();
+    test.write("../moved.tfstate", &state.to_string());
+    let push = ["state", "push", "app", "../moved.tfstate"];
+    let by_hand = ["--auto-approve", "--reason", "only its serial"];
+    let _ = test.cli(&[&push[..], &by_hand].concat()).expect(0);
     let said = test
         .cli(&["apply", "plan.terrane", "--auto-approve"])
         .expect(0);

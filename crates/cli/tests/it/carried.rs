@@ -262,7 +262,7 @@ fn what_no_plan_shows_is_approved_as_it_is() {
     let changes = [("mallory", nothing), ("ada", command), ("ada", program)];
     for (who, change) in changes {
         let story = story()
-            .block("context \"login\" {\n  autoattach = [\"*\"]\n  hook \"before\" \"apply\" { run = [\"./login.sh\"] }\n}")
+            .block("context \"login\" {\n  autoattach = [\"*\"]\n  hook \"before\" \"apply\" { run = [\"./login.sh\", env(\"REGION\", \"eu\")] }\n}")
             .block("policy \"owners\" {\n  path = \"owners.rego\"\n  at = [\"plan\"]\n}")
             .stack(
                 "base",
@@ -288,6 +288,54 @@ fn what_no_plan_shows_is_approved_as_it_is() {
     }
 }
 
+/// A value that cannot be told for a while is no other value; when it can, it is held to the one that was approved.
+#[test]
+fn a_value_that_was_approved_is_approved_also_after_it_was_not_known() {
+    let known = "output \"name\" { value = \"X\" }\n";
+    let outcomes: [(_, &[&str], _); 2] = [("X", &["by X"], 0), ("Y", &[], 3)];
+    for (later, made, status) in outcomes {
+        let top = by_whom("echo by ${var.who} >> ROOT/made");
+        let story = story().block(SHARED).stack("base", "", known).stack_on(
+            "shared",
+            "top",
+            "inputs = { who = stack.base.output.name }",
+            &top,
+        );
+        let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
+        let _ = story.cli(&["apply"]).expect(3);
+        let approve = ["run", "approve", "c2"];
+        let _ = story.cli_with(&[("GITHUB_ACTOR", "eve")], &approve);
+        let discard = ["run", "discard", "c2", "--reason", "not before lunch"];
+        let _ = story.cli(&discard).expect(0);
+        story.module("base", &of_value(later));
+        let _ = story.cli(&["apply", "--resume", "c2"]).expect(3);
+        let said = story.cli(&["run", "confirm", "c2"]);
+        assert_eq!(story.made(), made, "{said}");
+        let _ = said.expect(status);
+    }
+}
+
+/// A policy may want one person to look at the plan, and two to agree.
+#[test]
+fn what_policies_want_at_two_points_is_wanted_of_the_same_plan_once() {
+    let rego = "package terrane\nrequire_approval contains {\"msg\": \"look\", \"count\": 1} if \
+                input.run.phase == \"plan\"\nrequire_approval contains {\"msg\": \"look\", \"count\": 2} if \
+                input.run.phase == \"approval\"\n";
+    let story = story().stack("base", "", &fragile());
+    story.write("two.rego", rego);
+    let story =
+        story.block("policy \"two\" {\n  path = \"two.rego\"\n  at = [\"plan\", \"approval\"]\n}");
+    let _ = story.cli(&["apply"]).expect(3);
+    for person in ["eve", "dan"] {
+        let _ = approve_as(&story, person);
+    }
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(1);
+    story.open("mended");
+    let said = story.cli(&["apply", "--resume", "c1"]);
+    assert_eq!(story.made(), ["base"], "{said}");
+    let _ = said.expect(0);
+}
+
 /// What was approved is still approved; nobody wants it done any more.
 #[test]
 fn a_discard_takes_the_yes_back() {
@@ -304,6 +352,23 @@ fn a_discard_takes_the_yes_back() {
     let _ = story.cli(&["hold", "release", "top"]).expect(0);
     let _ = story.cli(&["apply", "--resume", "c1"]).expect(3);
     assert_eq!(story.made(), ["base"]);
+}
+
+/// Also where it had failed before somebody said so.
+#[test]
+fn a_discard_takes_the_yes_back_of_what_was_over() {
+    let story = story()
+        .stack("base", "", &fragile())
+        .stack("top", "", &link("top"));
+    let _ = story.cli(&["apply"]).expect(3);
+    let hold = ["hold", "add", "top", "--reason", "migration"];
+    let _ = story.cli(&hold).expect(0);
+    let _ = story.cli(&["run", "confirm", "c1"]);
+    let discard = ["run", "discard", "c1", "--reason", "dangerous"];
+    let _ = story.cli(&discard).expect(0);
+    story.open("mended");
+    let _ = story.cli(&["run", "retry", "r1"]).expect(3);
+    assert_eq!(story.made(), Vec::<String>::new());
 }
 
 /// Who overrides policies does not override people, and people can say so.

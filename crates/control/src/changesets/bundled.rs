@@ -230,10 +230,14 @@ pub async fn begin_bundled(
 
 /// Nobody is asked to approve what may not be applied any more. Everything is looked at again under the lock.
 async fn are_as_planned(control: &Control, bundle: &Bundle) -> Result<(), BeginBundleError> {
+    let later = bundle.later();
     for Planned { spec, outcome, .. } in &bundle.runs {
         let Outcome::Planned { plan } = outcome else {
             continue;
         };
+        if later.contains(&spec.stack.name) {
+            continue; // it is planned afresh, and held to what the bundle shows
+        }
         if spec.target.backend != Backend::Terrane {
             continue; // the engine compares the plan with its backend itself
         }

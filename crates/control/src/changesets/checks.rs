@@ -185,14 +185,7 @@ pub(super) async fn check_state(
     project: &Project,
     run: &Run,
 ) -> Result<(), PrepareError> {
-    let is_applied = matches!(
-        run.state,
-        RunState::Finished {
-            outcome: Outcome::NotDone { .. },
-            ..
-        }
-    );
-    if !is_applied {
+    if !run.state.is_not_done() {
         return Ok(());
     }
     let state = control.state_name(&project.stacks[&run.stack].state);

@@ -77,7 +77,7 @@ impl Compared {
         let kept = if is_said && job.holds_lanes {
             fit::keep_unseen(control, run, spec, self.judged, fresh).await
         } else {
-            fit::keep(control, run, spec, fresh).await
+            fit::keep(control, run, spec, self.judged.to_keep(fresh)).await
         };
         kept.map_err(|err| failed(&err))
     }

@@ -6,11 +6,12 @@ use super::plan_since;
 use crate::ids::RunId;
 use crate::plan::PlanCounts;
 use crate::run::{PlanRecord, Preview, Run, RunState};
+use crate::seal::Seal;
 
 /// The plans and previews that an approval is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// The same for as long as what is said of them carries over to what is planned afresh.
+    /// Another one if any of them was made from something else, or is not what was spoken of before.
     pub mark: String,
     pub counts: PlanCounts,
     pub stacks: usize,
@@ -34,8 +35,9 @@ pub fn shown(runs: &[Run], about: Option<RunId>) -> Option<Shown> {
         stacks += 1;
         let made = plan_since(run);
         since = since.max(made);
-        mark.add(run.id.0);
-        mark.add(made.map_or(0, Timestamp::as_microsecond));
+        mark.add_number(run.id.0);
+        mark.add_number(made.map_or(0, Timestamp::as_microsecond));
+        mark.add_seal(&plan.seal);
     }
     (stacks > 0).then(|| Shown {
         mark: mark.words(),
@@ -72,9 +74,21 @@ impl Default for Mark {
 }
 
 impl Mark {
-    fn add(&mut self, number: i64) {
-        for byte in number.to_le_bytes() {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    fn add_number(&mut self, number: i64) {
+        self.add(&number.to_le_bytes());
+    }
+
+    /// What it was made from.
+    fn add_seal(&mut self, seal: &Seal) {
+        self.add(seal.source.as_bytes());
+        self.add(seal.inputs.as_bytes());
+        let head = seal.head.as_ref();
+        self.add_number(head.map_or(-1, |head| head.version));
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 

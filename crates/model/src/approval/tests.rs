@@ -333,6 +333,28 @@ fn what_is_asked_for_one_stack_keeps_no_other_back() {
     assert!(is_free(&owed, &runs[0]) && !is_free(&owed, &runs[1]));
 }
 
+/// Who names the plan they saw means no other, though what was said before is about both.
+#[test]
+fn another_plan_has_another_mark() {
+    let rule = ApprovalBlock::rule(Some(&ApprovalBlock::default()), None).unwrap();
+    let (_, runs) = set(rule);
+    let mark = |runs: &[Run]| shown(runs, None).unwrap().mark;
+    let changed = |change: &dyn Fn(&mut PlanRecord)| {
+        let mut runs = runs.clone();
+        let RunState::Planned { plan, .. } = &mut runs[1].state else {
+            panic!("a plan")
+        };
+        change(plan);
+        runs
+    };
+    assert_eq!(mark(&runs), mark(&changed(&|_| {})));
+    assert_ne!(mark(&runs), mark(&changed(&|plan| plan.since = None)));
+    let other = |plan: &mut PlanRecord| plan.seal.inputs = "other".to_owned();
+    assert_ne!(mark(&runs), mark(&changed(&other)));
+    let other = |plan: &mut PlanRecord| plan.seal.source = "other".to_owned();
+    assert_ne!(mark(&runs), mark(&changed(&other)));
+}
+
 /// What a project says by the time of a confirm may be more than what was fulfilled, in any of its parts.
 #[test]
 fn a_rule_that_became_stricter_asks_for_more() {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::config::eval::{for_stack, known_words};
 use crate::context::Hook;
 use crate::contract::{self, OWN_CONTRACTS};
 use crate::facts::SOPS_RULES;
@@ -30,19 +31,23 @@ pub(super) fn sources(project: &Project, stack: &Stack) -> StageSources {
         }
     }
     for block in &stages.bootstrap {
-        for path in block.manifests().filter_map(inside) {
+        for path in block.manifests().filter_map(|path| inside(&path)) {
             // A file, or all of a directory.
             sources.globs.push(format!("{}/**", globset::escape(&path)));
             sources.files.insert(path);
         }
     }
+    // A program, and what it is given: words that are no files of the project harm nobody.
+    let mut add = |words: Vec<Option<String>>| {
+        let words = words.into_iter().flatten();
+        sources.files.extend(words.filter_map(|word| inside(&word)));
+    };
     let commands = stages.bootstrap.iter().chain(&stages.gates);
     for block in commands.filter(|block| block.kind == "command") {
-        // Its program, and what it is given: words that are no files of the project harm nobody.
-        sources.files.extend(block.words().filter_map(inside));
+        add(block.words());
     }
     for hook in hooks(project, stack) {
-        sources.files.extend(hook.words().filter_map(inside));
+        add(known_words(&for_stack(&hook.run, stack)));
     }
     sources
 }

@@ -135,37 +135,17 @@ fn with_premature(set: &ChangeSet, runs: &[Run], mut chosen: Vec<Reopened>) -> V
         return chosen;
     }
     let is_chosen = |run: &Run| chosen.iter().any(|it| it.run == run.id);
-    let afresh = runs.iter().filter(|run| is_chosen(run) && !is_applied(run));
+    let afresh = runs
+        .iter()
+        .filter(|run| is_chosen(run) && !run.state.is_not_done());
     let afresh: BTreeSet<StackName> = afresh.map(|run| run.stack.clone()).collect();
     let on_them = with_those_on_them(runs, &afresh);
-    let left = |run: &&Run| {
-        let is_untouched = matches!(
-            run.state,
-            RunState::Finished {
-                outcome: Outcome::Untouched,
-                ..
-            }
-        );
-        is_untouched && on_them.contains(&run.stack) && !is_chosen(run)
-    };
+    let left =
+        |run: &&Run| run.state.is_untouched() && on_them.contains(&run.stack) && !is_chosen(run);
     let left: Vec<RunId> = runs.iter().filter(left).map(|run| run.id).collect();
     chosen.extend(left.into_iter().map(|run| Reopened { run, moved: true }));
     chosen.sort_by_key(|it| it.run);
     chosen
-}
-
-/// Whether only stages after its apply are left.
-fn is_applied(run: &Run) -> bool {
-    match &run.state {
-        RunState::Finished { outcome, .. } => matches!(outcome, Outcome::NotDone { .. }),
-        RunState::Queued
-        | RunState::Planning { .. }
-        | RunState::Deferred { .. }
-        | RunState::Planned { .. }
-        | RunState::Applying { .. }
-        | RunState::Applied { .. }
-        | RunState::Completing { .. } => false,
-    }
 }
 
 /// Stacks, and all that stand on them in this change set.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Refs};
 use super::prescan;
+use super::value::Val;
 use crate::ids::StackName;
 use crate::project::{Expression, Input, Stack};
 use crate::secret::Secret;
@@ -136,6 +137,44 @@ pub(crate) fn evaluate_as(
     })
 }
 
+/// The texts of a list, each as far as it is known without asking anybody for a value.
+pub fn known_words(input: &Input) -> Vec<Option<String>> {
+    let expression = match input {
+        Input::Known(Value::Array(items)) => {
+            let text = |item: &Value| item.as_str().map(str::to_owned);
+            return items.iter().map(text).collect();
+        }
+        Input::Known(_) => return Vec::new(),
+        Input::Expression(expression) => expression,
+    };
+    if prescan::check(&expression.text).is_err() {
+        return Vec::new();
+    }
+    let Ok(parsed) = hcl_edit::parser::parse_expr(&expression.text) else {
+        return Vec::new();
+    };
+    let (steps, names) = (Cell::new(0), &expression.names);
+    let host = Nobody { names };
+    // What may stand where was checked when the file was read.
+    let eval = |expr| Evaluator::new(names, Refs::Stage, &host, &steps).eval(expr);
+    // One that cannot be told says nothing of the others.
+    let values: Vec<Val> = match &parsed {
+        hcl_edit::expr::Expression::Array(items) => {
+            let items = items.iter().map(eval);
+            items.map(|item| item.unwrap_or(Val::Unknown)).collect()
+        }
+        whole => match eval(whole) {
+            Ok(Val::List(items)) => items,
+            Ok(_) | Err(_) => Vec::new(),
+        },
+    };
+    let text = |value| match value {
+        Val::Text(text) => Some(text),
+        _ => None,
+    };
+    values.into_iter().map(text).collect()
+}
+
 /// An input of a context or a backend as it is for one stack: `stack.name`, `stack.state` and
 /// `target.name` get their values.
 #[must_use]
@@ -197,6 +236,41 @@ impl Host for Given<'_> {
 
     fn ask(&self, ask: Ask) -> Fetched {
         Fetched::Missing(format!("`{ask}` is known only after the apply"))
+    }
+
+    fn file(&self, path: &str) -> Result<Option<String>, String> {
+        kept_file(self.names, path)
+    }
+}
+
+/// Nobody is asked for anything.
+struct Nobody<'a> {
+    names: &'a Names,
+}
+
+impl Host for Nobody<'_> {
+    fn env(&self, _: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn output(&self, _: &str, _: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn secret(&self, _: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn own_output(&self, _: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn resource(&self, _: &str) -> Fetched {
+        Fetched::Later
+    }
+
+    fn ask(&self, _: Ask) -> Fetched {
+        Fetched::Later
     }
 
     fn file(&self, path: &str) -> Result<Option<String>, String> {

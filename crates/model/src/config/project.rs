@@ -60,25 +60,56 @@ fn is_id(text: &str) -> bool {
 /// must be seen, and stopped, all the same. Nothing if the merge is about that very block.
 pub fn read_by_line(text: &str) -> Option<(String, Option<String>)> {
     let quoted = |rest: &str| Some(rest.trim().split('"').nth(1)?.to_owned());
-    let mut lines = text.lines().map(str::trim);
-    let head = lines
-        .by_ref()
-        .find_map(|line| line.strip_prefix("project "));
-    let name = quoted(head?)?;
-    let mut id = None;
-    for line in lines.take_while(|line| *line != "}") {
-        if ["<<<<<<<", "=======", ">>>>>>>"]
+    let (mut project, mut depth, mut is_contested) = (None, 0, false);
+    for line in text.lines().map(str::trim) {
+        let is_marker = ["<<<<<<<", "|||||||", "=======", ">>>>>>>"]
             .iter()
-            .any(|it| line.starts_with(it))
-        {
-            return None;
+            .any(|it| line.starts_with(it));
+        if is_marker {
+            is_contested = !line.starts_with('>');
+            if project.is_some() {
+                return None;
+            }
+            continue;
         }
+        let Some((_, id)) = &mut project else {
+            if let Some(head) = line.strip_prefix("project ") {
+                if is_contested {
+                    return None;
+                }
+                project = Some((quoted(head)?, None));
+                depth = braces(line);
+            }
+            continue;
+        };
         let value = line.strip_prefix("id").map(str::trim_start);
-        if let Some(value) = value.and_then(|rest| rest.strip_prefix('=')) {
-            id = Some(quoted(value).filter(|id| is_id(id))?);
+        let value = value.and_then(|rest| rest.strip_prefix('='));
+        if let Some(value) = value.filter(|_| depth == 1) {
+            *id = Some(quoted(value).filter(|id| is_id(id))?);
+        }
+        depth += braces(line);
+        if depth <= 0 {
+            break;
         }
     }
-    Some((name, id))
+    project
+}
+
+/// How many blocks a line opens, less those it closes.
+fn braces(line: &str) -> i32 {
+    let (mut depth, mut is_text) = (0, false);
+    let mut chars = line.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' if is_text => drop(chars.next()),
+            '"' => is_text = !is_text,
+            '#' if !is_text => break,
+            '{' if !is_text => depth += 1,
+            '}' if !is_text => depth -= 1,
+            _ => {}
+        }
+    }
+    depth
 }
 
 #[cfg(test)]
@@ -94,6 +125,12 @@ fn what_a_broken_file_calls_its_project_is_read_by_line() {
     check(whole, Some(("lab", Some("lab-1"))));
     check("project \"lab\" {\n}\nid = \"x\"\n", Some(("lab", None)));
     check("project \"lab\" {\n<<<<<<< HEAD\n  id = \"x\"\n}\n", None);
+    let nested = "project \"lab\" {\n  engine \"tofu\" { # {\n    id = \"no\"\n  }\n  id = \"lab-1\"\n}\nstack {\n";
+    check(nested, Some(("lab", Some("lab-1"))));
+    let around = "<<<<<<< HEAD\nproject \"lab\" {\n  id = \"a\"\n}\n=======\nproject \"lab\" {\n}\n>>>>>>> x\n";
+    check(around, None);
+    let before = "<<<<<<< HEAD\n=======\n>>>>>>> x\nproject \"lab\" {\n  id = \"a\"\n}\n";
+    check(before, Some(("lab", Some("a"))));
     check("project \"lab\" {\n  id = \"../x\"\n}\n", None);
     check("stack \"a\" {\n  id = \"x\"\n}\n", None);
 }

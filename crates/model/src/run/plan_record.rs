@@ -56,6 +56,13 @@ impl PlanRecord {
         kept.chain(of_yes.iter().filter(|it| !of_plan.contains(it)))
     }
 
+    /// The approvals that policies were ever heard to want, for whatever: who looks at it knows of them.
+    pub fn foreseen(&self) -> impl Iterator<Item = &Requirement> {
+        let of_yes = self.policy_since.get(&Point::Approval);
+        let of_yes = of_yes.map_or(&[][..], |said| &said.approvals);
+        self.policy.approvals.iter().chain(of_yes)
+    }
+
     /// All that policies said of it, but for whose yes they denied.
     pub(super) fn verdict(&self) -> Verdict {
         let mut verdict = Verdict {

@@ -10,6 +10,8 @@ use crate::{CommandError, ExitStatus, Process};
 
 /// Try a run again that did not end well, and those that it poisoned
 ///
+/// Stacks that were left alone because of its plan are looked at again, too.
+///
 /// They are planned afresh, on the source as it is now; one that is applied, not done, goes on at the stage that did not
 /// pass. `terrane apply --resume` takes all that is left.
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! What expressions are worth, while loading and later.
 
 use super::*;
-use crate::config::eval::{EvaluateError, Values, evaluate, for_stack};
+use crate::config::eval::{EvaluateError, Values, evaluate, for_stack, known_words};
 use crate::ids::StackName;
 use crate::project::{Backend, Input};
 use crate::secret::Secret;
@@ -300,6 +300,33 @@ D: {"expression":{"text":"env(\"LATER\")","names":{},"needs":{"outputs":[],"env"
 E: {"expression":{"text":"env(\"LATER\", \"x\")","names":{},"needs":{"outputs":[],"env":[],"env_if_set":["LATER"],"secrets":[]}}} -> Ok("later")
 F: {"expression":{"text":"try(env(\"LATER\"), \"x\")","names":{},"needs":{"outputs":[],"env":[],"env_if_set":["LATER"],"secrets":[]}}} -> Ok("later")
 "#);
+}
+
+/// Programs and files count as source wherever they can be told, whatever stands beside them.
+#[test]
+fn words_are_known_one_by_one() {
+    let check = |text: &str, expected: &[Option<&str>]| {
+        let expression = crate::project::Expression {
+            text: text.to_owned(),
+            names: BTreeMap::from([("dir".to_owned(), json!("tools"))]),
+            needs: crate::project::Needs::default(),
+        };
+        let words = known_words(&Input::Expression(expression));
+        let words: Vec<_> = words.iter().map(Option::as_deref).collect();
+        assert_eq!(words, expected, "{text}");
+    };
+    let login = Some("./login.sh");
+    check(r#"["./login.sh", env("REGION")]"#, &[login, None]);
+    check(r#"["./login.sh", each.value]"#, &[login, None]);
+    check(
+        r#"["${dir}/login.sh", output.ip]"#,
+        &[Some("tools/login.sh"), None],
+    );
+    check(
+        r#"concat(["./login.sh"], [secret("env:X")])"#,
+        &[login, None],
+    );
+    check(r#"env("PROGRAM")"#, &[]);
 }
 
 #[test]
