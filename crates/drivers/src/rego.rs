@@ -84,14 +84,17 @@ impl Rego {
     /// Reads the files of one policy. Nothing is evaluated: a variable without a value, or a builtin that is not
     /// there, is found when it is asked.
     pub fn compile(sources: &[PolicySource]) -> Result<Self, RegoError> {
-        Self::compile_within(READ_WITHIN, sources)
+        let sources = sources.to_vec();
+        Self::read_within(READ_WITHIN, move || Self::read(&sources))
     }
 
     /// The parser cannot be stopped: who waited long enough goes on without it.
-    fn compile_within(limit: Duration, sources: &[PolicySource]) -> Result<Self, RegoError> {
-        let (read, heard) = mpsc::channel();
-        let texts = sources.to_vec();
-        thread::spawn(move || drop(read.send(Self::read(&texts))));
+    fn read_within(
+        limit: Duration,
+        read: impl FnOnce() -> Result<Self, RegoError> + Send + 'static,
+    ) -> Result<Self, RegoError> {
+        let (done, heard) = mpsc::channel();
+        thread::spawn(move || drop(done.send(read())));
         heard.recv_timeout(limit).unwrap_or_else(|_| {
             Err(RegoError {
                 message: format!("it is not read within {} s", limit.as_secs()),

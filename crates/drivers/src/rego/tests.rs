@@ -202,10 +202,14 @@ fn brackets_are_not_read_however_deep_they_stand() {
 
 #[test]
 fn who_reads_a_policy_does_not_wait_for_ever() {
-    let policy = source("p.rego", "package terrane\n\ndeny := []\n");
-    let read = Rego::compile_within(Duration::ZERO, &[policy]);
+    let (held, is_held) = std::sync::mpsc::channel::<()>();
+    let read = Rego::read_within(Duration::from_secs(1), move || {
+        drop(is_held.recv());
+        Rego::compile(&[])
+    });
     assert_eq!(
         read.map(drop).unwrap_err().message,
-        "it is not read within 0 s"
+        "it is not read within 1 s"
     );
+    drop(held);
 }
