@@ -463,11 +463,17 @@ impl<'a> Watcher<'a> {
         self.asker.is_some() && self.set().status == Status::Confirmed && runs.iter().any(is_ready)
     }
 
-    /// Who is first in the line and does not take its turn, because its terminal is suspended, does not stop it.
+    /// Who is first in the line and does not take its turn, because its terminal is suspended, does not stop it; nor who
+    /// holds the lane and is at nothing.
     async fn pass_by(&mut self) -> Result<(), CommandError> {
         let first = match &self.front {
             Some(Front::Earlier { set, .. }) => Some(*set),
-            Some(Front::Holder { .. } | Front::Hold(_)) | None => None,
+            Some(Front::Holder { set, .. }) => {
+                let is_still = worker::is_still(self.control, *set).await;
+                let is_still = is_still.map_err(|err| CommandError::from_error(&err))?;
+                is_still.then_some(*set)
+            }
+            Some(Front::Hold(_)) | None => None,
         };
         let since = self.first.filter(|(set, _)| first == Some(*set));
         self.first = since.or_else(|| Some((first?, Instant::now())));

@@ -448,19 +448,23 @@ impl Bundle {
         make_private(&control.home.run_dir(run))?;
         digests::keep(control, run, spec, &self.digests).await?;
         let is_later = self.later().contains(stack);
-        let all: &[Kept] = if is_later {
-            &[Kept::Difference]
-        } else {
-            &Kept::ALL
-        };
-        for kept in all {
+        if is_later {
+            let shown = if self.shows_nothing(stack) {
+                Some(Sight::of_nothing(spec))
+            } else {
+                let kept = self.parts.get(&Kept::Difference.part(stack));
+                kept.and_then(|plain| fit::shown_in(plain))
+            };
+            if let Some(shown) = shown {
+                let kept = fit::keep_shown(control, run, spec, shown).await;
+                kept.map_err(|err| LayOutBundleError::Fit(Box::new(err)))?;
+            }
+            return Ok(());
+        }
+        for kept in Kept::ALL {
             if let Some(plain) = self.parts.get(&kept.part(stack)) {
                 kept.write(control, run, spec, plain.clone()).await?;
             }
-        }
-        if is_later && self.shows_nothing(stack) {
-            let kept = fit::keep(control, run, spec, Sight::of_nothing(spec)).await;
-            kept.map_err(|err| LayOutBundleError::Fit(Box::new(err)))?;
         }
         Ok(())
     }

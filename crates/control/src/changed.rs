@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::git::GitError;
-use drivers::snapshot::{self, Extras, Snapshot, SnapshotError, SnapshotFile};
+use drivers::snapshot::{self, Extras, FileKind, Snapshot, SnapshotError, SnapshotFile};
 use drivers::tree::CommitTree;
 use model::changed::{Definition, Reach, definitions_changed, sources, stacks_touched};
 use model::config::{self, Surroundings};
@@ -79,7 +79,10 @@ pub(crate) fn own_sources(
         .map(|file| (file.path.as_str(), file))
         .collect();
     let paths: Vec<&str> = files.keys().copied().collect();
-    let own = sources(project, &reach, &paths);
+    let links = snapshot.files.iter();
+    let links = links.filter(|file| file.kind == FileKind::Link);
+    let links = snapshot::links(&open.root, links.map(|file| file.path.as_str()));
+    let own = sources(project, &reach, &links, &paths);
     own.into_iter()
         .map(|(name, paths)| {
             let stack = &project.stacks[&name];
@@ -138,7 +141,9 @@ pub fn since(
     let base = git.merge_base(reference).map_err(failed)?;
     let paths = git.changed_since(&base).map_err(failed)?;
     let reach = |name: &StackName| reach(open, project, name);
-    let mut touched: BTreeSet<StackName> = stacks_touched(project, &reach, &paths)
+    let all = snapshot::list(&open.root, Some(git), &Extras::of(project))?;
+    let links = snapshot::links(&open.root, all.iter().map(String::as_str));
+    let mut touched: BTreeSet<StackName> = stacks_touched(project, &reach, &links, &paths)
         .into_keys()
         .collect();
     // Any file may be one that the project file reads.

@@ -24,7 +24,7 @@ use crate::backends::{Copies, Unseen};
 use crate::projects::OpenProject;
 use crate::settled::{self, KnownOutputs};
 use crate::writers::Who;
-use crate::{Control, backends, changed, kept_aside, providers, reasons, runner};
+use crate::{Control, backends, changed, exec_args, kept_aside, providers, reasons, runner};
 use approvals::approvals;
 use source::Source;
 use watch::watch_path;
@@ -303,6 +303,17 @@ async fn prepare(
     let asked_with = asker.digest(&control.store).await;
     let asked_with = asked_with.map_err(PrepareError::Digest)?;
     asker.sign(&control.store, &mut specs).await?;
+    let exec = match &wanted.exec {
+        Some(exec) => {
+            let mask = Mask::new(&asker.secrets(&specs));
+            let sealed = exec_args::sealed(control, exec, &mask).await;
+            Some(sealed.map_err(PrepareError::Seal)?)
+        }
+        None => None,
+    };
+    for spec in &mut specs {
+        spec.exec.clone_from(&exec);
+    }
     let request = Request {
         project: control.home.project().to_owned(),
         machine: control.home.machine().to_owned(),
@@ -317,12 +328,7 @@ async fn prepare(
         asker: Some(wanted.asker.clone()),
         asked_with,
         identity: Some(wanted.who.identity.clone()),
-        exec: wanted.exec.as_ref().map(|exec| {
-            let mask = Mask::new(&asker.secrets(&specs));
-            let shown = Some(mask.mask_text(&exec.to_string()));
-            let exec = exec.clone();
-            Exec { shown, ..exec }
-        }),
+        exec,
         keeps_plans: wanted.keeps_plans,
         earlier_askers: Vec::new(),
         exceptions,

@@ -64,14 +64,18 @@ pub struct Judged {
     foreseen: Vec<Requirement>,
     /// What it was compared with.
     seen: Option<Sight>,
+    /// What counts until this one is recorded.
+    before: Option<Kept>,
 }
 
 impl Judged {
-    /// Of one that nobody could have agreed to.
-    pub fn differs(novelty: &str) -> Self {
+    /// As one that nobody could have agreed to.
+    #[must_use]
+    pub fn differing(self, novelty: &str) -> Self {
         Self {
             fits: Some(false),
             novelties: vec![novelty.to_owned()],
+            before: self.before,
             ..Self::default()
         }
     }
@@ -79,14 +83,6 @@ impl Judged {
     /// Whether who spoke knew that a policy wants this.
     pub fn foresaw(&self, wanted: &Requirement) -> bool {
         self.foreseen.contains(wanted)
-    }
-
-    /// What later ones are compared with, if this is the one that is looked at.
-    pub fn to_keep(&self, fresh: Sight) -> Sight {
-        match &self.seen {
-            Some(seen) if self.fits == Some(true) => fresh.standing_on(seen),
-            Some(_) | None => fresh,
-        }
     }
 }
 
@@ -142,8 +138,11 @@ impl Sight {
 }
 
 /// What is kept of a run.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Kept {
+    /// The record of the plan names it so; none for what a bundle brought along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
     /// What people last saw.
     #[serde(flatten)]
     seen: Sight,
@@ -151,6 +150,32 @@ struct Kept {
     /// they say is about this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unseen: Option<Sight>,
+    /// What was kept of the plan before. A plan is kept before it is recorded: if that fails, what counts is still this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Box<Kept>>,
+}
+
+impl Kept {
+    fn new(seen: Sight, unseen: Option<Sight>) -> Self {
+        Self {
+            name: None,
+            seen,
+            unseen,
+            before: None,
+        }
+    }
+
+    /// What the record of a plan means.
+    fn named(self, name: Option<&str>) -> Option<Self> {
+        if self.name.as_deref() == name {
+            return Some(Self {
+                before: None,
+                ..self
+            });
+        }
+        let before = self.before.map(|before| *before);
+        before.filter(|before| before.name.as_deref() == name)
+    }
 }
 
 /// When, and for whom, a plan is judged.
@@ -179,6 +204,8 @@ pub async fn judge(
 ) -> Result<Judged, FitError> {
     let shown = last_shown(control, set, run).await?;
     let kept = kept(control, run, spec).await?;
+    let kept = kept.and_then(|kept| kept.named(shown.sight.as_deref()));
+    let before = kept.clone();
     let has_yes = match shown.yes {
         Yes::ToPlan => true,
         Yes::ToPreview => occasion.is_confirmed,
@@ -186,7 +213,10 @@ pub async fn judge(
     };
     let has_word = has_yes || is_approved(control, set, run, shown.since).await?;
     if !has_word {
-        return Ok(Judged::default());
+        return Ok(Judged {
+            before,
+            ..Judged::default()
+        });
     }
     let is_looked_at = shown.is_confirmed || is_approved(control, set, run, shown.made).await?;
     let seen = kept.map(|kept| match kept.unseen {
@@ -204,6 +234,7 @@ pub async fn judge(
         since: shown.since.filter(|_| fits),
         foreseen: shown.wanted,
         seen,
+        before,
     })
 }
 
@@ -236,14 +267,19 @@ pub async fn read(
     Ok(difference(json, &digest)?)
 }
 
-/// Keeps what a person is about to see of a run, to compare later plans with.
+/// Keeps what a person is about to see of a run, to compare later plans with; gives the name that its record calls it by.
 pub async fn keep(
     control: &Control,
     run: RunId,
     spec: &RunSpec,
-    seen: Sight,
-) -> Result<(), FitError> {
-    write(control, run, spec, &Kept { seen, unseen: None }).await
+    judged: Judged,
+    fresh: Sight,
+) -> Result<String, FitError> {
+    let seen = match &judged.seen {
+        Some(seen) if judged.fits == Some(true) => fresh.standing_on(seen),
+        Some(_) | None => fresh,
+    };
+    write_named(control, run, spec, Kept::new(seen, None), judged.before).await
 }
 
 /// Keeps what is to be applied without a look, beside what was seen.
@@ -253,18 +289,46 @@ pub async fn keep_unseen(
     spec: &RunSpec,
     judged: Judged,
     fresh: Sight,
-) -> Result<(), FitError> {
+) -> Result<String, FitError> {
     let kept = match judged.seen {
-        Some(seen) => Kept {
-            seen,
-            unseen: Some(fresh),
-        },
-        None => Kept {
-            seen: fresh,
-            unseen: None,
-        },
+        Some(seen) => Kept::new(seen, Some(fresh)),
+        None => Kept::new(fresh, None),
     };
-    write(control, run, spec, &kept).await
+    write_named(control, run, spec, kept, judged.before).await
+}
+
+/// Keeps what a bundle shows of a stack that is planned where it is applied.
+pub async fn keep_shown(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    shown: Sight,
+) -> Result<(), FitError> {
+    write(control, run, spec, &Kept::new(shown, None)).await
+}
+
+/// Of what was kept where a bundle was made, what people saw there.
+pub fn shown_in(plain: &[u8]) -> Option<Sight> {
+    let kept: Kept = serde_json::from_slice(plain).ok()?;
+    Some(kept.seen)
+}
+
+async fn write_named(
+    control: &Control,
+    run: RunId,
+    spec: &RunSpec,
+    kept: Kept,
+    before: Option<Kept>,
+) -> Result<String, FitError> {
+    let plain = serde_json::to_vec(&kept).map_err(|source| FitError::Write { run, source })?;
+    let name = drivers::snapshot::sha256(&plain);
+    let kept = Kept {
+        name: Some(name.clone()),
+        before: before.map(Box::new),
+        ..kept
+    };
+    write(control, run, spec, &kept).await?;
+    Ok(name)
 }
 
 async fn write(control: &Control, run: RunId, spec: &RunSpec, kept: &Kept) -> Result<(), FitError> {
@@ -273,7 +337,10 @@ async fn write(control: &Control, run: RunId, spec: &RunSpec, kept: &Kept) -> Re
     let (path, purpose) = place(control, run);
     let sealed = control.store.seal(scope, &purpose, plain).await;
     let sealed = sealed.map_err(|source| FitError::Seal { run, source })?;
-    write_private(&path, &sealed).map_err(|source| FitError::Keep { run, source })
+    // Never half of it, and never nothing.
+    let new = path.with_extension("new");
+    let written = write_private(&new, &sealed).and_then(|()| fs::rename(&new, &path));
+    written.map_err(|source| FitError::Keep { run, source })
 }
 
 async fn kept(control: &Control, run: RunId, spec: &RunSpec) -> Result<Option<Kept>, FitError> {
@@ -282,9 +349,12 @@ async fn kept(control: &Control, run: RunId, spec: &RunSpec) -> Result<Option<Ke
         return Ok(None);
     };
     let scope = Scope::State(control.state_name(&spec.stack.state));
-    let plain = control.store.unseal(scope, &purpose, sealed).await;
-    let plain = plain.map_err(|source| FitError::Seal { run, source })?;
-    Ok(serde_json::from_slice(&plain).ok())
+    let plain = match control.store.unseal(scope, &purpose, sealed).await {
+        Err(source) if source.is_outage() => return Err(FitError::Seal { run, source }),
+        // What cannot be read any more is not known any more: nothing fits it.
+        plain => plain.ok(),
+    };
+    Ok(plain.and_then(|plain| serde_json::from_slice(&plain).ok()))
 }
 
 /// What people could see of a run so far, and said of it.
@@ -296,6 +366,8 @@ struct Shown {
     made: Option<Timestamp>,
     /// The approvals that policies were known to want.
     wanted: Vec<Requirement>,
+    /// What there was to see, by the name it is kept by.
+    sight: Option<String>,
     yes: Yes,
     /// When that was said to a plan.
     yes_at: Option<Timestamp>,
@@ -318,6 +390,7 @@ impl Shown {
             since: Some(plan.since.unwrap_or(Timestamp::MIN)),
             made: Some(at),
             wanted: plan.foreseen().cloned().collect(),
+            sight: plan.sight.clone(),
             yes,
             yes_at: None,
             is_confirmed: false,

@@ -18,6 +18,7 @@ pub mod contracts;
 pub mod drain;
 mod engine_words;
 pub mod engines;
+mod exec_args;
 pub mod facts;
 pub mod fit;
 pub mod formatting;

@@ -184,7 +184,7 @@ pub fn is_elsewhere(control: &Control, set: &ChangeSet) -> bool {
 
 /// Whether any process carries out one of these runs. A lock tells, not what it says: a runner that has
 /// not signed yet is alive, and so is an engine whose runner is gone.
-fn is_at_work(control: &Control, runs: &[Run]) -> bool {
+pub(crate) fn is_at_work(control: &Control, runs: &[Run]) -> bool {
     runs.iter()
         .any(|run| RunLock::is_held(&control.home, run.id))
 }

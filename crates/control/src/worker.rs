@@ -22,7 +22,7 @@ pub use store::ChangeMark;
 use crate::asker::{self, Asker};
 use crate::locks::{self, RunLock};
 use crate::patience::insist;
-use crate::{Control, changesets, runs, stragglers};
+use crate::{Control, changesets, recovery, runs, stragglers};
 
 /// The word for a runner that only waits until its run can be begun.
 pub const WAIT: &str = "wait";
@@ -246,8 +246,8 @@ pub async fn go_on_with_waiters(
     Ok(found)
 }
 
-/// The first in the line whose terminal does not take its turn (somebody suspended it): what anybody can go on with goes
-/// on, anything else lets the others pass.
+/// The first in the line, or who holds its lanes, if its terminal does not look (somebody suspended it): what anybody can go
+/// on with goes on, anything else lets the others pass.
 pub async fn pass_by(
     control: &Control,
     asker: &Asker,
@@ -256,18 +256,45 @@ pub async fn pass_by(
 ) -> Result<(), TurnError> {
     let failed = |source| TurnError::Store { set: id, source };
     let explained = runs::explain(control, id).await.map_err(failed)?;
-    if explained.set.status != Status::Waiting || !explained.goes_on() {
+    let set = &explained.set;
+    let is_idle = is_idle(control, set, &explained.runs);
+    if !is_idle && (set.status != Status::Waiting || !explained.goes_on()) {
         return Ok(());
     }
     let specs = changesets::specs(control, id).await.map_err(failed)?;
     let writable = targets(control, Some(as_writer_of)).await?;
-    let is_here = explained.set.request.machine == control.home.machine();
-    if is_here && Obstacle::of(&specs, &writable).is_none() {
-        turn(control, id, None, &asker.bare(), None).await?;
-        return Ok(());
+    let is_here = set.request.machine == control.home.machine();
+    let obstacle = Obstacle::of(&specs, &writable);
+    match obstacle {
+        None if is_here => {
+            turn(control, id, None, &asker.bare(), None).await?;
+            Ok(())
+        }
+        // It holds lanes, and nobody here can go on with it.
+        Some(obstacle) if is_idle => {
+            let why = obstacle.words();
+            let stopped = control.store.change_set_stop(set, &why, control.now());
+            stopped.await.map_err(failed)
+        }
+        Some(_) | None => {
+            let passed = control.store.change_set_queue_again(id, control.now());
+            passed.await.map_err(failed)
+        }
     }
-    let passed = control.store.change_set_queue_again(id, control.now());
-    passed.await.map_err(failed)
+}
+
+/// Whether who holds the lanes in front of others is at nothing: its runners are gone, and its terminal does not look.
+pub async fn is_still(control: &Control, id: ChangeSetId) -> Result<bool, TurnError> {
+    let failed = |source| TurnError::Store { set: id, source };
+    let set = control.store.change_set_get(id).await.map_err(failed)?;
+    let runs = control.store.run_list(id).await.map_err(failed)?;
+    Ok(is_idle(control, &set, &runs))
+}
+
+fn is_idle(control: &Control, set: &ChangeSet, runs: &[Run]) -> bool {
+    set.status == Status::Confirmed
+        && !recovery::is_elsewhere(control, set)
+        && !recovery::is_at_work(control, runs)
 }
 
 /// Why who looks cannot go on with a change set of somebody else.

@@ -13,7 +13,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -149,6 +149,16 @@ pub fn list(
 /// A directory of the project at `root` without links in its path, if it is there and inside.
 pub fn real_dir(root: &Path, dir: &str) -> Option<String> {
     listing::real_dir(&root.canonicalize().ok()?, dir)
+}
+
+/// Where those of these paths lead that are links, as text, inside the project.
+pub fn links<'p>(root: &Path, paths: impl Iterator<Item = &'p str>) -> BTreeMap<String, String> {
+    let leads = |path: &'p str| {
+        let target = fs::read_link(root.join(path)).ok()?;
+        let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
+        Some((path.to_owned(), normalised(dir, target.to_str()?)?))
+    };
+    paths.filter_map(leads).collect()
 }
 
 impl Snapshot {

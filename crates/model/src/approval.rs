@@ -287,7 +287,35 @@ fn count(
     now: Timestamp,
 ) -> Option<Owed> {
     let rule = &requirement.rule;
-    let made = covered.iter().filter_map(|run| plan_since(run)).max();
+    // What is new in one of them voids nothing of the others.
+    let lacks =
+        |run: &&&Run| heard(set, rule, about, plan_since(run), approvals, now).0 < rule.count;
+    let lacking: Vec<&Run> = covered.iter().filter(lacks).copied().collect();
+    if lacking.is_empty() {
+        return None;
+    }
+    let made = lacking.iter().filter_map(|run| plan_since(run)).max();
+    let (given, not_counted) = heard(set, rule, about, made, approvals, now);
+    (given < rule.count).then(|| Owed {
+        by: requirement.by.clone(),
+        rule: rule.clone(),
+        run: about,
+        stacks: lacking.iter().map(|run| run.stack.clone()).collect(),
+        is_for_all: false,
+        given,
+        not_counted,
+    })
+}
+
+/// How many people's words count for what was made at some moment, and whose do not.
+fn heard(
+    set: &ChangeSet,
+    rule: &ApprovalRule,
+    about: Option<RunId>,
+    made: Option<Timestamp>,
+    approvals: &[Approval],
+    now: Timestamp,
+) -> (u32, Vec<NotCounted>) {
     let mut people = BTreeSet::new();
     let mut not_counted = Vec::new();
     for approval in approvals.iter().filter(|one| one.run == about) {
@@ -322,15 +350,7 @@ fn count(
     }
     not_counted.retain(|one| !people.contains(&one.person));
     let given = u32::try_from(people.len()).unwrap_or(u32::MAX);
-    (given < rule.count).then(|| Owed {
-        by: requirement.by.clone(),
-        rule: rule.clone(),
-        run: about,
-        stacks: covered.iter().map(|run| run.stack.clone()).collect(),
-        is_for_all: false,
-        given,
-        not_counted,
-    })
+    (given, not_counted)
 }
 
 /// From when on a word is about the plan that lies there.

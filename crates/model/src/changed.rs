@@ -17,6 +17,12 @@ use crate::project::{Project, Stack};
 
 pub use definition::Definition;
 
+/// Links of the project, each with the place inside that it leads to: what lies there is the source of whoever has the link.
+pub type Links = BTreeMap<String, String>;
+
+/// So many names of one path are followed: links may lead around in circles.
+const MOST_NAMES: usize = 64;
+
 /// What a stack's source is made of. Paths are relative to the project's root, with `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
@@ -37,13 +43,14 @@ pub struct Reach {
 pub fn stacks_touched(
     project: &Project,
     reach: &dyn Fn(&StackName) -> Reach,
+    links: &Links,
     changed: &BTreeSet<String>,
 ) -> BTreeMap<StackName, String> {
     let mut touched: BTreeMap<StackName, String> = BTreeMap::new();
     if changed.is_empty() {
         return touched;
     }
-    let extents = Extents::new(project, reach);
+    let extents = Extents::new(project, reach, links);
     let mut touch = |stacks: BTreeSet<&StackName>, path: &String| {
         for stack in stacks {
             let first = touched.entry(stack.clone());
@@ -63,9 +70,10 @@ pub fn stacks_touched(
 pub fn sources<'p>(
     project: &Project,
     reach: &dyn Fn(&StackName) -> Reach,
+    links: &Links,
     paths: &'p [&'p str],
 ) -> BTreeMap<StackName, Vec<&'p str>> {
-    let extents = Extents::new(project, reach);
+    let extents = Extents::new(project, reach, links);
     let names = project.stacks.keys();
     let mut sources: BTreeMap<StackName, Vec<&str>> =
         names.map(|name| (name.clone(), Vec::new())).collect();
@@ -102,16 +110,18 @@ struct Extents<'a> {
     globs: Vec<(GlobSet, &'a StackName)>,
     /// Root modules of all stacks.
     roots: BTreeSet<&'a str>,
+    links: &'a Links,
 }
 
 impl<'a> Extents<'a> {
-    fn new(project: &'a Project, reach: &dyn Fn(&StackName) -> Reach) -> Self {
+    fn new(project: &'a Project, reach: &dyn Fn(&StackName) -> Reach, links: &'a Links) -> Self {
         let stacks = project.stacks.values();
         let mut extents = Self {
             dirs: BTreeMap::new(),
             files: BTreeMap::new(),
             globs: Vec::new(),
             roots: stacks.clone().map(|stack| stack.path.as_str()).collect(),
+            links,
         };
         for stack in stacks {
             extents.add(project, stack, reach(&stack.name));
@@ -152,8 +162,37 @@ impl<'a> Extents<'a> {
         }
     }
 
-    /// Whose source a path is part of, or holds a part of.
+    /// Whose source a path is part of, or holds a part of, under whatever name.
     fn holders(&self, path: &str) -> BTreeSet<&'a StackName> {
+        let mut holders = self.holders_by_name(path);
+        for name in self.other_names(path) {
+            holders.extend(self.holders_by_name(&name));
+        }
+        holders
+    }
+
+    /// What a path is called where links lead to it, or to a directory that it lies in.
+    fn other_names(&self, path: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut open = vec![path.to_owned()];
+        while let Some(path) = open.pop() {
+            for (link, target) in self.links {
+                let rest = path.strip_prefix(target.as_str());
+                let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'))
+                else {
+                    continue;
+                };
+                let name = format!("{link}{rest}");
+                if names.len() < MOST_NAMES && !names.contains(&name) {
+                    names.push(name.clone());
+                    open.push(name);
+                }
+            }
+        }
+        names
+    }
+
+    fn holders_by_name(&self, path: &str) -> BTreeSet<&'a StackName> {
         let mut holders = self.naming(path);
         holders.extend(self.around(path));
         let matching = self.globs.iter().filter(|(globs, _)| globs.is_match(path));

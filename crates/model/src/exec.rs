@@ -21,6 +21,9 @@ pub struct Exec {
     /// The whole line without the secrets that were known when it was asked for.
     #[serde(default)]
     pub shown: Option<String>,
+    /// What follows the command's words, if a secret stands in it: sealed, and nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,6 +193,7 @@ impl Exec {
                 kind: *kind,
                 reason,
                 shown: None,
+                sealed: None,
             };
             if exec.is_surgery() && exec.reason.is_none() {
                 let command = name.to_owned();

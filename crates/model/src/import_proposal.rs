@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::engine_event::{EngineEvent, EventKind, Step};
+use crate::masking::MASKED;
 use crate::state::resources::Document;
 
 #[cfg(test)]
@@ -64,6 +65,8 @@ pub enum Import {
     Impossible,
     /// The stream names no id.
     NoId,
+    /// The id holds a secret, which is not kept.
+    HiddenId,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,8 +152,8 @@ impl Left {
     }
 
     pub fn importable(&self) -> Vec<&str> {
-        let by_id = |made: &&Made| matches!(made.import, Import::ById { .. });
-        let made = self.made.iter().filter(by_id);
+        let has_id = |made: &&Made| matches!(made.import, Import::ById { .. } | Import::HiddenId);
+        let made = self.made.iter().filter(has_id);
         made.map(|made| made.address.as_str()).collect()
     }
 
@@ -168,6 +171,13 @@ impl Left {
                 }
                 Import::NoId => {
                     let _ = write!(text, "\n# the stream names no id: {}\n", made.address);
+                }
+                Import::HiddenId => {
+                    let to = &made.address;
+                    let _ = write!(
+                        text,
+                        "\n# its id holds a secret: put it in\n# import {{\n#   to = {to}\n#   id = \"\"\n# }}\n"
+                    );
                 }
             }
         }
@@ -258,6 +268,7 @@ impl Finished<'_> {
             return Import::Impossible;
         }
         match self.step.id_value.as_deref().filter(|id| !id.is_empty()) {
+            Some(id) if id.contains(MASKED) => Import::HiddenId,
             Some(id) => Import::ById { id: id.to_owned() },
             None => Import::NoId,
         }
@@ -313,6 +324,9 @@ fn quoted(text: &str) -> String {
             '$' | '%' if rest.peek() == Some(&'{') => {
                 out.push(letter);
                 out.push(letter);
+            }
+            letter if letter.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(letter));
             }
             letter => out.push(letter),
         }

@@ -396,6 +396,7 @@ fn plan() -> PlanRecord {
     PlanRecord {
         policy: Verdict::default(),
         policy_since: BTreeMap::new(),
+        sight: None,
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),

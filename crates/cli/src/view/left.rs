@@ -42,6 +42,7 @@ fn made(made: &Made) -> String {
         Import::ById { id } => format!("  made `{address}`, id `{}`", clean(id)),
         Import::Impossible => format!("  made `{address}`, which cannot be imported"),
         Import::NoId => format!("  made `{address}`, and named no id"),
+        Import::HiddenId => format!("  made `{address}`, whose id holds a secret"),
     }
 }
 

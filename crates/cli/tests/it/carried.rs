@@ -1,9 +1,12 @@
 //! Approvals carry over: to what is planned afresh and fits, through retries, and along a chain.
 
+use std::fs;
+use std::path::PathBuf;
+
 use insta::assert_snapshot;
 use serde_json::Value;
 
-use crate::story::{Story, link, resource, takes};
+use crate::story::{Story, link, noted, resource, takes};
 
 /// Who asks is `ada`. Without a server a CI job's word is taken for who it is.
 fn story() -> Story {
@@ -16,6 +19,13 @@ fn story() -> Story {
 fn approve_as(story: &Story, person: &str) -> testkit::Said {
     let args = ["run", "approve", "c1"];
     story.cli_with(&[("GITHUB_ACTOR", person)], &args).expect(0)
+}
+
+/// Where what is kept of the first run lies.
+fn run_dir(story: &Story) -> PathBuf {
+    let mut homes = fs::read_dir(story.root().join("people/projects")).unwrap();
+    let home = homes.next().unwrap().unwrap();
+    home.path().join("runs/r1")
 }
 
 /// Cannot be made whole before `ROOT/mended.go` is there; gives on what is known only after its apply.
@@ -245,7 +255,8 @@ fn what_was_looked_at_is_what_is_approved() {
 
 fn by_whom(command: &str) -> String {
     let module = resource("base", "", command);
-    format!("variable \"who\" {{\n  type = string\n}}\n{module}")
+    let also = "variable \"also\" {\n  default = \"\"\n}\n";
+    format!("variable \"who\" {{\n  type = string\n}}\n{also}{module}")
 }
 
 /// The plan is the same, and what is done is not: by the source, by a program, by a value.
@@ -258,11 +269,20 @@ fn what_no_plan_shows_is_approved_as_it_is() {
     let program: Change = |story| {
         story.write("login.sh", "#!/bin/sh\ntrue\n");
     };
+    let linked: Change = |story| {
+        story.write("tools/go.sh", "#!/bin/sh\ntrue\n");
+    };
     let nothing: Change = |_| {};
-    let changes = [("mallory", nothing), ("ada", command), ("ada", program)];
-    for (who, change) in changes {
+    let changes = [
+        ("mallory", "ada", nothing),
+        ("ada", "mallory", nothing),
+        ("ada", "ada", command),
+        ("ada", "ada", program),
+        ("ada", "ada", linked),
+    ];
+    for (who, of_environment, change) in changes {
         let story = story()
-            .block("context \"login\" {\n  autoattach = [\"*\"]\n  hook \"before\" \"apply\" { run = [\"./login.sh\", env(\"REGION\", \"eu\")] }\n}")
+            .block("context \"login\" {\n  autoattach = [\"*\"]\n  pass_env = [\"TF_VAR_*\"]\n  hook \"before\" \"apply\" { run = [\"./login.sh\", env(\"REGION\", \"eu\")] }\n}")
             .block("policy \"owners\" {\n  path = \"owners.rego\"\n  at = [\"plan\"]\n}")
             .stack(
                 "base",
@@ -275,14 +295,21 @@ fn what_no_plan_shows_is_approved_as_it_is() {
         );
         story.write("login.sh", "#!/bin/sh\nexit 0\n");
         let _ = story.shell("chmod +x login.sh").expect(0);
-        let with = |who: &str, args: &[&str]| story.cli_with(&[("WHO", who)], args);
+        let _ = story
+            .shell("mkdir tools && echo true > tools/go.sh && ln -s ../tools/go.sh base/go.sh")
+            .expect(0);
+        let with = |who: &str, args: &[&str]| {
+            let env = [("WHO", who), ("TF_VAR_also", "ada")];
+            story.cli_with(&env, args)
+        };
         let _ = with("ada", &["apply"]).expect(3);
         let _ = approve_as(&story, "eve");
         let discard = ["run", "discard", "c1", "--reason", "not before lunch"];
         let _ = with("ada", &discard).expect(0);
         change(&story);
-        let _ = with(who, &["apply", "--resume", "c1"]).expect(3);
-        let said = with(who, &["run", "confirm", "c1"]).expect(3);
+        let env = [("WHO", who), ("TF_VAR_also", of_environment)];
+        let _ = story.cli_with(&env, &["apply", "--resume", "c1"]).expect(3);
+        let said = story.cli_with(&env, &["run", "confirm", "c1"]).expect(3);
         assert!(said.stderr.contains("approved another plan"), "{said}");
         assert_eq!(story.made(), Vec::<String>::new());
     }
@@ -313,6 +340,48 @@ fn a_value_that_was_approved_is_approved_also_after_it_was_not_known() {
         assert_eq!(story.made(), made, "{said}");
         let _ = said.expect(status);
     }
+}
+
+/// What was kept of a plan that was never shown, because its run died first, is not what anybody approved.
+#[test]
+fn a_plan_that_was_not_recorded_is_compared_with_nothing() {
+    let story = story()
+        .block(SHARED)
+        .stack_on("shared", "base", "", &noted("base"));
+    let _ = story.cli(&["apply"]).expect(3);
+    let _ = approve_as(&story, "eve");
+    let discard = ["run", "discard", "c1", "--reason", "not before lunch"];
+    let _ = story.cli(&discard).expect(0);
+    let more = format!("{}{}", noted("base"), resource("more", "", "true"));
+    story.module("base", &more);
+    // It cannot be written beside what later plans are compared with.
+    let plan = run_dir(&story).join("plan.file");
+    fs::remove_file(&plan).unwrap_or_default();
+    fs::create_dir(&plan).unwrap();
+    let _ = story.cli(&["apply", "--resume", "c1"]).expect(1);
+    fs::remove_dir(&plan).unwrap();
+    let _ = story.cli(&["apply", "--resume", "c1"]).expect(3);
+    let said = story.cli(&["run", "confirm", "c1"]).expect(3);
+    assert!(said.stderr.contains("approved another plan"), "{said}");
+    assert_eq!(story.made(), Vec::<String>::new());
+}
+
+/// What cannot be read any more is not known any more: it is asked about, and nothing hangs.
+#[test]
+fn where_what_was_seen_is_gone_it_is_asked_again() {
+    let story = story()
+        .block(SHARED)
+        .stack_on("shared", "base", "", &noted("base"));
+    let _ = story.cli(&["apply"]).expect(3);
+    let _ = approve_as(&story, "eve");
+    let discard = ["run", "discard", "c1", "--reason", "not before lunch"];
+    let _ = story.cli(&discard).expect(0);
+    fs::write(run_dir(&story).join("plan.difference"), "").unwrap();
+    let _ = story.cli(&["apply", "--resume", "c1"]).expect(3);
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(3);
+    let _ = approve_as(&story, "eve");
+    let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+    assert_eq!(story.made(), ["base"]);
 }
 
 /// A policy may want one person to look at the plan, and two to agree.

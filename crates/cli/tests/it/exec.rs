@@ -1,11 +1,14 @@
 //! Commands of the engine's own, on a stack: what reads, what writes, what is not passed on.
 
+use std::fs;
+use std::path::PathBuf;
+
 use insta::assert_snapshot;
 use testkit::{Issuer, Said, TestTerrane, engines};
 
 use crate::hooks::hook;
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
-use crate::story::{Story, gated};
+use crate::story::{Story, files, gated};
 
 const MODULE: &str = "variable \"size\" { default = 1 }\n\
     resource \"terraform_data\" \"a\" { input = var.size }\n\
@@ -440,4 +443,28 @@ fn a_list_says_who_did_what_and_shows_no_secret() {
     let show = story.cli(&["run", "show", "c2"]).expect(0);
     assert!(!show.stdout.contains(secret), "{show}");
     assert!(!show.stdout.contains("to add"), "{show}");
+    let (from, to) = (
+        "terraform_data.app",
+        format!("terraform_data.app[\"{secret}\"]"),
+    );
+    let moved = [
+        "exec", "app", "--reason", "x", "--", "state", "mv", from, &to,
+    ];
+    let _ = story.cli(&moved).expect(0);
+    for list in [["run", "list", "--open"], ["run", "list", "--all"]] {
+        let list = story.cli(&list).expect(0);
+        assert!(
+            list.stdout.contains("terraform_data.app[\"(secret)\"]"),
+            "{list}"
+        );
+        assert!(!list.stdout.contains(secret), "{list}");
+    }
+    let holds = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        let mut parts = bytes.windows(secret.len());
+        parts.any(|part| part == secret.as_bytes())
+    };
+    let mut kept = files(&story.root().join("people"));
+    kept.retain(holds);
+    assert_eq!(kept, Vec::<PathBuf>::new(), "the secret is on the disk");
 }

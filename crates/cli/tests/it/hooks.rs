@@ -233,6 +233,29 @@ fn one_that_runs_ends_with_a_ctrl_c() {
     fs::remove_file(flag).unwrap();
 }
 
+/// The terminal that watches and the one that cancels both pass the same wish on.
+#[test]
+fn one_that_cleans_up_after_a_cancel_has_its_time() {
+    let test = noting(&format!(
+        "context \"clean\" {{\n  autoattach = [\"*\"]\n{}}}\n",
+        hook("after", "apply", "\"./scripts/clean.sh\""),
+    ));
+    let root = test.root().display().to_string();
+    let runs = crate::project::runs(&format!("touch {root}/begun; sleep 600 & wait"), "1");
+    test.write("app/main.tf", &runs);
+    let clean = format!(
+        "#!/bin/sh\ntouch {root}/cleaning\nwhile [ ! -e {root}/go ]; do sleep 0.1; done\nexec \"$TERRANE_ROOT/scripts/note.sh\" clean\n"
+    );
+    write_program(&test.project().join("scripts/clean.sh"), &clean);
+    let running = test.start("apply", &["apply", "--auto-approve"]);
+    test.wait_until("the apply", || test.root().join("begun").exists());
+    let cancel = test.start("cancel", &["run", "cancel", "c1", "--reason", "x"]);
+    test.wait_until("the hook", || test.root().join("cleaning").exists());
+    fs::write(test.root().join("go"), "").unwrap();
+    let said = [cancel.wait(), running.wait()];
+    assert_eq!(noted(&test), "clean apply interrupted\n", "{}", said[1]);
+}
+
 #[test]
 fn those_after_a_failed_apply_are_told() {
     let test = noting(&format!(

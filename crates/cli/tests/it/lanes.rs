@@ -244,6 +244,26 @@ fn a_terminal_that_is_suspended_does_not_stop_the_line() {
     let _ = second.wait().expect(0);
 }
 
+/// A lane is not held by who is at nothing: its runner is gone, and its terminal does not look.
+#[test]
+fn a_suspended_terminal_without_a_runner_does_not_hold_the_lane() {
+    let story = story();
+    let first = story.start("first", &["apply", "first", "--auto-approve"]);
+    story.wait_for("first");
+    let signal = |signal: &str| {
+        let sent = story.shell(&format!("kill -s {signal} {}", first.pid()));
+        let _ = sent.expect(0);
+    };
+    signal("STOP");
+    let runner = story.runner("r1");
+    story.kill_engine("r1");
+    testkit::kill(runner);
+    let _ = story.cli(&["apply", "second", "--auto-approve"]).expect(0);
+    assert_eq!(story.made(), ["second"]);
+    signal("CONT");
+    let _ = first.wait().expect(1);
+}
+
 #[test]
 fn who_goes_on_with_what_others_left_in_the_line_is_told() {
     let story = story();

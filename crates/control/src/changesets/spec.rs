@@ -98,7 +98,7 @@ pub(super) fn spec(
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
         policies: crate::policy::applied(project, name),
         no_state: wanted.no_state,
-        exec: wanted.exec.clone(),
+        exec: None, // when it is known what to hide of it
     })
 }
 

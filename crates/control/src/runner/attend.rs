@@ -23,6 +23,7 @@ use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, Serve, failed, inputs, new_token};
 use crate::Control;
 use crate::asker::Asker;
+use crate::exec_args;
 use crate::locks::RunLock;
 use crate::state::StateAccess;
 
@@ -149,6 +150,9 @@ fn words(event: &RunEvent) -> AttendError {
 }
 
 async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit, Failure> {
+    let exec = &exec_args::opened(job.control, exec)
+        .await
+        .map_err(|err| Failure::because("nothing was done", &err))?;
     let state = job.control.state_name(&job.spec.stack.state);
     let store = job.control.store.clone();
     let access = StateAccess::for_plan(store, state, job.run).await;

@@ -27,6 +27,7 @@ use super::limit::Limit;
 use super::plan::initialise;
 use super::workspace::{Scratch, Workspace};
 use super::{Carried, Failure, Job, failed, inputs, limit, logs};
+use crate::exec_args;
 use crate::home::Home;
 use crate::kept_aside::Leftovers;
 use crate::policy::author;
@@ -55,6 +56,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
     let plan = PlanRecord {
         policy: model::policy::Verdict::default(),
         policy_since: BTreeMap::new(),
+        sight: None,
         counts: PlanCounts::default(),
         // Whoever says `state rm` means it.
         destroys: true,
@@ -105,6 +107,9 @@ pub(super) async fn exec(job: &Job<'_>, exec: &Exec) -> RunEvent {
 }
 
 async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEvent, Failure> {
+    let exec = &exec_args::opened(job.control, exec)
+        .await
+        .map_err(|err| Failure::because("nothing was done", &err))?;
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
@@ -189,7 +194,7 @@ async fn open_record(job: &Job<'_>, exec: &Exec, mask: &Mask) -> Result<Option<i
         state: &state,
         actor: &author(&job.set.request).name,
         reason: reason.as_deref(),
-        detail: format!("run {}: `{}`", job.run, exec.line()),
+        detail: format!("run {}: `{}`", job.run, mask.mask_text(&exec.line())),
     };
     let opened = job.control.store.break_glass_open(&record).await;
     let opened = opened.map_err(|err| Failure::because("could not record what is done", &err))?;

@@ -59,7 +59,7 @@ pub(super) async fn compare(
     let differs = "other values of its inputs than it was asked for with";
     Ok(Compared {
         judged: if is_of_others {
-            Judged::differs(differs)
+            judged.differing(differs)
         } else {
             judged
         },
@@ -68,18 +68,22 @@ pub(super) async fn compare(
 }
 
 impl Compared {
-    /// Keeps what later plans are compared with. `is_said`: it is applied without another look.
-    pub(super) async fn keep(self, job: &Job<'_>, is_said: bool) -> Result<(), Failure> {
+    /// Keeps what later plans are compared with, and says what it is called. `is_said`: it is applied without another look.
+    pub(super) async fn keep(
+        self,
+        job: &Job<'_>,
+        is_said: bool,
+    ) -> Result<Option<String>, Failure> {
         let Some(fresh) = self.fresh else {
-            return Ok(());
+            return Ok(None);
         };
         let (control, run, spec) = (job.control, job.run, job.spec);
         let kept = if is_said && job.holds_lanes {
             fit::keep_unseen(control, run, spec, self.judged, fresh).await
         } else {
-            fit::keep(control, run, spec, self.judged.to_keep(fresh)).await
+            fit::keep(control, run, spec, self.judged, fresh).await
         };
-        kept.map_err(|err| failed(&err))
+        kept.map(Some).map_err(|err| failed(&err))
     }
 }
 

@@ -205,7 +205,9 @@ impl<'a> Hooks<'a> {
         let own = Instant::now() + hook.limit;
         let limit = limit.filter(|limit| limit.until < own);
         let until = limit.map_or(own, |limit| limit.until);
-        let ended = supervise(&mut running, &mut interrupts, until, &mut log).await;
+        // Who cleans up after an interrupt is not ended by the same wish, said twice.
+        let heeds = ending != Some(Ending::Interrupted);
+        let ended = supervise(&mut running, &mut interrupts, heeds, until, &mut log).await;
         self.job.note_engine(None);
         group.ended();
         let said = log.finish();
@@ -319,10 +321,12 @@ enum Ended {
     Interrupted,
 }
 
-/// Waits for a hook, and copies what it says. The limit and the first wish to stop end it: asked first, then made to.
+/// Waits for a hook, and copies what it says. The limit and the first wish to stop, if it heeds one, end it: asked first,
+/// then made to.
 async fn supervise(
     running: &mut Running,
     interrupts: &mut Interrupts,
+    heeds: bool,
     until: Instant,
     log: &mut HookLog,
 ) -> std::io::Result<Ended> {
@@ -342,7 +346,7 @@ async fn supervise(
                 }
                 return Ok(why.unwrap_or(Ended::Exit(exit)));
             }
-            () = interrupts.next(), if why.is_none() => {
+            () = interrupts.next(), if why.is_none() && heeds => {
                 why = Some(Ended::Interrupted);
                 grace.as_mut().reset(Instant::now() + GRACE);
                 running.interrupt()?;

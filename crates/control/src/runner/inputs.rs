@@ -186,8 +186,9 @@ pub(super) async fn gather_ahead(
     let hooks = contexts::hooks(spec, &known)?;
     let digester = digester(job.control, job.run, spec, Purpose::Inputs).await;
     let digester = digester.map_err(|err| Failure::because("could not digest the inputs", &err))?;
-    let digest = digester.digest(canonical(&variables, &files).as_bytes());
-    let values = variables.iter().map(|(name, value)| (name, value.clone()));
+    let given = with_environment(&variables, spec, &environment);
+    let digest = digester.digest(canonical(&given, &files).as_bytes());
+    let values = given.iter().map(|(name, value)| (name, value.clone()));
     let contents = files.iter();
     let contents = contents.map(|(path, content)| (path, Value::from(content.expose())));
     // Each with its name: equal values of two inputs do not look equal.
@@ -231,6 +232,22 @@ pub(super) async fn gather_ahead(
         unknown,
         partly,
     })
+}
+
+/// With the values that variables of the module take from the environment: `TF_VAR_NAME`.
+fn with_environment(
+    variables: &Map<String, Value>,
+    spec: &RunSpec,
+    environment: &Environment,
+) -> Map<String, Value> {
+    let mut given = variables.clone();
+    for name in spec.variables.keys() {
+        let value = environment.get(&format!("TF_VAR_{name}"));
+        if let (Some(value), false) = (value, given.contains_key(name)) {
+            given.insert(name.clone(), Value::from(value.expose()));
+        }
+    }
+    given
 }
 
 /// All that counts as a value of the stack, in a form that is equal for equal values.

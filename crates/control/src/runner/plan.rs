@@ -186,7 +186,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let is_owed = owes_to_plan || check::is_owed(job, &of_yes, since).await?;
     let is_said = may_be_said && !is_owed;
     let confirmed = !job.review && (is_auto || is_said);
-    compared.keep(job, is_said).await?;
+    let sight = compared.keep(job, is_said).await?;
     let mut record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
@@ -202,6 +202,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         preview: !workspace.is_first,
         policy,
         policy_since: BTreeMap::new(),
+        sight,
         since: since.or_else(|| (!is_said).then(|| job.control.now())),
         consumed,
         came_after,

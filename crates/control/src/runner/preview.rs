@@ -173,7 +173,7 @@ async fn look(
     // Whoever confirms, or reviews a bundle, has seen this: the real plan is compared with it.
     let compared = fitting::compare(job, &json, &inputs, rewritten.as_ref()).await?;
     let judged = compared.judged.clone();
-    compared.keep(job, false).await?;
+    let sight = compared.keep(job, false).await?;
     let is_foreseen = policy.approvals.iter().all(|it| judged.foresaw(it));
     let since = judged.since.filter(|_| is_foreseen);
     let record = PlanRecord {
@@ -191,6 +191,7 @@ async fn look(
         preview: true,
         policy,
         policy_since: BTreeMap::new(),
+        sight,
         since: since.or_else(|| Some(job.control.now())),
         consumed: None,
         came_after: None,

@@ -202,9 +202,9 @@ fn brackets_are_not_read_however_deep_they_stand() {
 
 #[test]
 fn who_reads_a_policy_does_not_wait_for_ever() {
-    let (held, is_held) = std::sync::mpsc::channel::<()>();
+    let (held, is_held) = mpsc::channel::<()>();
     let read = Rego::read_within(Duration::from_secs(1), move || {
-        drop(is_held.recv());
+        let _ = is_held.recv();
         Rego::compile(&[])
     });
     assert_eq!(

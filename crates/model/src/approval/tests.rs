@@ -51,6 +51,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
     let plan = PlanRecord {
         policy: policy::Verdict::default(),
         policy_since: BTreeMap::new(),
+        sight: None,
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),
@@ -331,6 +332,29 @@ fn what_is_asked_for_one_stack_keeps_no_other_back() {
     set.request.approvals[0].stacks = BTreeSet::from([runs[1].stack.clone()]);
     let owed = owed(&set, &runs, &[], at(20));
     assert!(is_free(&owed, &runs[0]) && !is_free(&owed, &runs[1]));
+}
+
+/// A neighbour that was planned afresh is approved itself, and voids nothing.
+#[test]
+fn what_is_new_in_one_plan_is_asked_of_that_one() {
+    let rule = ApprovalBlock::rule(Some(&ApprovalBlock::default()), None).unwrap();
+    let (set, mut runs) = set(rule);
+    let RunState::Planned { plan, .. } = &mut runs[1].state else {
+        panic!("a plan")
+    };
+    plan.since = Some(at(30));
+    let word = Approval {
+        change_set: set.id,
+        run: None,
+        person: "eve".to_owned(),
+        role: None,
+        verified: false,
+        comment: None,
+        at: at(20),
+    };
+    let owed = owed(&set, &runs, &[word], at(40));
+    assert_eq!(owed.len(), 1);
+    assert_eq!(owed[0].stacks, [runs[1].stack.clone()]);
 }
 
 /// Who names the plan they saw means no other, though what was said before is about both.

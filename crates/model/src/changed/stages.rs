@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::config::eval::{for_stack, known_words};
+use crate::config::paths;
 use crate::context::Hook;
 use crate::contract::{self, OWN_CONTRACTS};
 use crate::facts::SOPS_RULES;
@@ -59,9 +60,8 @@ fn hooks<'p>(project: &'p Project, stack: &'p Stack) -> impl Iterator<Item = &'p
     contexts.flat_map(|context| &context.hooks)
 }
 
-/// A path as the project has it; none if it leads out.
+/// A path as the project has it, however it is written; none if it leads out.
 fn inside(path: &str) -> Option<String> {
-    let path = path.trim_start_matches("./").trim_end_matches('/');
-    let leads_out = path.starts_with('/') || path.split('/').any(|part| part == "..");
-    (!path.is_empty() && !leads_out).then(|| path.to_owned())
+    let path = paths::normalize(path).ok()?;
+    (!path.is_empty()).then_some(path)
 }

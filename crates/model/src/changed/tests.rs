@@ -54,7 +54,7 @@ fn check(changed: &str, expected: &str) {
     let mut project = project();
     // A stack at the root owns everything that is nobody else's; it has its own test.
     project.stacks.remove(&"root".parse().unwrap());
-    let touched = stacks_touched(&project, &reach, &changed);
+    let touched = stacks_touched(&project, &reach, &Links::new(), &changed);
     let shown: Vec<String> = touched
         .into_iter()
         .map(|(stack, path)| format!("{stack}: {path}"))
@@ -130,7 +130,7 @@ fn project_files_are_no_source_unless_a_module_reads_them() {
 fn a_stack_at_the_root_owns_what_is_nobody_elses() {
     let touched = |path: &str| {
         let changed = BTreeSet::from([path.to_owned()]);
-        let touched = stacks_touched(&project(), &reach, &changed);
+        let touched = stacks_touched(&project(), &reach, &Links::new(), &changed);
         touched.contains_key(&"root".parse().unwrap())
     };
     assert!(touched("main.tf"));
@@ -244,8 +244,41 @@ fn stages() -> crate::stage::Stages {
         gates: vec![block(
             "command",
             "smoke",
-            json!({"run": ["sh", "scripts/smoke.sh"]}),
+            json!({"run": ["sh", "scripts/./deep/..//smoke.sh"]}),
         )],
+    }
+}
+
+/// What a link leads to is the source of whoever has the link: a file, a directory, a stack's own, also through another.
+#[test]
+fn what_links_lead_to_is_source() {
+    let project = with_stages(stages());
+    let dir = project.stacks[&"cluster".parse().unwrap()].path.clone();
+    let links = |link: &str, target: &str| {
+        Links::from([
+            (link.to_owned(), target.to_owned()),
+            ("again".to_owned(), "shared".to_owned()),
+        ])
+    };
+    for (link, target, path, is_source) in [
+        (format!("{dir}/main.tf"), "shared/m.tf", "shared/m.tf", true),
+        (
+            format!("{dir}/main.tf"),
+            "shared/m.tf",
+            "shared/n.tf",
+            false,
+        ),
+        (format!("{dir}/lib"), "shared", "shared/deep/m.tf", true),
+        (format!("{dir}/lib"), "again/deep", "shared/deep/m.tf", true),
+        (format!("{dir}/lib"), "again/deep", "shared/m.tf", false),
+        (dir.clone(), "real", "real/main.tf", true),
+        ("scripts".to_owned(), "tools", "tools/smoke.sh", true),
+        ("scripts".to_owned(), "tools", "tools/other.sh", false),
+    ] {
+        let changed = BTreeSet::from([path.to_owned()]);
+        let links = links(&link, target);
+        let touched = stacks_touched(&project, &|_| Reach::default(), &links, &changed);
+        assert_eq!(!touched.is_empty(), is_source, "{link} -> {target}: {path}");
     }
 }
 
@@ -263,7 +296,7 @@ fn what_stages_read_is_source() {
         ("scripts/other.sh", false),
     ] {
         let changed = BTreeSet::from([path.to_owned()]);
-        let touched = stacks_touched(&project, &|_| Reach::default(), &changed);
+        let touched = stacks_touched(&project, &|_| Reach::default(), &Links::new(), &changed);
         assert_eq!(!touched.is_empty(), is_source, "{path}: {touched:?}");
     }
 }

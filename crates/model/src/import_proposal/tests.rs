@@ -61,6 +61,7 @@ fn what_no_state_knows_is_imported_by_its_id() {
         done(3, "random_pet.name", "create", Some("calm-fox")),
         done(4, "terraform_data.note", "create", Some("77ab")),
         done(5, "thing_file.nameless", "create", None),
+        done(5, "thing_file.private", "create", Some("files/(secret)")),
         hook("apply_start", 6, "thing_file.slow", "create", None),
     ];
     let document = document(&[("thing_file.stored", "one")]);
@@ -71,7 +72,7 @@ fn what_no_state_knows_is_imported_by_its_id() {
     };
     let events = EventReader::read_all(stream.concat().as_bytes());
     let left = left(&events, stored, true).unwrap();
-    assert_eq!(left.importable().len(), 1);
+    assert_eq!(left.importable().len(), 2);
     assert_snapshot!(left.blocks(), @r#"
     # id from the event stream, check the provider's import format
 
@@ -85,6 +86,12 @@ fn what_no_state_knows_is_imported_by_its_id() {
     }
 
     # the stream names no id: thing_file.nameless
+
+    # its id holds a secret: put it in
+    # import {
+    #   to = thing_file.private
+    #   id = ""
+    # }
     "#);
     let underway: Vec<&str> = left.underway.iter().map(|it| it.address.as_str()).collect();
     assert_eq!(underway, ["thing_file.slow"]);
@@ -178,4 +185,5 @@ fn an_id_is_written_as_the_text_it_is() {
     check("$100 and 5%", r#""$100 and 5%""#);
     assert_eq!(quoted("${a} %{b}"), r#""$${a} %%{b}""#);
     assert_eq!(quoted("a\nb"), r#""a\nb""#);
+    assert_eq!(quoted("a\u{1b}b"), r#""a\u001bb""#);
 }

@@ -211,14 +211,17 @@ fn merged(mut found: Vec<Span>) -> Vec<Span> {
     spans
 }
 
-/// Whether anything stands behind the end of a line.
+/// Whether anything stands behind the end of a line, or may be coloured.
 fn has_breaks(text: &[u8]) -> bool {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
-    text.contains(&b'\n') || text.contains(&b'\\') && text.windows(2).any(|two| two == b"\\n")
+    text.contains(&b'\n')
+        || text.contains(&ESCAPE)
+        || text.contains(&b'\\') && text.windows(2).any(|two| matches!(two, b"\\n" | b"\\u"))
 }
 
 /// The bytes of a text as if its lines had never been broken: without line ends, also those that JSON writes as `\n`,
-/// and without what stands before the next line: spaces and the bars of a frame.
+/// and without what stands before the next line: spaces and the bars of a frame. And without colours: who reads it sees
+/// what stands between them as one.
 fn joined(text: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     const BAR: &[u8] = "│".as_bytes();
     let mut at = 0;
@@ -229,6 +232,11 @@ fn joined(text: &[u8]) -> impl Iterator<Item = (usize, u8)> {
             let length = break_at(rest);
             if length > 0 {
                 begins = true;
+                at += length;
+                continue;
+            }
+            let length = colour_at(rest);
+            if length > 0 {
                 at += length;
                 continue;
             }
@@ -246,6 +254,20 @@ fn joined(text: &[u8]) -> impl Iterator<Item = (usize, u8)> {
             return Some((at - 1, byte));
         }
     })
+}
+
+/// Begins what a terminal does not show, as a byte and as JSON writes it.
+const ESCAPE: u8 = 0x1b;
+const ESCAPES: [&[u8]; 3] = [b"\x1b[", br"\u001b[", br"\u001B["];
+
+/// How long the colour is that a text begins with, or another order to a terminal; 0 if it does not begin with one.
+fn colour_at(text: &[u8]) -> usize {
+    let Some(escape) = ESCAPES.iter().find(|escape| text.starts_with(escape)) else {
+        return 0;
+    };
+    let rest = &text[escape.len()..];
+    let end = rest.iter().position(|byte| (b'@'..=b'~').contains(byte));
+    escape.len() + end.map_or(rest.len(), |end| end + 1)
 }
 
 /// How long the line end is that a text begins with; 0 if it does not begin with one.

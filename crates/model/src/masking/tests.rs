@@ -14,6 +14,26 @@ fn check(secret: &str, text: &str, expected: &str) {
     assert_eq!(mask(&[secret]).mask_text(text), expected);
 }
 
+/// Who reads a log sees no colours: what they part is one.
+#[test]
+fn colours_part_no_secret() {
+    check(
+        "hunter2very-Secret99",
+        "is hunter2very-\u{1b}[01;31m\u{1b}[KSecr\u{1b}[m\u{1b}[Ket99 so",
+        "is (secret) so",
+    );
+    check(
+        "hunter2very-Secret99",
+        r#"{"a":"hunter2very-\u001b[31mSecret99\u001b[0m"}"#,
+        r#"{"a":"(secret)\u001b[0m"}"#,
+    );
+    check(
+        "hunter2!",
+        "\u{1b}[31mhunter\u{1b}[0m 2!",
+        "\u{1b}[31mhunter\u{1b}[0m 2!",
+    );
+}
+
 #[test]
 fn every_coat_is_known() {
     check(

@@ -67,6 +67,7 @@ mod tests {
             preview: false,
             policy: Verdict::default(),
             policy_since: BTreeMap::new(),
+            sight: None,
             since: None,
             consumed: Some("consumed".to_owned()),
             came_after: held.map(states),

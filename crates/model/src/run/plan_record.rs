@@ -32,6 +32,10 @@ pub struct PlanRecord {
     /// said of the change set covers it.
     #[serde(default)]
     pub since: Option<Timestamp>,
+    /// Which of what is kept beside the run is what there was to see of it: later plans are compared with that, and never
+    /// with what was kept of a plan that was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sight: Option<String>,
     /// Keyed digest of the values it takes from other stacks.
     #[serde(default)]
     pub consumed: Option<String>,

@@ -135,6 +135,7 @@ fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
     PlanRecord {
         policy: model::policy::Verdict::default(),
         policy_since: BTreeMap::new(),
+        sight: None,
         counts: PlanCounts::default(),
         destroys,
         outputs: BTreeSet::from(["x".to_owned()]),

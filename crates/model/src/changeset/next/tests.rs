@@ -111,6 +111,7 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
         preview: false,
         policy: crate::policy::Verdict::default(),
         policy_since: BTreeMap::new(),
+        sight: None,
         since: None,
         consumed: None,
         came_after: None,
