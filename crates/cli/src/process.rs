@@ -58,7 +58,7 @@ impl Process {
         if self.var("CI").is_some()
             && let Some(name) = claimed.iter().find_map(|name| self.var(name))
         {
-            return name.to_owned();
+            return name.trim().to_owned();
         }
         let uid = rustix::process::getuid().as_raw().to_string();
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -448,11 +448,12 @@ fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
         .any(|run| run.id == *id && run.state.is_not_done())
 }
 
-/// The newest change set, if it stopped and `apply --resume` goes on with it.
+/// The newest change set but for plans, if it stopped and `apply --resume` goes on with it.
 pub async fn stopped_last(control: &Control) -> Result<Option<ChangeSet>, PrepareError> {
     let project = control.home.project();
-    let newest = control.store.change_set_list_newest(project, 1).await?;
-    let Some(set) = newest.into_iter().next() else {
+    let newest = control.store.change_set_list_newest(project, 50).await?;
+    let mut acts = newest.into_iter();
+    let Some(set) = acts.find(|set| set.request.action != Action::Plan) else {
         return Ok(None);
     };
     let is_meant = set.request.action == Action::Apply && set.request.bundle.is_none();

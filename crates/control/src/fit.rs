@@ -140,9 +140,12 @@ impl Sight {
 /// What is kept of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Kept {
-    /// The record of the plan names it so; none for what a bundle brought along.
+    /// The record of the plan names it so: the digest of what there is to see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// A bundle brought it along: it was seen where that was made, whatever is recorded here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_brought: bool,
     /// What people last saw.
     #[serde(flatten)]
     seen: Sight,
@@ -159,22 +162,23 @@ impl Kept {
     fn new(seen: Sight, unseen: Option<Sight>) -> Self {
         Self {
             name: None,
+            is_brought: false,
             seen,
             unseen,
             before: None,
         }
     }
 
-    /// What the record of a plan means.
-    fn named(self, name: Option<&str>) -> Option<Self> {
-        if self.name.as_deref() == name {
-            return Some(Self {
-                before: None,
-                ..self
-            });
-        }
-        let before = self.before.map(|before| *before);
-        before.filter(|before| before.name.as_deref() == name)
+    /// What the record of a plan means, or what was there before any was made.
+    fn named(mut self, name: Option<&str>) -> Option<Self> {
+        let before = self.before.take().map(|before| *before);
+        let is_meant = |kept: &Self| {
+            let is_same = kept.name.as_deref() == name;
+            is_same || name.is_none() && kept.is_brought
+        };
+        Some(self)
+            .filter(is_meant)
+            .or_else(|| before.filter(is_meant))
     }
 }
 
@@ -304,7 +308,12 @@ pub async fn keep_shown(
     spec: &RunSpec,
     shown: Sight,
 ) -> Result<(), FitError> {
-    write(control, run, spec, &Kept::new(shown, None)).await
+    let kept = Kept {
+        is_brought: true,
+        ..Kept::new(shown, None)
+    };
+    write_named(control, run, spec, kept, None).await?;
+    Ok(())
 }
 
 /// Of what was kept where a bundle was made, what people saw there.
@@ -320,8 +329,9 @@ async fn write_named(
     kept: Kept,
     before: Option<Kept>,
 ) -> Result<String, FitError> {
-    let plain = serde_json::to_vec(&kept).map_err(|source| FitError::Write { run, source })?;
-    let name = drivers::snapshot::sha256(&plain);
+    let seen = serde_json::to_vec(&(&kept.seen, &kept.unseen));
+    let seen = seen.map_err(|source| FitError::Write { run, source })?;
+    let name = drivers::snapshot::sha256(&seen);
     let kept = Kept {
         name: Some(name.clone()),
         before: before.map(Box::new),

@@ -244,7 +244,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
         if run.state.is_running()
             && let Some(alone) = stragglers::engine_alone(&control.home, run.id)
         {
-            in_the_way.entry(run.id).or_insert(alone);
+            in_the_way.insert(run.id, alone); // nobody else tries anything again
         }
         if let RunState::Completing { part, .. } = run.state
             && let Some(said) = last_said(control, run.id, part)
@@ -276,6 +276,20 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
         front,
         now,
     })
+}
+
+/// The run of a stack that is under way: somebody may have planned it since.
+pub async fn at_work(control: &Control, stack: &str) -> Result<Option<Run>, ChangeSetError> {
+    let store = &control.store;
+    let open = store.change_set_list_open(control.home.project()).await?;
+    for set in open.iter().rev() {
+        let mut runs = store.run_list(set.id).await?.into_iter();
+        let is_meant = |run: &Run| run.stack.as_str() == stack && run.state.is_running();
+        if let Some(run) = runs.find(is_meant) {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
 }
 
 /// What a stage after the apply is at.

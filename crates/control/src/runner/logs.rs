@@ -231,8 +231,12 @@ fn complete(copy: &Path, raw: &[u8], mask: &Mask) -> io::Result<()> {
     open_copy(copy)?.write_all(missing(&have, &whole))
 }
 
-/// What of `whole` is not at the end of `have` already.
+/// What of `whole` is not at the end of `have` already. All of it may be there with more behind it: hooks speak after the
+/// engine.
 fn missing<'a>(have: &[u8], whole: &'a [u8]) -> &'a [u8] {
+    if !whole.is_empty() && have.windows(whole.len()).any(|part| part == whole) {
+        return &[];
+    }
     let most = have.len().min(whole.len());
     let shared = (0..=most)
         .rev()
@@ -251,6 +255,7 @@ mod tests {
         assert_eq!(missing(b"earlier\nab", b"abc"), b"c");
         assert_eq!(missing(b"earlier\n", b"abc"), b"abc");
         assert_eq!(missing(b"abc", b"abc"), b"");
+        assert_eq!(missing(b"abc\nhook", b"abc"), b"");
     }
 
     #[test]

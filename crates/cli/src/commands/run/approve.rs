@@ -52,7 +52,11 @@ pub(super) async fn approve(
     let before = runs::explain(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
-    if before.set.status == Status::Planning {
+    let is_planning = |run: &Run| matches!(run.state, RunState::Planning { .. });
+    let is_nothing_there = before.set.status == Status::Confirmed
+        && shown(&before.runs, run).is_none()
+        && before.runs.iter().any(is_planning);
+    if before.set.status == Status::Planning || is_nothing_there {
         let why = format!("change set {set} is still being planned: there is no plan to approve");
         return Err(CommandError::new(why)
             .hint(format!(

@@ -170,6 +170,11 @@ async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
     } else if let Ok(id) = word.parse::<ChangeSetId>() {
         store.change_set_get(id).await.map_err(|err| failed(&err))?;
         store.run_list(id).await.map_err(|err| failed(&err))?
+    } else if let Some(run) = runs::at_work(control, word)
+        .await
+        .map_err(|err| failed(&err))?
+    {
+        vec![run]
     } else {
         let newest = store.run_newest(control.home.project(), word).await;
         newest.map_err(|err| failed(&err))?.into_iter().collect()
