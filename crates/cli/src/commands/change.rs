@@ -639,7 +639,16 @@ pub(crate) async fn with_what_stalls(
         return refused;
     };
     let Some(stalls) = explained.stalls() else {
-        return refused;
+        return match explained.set.status {
+            Status::Waiting | Status::Confirmed | Status::Interrupting => {
+                refused.hint(format!("`terrane run logs -f {set}` reads along"))
+            }
+            Status::Planning
+            | Status::AwaitingConfirm
+            | Status::Finished
+            | Status::Stopped { .. }
+            | Status::Superseded { .. } => refused,
+        };
     };
     let request = &explained.set.request;
     let refused = refused.cause(stalls);

@@ -81,6 +81,24 @@ fn nothing_is_destroyed_without_a_yes() {
     let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
 }
 
+/// What somebody else destroyed meanwhile took the values with it that the old plan needs.
+#[test]
+fn a_destroy_that_somebody_else_did_is_refused_as_moved() {
+    let story = story("tofu");
+    let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+    let _ = story.cli(&["destroy"]).expect(3);
+    let _ = story.cli(&["destroy", "--auto-approve"]).expect(0);
+    let said = story.cli(&["run", "confirm", "c2"]).expect(4);
+    assert!(
+        said.stderr.contains("the state moved after it was made"),
+        "{said}"
+    );
+    assert!(
+        said.stderr.contains("the same `terrane destroy` again"),
+        "{said}"
+    );
+}
+
 #[test]
 fn a_protected_stack_wants_its_name() {
     let story = Story::new("tofu").stack("precious", "protected = true", &link("precious"));

@@ -55,6 +55,12 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let (inputs, held, scratch) = if let Some(carried) = carried {
         (carried.inputs, Some(carried.workspace), carried.scratch)
     } else {
+        // Values that it needs may have gone with what moved.
+        let is_ours = job.spec.target.backend == Backend::Terrane;
+        if is_ours && !plan.preview && head(job).await? != plan.seal.head {
+            let void = seal::head_moved(job, &plan).await?;
+            return void.into_event(job, &plan);
+        }
         see_upstreams(job, limit).await?;
         (inputs::gather(job, limit).await?, None, Scratch::open(job)?)
     };

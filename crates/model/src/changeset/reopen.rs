@@ -55,11 +55,6 @@ impl ReopenError {
             } => format!(
                 "`terrane run confirm {set}` applies it, `terrane run discard {set} --reason \"…\"` drops it"
             ),
-            Self::NotStopped {
-                set,
-                status:
-                    Status::Planning | Status::Waiting | Status::Confirmed | Status::Interrupting,
-            } => format!("`terrane run logs -f {set}` reads along"),
             Self::NotStopped { .. }
             | Self::NothingLeft(_)
             | Self::EndedWell { .. }

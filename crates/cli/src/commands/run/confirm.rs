@@ -68,13 +68,6 @@ pub(crate) async fn say_yes(
         change::show_plans(&mut watcher, &here.project, false, global, process).await?;
     }
     if let Err(refused) = watcher.confirm().await {
-        let is_under_way = matches!(watcher.set().status, Status::Confirmed | Status::Waiting);
-        let hint = format!("it was confirmed: `terrane run logs -f {set}` reads along");
-        let refused = if is_under_way {
-            refused.hint(hint)
-        } else {
-            refused
-        };
         return Err(change::with_what_stalls(&here.control, set, refused).await);
     }
     change::go_on(&mut watcher, &here.project, global, process).await
