@@ -7,10 +7,10 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use control::asker::Asker;
-use control::changesets::{self, Begun};
+use control::changesets::Begun;
 use control::patience::Patience;
 use control::worker::{self, ChangeMark, Say};
-use control::{Control, policy, recovery, stragglers};
+use control::{Control, policy, presence, recovery, stragglers};
 use model::approval::Owed;
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
@@ -116,7 +116,7 @@ impl<'a> Watcher<'a> {
         global: &Global,
         process: &Process,
     ) -> io::Result<Self> {
-        let watch = changesets::watch(control, id)?;
+        let watch = presence::attach(control, id)?;
         Ok(Self::new(control, id, asker, watch, global, process))
     }
 

@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use store::{Store, StoreError};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::changesets::PrepareError;
 use crate::facts::place_inputs;
 use crate::home::{Home, StorePlace};
 use crate::keys::KeySource;
@@ -280,10 +279,9 @@ impl Asker {
         &self,
         store: &Store,
         specs: &mut [RunSpec],
-    ) -> Result<(), PrepareError> {
+    ) -> Result<(), StoreError> {
         for spec in specs {
-            let taken = self.digest_for(store, spec).await;
-            spec.asked_with = taken.map_err(PrepareError::Digest)?;
+            spec.asked_with = self.digest_for(store, spec).await?;
         }
         Ok(())
     }

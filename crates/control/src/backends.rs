@@ -34,6 +34,7 @@ use crate::asker::{Asker, GatherError};
 use crate::changesets::{self, PrepareError};
 use crate::engine_words::without_colours;
 use crate::engines::{self, LayOutSourceError};
+use crate::home::write_private;
 use crate::projects::OpenProject;
 use crate::{Control, runner};
 
@@ -256,7 +257,7 @@ impl Seat {
             var_files.extend(own.filter(|file| file.is_file()));
             let file = scratch.path.join("inputs.tfvars.json");
             let text = digits::write(&Value::Object(variables));
-            runner::write_private(&file, text.as_bytes())?;
+            write_private(&file, text.as_bytes())?;
             var_files.push(file);
         }
         let dir = tree.join(&spec.stack.path);
@@ -366,10 +367,10 @@ impl Seat {
         let in_place = |scratch: &Scratch| scratch.path.join("push.tfstate");
         // It is the whole state in clear. A large one may have no room in memory.
         let memory = Scratch::new(Path::new(MEMORY)).ok();
-        let memory = memory.filter(|it| runner::write_private(&in_place(it), body).is_ok());
+        let memory = memory.filter(|it| write_private(&in_place(it), body).is_ok());
         let file = in_place(memory.as_ref().unwrap_or(&self.scratch));
         if memory.is_none() {
-            runner::write_private(&file, body)?;
+            write_private(&file, body)?;
         }
         let was_empty = self.pull().await?.is_none();
         let pushes: &[bool] = if was_empty { &[false, true] } else { &[force] };

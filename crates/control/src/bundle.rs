@@ -21,12 +21,9 @@ use serde::{Deserialize, Serialize};
 use store::{OpenBundleError, Scope, StoreError};
 
 use crate::fit::{FitError, Sight};
-use crate::home::make_private;
-use crate::{Control, fit, recovery, runner};
-
-pub(crate) mod digests;
-
-use digests::Digests;
+use crate::home::{make_private, write_private};
+use crate::keyed_digests::{self, Digests};
+use crate::{Control, cleanup, fit, presence};
 
 /// What to do where the key of a bundle is missing.
 pub const GIVE_KEY: &str =
@@ -446,7 +443,7 @@ impl Bundle {
     ) -> Result<(), LayOutBundleError> {
         let stack = &spec.stack.name;
         make_private(&control.home.run_dir(run))?;
-        digests::keep(control, run, spec, &self.digests).await?;
+        keyed_digests::keep(control, run, spec, &self.digests).await?;
         let is_later = self.later().contains(stack);
         if is_later {
             let shown = if self.shows_nothing(stack) {
@@ -524,10 +521,10 @@ impl Kept {
     }
 
     fn place(self, control: &Control, run: RunId) -> (PathBuf, String) {
-        let dir = control.home.run_dir(run);
+        let home = &control.home;
         match self {
-            Self::File => (runner::plan_file(&dir), format!("plan-file {run}")),
-            Self::View => (runner::plan_view(&dir), format!("plan-view {run}")),
+            Self::File => (home.plan_file(run), format!("plan-file {run}")),
+            Self::View => (home.plan_view(run), format!("plan-view {run}")),
             Self::Difference => fit::place(control, run),
             Self::Case => crate::policy::place(control, run),
         }
@@ -564,7 +561,7 @@ impl Kept {
         if let Self::View = self {
             control.store.plan_view_keep(run, &sealed).await?;
         }
-        runner::write_private(&path, &sealed)?;
+        write_private(&path, &sealed)?;
         Ok(())
     }
 }
@@ -588,7 +585,7 @@ pub(crate) fn note_kept(control: &Control, set: ChangeSetId) -> io::Result<()> {
 
 /// The plans of a change set are in their bundle, or will be in none.
 pub async fn forget_kept(control: &Control, set: &ChangeSet, runs: &[Run]) {
-    recovery::remove_plans(control, set, runs).await;
+    cleanup::remove_plans(control, set, runs).await;
     drop(fs::remove_file(
         control.home.kept_plans().join(set.id.to_string()),
     ));
@@ -609,7 +606,7 @@ pub(crate) async fn forget_abandoned(control: &Control) -> Result<(), store::Cha
         };
         let set = control.store.change_set_get(id).await?;
         if set.status.is_over()
-            && let Some(_unwatched) = crate::changesets::unwatched(control, &set)
+            && let Some(_unwatched) = presence::unattended(control, &set)
         {
             let runs = control.store.run_list(id).await?;
             forget_kept(control, &set, &runs).await;

@@ -15,10 +15,10 @@ use store::{ChangeSetError, NewBreakGlass, Store, StoreError};
 
 use crate::asker::Asker;
 use crate::locks::RunLock;
-use crate::locks::held::Reason;
+use crate::reasons::Reason;
 use crate::reasons::without_secrets_of;
 use crate::worker::{self, Say, TurnError};
-use crate::{Control, left_behind, recovery, runner};
+use crate::{Control, left_behind, liveness, recovery, runner};
 
 /// Who wants it to end, and why, if that was said.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ pub async fn may_be_given_up(control: &Control, id: ChangeSetId) -> Result<Chang
     if set.status.is_over() {
         return Err(CancelError::SetOver(id));
     }
-    if !recovery::is_elsewhere(control, &set) {
+    if !liveness::is_elsewhere(control, &set) {
         return Err(CancelError::Here { set: id });
     }
     Ok(set)
@@ -340,7 +340,7 @@ fn check_here(
     set: &ChangeSet,
     what: impl FnOnce() -> String,
 ) -> Result<(), CancelError> {
-    if recovery::is_elsewhere(control, set) {
+    if liveness::is_elsewhere(control, set) {
         return Err(CancelError::Elsewhere {
             what: what(),
             set: set.id,

@@ -24,10 +24,9 @@ use crate::backends::{Copies, Unseen};
 use crate::projects::OpenProject;
 use crate::settled::{self, KnownOutputs};
 use crate::writers::Who;
-use crate::{Control, backends, changed, exec_args, kept_aside, providers, reasons, runner};
+use crate::{Control, backends, changed, exec_args, kept_aside, presence, providers, reasons};
 use approvals::approvals;
 use source::Source;
-use watch::watch_path;
 
 mod approvals;
 mod bundled;
@@ -36,7 +35,6 @@ mod moved;
 mod prepare_error;
 mod source;
 mod spec;
-mod watch;
 
 pub use approvals::asks_for_more;
 pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
@@ -44,8 +42,6 @@ pub use moved::Moved;
 pub use prepare_error::PrepareError;
 pub use spec::is_ours;
 pub(crate) use spec::spec_alone;
-pub(crate) use watch::unwatched;
-pub use watch::watch;
 
 /// What somebody asked for, checked against nothing yet.
 #[derive(Clone, Debug)]
@@ -188,8 +184,8 @@ struct Prepared {
 
 impl Prepared {
     fn begun(self, control: &Control, id: ChangeSetId) -> Result<Begun, PrepareError> {
-        let watch = watch(control, id).map_err(|source| PrepareError::Keep {
-            path: watch_path(control, id),
+        let watch = presence::attach(control, id).map_err(|source| PrepareError::Keep {
+            path: presence::path(control, id),
             source,
         })?;
         if self.request.keeps_plans {
@@ -225,7 +221,14 @@ async fn prepare(
     checks::are_rendered(open, project, wanted)?;
     for name in &wanted.stacks {
         checks::may(project, &project.stacks[name], wanted)?;
-        providers::check(open, project, name)?;
+        if let Some(one) = providers::unlisted(open, project, name).into_iter().next() {
+            return Err(PrepareError::Provider {
+                stack: name.clone(),
+                target: project.stacks[name].target.clone(),
+                provider: one.provider,
+                at: format!("{}:{}", one.at.file, one.at.line),
+            });
+        }
         if wanted.changes() {
             let state = control.state_name(&project.stacks[name].state);
             let checked = kept_aside::check(control, &state).await;
@@ -299,10 +302,14 @@ async fn prepare(
         Some(from) => Some((from.id.clone(), from.subject.clone())),
         None => git.and_then(|git| git.head_commit().ok().flatten()),
     };
-    let (exceptions, policy_override) = reasons::kept_of(control, &asker, &specs, wanted).await;
+    let (exceptions, policy_override) = {
+        let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
+        reasons::kept_of(control, &asker, &specs, exceptions, past).await
+    };
     let asked_with = asker.digest(&control.store).await;
     let asked_with = asked_with.map_err(PrepareError::Digest)?;
-    asker.sign(&control.store, &mut specs).await?;
+    let signed = asker.sign(&control.store, &mut specs).await;
+    signed.map_err(PrepareError::Digest)?;
     let exec = match &wanted.exec {
         Some(exec) => {
             let mask = Mask::new(&asker.secrets(&specs));
@@ -639,7 +646,7 @@ pub(crate) async fn specs(
 
 /// The plan of a run as people see it, if one was kept: here, or by a machine that shares the home.
 pub async fn plan_view(control: &Control, run: &Run) -> Option<Plan> {
-    let sealed = match std::fs::read(runner::plan_view(&control.home.run_dir(run.id))) {
+    let sealed = match std::fs::read(control.home.plan_view(run.id)) {
         Ok(sealed) => sealed,
         Err(_) => control.store.plan_view_get(run.id).await.ok()??,
     };

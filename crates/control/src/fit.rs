@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use store::{ChangeSetError, Scope, StoreError};
 
 use crate::Control;
-use crate::bundle::digests::{Purpose, digester};
-use crate::runner::write_private;
+use crate::home::write_private;
+use crate::keyed_digests::{Purpose, digester};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FitError {

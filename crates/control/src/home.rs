@@ -384,6 +384,21 @@ impl Home {
         self.runs().join(run.to_string())
     }
 
+    /// The engine's plan file of a run, sealed.
+    pub(crate) fn plan_file(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("plan.file")
+    }
+
+    /// The plan of a run as people are shown it, sealed.
+    pub(crate) fn plan_view(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("plan.view")
+    }
+
+    /// The outputs that the plan of a run would lead to, sealed.
+    pub(crate) fn planned_outputs(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("plan.outputs")
+    }
+
     /// What looks at runs' locks and claims of them pass, one at a time.
     pub(crate) fn run_gate(&self) -> PathBuf {
         self.work.join("runs.gate")
@@ -457,6 +472,17 @@ impl Home {
 /// Tells the engine which backend to use. Engines merge override files by name, and the last one wins: a
 /// module's own must not take the state elsewhere.
 pub(crate) const OVERRIDE_FILE: &str = "~~terrane_override.tf.json";
+
+/// Writes a file that only its owner can read.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = std::fs::File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)
+}
 
 /// Makes a directory that only its owner can enter.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {

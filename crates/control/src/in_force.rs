@@ -13,7 +13,7 @@ use serde::Serialize;
 use store::{ChangeSetError, StoreError};
 
 use crate::Control;
-use crate::locks::held::Reason;
+use crate::reasons::Reason;
 
 /// When a run closes what was done by hand to its state.
 pub const ENDS_WELL: &str = "the next `terrane apply` or `terrane destroy` of its stack ends well without \

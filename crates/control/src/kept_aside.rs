@@ -16,8 +16,8 @@ use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, Refusal, Sto
 use crate::Control;
 use crate::hidden;
 use crate::locks::RunLock;
-use crate::locks::held::Reason;
 use crate::patience::insist;
+use crate::reasons::Reason;
 use crate::reasons::without_secrets_of;
 use crate::spool::{Spool, SpoolError};
 

@@ -10,8 +10,6 @@ use model::ids::RunId;
 
 use crate::home::{Home, make_private};
 
-pub mod held;
-
 #[derive(Debug)]
 pub struct RunLock(File);
 

@@ -6,7 +6,6 @@ use model::ids::StackName;
 use model::project::{Project, Stack};
 use model::providers::{self, Unlisted};
 
-use crate::changesets::PrepareError;
 use crate::projects::OpenProject;
 
 /// What `validate` says about all stacks.
@@ -20,24 +19,8 @@ pub fn findings(open: &OpenProject, project: &Project) -> Vec<Finding> {
     project.stacks.iter().flat_map(of_one).collect()
 }
 
-/// Refuses a stack that needs more than its target lists.
-pub(crate) fn check(
-    open: &OpenProject,
-    project: &Project,
-    name: &StackName,
-) -> Result<(), PrepareError> {
-    match unlisted(open, project, name).into_iter().next() {
-        None => Ok(()),
-        Some(Unlisted { provider, at }) => Err(PrepareError::Provider {
-            stack: name.clone(),
-            target: project.stacks[name].target.clone(),
-            provider,
-            at: format!("{}:{}", at.file, at.line),
-        }),
-    }
-}
-
-fn unlisted(open: &OpenProject, project: &Project, name: &StackName) -> Vec<Unlisted> {
+/// The providers that a stack needs and its target does not list.
+pub(crate) fn unlisted(open: &OpenProject, project: &Project, name: &StackName) -> Vec<Unlisted> {
     let stack = &project.stacks[name];
     // Of a project with mistakes, some may be missing; that is said elsewhere.
     let Some(target) = project.targets.get(&stack.target) else {

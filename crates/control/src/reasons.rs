@@ -15,8 +15,6 @@ use model::state::StateName;
 use store::StoreError;
 
 use crate::asker::{self, Asker};
-use crate::changesets::Wanted;
-use crate::locks::held::Reason;
 use crate::projects::OpenProject;
 use crate::{Control, hidden};
 
@@ -46,10 +44,9 @@ pub(crate) async fn kept_of(
     control: &Control,
     asker: &Asker,
     specs: &[RunSpec],
-    wanted: &Wanted,
+    mut exceptions: Option<Exceptions>,
+    mut policy_override: Option<String>,
 ) -> (Option<Exceptions>, Option<String>) {
-    let mut exceptions = wanted.exceptions.clone();
-    let mut policy_override = wanted.policy_override.clone();
     let reasons = exceptions.iter_mut().map(|them| &mut them.reason);
     for reason in reasons.chain(&mut policy_override) {
         let states = specs.iter().map(|spec| &spec.stack.state);
@@ -104,6 +101,13 @@ pub async fn without_secrets_of_set(control: &Control, set: ChangeSetId, text: &
     let runs = control.store.run_list(set).await.unwrap_or_default();
     let runs: Vec<RunId> = runs.iter().map(|run| run.id).collect();
     without_secrets_of(control, &runs, text).await
+}
+
+/// The reason that a person gives for an exceptional action.
+#[derive(Clone, Debug)]
+pub struct Reason {
+    pub actor: String,
+    pub text: String,
 }
 
 impl Reason {

@@ -1,18 +1,14 @@
 //! A crash between any two steps is repaired by looking, never by guessing: runs whose lock is free have
 //! no process any more, and are ended by what can be seen of them.
 
-use std::fs;
-
 use model::changeset::{ChangeSet, Status};
-use model::ids::RunId;
 use model::run::{Run, RunEvent, RunState, Stage};
-use store::{Brief, ChangeSetError, Store};
+use store::ChangeSetError;
 
-use crate::Control;
-use crate::home::Home;
 use crate::kept_aside::{self, Leftovers};
-use crate::left_behind;
+use crate::liveness::{is_at_work, is_elsewhere};
 use crate::locks::RunLock;
+use crate::{Control, cleanup, left_behind, presence};
 
 /// Why a change set stops that somebody said yes to and nobody carries out any more.
 pub const GONE: &str = "its processes are gone";
@@ -78,7 +74,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
             .store
             .run_record(run.id, event, control.now())
             .await?;
-        remove_scratch(control, run.id);
+        cleanup::remove_scratch(control, run.id);
         if let Ok(spec) = control.store.run_spec(run.id).await {
             crate::runner::sweep_lost(control, &spec).await;
         }
@@ -104,7 +100,7 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
         recover(control, &set).await?;
         let runs = control.store.run_list(set.id).await?;
         if !is_at_work(control, &runs)
-            && let Some(_unwatched) = crate::changesets::unwatched(control, &set)
+            && let Some(_unwatched) = presence::unattended(control, &set)
         {
             let why = match set.status {
                 Status::Confirmed | Status::Interrupting => GONE,
@@ -125,7 +121,7 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
                 .change_set_stop(&set, why, control.now())
                 .await?;
             let set = control.store.change_set_get(set.id).await?;
-            tidy_after(control, &set, &control.store.run_list(set.id).await?).await;
+            cleanup::remove_leftovers(control, &set, &control.store.run_list(set.id).await?).await;
             stopped.push(set);
         }
     }
@@ -149,106 +145,7 @@ pub async fn stop_if_gone(
     Ok(true)
 }
 
-/// Whether somebody said yes to it, and nobody is left who carries it out, or waits for it.
-pub(crate) fn is_gone(control: &Control, set: &ChangeSet, runs: &[Run]) -> bool {
-    matches!(set.status, Status::Confirmed | Status::Interrupting)
-        && !is_elsewhere(control, set)
-        && !is_at_work(control, runs)
-        && crate::changesets::unwatched(control, set).is_some()
-}
-
-/// Whether a run may still have a process: its lock is held, or only another machine could tell.
-pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool {
-    let Ok(Brief { set, .. }) = store.run_brief(run).await else {
-        return RunLock::is_held(home, run);
-    };
-    let is_here = set.request.machine == home.machine();
-    let is_held = || RunLock::is_held(&home.seen_by(&set.request.project), run);
-    judge_alive(is_here, set.status.is_over(), is_held)
-}
-
-/// A lock on this disk tells of this machine only; of another one, only that its change set is over.
-fn judge_alive(is_here: bool, is_over: bool, is_held: impl FnOnce() -> bool) -> bool {
-    if is_here { is_held() } else { !is_over }
-}
-
 /// Plans and sources are not kept for ever.
 fn is_stale(control: &Control, set: &ChangeSet) -> bool {
     control.now().duration_since(set.created_at).as_hours() >= 30 * 24
-}
-
-/// Whether its processes belong to another machine: a lock on this disk says nothing of them.
-pub fn is_elsewhere(control: &Control, set: &ChangeSet) -> bool {
-    set.request.machine != control.home.machine()
-}
-
-/// Whether any process carries out one of these runs. A lock tells, not what it says: a runner that has
-/// not signed yet is alive, and so is an engine whose runner is gone.
-pub(crate) fn is_at_work(control: &Control, runs: &[Run]) -> bool {
-    runs.iter()
-        .any(|run| RunLock::is_held(&control.home, run.id))
-}
-
-/// After the last run of a change set: its source and plan files go; what people may look at stays.
-pub async fn tidy_after(control: &Control, set: &ChangeSet, runs: &[Run]) {
-    // Whoever writes the bundle forgets them (`bundle::forget_kept`).
-    if !set.request.keeps_plans {
-        remove_plans(control, set, runs).await;
-    }
-}
-
-/// Removes the plan files of runs that are over, and the source if the whole is.
-pub(crate) async fn remove_plans(control: &Control, set: &ChangeSet, runs: &[Run]) {
-    for run in runs.iter().filter(|run| run.state.is_finished()) {
-        remove_scratch(control, run.id);
-        drop(fs::remove_file(crate::runner::plan_file(
-            &control.home.run_dir(run.id),
-        )));
-    }
-    if set.status.is_over() {
-        for run in control.store.run_list(set.id).await.unwrap_or_default() {
-            let outputs = crate::runner::planned_outputs(&control.home.run_dir(run.id));
-            drop(fs::remove_file(outputs));
-        }
-        crate::runner::forget_places(&control.home, set.id);
-        // What cannot be removed now is removed after the next change set with the same source.
-        drop(remove_source(control, &set.request.source).await);
-    }
-}
-
-async fn remove_source(control: &Control, source: &str) -> std::io::Result<()> {
-    let lock = fs::File::options()
-        .append(true)
-        .open(control.home.snapshots_lock())?;
-    if lock.try_lock().is_err() {
-        return Ok(()); // somebody adds one
-    }
-    let open = control
-        .store
-        .change_set_list_open(control.home.project())
-        .await
-        .map_err(std::io::Error::other)?;
-    if open.iter().any(|set| set.request.source == source) {
-        return Ok(());
-    }
-    fs::remove_file(control.home.snapshot(source))
-}
-
-fn remove_scratch(control: &Control, run: RunId) {
-    drop(fs::remove_dir_all(control.home.scratch(run)));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_of_another_machine_is_no_orphan() {
-        let (here, over) = (true, true);
-        assert!(judge_alive(here, !over, || true));
-        assert!(!judge_alive(here, !over, || false));
-        // Nobody holds its lock on this disk, whether it lives or not.
-        assert!(judge_alive(!here, !over, || false));
-        assert!(!judge_alive(!here, over, || false));
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: making that copy (`runner::logs`), how it looks (`cli`).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
@@ -11,7 +11,6 @@ use model::ids::RunId;
 use model::run::Stage;
 
 use crate::home::{COMPLAINTS, Home, log_name};
-use crate::runner::earlier_attempts;
 
 pub use crate::engine_words::without_colours;
 
@@ -37,6 +36,12 @@ pub fn attempts(home: &Home, run: RunId) -> usize {
         .map(|stage| home.engine_events(run, stage))
         .into_iter();
     earlier_attempts(home, run) + usize::from(logs.any(|log| log.exists()))
+}
+
+/// How many attempts of a run are over, and have their logs aside.
+pub(crate) fn earlier_attempts(home: &Home, run: RunId) -> usize {
+    let found = fs::read_dir(home.attempts(run));
+    found.map_or(0, |entries| entries.flatten().count())
 }
 
 /// The log of a run, read from the beginning and then on.
@@ -134,7 +139,6 @@ impl Tail {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::io::Write as _;
 
     use super::*;

@@ -17,10 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use model::changeset::{ChangeSet, SetEvent};
 use model::context::When;
 use model::ids::RunId;
-use model::import_proposal::Left;
 use model::masking::Mask;
-use model::policy::Verdict;
-use model::run::{Awaited, EngineDiagnostic, Problem, Run, RunEvent, RunSpec, RunState, Stage};
+use model::run::{Awaited, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
 use store::{Brief, Brought, ChangeSetError, Fence, Happened, StoreError};
 use tokio::net::TcpListener;
@@ -29,9 +27,11 @@ use tokio::sync::Mutex;
 use crate::Control;
 use crate::asker::Asker;
 use crate::cancelling;
+pub(crate) use crate::failure::Failure;
 use crate::home::Home;
 use crate::locks::RunLock;
 use crate::patience::insist;
+use crate::settled;
 use crate::state::StateAccess;
 use crate::tokens;
 use crate::worker::{self, Next, Own};
@@ -60,16 +60,12 @@ mod usage;
 mod workspace;
 
 pub use after::STILL;
-pub(crate) use ahead::path as planned_outputs;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
-pub(crate) use logs::{earlier_attempts, finish_lost as finish_lost_logs, hidden_in, lost_events};
-pub(crate) use places::forget as forget_places;
-pub(crate) use plan::{file_path as plan_file, view_path as plan_view};
-pub(crate) use seal::written;
+pub(crate) use logs::{finish_lost as finish_lost_logs, hidden_in, lost_events};
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::{sweep_lost, write_override, write_private};
+pub(crate) use workspace::{sweep_lost, write_override};
 
 /// Brings up a run's state endpoint, which a token opens; given by `cli`, which knows `server`.
 pub type Serve = fn(StateAccess, TcpListener, Secret) -> io::Result<Endpoint>;
@@ -143,7 +139,7 @@ impl Job<'_> {
         if self.review || after == first {
             return Ok(first);
         }
-        let owes = owes_hooks(self.control, self.spec).await;
+        let owes = settled::owes_hooks(self.control, self.spec).await;
         let owes = owes.map_err(|err| Failure::because("could not look at earlier runs", &err))?;
         Ok(if owes { after } else { first })
     }
@@ -278,151 +274,6 @@ pub(crate) struct Carried {
     scratch: workspace::Scratch,
 }
 
-/// Whether hooks after an apply of this stack are still to run.
-pub(crate) async fn owes_hooks(control: &Control, spec: &RunSpec) -> Result<bool, ChangeSetError> {
-    let (store, stack) = (&control.store, &spec.stack.name);
-    let last = store.run_last_begun(control.home.project(), stack);
-    let Some(last) = last.await? else {
-        return Ok(false);
-    };
-    // What was to be applied and what was to be destroyed have nothing to finish for one another.
-    if store.run_spec(last).await?.destroy != spec.destroy {
-        return Ok(false);
-    }
-    let events = store.run_events(last).await?;
-    Ok(model::run::owes_hooks(
-        events.iter().map(|(_, event)| event),
-    ))
-}
-
-/// Why a stage did not come to its end; becomes the run's problem.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    message: String,
-    /// What of its stage it was, if that has a word of its own.
-    during: Option<&'static str>,
-    hint: Option<String>,
-    diagnostics: Vec<EngineDiagnostic>,
-    refused: bool,
-    interrupted: bool,
-    policy: Box<Verdict>,
-    left: Option<Box<Left>>,
-    /// What a stage after the apply had seen and done.
-    report: Option<Box<serde_json::Value>>,
-}
-
-impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            during: None,
-            hint: None,
-            diagnostics: Vec::new(),
-            refused: false,
-            interrupted: false,
-            policy: Box::default(),
-            left: None,
-            report: None,
-        }
-    }
-
-    /// What we were doing, and the whole chain of causes.
-    pub(crate) fn because(deed: &str, cause: &dyn std::error::Error) -> Self {
-        let mut message = format!("{deed}: {cause}");
-        let mut next = cause.source();
-        while let Some(cause) = next {
-            message = format!("{message}: {cause}");
-            next = cause.source();
-        }
-        Self::new(message)
-    }
-
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
-    }
-
-    pub(crate) fn interrupted() -> Self {
-        let mut failure = Self::new("interrupted");
-        failure.interrupted = true;
-        failure
-    }
-
-    fn during(mut self, what: &'static str) -> Self {
-        self.during = Some(what);
-        self
-    }
-
-    /// Nothing is begun that would be ended at once.
-    fn too_late(limit: Limit, who: &str) -> Self {
-        Self::new(format!(
-            "the time limit `{limit}` was reached before {who} began"
-        ))
-    }
-
-    pub(crate) fn refused(mut self) -> Self {
-        self.refused = true;
-        self
-    }
-
-    /// As its cause has it: with a way on, and refused by a rule or broken.
-    fn told(mut self, hint: Option<String>, is_refusal: bool) -> Self {
-        self.hint = hint;
-        self.refused = is_refusal;
-        self
-    }
-
-    /// With the name of what it is about.
-    fn named(mut self, what: &str) -> Self {
-        self.message = format!("`{what}`: {}", self.message);
-        self
-    }
-
-    /// What went wrong and what to do about it, for those who have no run.
-    pub(crate) fn into_words(self) -> (String, Option<String>) {
-        (self.message, self.hint)
-    }
-
-    /// Without what must not be shown.
-    fn masked(mut self, mask: &Mask) -> Self {
-        self.message = mask.mask_text(&self.message);
-        for diagnostic in &mut self.diagnostics {
-            diagnostic.summary = mask.mask_text(&diagnostic.summary);
-            diagnostic.detail = mask.mask_text(&diagnostic.detail);
-        }
-        self
-    }
-
-    fn into_problem(self, stage: Stage, serial: Option<i64>, mask: &Mask) -> Problem {
-        let clean = |text: &str| mask.mask_text(text);
-        let diagnostics = self
-            .diagnostics
-            .into_iter()
-            .map(|d| EngineDiagnostic {
-                summary: clean(&d.summary),
-                detail: clean(&d.detail),
-                ..d
-            })
-            .collect();
-        Problem {
-            stage,
-            during: self.during.map(str::to_owned),
-            message: clean(&self.message),
-            diagnostics,
-            serial,
-            hint: self.hint.as_deref().map(clean),
-            refused: self.refused,
-            interrupted: self.interrupted,
-            policy: *self.policy,
-            left: self.left,
-            report: self.report.map(|mut report| {
-                mask.mask_value(&mut report);
-                report
-            }),
-        }
-    }
-}
-
 /// Carries out `stage` of `run`, then whatever stage of it can follow at once, then other runs of its change set.
 pub async fn run(
     control: &Control,
@@ -546,7 +397,7 @@ async fn carry_out(
             .filter(|other| other.id == run)
             .collect();
         let Some(next) = standing.own else {
-            crate::recovery::tidy_after(control, &standing.set, &own).await;
+            crate::cleanup::remove_leftovers(control, &standing.set, &own).await;
             return Ok(standing.next);
         };
         if let [run] = own.as_slice() {

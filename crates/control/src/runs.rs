@@ -14,7 +14,7 @@ use store::ChangeSetError;
 
 use crate::locks::RunLock;
 use crate::run_logs::RunLog;
-use crate::{Control, changesets, recovery, stragglers};
+use crate::{Control, liveness, presence, stragglers};
 
 /// So long nobody wonders why a new change set has not gone on.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(3);
@@ -238,7 +238,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     let runs = store.run_list(id).await?;
     let mut in_the_way = stragglers::in_the_way(control, &set, &runs);
     in_the_way.extend(lost(control, &set, &runs).await?);
-    let is_here = !recovery::is_elsewhere(control, &set);
+    let is_here = !liveness::is_elsewhere(control, &set);
     let mut at_work = BTreeMap::new();
     for run in runs.iter().filter(|_| is_here) {
         if run.state.is_running()
@@ -252,7 +252,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
             at_work.insert(run.id, said);
         }
     }
-    if recovery::is_gone(control, &set, &runs) {
+    if liveness::is_gone(control, &set, &runs) {
         for run in runs.iter().filter(|run| !run.state.is_finished()) {
             let words = || {
                 "its processes are gone: the next `terrane plan` or `terrane apply` here ends it"
@@ -263,8 +263,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     }
     let is_next = set.status == Status::Waiting && front.is_none();
     let is_watched = is_next
-        && (recovery::is_elsewhere(control, &set)
-            || changesets::unwatched(control, &set).is_none());
+        && (liveness::is_elsewhere(control, &set) || presence::unattended(control, &set).is_none());
     Ok(Explained {
         is_watched,
         in_the_way,
@@ -310,7 +309,7 @@ async fn lost(
     for run in running.filter(|run| !RunLock::is_held(&control.home, run.id)) {
         // Elsewhere it may be well; and it may have ended while we looked.
         let now = control.store.run_get(run.id).await?;
-        if !recovery::is_elsewhere(control, set) && now.is_some_and(|now| now.state == run.state) {
+        if !liveness::is_elsewhere(control, set) && now.is_some_and(|now| now.state == run.state) {
             let words = format!(
                 "its processes are gone: `terrane run logs {}` ends it and shows how far it came",
                 run.id

@@ -9,10 +9,10 @@ use model::project::{Backend, Context, Input};
 use model::run::RunSpec;
 use model::state::StateVersion;
 use serde_json::{Map, Value};
-use store::StoreError;
+use store::{ChangeSetError, StoreError};
 
 use crate::outputs::{self, OutputsError};
-use crate::{Control, asker, runner};
+use crate::{Control, asker};
 
 /// The outputs of stacks, each read once.
 #[derive(Default)]
@@ -114,7 +114,7 @@ async fn look(control: &Control, spec: &RunSpec, known: &mut KnownOutputs) -> Op
         return Some(false);
     }
     let has_hooks = |context: &Context| !context.hooks.is_empty();
-    if spec.contexts.iter().any(has_hooks) && runner::owes_hooks(control, spec).await.ok()? {
+    if spec.contexts.iter().any(has_hooks) && owes_hooks(control, spec).await.ok()? {
         return Some(false); // a plan without changes runs them
     }
     // What was done by hand is caught up with by a plan of it.
@@ -204,6 +204,23 @@ pub(crate) async fn takes_others(
     };
     let now = consumed_now(control, spec, known).await;
     now.is_some_and(|now| now != before)
+}
+
+/// Whether hooks after an apply of this stack are still to run.
+pub(crate) async fn owes_hooks(control: &Control, spec: &RunSpec) -> Result<bool, ChangeSetError> {
+    let (store, stack) = (&control.store, &spec.stack.name);
+    let last = store.run_last_begun(control.home.project(), stack);
+    let Some(last) = last.await? else {
+        return Ok(false);
+    };
+    // What was to be applied and what was to be destroyed have nothing to finish for one another.
+    if store.run_spec(last).await?.destroy != spec.destroy {
+        return Ok(false);
+    }
+    let events = store.run_events(last).await?;
+    Ok(model::run::owes_hooks(
+        events.iter().map(|(_, event)| event),
+    ))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub use store::{Scratch, work};
 
 use crate::hidden;
 use crate::home::Home;
-use crate::recovery;
+use crate::liveness;
 use crate::state::StateAccessError;
 use crate::tokens::TokenCheck;
 
@@ -267,7 +267,7 @@ impl ClientAccess {
         let Some(run) = held.run else {
             return Ok(());
         };
-        if !recovery::may_be_alive(&self.store, &self.home, run).await {
+        if !liveness::may_be_alive(&self.store, &self.home, run).await {
             return Ok(());
         }
         let reason = format!("run {run} holds the lock and may be alive");

@@ -10,14 +10,14 @@ use model::changeset::ChangeSet;
 use model::ids::RunId;
 use model::run::Run;
 
-use crate::Control;
 use crate::home::Home;
 use crate::locks::RunLock;
 use crate::spool::Spool;
+use crate::{Control, liveness};
 
 /// What keeps each run of a change set that is not over from going on, where that is a process of this machine.
 pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<RunId, String> {
-    if crate::recovery::is_elsewhere(control, set) {
+    if liveness::is_elsewhere(control, set) {
         return BTreeMap::new();
     }
     let open = runs.iter().filter(|run| !run.state.is_finished());

@@ -23,7 +23,7 @@ use store::{
 
 use crate::Control;
 use crate::hidden;
-use crate::locks::held::Reason;
+use crate::reasons::Reason;
 use crate::states::ask;
 
 mod target;

@@ -14,7 +14,7 @@ use store::ChangeSetError;
 use crate::asker::Asker;
 use crate::backends::{self, Copies, LookAgainError};
 use crate::changesets::is_ours;
-use crate::runner::Failure;
+use crate::failure::Failure;
 use crate::{Control, projects};
 
 /// Whom a stack waits for outside a set of stacks.

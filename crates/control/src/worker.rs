@@ -22,7 +22,7 @@ pub use store::ChangeMark;
 use crate::asker::{self, Asker};
 use crate::locks::{self, RunLock};
 use crate::patience::insist;
-use crate::{Control, changesets, recovery, runs, stragglers};
+use crate::{Control, changesets, liveness, presence, runs, stragglers};
 
 /// The word for a runner that only waits until its run can be begun.
 pub const WAIT: &str = "wait";
@@ -218,7 +218,7 @@ pub async fn go_on_with_waiters(
         if !is_queued && !goes_on {
             continue;
         }
-        let Some(_unwatched) = changesets::unwatched(control, &set) else {
+        let Some(_unwatched) = presence::unattended(control, &set) else {
             continue;
         };
         let specs = changesets::specs(control, set.id).await;
@@ -293,8 +293,8 @@ pub async fn is_still(control: &Control, id: ChangeSetId) -> Result<bool, TurnEr
 
 fn is_idle(control: &Control, set: &ChangeSet, runs: &[Run]) -> bool {
     set.status == Status::Confirmed
-        && !recovery::is_elsewhere(control, set)
-        && !recovery::is_at_work(control, runs)
+        && !liveness::is_elsewhere(control, set)
+        && !liveness::is_at_work(control, runs)
 }
 
 /// Why who looks cannot go on with a change set of somebody else.
@@ -356,7 +356,7 @@ pub(crate) async fn wait_for_stragglers(
     let Brief { set, .. } = insist(ChangeSetError::is_outage, || control.store.run_brief(run))
         .await
         .map_err(TurnError::Queue)?;
-    let _watch = changesets::watch(control, set.id);
+    let _watch = presence::attach(control, set.id);
     let are_gone = || stragglers::of_run(&control.home, run).is_none();
     let look = async || {
         let failed = |source| TurnError::Store {

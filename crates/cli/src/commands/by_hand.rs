@@ -6,7 +6,7 @@ use std::path::Path;
 use control::Control;
 use control::facts::{self, Untold};
 use control::in_force::InForce;
-use control::locks::held::Reason;
+use control::reasons::Reason;
 use control::reasons::without_secrets_here;
 use model::project::Project;
 use model::state::StateName;

@@ -12,7 +12,7 @@ use control::changesets::{self, PrepareError, Stopped, Wanted};
 use control::home::Settings;
 use control::projects::OpenProject;
 use control::worker::Fate;
-use control::{Control, engines, recovery, runs, worker, writers};
+use control::{Control, cleanup, engines, recovery, runs, worker, writers};
 use jiff::Timestamp;
 use model::changeset::{Action, Reopen, Status};
 use model::exception::Exceptions;
@@ -167,7 +167,7 @@ pub(crate) async fn carry_out(
     }
     say_past_rules(&change, &watcher, global, look).await?;
     if status.is_ok() {
-        recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
+        cleanup::remove_leftovers(&control, watcher.set(), watcher.runs()).await;
     }
     if change.action != Action::Plan {
         tell_git(&control, &open.root, Some(&project), global, process).await?;
@@ -501,7 +501,7 @@ pub(crate) async fn go_on(
         say_warnings(watcher.control(), run, process.look(global))?;
     }
     if status.is_ok() {
-        recovery::tidy_after(watcher.control(), watcher.set(), watcher.runs()).await;
+        cleanup::remove_leftovers(watcher.control(), watcher.set(), watcher.runs()).await;
     }
     status
 }
@@ -591,7 +591,7 @@ pub(crate) async fn go_on_with(
     let status = follow(&mut watcher, &change, &project, global, process).await;
     say_past_rules(&change, &watcher, global, process.look(global)).await?;
     if status.is_ok() {
-        recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
+        cleanup::remove_leftovers(&control, watcher.set(), watcher.runs()).await;
     }
     tell_git(&control, &open.root, Some(&project), global, process).await?;
     status

@@ -6,7 +6,7 @@ use control::changesets::{self, Begun, Wanted};
 use control::projects::OpenProject;
 use control::runner::{self as runners, AttendError};
 use control::writers::Who;
-use control::{Control, engines, recovery, writers};
+use control::{Control, cleanup, engines, writers};
 use model::changeset::{Action, ChangeSet};
 use model::engine_event::{EngineEvent, EventKind};
 use model::exec::{Exec, ExecKind, ExecRefusal};
@@ -198,7 +198,7 @@ async fn follow(
         Rest::AwaitsConfirm => return waits(watcher.set()),
         Rest::Detached => return Ok(ExitStatus::Interrupted),
     }
-    recovery::tidy_after(control, watcher.set(), watcher.runs()).await;
+    cleanup::remove_leftovers(control, watcher.set(), watcher.runs()).await;
     let Some(run) = watcher.runs().first() else {
         return Err(CommandError::new("the run is gone"));
     };

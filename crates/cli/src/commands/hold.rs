@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use control::holds::{self, ReleaseHoldError, Released};
 use control::reasons::without_secrets;
-use control::{changesets, recovery, worker};
+use control::{changesets, liveness, worker};
 use jiff::Timestamp;
 use model::changeset::Status;
 use model::config::read_duration;
@@ -218,7 +218,7 @@ async fn go_on(
     let waiters = holds::waiters(control, on).await;
     for waiter in waiters.map_err(|err| failed(&err))? {
         let set = waiter.set.id;
-        let is_here = !recovery::is_elsewhere(control, &waiter.set);
+        let is_here = !liveness::is_elsewhere(control, &waiter.set);
         let may = is_here && here.check_writer(set, process).await.is_ok();
         let values = changesets::gather_again(control, &here.open, &process.env, set).await;
         let values = values.map_err(|err| failed(&err))?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::locks::held::{self, BreakLockError, Holder, LockedState};
+use control::lock_admin::{self, BreakLockError, Holder, LockedState};
 use control::stragglers;
 use jiff::Timestamp;
 use model::lock::operation_words;
@@ -91,7 +91,7 @@ async fn list(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let place = &Place::open(global, process).await?;
-    let locks = held::list(&place.control).await;
+    let locks = lock_admin::list(&place.control).await;
     let locks = locks.map_err(|err| CommandError::from_error(&err))?;
     let others = if args.own {
         Vec::new()
@@ -219,7 +219,7 @@ async fn break_lock(
     if let Some(stack) = elsewhere::stack(place, state) {
         return elsewhere::break_lock(args, place, &stack, &reason, global, process).await;
     }
-    let locked = held::breakable(&place.control, state, args.force).await;
+    let locked = lock_admin::breakable(&place.control, state, args.force).await;
     let locked = locked.map_err(|err| refused(&err))?;
     let (name, info) = (word(place, state), &locked.lock.info);
     if let Some(id) = args.id.as_ref().filter(|id| **id != info.id) {
@@ -233,7 +233,7 @@ async fn break_lock(
     }
     let question = format!("Break the lock of {info} on `{name}`?");
     ask(&question, args.auto_approve, process)?;
-    let broken = held::break_lock(&place.control, &locked, &reason).await;
+    let broken = lock_admin::break_lock(&place.control, &locked, &reason).await;
     let broken = broken.map_err(|err| refused(&err))?;
     if global.json {
         report::json(&json!({ "broken": document(place, &broken), "reason": reason.text }))?;

@@ -10,8 +10,8 @@ use model::masking::Mask;
 use model::secret::Secret;
 
 use super::{Done, Failure, Ground, told};
+use crate::home::write_private;
 use crate::last_words::LastWords;
-use crate::runner::write_private;
 
 /// As much of what it says is kept, of its end; so much more is looked through for secrets.
 const KEPT_LINES: usize = 20;

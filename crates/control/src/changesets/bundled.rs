@@ -12,7 +12,7 @@ use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use model::seal::{self, Seal, SealedHead};
 use store::{Inserted, Scope};
 
-use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source, watch, watch_path};
+use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source};
 use crate::asker::Asker;
 use crate::backends::{self, Copies, Unseen};
 use crate::bundle::{Bundle, LayOutBundleError, Planned};
@@ -20,8 +20,7 @@ use crate::engines::{self, Search};
 use crate::home::make_private;
 use crate::policy::{PolicyError, now};
 use crate::projects::OpenProject;
-use crate::runner::written;
-use crate::{Control, kept_aside, reasons};
+use crate::{Control, kept_aside, last_write, presence, reasons};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BeginBundleError {
@@ -186,7 +185,8 @@ pub async fn begin_bundled(
     standing.map_err(PrepareError::Standing)?;
     let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
     let asker = asker.map_err(PrepareError::from)?;
-    asker.sign(&control.store, &mut specs).await?;
+    let signed = asker.sign(&control.store, &mut specs).await;
+    signed.map_err(PrepareError::Digest)?;
     let later = bundle.later();
     let told = bundle.runs.iter().zip(&specs).map(|(run, spec)| {
         let events = if later.contains(&spec.stack.name) {
@@ -204,11 +204,14 @@ pub async fn begin_bundled(
     let id = if let Some(set) = begun {
         take_over(control, set, &specs).await?
     } else {
-        let kept = reasons::kept_of(control, &asker, &specs, wanted).await;
+        let kept = {
+            let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
+            reasons::kept_of(control, &asker, &specs, exceptions, past).await
+        };
         insert(control, project, bundle, wanted, kept, planned).await?
     };
-    let watch = watch(control, id).map_err(|source| PrepareError::Keep {
-        path: watch_path(control, id),
+    let watch = presence::attach(control, id).map_err(|source| PrepareError::Keep {
+        path: presence::path(control, id),
         source,
     })?;
     let runs = control.store.run_list(id).await;
@@ -254,7 +257,7 @@ async fn are_as_planned(control: &Control, bundle: &Bundle) -> Result<(), BeginB
         if !moved.is_empty() {
             let (stack, mut why) = (spec.stack.name.clone(), seal::words(&moved));
             if let Some(head) = &head {
-                why = format!("{why}; {}", written(control, head).await);
+                why = format!("{why}; {}", last_write::describe(control, head).await);
             }
             return Err(BeginBundleError::Moved { stack, why });
         }

@@ -16,7 +16,7 @@ use zstd::bulk::Compressor;
 
 use super::PolicyError;
 use crate::Control;
-use crate::runner::write_private;
+use crate::home::write_private;
 
 /// What a run's policies were asked about, and the policies themselves as they were then. Kept with the run.
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,7 +2,6 @@
 //! anything is applied.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use model::ids::StackName;
 use model::masking::Mask;
@@ -36,7 +35,7 @@ impl Ahead {
             let state = job.spec.output_states.get(&awaited.stack);
             let mut planned: BTreeMap<String, PlannedOutput> = BTreeMap::new();
             if let (Some(run), Some(state)) = (run, state)
-                && let Ok(sealed) = std::fs::read(path(&job.control.home.run_dir(run.id)))
+                && let Ok(sealed) = std::fs::read(job.control.home.planned_outputs(run.id))
             {
                 let scope = Scope::State(job.control.state_name(&state.name));
                 let purpose = format!("plan-outputs {}", run.id);
@@ -94,10 +93,6 @@ pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8], mask: &Mask) -> Result
         }
     }
     let bytes = serde_json::to_vec(&outputs).map_err(|err| failed(&err))?;
-    let path = path(&job.control.home.run_dir(job.run));
+    let path = job.control.home.planned_outputs(job.run);
     seal_to(job, "plan-outputs", bytes, &path).await
-}
-
-pub(crate) fn path(run_dir: &Path) -> PathBuf {
-    run_dir.join("plan.outputs")
 }

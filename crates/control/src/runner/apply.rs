@@ -16,11 +16,12 @@ use super::engine::Caller;
 use super::hooks::{Ending, Hooks};
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
-use super::plan::{file_path, initialise};
+use super::plan::initialise;
 use super::seal::Void;
-use super::workspace::{Scratch, Workspace, write_private};
+use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, after, check, failed, limit, seal};
 use crate::backends;
+use crate::home::write_private;
 use crate::kept_aside::{self, Leftovers};
 use crate::left_behind;
 use crate::outputs;
@@ -386,7 +387,7 @@ async fn moved(
 }
 
 async fn restore_plan_file(job: &Job<'_>, to: &Path) -> Result<bool, Failure> {
-    let sealed = file_path(&job.control.home.run_dir(job.run));
+    let sealed = job.control.home.plan_file(job.run);
     let Ok(bytes) = fs::read(&sealed) else {
         return Ok(false);
     };

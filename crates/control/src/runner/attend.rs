@@ -126,7 +126,7 @@ pub async fn attend(
         .store
         .change_set_turn(set, None, happened, control.now(), &mut none);
     let turn = ended.await.map_err(store)?;
-    crate::recovery::tidy_after(control, &turn.set, &turn.runs).await;
+    crate::cleanup::remove_leftovers(control, &turn.set, &turn.runs).await;
     answer
 }
 

@@ -22,7 +22,7 @@ use super::ahead::Ahead;
 use super::limit::Limit;
 use super::{Failure, Job};
 use crate::asker::{self, Asker};
-use crate::bundle::digests::{Purpose, digester};
+use crate::keyed_digests::{Purpose, digester};
 use crate::{Control, hidden, outputs, settled};
 
 mod contexts;

@@ -18,6 +18,7 @@ use model::secret::Secret;
 use super::workspace::hidden_path;
 use super::{Failure, Job};
 use crate::home::{COMPLAINTS, Home, log_name, make_private};
+use crate::run_logs::earlier_attempts;
 
 /// A file that an engine writes, and its copy without secrets.
 pub(super) struct LogCopy {
@@ -173,12 +174,6 @@ fn keep_earlier(home: &Home, run: RunId) -> io::Result<()> {
         fs::rename(dir.join(name), to.join(name))?;
     }
     Ok(())
-}
-
-/// How many attempts of a run are over, and have their logs aside.
-pub(crate) fn earlier_attempts(home: &Home, run: RunId) -> usize {
-    let found = fs::read_dir(home.attempts(run));
-    found.map_or(0, |entries| entries.flatten().count())
 }
 
 fn open_copy(path: &Path) -> io::Result<File> {

@@ -7,7 +7,7 @@
 //! A place is a file lock that engines inherit: those of a runner that was killed keep it. Whoever gives one up
 //! rings a bell, a named pipe, so that nobody has to look again and again.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -79,22 +79,6 @@ impl Drop for Place {
     }
 }
 
-/// Removes what a change set that is over needed.
-pub(crate) fn forget(home: &Home, set: ChangeSetId) {
-    let name = |name: &std::ffi::OsStr| {
-        let name = name.to_str()?.split_once('.')?.0;
-        Some(name == set.to_string())
-    };
-    let Ok(entries) = fs::read_dir(home.places()) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        if name(&entry.file_name()) == Some(true) {
-            drop(fs::remove_file(entry.path()));
-        }
-    }
-}
-
 /// Open for writing as well: it does not end when nobody rings.
 fn listen(bell: &Path) -> io::Result<pipe::Receiver> {
     match mkfifoat(CWD, bell, Mode::RUSR | Mode::WUSR) {
@@ -128,7 +112,10 @@ fn ring(bell: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::cleanup;
     use crate::home::StorePlace;
     use crate::keys::KeySource;
 
@@ -159,7 +146,7 @@ mod tests {
         drop(inherited);
         // Another change set has places of its own.
         drop(Place::take(&home, ChangeSetId(77), 1, || {}).await.unwrap());
-        forget(&home, set);
+        cleanup::remove_places(&home, set);
         let left: Vec<_> = fs::read_dir(home.places()).unwrap().flatten().collect();
         let left: Vec<_> = left.iter().map(fs::DirEntry::file_name).collect();
         assert_eq!(left, ["c77.0"]);

@@ -31,6 +31,7 @@ use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
 use super::{Carried, Failure, Job, ahead, check, failed, fitting, limit, logs, seal};
+use crate::home::write_private;
 use crate::settled;
 use crate::state::StateAccess;
 
@@ -467,8 +468,8 @@ pub(super) async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure>
     let sealed = sealed(job, "plan-view", bytes).await?;
     let kept = job.control.store.plan_view_keep(job.run, &sealed).await;
     kept.map_err(|err| failed(&err))?;
-    let path = view_path(&job.control.home.run_dir(job.run));
-    super::workspace::write_private(&path, &sealed).map_err(|err| failed(&err))
+    let path = job.control.home.plan_view(job.run);
+    write_private(&path, &sealed).map_err(|err| failed(&err))
 }
 
 async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
@@ -477,7 +478,7 @@ async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
         job,
         "plan-file",
         bytes,
-        &file_path(&job.control.home.run_dir(job.run)),
+        &job.control.home.plan_file(job.run),
     )
     .await
 }
@@ -489,8 +490,7 @@ pub(super) async fn seal_to(
     path: &Path,
 ) -> Result<(), Failure> {
     let sealed = sealed(job, purpose, bytes).await?;
-    super::workspace::write_private(path, &sealed)
-        .map_err(|err| Failure::because("could not keep the plan", &err))
+    write_private(path, &sealed).map_err(|err| Failure::because("could not keep the plan", &err))
 }
 
 async fn sealed(job: &Job<'_>, purpose: &str, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
@@ -498,12 +498,4 @@ async fn sealed(job: &Job<'_>, purpose: &str, bytes: Vec<u8>) -> Result<Vec<u8>,
     let purpose = format!("{purpose} {}", job.run);
     let sealed = job.control.store.seal(scope, &purpose, bytes).await;
     sealed.map_err(|err| Failure::because("could not keep the plan", &err))
-}
-
-pub(crate) fn view_path(run_dir: &Path) -> std::path::PathBuf {
-    run_dir.join("plan.view")
-}
-
-pub(crate) fn file_path(run_dir: &Path) -> std::path::PathBuf {
-    run_dir.join("plan.file")
 }

@@ -12,13 +12,13 @@ use model::changeset::Action;
 use model::engine::EngineRequirement;
 use model::project::Backend;
 use model::run::{PlanRecord, RunEvent, RunSpec};
-use model::seal::{self, Moved, Seal, SealedHead, Written};
+use model::seal::{self, Moved, Seal, SealedHead};
 use model::state::StateVersion;
 
 use super::inputs::Inputs;
 use super::workspace::Workspace;
 use super::{Failure, Job};
-use crate::{Control, engines};
+use crate::{engines, last_write};
 
 /// Why a plan may not be applied any more.
 pub(super) struct Void {
@@ -90,7 +90,7 @@ pub(super) async fn moved(
         return Ok(None);
     }
     let by_whom = match (&all[0], &head) {
-        (Moved::State { .. }, Some(head)) => Some(written(job.control, head).await),
+        (Moved::State { .. }, Some(head)) => Some(last_write::describe(job.control, head).await),
         _ => None,
     };
     let why = seal::words(&all);
@@ -110,7 +110,7 @@ pub(super) async fn head_moved(job: &Job<'_>, plan: &PlanRecord) -> Result<Void,
         all => seal::words(all),
     };
     let by = match &head {
-        Some(head) => Some(written(job.control, head).await),
+        Some(head) => Some(last_write::describe(job.control, head).await),
         None => None,
     };
     Ok(Void { why, by })
@@ -182,24 +182,4 @@ impl Asking {
         };
         engines::locate(&self.requirement, &search).map(|engine| engine.to_string())
     }
-}
-
-/// Who moved the state to where it is. Not knowing it is no reason to say nothing else.
-pub(crate) async fn written(control: &Control, head: &StateVersion) -> String {
-    let store = &control.store;
-    let brief = match head.run {
-        Some(run) => store.run_brief(run).await.ok(),
-        None => None,
-    };
-    let request = brief.map(|brief| brief.set.request);
-    let by = request.as_ref().and_then(|request| request.asker.clone());
-    let by = by.or_else(|| Some(head.actor.clone()));
-    let written = Written {
-        serial: SealedHead::of(head).serial,
-        run: head.run,
-        commit: request.and_then(|request| request.commit),
-        by: by.filter(|by| !by.is_empty()),
-        at: head.created_at,
-    };
-    written.words(control.now())
 }

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
@@ -17,7 +17,7 @@ use store::Scope;
 
 use super::inputs::Inputs;
 use super::{Failure, Job};
-use crate::home::{OVERRIDE_FILE, make_private};
+use crate::home::{OVERRIDE_FILE, make_private, write_private};
 use crate::locks::try_lock;
 use crate::{Control, stragglers};
 
@@ -393,14 +393,4 @@ fn own_directory(dir: &Path) -> io::Result<()> {
 
 pub(super) fn hidden_path(home: &crate::home::Home, run: RunId) -> PathBuf {
     home.scratch(run).join(HIDDEN)
-}
-
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::options()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(bytes)
 }

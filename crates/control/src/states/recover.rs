@@ -23,7 +23,7 @@ pub use store::{Lost, Rebuilt, Rival};
 use crate::hidden;
 use crate::home::{Home, make_private};
 use crate::keys::{KeySource, ReadKeyError};
-use crate::locks::held::Reason;
+use crate::reasons::Reason;
 use crate::surgery::lock_by_hand;
 
 #[derive(Debug, thiserror::Error)]

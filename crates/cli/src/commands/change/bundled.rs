@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use control::bundle::{self, Bundle, ReadBundleError};
 use control::changesets::{self, BeginBundleError, Wanted};
 use control::projects::OpenProject;
-use control::{Control, recovery, writers};
+use control::{Control, cleanup, writers};
 use model::changeset::Action;
 use model::ids::StackName;
 use model::project::Project;
@@ -178,7 +178,7 @@ pub(crate) async fn carry_out(
     }
     say_past_rules(&change, &watcher, global, process.look(global)).await?;
     if status.is_ok() {
-        recovery::tidy_after(&control, watcher.set(), watcher.runs()).await;
+        cleanup::remove_leftovers(&control, watcher.set(), watcher.runs()).await;
     }
     tell_git(&control, &open.root, Some(&project), global, process).await?;
     control::runner::note_usage("terminal");

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use control::backends::{self, BackendError, BackendLock, Broken, FoundLock};
 use control::changesets::is_ours;
-use control::locks::held::{Reason, applying};
+use control::lock_admin::applying;
+use control::reasons::Reason;
 use jiff::Timestamp;
 use model::ids::StackName;
 use model::lock::{LockInfo, operation_words};

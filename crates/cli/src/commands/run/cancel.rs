@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use control::Control;
 use control::cancelling::{self, CancelError, Cancelling, Wish};
-use control::locks::held::Reason;
+use control::reasons::Reason;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunState};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use control::reasons::without_secrets_of_set;
 use control::worker::{self, Say};
-use control::{kept_aside, recovery};
+use control::{cleanup, kept_aside};
 use model::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
@@ -59,7 +59,7 @@ async fn drop_set(
     let standing = worker::turn(&here.control, set, Some(say), &asker, None)
         .await
         .map_err(|err| turn_error(&err))?;
-    recovery::tidy_after(&here.control, &standing.set, &standing.runs).await;
+    cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;
     if global.json {
         report::json(&json!({ "change_set": set.to_string(), "reason": text }))?;
     } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use control::in_force::InForce;
 use control::runs::{self, Explained, Which};
 use control::upstreams::{self, Resting};
-use control::{changesets, recovery};
+use control::{changesets, liveness};
 use jiff::Timestamp;
 use model::approval::shown;
 use model::changeset::Status;
@@ -96,7 +96,7 @@ pub(super) async fn list(
             .filter(|run| args.all || !run.state.is_finished())
             .peekable();
         if runs.peek().is_some() {
-            let is_elsewhere = recovery::is_elsewhere(&here.control, &set.set);
+            let is_elsewhere = liveness::is_elsewhere(&here.control, &set.set);
             table.line(heading(set, is_elsewhere, look));
         }
         for run in runs {

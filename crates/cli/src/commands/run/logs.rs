@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use control::run_logs::{LogLine, Part, RunLog, attempts, without_colours};
-use control::{Control, cancelling, recovery, runs};
+use control::{Control, cancelling, liveness, runs};
 use model::changeset::Status;
 use model::engine_event::EventKind;
 use model::ids::{ChangeSetId, RunId};
@@ -184,7 +184,7 @@ async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
             .hint("name a run (`r7`), a change set (`c3`) or a stack that was planned here"));
     };
     let set = store.change_set_get(first.change_set).await;
-    if recovery::is_elsewhere(control, &set.map_err(|err| failed(&err))?) {
+    if liveness::is_elsewhere(control, &set.map_err(|err| failed(&err))?) {
         return Err(CommandError::new(format!(
             "run {} was carried out on another machine, and its log is there",
             first.id

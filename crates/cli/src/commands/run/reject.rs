@@ -1,8 +1,8 @@
 //! `terrane run reject`
 
 use control::asker::Asker;
+use control::cleanup;
 use control::reasons::without_secrets_of_set;
-use control::recovery;
 use control::worker::{self, Say};
 use serde_json::json;
 
@@ -42,7 +42,7 @@ pub(super) async fn reject(
     let standing = worker::turn(&here.control, set, Some(say), &Asker::default(), None)
         .await
         .map_err(|err| turn_error(&err))?;
-    recovery::tidy_after(&here.control, &standing.set, &standing.runs).await;
+    cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;
     if global.json {
         report::json(&json!({ "change_set": set.to_string(), "reason": text }))?;
     } else {

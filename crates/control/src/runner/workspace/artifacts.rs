@@ -24,10 +24,11 @@ use model::ids::{RunId, StackName};
 use serde::{Deserialize, Serialize};
 use store::{KeepArtifactsError, StoreError};
 
+use super::Workspace;
 use super::mounted::{note_path as mounted_note, noted_below};
-use super::{Workspace, write_private};
 use crate::Control;
 use crate::artifacts;
+use crate::home::write_private;
 use crate::patience::insist;
 use crate::runner::{Failure, Job, warn};
 

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use model::ids::StackName;
 use model::secret::Secret;
 
-use super::{Workspace, write_private};
+use super::Workspace;
+use crate::home::write_private;
 use crate::runner::Failure;
 
 /// Dropped, the files are gone.

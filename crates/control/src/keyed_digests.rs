@@ -1,5 +1,5 @@
-//! The keys of the digests in seals and differences. Each home has its own; a run whose plan came from another home
-//! compares with that one's.
+//! The keys of the digests in seals and plan differences. Each home has its own. A run whose plan came from another home in
+//! a bundle uses the keys of that home, which came with the plan.
 
 use std::fs;
 use std::io;
@@ -11,9 +11,8 @@ use model::secret::Secret;
 use serde::{Deserialize, Serialize};
 use store::{KeyedDigester, Scope, Store, StoreError};
 
-use super::LayOutBundleError;
 use crate::Control;
-use crate::runner::write_private;
+use crate::home::write_private;
 
 /// Lies only in what is sealed.
 #[derive(Clone, Serialize, Deserialize)]
@@ -41,7 +40,7 @@ impl Purpose {
 }
 
 impl Digests {
-    pub(super) async fn of_home(store: &Store) -> Result<Self, StoreError> {
+    pub(crate) async fn of_home(store: &Store) -> Result<Self, StoreError> {
         let text = async |purpose: Purpose| {
             let digester = store.keyed_digester(purpose.name()).await?;
             Ok::<_, StoreError>(digester.to_secret().expose().to_owned())
@@ -87,17 +86,21 @@ pub(crate) async fn digester(
     }
 }
 
-pub(super) async fn keep(
+pub(crate) async fn keep(
     control: &Control,
     run: RunId,
     spec: &RunSpec,
     digests: &Digests,
-) -> Result<(), LayOutBundleError> {
-    let plain = serde_json::to_vec(digests).map_err(io::Error::other)?;
+) -> Result<(), StoreError> {
+    let failed = |source| StoreError::File {
+        deed: "write",
+        path: path(control, run),
+        source,
+    };
+    let plain = serde_json::to_vec(digests).map_err(|err| failed(err.into()))?;
     let scope = Scope::State(control.state_name(&spec.stack.state));
     let sealed = control.store.seal(scope, &name(run), plain).await?;
-    write_private(&path(control, run), &sealed)?;
-    Ok(())
+    write_private(&path(control, run), &sealed).map_err(failed)
 }
 
 fn path(control: &Control, run: RunId) -> PathBuf {

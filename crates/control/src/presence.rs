@@ -1,4 +1,4 @@
-//! Who waits for a change set: a file lock that lasts as long as its terminal.
+//! Whether a client is attached to a change set: a file lock that the client holds as long as it lives.
 
 use std::fs::File;
 use std::io;
@@ -11,19 +11,19 @@ use model::ids::ChangeSetId;
 use crate::Control;
 use crate::home::make_private;
 
-/// Says, as long as the file is open, that somebody waits for this change set.
-pub fn watch(control: &Control, set: ChangeSetId) -> io::Result<File> {
+/// Attaches to a change set, until the file is closed.
+pub fn attach(control: &Control, set: ChangeSetId) -> io::Result<File> {
     let file = open(control, set)?;
-    // Whoever ends it as abandoned is waited for.
+    // A process that is ending the change set as abandoned finishes first.
     file.lock_shared()?;
     Ok(file)
 }
 
-/// Held while a change set is ended because nobody waits for it: nobody begins to wait for it meanwhile.
-/// Nothing if somebody does, or may be about to because it was stored a moment ago.
-pub(crate) fn unwatched(control: &Control, set: &ChangeSet) -> Option<File> {
+/// Keeps clients from attaching while an unattended change set is ended. None if a client is attached, or may be about to
+/// attach because the change set was stored a moment ago.
+pub(crate) fn unattended(control: &Control, set: &ChangeSet) -> Option<File> {
     let age = control.now().duration_since(set.created_at);
-    if age.as_secs() < 60 && !watch_path(control, set.id).exists() {
+    if age.as_secs() < 60 && !path(control, set.id).exists() {
         return None;
     }
     let file = open(control, set.id).ok()?;
@@ -31,7 +31,7 @@ pub(crate) fn unwatched(control: &Control, set: &ChangeSet) -> Option<File> {
 }
 
 fn open(control: &Control, set: ChangeSetId) -> io::Result<File> {
-    let path = watch_path(control, set);
+    let path = path(control, set);
     if let Some(dir) = path.parent() {
         make_private(dir)?;
     }
@@ -39,7 +39,7 @@ fn open(control: &Control, set: ChangeSetId) -> io::Result<File> {
     options.create(true).append(true).mode(0o600).open(path)
 }
 
-pub(super) fn watch_path(control: &Control, set: ChangeSetId) -> PathBuf {
+pub(crate) fn path(control: &Control, set: ChangeSetId) -> PathBuf {
     control
         .home
         .work()

@@ -8,14 +8,8 @@ use model::state::{HeldLock, StateName};
 use store::{ReleaseLockError, StoreError};
 
 use crate::locks::RunLock;
-use crate::{Control, recovery};
-
-/// Who breaks something, and why.
-#[derive(Clone, Debug)]
-pub struct Reason {
-    pub actor: String,
-    pub text: String,
-}
+use crate::reasons::Reason;
+use crate::{Control, liveness};
 
 /// A state that is locked.
 #[derive(Clone, Debug)]
@@ -207,9 +201,9 @@ async fn holder(control: &Control, lock: &HeldLock) -> Holder {
     let Some(run) = lock.run else {
         return Holder::Client;
     };
-    if recovery::may_be_alive(&control.store, &control.home, run).await {
+    if liveness::may_be_alive(&control.store, &control.home, run).await {
         return match control.store.run_brief(run).await {
-            Ok(brief) if recovery::is_elsewhere(control, &brief.set) => Holder::Elsewhere {
+            Ok(brief) if liveness::is_elsewhere(control, &brief.set) => Holder::Elsewhere {
                 run,
                 set: brief.set.id,
             },

@@ -1,0 +1,26 @@
+//! Who wrote the head of a state last, in words for the message that a plan is out of date.
+
+use model::seal::{SealedHead, Written};
+use model::state::StateVersion;
+
+use crate::Control;
+
+/// Who wrote the head of a state, and when, as far as that is known.
+pub(crate) async fn describe(control: &Control, head: &StateVersion) -> String {
+    let store = &control.store;
+    let brief = match head.run {
+        Some(run) => store.run_brief(run).await.ok(),
+        None => None,
+    };
+    let request = brief.map(|brief| brief.set.request);
+    let by = request.as_ref().and_then(|request| request.asker.clone());
+    let by = by.or_else(|| Some(head.actor.clone()));
+    let written = Written {
+        serial: SealedHead::of(head).serial,
+        run: head.run,
+        commit: request.and_then(|request| request.commit),
+        by: by.filter(|by| !by.is_empty()),
+        at: head.created_at,
+    };
+    written.words(control.now())
+}
