@@ -51,10 +51,7 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
         Command::Verify(args) => block_on(commands::verify::verify(args, global, process))?,
         Command::Exec(args) => block_on(commands::exec::exec(args, global, process))?,
         Command::State(args) => block_on(commands::state::state(args, global, process))?,
-        Command::Server(args) => {
-            control::memory::give_back_large_pieces(&process.program);
-            block_on_all(commands::server::server(args, global, process))?
-        }
+        Command::Server(args) => block_on_all(commands::server::server(args, global, process))?,
         Command::Token(args) => block_on(commands::token::token(args, global, process))?,
         Command::Lock(args) => block_on(commands::lock::lock(args, global, process))?,
         Command::Policy(args) => block_on(commands::policy::policy(args, global, process))?,

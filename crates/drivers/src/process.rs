@@ -285,20 +285,6 @@ pub async fn spawn_detached(
     Ok(pid)
 }
 
-/// Becomes the same program once more, with the same arguments and some variables more: there are settings that are
-/// read only when a program starts. Returns only if that failed.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "no process is born: this one goes on as another"
-)]
-pub fn begin_anew(program: &Path, more: &[(&str, &str)]) -> io::Error {
-    let mut command = Command::new(program);
-    command
-        .args(std::env::args_os().skip(1))
-        .envs(more.iter().copied());
-    command.exec()
-}
-
 /// Asks one process to interrupt what it does. One that is gone already is no error.
 pub fn interrupt(pid: u32) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
