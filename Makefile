@@ -1,5 +1,5 @@
 # Everything a person runs here. `make` alone lists it. Needs a C compiler, Git, make and a Rust
-# toolchain; what else is needed is installed into the user's cache, once.
+# toolchain; what else is needed is announced, then installed into the user's cache, once.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -20,7 +20,7 @@ demo: ## Watch the quickstart project being applied, changed and destroyed
 	@scripts/demo.sh
 
 test: ## Run all tests, with real engines and services
-	@parts=$$(scripts/engines.sh && scripts/services.sh) && eval "$$parts" && scripts/test.sh
+	@parts=$$(scripts/services.sh && scripts/engines.sh) && eval "$$parts" && scripts/test.sh
 
 check: ## Before each commit: format, lints, rules of the house, fast tests
 	@scripts/lint.sh
@@ -36,8 +36,8 @@ dev: ## A shell with a fresh `terrane` and the engine on its path
 	@scripts/dev.sh
 
 tools: ## Install what the tests and lints use, and say where it is
-	@scripts/engines.sh
 	@scripts/services.sh
+	@scripts/engines.sh
 	@scripts/cargo-deny.sh
 
 clean-tools: ## Remove what was installed into the user's cache

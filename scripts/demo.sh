@@ -5,11 +5,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 repository=$PWD
 
-# The engine first: it is the slow part on a fresh machine, and it says what it does.
-engines=$(scripts/engines.sh)
-eval "$engines"
-printf 'demo: building terrane\n' >&2
-cargo build --quiet --workspace --bin terrane
+cat >&2 << 'END'
+demo: first, terrane is built (about ten minutes the first time, seconds later), and OpenTofu is obtained: one on PATH,
+demo: else its release is downloaded, else it is built from source (about four minutes, with Go). Nothing else is installed.
+END
+cargo build --workspace --bin terrane
 target=$(scripts/target-dir.sh)
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/terrane-demo.XXXXXX")
@@ -22,11 +22,14 @@ cleanup() {
 trap cleanup EXIT
 
 cp -R examples/quickstart "$scratch/quickstart"
-PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
-export PATH
+export PATH=$target/debug:$PATH
 # A home and a key of the demo's own: nothing in the project, nothing among the user's data.
 export TERRANE_HOME=$scratch/home XDG_CONFIG_HOME=$scratch/config
 cd "$scratch/quickstart"
+if ! terrane engine install >&2; then
+  tofu=$("$repository/scripts/tools/opentofu.sh")
+  PATH=$(dirname "$tofu"):$PATH
+fi
 git init --quiet
 git add --all
 git -c user.name=demo -c user.email=demo@example.io -c commit.gpgsign=false commit --quiet --message "quickstart"

@@ -4,8 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 repository=$PWD
 
-engines=$(scripts/engines.sh)
-eval "$engines"
+tofu=$(scripts/tools/opentofu.sh)
 cargo build --workspace --bin terrane
 target=$(scripts/target-dir.sh)
 
@@ -14,7 +13,7 @@ trap 'rm -rf "$scratch"' EXIT
 cp -R "$repository/examples/quickstart" "$scratch/quickstart"
 
 export TERRANE_HOME=$scratch/home
-PATH=$target/debug:$(dirname "$TERRANE_TEST_TOFU"):$PATH
+PATH=$target/debug:$(dirname "$tofu"):$PATH
 export PATH
 printf 'A copy of examples/quickstart with a home of its own; both go away with this shell.\n' >&2
 printf 'After a change of terrane: cargo build --workspace --bin terrane --manifest-path %s/Cargo.toml\n' "$repository" >&2

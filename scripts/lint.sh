@@ -6,10 +6,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 step() { printf '==> %s\n' "$*" >&2; "$@"; }
 
 step cargo fmt --all --check
-step cargo clippy --workspace --all-targets --quiet -- -D warnings
+step cargo clippy --workspace --all-targets -- -D warnings
 # Of the whole workspace, as the tests are built: alone it would be built with other features of its dependencies, and
 # these twice.
-step cargo build --quiet --workspace --bin xtask
+step cargo build --workspace --bin xtask
 xtask=$(scripts/target-dir.sh)/debug/xtask
 step "$xtask" tidy
 step "$xtask" docs --check

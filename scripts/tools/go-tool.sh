@@ -1,44 +1,30 @@
 #!/usr/bin/env bash
-# Prints the path of a Go program: one built before into the user's cache, else built now from its
-# module, pinned, once. No source is copied; what the module replaces upstream is ignored.
-#   scripts/tools/go-tool.sh NAME MODULE VERSION [PACKAGE]
+# Prints the path of a program: one in the user's cache, else its release, else built from its Go module. What the
+# module replaces upstream is ignored.
+#   scripts/tools/go-tool.sh NAME MODULE VERSION MINUTES [PACKAGE]
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-readonly name=$1 module=$2 version=$3
-readonly package=${4:-$module}
-readonly cached=${XDG_CACHE_HOME:-$HOME/.cache}/terrane/test-tools/$name/$version/$name
+readonly name=$1 module=$2 version=$3 minutes=$4
+readonly package=${5:-$module}
+readonly cached=$tools_cache/$name/$version/$name
 
-if [ -x "$cached" ]; then
-  printf '%s\n' "$cached"
-  exit 0
-fi
-if ! command -v go > /dev/null; then
-  printf 'error: %s is built from source, and Go is missing\nhint: install it from https://go.dev/dl/ and try again\n' "$name" >&2
-  exit 1
-fi
-
-printf 'tools: building %s %s, once, a few minutes\n' "$name" "$version" >&2
-mkdir -p "$(dirname "$cached")"
-# Two callers at once build it once: the second waits, then finds it.
-exec 9> "$(dirname "$cached").lock"
-flock 9
 if [ ! -x "$cached" ]; then
+  if release_of "$name" "$version" > /dev/null; then
+    will_install "$name" 0 "release $version is downloaded"
+  else
+    will_install "$name" "$minutes" "$version is built from source"
+  fi
+  take_turn "$(dirname "$cached").lock"
+fi
+if [ ! -x "$cached" ] && { mkdir -p "$(dirname "$cached")" && ! fetch_release "$name" "$version" "$cached"; }; then
+  need_go "$name"
   scratch=$(mktemp -d "${TMPDIR:-/tmp}/terrane-$name.XXXXXX")
   trap 'rm -rf "$scratch"' EXIT
-  # `direct` would turn a miss of the proxy into a slow clone.
-  GOPROXY=$(go env GOPROXY)
-  export GOPROXY=${GOPROXY%,direct} GOTOOLCHAIN=local CGO_ENABLED=0
-  export GOFLAGS="-mod=mod -p=${TERRANE_TOOLS_JOBS:-2}"
   cd "$scratch"
-  {
-    go mod init example.io/tool
-    go get "$module@$version"
-    go build -trimpath -ldflags "-s -w" -o "$cached.new" "$package"
-  } 2> "$scratch/log" || {
-    tail -n 20 "$scratch/log" >&2
-    printf 'error: %s %s could not be built\n' "$name" "$version" >&2
-    exit 1
-  }
+  logged "$name" log go mod init example.io/tool
+  logged "$name" log go get "$module@$version"
+  logged "$name" log go build -trimpath -ldflags "-s -w" -o "$cached.new" "$package"
   mv "$cached.new" "$cached"
 fi
 printf '%s\n' "$cached"

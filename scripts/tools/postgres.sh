@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints the directory of PostgreSQL's programs: one that is there, else Debian's package, if this
-# user may install it.
+# Prints the directory of PostgreSQL's programs: one that is installed, else Debian's package, if this user may install it.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # The newest one; `initdb` is often not on PATH.
 find_postgres() {
@@ -19,12 +19,7 @@ find_postgres() {
   return 1
 }
 
-if find_postgres; then
-  exit 0
-fi
-"$(dirname "${BASH_SOURCE[0]}")/apt-install.sh" postgresql
-if ! find_postgres; then
-  printf 'error: PostgreSQL is missing\nhint: install it: sudo apt-get install postgresql\n' >&2
-  printf '      or name the directory of its programs: TERRANE_TEST_POSTGRES=/path/to/bin\n' >&2
-  exit 1
-fi
+if find_postgres; then exit 0; fi
+install_package postgresql
+find_postgres || fail "PostgreSQL is missing" "install it: sudo apt-get install postgresql" \
+  "or name the directory of its programs: TERRANE_TEST_POSTGRES=/path/to/bin"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Prints the path of OpenSSH's server: one that is there, else Debian's package, if this user may install it.
+# Prints the path of OpenSSH's server: one that is installed, else Debian's package, if this user may install it.
 set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 find_sshd() {
   local path
@@ -13,12 +14,7 @@ find_sshd() {
   return 1
 }
 
-if find_sshd; then
-  exit 0
-fi
-"$(dirname "${BASH_SOURCE[0]}")/apt-install.sh" openssh-server
-if ! find_sshd; then
-  printf 'error: the OpenSSH server is missing\nhint: install it: sudo apt-get install openssh-server\n' >&2
-  printf '      or name it: TERRANE_TEST_SSHD=/path/to/sshd\n' >&2
-  exit 1
-fi
+if find_sshd; then exit 0; fi
+install_package openssh-server
+find_sshd || fail "the OpenSSH server is missing" "install it: sudo apt-get install openssh-server" \
+  "or name it: TERRANE_TEST_SSHD=/path/to/sshd"
