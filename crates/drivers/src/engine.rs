@@ -2,7 +2,6 @@
 //!
 //! Not here: reading what it says (`model::engine_event`, `model::plan`), and when to call it (`control`).
 
-mod build;
 mod call;
 mod holding;
 mod init;
@@ -25,7 +24,6 @@ use crate::process::{
     self, Capture, CaptureError, Captured, ChildSpec, Environment, Prints, Running, StartError,
 };
 
-pub use build::BuildError;
 pub use call::{EngineCall, Fmt, Init, LockFile, Plan, PlanMode};
 pub use holding::{HoldError, Holding};
 pub use init::{
@@ -56,8 +54,6 @@ pub enum Origin {
     Cache,
     /// Just unpacked from a verified release archive.
     Release,
-    /// Just built from source.
-    Built,
 }
 
 /// Where one call runs and where its output goes.

@@ -50,8 +50,8 @@ struct ListArgs {}
 
 /// Get an engine that fits the project
 ///
-/// In this order: one on PATH; the official release, its checksum and signature verified; a build from
-/// source (OpenTofu, with Go, some minutes). It is kept per user and version.
+/// One on PATH that fits is used. Otherwise the official release is downloaded, and its checksum and signature are
+/// verified. It is kept per user and version.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane engine install                 # what the project asks for\n  \
@@ -205,7 +205,6 @@ fn origin(origin: Origin) -> &'static str {
         Origin::Path => "PATH",
         Origin::Cache => "cache",
         Origin::Release => "release",
-        Origin::Built => "source",
     }
 }
 
@@ -225,8 +224,6 @@ async fn install(
         let options = InstallOptions {
             search: Search::new(path, &settings.cache_dir),
             source,
-            asker: &process.env,
-            build: true,
         };
         let engine = watched(&wish, &options, process.look(global), process).await?;
         let engine = engine.map_err(|err| {
@@ -239,8 +236,7 @@ async fn install(
     Ok(ExitStatus::Done)
 }
 
-/// Installs, tells how far it is, and ends with what it has begun at a signal: nothing is unpacked or built behind
-/// anybody's back.
+/// Installs and reports progress. A signal ends the install: nothing goes on in the background.
 async fn watched(
     wish: &EngineRequirement,
     options: &InstallOptions<'_>,
@@ -322,7 +318,6 @@ fn tell_installed(engine: &Engine, global: &Global) -> Result<(), CommandError> 
         Origin::Path => "is on PATH",
         Origin::Cache => "is there",
         Origin::Release => "was installed from its release",
-        Origin::Built => "was built from source",
     };
     report::data(&format!("{engine} {how}: {}\n", engine.program.display()))
 }

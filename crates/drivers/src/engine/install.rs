@@ -1,10 +1,9 @@
-//! Gets an engine that meets a requirement: what is there already, else the official release with its
-//! checksum and signature verified, else a build from source.
+//! Gets an engine that meets a requirement: one that is installed already, else the official release with its
+//! checksum and signature verified.
 //!
 //! Two installs at once are safe: they take turns, and an engine appears in the cache whole or not at
-//! all. Not here: what `locate` finds, the checks themselves (`release`, `openpgp`), Go (`build`).
+//! all. Not here: what `locate` finds, the checks themselves (`release`, `openpgp`).
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +11,6 @@ use std::path::PathBuf;
 use model::engine::{EngineRequirement, Flavor};
 use semver::Version;
 
-use super::build::{BuildError, build_tofu};
 use super::locate::{Search, allows, cached_at, engines_of, locate, run_version, wanted};
 use super::release::{FetchReleaseError, ReleaseSource, Releases};
 use super::{Engine, LocateError, Origin};
@@ -31,10 +29,6 @@ pub struct InstallOptions<'a> {
     pub search: Search<'a>,
     /// Official, or a mirror.
     pub source: ReleaseSource,
-    /// The asker's environment, for `go`.
-    pub asker: &'a BTreeMap<String, String>,
-    /// Whether a build from source may be tried.
-    pub build: bool,
 }
 
 /// What is going on.
@@ -52,13 +46,6 @@ pub enum Progress {
     },
     Verifying,
     Unpacking,
-    /// The release cannot be reached, for this reason; it is built from source, in some minutes.
-    Building {
-        because: String,
-    },
-    /// The source is fetched through the Go module proxy.
-    FetchingSource,
-    Compiling,
 }
 
 /// Finds or installs an engine that meets the requirement.
@@ -94,24 +81,10 @@ pub async fn install(
         .prefix(".install-")
         .tempdir_in(&home)
         .map_err(prepared)?;
-    let fetched = releases
+    let program = releases
         .unpack_into(&version, scratch.path(), progress)
-        .await;
-    let (program, origin) = match fetched {
-        Ok(program) => (program, Origin::Release),
-        Err(err) if err.is_unreachable() && options.build && flavor == Flavor::Tofu => {
-            progress(Progress::Building {
-                because: err.to_string(),
-            });
-            let built = build_tofu(&version, scratch.path(), options.asker, progress).await;
-            let program = built.map_err(|source| InstallError::Build {
-                release: err.to_string(),
-                source,
-            })?;
-            (program, Origin::Built)
-        }
-        Err(err) => return Err(InstallError::Release(err)),
-    };
+        .await
+        .map_err(InstallError::Release)?;
     let told = run_version(&program, options.search.path).map_err(InstallError::Run)?;
     if told != version {
         return Err(InstallError::OtherVersion { version, told });
@@ -127,7 +100,7 @@ pub async fn install(
         flavor,
         version,
         program,
-        origin,
+        origin: Origin::Release,
     })
 }
 
@@ -145,8 +118,6 @@ pub enum InstallError {
     },
     #[error("could not install the official release")]
     Release(#[source] FetchReleaseError),
-    #[error("could not build it from source, after the official release failed: {release}")]
-    Build { release: String, source: BuildError },
     #[error("the installed engine does not run")]
     Run(#[source] LocateError),
     #[error("the engine installed as {version} calls itself {told}")]
@@ -156,12 +127,11 @@ pub enum InstallError {
 impl InstallError {
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Build { source, .. } => source.hint(),
             Self::NoIndex { .. } => {
                 Some("name the exact version in `version`, or a mirror that can be reached: `TERRANE_ENGINE_MIRROR`".to_owned())
             }
             Self::Release(err) if err.is_unreachable() => Some(
-                "put a suitable one on `PATH`, or name a mirror that can be reached".to_owned(),
+                "put a suitable one on `PATH`, or name a mirror that can be reached: `TERRANE_ENGINE_MIRROR`".to_owned(),
             ),
             Self::NoVersion { .. } => Some("change the `version` of the `engine` block".to_owned()),
             Self::Cache { .. } => Some("name a cache that can be written: `XDG_CACHE_HOME`".to_owned()),

@@ -104,7 +104,7 @@ pub enum FetchReleaseError {
 }
 
 impl FetchReleaseError {
-    /// Whether another way to get the engine may be tried. What fails a check is never passed over.
+    /// Whether the release could not be had at all, as opposed to one that failed a check.
     pub(super) fn is_unreachable(&self) -> bool {
         match self {
             Self::Fetch { .. } | Self::Status { .. } | Self::Platform { .. } => true,

@@ -61,21 +61,11 @@ impl<W: Write> Teller<W> {
             Progress::Downloading { .. } => return,
             Progress::Verifying => "verifying checksum and signature".to_owned(),
             Progress::Unpacking => "unpacking".to_owned(),
-            Progress::Building { because } => {
-                format!("building from source, which takes some minutes ({because})")
-            }
-            Progress::FetchingSource => "fetching the source with `go mod download`".to_owned(),
-            Progress::Compiling => "compiling with `go build`".to_owned(),
         };
         let step = match progress {
             Progress::Waiting => Some("waiting"),
-            Progress::FetchingSource => Some("fetching the source"),
-            Progress::Compiling => Some("compiling"),
             Progress::Downloading { .. } => Some("downloading"),
-            Progress::Chosen { .. }
-            | Progress::Verifying
-            | Progress::Unpacking
-            | Progress::Building { .. } => None,
+            Progress::Chosen { .. } | Progress::Verifying | Progress::Unpacking => None,
         };
         let before = self.step.filter(|(word, _)| Some(*word) == step);
         self.step = before.or_else(|| Some((step?, Instant::now())));
@@ -128,13 +118,17 @@ impl<W: Write> Teller<W> {
 mod tests {
     use super::*;
 
-    /// A build of 65 seconds as it is seen.
+    /// The output of a download that takes 65 seconds.
     fn seen(is_live: bool) -> String {
         let mut out = Vec::new();
         let mut teller = Teller::new(&mut out, Flavor::Tofu, Look::plain(50), is_live);
-        let because = "could not fetch `https://example.io/a`".to_owned();
-        teller.tell(&Progress::Building { because });
-        teller.tell(&Progress::Compiling);
+        teller.tell(&Progress::Chosen {
+            version: "1.11.14".parse().unwrap(),
+        });
+        teller.tell(&Progress::Downloading {
+            done: 25,
+            total: Some(100),
+        });
         let begun = Instant::now();
         for second in (5..=65).step_by(20) {
             teller.tick(begun + Duration::from_secs(second));
@@ -146,20 +140,18 @@ mod tests {
     #[test]
     fn a_log_gets_a_line_now_and_then() {
         insta::assert_snapshot!(seen(false), @"
-        building from source, which takes some minutes
-        (could not fetch `https://example.io/a`)
-        compiling with `go build`
-        compiling, 45 s so far
+        installing tofu 1.11.14
+        downloading, 25 %
+        downloading, 45 s so far
         ");
     }
 
     #[test]
     fn a_terminal_gets_a_line_that_is_written_over() {
         insta::assert_snapshot!(seen(true).replace(CLEAR_LINE, "<over>"), @"
-          building from source, which takes some minutes
-          (could not fetch `https://example.io/a`)
-          compiling with `go build`
-        <over>  compiling, 5 s so far<over>  compiling, 25 s so far<over>  compiling, 45 s so far<over>  compiling, 1 m 05 s so far<over>
+          installing tofu 1.11.14
+          downloading, 25 %
+        <over>  downloading, 5 s so far<over>  downloading, 25 s so far<over>  downloading, 45 s so far<over>  downloading, 1 m 05 s so far<over>
         ");
     }
 }

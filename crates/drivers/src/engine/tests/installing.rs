@@ -105,14 +105,12 @@ async fn install_from(base: &str, constraint: &str, cache: &Path) -> String {
             .to_owned(),
         ..ReleaseSource::mirror(Flavor::Tofu, base)
     };
-    // `sh` for the engine, but no engine of this machine and no Go.
+    // `sh` for the engine, but no engine of this machine.
     let tools = cache.join("bin");
     let _ = fs::create_dir_all(&tools);
     let options = InstallOptions {
         search: Search::new(Some(tools.as_os_str()), cache),
         source,
-        asker: &BTreeMap::new(),
-        build: false,
     };
     let mut steps = Vec::new();
     let seen = install(&requirement, &options, &mut |step| steps.push(step)).await;
@@ -245,99 +243,10 @@ async fn what_cannot_be_had_is_said() {
 
     could not install the official release
     `MIRROR/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS` answered 404
-    hint: put a suitable one on `PATH`, or name a mirror that can be reached
+    hint: put a suitable one on `PATH`, or name a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
 
     could not install the official release
     `MIRROR/tofu/v1.99.0/tofu_1.99.0_PLATFORM.zip` answered 404
-    hint: put a suitable one on `PATH`, or name a mirror that can be reached
-    ");
-}
-
-/// A `go` that writes down how it was called, and does what the script says.
-async fn build_with(go: &str) -> String {
-    let machine = tempfile::tempdir().unwrap();
-    let root = machine.path();
-    for dir in ["bin", "module/cmd", "cache"] {
-        fs::create_dir_all(root.join(dir)).unwrap();
-    }
-    fs::write(root.join("module/cmd/main.go"), "package main").unwrap();
-    let script = format!("#!/bin/sh\nROOT={}\n{go}", root.display());
-    testkit::write_program(&root.join("bin/go"), &script);
-    let path = format!("{}:/usr/bin:/bin", root.join("bin").display());
-    let asker: BTreeMap<String, String> = [
-        ("PATH", path.as_str()),
-        ("GOPROXY", "https://proxy.example.io,direct"),
-        ("GOFLAGS", "-v"),
-        ("AWS_SECRET_ACCESS_KEY", "hush"),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .into();
-    let cache = root.join("cache");
-    let options = InstallOptions {
-        search: Search::new(None, &cache),
-        source: ReleaseSource::mirror(Flavor::Tofu, "http://127.0.0.1:1"),
-        asker: &asker,
-        build: true,
-    };
-    let requirement = EngineRequirement::default();
-    let mut steps = Vec::new();
-    let mut note = |step| {
-        if matches!(step, Progress::FetchingSource | Progress::Compiling) {
-            steps.push(format!("{step:?}"));
-        }
-    };
-    let built = match install(&requirement, &options, &mut note).await {
-        Ok(engine) => format!("{engine} {:?}", engine.origin),
-        Err(err) => format!("{err}: {}", std::error::Error::source(&err).unwrap()),
-    };
-    let log = fs::read_to_string(root.join("log")).unwrap_or_default();
-    let cleaned = log
-        .lines()
-        .filter(|line| !line.starts_with("PWD=") && !line.starts_with("_="))
-        .collect::<Vec<_>>();
-    let scratch = without_scratch(&cleaned.join("\n"));
-    format!("{scratch}\n{}\n{built}", steps.join(", ")).replace(root.to_str().unwrap(), "ROOT")
-}
-
-/// The scratch directory's random name, taken out.
-fn without_scratch(text: &str) -> String {
-    let mut parts = text.split(".install-");
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| {
-        text + "SCRATCH" + part.get(6..).unwrap_or_default()
-    })
-}
-
-#[tokio::test]
-async fn a_build_is_called_as_it_should_be() {
-    let go = r#"
-echo "go $*" >>"$ROOT/log"
-case $1 in
-  mod) env -u ROOT | LC_ALL=C sort >>"$ROOT/log"; echo "{\"Dir\":\"$ROOT/module\"}" ;;
-  build) test -w cmd/main.go && printf '#!/bin/sh\necho "{\\"terraform_version\\":\\"1.11.14\\"}"\n' >"$6" && chmod +x "$6" ;;
-esac
-"#;
-    insta::assert_snapshot!(build_with(go).await, @"
-    go mod download -json github.com/opentofu/opentofu@v1.11.14
-    CGO_ENABLED=0
-    CHECKPOINT_DISABLE=1
-    GOFLAGS=-mod=mod
-    GOPROXY=https://proxy.example.io
-    GOTOOLCHAIN=local
-    PATH=ROOT/bin:/usr/bin:/bin
-    TF_INPUT=0
-    TF_IN_AUTOMATION=1
-    go build -trimpath -ldflags -s -w -X github.com/opentofu/opentofu/version.dev=no -o ROOT/cache/engines/tofu/SCRATCH/tofu ./cmd/tofu
-    FetchingSource, Compiling
-    tofu 1.11.14 Built
-    ");
-}
-
-#[tokio::test]
-async fn a_build_that_fails_says_why() {
-    let go = "echo 'go: module github.com/opentofu/opentofu: not found' >&2; exit 1";
-    insta::assert_snapshot!(build_with(go).await.trim(), @"
-    FetchingSource
-    could not build it from source, after the official release failed: could not fetch `http://127.0.0.1:1/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS`: `go mod download` ended with exit code 1: go: module github.com/opentofu/opentofu: not found
+    hint: put a suitable one on `PATH`, or name a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
     ");
 }
