@@ -92,7 +92,7 @@ fn measure(terrane: &Path, project: &Path) -> io::Result<Found> {
         if let Some(ended) = running.try_wait()? {
             break ended;
         }
-        std::thread::park_timeout(Duration::from_millis(2));
+        testkit::pause(Duration::from_millis(2));
     };
     let wall = begun.elapsed();
     if !ended.success() {
@@ -141,7 +141,7 @@ fn serve() -> io::Result<SocketAddr> {
             std::thread::spawn(move || {
                 let mut asked = [0; 2048];
                 let _ = stream.read(&mut asked);
-                std::thread::park_timeout(SLOWEST);
+                testkit::pause(SLOWEST);
                 let page = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfine";
                 stream.write_all(page)
             });

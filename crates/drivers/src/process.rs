@@ -33,6 +33,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::io::AsyncWriteExt as _;
@@ -283,6 +284,15 @@ pub async fn spawn_detached(
         })?;
     }
     Ok(pid)
+}
+
+/// Between two looks at a child that has closed its output: it ends within microseconds, and nothing tells us when.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where a thread polls a child"
+)]
+fn pause_between_looks() {
+    std::thread::sleep(Duration::from_micros(200));
 }
 
 /// Asks one process to interrupt what it does. One that is gone already is no error.

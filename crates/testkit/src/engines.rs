@@ -1,38 +1,47 @@
-//! Where the real engines are. `make test` names them; a missing OpenTofu fails the test that needs it.
+//! Where the real engines are. `make test` names them. A missing engine fails the test that needs it, unless it is left out
+//! by name: `TERRANE_TEST_WITHOUT=terraform`.
 
 use std::path::PathBuf;
 
 /// OpenTofu, which every test may count on.
 pub fn tofu() -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let cached = home.map(|home| home.join(".cache/terrane/engines/tofu/1.11.14/tofu"));
     named("TERRANE_TEST_TOFU")
-        .unwrap_or_else(|| panic!("no OpenTofu for tests: run `make tools`, or `make test`"))
+        .or_else(|| cached.filter(|path| path.is_file()))
+        .unwrap_or_else(|| {
+            panic!("there is no OpenTofu for tests: run `make tools`, or `make test`")
+        })
 }
 
-/// Terraform, where it is there.
+/// Terraform; nothing only if it is left out by name.
 pub fn terraform() -> Option<PathBuf> {
-    named("TERRANE_TEST_TERRAFORM").or_else(|| on_path("terraform"))
+    if is_left_out("terraform") {
+        return None;
+    }
+    let found = named("TERRANE_TEST_TERRAFORM").or_else(|| on_path("terraform"));
+    Some(found.unwrap_or_else(|| {
+        panic!(
+            "there is no `terraform` on PATH: install it, or set `TERRANE_TEST_WITHOUT=terraform`"
+        )
+    }))
 }
 
-/// Every engine there is, with the word the project file has for it.
+/// Every engine that is not left out, with the word the project file has for it.
 pub fn all() -> Vec<(&'static str, PathBuf)> {
     let mut engines = vec![("tofu", tofu())];
     engines.extend(terraform().map(|program| ("terraform", program)));
     engines
 }
 
+fn is_left_out(engine: &str) -> bool {
+    let without = std::env::var("TERRANE_TEST_WITHOUT").unwrap_or_default();
+    without.split(',').any(|name| name.trim() == engine)
+}
+
 fn named(variable: &str) -> Option<PathBuf> {
-    let named = std::env::var_os(variable)
-        .map(PathBuf::from)
-        .filter(|path| path.is_file());
-    let cached = || {
-        let home = std::env::var_os("HOME").map(PathBuf::from)?;
-        Some(home.join(".cache/terrane/engines/tofu/1.11.14/tofu")).filter(|path| path.is_file())
-    };
-    if variable == "TERRANE_TEST_TOFU" {
-        named.or_else(cached)
-    } else {
-        named
-    }
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    named.filter(|path| path.is_file())
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,6 +19,7 @@ use rcgen::{
 use tempfile::TempDir;
 
 use crate::service::{Kept, Recipe, Service, program, temp_dir};
+use crate::waiting::wait_until;
 
 /// A running API server.
 pub struct Kubernetes {
@@ -157,12 +158,10 @@ impl Kubernetes {
             self.apply_as(&format!("{path}/{name}"), "test", &text);
             names.push(name);
         }
-        let deadline = Instant::now() + Duration::from_mins(2);
         for name in names {
-            while !is_established(&self.get(&format!("{path}/{name}"))) {
-                assert!(Instant::now() < deadline, "{name} is never established");
-                std::thread::park_timeout(Duration::from_millis(20));
-            }
+            wait_until(&format!("{name} is established"), || {
+                is_established(&self.get(&format!("{path}/{name}")))
+            });
         }
         // What discovery says follows a moment later.
         for group in [
@@ -170,10 +169,9 @@ impl Kubernetes {
             "kustomize.toolkit.fluxcd.io",
             "helm.toolkit.fluxcd.io",
         ] {
-            while !self.get("/apis").contains(&format!("\"{group}\"")) {
-                assert!(Instant::now() < deadline, "{group} is never served");
-                std::thread::park_timeout(Duration::from_millis(20));
-            }
+            wait_until(&format!("{group} is served"), || {
+                self.get("/apis").contains(&format!("\"{group}\""))
+            });
         }
     }
 }

@@ -28,6 +28,7 @@ mod sshd;
 mod terminal;
 mod terrane;
 mod vault;
+mod waiting;
 
 pub use azurite::{AzureProxy, Azurite};
 pub use dex::Dex;
@@ -50,3 +51,4 @@ pub use sshd::Sshd;
 pub use terminal::Terminal;
 pub use terrane::{Background, TestTerrane, kill};
 pub use vault::Vault;
+pub use waiting::{is_true_within, pause, wait_until};

@@ -11,10 +11,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, fs};
 
 use tempfile::TempDir;
+
+use crate::waiting::is_true_within;
 
 /// The server is a child of a shell that holds our end of a pipe: when the test process ends, even by
 /// SIGKILL, the pipe closes, the server is stopped, and what it wrote is removed.
@@ -228,18 +230,16 @@ fn wait(
     log: &Path,
     name: &str,
 ) -> Option<Child> {
-    let deadline = Instant::now() + Duration::from_mins(2);
-    while !is_ready(port) {
-        if running.try_wait().expect("a child").is_some() {
-            return None;
-        }
-        let late = Instant::now() > deadline;
-        assert!(
-            !late,
-            "{name} never became ready:\n{}",
-            fs::read_to_string(log).unwrap_or_default()
-        );
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-    Some(running)
+    let mut has_ended = false;
+    let is_in_time = is_true_within(Duration::from_mins(2), || {
+        let is_ready = is_ready(port);
+        has_ended = !is_ready && running.try_wait().expect("a child").is_some();
+        is_ready || has_ended
+    });
+    assert!(
+        is_in_time,
+        "{name} never became ready:\n{}",
+        fs::read_to_string(log).unwrap_or_default()
+    );
+    (!has_ended).then_some(running)
 }

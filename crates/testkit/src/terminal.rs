@@ -4,9 +4,10 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Said;
+use crate::waiting::is_true_within;
 
 /// A command that believes somebody sits in front of it.
 pub struct Terminal {
@@ -34,15 +35,8 @@ impl Terminal {
     /// Waits until something can be read on the screen.
     #[track_caller]
     pub fn wait_for(&self, words: &str) {
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while !self.screen().contains(words) {
-            assert!(
-                Instant::now() < deadline,
-                "never came: {words}\n{}",
-                self.screen()
-            );
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
+        let is_there = is_true_within(Duration::from_mins(1), || self.screen().contains(words));
+        assert!(is_there, "never came: {words}\n{}", self.screen());
     }
 
     pub fn type_line(&mut self, line: &str) {

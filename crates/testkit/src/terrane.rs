@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -234,12 +233,8 @@ impl TestTerrane {
 
     /// Waits for a condition; fails the test, saying what never came, after a minute.
     #[track_caller]
-    pub fn wait_until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while !is_true() {
-            assert!(Instant::now() < deadline, "never came: {what}");
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
+    pub fn wait_until(&self, what: &str, is_true: impl FnMut() -> bool) {
+        crate::wait_until(what, is_true);
     }
 
     fn command(&self, dir: &str, args: &[&str]) -> Command {

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use crate::service::{Kept, Recipe, Service, answers, program, request, temp_dir};
+use crate::waiting::wait_until;
 
 pub struct Vault(&'static Service);
 
@@ -29,11 +29,9 @@ impl Vault {
         let body = r#"{"type":"kv","options":{"version":"2"}}"#;
         self.write(&format!("sys/mounts/{name}"), body);
         // A new store is upgraded at once, and refuses everything until that is done.
-        let deadline = Instant::now() + Duration::from_mins(1);
-        while self.call("LIST", &format!("{name}/metadata"), "").0 == "400" {
-            assert!(Instant::now() < deadline, "`{name}` never became ready");
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
+        wait_until(&format!("`{name}` is ready"), || {
+            self.call("LIST", &format!("{name}/metadata"), "").0 != "400"
+        });
     }
 
     /// Writes JSON to a path of its API, and gives what it answers.

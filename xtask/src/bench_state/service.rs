@@ -256,7 +256,7 @@ fn wait_for(address: SocketAddr) -> io::Result<()> {
         if begun.elapsed() > Duration::from_secs(20) {
             return Err(io::Error::other(format!("nobody listens on {address}")));
         }
-        std::thread::park_timeout(Duration::from_millis(20));
+        testkit::pause(Duration::from_millis(20));
     }
     Ok(())
 }

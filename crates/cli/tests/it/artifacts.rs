@@ -278,7 +278,7 @@ fn killed_at_any_moment_no_artifact_is_lost() {
         let module = |text: &str| resource(&format!("cluster_{text}"), "", &writes("random", text));
         let story = Story::new("tofu").stack("app", KEEPS, &module("first"));
         let apply = story.start("apply", &["apply", "--auto-approve"]);
-        std::thread::park_timeout(std::time::Duration::from_millis(dice.roll(1000)));
+        testkit::pause(std::time::Duration::from_millis(dice.roll(1000)));
         if let Some(runner) = ["r1"].iter().find_map(|run| story.live_runner(run)) {
             testkit::kill(runner);
         }

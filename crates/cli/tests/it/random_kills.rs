@@ -36,7 +36,7 @@ fn rounds(seed: u64, side: u64) {
         for _ in 0..AT_ONCE {
             let apply = story.start("apply", &["apply", "--auto-approve"]);
             // An apply of three takes some seconds; some moments are before its start, some after its end.
-            std::thread::park_timeout(Duration::from_millis(dice.roll(1600)));
+            testkit::pause(Duration::from_millis(dice.roll(1600)));
             victims.push(kill_somebody(&story, apply, &mut dice));
         }
         let what = format!("seed {seed}, side {side}, round {round}, killed {victims:?}");

@@ -80,7 +80,7 @@ fn kill_again_and_again(test: &TestTerrane, kills: usize) {
             let server = Server::start(test, &[]);
             world.moved_to(Some(server.address()));
             // The moment is what is tried here, not something to wait for.
-            std::thread::park_timeout(Duration::from_millis(dice.roll(120)));
+            testkit::pause(Duration::from_millis(dice.roll(120)));
             world.moved_to(None);
             server.kill();
         }
@@ -159,7 +159,7 @@ impl World {
                 Some(Ok((status, body))) if !matches!(status, 429 | 500..) => {
                     return (status, body);
                 }
-                _ => std::thread::park_timeout(Duration::from_millis(2)),
+                _ => testkit::pause(Duration::from_millis(2)),
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use testkit::{Said, TestTerrane, engines, said};
 
@@ -153,10 +153,8 @@ fn signed(lock: &str, line: usize) -> Option<u32> {
 impl Drop for Story {
     /// Runners still tidy up when the terminal has its answer already; what they write to must not go.
     fn drop(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while is_busy(self) && Instant::now() < deadline && !std::thread::panicking() {
-            std::thread::park_timeout(Duration::from_millis(10));
-        }
+        let may_go = || !is_busy(self) || std::thread::panicking();
+        testkit::is_true_within(Duration::from_secs(5), may_go);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every call on every engine that is here: newest of each flavor, `tofu` at the least.
+//! Every call on every engine: the newest of each flavor on this machine.
 
 mod calls;
 mod installing;
@@ -19,10 +19,12 @@ fn engines() -> Vec<Engine> {
     engines.sort_by_key(|engine| (engine.flavor, engine.version.clone()));
     engines.reverse();
     engines.dedup_by_key(|engine| engine.flavor);
-    assert!(
-        engines.iter().any(|engine| engine.flavor == Flavor::Tofu),
-        "these tests need a `tofu`: `make test` gets one"
-    );
+    for (wanted, _) in testkit::engines::all() {
+        assert!(
+            engines.iter().any(|it| it.flavor.program() == wanted),
+            "these tests need `{wanted}` on PATH or in the cache: `make test` gets one"
+        );
+    }
     engines
 }
 

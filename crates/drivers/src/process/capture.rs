@@ -249,7 +249,7 @@ fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<Exit>> 
         if Instant::now() >= deadline {
             return Ok(None);
         }
-        thread::park_timeout(Duration::from_micros(200));
+        super::pause_between_looks();
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended,
         match closed.recv_timeout(ATTENTION) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
             // It ends as it closes its output, give or take a moment.
-            Err(RecvTimeoutError::Disconnected) => thread::park_timeout(Duration::from_micros(200)),
+            Err(RecvTimeoutError::Disconnected) => super::pause_between_looks(),
         }
     };
     Ok(Ended {

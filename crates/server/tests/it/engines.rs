@@ -23,39 +23,12 @@ output "word" {
 }
 "#;
 
-/// Every engine there is: OpenTofu must be there, Terraform may be.
+/// Every engine that is not left out by name.
 pub(crate) fn engines() -> Vec<PathBuf> {
-    let mut engines = vec![tofu()];
-    engines.extend(terraform());
-    engines
-}
-
-fn tofu() -> PathBuf {
-    let installed = || {
-        let home = std::env::var("HOME").ok()?;
-        let path = Path::new(&home).join(".cache/terrane/engines/tofu/1.11.14/tofu");
-        path.exists().then_some(path)
-    };
-    std::env::var("TERRANE_TEST_TOFU")
-        .map(PathBuf::from)
-        .ok()
-        .or_else(installed)
-        .or_else(|| on_path("tofu"))
-        .expect("no `tofu` for this test: run `make tools`")
-}
-
-fn terraform() -> Option<PathBuf> {
-    let named = std::env::var("TERRANE_TEST_TERRAFORM")
-        .map(PathBuf::from)
-        .ok();
-    named.or_else(|| on_path("terraform"))
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .find(|path| path.exists())
+    testkit::engines::all()
+        .into_iter()
+        .map(|(_, program)| program)
+        .collect()
 }
 
 /// A directory with a source in it.

@@ -69,7 +69,7 @@ fn killed_at_any_moment_it_leaves_whole_files_and_ends_next_time() {
             versions.insert(version);
             test.write("data.yaml", &format!("version: {version}\n"));
             let render = test.start("render", &["render"]);
-            std::thread::park_timeout(Duration::from_millis(dice.roll(120)));
+            testkit::pause(Duration::from_millis(dice.roll(120)));
             render.kill();
             let _ = render.wait();
             let what = format!("seed {seed}, round {round}, kill {kill}");
