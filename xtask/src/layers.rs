@@ -8,9 +8,10 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("store", &["model"]),
     ("drivers", &["model"]),
-    ("control", &["model", "store", "drivers"]),
+    ("render", &["model", "drivers"]),
+    ("control", &["model", "store", "drivers", "render"]),
     ("server", &["model", "control"]),
-    ("cli", &["model", "control", "server"]),
+    ("cli", &["model", "render", "control", "server"]),
     ("testkit", &["model"]),
     ("xtask", &["model", "testkit"]),
 ];
@@ -25,6 +26,10 @@ pub(crate) const PROMISES: &[(&str, &str)] = &[
     (
         "drivers",
         "the one door to processes, Git, engines and the network",
+    ),
+    (
+        "render",
+        "`terrane render`: the only crate with a template language",
     ),
     (
         "control",

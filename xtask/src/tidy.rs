@@ -44,6 +44,7 @@ type Rule = fn(&Tree) -> Vec<Problem>;
 const RULES: &[Rule] = &[
     manifests::crates_match_the_table,
     manifests::dependencies_follow_the_table,
+    manifests::the_template_language_stays_in_render,
     manifests::versions_live_at_the_root,
     manifests::lints_are_inherited,
     sources::files_open_with_what_they_are,

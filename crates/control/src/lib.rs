@@ -50,7 +50,6 @@ pub mod proposals;
 pub mod providers;
 pub mod reasons;
 pub mod recovery;
-pub mod render;
 pub mod run_logs;
 pub mod runner;
 pub mod runs;

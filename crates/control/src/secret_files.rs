@@ -298,7 +298,7 @@ impl<'a> SecretFiles<'a> {
         let sealed = opened.rotate(&rule, &self.plugins(), Timestamp::now());
         let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
         let written = file.write(&sealed, &rule)?;
-        crate::render::follow(&file.path, before.expose().as_bytes(), sealed.as_bytes());
+        render::follow(&file.path, before.expose().as_bytes(), sealed.as_bytes());
         Ok(written)
     }
 

@@ -11,7 +11,6 @@ pub mod oidc;
 pub mod probe;
 pub mod process;
 pub mod rego;
-pub mod render;
 pub mod secrets;
 pub mod snapshot;
 pub mod sops;

@@ -1,6 +1,6 @@
 //! Files made from templates: what a `render` block says, what its data are, which files it may touch.
 //!
-//! Not here: templates and their language, disks and keys (`drivers::render`), the order of things (`control::render`).
+//! Not here: the language of templates, disks, keys and the order of things (the crate `render`).
 
 pub mod checks;
 pub mod data;

@@ -50,6 +50,23 @@ pub(super) fn dependencies_follow_the_table(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
+/// Templates of projects are evaluated in one crate.
+pub(super) fn the_template_language_stays_in_render(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (_, file) in crates(tree).filter(|(name, _)| *name != "render") {
+        for dependency in Manifest::parse(&file.text).dependencies() {
+            if dependency.name.starts_with("minijinja") {
+                problems.push(Problem::at(
+                    &file.path,
+                    dependency.line,
+                    format!("`{}` is used by `render` alone", dependency.name),
+                ));
+            }
+        }
+    }
+    problems
+}
+
 /// Whether a crate reaches another through the table.
 fn is_below(name: &str, wanted: &str) -> bool {
     allowed(name)

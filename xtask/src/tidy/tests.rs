@@ -60,6 +60,16 @@ fn a_good_tree_is_quiet() {
 }
 
 #[test]
+fn a_template_language_elsewhere_is_found() {
+    let uses = with("minijinja.workspace = true");
+    finds(&[("crates/render/Cargo.toml", &uses)], "");
+    finds(
+        &[("crates/drivers/Cargo.toml", &uses)],
+        "crates/drivers/Cargo.toml:11: `minijinja` is used by `render` alone",
+    );
+}
+
+#[test]
 fn a_dependency_against_the_table() {
     finds(
         &[("crates/store/Cargo.toml", &with("drivers.workspace = true"))],

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use control::render::{self, RenderError, Wanted};
 use model::diagnostic::Finding;
 use model::render::decide::{Leave, Why};
+use render::{RenderError, Wanted};
 
 use super::{OpenProject, read_project, sound_project};
 use crate::args::Global;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use control::render::{KeyChange, KeyDeed, Rendered, RenderedFile};
 use model::diagnostic::Finding;
 use model::render::decide::{Deed, Why};
+use render::{KeyChange, KeyDeed, Rendered, RenderedFile};
 use serde_json::{Value, json};
 
 use super::diff::{self, Line};

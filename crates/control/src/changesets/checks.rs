@@ -12,12 +12,12 @@ use model::module::Module;
 use model::project::{Backend, EdgeKind, Project, Stack};
 use model::run::{Outcome, OutputState, Run, RunState, Stage};
 use model::state::{Contents, StateFacts};
+use render::check_fresh;
 
 use super::{PrepareError, Resumed, Wanted, is_ours};
 use crate::applied::{self, LookError};
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
-use crate::render::check_fresh;
 use crate::{Control, ignored, upstreams};
 
 /// Whether who asks, and this machine, may do it at all.

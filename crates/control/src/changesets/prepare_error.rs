@@ -9,6 +9,7 @@ use model::exception::GateOfStack;
 use model::hold::Hold;
 use model::ids::{ChangeSetId, StackName};
 use model::ignored::Ignored;
+use render::Stale;
 use store::ChangeSetError;
 
 use crate::applied::StateMovedError;
@@ -16,7 +17,6 @@ use crate::asker::GatherError;
 use crate::backends::LookAgainError;
 use crate::kept_aside::KeptAsideError;
 use crate::outputs::OutputsError;
-use crate::render::Stale;
 use crate::upstreams::Undone;
 use crate::writers::NotAWriterError;
 

@@ -1,6 +1,6 @@
 //! What a `render` block becomes.
 //!
-//! What is not there is only a warning: it may be made by somebody else. Not here: reading it (`control::render`).
+//! What is not there is only a warning: it may be made by somebody else. Not here: reading it (the crate `render`).
 
 use std::collections::BTreeMap;
 use std::str::FromStr as _;

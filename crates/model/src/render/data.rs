@@ -1,6 +1,6 @@
 //! The data that templates read: a tree with the place of each value, and with secrets that are known to be secret.
 //!
-//! Not here: reading files (`drivers::render::read`).
+//! Not here: reading files (`render::data`).
 
 use std::fmt::{self, Write as _};
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use drivers::render::{Disk, DiskError};
 use drivers::sops::{
     self, DecryptError, EncryptError, Format, Identities, IdentityError, Plugins, Rule, RuleError,
     RulesError,
@@ -11,6 +10,8 @@ use drivers::sops::{
 use jiff::Timestamp;
 use model::render::join;
 use model::secret::Secret;
+
+use super::disk::{Disk, DiskError};
 
 const RULES: &str = ".sops.yaml";
 

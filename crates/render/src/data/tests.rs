@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use model::render::data::{Data, Node};
 
-use super::super::read::{is_sealed, read_data, unseal, withhold};
+use super::{is_sealed, read_data, unseal, withhold};
 
 fn outline(node: &Node, name: &str, depth: usize, out: &mut String) {
     let at = format!("{}:{}", node.at.line, node.at.column);

@@ -4,16 +4,16 @@
 use std::fs;
 use std::path::Path;
 
-use drivers::render::Disk;
-use drivers::render::disk::digest;
 use model::render::join;
 use model::render::manifest::Manifest;
+
+use crate::disk::{Disk, digest};
 
 const PROJECT: &str = "terrane.hcl";
 
 /// Writes the new digest into the list that has the old one. Where that cannot be done, nothing is lost: `terrane render`
 /// does it, too.
-pub(crate) fn follow(file: &Path, before: &[u8], after: &[u8]) {
+pub fn follow(file: &Path, before: &[u8], after: &[u8]) {
     let Ok(file) = file.canonicalize() else {
         return;
     };

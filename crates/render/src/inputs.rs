@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use drivers::render::disk::{TemplateFile, digest};
-use drivers::render::{Disk, DiskError, read, read_data};
 use model::diagnostic::{Finding, Location};
 use model::project::Project;
 use model::render::data::{Data, Node, SecretData};
@@ -12,6 +10,8 @@ use model::render::{Render, Select, checks, names};
 use serde_json::json;
 
 use super::RenderError;
+use super::data::{self, read_data};
+use super::disk::{Disk, DiskError, TemplateFile, digest};
 
 /// Raised when the same inputs give other bytes than they did.
 const GENERATION: u32 = 3;
@@ -137,8 +137,8 @@ impl Reading<'_> {
                 continue;
             };
             match read_data(file, &text) {
-                Some(Ok(data)) if read::is_sealed(&data) => {
-                    all.overlay(read::withhold(data));
+                Some(Ok(data)) if data::is_sealed(&data) => {
+                    all.overlay(data::withhold(data));
                     self.sealed.push((file.clone(), text));
                     continue;
                 }

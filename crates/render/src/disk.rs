@@ -7,10 +7,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use drivers::snapshot::sha256;
 use model::render::decide::FileFacts;
 use model::render::join;
-
-use crate::snapshot::sha256;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
@@ -34,39 +33,39 @@ pub enum DiskError {
 
 /// A file below a directory of templates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TemplateFile {
+pub(crate) struct TemplateFile {
     /// Below that directory: its name for other templates.
-    pub path: String,
+    pub(crate) path: String,
     /// From the project's root.
-    pub file: String,
+    pub(crate) file: String,
     /// Which of the directories it lies in, counted from 0.
-    pub layer: usize,
-    pub bytes: Vec<u8>,
-    pub is_executable: bool,
+    pub(crate) layer: usize,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) is_executable: bool,
 }
 
 /// How a file is called that is not in its place yet.
 const ASIDE: &str = ".terrane-new-";
 
 /// A project's directory.
-pub struct Disk {
+pub(crate) struct Disk {
     root: PathBuf,
 }
 
 impl Disk {
     /// `root` is without any link.
-    pub fn new(root: &Path) -> Self {
+    pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
     }
 
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
     /// The bytes of a file that is read; `None` if it is not there. A link must stay inside.
-    pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, DiskError> {
+    pub(crate) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, DiskError> {
         let failed = |source| DiskError::Read {
             path: path.to_owned(),
             source,
@@ -95,7 +94,7 @@ impl Disk {
 
     /// All files below directories, sorted within each; of a path that several have, that of the first. Directories
     /// that are links are left out.
-    pub fn templates(&self, dirs: &[String]) -> Result<Vec<TemplateFile>, DiskError> {
+    pub(crate) fn templates(&self, dirs: &[String]) -> Result<Vec<TemplateFile>, DiskError> {
         let mut all: Vec<TemplateFile> = Vec::new();
         let mut known: BTreeSet<String> = BTreeSet::new();
         for (layer, dir) in dirs.iter().enumerate() {
@@ -160,7 +159,7 @@ impl Disk {
     }
 
     /// A generated file as it lies there, with its bytes.
-    pub fn look(&self, path: &str) -> Result<Option<(FileFacts, Vec<u8>)>, DiskError> {
+    pub(crate) fn look(&self, path: &str) -> Result<Option<(FileFacts, Vec<u8>)>, DiskError> {
         if !self.is_reachable(path)? {
             return Ok(None);
         }
@@ -210,7 +209,7 @@ impl Disk {
     }
 
     /// The old bytes or the new ones, never a part.
-    pub fn write(&self, path: &str, bytes: &[u8], is_executable: bool) -> Result<(), DiskError> {
+    pub(crate) fn write(&self, path: &str, bytes: &[u8], is_executable: bool) -> Result<(), DiskError> {
         self.is_reachable(path)?;
         let full = self.root.join(path);
         let dir = full.parent().unwrap_or(&self.root);
@@ -233,7 +232,7 @@ impl Disk {
     }
 
     /// As [`Self::write`], and it outlives a power cut.
-    pub fn write_durably(&self, path: &str, bytes: &[u8]) -> Result<(), DiskError> {
+    pub(crate) fn write_durably(&self, path: &str, bytes: &[u8]) -> Result<(), DiskError> {
         self.write(path, bytes, false)?;
         let full = self.root.join(path);
         let sync = || -> io::Result<()> {
@@ -247,7 +246,7 @@ impl Disk {
     }
 
     /// Removes what writers that were killed left in the directories of these files.
-    pub fn sweep<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Result<(), DiskError> {
+    pub(crate) fn sweep<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Result<(), DiskError> {
         let dir_of = |path: &'a str| path.rsplit_once('/').map_or("", |(dir, _)| dir);
         let dirs: BTreeSet<&str> = paths.map(dir_of).collect();
         for dir in dirs {
@@ -272,7 +271,7 @@ impl Disk {
     }
 
     /// Removes a file, and the directories that are empty without it, up to `stop`.
-    pub fn remove(&self, path: &str, stop: &str) -> Result<(), DiskError> {
+    pub(crate) fn remove(&self, path: &str, stop: &str) -> Result<(), DiskError> {
         self.is_reachable(path)?;
         fs::remove_file(self.root.join(path)).map_err(|source| DiskError::Remove {
             path: path.to_owned(),
@@ -290,6 +289,6 @@ impl Disk {
     }
 }
 
-pub fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", sha256(bytes))
 }

@@ -1,9 +1,9 @@
 //! TOML with places. Dates and times are texts.
 
 use model::render::data::{Data, Entry, Key, Node};
-use toml::de::{DeTable, DeValue};
+use ::toml::de::{DeTable, DeValue};
 
-use super::read::{Places, ReadDataError};
+use super::{Places, ReadDataError};
 
 pub(super) fn read(places: &Places<'_>) -> Result<Node, ReadDataError> {
     let table = DeTable::parse(places.text).map_err(|err| {

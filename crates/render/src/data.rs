@@ -1,19 +1,23 @@
 //! Data files, with the place of each value. Of an encrypted one, what is secret is known without any key.
 
+#[cfg(test)]
+mod tests;
+mod toml;
+mod yaml;
+
 use std::path::Path;
 
 use model::diagnostic::Location;
 use model::render::data::{Data, Key, Node, Scalar, SecretData};
 use model::secret::Secret;
 
-use super::{read_toml, read_yaml};
 
 /// A text that is no data. Says where, and never what stands there.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
-pub struct ReadDataError {
-    pub at: Location,
-    pub problem: String,
+pub(crate) struct ReadDataError {
+    pub(crate) at: Location,
+    pub(crate) problem: String,
 }
 
 impl ReadDataError {
@@ -26,13 +30,13 @@ impl ReadDataError {
 }
 
 /// Reads YAML, TOML or JSON by the ending of the file's name; `None` for another.
-pub fn read_data(file: &str, text: &str) -> Option<Result<Node, ReadDataError>> {
+pub(crate) fn read_data(file: &str, text: &str) -> Option<Result<Node, ReadDataError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let places = Places::new(file, text);
     Some(match Path::new(file).extension()?.to_str()? {
-        "yaml" | "yml" => read_yaml::read(&places, read_yaml::Plain::Yaml),
-        "json" => read_yaml::read(&places, read_yaml::Plain::Json),
-        "toml" => read_toml::read(&places),
+        "yaml" | "yml" => yaml::read(&places, yaml::Plain::Yaml),
+        "json" => yaml::read(&places, yaml::Plain::Json),
+        "toml" => toml::read(&places),
         _ => return None,
     })
 }
@@ -92,13 +96,13 @@ impl<'t> Places<'t> {
 const SEALED: &str = "ENC[AES256_GCM,";
 
 /// Whether data came out of a file that SOPS encrypted.
-pub fn is_sealed(data: &Node) -> bool {
+pub(crate) fn is_sealed(data: &Node) -> bool {
     data.get("sops").is_some_and(|own| own.get("mac").is_some())
 }
 
 /// The data of an encrypted file without its key: every encrypted value is a secret that is not known.
 #[must_use]
-pub fn withhold(mut data: Node) -> Node {
+pub(crate) fn withhold(mut data: Node) -> Node {
     if let Data::Map(entries) = &mut data.data {
         entries.retain(|entry| entry.key != Key::Text("sops".to_owned()));
     }
@@ -120,7 +124,7 @@ fn hide_sealed(node: &mut Node) {
 }
 
 /// Gives the secrets of an encrypted file their values; `plain` is what it holds in clear.
-pub fn unseal(data: &mut Node, plain: &Node) {
+pub(crate) fn unseal(data: &mut Node, plain: &Node) {
     match (&mut data.data, &plain.data) {
         (Data::Secret(secret), value) => {
             let known = match value {

@@ -1,13 +1,16 @@
 //! `terrane render`: data read and checked, templates rendered, what is secret encrypted, and the generated tree
 //! brought to what came out, without touching anything that somebody else wrote.
 //!
-//! Nothing is written before everything is known: one mistake, and the tree stays as it is. Not here: the language
-//! of templates (`drivers::render`), what may be done with a file (`model::render::decide`).
+//! Nothing is written before everything is known: one mistake, and the tree stays as it is. Not here: reading the
+//! `render` blocks (`model::config`), what may be done with a file (`model::render::decide`), SOPS (`drivers::sops`).
 
 mod crew;
+mod data;
+mod disk;
 mod follow;
 mod freshness;
 mod inputs;
+mod jinja;
 mod outputs;
 mod sealing;
 
@@ -15,18 +18,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drivers::render::disk::digest;
-use drivers::render::{Disk, DiskError};
 use model::diagnostic::Finding;
 use model::project::Project;
 use model::render::Render;
 use model::render::decide::{self, Deed, FileFacts, Leave, Why};
 use model::render::manifest::{Manifest, ReadManifestError};
 
+pub use self::disk::DiskError;
+pub use self::follow::follow;
 pub use self::freshness::{Stale, check_fresh};
 pub use self::sealing::{KeyChange, KeyDeed, SealError};
 
-pub(crate) use self::follow::follow;
+use self::disk::{Disk, digest};
 
 /// What is asked of a rendering.
 #[derive(Clone, Debug, Default)]

@@ -28,7 +28,7 @@ const OPEN: char = '\u{4}';
 
 /// Which secrets a rendering sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reveal {
+pub(crate) enum Reveal {
     Nothing,
     Everything,
     /// Others in their place, below [`Reveal::ALTERNATES`].
@@ -36,30 +36,30 @@ pub enum Reveal {
 }
 
 impl Reveal {
-    pub const ALTERNATES: usize = alternate::COUNT;
+    pub(crate) const ALTERNATES: usize = alternate::COUNT;
 }
 
 /// Why something could not be rendered. Holds no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct TemplateError {
-    pub message: String,
+pub(crate) struct TemplateError {
+    pub(crate) message: String,
     /// Where in a template.
-    pub at: Option<Location>,
+    pub(crate) at: Option<Location>,
     /// The secret that it looked at, which it may not.
-    pub secret: Option<String>,
+    pub(crate) secret: Option<String>,
 }
 
 /// A template as it lies there.
 #[derive(Clone, Debug)]
-pub struct TemplateText {
+pub(crate) struct TemplateText {
     /// From the project's root.
-    pub file: String,
-    pub text: String,
+    pub(crate) file: String,
+    pub(crate) text: String,
 }
 
 /// All templates of a render.
-pub struct Templates {
+pub(crate) struct Templates {
     env: Environment<'static>,
     sources: Arc<BTreeMap<String, TemplateText>>,
     /// The same as the engine sees them.
@@ -71,7 +71,7 @@ pub struct Templates {
 
 impl Templates {
     /// `sources` has every text below the directories of templates, by its path there.
-    pub fn new(
+    pub(crate) fn new(
         render: &Render,
         sources: BTreeMap<String, TemplateText>,
         root: PathBuf,
@@ -100,12 +100,12 @@ impl Templates {
     }
 
     /// Which files of the project templates have read by now, beside each other.
-    pub fn files_read(&self) -> BTreeSet<String> {
+    pub(crate) fn files_read(&self) -> BTreeSet<String> {
         self.read.all()
     }
 
     /// The same with data in them, and with what the project file makes of those.
-    pub fn bind(&self, data: &Node, reveal: Reveal) -> Result<Bound<'_>, TemplateError> {
+    pub(crate) fn bind(&self, data: &Node, reveal: Reveal) -> Result<Bound<'_>, TemplateError> {
         let mut bound = Bound {
             env: self.env.clone(),
             templates: self,
@@ -154,7 +154,7 @@ enum Within<'a> {
 }
 
 /// Templates and data, ready to be rendered.
-pub struct Bound<'t> {
+pub(crate) struct Bound<'t> {
     env: Environment<'static>,
     templates: &'t Templates,
     reveal: Reveal,
@@ -163,7 +163,7 @@ pub struct Bound<'t> {
 
 impl Bound<'_> {
     /// What a template makes.
-    pub fn render(&self, template: &str) -> Result<String, TemplateError> {
+    pub(crate) fn render(&self, template: &str) -> Result<String, TemplateError> {
         let rendered = self
             .env
             .get_template(template)
@@ -181,7 +181,7 @@ impl Bound<'_> {
     }
 
     /// Whether an expression is true.
-    pub fn is_true(&self, expression: &str) -> Result<bool, TemplateError> {
+    pub(crate) fn is_true(&self, expression: &str) -> Result<bool, TemplateError> {
         let value = self.eval(expression, context! {});
         let value = value.map_err(|err| self.error(&err, Within::Expression(expression)))?;
         Ok(value.is_true())
@@ -448,7 +448,7 @@ impl Bound<'_> {
     }
 
     /// The line of a template that made a line of what came out, as far as its own words tell.
-    pub fn origin(&self, template: &str, made: &str) -> Option<Location> {
+    pub(crate) fn origin(&self, template: &str, made: &str) -> Option<Location> {
         let text = &self.templates.sources.get(template)?.text;
         let delimiters = &self.templates.render.delimiters;
         let lines = text.lines().enumerate().filter_map(|(index, line)| {

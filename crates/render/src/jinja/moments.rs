@@ -16,7 +16,7 @@ use super::templates::open_error;
 
 /// A day, or a moment of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(crate) struct Moment {
     date: Date,
     time: Option<Time>,
     offset: Option<Offset>,
@@ -24,10 +24,10 @@ pub(super) struct Moment {
 
 /// The text has the form of a moment, and there is no such day or hour.
 #[derive(Debug)]
-pub(super) struct NoSuchMoment;
+pub(crate) struct NoSuchMoment;
 
 /// The moment that a text stands for, if it has the form of one.
-pub(super) fn read(text: &str) -> Option<Result<Moment, NoSuchMoment>> {
+pub(crate) fn read(text: &str) -> Option<Result<Moment, NoSuchMoment>> {
     let (date, rest) = split(text, 10)
         .filter(|(_, rest)| rest.is_empty())
         .or_else(|| {

@@ -8,7 +8,7 @@ use model::render::data::{Node, of_json};
 use model::render::{Delimiters, Render, Spaces, Undefined};
 use serde_json::{Value, json};
 
-use super::super::{Reveal, TemplateText, Templates};
+use super::{Reveal, TemplateText, Templates};
 
 fn render() -> Render {
     Render {

@@ -5,10 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::Environment;
-use drivers::render::disk::TemplateFile;
-use drivers::render::{
-    Bound, Disk, Reveal, TemplateError, TemplateText, Templates, read, read_data,
-};
 use drivers::secrets::{self, Reference, Sources, Surroundings};
 use drivers::sops::{self, Format, Identities};
 use globset::{GlobBuilder, GlobMatcher};
@@ -21,7 +17,10 @@ use model::render::names::unmatched_glob;
 use model::render::{Render, is_secret_name};
 
 use super::crew;
+use super::data::{self, read_data};
+use super::disk::{Disk, TemplateFile};
 use super::inputs::Inputs;
+use super::jinja::{Bound, Reveal, TemplateError, TemplateText, Templates};
 use super::sealing::{SealError, Sealing, key_here};
 use super::{Output, RenderError};
 
@@ -188,7 +187,7 @@ fn unseal_from(data: &mut Node, plain: &Node, file: &str) {
     for entry in entries {
         let own = plain.entries().iter().find(|own| own.key == entry.key);
         if let Some(own) = own.filter(|_| entry.node.at.file == file) {
-            read::unseal(&mut entry.node, &own.node);
+            data::unseal(&mut entry.node, &own.node);
         }
     }
 }

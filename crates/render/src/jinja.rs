@@ -1,0 +1,29 @@
+//! The language of templates: Jinja2 as users of makejinja know it, rendered in this process.
+//!
+//! Not here: data files (`data`), which files are made, and whether they may be written (`model::render`, `outputs`).
+
+mod alternate;
+mod apart;
+mod changing;
+mod clocks;
+mod code;
+mod defaults;
+mod environment;
+mod files;
+mod format;
+mod literals;
+pub(crate) mod moments;
+mod networks;
+mod ordered;
+mod origin;
+mod percent;
+mod python;
+mod repr;
+mod templates;
+mod variadic;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::templates::{Bound, Reveal, TemplateError, TemplateText, Templates};
