@@ -24,7 +24,6 @@ pub(crate) mod kinds;
 mod operators;
 pub(crate) mod paths;
 mod policies;
-pub(crate) mod prescan;
 mod project;
 mod reader;
 pub mod reference;
@@ -41,7 +40,7 @@ pub(crate) mod syntax;
 mod templates;
 #[cfg(test)]
 mod tests;
-mod twice;
+mod unclosed;
 mod value;
 pub(crate) mod walk;
 mod writer;
@@ -235,12 +234,7 @@ fn project_files(reader: &mut Reader<'_>) -> Vec<ParsedFile> {
 
 fn parsed(reader: &mut Reader<'_>, path: &str) -> Option<ParsedFile> {
     match syntax::parse(reader.tree, path) {
-        Ok(mut file) => {
-            for finding in std::mem::take(&mut file.findings) {
-                reader.findings.push(finding);
-            }
-            Some(file)
-        }
+        Ok(file) => Some(file),
         Err(finding) => {
             reader.findings.push(finding);
             reader.is_partial = true;

@@ -11,7 +11,6 @@ use model::diagnostic::Location;
 use model::render::data::{Data, Key, Node, Scalar, SecretData};
 use model::secret::Secret;
 
-
 /// A text that is no data. Says where, and never what stands there.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]

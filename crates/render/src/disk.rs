@@ -209,7 +209,12 @@ impl Disk {
     }
 
     /// The old bytes or the new ones, never a part.
-    pub(crate) fn write(&self, path: &str, bytes: &[u8], is_executable: bool) -> Result<(), DiskError> {
+    pub(crate) fn write(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        is_executable: bool,
+    ) -> Result<(), DiskError> {
         self.is_reachable(path)?;
         let full = self.root.join(path);
         let dir = full.parent().unwrap_or(&self.root);

@@ -8,11 +8,8 @@ use serde_json::Value;
 
 use crate::digits::digits;
 
-use super::prescan;
-
 /// What does not fit, in words without the value; none if it fits or nobody can tell.
 pub(crate) fn misfit(value: &Value, declared: &str) -> Option<String> {
-    prescan::check(declared).ok()?;
     let declared = hcl_edit::parser::parse_expr(declared).ok()?;
     check(value, &declared)
 }

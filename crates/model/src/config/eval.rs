@@ -8,7 +8,6 @@ use hcl_edit::expr::TraversalOperator;
 use serde_json::{Value, json};
 
 use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Refs};
-use super::prescan;
 use super::value::Val;
 use crate::ids::StackName;
 use crate::project::{Expression, Input, Stack};
@@ -115,7 +114,6 @@ pub(crate) fn evaluate_as(
     if steps.get() > MAX_STEPS {
         return Err(invalid("it costs too much to evaluate".to_owned()));
     }
-    prescan::check(&expression.text).map_err(|excess| invalid(excess.message()))?;
     let parsed = hcl_edit::parser::parse_expr(&expression.text)
         .map_err(|err| invalid(err.message().to_owned()))?;
     let mut evaluator = Evaluator::new(&expression.names, refs, host, steps);
@@ -147,9 +145,6 @@ pub fn known_words(input: &Input) -> Vec<Option<String>> {
         Input::Known(_) => return Vec::new(),
         Input::Expression(expression) => expression,
     };
-    if prescan::check(&expression.text).is_err() {
-        return Vec::new();
-    }
     let Ok(parsed) = hcl_edit::parser::parse_expr(&expression.text) else {
         return Vec::new();
     };

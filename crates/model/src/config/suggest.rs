@@ -52,30 +52,9 @@ pub(crate) fn list(words: &[&str]) -> String {
 fn rank(seen: &str, word: &str) -> usize {
     let begins =
         seen.len() >= 3 && (word.starts_with(seen) || seen.starts_with(word) && word.len() >= 3);
-    let distance = distance(seen, word);
+    // Swapping neighbours is one edit.
+    let distance = strsim::osa_distance(seen, word);
     if begins { distance.min(1) } else { distance }
-}
-
-/// Edits between two words; swapping neighbours is one edit.
-fn distance(left: &str, right: &str) -> usize {
-    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
-    let width = right.len() + 1;
-    let mut before: Vec<usize> = vec![0; width];
-    let mut above: Vec<usize> = (0..width).collect();
-    for (row, a) in left.iter().enumerate() {
-        let mut current = vec![row + 1; width];
-        for (column, b) in right.iter().enumerate() {
-            let replaced = above[column] + usize::from(a != b);
-            let mut best = replaced.min(above[column + 1] + 1).min(current[column] + 1);
-            let swapped = row > 0 && column > 0 && *a == right[column - 1] && left[row - 1] == *b;
-            if swapped {
-                best = best.min(before[column - 1] + 1);
-            }
-            current[column + 1] = best;
-        }
-        before = std::mem::replace(&mut above, current);
-    }
-    above[width - 1]
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ use std::ops::Range;
 
 use hcl_edit::structure::Body;
 
-use super::prescan::{self, Excess};
-use super::twice::{self, Twice};
+use super::unclosed;
 use crate::diagnostic::{Finding, Location};
 use crate::tree::{ReadFailure, Tree};
 
 /// Larger files are refused: nobody writes them by hand.
 pub(crate) const MAX_FILE_BYTES: usize = 5 * 1024 * 1024;
+/// As many `=` and `:` as a file may have: the parser compares each key of an object with all before it.
+const MAX_ENTRIES: usize = 20_000;
 
 /// A file's text and where its lines begin.
 #[derive(Debug)]
@@ -87,28 +88,28 @@ impl Source {
 pub(crate) struct ParsedFile {
     pub(crate) source: Source,
     pub(crate) body: Body,
-    /// Names that stand twice: the body holds only the first of each.
-    pub(crate) findings: Vec<Finding>,
 }
 
 pub(crate) fn parse(tree: &dyn Tree, path: &str) -> Result<ParsedFile, Finding> {
     let source = open(tree, path)?;
-    let code = source.code();
-    let excess = |excess| Flaw::Excess(excess).finding(&source);
-    prescan::check(code).map_err(excess)?;
-    let parsed = twice::parse(code);
-    let (body, twice) = parsed.map_err(|err| Flaw::Syntax(err).finding(&source))?;
-    let findings = twice.iter().map(|twice| stands_twice(twice, &source));
-    Ok(ParsedFile {
-        findings: findings.collect(),
-        body,
-        source,
-    })
+    let body = parse_source(&source)?;
+    Ok(ParsedFile { source, body })
 }
 
-/// The text as it is: what stands twice is an error.
 pub(crate) fn parse_source(source: &Source) -> Result<Body, Finding> {
-    parse_text(source.code()).map_err(|flaw| flaw.finding(source))
+    let code = source.code();
+    let entries = code.bytes().filter(|byte| matches!(byte, b'=' | b':'));
+    if entries.count() > MAX_ENTRIES {
+        let what = format!("the file has more than {MAX_ENTRIES} entries");
+        return Err(too_complex(what, source.location(0..0)));
+    }
+    hcl_edit::parser::parse_body(code).map_err(|err| syntax_error(&err, source))
+}
+
+fn too_complex(what: impl Into<String>, at: Location) -> Finding {
+    Finding::error("too-complex", what)
+        .at(at, "here")
+        .hint("split it")
 }
 
 /// Reads a file as text, or says why it is none.
@@ -163,47 +164,13 @@ fn unreadable(path: &str, failure: &ReadFailure) -> Finding {
     )
 }
 
-/// What keeps a text from being HCL.
-enum Flaw {
-    Excess(Excess),
-    Syntax(hcl_edit::parser::Error),
-}
-
-fn parse_text(code: &str) -> Result<Body, Flaw> {
-    prescan::check(code).map_err(Flaw::Excess)?;
-    hcl_edit::parser::parse_body(code).map_err(Flaw::Syntax)
-}
-
-impl Flaw {
-    fn finding(&self, source: &Source) -> Finding {
-        match self {
-            Self::Excess(excess) => Finding::error("too-complex", excess.message())
-                .at(source.location(excess.at..excess.at + 1), "here")
-                .hint("split it"),
-            Self::Syntax(err) => syntax_error(err, source),
-        }
-    }
-}
-
-fn stands_twice(twice: &Twice, source: &Source) -> Finding {
-    Finding::error("duplicate-name", twice_words(twice))
-        .at(source.location(twice.at.clone()), "again here")
-        .at(source.location(twice.first.clone()), "first here")
-        .hint("remove one of them")
-}
-
-fn twice_words(twice: &Twice) -> String {
-    let place = if twice.in_object { "object" } else { "block" };
-    format!("`{}` stands twice in one {place}", twice.name)
-}
-
 /// The parser's words where it knows the place; else what was left open.
 fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
     let code = source.code();
     let message = err.message();
     let said = |what: &str| Finding::error("syntax", format!("syntax error: {what}"));
     let vague = ["block body", "unexpected token", "eof", "heredoc end"];
-    let open = prescan::left_open(code);
+    let open = unclosed::find(code);
     if let (true, Some((at, what))) = (vague.iter().any(|word| message.contains(word)), &open) {
         return said(what).at(source.location(*at..at + 1), "opened here");
     }
@@ -211,14 +178,27 @@ fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
     let offset = err.location().offset().min(code.len());
     let at = (0..=offset).rev().find(|at| code.is_char_boundary(*at));
     let at = at.unwrap_or(0);
-    if let Some(doubled) = twice::doubled(code, err) {
-        let finding = Finding::error("duplicate-name", twice_words(&doubled));
-        return finding.at(source.location(doubled.at), "again here");
+    if message.contains("nesting depth") {
+        return too_complex("nested deeper than 64 levels", source.location(at..at + 1));
+    }
+    if message.contains("redefined") {
+        let place = if message.contains("object key") {
+            "object"
+        } else {
+            "block"
+        };
+        let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let quoted = code[at..].trim_start_matches('"');
+        let name: String = quoted.chars().take_while(is_part).collect();
+        return Finding::error(
+            "duplicate-name",
+            format!("`{name}` is set twice in one {place}"),
+        )
+        .at(source.location(at..at + name.len()), "again here")
+        .hint("remove one of them");
     }
     let finding = if message.starts_with("invalid expression") {
         said("expected a value")
-    } else if message.contains("redefined object key") {
-        said("this key stands twice in one object")
     } else {
         said(message)
     };

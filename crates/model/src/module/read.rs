@@ -117,10 +117,7 @@ impl Draft {
             }
         } else {
             match syntax::parse(tree, &path) {
-                Ok(mut file) => {
-                    self.findings.append(&mut file.findings);
-                    hcl::add(self, &file);
-                }
+                Ok(file) => hcl::add(self, &file),
                 Err(finding) => self.unusable(finding),
             }
         }
@@ -235,10 +232,7 @@ pub(crate) fn tfvars_names(tree: &dyn Tree, path: &str) -> Result<BTreeSet<Strin
             .map(|entries| entries.keys().cloned().collect())
             .unwrap_or_default());
     }
-    let mut file = syntax::parse(tree, path)?;
-    if let Some(finding) = file.findings.pop() {
-        return Err(finding);
-    }
+    let file = syntax::parse(tree, path)?;
     Ok(file
         .body
         .attributes()

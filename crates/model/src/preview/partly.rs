@@ -8,7 +8,6 @@ use hcl_edit::expr::{Expression, FuncCall, ObjectKey};
 use serde_json::Value;
 
 use super::unknown_type;
-use crate::config::prescan;
 use crate::digits::digits;
 use crate::plan::words::words;
 
@@ -25,7 +24,6 @@ pub(super) fn write(
     name: &str,
     prefix: &str,
 ) -> Option<Written> {
-    let declared = declared.filter(|text| prescan::check(text).is_ok());
     let declared = declared.and_then(|text| hcl_edit::parser::parse_expr(text).ok());
     let mut writer = Writer {
         name,

@@ -1,7 +1,7 @@
 //! TOML with places. Dates and times are texts.
 
-use model::render::data::{Data, Entry, Key, Node};
 use ::toml::de::{DeTable, DeValue};
+use model::render::data::{Data, Entry, Key, Node};
 
 use super::{Places, ReadDataError};
 

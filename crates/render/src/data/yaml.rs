@@ -7,8 +7,8 @@ use model::diagnostic::Location;
 use model::render::data::{Data, Entry, Key, Node};
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
-use crate::jinja::moments;
 use super::{Places, ReadDataError};
+use crate::jinja::moments;
 
 /// Deeper nesting, or more values than this once aliases are replaced, is no file that a person wrote.
 const DEEPEST: usize = 128;

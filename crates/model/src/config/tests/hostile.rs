@@ -276,7 +276,7 @@ error unknown-block: there is no block `projet`
 #[test]
 fn what_is_allowed_fits_the_stack() {
     let run = || {
-        let deep = 40;
+        let deep = 60;
         let cases = [
             format!("{}1{}", "[".repeat(deep), "]".repeat(deep)),
             format!("{}1{}", "{a=".repeat(deep), "}".repeat(deep)),

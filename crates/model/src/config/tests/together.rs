@@ -36,32 +36,6 @@ fn what_a_file_with_an_error_may_define_is_not_missing() {
 }
 
 #[test]
-fn a_name_that_stands_twice_leaves_the_rest_to_be_checked() {
-    let text = "stack \"s\" {\n  path   = \"nope\"\n  target = \"t\"\n  layer  = \"zz\"\n  target = \"t\"\n  \
-                inputs = { v = 1, w = 2, v = 3 }\n  inputs = {}\n}\n";
-    insta::assert_snapshot!(check_with_base(&format!("{text}{MODULE}")), @"
-    error missing-directory: there is no directory `nope`
-      terrane.hcl:6:12 stack `s` should be here
-      hint: paths count from the project's root; `enabled = false` allows it to be missing
-    error unknown-name: there is no layer `zz`
-      terrane.hcl:8:12 not defined
-      hint: there are `high` and `low`
-    error duplicate-name: `target` stands twice in one block
-      terrane.hcl:9:3 again here
-      terrane.hcl:7:3 first here
-      hint: remove one of them
-    error duplicate-name: `v` stands twice in one object
-      terrane.hcl:10:28 again here
-      terrane.hcl:10:14 first here
-      hint: remove one of them
-    error duplicate-name: `inputs` stands twice in one block
-      terrane.hcl:11:3 again here
-      terrane.hcl:10:3 first here
-      hint: remove one of them
-    ");
-}
-
-#[test]
 fn stacks_that_could_not_be_made_excuse_only_names_like_theirs() {
     let stacks = stack("net", "  inputs = { v = 1 }\n")
         + &stack(
