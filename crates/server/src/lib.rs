@@ -1,19 +1,11 @@
-//! HTTP: parse, authorise, call `control`, map.
+//! HTTP: reads requests, checks who sent them, calls `control`, and turns the result into a response.
 //!
-//! Not here: what may happen, and in which order (`control`).
+//! Not here: what a caller may change, and in which order (`control`).
+//!
+//! `state` may use `http`; `http` knows nothing of states but their errors. `state_server` puts both together.
 
-pub mod auth;
-mod body;
-mod error;
-mod failures;
-mod guests;
-mod idle;
-mod metrics;
-mod peers;
-mod pulse;
-mod routes;
-mod serve;
-pub mod service;
-pub mod state_backend;
-pub mod tls;
-mod wire;
+pub mod http;
+pub mod state;
+mod state_server;
+
+pub use state_server::StateServer;

@@ -12,8 +12,8 @@ use control::worker::WAIT;
 use model::ids::RunId;
 use model::run::Stage;
 use model::secret::Secret;
-use server::auth::RunToken;
-use server::state_backend::RunEndpoint;
+use server::http::RunToken;
+use server::state::RunEndpoint;
 use tokio::net::TcpListener;
 
 use crate::{CommandError, ExitStatus};

@@ -10,8 +10,8 @@ use control::states::housekeeping::{self, HouseKept, KeepHouseError};
 use model::retention::RetentionPolicy;
 use model::token::Lifetime;
 use serde_json::json;
-use server::service::{CONNECTIONS, StateServer};
-use server::tls::{Tls, TlsFiles};
+use server::StateServer;
+use server::http::{Limits, Tls, TlsFiles};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
@@ -20,48 +20,50 @@ use super::open_control_for;
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Serve states over HTTP to OpenTofu, Terraform and whatever speaks their protocol
+/// Serve states over HTTP to OpenTofu, Terraform and other clients of their protocol
 ///
-/// It serves the home itself: every state of it that a token reaches, and new ones by their first write.
-/// Requests are logged as JSON lines on standard error, without secrets, queries or bodies. SIGHUP reads the
-/// certificate again (it is also looked at when its files change); SIGTERM or Ctrl-C stops accepting, finishes what
-/// is under way and ends; a second one ends at once.
+/// Serves all states of a home that the client's token covers; the first write creates a state. Requests are logged as
+/// JSON lines on standard error, without secrets, queries or bodies. SIGHUP reloads the certificate (so does a change of
+/// its files). SIGTERM or Ctrl-C stops accepting, finishes running requests and exits; a second one exits at once.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane server --data /var/lib/terrane --listen 127.0.0.1:8080\n  \
     terrane server --data /var/lib/terrane --listen 0.0.0.0:8443 --tls-cert tls.crt --tls-key tls.key\n  \
-    terrane server --data DIR --listen 127.0.0.1:0 --json     # says which port it got\n\n\
+    terrane server --data DIR --listen 127.0.0.1:0 --json     # prints the port it got\n\n\
     Then make a token: `terrane token create ci --data DIR`."
 )]
 pub(crate) struct ServerArgs {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// The server's certificate chain, as PEM
+    /// The server's certificate chain (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// The certificate's key, as PEM
+    /// The certificate's key (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Only talk to clients with a certificate that one of these has signed; they need a token too
+    /// Require client certificates signed by one of these, in addition to a token (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     client_ca: Option<PathBuf>,
-    /// Serve without TLS to other machines, as behind a proxy that has it
+    /// Serve other machines without TLS, for use behind a proxy that terminates TLS
     #[arg(long, conflicts_with = "tls_cert")]
     allow_plain_http: bool,
-    /// Refuse larger states before they are read, in megabytes
+    /// Largest accepted state in megabytes; larger ones are refused before they are read
     #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_state_size: u32,
-    /// Connections that one address of another machine may have; a proxy there speaks for many
+    /// Open connections allowed from one address of another machine; raise it for a proxy there
     #[arg(long, value_name = "N", default_value_t = 250, value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_connections_per_address: u32,
-    /// Keep so many of the newest versions of each state; all, if it is not said
+    /// Also serve states at `/<name>`; without it only at `/state/…`, `/tfstate/states/…` and GitLab's path
+    #[arg(long)]
+    bare_paths: bool,
+    /// Number of newest versions to keep of each state (default: all)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep_versions: Option<u32>,
-    /// Keep versions for so long (`365d`); for ever, if it is not said. The newest stays in any case
+    /// How long to keep versions, such as `365d` (default: forever); the newest is always kept
     #[arg(long, value_name = "TIME")]
     keep_for: Option<String>,
-    /// Log `info` (every request), `warn` or `error`
+    /// Log level: `info` (every request), `warn` or `error`
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     log: LevelFilter,
 }
@@ -75,9 +77,11 @@ pub(crate) async fn server(
     start_log(args.log);
     let settings = process.settings(global)?;
     let Some(home) = settings.bare_home() else {
-        return Err(CommandError::new("a server needs a home of its own")
-            .hint("name its directory: `--data DIR` or `TERRANE_HOME`")
-            .status(ExitStatus::Usage));
+        return Err(
+            CommandError::new("cannot start the server: no home was given")
+                .hint("name its directory: `terrane server --data DIR`")
+                .status(ExitStatus::Usage),
+        );
     };
     let look = process.look(global);
     let control = open_control_for(Use::Serving, home, &settings, process, look).await?;
@@ -85,9 +89,13 @@ pub(crate) async fn server(
     let store = control.store.clone();
     let house = tokio::spawn(housekeeping::regularly(store.clone(), policy, log_round));
     let service = StateService::new(control.store, control.home);
-    let limit = args.max_state_size as usize * 1024 * 1024;
+    let limits = Limits {
+        body: args.max_state_size as usize * 1024 * 1024,
+        connections_per_address: args.max_connections_per_address as usize,
+        ..Limits::default()
+    };
     let listening = |err: &dyn std::error::Error| {
-        CommandError::because(format!("could not listen on `{}`", args.listen), err)
+        CommandError::because(format!("cannot listen on `{}`", args.listen), err)
     };
     let listener = TcpListener::bind(args.listen)
         .await
@@ -99,8 +107,7 @@ pub(crate) async fn server(
     say_where(address, tls.is_some(), global)?;
 
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let server = StateServer::new(service, limit);
-    let server = server.limited_to(CONNECTIONS, args.max_connections_per_address as usize);
+    let server = StateServer::new(service, limits).with_bare_paths(args.bare_paths);
     let serving = server.serve(listener, tls, async {
         let _ = stopped.await;
     });
@@ -109,7 +116,7 @@ pub(crate) async fn server(
         () = &mut serving => return Ok(ExitStatus::Done),
         () = signals.stop() => {}
     }
-    tracing::info!("stopping: what is under way is finished");
+    tracing::info!("stopping: finishing running requests");
     house.abort();
     drop(stop);
     tokio::select! {
@@ -119,7 +126,7 @@ pub(crate) async fn server(
                 .map_err(|err| CommandError::from_error(&err))?;
             Ok(ExitStatus::Done)
         }
-        () = signals.stop() => Err(CommandError::new("stopped at once, with requests under way")
+        () = signals.stop() => Err(CommandError::new("stopped at once, before all requests were finished")
             .status(ExitStatus::Interrupted)),
     }
 }
@@ -129,11 +136,11 @@ fn log_round(round: Result<HouseKept, KeepHouseError>) {
         Ok(kept) => tracing::info!(
             versions = kept.versions.len(),
             refused = kept.refused,
-            "kept house"
+            "removed expired versions"
         ),
         Err(err) => {
             let cause = std::error::Error::source(&err).map(ToString::to_string);
-            tracing::warn!(error = %err, cause, "could not keep house");
+            tracing::warn!(error = %err, cause, "cannot remove expired versions");
         }
     }
 }
@@ -163,13 +170,13 @@ impl ServerArgs {
         if self.listen.ip().is_loopback() || self.allow_plain_http {
             return Ok(None);
         }
-        let said = format!(
-            "`{}` is open to other machines, and there is no TLS",
+        let message = format!(
+            "cannot listen on `{}`: other machines can reach it, and there is no TLS",
             self.listen
         );
-        Err(CommandError::new(said)
-            .hint("tokens and states would cross the network in clear: give `--tls-cert` and `--tls-key`")
-            .hint("behind a proxy that has TLS, say `--allow-plain-http`")
+        Err(CommandError::new(message)
+            .hint("add `--tls-cert FILE --tls-key FILE`; otherwise tokens and states cross the network in clear")
+            .hint("behind a proxy that terminates TLS, add `--allow-plain-http`")
             .status(ExitStatus::Refused))
     }
 }
@@ -181,7 +188,7 @@ fn start_log(level: LevelFilter) {
         .with_target(false)
         .with_max_level(level)
         .with_writer(std::io::stderr);
-    // It fails only if there is one already.
+    // It fails only if a subscriber is set already.
     let _ = tracing_subscriber::util::SubscriberInitExt::try_init(subscriber.finish());
 }
 
@@ -204,7 +211,7 @@ struct Signals {
 impl Signals {
     fn new() -> Result<Self, CommandError> {
         let listen = |kind| {
-            signal(kind).map_err(|err| CommandError::because("could not wait for signals", &err))
+            signal(kind).map_err(|err| CommandError::because("cannot wait for signals", &err))
         };
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,

@@ -182,7 +182,7 @@ fn an_engine_keeps_its_state_on_a_server_over_tls() {
         server
             .process
             .stderr_so_far()
-            .contains("certificate loaded again")
+            .contains("certificate reloaded")
     });
     drop(server.stop().expect(0));
 }
@@ -239,16 +239,16 @@ fn wrong_words_are_explained() {
     ");
     insta::assert_snapshot!(test.cli(&["server", "--listen", "0.0.0.0:0"]), @"
     ── stderr
-    error: `0.0.0.0:0` is open to other machines, and there is no TLS
-    hint: tokens and states would cross the network in clear: give `--tls-cert` and `--tls-key`
-    hint: behind a proxy that has TLS, say `--allow-plain-http`
+    error: cannot listen on `0.0.0.0:0`: other machines can reach it, and there is no TLS
+    hint: add `--tls-cert FILE --tls-key FILE`; otherwise tokens and states cross the network in clear
+    hint: behind a proxy that terminates TLS, add `--allow-plain-http`
     [exit 4]
     ");
     let bare = terrane().without_env("TERRANE_HOME");
     insta::assert_snapshot!(bare.cli(&["server"]), @"
     ── stderr
-    error: a server needs a home of its own
-    hint: name its directory: `--data DIR` or `TERRANE_HOME`
+    error: cannot start the server: no home was given
+    hint: name its directory: `terrane server --data DIR`
     [exit 64]
     ");
 }

@@ -40,7 +40,7 @@ async fn from_nothing_to_nothing() {
     }
 }
 
-/// As GitLab users have it, and as who is behind a proxy that lets no LOCK through.
+/// As GitLab's documentation has it, and for proxies that do not pass LOCK.
 #[tokio::test]
 async fn other_methods_on_a_lock_path() {
     for engine in engines() {

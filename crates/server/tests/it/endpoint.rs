@@ -9,8 +9,8 @@ use control::state::StateAccess;
 use model::ids::RunId;
 use model::secret::Secret;
 use model::state::{ExpectedHead, StateName};
-use server::auth::RunToken;
-use server::state_backend::RunEndpoint;
+use server::http::RunToken;
+use server::state::RunEndpoint;
 use store::{Keyring, Store};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -127,7 +127,7 @@ async fn serve(access: StateAccess, limit: Option<usize>) -> Endpoint {
 }
 
 impl Endpoint {
-    /// One request, told as `status` or `status body`.
+    /// Sends one request; returns `status` or `status body`.
     pub(crate) async fn ask(&self, request: &str, body: &str) -> String {
         let length = format!("Content-Length: {}\r\n", body.len());
         self.send(request, &(self.credentials() + &length), body)

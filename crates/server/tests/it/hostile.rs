@@ -1,8 +1,9 @@
-//! Requests that mean no good, or come from something broken: each is bounded, and the server goes on.
+//! Hostile and broken requests: each is bounded, and the server goes on.
 
 use std::time::{Duration, Instant};
 
 use model::token::TokenScope;
+use server::http::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -17,34 +18,34 @@ fn state(serial: u64) -> String {
 #[tokio::test]
 async fn a_gigabyte_is_refused_before_it_is_read() {
     let home = Home::new().await;
-    let server = home.serve_with(None, 512 * 1024 * 1024).await;
+    let server = home.serve_states_up_to(512 * 1024 * 1024).await;
     let client = home.client(&server, TokenScope::Write).await;
     let length = "Content-Length: 1073741824\r\n";
-    assert_eq!(client.send("POST /x", length, "{").await, "413");
-    assert_eq!(client.send("LOCK /x", length, "{").await, "413");
-    let told = home
+    assert_eq!(client.send("POST /state/x", length, "{").await, "413");
+    assert_eq!(client.send("LOCK /state/x", length, "{").await, "413");
+    let reasons = home
         .store
         .refusal_list(&model::state::StateName::new("", "x"))
         .await;
-    let told = told.unwrap().into_iter().map(|refusal| refusal.reason);
+    let reasons = reasons.unwrap().into_iter().map(|refusal| refusal.reason);
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        reasons.collect::<Vec<_>>(),
         [
-            "token `write`: it is larger than 536870912 bytes",
-            "token `write`: it is larger than 65536 bytes"
+            "token `write`: the body is larger than 536870912 bytes",
+            "token `write`: the body is larger than 65536 bytes"
         ]
     );
 }
 
-/// Who asks before it sends is not told to go on, only to be refused.
+/// With `Expect: 100-continue`, the refusal comes before the body.
 #[tokio::test]
-async fn too_much_is_not_asked_for() {
+async fn a_client_that_asks_first_is_not_told_to_send_too_much() {
     let home = Home::new().await;
-    let server = home.serve_with(None, 1024).await;
+    let server = home.serve_states_up_to(1024).await;
     let client = home.client(&server, TokenScope::Write).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = format!(
-        "POST /x HTTP/1.1\r\nHost: here\r\n{}Content-Length: 1073741824\r\nExpect: 100-continue\r\n\r\n",
+        "POST /state/x HTTP/1.1\r\nHost: here\r\n{}Content-Length: 1073741824\r\nExpect: 100-continue\r\n\r\n",
         basic(&client.token)
     );
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -53,62 +54,54 @@ async fn too_much_is_not_asked_for() {
     assert_eq!(&answer, b"HTTP/1.1 413");
 }
 
-/// Whoever has no token may have many addresses: those who have one still find a place.
-#[tokio::test]
-async fn strangers_do_not_take_all_places() {
-    let home = Home::new().await;
-    let server = home.serve_at_most(None, 1024, 4).await;
-    let client = home.client(&server, TokenScope::Write).await;
-    let mut held = Vec::new();
-    for _ in 0..4 {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        let asked = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n";
-        stream.write_all(asked).await.unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 200");
-        held.push(stream);
+/// A server with few connections, which closes idle ones soon.
+fn few_connections() -> Limits {
+    Limits {
+        connections: 4,
+        idle_timeout: Duration::from_millis(500),
+        ..Limits::default()
     }
-    let asked = client.send("GET /x", "", "");
-    let answered = tokio::time::timeout(Duration::from_mins(1), asked).await;
-    assert_eq!(answered.expect("a place"), "404");
 }
 
-/// Who has shown a token and says nothing more keeps nobody out either: not a probe, not another client.
+/// Clients that keep all connections open without using them, with a token or without one, delay others for as long as
+/// the idle timeout.
 #[tokio::test]
-async fn who_is_still_gives_its_place_up() {
+async fn idle_connections_make_room_for_others() {
     let home = Home::new().await;
-    let server = home.serve_at_most(None, 1024, 4).await;
+    let server = home.serve_with(None, few_connections()).await;
     let client = home.client(&server, TokenScope::Write).await;
-    let head = format!(
-        "GET /x HTTP/1.1\r\nHost: here\r\n{}\r\n",
-        basic(&client.token)
-    );
+    let credentials = basic(&client.token);
     let mut held = Vec::new();
-    for _ in 0..4 {
+    for (request, headers, expected) in [
+        ("GET /healthz", "", "200"),
+        ("GET /healthz", "", "200"),
+        ("GET /state/x", credentials.as_str(), "404"),
+        ("GET /state/x", credentials.as_str(), "404"),
+    ] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!("{request} HTTP/1.1\r\nHost: here\r\n{headers}\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"HTTP/1.1 404");
+        assert_eq!(answer, format!("HTTP/1.1 {expected}").as_bytes());
         held.push(stream);
     }
-    let asked = server.stranger("GET /healthz");
+    let asked = client.send("GET /state/x", "", "");
     let answered = tokio::time::timeout(Duration::from_mins(1), asked).await;
-    assert_eq!(answered.expect("a place").0, "200");
+    assert_eq!(answered.expect("a connection"), "404");
 }
 
-/// A client that is still sending must get the answer, not a reset.
+/// A client that is still sending must get the response, not a reset.
 #[tokio::test]
-async fn who_sends_too_much_hears_of_it() {
+async fn a_client_that_sends_too_much_gets_the_refusal() {
     let home = Home::new().await;
-    let server = home.serve_with(None, 1024).await;
+    let server = home.serve_states_up_to(1024).await;
     let client = home.client(&server, TokenScope::Write).await;
     let body = "x".repeat(8 * 1024 * 1024);
-    assert_eq!(client.ask("POST /x", &body).await, "413");
+    assert_eq!(client.ask("POST /state/x", &body).await, "413");
     let chunk = format!("800000\r\n{body}\r\n0\r\n\r\n");
     let chunked = "Transfer-Encoding: chunked\r\n";
-    assert_eq!(client.send("POST /x", chunked, &chunk).await, "413");
+    assert_eq!(client.send("POST /state/x", chunked, &chunk).await, "413");
 }
 
 #[tokio::test]
@@ -116,18 +109,17 @@ async fn ten_thousand_headers_are_too_many() {
     let home = Home::new().await;
     let server = home.serve().await;
     let headers = "X-Many: y\r\n".repeat(10_000);
-    let (status, ..) = exchange(server.address, "GET /x", &headers, "").await;
+    let (status, ..) = exchange(server.address, "GET /state/x", &headers, "").await;
     assert_eq!(status, "431");
     let long = format!("X: {}\r\n", "y".repeat(2 * 1024 * 1024));
-    let (status, ..) = exchange(server.address, "GET /x", &long, "").await;
+    let (status, ..) = exchange(server.address, "GET /state/x", &long, "").await;
     assert!(["431", "no answer"].contains(&status.as_str()), "{status}");
     let (status, ..) = server.stranger("GET /healthz").await;
     assert_eq!(status, "200");
 }
 
-/// Somebody who sends a byte now and then keeps no other from being served.
 #[tokio::test]
-async fn slow_bodies_stop_nobody_else() {
+async fn slow_bodies_do_not_stop_other_clients() {
     let home = Home::new().await;
     let server = home.serve().await;
     let client = home.client(&server, TokenScope::Write).await;
@@ -136,29 +128,30 @@ async fn slow_bodies_stop_nobody_else() {
     for number in 0..100 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         let head = format!(
-            "POST /slow-{number} HTTP/1.1\r\nHost: here\r\n{credentials}Content-Length: 1000\r\n\r\n{{"
+            "POST /state/slow-{number} HTTP/1.1\r\nHost: here\r\n{credentials}Content-Length: 1000\r\n\r\n{{"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         slow.push(stream);
     }
     let begun = Instant::now();
-    assert_eq!(client.ask("LOCK /x", LOCK).await, "200");
-    assert_eq!(client.ask("POST /x?ID=a", &state(1)).await, "200");
+    assert_eq!(client.ask("LOCK /state/x", LOCK).await, "200");
+    assert_eq!(client.ask("POST /state/x?ID=a", &state(1)).await, "200");
     assert!(begun.elapsed() < Duration::from_secs(30));
     drop(slow);
 }
 
-/// Nor does who says that much will come, or does not say how much, and stops.
+/// Whether it declares its length or not.
 #[tokio::test]
-async fn a_large_body_that_stops_keeps_no_room() {
+async fn a_large_body_that_stalls_holds_no_memory() {
     let home = Home::new().await;
     let server = home.serve().await;
     let client = home.client(&server, TokenScope::Write).await;
     let credentials = basic(&client.token);
     let begin = async |number: i32, header: &str, body: &str| {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
-        let head =
-            format!("POST /slow-{number} HTTP/1.1\r\nHost: here\r\n{credentials}{header}\r\n\r\n");
+        let head = format!(
+            "POST /state/slow-{number} HTTP/1.1\r\nHost: here\r\n{credentials}{header}\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(body.as_bytes()).await.unwrap();
         stream
@@ -172,20 +165,20 @@ async fn a_large_body_that_stops_keeps_no_room() {
     ];
     let begun = Instant::now();
     let large = state(1).replace("[1]", &format!("[\"{}\"]", "x".repeat(1 << 20)));
-    assert_eq!(client.ask("POST /x", &large).await, "200");
+    assert_eq!(client.ask("POST /state/x", &large).await, "200");
     let body = state(1);
     let chunk = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
     let chunked = format!("{unknown}\r\n");
-    assert_eq!(client.send("POST /y", &chunked, &chunk).await, "200");
+    assert_eq!(client.send("POST /state/y", &chunked, &chunk).await, "200");
     assert!(begun.elapsed() < Duration::from_secs(15));
     drop(slow);
 }
 
-/// Connections that never say what they want make room for others; those that did so once, too.
+/// A connection with half a request head is closed, whether it had a request before or not.
 #[tokio::test]
 async fn half_a_head_is_not_waited_for() {
     let home = Home::new().await;
-    let server = home.serve().await;
+    let server = home.serve_with(None, few_connections()).await;
     let half = "GET /healthz HTTP/1.1\r\nX: ";
     let whole = "GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n";
     let begin = async |sent: &str| {
@@ -202,34 +195,40 @@ async fn half_a_head_is_not_waited_for() {
     let (mut none, mut rest) = (Vec::new(), Vec::new());
     let ended = async { tokio::join!(new.read_to_end(&mut none), used.read_to_end(&mut rest)) };
     let ended = tokio::time::timeout(Duration::from_mins(1), ended).await;
-    assert!(ended.is_ok(), "it is held for two minutes");
+    assert!(ended.is_ok(), "it is held");
 }
 
-/// A text that one of the databases cannot keep is refused by both.
+/// PostgreSQL cannot store a NUL, so no database gets one.
 #[tokio::test]
 async fn a_nul_is_refused() {
     let home = Home::new().await;
     let server = home.serve().await;
     let client = home.client(&server, TokenScope::Write).await;
-    assert_eq!(client.ask("LOCK /x", r#"{"ID":"a\u0000b"}"#).await, "400");
+    assert_eq!(
+        client.ask("LOCK /state/x", r#"{"ID":"a\u0000b"}"#).await,
+        "400"
+    );
     let nul = state(1).replace(r#""l""#, r#""l\u0000""#);
-    assert_eq!(client.ask("POST /x", &nul).await, "400");
-    assert_eq!(client.ask("POST /x?ID=a%00b", &state(1)).await, "400");
+    assert_eq!(client.ask("POST /state/x", &nul).await, "400");
+    assert_eq!(client.ask("POST /state/x?ID=a%00b", &state(1)).await, "400");
 }
 
-/// Engines do not read an empty text as a time, and then not the rest of it either.
+/// Engines cannot parse an empty time, and then show nothing of the holder.
 #[tokio::test]
-async fn a_holder_that_said_little_is_described_readably() {
+async fn a_lock_without_a_time_gets_one() {
     let home = Home::new().await;
     let server = home.serve().await;
     let client = home.client(&server, TokenScope::Write).await;
-    assert_eq!(client.ask("LOCK /x", r#"{"ID":"stuck"}"#).await, "200");
-    let conflict = client.ask("LOCK /x", r#"{"ID":"other"}"#).await;
+    assert_eq!(
+        client.ask("LOCK /state/x", r#"{"ID":"stuck"}"#).await,
+        "200"
+    );
+    let conflict = client.ask("LOCK /state/x", r#"{"ID":"other"}"#).await;
     assert!(conflict.starts_with("423 {"), "{conflict}");
     assert!(conflict.contains(r#""Created":"20"#), "{conflict}");
 }
 
-/// Below its top level a state stays text, however deep it goes.
+/// A state is parsed only at its top level.
 #[tokio::test]
 async fn depth_costs_nothing() {
     let home = Home::new().await;
@@ -240,12 +239,12 @@ async fn depth_costs_nothing() {
         "[".repeat(1_000_000),
         "]".repeat(1_000_000)
     );
-    assert_eq!(client.ask("POST /x", &deep).await, "200");
-    assert_eq!(client.ask("GET /x", "").await, format!("200 {deep}"));
+    assert_eq!(client.ask("POST /state/x", &deep).await, "200");
+    assert_eq!(client.ask("GET /state/x", "").await, format!("200 {deep}"));
 }
 
 #[tokio::test]
-async fn what_is_no_state_is_refused_whatever_it_is() {
+async fn bodies_that_are_not_states_are_refused() {
     let home = Home::new().await;
     let server = home.serve().await;
     let client = home.client(&server, TokenScope::Write).await;
@@ -255,7 +254,7 @@ async fn what_is_no_state_is_refused_whatever_it_is() {
     for body in [twice, huge, open, "\u{0}", "null", "4", "\"x\""] {
         let begun = Instant::now();
         let shown = &body[..body.len().min(60)];
-        assert_eq!(client.ask("POST /x", body).await, "400", "{shown}");
+        assert_eq!(client.ask("POST /state/x", body).await, "400", "{shown}");
         assert!(begun.elapsed() < Duration::from_secs(10), "{shown}");
     }
     let deep_lock = format!(
@@ -271,9 +270,13 @@ async fn what_is_no_state_is_refused_whatever_it_is() {
         r#"{"ID":"a","ID":"b"}"#,
     ] {
         let shown = &body[..body.len().min(60)];
-        assert_eq!(client.ask("LOCK /x", body).await, "400", "{shown}");
+        assert_eq!(client.ask("LOCK /state/x", body).await, "400", "{shown}");
     }
-    assert_eq!(client.ask("POST /x", &state(1)).await, "200", "it goes on");
+    assert_eq!(
+        client.ask("POST /state/x", &state(1)).await,
+        "200",
+        "it goes on"
+    );
 }
 
 #[tokio::test]
@@ -284,8 +287,8 @@ async fn broken_requests_get_no_further() {
         "GET\r\n\r\n",
         "\u{1}\u{2}\u{3}\r\n\r\n",
         "GET / HTTP/9.9\r\n\r\n",
-        "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
-        "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        "POST /state/x HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        "POST /state/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
     ] {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(raw.as_bytes()).await.unwrap();
@@ -298,25 +301,25 @@ async fn broken_requests_get_no_further() {
     assert_eq!(status, "200");
 }
 
-/// Thousands of requests, each a good one with some bytes changed, doubled or cut: none brings the server down, and none
-/// but a whole one with the right id changes what is locked.
+/// Thousands of valid requests with some bytes changed, doubled or cut: none stops the server, and none without the right
+/// id changes the lock.
 #[tokio::test]
 async fn requests_with_any_bytes_changed_harm_nothing() {
     let mut dice = testkit::Dice::new(testkit::seed());
     let home = Home::new().await;
     let server = home.serve().await;
     let client = home.client(&server, TokenScope::Write).await;
-    assert_eq!(client.ask("LOCK /kept", LOCK).await, "200");
-    assert_eq!(client.ask("POST /kept?ID=a", &state(1)).await, "200");
+    assert_eq!(client.ask("LOCK /state/kept", LOCK).await, "200");
+    assert_eq!(client.ask("POST /state/kept?ID=a", &state(1)).await, "200");
     let credentials = basic(&client.token);
     let good: Vec<String> = [
-        ("GET /other", ""),
-        ("LOCK /other", LOCK),
-        ("UNLOCK /other", LOCK),
-        ("POST /other?ID=a", &state(1)),
+        ("GET /state/other", ""),
+        ("LOCK /state/other", LOCK),
+        ("UNLOCK /state/other", LOCK),
+        ("POST /state/other?ID=a", &state(1)),
         ("PUT /state/shop/other/lock", LOCK),
         ("DELETE /tfstate/states/other", ""),
-        ("POST /kept?ID=wrong", &state(2)),
+        ("POST /state/kept?ID=wrong", &state(2)),
         ("GET /metrics", ""),
     ]
     .iter()
@@ -339,7 +342,7 @@ async fn requests_with_any_bytes_changed_harm_nothing() {
             }
         }
         let mut stream = TcpStream::connect(server.address).await.unwrap();
-        // It may have answered and hung up before all of it is sent, or wait for more.
+        // The server may have answered and closed before all of it is sent, or wait for more.
         let _ = stream.write_all(&bytes).await;
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
@@ -348,11 +351,11 @@ async fn requests_with_any_bytes_changed_harm_nothing() {
     let (status, ..) = server.stranger("GET /healthz").await;
     assert_eq!(status, "200");
     assert_eq!(
-        client.ask("POST /kept?ID=a", &state(2)).await,
+        client.ask("POST /state/kept?ID=a", &state(2)).await,
         "200",
         "it is locked as it was"
     );
-    assert_eq!(client.ask("UNLOCK /kept", LOCK).await, "200");
+    assert_eq!(client.ask("UNLOCK /state/kept", LOCK).await, "200");
 }
 
 #[tokio::test]
@@ -368,14 +371,14 @@ async fn a_write_under_way_is_finished_when_the_server_ends() {
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // Said when the body is waited for.
+    // Sent when the server begins to read the body.
     let mut go_on = [0; 25];
     stream.read_exact(&mut go_on).await.unwrap();
     assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(&body.as_bytes()[..10]).await.unwrap();
     let address = server.address;
     let ended = tokio::spawn(server.end());
-    // Nobody new is accepted any more.
+    // The server accepts no more connections.
     while TcpStream::connect(address).await.is_ok() {
         tokio::task::yield_now().await;
     }

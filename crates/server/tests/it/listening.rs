@@ -6,8 +6,8 @@ use std::sync::Arc;
 use control::state_service::StateService;
 use control::tokens::{self, TokenWish};
 use model::token::TokenScope;
-use server::service::{CONNECTIONS, StateServer};
-use server::tls::Tls;
+use server::StateServer;
+use server::http::{Limits, Tls};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -20,7 +20,7 @@ pub(crate) struct Server {
     served: tokio::task::JoinHandle<()>,
 }
 
-/// One who knows a token.
+/// A client with a token.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
@@ -29,19 +29,29 @@ pub(crate) struct Client {
 
 impl Home {
     pub(crate) async fn serve(&self) -> Server {
-        self.serve_with(None, 1024 * 1024 * 1024).await
+        self.serve_with(None, Limits::default()).await
     }
 
-    pub(crate) async fn serve_with(&self, tls: Option<Arc<Tls>>, limit: usize) -> Server {
-        self.serve_at_most(tls, limit, CONNECTIONS).await
+    /// With a limit of so many bytes for a state.
+    pub(crate) async fn serve_states_up_to(&self, body: usize) -> Server {
+        let limits = Limits {
+            body,
+            ..Limits::default()
+        };
+        self.serve_with(None, limits).await
     }
 
-    pub(crate) async fn serve_at_most(
-        &self,
-        tls: Option<Arc<Tls>>,
-        limit: usize,
-        connections: usize,
-    ) -> Server {
+    pub(crate) async fn serve_with(&self, tls: Option<Arc<Tls>>, limits: Limits) -> Server {
+        start(StateServer::new(self.service(), limits), tls).await
+    }
+
+    /// With states at `/<name>`, too.
+    pub(crate) async fn serve_bare_paths(&self) -> Server {
+        let server = StateServer::new(self.service(), Limits::default());
+        start(server.with_bare_paths(true), None).await
+    }
+
+    fn service(&self) -> StateService {
         let root = self.path().join("home");
         let home = control::home::Home::at(
             control::home::StorePlace::Directory(root.clone()),
@@ -49,19 +59,7 @@ impl Home {
             control::keys::KeySource::File(self.path().join("master.key")),
             String::new(),
         );
-        let server = StateServer::new(StateService::new(self.store.clone(), home), limit)
-            .limited_to(connections, connections);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (end, ended) = oneshot::channel::<()>();
-        let served = tokio::spawn(server.serve(listener, tls, async {
-            let _ = ended.await;
-        }));
-        Server {
-            address,
-            end,
-            served,
-        }
+        StateService::new(self.store.clone(), home)
     }
 
     /// The secret of a new token.
@@ -76,7 +74,7 @@ impl Home {
         secret.expose().to_owned()
     }
 
-    /// Somebody with a token of that scope for all states.
+    /// A client whose token has that scope for all states.
     pub(crate) async fn client(&self, server: &Server, scope: TokenScope) -> Client {
         Client {
             address: server.address,
@@ -85,8 +83,22 @@ impl Home {
     }
 }
 
+async fn start(server: StateServer, tls: Option<Arc<Tls>>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (end, ended) = oneshot::channel::<()>();
+    let served = tokio::spawn(server.serve(listener, tls, async {
+        let _ = ended.await;
+    }));
+    Server {
+        address,
+        end,
+        served,
+    }
+}
+
 impl Server {
-    /// Waits until everything that has begun is done.
+    /// Stops the server and waits until it has finished.
     pub(crate) async fn end(self) {
         drop(self.end);
         self.served.await.unwrap();
@@ -98,7 +110,7 @@ impl Server {
 }
 
 impl Client {
-    /// One request, told as `status` or `status body`.
+    /// Sends one request; returns `status` or `status body`.
     pub(crate) async fn ask(&self, request: &str, body: &str) -> String {
         let length = format!("Content-Length: {}\r\n", body.len());
         self.send(request, &length, body).await
@@ -110,7 +122,7 @@ impl Client {
         format!("{status} {body}").trim_end().to_owned()
     }
 
-    /// What an engine needs to keep its state there.
+    /// The environment of an engine that stores its state there.
     pub(crate) fn environment(&self, path: &str) -> Vec<(&'static str, String)> {
         let url = format!("http://{}{path}", self.address);
         vec![

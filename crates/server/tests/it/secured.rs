@@ -12,7 +12,8 @@ use rcgen::{CertificateParams, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use server::tls::{Tls, TlsFiles};
+use server::http::{Limits, Tls, TlsFiles};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -21,7 +22,7 @@ use crate::endpoint::Home;
 use crate::engines::{APPLY, DESTROY, INIT, Slot, engines};
 use crate::listening::Server;
 
-/// Who signs certificates, and where they lie.
+/// A certificate authority and the directory of its files.
 struct Authority {
     dir: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -110,7 +111,9 @@ async fn locks_go_over_http_2_too() {
     let authority = Authority::new();
     authority.sign("server");
     let home = Home::new().await;
-    let server = home.serve_with(Some(authority.tls(None)), 1 << 20).await;
+    let server = home
+        .serve_with(Some(authority.tls(None)), Limits::default())
+        .await;
     let token = home.token("ci", TokenScope::Write, "**").await;
     let stream = authority.connect(&server, "h2", None).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
@@ -122,7 +125,7 @@ async fn locks_go_over_http_2_too() {
     let basic = base64::engine::general_purpose::STANDARD.encode(format!(":{token}"));
     let lock = |id: &str| format!(r#"{{"ID":"{id}","Operation":"OperationTypeApply","Who":"me"}}"#);
     let state = r#"{"version":4,"serial":1,"lineage":"l","resources":[]}"#;
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for (method, query, body) in [
         ("GET", "", String::new()),
         ("LOCK", "", lock("a")),
@@ -144,13 +147,13 @@ async fn locks_go_over_http_2_too() {
             .await
             .unwrap();
         let body = String::from_utf8(body.to_vec()).unwrap();
-        told.push(format!(
+        answers.push(format!(
             "{method} {status} {}",
             body.get(..9).unwrap_or_default()
         ));
     }
     assert_eq!(
-        told,
+        answers,
         [
             "GET 404 ",
             "LOCK 200 ",
@@ -166,6 +169,24 @@ async fn locks_go_over_http_2_too() {
     );
 }
 
+/// HTTP/2 has no header timeout: a client that negotiates it and then sends nothing must not keep its connection.
+#[tokio::test]
+async fn an_http_2_connection_without_a_request_is_closed() {
+    let authority = Authority::new();
+    authority.sign("server");
+    let home = Home::new().await;
+    let limits = Limits {
+        idle_timeout: std::time::Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let server = home.serve_with(Some(authority.tls(None)), limits).await;
+    let mut silent = authority.connect(&server, "h2", None).await.unwrap();
+    let mut rest = Vec::new();
+    let ended = silent.read_to_end(&mut rest);
+    let ended = tokio::time::timeout(std::time::Duration::from_mins(1), ended).await;
+    assert!(ended.is_ok(), "it is held");
+}
+
 #[tokio::test]
 async fn engines_over_tls_with_a_certificate_of_their_own() {
     let authority = Authority::new();
@@ -174,7 +195,7 @@ async fn engines_over_tls_with_a_certificate_of_their_own() {
     for engine in engines() {
         let (home, slot) = (Home::new().await, Slot::new(&engine));
         let tls = authority.tls(Some(authority.path("ca.pem")));
-        let server = home.serve_with(Some(tls), 1 << 30).await;
+        let server = home.serve_with(Some(tls), Limits::default()).await;
         let client = home.client(&server, TokenScope::Write).await;
         let url = format!(
             "https://localhost:{}/state/p/network",
@@ -213,7 +234,9 @@ async fn a_new_certificate_is_taken_up_and_a_broken_one_is_not() {
     authority.sign("server");
     let home = Home::new().await;
     let tls = authority.tls(None);
-    let server = home.serve_with(Some(Arc::clone(&tls)), 1 << 20).await;
+    let server = home
+        .serve_with(Some(Arc::clone(&tls)), Limits::default())
+        .await;
     let shown = || async {
         let stream = authority.connect(&server, "http/1.1", None).await.unwrap();
         let (_, session) = stream.get_ref();
@@ -221,7 +244,7 @@ async fn a_new_certificate_is_taken_up_and_a_broken_one_is_not() {
     };
     let first = shown().await;
     authority.sign("server");
-    // Seen without being told, as soon as somebody connects after a moment.
+    // Noticed without a signal, by a connection a moment later.
     let begun = std::time::Instant::now();
     let mut second = shown().await;
     while second == first {
@@ -230,8 +253,8 @@ async fn a_new_certificate_is_taken_up_and_a_broken_one_is_not() {
     }
     std::fs::write(authority.path("server.key"), "nothing").unwrap();
     tls.reload();
-    assert_eq!(shown().await, second, "the old one stays");
+    assert_eq!(shown().await, second, "the previous one stays");
     authority.sign("server");
     tls.reload();
-    assert_ne!(shown().await, second, "told to look");
+    assert_ne!(shown().await, second, "reloaded on request");
 }

@@ -1,4 +1,4 @@
-//! The state server, request by request: who may do what, and what each answer is.
+//! The state server, request by request: what each token may do, and what each response is.
 
 use model::break_glass::Act;
 use model::ids::RunId;
@@ -24,7 +24,7 @@ fn state(serial: u64) -> String {
 #[tokio::test]
 async fn every_shape_of_path_is_the_same_service() {
     let home = Home::new().await;
-    let server = home.serve().await;
+    let server = home.serve_bare_paths().await;
     let client = home.client(&server, TokenScope::Write).await;
     let shapes = [
         ("/state/shop/one", "/state/shop/one"),
@@ -34,7 +34,7 @@ async fn every_shape_of_path_is_the_same_service() {
             "/api/v4/projects/42/terraform/state/four",
             "/api/v4/projects/42/terraform/state/four/lock",
         ),
-        ("/five", "/five/lock"),
+        ("/five", "/five/lock"), // with `--bare-paths`
     ];
     for (path, lock) in shapes {
         let (take, give) = if path == lock {
@@ -125,7 +125,7 @@ async fn what_each_write_is_answered() {
 }
 
 #[tokio::test]
-async fn who_may_do_what() {
+async fn what_each_token_may_do() {
     let home = Home::new().await;
     let server = home.serve().await;
     let write = home.client(&server, TokenScope::Write).await;
@@ -219,12 +219,12 @@ async fn nothing_is_redirected_and_404_means_no_state() {
         "/state/a/b/c/d",
         "/a/b",
         "/login",
+        "/network",
         "//",
     ] {
         for method in ["GET", "POST", "LOCK", "UNLOCK"] {
             let answer = client.ask(&format!("{method} {path}"), "").await;
-            let expected = if path == "/login" { &answer } else { "403" };
-            assert_eq!(answer, expected, "{method} {path}");
+            assert_eq!(answer, "403", "{method} {path}");
         }
     }
     for request in [
@@ -234,6 +234,17 @@ async fn nothing_is_redirected_and_404_means_no_state() {
         "POST /healthz",
     ] {
         assert_eq!(client.ask(request, "").await, "403", "{request}");
+    }
+}
+
+/// An engine takes 404 for "there is no state", also if its credentials were forgotten; browsers send `Accept`.
+#[tokio::test]
+async fn an_unknown_path_is_404_for_what_cannot_be_an_engine() {
+    let home = Home::new().await;
+    let server = home.serve().await;
+    for (headers, expected) in [("Accept: text/html\r\n", "404"), ("", "403")] {
+        let (status, ..) = exchange(server.address, "GET /login", headers, "").await;
+        assert_eq!(status, expected, "{headers}");
     }
 }
 
@@ -288,14 +299,14 @@ async fn a_forced_unlock_leaves_a_record() {
     assert_eq!(other, format!("409 {LOCK_B}"));
     assert_eq!(client.ask(&unlock, &by_id("b")).await, "200");
 
-    // Whoever never said more than the id says it again: its own lock.
+    // A client that sent only an id when it locked: its own lock, no record.
     assert_eq!(
         client.ask("LOCK /state/p/network", &by_id("c")).await,
         "200"
     );
     assert_eq!(client.ask(&unlock, &by_id("c")).await, "200");
 
-    // As a script says it that has only the id: the one it names, and no other.
+    // As a script unlocks that knows only the id: that lock and no other.
     let lock_d = LOCK_B.replace("\"b\"", "\"d\"");
     assert_eq!(client.ask("LOCK /state/p/network", &lock_d).await, "200");
     let named = |id: &str| format!("DELETE {PATH}/lock?ID={id}");
@@ -306,7 +317,7 @@ async fn a_forced_unlock_leaves_a_record() {
     assert_eq!(home.lock_holder().await, None);
 
     let records = home.store.break_glass_list(&network()).await.unwrap();
-    let told: Vec<_> = records
+    let shown: Vec<_> = records
         .iter()
         .map(|one| {
             (
@@ -322,7 +333,7 @@ async fn a_forced_unlock_leaves_a_record() {
         "the lock of you@there (plan), lock `b`",
     );
     let broken = |detail| (Act::LockBroken, "write", None, detail);
-    assert_eq!(told, [broken(a), broken(b)]);
+    assert_eq!(shown, [broken(a), broken(b)]);
 }
 
 #[tokio::test]
@@ -355,7 +366,7 @@ async fn the_lock_of_a_run_that_is_alive_stays() {
     assert_eq!(home.lock_holder().await, None);
 }
 
-/// Each client that is refused is told the id of the lock: it is no secret.
+/// A refused client learns the id of the lock, so the id is no secret.
 #[tokio::test]
 async fn the_id_of_a_runs_lock_is_of_no_use_to_clients() {
     let home = Home::new().await;
@@ -449,17 +460,17 @@ async fn health_readiness_and_metrics_need_no_token() {
     let home = Home::new().await;
     let server = home.serve().await;
     let client = home.client(&server, TokenScope::Write).await;
-    client.ask("LOCK /x", LOCK_A).await;
-    client.ask("LOCK /x", LOCK_B).await;
-    client.ask("POST /x?ID=a", &state(1)).await;
+    client.ask("LOCK /state/x", LOCK_A).await;
+    client.ask("LOCK /state/x", LOCK_B).await;
+    client.ask("POST /state/x?ID=a", &state(1)).await;
     let (status, _, body) = server.stranger("GET /healthz").await;
     assert_eq!((status.as_str(), body.as_str()), ("200", "ok\n"));
     let (status, _, body) = server.stranger("GET /readyz").await;
     assert_eq!((status.as_str(), body.as_str()), ("200", "ready\n"));
     let (_, _, page) = server.stranger("GET /metrics").await;
     for line in [
-        r#"terrane_requests_total{route="plain",deed="LOCK",status="200"} 1"#,
-        r#"terrane_requests_total{route="plain",deed="LOCK",status="423"} 1"#,
+        r#"terrane_requests_total{route="state",method="LOCK",status="200"} 1"#,
+        r#"terrane_requests_total{route="state",method="LOCK",status="423"} 1"#,
         "terrane_lock_conflicts_total 1",
         "terrane_versions_written_total 1",
     ] {

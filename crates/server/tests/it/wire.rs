@@ -223,7 +223,10 @@ async fn what_is_not_there_is_forbidden_for_404_means_no_state() {
     ] {
         assert_eq!(run.ask(request, "").await, "403", "{request}");
     }
-    assert_eq!(home.refusals().await, ["DELETE: a run deletes no state"]);
+    assert_eq!(
+        home.refusals().await,
+        ["DELETE: a run does not delete states"]
+    );
 }
 
 #[tokio::test]
@@ -306,7 +309,7 @@ async fn a_write_that_breaks_off_stores_nothing() {
     let length = format!("Content-Length: {}\r\n", body.len() + 1);
     run.abandon("POST /state?ID=a", &(run.credentials() + &length), &body)
         .await;
-    assert_eq!(home.refusal().await, "POST: it broke off");
+    assert_eq!(home.refusal().await, "POST: the body ended early");
     assert_eq!(home.head().await, None);
 }
 

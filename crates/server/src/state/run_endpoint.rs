@@ -1,7 +1,9 @@
-//! The state endpoint of one run: the HTTP backend of OpenTofu and Terraform, on loopback, for as
-//! long as the run's engine lives.
+//! The state endpoint of one run: the HTTP backend of OpenTofu and Terraform on loopback, while the run's engine runs.
 //!
-//! Not here: the protocol (`wire`), what a run may do (`control::state`).
+//! It serves one client that is trusted with one state, and its CPU time counts as terrane's own. So it has neither a router
+//! nor limits of its own.
+//!
+//! Not here: the protocol (`protocol`), what a run may do (`control::state`).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,31 +21,20 @@ use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use model::secret::Secret;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::task::JoinError;
+use tokio_util::task::TaskTracker;
 
-use crate::auth::RunToken;
-use crate::body::{IDLE, Room};
-use crate::error::ApiError;
-use crate::serve::pause_after;
-use crate::wire::{self, Access, Deed, Setting};
+use super::protocol::{self, Access, Operation, RequestContext};
+use crate::http::{ApiError, BodyBudget, DEFAULT_BODY_LIMIT, RunToken, pause_after};
 
 const PATH: &str = "/state";
-
-/// Larger states are refused before they are read.
-pub const DEFAULT_BODY_LIMIT: usize = 512 * 1024 * 1024;
 
 /// What one run's engine talks to.
 #[derive(Clone, Debug)]
 pub struct RunEndpoint {
     access: Access,
     token: RunToken,
-    room: Room,
-}
-
-/// An endpoint and its deeds in flight.
-struct Serving {
-    endpoint: RunEndpoint,
-    busy: mpsc::Sender<Infallible>,
+    bodies: BodyBudget,
 }
 
 impl RunEndpoint {
@@ -51,19 +42,19 @@ impl RunEndpoint {
         Self {
             access: Access::Run(access),
             token,
-            room: room(DEFAULT_BODY_LIMIT),
+            bodies: BodyBudget::unshared(DEFAULT_BODY_LIMIT),
         }
     }
 
     #[must_use]
     pub fn with_body_limit(self, bytes: usize) -> Self {
         Self {
-            room: room(bytes),
+            bodies: BodyBudget::unshared(bytes),
             ..self
         }
     }
 
-    /// What the engine needs in its environment, so that nothing of it lands in a file.
+    /// The engine's environment: in a file, the token could be read by others.
     pub fn environment(&self, address: SocketAddr) -> Vec<(&'static str, Secret)> {
         let url = Secret::new(format!("http://{address}{PATH}"));
         vec![
@@ -75,14 +66,10 @@ impl RunEndpoint {
         ]
     }
 
-    /// Answers until `end` comes, then finishes what it has begun.
+    /// Serves until `end` resolves, then finishes the requests that have begun.
     pub async fn serve(self, listener: TcpListener, end: impl Future<Output = ()>) {
-        let (busy, mut idle) = mpsc::channel(1);
-        let serving = Arc::new(Serving {
-            endpoint: self,
-            busy,
-        });
-        let graceful = GracefulShutdown::new();
+        let (endpoint, operations) = (Arc::new(self), TaskTracker::new());
+        let connections = GracefulShutdown::new();
         let mut end = pin!(end);
         loop {
             let accepted = tokio::select! {
@@ -96,22 +83,24 @@ impl RunEndpoint {
                     continue;
                 }
             };
-            // Answers are small and awaited; without this they wait for one another's receipts.
+            // Responses are small, and the engine waits for them: do not delay them (Nagle's algorithm).
             let _ = stream.set_nodelay(true);
-            let serving = Arc::clone(&serving);
+            let (endpoint, operations) = (Arc::clone(&endpoint), operations.clone());
             let service = service_fn(move |request: Request<Incoming>| {
-                let answered = answer(Arc::clone(&serving), request.map(Body::new));
-                async { Ok::<_, Infallible>(answered.await) }
+                let endpoint = Arc::clone(&endpoint);
+                let request = request.map(Body::new);
+                // Once a write has arrived completely, it is finished even if its engine is gone.
+                let answered = operations.spawn(async move { endpoint.answer(request).await });
+                async move { Ok::<_, Infallible>(response(answered.await)) }
             });
-            // Engines speak HTTP/1.1 where there is no TLS.
+            // Engines use HTTP/1.1 where there is no TLS.
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            tokio::spawn(graceful.watch(connection));
+            tokio::spawn(connections.watch(connection));
         }
         drop(listener);
-        drop(serving);
-        graceful.shutdown().await;
-        // Nothing is ever sent: this ends when the last deed that holds a sender has ended.
-        let None::<Infallible> = idle.recv().await;
+        connections.shutdown().await;
+        operations.close();
+        operations.wait().await;
     }
 
     async fn answer(&self, request: Request<Body>) -> Result<Response, ApiError> {
@@ -122,30 +111,17 @@ impl RunEndpoint {
             return Err(ApiError::unauthorised());
         }
         let (head, body) = request.into_parts();
-        let deed = Deed::of(&head.method, false).ok_or_else(ApiError::forbidden)?;
-        let setting = Setting {
-            room: &self.room,
+        let operation = Operation::of(&head.method, false).ok_or_else(ApiError::forbidden)?;
+        let context = RequestContext {
+            bodies: &self.bodies,
             is_remote: false,
         };
-        wire::answer(&self.access, deed, &head, body, setting).await
+        protocol::answer(&self.access, operation, &head, body, context).await
     }
 }
 
-/// An engine writes one state at a time: there is room for it.
-fn room(limit: usize) -> Room {
-    Room::new(limit, limit, IDLE)
-}
-
-/// A request that came whole is carried through even if its sender is gone: an engine that was
-/// killed after its last write has written.
-async fn answer(serving: Arc<Serving>, request: Request<Body>) -> Response {
-    let deed = tokio::spawn(async move {
-        let busy = serving.busy.clone();
-        let answered = serving.endpoint.answer(request).await;
-        drop(busy);
-        answered
-    });
-    match deed.await {
+fn response(answered: Result<Result<Response, ApiError>, JoinError>) -> Response {
+    match answered {
         Ok(answered) => answered.into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }

@@ -1,6 +1,5 @@
-//! TLS from files, which may change while the server runs: a renewed certificate is taken up without a
-//! restart. If what is there now cannot be used, what was loaded before stays in force, and the log says
-//! so.
+//! TLS from files. A renewed certificate is loaded without a restart; if it cannot be used, the previous one stays in use
+//! and the log says why.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +12,17 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::error::chain;
+use super::error::error_chain;
 
-/// Files are looked at no more often than this.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The files are checked for changes at most this often.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where certificate and key are, as PEM.
+/// Where certificate and key are, in PEM format.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Clients must show a certificate that one of these has signed.
+    /// Clients must present a certificate that one of these has signed.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -36,29 +35,29 @@ pub struct Tls {
 #[derive(Debug)]
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// What the files looked like when they were last read, whether they could be used or not.
-    seen: Vec<Option<(SystemTime, u64)>>,
-    looked: Instant,
+    /// Time and size of each file when it was last read, usable or not.
+    stamps: Vec<Option<(SystemTime, u64)>>,
+    checked: Instant,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadTlsError {
-    #[error("could not read {what} from `{}`", path.display())]
+    #[error("cannot read {what} from `{}`", path.display())]
     Pem {
         what: &'static str,
         path: PathBuf,
         source: pem::Error,
     },
-    #[error("there is no certificate in `{}`", path.display())]
+    #[error("`{}` contains no certificate", path.display())]
     Empty { path: PathBuf },
-    #[error("certificate and key cannot be used")]
+    #[error("cannot use certificate and key")]
     Pair(#[source] rustls::Error),
-    #[error("the certificates in `{}` cannot be used", path.display())]
+    #[error("cannot use the certificates in `{}`", path.display())]
     Root {
         path: PathBuf,
         source: rustls::Error,
     },
-    #[error("clients cannot be checked against `{}`", path.display())]
+    #[error("cannot check clients against `{}`", path.display())]
     Verifier {
         path: PathBuf,
         source: VerifierBuilderError,
@@ -67,12 +66,12 @@ pub enum LoadTlsError {
 
 impl Tls {
     pub fn load(files: TlsFiles) -> Result<Self, LoadTlsError> {
-        // First the look, then the reading: a change in between is seen the next time.
-        let seen = files.look();
+        // Stamps first: a change in between is noticed at the next check.
+        let stamps = files.stamps();
         let loaded = Loaded {
             config: Arc::new(files.read()?),
-            seen,
-            looked: Instant::now(),
+            stamps,
+            checked: Instant::now(),
         };
         Ok(Self {
             files,
@@ -80,53 +79,53 @@ impl Tls {
         })
     }
 
-    /// Reads the files again, changed or not.
+    /// Reads the files again, whether they have changed or not.
     pub fn reload(&self) {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        loaded.seen.clear();
-        self.look_again(&mut loaded);
+        loaded.stamps.clear();
+        self.reload_if_changed(&mut loaded);
     }
 
-    /// For the next connection.
+    /// The configuration for a new connection.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if loaded.looked.elapsed() >= LOOK_AGAIN {
-            self.look_again(&mut loaded);
+        if loaded.checked.elapsed() >= CHECK_INTERVAL {
+            self.reload_if_changed(&mut loaded);
         }
         Arc::clone(&loaded.config)
     }
 
-    fn look_again(&self, loaded: &mut Loaded) {
-        loaded.looked = Instant::now();
-        let seen = self.files.look();
-        if seen == loaded.seen {
+    fn reload_if_changed(&self, loaded: &mut Loaded) {
+        loaded.checked = Instant::now();
+        let stamps = self.files.stamps();
+        if stamps == loaded.stamps {
             return;
         }
-        loaded.seen = seen;
+        loaded.stamps = stamps;
         match self.files.read() {
             Ok(config) => {
                 loaded.config = Arc::new(config);
-                tracing::info!("certificate loaded again");
+                tracing::info!("certificate reloaded");
             }
             Err(err) => {
-                tracing::error!(error = %chain(&err), "the new certificate cannot be used, the old one stays");
+                tracing::error!(error = %error_chain(&err), "cannot use the new certificate; the previous one stays in use");
             }
         }
     }
 }
 
 impl TlsFiles {
-    fn look(&self) -> Vec<Option<(SystemTime, u64)>> {
+    fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
         let paths = [
             Some(&self.certificate),
             Some(&self.key),
             self.client_ca.as_ref(),
         ];
-        let look = |path: &PathBuf| {
+        let stamp = |path: &PathBuf| {
             let metadata = fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        paths.into_iter().flatten().map(look).collect()
+        paths.into_iter().flatten().map(stamp).collect()
     }
 
     fn read(&self) -> Result<ServerConfig, LoadTlsError> {

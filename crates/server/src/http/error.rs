@@ -1,7 +1,7 @@
 //! The one place where errors get a status code.
 //!
-//! Engines act on the number: 404 on a GET means "there is no state, create everything", a redirect
-//! on a POST loses the state, 5xx and 429 are sent again. So what is meant is said exactly.
+//! Engines act on the number. 404 on a GET means "there is no state, create everything", a redirect on a POST loses the
+//! state, and a request that gets 5xx or 429 is sent again.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -11,25 +11,22 @@ use control::state::StateAccessError;
 use model::lock::LockInfo;
 use model::state::HeldLock;
 
-use crate::body::TakeError;
+use super::access_log::Reason;
+use super::body::BodyError;
 
-/// An answer that is not what was asked for.
+/// A response that refuses a request.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
-    /// Both engines read a conflict's body as the holder's lock.
+    /// Both engines read the body of a conflict as the holder's lock.
     lock: Option<Box<LockInfo>>,
     header: Option<(HeaderName, &'static str)>,
-    /// For the log: clients show a number and nothing else.
+    /// For the log: clients show the status code and nothing else.
     reason: Option<String>,
 }
 
-/// Why a request was refused, on its way to the log.
-#[derive(Clone)]
-pub(crate) struct Reason(pub(crate) String);
-
 impl ApiError {
-    /// 404 would mean that there is no state, so a stranger gets 401, whatever it asks for.
+    /// For every request without a valid token, whether the state exists or not.
     pub(crate) fn unauthorised() -> Self {
         Self {
             header: Some((WWW_AUTHENTICATE, "Basic realm=\"terrane\"")),
@@ -37,7 +34,7 @@ impl ApiError {
         }
     }
 
-    /// For a path or a method that is not there: 404 would mean that there is no state.
+    /// Also for an unknown path or method: 404 would mean that there is no state.
     pub(crate) fn forbidden() -> Self {
         Self::new(StatusCode::FORBIDDEN)
     }
@@ -46,8 +43,8 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST)
     }
 
-    /// Too many wrong tokens from there: the client waits, then tries again.
-    pub(crate) fn too_many() -> Self {
+    /// The address sent too many wrong tokens. Clients wait and try again.
+    pub(crate) fn too_many_failures() -> Self {
         Self {
             header: Some((RETRY_AFTER, "10")),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS)
@@ -70,13 +67,13 @@ impl ApiError {
 
     fn locked(holder: &HeldLock) -> Self {
         Self {
-            lock: Some(Box::new(described(holder))),
+            lock: Some(Box::new(lock_info(holder))),
             ..Self::new(StatusCode::LOCKED)
         }
     }
 
-    /// A conflict without a holder still needs a lock with an id, or the engines stop waiting
-    /// where they should not; so the reason is where they show it.
+    /// Engines expect a lock with an id even if nobody holds one, and stop waiting without it. So the reason takes the
+    /// place of the holder, where they show it.
     fn conflict(reason: &str, holder: Option<&HeldLock>) -> Self {
         let explained = || LockInfo {
             id: "none".to_owned(),
@@ -86,14 +83,14 @@ impl ApiError {
             created: "0001-01-01T00:00:00Z".to_owned(),
             ..LockInfo::default()
         };
-        let lock = holder.map_or_else(explained, described);
+        let lock = holder.map_or_else(explained, lock_info);
         Self {
             lock: Some(Box::new(lock)),
             ..Self::new(StatusCode::CONFLICT)
         }
     }
 
-    /// The engine sends it again: all our deeds may be repeated.
+    /// The engine sends the request again; every operation may be repeated.
     pub(crate) fn unavailable() -> Self {
         Self {
             header: Some((RETRY_AFTER, "1")),
@@ -105,7 +102,7 @@ impl ApiError {
 impl From<StateAccessError> for ApiError {
     fn from(err: StateAccessError) -> Self {
         use StateAccessError as E;
-        let reason = chain(&err);
+        let reason = error_chain(&err);
         let answer = match &err {
             E::Forbidden { .. } | E::Denied { .. } => Self::forbidden(),
             E::Locked { holder, .. } => Self::locked(holder),
@@ -116,17 +113,16 @@ impl From<StateAccessError> for ApiError {
             }
             E::Invalid { .. } => Self::bad_request(),
             E::Contended { .. } | E::Store { .. } => {
-                tracing::error!(error = %chain(&err), "a request could not be carried out");
-                return Self::unavailable(); // said just now
+                tracing::error!(error = %error_chain(&err), "cannot carry out a request");
+                return Self::unavailable(); // logged above
             }
         };
         answer.because(reason)
     }
 }
 
-/// The lock of a holder as engines can read it: a script may have left out when it was made, and an empty text is no time
-/// to them.
-fn described(holder: &HeldLock) -> LockInfo {
+/// The holder's lock in a form that engines can parse: they refuse an empty time, which a script may have sent.
+fn lock_info(holder: &HeldLock) -> LockInfo {
     let mut info = holder.info.clone();
     if info.created.is_empty() {
         info.created = holder.since.to_string();
@@ -134,8 +130,8 @@ fn described(holder: &HeldLock) -> LockInfo {
     info
 }
 
-/// An error and its causes on one line, for the log.
-pub(crate) fn chain(err: &dyn std::error::Error) -> String {
+/// An error and its causes on one line.
+pub(crate) fn error_chain(err: &dyn std::error::Error) -> String {
     let mut text = err.to_string();
     let mut cause = err.source();
     while let Some(err) = cause {
@@ -146,14 +142,16 @@ pub(crate) fn chain(err: &dyn std::error::Error) -> String {
     text
 }
 
-impl From<TakeError> for ApiError {
-    fn from(err: TakeError) -> Self {
-        let reason = chain(&err);
+impl From<BodyError> for ApiError {
+    fn from(err: BodyError) -> Self {
+        let reason = error_chain(&err);
         let answer = match err {
-            TakeError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE),
-            TakeError::Slow { .. } | TakeError::Trickled => Self::new(StatusCode::REQUEST_TIMEOUT),
-            TakeError::BrokeOff | TakeError::OtherBytes => Self::bad_request(),
-            TakeError::Busy { .. } | TakeError::Aside(_) => Self::unavailable(),
+            BodyError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE),
+            BodyError::Stalled { .. } | BodyError::TooSlow => {
+                Self::new(StatusCode::REQUEST_TIMEOUT)
+            }
+            BodyError::Incomplete | BodyError::WrongMd5 => Self::bad_request(),
+            BodyError::Busy { .. } | BodyError::Spool(_) => Self::unavailable(),
         };
         answer.because(reason)
     }

@@ -1,10 +1,10 @@
-//! The HTTP backend protocol of OpenTofu and Terraform: what a request asks for, and the answer that no
-//! client of the field misreads. One way for the endpoint of a run and for the server.
+//! The HTTP backend protocol of OpenTofu and Terraform: what a request asks for, and a response that no client misreads.
+//! The endpoint of a run and the server share it.
 //!
-//! No redirect, no body on a granted lock, no 404 but for "there is no state": each of these loses
-//! state or a lock.
+//! It sends no redirect, no body with a granted lock, and 404 only for "there is no state". Each of these would lose a state
+//! or a lock.
 //!
-//! Not here: which state is meant (`routes`), who may do what (`control`), status codes (`error`).
+//! Not here: which state a path names (`path`), who may do what (`control`), status codes (`http::error`).
 
 use std::sync::Arc;
 
@@ -25,12 +25,11 @@ use model::state::StateVersion;
 use model::token::TokenScope;
 use serde::Deserialize;
 
-use crate::body::{CONTENT_MD5, Room, TakeError, md5_of};
-use crate::error::ApiError;
+use crate::http::{ApiError, BodyBudget, BodyError, CONTENT_MD5, StoredBytes, content_md5};
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     Read,
     Write,
     Lock,
@@ -38,27 +37,21 @@ pub(crate) enum Deed {
     Delete,
 }
 
-/// Who is behind a request.
+/// On whose behalf a request is carried out.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
-    /// A run, at an endpoint of its own.
+    /// A run, at its own endpoint.
     Run(StateAccess),
-    /// Somebody with a token, at the server.
+    /// A client with a token, at the server.
     Client(ClientAccess),
 }
 
-/// One request's surroundings.
+/// What a request needs besides itself.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting<'a> {
-    pub(crate) room: &'a Room,
-    /// Whether the way to the client is long enough for compression to be worth its time.
+pub(crate) struct RequestContext<'a> {
+    pub(crate) bodies: &'a BodyBudget,
+    /// Whether the client is on another machine, so that compression is worth its time.
     pub(crate) is_remote: bool,
-}
-
-/// Rides on an answer to a write that made a version.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct VersionMade {
-    pub(crate) bytes: usize,
 }
 
 #[derive(Default, Deserialize)]
@@ -67,9 +60,9 @@ struct LockQuery {
     id: Option<String>,
 }
 
-impl Deed {
-    /// By method, and by whether the path is that of a lock: where LOCK and UNLOCK do not get through,
-    /// clients send PUT or POST and DELETE there.
+impl Operation {
+    /// By method, and by whether the path is that of a lock: where a proxy does not pass LOCK and UNLOCK, clients send PUT
+    /// or POST and DELETE to that path.
     pub(crate) fn of(method: &Method, on_lock: bool) -> Option<Self> {
         match (method.as_str(), on_lock) {
             ("GET", false) => Some(Self::Read),
@@ -81,7 +74,7 @@ impl Deed {
         }
     }
 
-    /// What a token must be allowed for it.
+    /// The scope that a token needs for it.
     fn scope(self) -> TokenScope {
         match self {
             Self::Read => TokenScope::Read,
@@ -100,30 +93,32 @@ impl Deed {
     }
 }
 
-/// Does what is asked for.
+/// Carries out an operation.
 pub(crate) async fn answer(
     access: &Access,
-    deed: Deed,
+    operation: Operation,
     head: &Parts,
     body: Body,
-    setting: Setting<'_>,
+    context: RequestContext<'_>,
 ) -> Result<Response, ApiError> {
     if let Access::Client(client) = access {
-        client.check_scope(deed.as_str(), deed.scope()).await?;
+        client
+            .check_scope(operation.as_str(), operation.scope())
+            .await?;
     }
-    match deed {
-        Deed::Read => read(access, &head.headers, setting).await,
-        Deed::Write => write(access, head, body, setting.room).await,
-        Deed::Lock => lock(access, &head.headers, body, setting.room).await,
-        Deed::Unlock => unlock(access, head, body, setting.room).await,
-        Deed::Delete => delete(access, &head.uri).await,
+    match operation {
+        Operation::Read => read(access, &head.headers, context).await,
+        Operation::Write => write(access, head, body, context.bodies).await,
+        Operation::Lock => lock(access, &head.headers, body, context.bodies).await,
+        Operation::Unlock => unlock(access, head, body, context.bodies).await,
+        Operation::Delete => delete(access, &head.uri).await,
     }
 }
 
 async fn read(
     access: &Access,
     headers: &HeaderMap,
-    setting: Setting<'_>,
+    context: RequestContext<'_>,
 ) -> Result<Response, ApiError> {
     let found = match access {
         Access::Run(run) => run.read().await?,
@@ -132,9 +127,9 @@ async fn read(
     let Some((version, body)) = found else {
         return Ok(StatusCode::NOT_FOUND.into_response());
     };
-    let gzip = setting.is_remote && body.len() >= WORTH_COMPRESSING && accepts_gzip(headers);
+    let gzip = context.is_remote && body.len() >= WORTH_COMPRESSING && accepts_gzip(headers);
     let made = work(body.len() as u64, move || {
-        state_answer(&version, body, gzip)
+        state_response(&version, body, gzip)
     })
     .await;
     made.ok_or_else(ApiError::unavailable)
@@ -144,12 +139,12 @@ async fn write(
     access: &Access,
     head: &Parts,
     body: Body,
-    room: &Room,
+    bodies: &BodyBudget,
 ) -> Result<Response, ApiError> {
-    let id = lock_id(access, Deed::Write, &head.uri).await?;
-    let taken = match room.state(&head.headers, body).await {
+    let id = lock_id(access, Operation::Write, &head.uri).await?;
+    let taken = match bodies.read_state(&head.headers, body).await {
         Ok(taken) => taken,
-        Err(err) => return Err(refuse(access, Deed::Write, err).await?),
+        Err(err) => return Err(refuse(access, Operation::Write, err).await?),
     };
     let bytes = taken.bytes.len();
     let written = match access {
@@ -161,7 +156,7 @@ async fn write(
     };
     let mut response = StatusCode::OK.into_response();
     if written == Written::New {
-        response.extensions_mut().insert(VersionMade { bytes });
+        response.extensions_mut().insert(StoredBytes(bytes));
     }
     Ok(response)
 }
@@ -170,15 +165,15 @@ async fn lock(
     access: &Access,
     headers: &HeaderMap,
     body: Body,
-    room: &Room,
+    bodies: &BodyBudget,
 ) -> Result<Response, ApiError> {
-    let body = small(access, Deed::Lock, headers, body, room).await?;
-    let info = described(access, Deed::Lock, &body).await?;
+    let body = read_lock_body(access, Operation::Lock, headers, body, bodies).await?;
+    let info = parse_lock(access, Operation::Lock, &body).await?;
     match access {
         Access::Run(run) => run.lock(&info).await?,
         Access::Client(client) => client.lock(&info).await?,
     }
-    // Empty: a body is not read, and costs the client its connection.
+    // Empty: engines do not read this body, and would have to open a new connection.
     Ok(StatusCode::OK.into_response())
 }
 
@@ -186,17 +181,17 @@ async fn unlock(
     access: &Access,
     head: &Parts,
     body: Body,
-    room: &Room,
+    bodies: &BodyBudget,
 ) -> Result<Response, ApiError> {
-    let body = small(access, Deed::Unlock, &head.headers, body, room).await?;
-    let id = lock_id(access, Deed::Unlock, &head.uri).await?;
+    let body = read_lock_body(access, Operation::Unlock, &head.headers, body, bodies).await?;
+    let id = lock_id(access, Operation::Unlock, &head.uri).await?;
     match access {
         Access::Run(run) if body.is_empty() => {
-            let why = "an UNLOCK without an id breaks whatever lock there is";
-            return Err(run.forbid(Deed::Unlock.as_str(), why).await?.into());
+            let why = "an UNLOCK without an id would break any lock";
+            return Err(run.forbid(Operation::Unlock.as_str(), why).await?.into());
         }
         Access::Run(run) => {
-            let info = described(access, Deed::Unlock, &body).await?;
+            let info = parse_lock(access, Operation::Unlock, &body).await?;
             run.unlock(&info.id).await?;
         }
         Access::Client(client) if body.is_empty() => match id {
@@ -204,7 +199,7 @@ async fn unlock(
             None => client.unlock(None).await?,
         },
         Access::Client(client) => {
-            let info = described(access, Deed::Unlock, &body).await?;
+            let info = parse_lock(access, Operation::Unlock, &body).await?;
             client.unlock(Some(&info)).await?;
         }
     }
@@ -212,68 +207,80 @@ async fn unlock(
 }
 
 async fn delete(access: &Access, uri: &Uri) -> Result<Response, ApiError> {
-    let id = lock_id(access, Deed::Delete, uri).await?;
+    let id = lock_id(access, Operation::Delete, uri).await?;
     match access {
         Access::Run(run) => {
-            let why = "a run deletes no state";
-            return Err(run.forbid(Deed::Delete.as_str(), why).await?.into());
+            let why = "a run does not delete states";
+            return Err(run.forbid(Operation::Delete.as_str(), why).await?.into());
         }
         Access::Client(client) => client.delete(id.as_deref()).await?,
     }
     Ok(StatusCode::OK.into_response())
 }
 
-/// The lock a client says it holds. Its address may have a query of its own, which is not ours to read.
-async fn lock_id(access: &Access, deed: Deed, uri: &Uri) -> Result<Option<String>, ApiError> {
+/// The id of the lock that the client claims to hold. Its address may have a query of its own, which is ignored.
+async fn lock_id(
+    access: &Access,
+    operation: Operation,
+    uri: &Uri,
+) -> Result<Option<String>, ApiError> {
     match Query::<LockQuery>::try_from_uri(uri) {
         Ok(Query(LockQuery { id: Some(id) })) if id.contains('\0') => {
-            Err(unreadable(access, deed, "there is a NUL in its lock's id").await?)
+            Err(malformed(access, operation, "the lock id contains a NUL byte").await?)
         }
         Ok(Query(query)) => Ok(query.id),
-        Err(_) => Err(unreadable(access, deed, "its query is not readable").await?),
+        Err(_) => Err(malformed(access, operation, "the query cannot be parsed").await?),
     }
 }
 
-async fn small(
+async fn read_lock_body(
     access: &Access,
-    deed: Deed,
+    operation: Operation,
     headers: &HeaderMap,
     body: Body,
-    room: &Room,
+    bodies: &BodyBudget,
 ) -> Result<Bytes, ApiError> {
-    match room.lock(headers, body).await {
+    match bodies.read_lock(headers, body).await {
         Ok(bytes) => Ok(bytes),
-        Err(err) => Err(refuse(access, deed, err).await?),
+        Err(err) => Err(refuse(access, operation, err).await?),
     }
 }
 
-async fn described(access: &Access, deed: Deed, body: &[u8]) -> Result<LockInfo, ApiError> {
+async fn parse_lock(
+    access: &Access,
+    operation: Operation,
+    body: &[u8],
+) -> Result<LockInfo, ApiError> {
     match LockInfo::from_json(body) {
         Ok(info) => Ok(info),
-        Err(_) => Err(unreadable(access, deed, "its body is not a lock").await?),
+        Err(_) => Err(malformed(access, operation, "the body is not a lock description").await?),
     }
 }
 
-/// Records that a body was not taken, and says so.
-async fn refuse(access: &Access, deed: Deed, err: TakeError) -> Result<ApiError, ApiError> {
-    record(access, deed, err.to_string()).await?;
+/// Records why a request body was refused.
+async fn refuse(
+    access: &Access,
+    operation: Operation,
+    err: BodyError,
+) -> Result<ApiError, ApiError> {
+    record(access, operation, err.to_string()).await?;
     Ok(ApiError::from(err))
 }
 
-async fn unreadable(access: &Access, deed: Deed, why: &str) -> Result<ApiError, ApiError> {
-    record(access, deed, why.to_owned()).await?;
+async fn malformed(access: &Access, operation: Operation, why: &str) -> Result<ApiError, ApiError> {
+    record(access, operation, why.to_owned()).await?;
     Ok(ApiError::bad_request().because(why.to_owned()))
 }
 
-async fn record(access: &Access, deed: Deed, reason: String) -> Result<(), ApiError> {
+async fn record(access: &Access, operation: Operation, reason: String) -> Result<(), ApiError> {
     match access {
-        Access::Run(run) => run.record(deed.as_str(), reason, None).await?,
-        Access::Client(client) => client.record(deed.as_str(), reason, None).await?,
+        Access::Run(run) => run.record(operation.as_str(), reason, None).await?,
+        Access::Client(client) => client.record(operation.as_str(), reason, None).await?,
     }
     Ok(())
 }
 
-/// Below this, an answer fits into a few packets anyway.
+/// A smaller response fits into a few packets anyway.
 const WORTH_COMPRESSING: usize = 4096;
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
@@ -289,24 +296,30 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
         })
 }
 
-/// A state on its way out. Its tag is strong: the compressed form has one of its own.
-fn state_answer(version: &StateVersion, body: Arc<Vec<u8>>, gzip: bool) -> Response {
+/// The response to a read. Its ETag is strong, so the compressed form has another one.
+fn state_response(version: &StateVersion, body: Arc<Vec<u8>>, gzip: bool) -> Response {
     let headers = [
         (CONTENT_TYPE, "application/json"),
         (CACHE_CONTROL, "no-store"),
         (VARY, "accept-encoding"),
     ];
-    if gzip && let Some(packed) = packed(&body) {
+    if gzip && let Some(gzipped) = gzipped(&body) {
         let tag = format!("\"{}-gzip\"", version.content);
-        return (headers, [(ETAG, tag)], [(CONTENT_ENCODING, "gzip")], packed).into_response();
+        return (
+            headers,
+            [(ETAG, tag)],
+            [(CONTENT_ENCODING, "gzip")],
+            gzipped,
+        )
+            .into_response();
     }
     let tag = format!("\"{}\"", version.content);
-    let sum = md5_of(&body);
+    let sum = content_md5(&body);
     let body = Bytes::from_owner(Shared(body));
     (headers, [(ETAG, tag)], [(CONTENT_MD5, sum)], body).into_response()
 }
 
-/// A body that others read at the same time: it is sent without a copy.
+/// A body that other requests read at the same time: it is sent without a copy.
 struct Shared(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Shared {
@@ -315,12 +328,12 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-fn packed(body: &[u8]) -> Option<Vec<u8>> {
+fn gzipped(body: &[u8]) -> Option<Vec<u8>> {
     use std::io::Write as _;
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
     encoder.write_all(body).ok()?;
-    let packed = encoder.finish().ok()?;
-    (packed.len() < body.len()).then_some(packed)
+    let gzipped = encoder.finish().ok()?;
+    (gzipped.len() < body.len()).then_some(gzipped)
 }
 
 #[cfg(test)]
@@ -330,16 +343,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_methods_mean() {
+    fn methods_name_operations() {
         let mut table = Vec::new();
         for method in [
             "GET", "HEAD", "POST", "PUT", "DELETE", "LOCK", "UNLOCK", "PATCH",
         ] {
-            let told = |on_lock| {
+            let operation = |on_lock| {
                 let method = Method::from_bytes(method.as_bytes()).unwrap();
-                Deed::of(&method, on_lock).map_or("-", Deed::as_str)
+                Operation::of(&method, on_lock).map_or("-", Operation::as_str)
             };
-            table.push(format!("{method} {} {}", told(false), told(true)));
+            table.push(format!("{method} {} {}", operation(false), operation(true)));
         }
         insta::assert_snapshot!(table.join("\n"), @r"
         GET GET -
@@ -361,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_gzip() {
+    fn gzip_is_negotiated() {
         check_gzip("gzip", true);
         check_gzip("br, GZIP;q=0.5", true);
         check_gzip("gzip;q=0", false);
@@ -370,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_comes_out_the_same_and_what_does_not_shrink_stays() {
+    fn gzip_round_trips_and_is_skipped_if_it_does_not_shrink() {
         let state = br#"{"version":4,"resources":[]}"#.repeat(1000);
-        let packed = packed(&state).unwrap();
+        let gzipped = gzipped(&state).unwrap();
         let mut unpacked = Vec::new();
-        let mut reader = flate2::read::GzDecoder::new(packed.as_slice());
+        let mut reader = flate2::read::GzDecoder::new(gzipped.as_slice());
         reader.read_to_end(&mut unpacked).unwrap();
         assert_eq!(unpacked, state);
-        assert_eq!(super::packed(b"x"), None);
+        assert_eq!(super::gzipped(b"x"), None);
     }
 }

@@ -1,5 +1,7 @@
-//! Who may talk to an endpoint: whoever has a token for it. It travels as the password of HTTP Basic,
-//! the one credential both engines can send, or as a Bearer token; the user name is free.
+//! Credentials: the token that a request carries, as the password of HTTP Basic, which both engines can send, or as a
+//! Bearer token. The user name is ignored.
+//!
+//! Not here: what a token allows (`control`).
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::http::HeaderMap;
@@ -8,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use model::secret::Secret;
 
-/// The token of one endpoint: made for it, gone with it.
+/// The token of one run's endpoint. It is as short-lived as the endpoint.
 #[derive(Clone, Debug)]
 pub struct RunToken(Secret);
 
@@ -21,7 +23,7 @@ impl RunToken {
         &self.0
     }
 
-    /// Whether these headers carry it. Takes as long for a wrong token as for the right one.
+    /// Whether these headers carry the token, compared in constant time.
     pub fn admits(&self, headers: &HeaderMap) -> bool {
         credential(headers).is_some_and(|given| {
             verify_slices_are_equal(&given, self.0.expose().as_bytes()).is_ok()
@@ -29,7 +31,7 @@ impl RunToken {
     }
 }
 
-/// The token in these headers, whether it is one or not.
+/// What these headers carry in place of a token, valid or not.
 pub(crate) fn credential(headers: &HeaderMap) -> Option<Vec<u8>> {
     let header = headers.get(AUTHORIZATION)?.as_bytes();
     let space = header.iter().position(|byte| *byte == b' ')?;
