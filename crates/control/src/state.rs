@@ -3,7 +3,7 @@
 //! A plan sees one version and may do nothing else; an apply may lock the state if its seal still
 //! holds, and write under that lock.
 //!
-//! Not here: HTTP (`server::state_backend`), and which write may follow (`model::state`).
+//! Not here: HTTP (`server::state::RunEndpoint`), and which write may follow (`model::state`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! States for anybody with a token, whether a project of ours knows them or not: what the server's
 //! clients may do with them.
 //!
-//! Not here: HTTP (`server::service`), what a run may do with its own state (`state`).
+//! Not here: HTTP (`server::state`), what a run may do with its own state (`state`).
 
 use std::path::Path;
 use std::sync::Arc;

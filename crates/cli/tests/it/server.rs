@@ -254,6 +254,17 @@ fn wrong_words_are_explained() {
 }
 
 #[test]
+fn a_bare_name_is_a_state_only_with_bare_paths() {
+    let test = terrane();
+    let secret = token(&test, &["ci"]);
+    for (options, expected) in [(&[][..], "403"), (&["--bare-paths"][..], "404")] {
+        let server = Server::start(&test, options);
+        assert_eq!(server.ask("GET /network", &secret, ""), expected);
+        drop(server.stop().expect(0));
+    }
+}
+
+#[test]
 fn a_stop_waits_for_the_write_that_is_under_way() {
     let test = terrane();
     let server = Server::start(&test, &[]);

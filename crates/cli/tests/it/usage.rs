@@ -57,7 +57,7 @@ fn the_first_page_lists_every_command() {
       verify       Look at the gates of stacks, now
       exec         Run a command of the engine itself on a stack, for what terrane has none of its own
       state        Look at states, and change them by hand where that is needed
-      server       Serve states over HTTP to OpenTofu, Terraform and whatever speaks their protocol
+      server       Serve states over HTTP to OpenTofu, Terraform and other clients of their protocol
       token        Make, list and revoke tokens of a state server
       lock         See who holds which state, and break a lock that nobody will release
       hold         Keep a stack or a whole target from being applied for a while

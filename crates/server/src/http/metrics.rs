@@ -112,7 +112,7 @@ impl Metrics {
         self.connections.inc();
     }
 
-    /// All metrics in the OpenMetrics text format.
+    /// All metrics, in the text format of `OpenMetrics`.
     pub(crate) fn render(&self) -> String {
         let mut page = String::new();
         // Writing to a string cannot fail.

@@ -296,7 +296,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
         })
 }
 
-/// The response to a read. Its ETag is strong, so the compressed form has another one.
+/// The response to a read. Its `ETag` is strong, so the compressed form has another one.
 fn state_response(version: &StateVersion, body: Arc<Vec<u8>>, gzip: bool) -> Response {
     let headers = [
         (CONTENT_TYPE, "application/json"),
