@@ -23,6 +23,7 @@ use model::bootstrap::{
     Agent, Bootstrap, BootstrapReport, CommandStep, Deed, ObjectOutcome, ObjectReport, Step,
     StepEnd, StepReport,
 };
+use model::duration::seconds;
 use model::masking::Mask;
 use model::secret::Secret;
 use serde_json::{Value, json};
@@ -357,8 +358,8 @@ async fn within(
 ) -> Result<Done, Failure> {
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         Err(Failure::new(format!(
-            "it did not end within {} s",
-            limit.as_secs()
+            "it did not end within {}",
+            seconds(limit)
         )))
     })
 }

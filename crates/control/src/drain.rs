@@ -10,6 +10,7 @@ use drivers::kubernetes::{Among, Client, KubernetesError};
 use model::drain::{
     DrainEnd, DrainReport, Remaining, idling, is_going, is_load_balancer, owns_disk, suspension,
 };
+use model::duration::seconds;
 use model::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::Value;
 
@@ -65,7 +66,7 @@ async fn reach(
     let client = client.map_err(|err| failed(&err))?;
     let mut pace = Pace::new(limit);
     let mut last = DrainEnd::Unreachable {
-        why: format!("nothing within {} s", limit.as_secs()),
+        why: format!("nothing within {}", seconds(limit)),
     };
     loop {
         match pace.look(client.version()).await {

@@ -15,7 +15,7 @@ pub mod tls;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use model::gate::seconds;
+use model::duration::seconds;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;

@@ -65,7 +65,6 @@ use stack_schema::{DISCOVER, STACK};
 use syntax::ParsedFile;
 use walk::{Dirs, join};
 
-pub use kinds::duration as read_duration;
 pub use project::read_by_line;
 
 use crate::diagnostic::{Finding, Location, Severity};

@@ -38,7 +38,7 @@ pub use http::{BODY_LIMIT, HttpAnswer, HttpGate, HttpSeen, Unanswered, excerpt};
 pub use oidc::{Discovery, KeySeen, OidcGate, OidcSeen, withheld_query};
 pub use order::{Standing, Stop};
 pub use redact::mask_report;
-pub use schedule::{Next, Schedule, seconds};
+pub use schedule::{Next, Schedule};
 pub use settings::SettingError;
 pub use tcp::{TcpGate, TcpSeen};
 pub use tls::{CertificateSeen, Connection, Handshake, TlsGate, TlsSeen, Trust};

@@ -17,6 +17,7 @@ pub mod contract;
 pub mod diagnostic;
 pub mod digits;
 pub mod drain;
+pub mod duration;
 pub mod engine;
 pub mod engine_event;
 pub mod exception;

@@ -10,6 +10,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::duration;
 use crate::state::StateName;
 
 /// What a token may do. Each scope may do what those before it may.
@@ -121,21 +122,12 @@ impl FromStr for Lifetime {
     type Err = InvalidLifetime;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const HOUR: u64 = 60 * 60;
-        let invalid = || InvalidLifetime(text.to_owned());
-        let unit = match text.bytes().last() {
-            Some(b'h') => HOUR,
-            Some(b'd') => 24 * HOUR,
-            Some(b'w') => 7 * 24 * HOUR,
-            _ => return Err(invalid()),
-        };
-        let number: u32 = text[..text.len() - 1].parse().map_err(|_| invalid())?;
-        // A century is for ever, and does not leave what a clock can say.
-        let seconds = u64::from(number) * unit;
-        if number == 0 || seconds > 100 * 365 * 24 * HOUR {
-            return Err(invalid());
-        }
-        Ok(Self(Duration::from_secs(seconds)))
+        // A century is for ever, and no clock leaves its range by it.
+        const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
+        let length = duration::parse(text).filter(|it| !it.is_zero() && *it <= LONGEST);
+        length
+            .map(Self)
+            .ok_or_else(|| InvalidLifetime(text.to_owned()))
     }
 }
 

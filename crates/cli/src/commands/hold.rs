@@ -7,7 +7,6 @@ use control::reasons::without_secrets;
 use control::{changesets, liveness, worker};
 use jiff::Timestamp;
 use model::changeset::Status;
-use model::config::read_duration;
 use model::hold::{Hold, HoldOn};
 use model::project::Stack;
 use serde_json::json;
@@ -79,7 +78,7 @@ struct ReleaseArgs {
 const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
 
 fn term(text: &str) -> Result<Duration, &'static str> {
-    let term = read_duration(text).filter(|term| !term.is_zero());
+    let term = model::duration::parse(text).filter(|term| !term.is_zero());
     let term = term.ok_or("write a number and a unit: `90m`, `24h`, `7d`")?;
     if term > LONGEST {
         return Err("a hold ends within ten years: at most `3650d`");

@@ -2,6 +2,7 @@
 //! the project file writes them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::context::{ClusterSecret, Context, Hook, Origin, Origins, Source, Taken};
 use model::diagnostic::Location;
@@ -10,6 +11,14 @@ use serde_json::{Value, json};
 
 use super::look::Look;
 use super::table::Table;
+
+/// A whole number, unless it has a fraction.
+fn seconds(limit: Duration) -> Value {
+    match limit.subsec_nanos() {
+        0 => json!(limit.as_secs()),
+        _ => json!(limit.as_secs_f64()),
+    }
+}
 
 /// What `context show` says of a stack.
 pub fn text(stack: &Stack, origins: &Origins<'_>, base: &[String], look: Look) -> String {
@@ -193,7 +202,7 @@ pub fn document(stack: &Stack, origins: &Origins<'_>, base: &[String]) -> Value 
             "stage": hook.stage.word(),
             "run": program(hook),
             "context": context.name,
-            "timeout_seconds": hook.timeout.map(|limit| limit.as_secs()),
+            "timeout_seconds": hook.timeout.map(seconds),
             "at": place(&hook.at),
         })
     };

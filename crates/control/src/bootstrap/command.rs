@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use drivers::process::{Capture, Exit, Keeper, find_program, remove_when_gone, run_to_end};
 use model::bootstrap::CommandStep;
+use model::duration::seconds;
 use model::masking::Mask;
 use model::secret::Secret;
 
@@ -52,7 +53,7 @@ pub(super) async fn run(
     let ended = ended.map_err(|err| Failure::new(told(&err)))?;
     let how = match &ended.exit {
         Some(exit) => format!("`{name}` ended with {exit}"),
-        None => format!("`{name}` did not end within {} s", limit.as_secs()),
+        None => format!("`{name}` did not end within {}", seconds(limit)),
     };
     let mut notes = vec![how.clone()];
     for output in [&ended.stdout, &ended.stderr] {

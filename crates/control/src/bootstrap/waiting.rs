@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use drivers::kubernetes::{Among, Client, KubernetesError};
+use model::duration::seconds;
 use model::kubernetes::{Health, ObjectRef, agent_health, rollout};
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ pub(super) async fn for_api(
         seen(&said);
         if !pace.pause().await {
             return Err(Failure {
-                why: format!("{said}, for {} s", limit.as_secs()),
+                why: format!("{said}, for {}", seconds(limit)),
                 ..Failure::from(err)
             });
         }
@@ -146,7 +147,7 @@ impl Looked {
 
     async fn failure(self, client: &Client, limit: Duration) -> Failure {
         const SHOWN: usize = 3;
-        let why = format!("not well after {} s: {}", limit.as_secs(), self.brief());
+        let why = format!("not well after {}: {}", seconds(limit), self.brief());
         let mut notes: Vec<String> = self.unwell.iter().map(|(_, line)| line.clone()).collect();
         let objects = self.unwell.iter().filter_map(|(object, _)| object.as_ref());
         for object in objects.take(SHOWN) {

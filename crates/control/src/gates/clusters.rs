@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, KubernetesError, Wanted};
+use model::duration::seconds;
 use model::gate::{
     AgentGate, ClusterSeen, Evidence, KubernetesGate, Look, Miss, NotAsked, ObjectSeen, Want,
-    seconds,
 };
 use model::kubernetes::FieldPath;
 use model::secret::Secret;

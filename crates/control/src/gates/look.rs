@@ -7,9 +7,8 @@ use std::time::Duration;
 use drivers::kubernetes::{AgentObjects, Clusters};
 use drivers::probe::{Probes, dns, http, oidc, tcp, tls};
 use drivers::process::{self, Capture, Exit};
-use model::gate::{
-    Asked, CommandGate, CommandSeen, EqualGate, Gate, Look, NotAsked, Probe, seconds,
-};
+use model::duration::seconds;
+use model::gate::{Asked, CommandGate, CommandSeen, EqualGate, Gate, Look, NotAsked, Probe};
 use model::masking::Mask;
 use tokio::time::{Instant, timeout};
 

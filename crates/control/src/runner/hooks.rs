@@ -14,6 +14,7 @@ use drivers::process::{
     ChildSpec, Environment, Exit, KeptGroup, Running, find_program, kill_group,
 };
 use model::context::{HookStage, When};
+use model::duration;
 use model::masking::Mask;
 use model::run::EngineDiagnostic;
 use model::secret::Secret;
@@ -284,9 +285,9 @@ fn judge(
             false,
         ),
         Ended::TimedOut => {
-            let seconds = hook.limit.as_secs();
+            let length = duration::seconds(hook.limit);
             let why = limit.map_or_else(
-                || format!("it did not end within {seconds} s"),
+                || format!("it did not end within {length}"),
                 |limit| format!("the time limit `{limit}` was reached, the hook was ended"),
             );
             (format!("{name} failed: {why}"), false)

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use model::duration;
 use tokio::time::Instant;
 
 /// One of a stack's `timeout` block, counted from the moment a stage began to read its values: secrets, and the `init` that
@@ -43,12 +44,7 @@ pub(super) async fn apart_from<T>(limit: &mut Option<Limit>, wait: impl Future<O
 /// `timeout { plan = "10m" }`, as it stands in the project file.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.of.as_secs();
-        let (number, unit) = match seconds {
-            1.. if seconds.is_multiple_of(3600) => (seconds / 3600, "h"),
-            1.. if seconds.is_multiple_of(60) => (seconds / 60, "m"),
-            _ => (seconds, "s"),
-        };
-        write!(f, "timeout {{ {} = \"{number}{unit}\" }}", self.name)
+        let length = duration::write(self.of);
+        write!(f, "timeout {{ {} = \"{length}\" }}", self.name)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use model::gate::seconds;
+use model::duration::seconds;
 use model::kubernetes::{KubeconfigError, ObjectRef};
 use model::masking;
 use serde::Deserialize;

@@ -14,6 +14,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use model::duration::seconds;
 use rustix::process::Signal;
 
 use super::{Environment, Exit, SPAWNING, command, pass_on, signal_group};
@@ -91,7 +92,7 @@ pub enum CaptureError {
     Spawn { program: String, source: io::Error },
     #[error("could not read the output of `{program}`")]
     Read { program: String, source: io::Error },
-    #[error("`{program}` did not end within {} s", limit.as_secs())]
+    #[error("`{program}` did not end within {}", seconds(*limit))]
     TimedOut { program: String, limit: Duration },
     #[error("`{program}` wrote more than {limit} bytes")]
     TooMuch { program: String, limit: usize },

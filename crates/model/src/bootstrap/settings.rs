@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Agent, AgentKind, Bootstrap, CommandStep, Deed, SecretObject};
-use crate::config;
 use crate::diagnostic::Location;
 use crate::digits;
+use crate::duration::{self, EXAMPLES};
 use crate::kubernetes::{Kubeconfig, KubeconfigError};
 use crate::secret::Secret;
 use crate::stage::ResolvedBlock;
@@ -196,9 +196,11 @@ impl Reader<'_> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
         };
-        match config::read_duration(&text).filter(|time| !time.is_zero()) {
+        match duration::parse(&text).filter(|time| !time.is_zero()) {
             Some(time) => Ok(Some(time)),
-            None => Err(self.wrong(format!("`{name}` wants a duration such as `90s` or `10m`"))),
+            None => Err(self.wrong(format!(
+                "`{name}` wants a duration above zero, such as {EXAMPLES}"
+            ))),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::context::{
     ClusterSecret, Context, Hook, HookStage, Kind, When, Written, refused_variable,
 };
 use crate::diagnostic::{Finding, Location};
+use crate::duration;
 use crate::project::Input;
 use crate::tree::ReadFailure;
 
@@ -250,7 +251,7 @@ fn hook(reader: &mut Reader<'_>, item: Item<'_>, block: &HclBlock, scope: &Scope
         stage,
         run: run.input(item.source, &scope.names),
         env,
-        timeout: fields.text("timeout").and_then(kinds::duration),
+        timeout: fields.text("timeout").and_then(duration::parse),
         at: item.source.location(head(block)),
     })
 }

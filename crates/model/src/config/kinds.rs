@@ -8,6 +8,7 @@ use super::schema::{Attr, Kind};
 use super::suggest;
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};
+use crate::duration;
 use crate::engine::Constraint;
 
 /// What is wrong with a value.
@@ -96,13 +97,13 @@ pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
         Kind::Texts => texts(val, |_| Ok(())),
         Kind::Duration => {
             let raw = text(val)?;
-            duration(raw)
+            duration::parse(raw)
                 .map(drop)
                 .ok_or_else(|| value(format!("`{raw}` is not a duration")))
         }
         Kind::Limit => {
             let raw = text(val)?;
-            match duration(raw) {
+            match duration::parse(raw) {
                 Some(Duration::ZERO) => Err(value(format!("`{raw}` is no time at all"))),
                 Some(_) => Ok(()),
                 None => Err(value(format!("`{raw}` is not a duration"))),
@@ -244,24 +245,6 @@ pub(crate) fn compile_glob(raw: &str) -> Result<globset::GlobMatcher, String> {
         .build()
         .map(|glob| glob.compile_matcher())
         .map_err(|err| format!("`{raw}` is not a glob: {}", err.kind()))
-}
-
-/// `90s`, `10m`, `24h`, `30d`.
-pub fn duration(raw: &str) -> Option<Duration> {
-    let unit = raw.chars().last()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3600,
-        'd' => 86400,
-        _ => return None,
-    };
-    let digits = raw.get(..raw.len() - 1)?;
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let count: u64 = digits.parse().ok()?;
-    count.checked_mul(seconds).map(Duration::from_secs)
 }
 
 fn cron(raw: &str) -> bool {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use hcl_edit::structure::Block as HclBlock;
 
-use super::kinds;
 use super::reader::{Field, Reader, Scope};
 use super::schema::{self, BACKEND, ENGINE};
 use super::shape::{head, label_span};
@@ -14,6 +13,7 @@ use super::syntax::Source;
 use super::value::Val;
 use crate::approval::{ApprovalBlock, ApprovalScope};
 use crate::diagnostic::{Finding, Location};
+use crate::duration;
 use crate::engine::EngineRequirement;
 use crate::project::{Backend, Input, LaneScope, Project, Target};
 use crate::providers;
@@ -210,7 +210,7 @@ pub(crate) fn approval(
             .and_then(|count| count.try_into().ok()),
         role: fields.text("role").map(str::to_owned),
         author: fields.bool("author"),
-        expires: fields.text("expires").and_then(kinds::duration),
+        expires: fields.text("expires").and_then(duration::parse),
         scope: match fields.text("scope") {
             Some("stack") => Some(ApprovalScope::Stack),
             Some(_) => Some(ApprovalScope::ChangeSet),

@@ -7,6 +7,7 @@
 use super::evaluator::Refs;
 use super::stack_schema::{DISCOVER, STACK};
 use crate::context::{HookStage, When};
+use crate::duration::EXAMPLES;
 use crate::policy::Point;
 use crate::render::Undefined;
 use crate::render::checks::CheckKind;
@@ -66,9 +67,9 @@ impl Kind {
             Self::Count => "a whole number from 0".to_owned(),
             Self::Positive => "a whole number from 1".to_owned(),
             Self::Integer => "a whole number".to_owned(),
-            Self::Limit => "a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`".to_owned(),
+            Self::Limit => format!("a duration above zero, such as {EXAMPLES}"),
             Self::Name => "a string that is not empty".to_owned(),
-            Self::Duration => "a duration such as `90s`, `10m`, `24h`, `30d`".to_owned(),
+            Self::Duration => format!("a duration such as {EXAMPLES}"),
             Self::Texts => "a list of strings".to_owned(),
             Self::Word(words) => {
                 let words: Vec<String> = words.iter().map(|word| format!("`\"{word}\"`")).collect();

@@ -8,7 +8,6 @@ use hcl_edit::expr::{Expression, ObjectKey};
 use serde_json::json;
 
 use super::expand::Instance;
-use super::kinds;
 use super::paths;
 use super::project::{Item, approval, engine};
 use super::reader::{Field, Fields, Reader, Scope, each_unknown};
@@ -17,6 +16,7 @@ use super::stack_schema::PUBLISH;
 use super::stage_check;
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};
+use crate::duration;
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
 use crate::project::{Confirm, EdgeKind, Stack, Wait};
@@ -334,11 +334,11 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
         draft.stack.timeout_plan = draft
             .stack
             .timeout_plan
-            .or(fields.text("plan").and_then(kinds::duration));
+            .or(fields.text("plan").and_then(duration::parse));
         draft.stack.timeout_apply = draft
             .stack
             .timeout_apply
-            .or(fields.text("apply").and_then(kinds::duration));
+            .or(fields.text("apply").and_then(duration::parse));
     }
     // Of a `discover` block's approval, what is found inherits all or nothing.
     if draft.stack.approval.is_none() {

@@ -9,7 +9,6 @@ use hcl_edit::structure::Block as HclBlock;
 use serde_json::Value;
 
 use super::evaluator::span;
-use super::kinds;
 use super::project::Item;
 use super::reader::{Fields, Reader, Scope, each_unknown};
 use super::schema::Block;
@@ -18,6 +17,7 @@ use super::stack_schema::GATE;
 use super::suggest;
 use super::syntax::Source;
 use crate::diagnostic::{Finding, Location};
+use crate::duration;
 use crate::gate::Gate;
 use crate::kubernetes::{is_key, is_label};
 use crate::project::Input;
@@ -46,7 +46,7 @@ pub(super) fn settings(
     }
     if spec.word == "bootstrap"
         && let Some(Input::Known(Value::String(timeout))) = block.attrs.get("timeout")
-        && kinds::duration(timeout).is_some_and(|limit| limit.is_zero())
+        && duration::parse(timeout).is_some_and(|limit| limit.is_zero())
     {
         let finding = Finding::error("bootstrap-settings", "a step without time cannot end well")
             .at(place("timeout"), "here")

@@ -70,15 +70,6 @@ impl Schedule {
     }
 }
 
-/// `10 s`, `0.3 s`
-pub fn seconds(time: Duration) -> String {
-    if time.subsec_millis() == 0 || time >= Duration::from_secs(10) {
-        format!("{} s", time.as_secs())
-    } else {
-        format!("{:.1} s", time.as_secs_f64())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,10 +12,10 @@ use super::{
     AgentGate, CommandGate, DnsGate, EqualGate, Gate, HttpGate, KubernetesGate, OidcGate, Probe,
     Schedule, TcpGate, TlsGate,
 };
-use crate::config;
 use crate::config::suggest;
 use crate::diagnostic::Location;
 use crate::digits;
+use crate::duration::{self, EXAMPLES};
 use crate::masking;
 use crate::project::Input;
 use crate::secret::Secret;
@@ -255,10 +255,10 @@ impl Reader<'_> {
 
     pub(super) fn duration(&mut self, name: &str) -> Option<Duration> {
         let text = self.text(name)?;
-        let read = config::read_duration(&text);
+        let read = duration::parse(&text);
         if read.is_none() {
             let message = format!(
-                "{} is not a duration such as `90s`, `10m`, `24h`",
+                "{} is not a duration such as {EXAMPLES}",
                 self.shown(name, &text)
             );
             self.wrong(name, &message);

@@ -1,8 +1,10 @@
 //! A moment as people write it: a time, a day, or how long ago.
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+
+use crate::duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a time")]
@@ -17,7 +19,7 @@ impl InvalidMoment {
 /// `2h` is two hours before `now`; a day is its first moment; without an offset a time is UTC.
 pub fn parse(word: &str, now: Timestamp) -> Result<Timestamp, InvalidMoment> {
     let invalid = || InvalidMoment(word.to_owned());
-    if let Some(ago) = ago(word) {
+    if let Some(ago) = duration::parse(word) {
         return now.checked_sub(ago).map_err(|_| invalid());
     }
     if let Ok(moment) = word.parse::<Timestamp>() {
@@ -25,22 +27,6 @@ pub fn parse(word: &str, now: Timestamp) -> Result<Timestamp, InvalidMoment> {
     }
     let civil: DateTime = word.parse().map_err(|_| invalid())?;
     TimeZone::UTC.to_timestamp(civil).map_err(|_| invalid())
-}
-
-fn ago(word: &str) -> Option<SignedDuration> {
-    let unit = word.chars().last()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 60 * 60,
-        'd' => 24 * 60 * 60,
-        'w' => 7 * 24 * 60 * 60,
-        _ => return None,
-    };
-    let number = word.strip_suffix(unit)?;
-    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let number: i64 = digits.then(|| number.parse().ok()).flatten()?;
-    Some(SignedDuration::from_secs(number.checked_mul(seconds)?))
 }
 
 #[cfg(test)]
@@ -61,6 +47,7 @@ mod tests {
     fn moments() {
         check("2h", "2026-11-15T10:00:00Z");
         check("90m", "2026-11-15T10:30:00Z");
+        check("500ms", "2026-11-15T11:59:59.5Z");
         check("3d", "2026-11-12T12:00:00Z");
         check("2026-11-01", "2026-11-01T00:00:00Z");
         check("2026-11-01T10:00", "2026-11-01T10:00:00Z");

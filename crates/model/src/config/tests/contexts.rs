@@ -99,7 +99,7 @@ context "c" {{
 {MODULE}"#
     )), @"
     error invalid-value: `soon` is not a duration
-      terrane.hcl:17:15 `timeout` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
+      terrane.hcl:17:15 `timeout` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
     error unknown-kind: there is no hook `destroy`
       terrane.hcl:19:17 unknown
       hint: there are `init`, `plan`, `apply`, `publish`, `bootstrap` and `verify`

@@ -147,12 +147,42 @@ error invalid-value: `0` is not a whole number from 1
 error invalid-value: this is empty
   terrane.hcl:9:15 `role` wants a string that is not empty
 error invalid-value: `0s` is no time at all
-  terrane.hcl:10:15 `expires` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:10:15 `expires` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
 error invalid-value: `0s` is no time at all
-  terrane.hcl:18:13 `plan` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:18:13 `plan` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
 error invalid-value: `0m` is no time at all
-  terrane.hcl:19:13 `apply` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:19:13 `apply` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
 "#);
+}
+
+#[test]
+fn limits_may_be_shorter_than_a_second() {
+    let findings = check(&format!(
+        r#"project "p" {{
+  engine "tofu" {{ version = "~> 1.11" }}
+}}
+layer "low" {{ order = 0 }}
+target "t" {{ writers = ["anyone"] }}
+context "c" {{
+  autoattach = ["*"]
+  hook "before" "plan" {{
+    run     = ["true"]
+    timeout = "800ms"
+  }}
+}}
+stack "s" {{
+  path   = "m"
+  target = "t"
+  layer  = "low"
+  timeout {{ plan = "1500ms" }}
+  gate "tcp" "up" {{
+    address  = "localhost:22"
+    interval = "500ms"
+  }}
+}}
+{MODULE}"#
+    ));
+    assert_eq!(findings, "", "a duration in milliseconds was refused");
 }
 
 #[test]
@@ -211,7 +241,7 @@ error invalid-value: `a[` is not a glob: unclosed character class; missing ']'
 error wrong-type: `wait` wants `"verified"` or `"applied"`
   terrane.hcl:19:15 this is a number
 error invalid-value: `10 minutes` is not a duration
-  terrane.hcl:21:12 `plan` wants a duration from `1s`, such as `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:21:12 `plan` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
 error invalid-value: `every day` is not a schedule
   terrane.hcl:24:16 `schedule` wants a schedule of five fields such as `0 6 * * *`
 note not-yet-effective: not yet effective: `drift` blocks

@@ -47,7 +47,7 @@ fn everything_that_is_wrong_is_said_at_once() {
         })
         .collect();
     insta::assert_snapshot!(lines.join("\n"), @"
-    gate `names`: `interval` `soon` is not a duration such as `90s`, `10m`, `24h`
+    gate `names`: `interval` `soon` is not a duration such as `500ms`, `90s`, `10m`, `24h`, `30d`
     gate `names`: `names` `www.*.io` is no name: `*` stands only as the first label
     gate `names`: `names` `192.0.2.1` is no name: it is an address
     gate `names`: `names` `a b.io` is no name: write it as `www.example.io`
