@@ -40,6 +40,7 @@ mod planned;
 
 pub(super) use asking::read_line;
 pub(super) use ending::unknown;
+pub(super) use planned::AppliedPlans;
 
 pub(crate) struct Change {
     pub(crate) action: Action,
@@ -348,7 +349,7 @@ async fn follow(
                 return Ok(ExitStatus::Interrupted);
             }
             Rest::AwaitsConfirm => {
-                let set = planned::plan_set(watcher, project).await?;
+                let set = planned::plan_set(watcher, project, AppliedPlans::Named).await?;
                 planned::show(&set, change.full, global, process)?;
                 watcher.note_shown();
                 if let Some(status) = asking::waits_for_others(watcher, global).await? {
@@ -389,7 +390,7 @@ async fn follow(
         }
     }
     if change.action == Action::Plan {
-        let mut set = planned::plan_set(watcher, project).await?;
+        let mut set = planned::plan_set(watcher, project, AppliedPlans::Named).await?;
         if change.no_state {
             set.heading += ", without state: everything shows as new";
         }
@@ -470,16 +471,17 @@ fn told(set: ChangeSetId, fate: &Fate) -> String {
     }
 }
 
-/// The plans of a change set, as whoever is asked about them sees them.
+/// The plans of a change set, as the person who is asked about them sees them.
 pub(crate) async fn show_plans(
     watcher: &mut Watcher<'_>,
     project: &Project,
+    applied: AppliedPlans,
     full: bool,
     global: &Global,
     process: &Process,
 ) -> Result<(), CommandError> {
     watcher.see().await?;
-    let plans = planned::plan_set(watcher, project).await?;
+    let plans = planned::plan_set(watcher, project, applied).await?;
     planned::show(&plans, full, global, process)?;
     watcher.note_shown();
     Ok(())

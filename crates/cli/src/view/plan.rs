@@ -47,8 +47,8 @@ pub struct StackPlan {
 pub enum StackStatus {
     Planned(Plan),
     NoChanges,
-    /// It was applied by this change set already, before others wait for a word.
-    Applied,
+    /// This change set applied it; with the plan, unless only the plans that wait are shown.
+    Applied(Option<Plan>),
     /// Planned later, when more is known; there is no preview.
     Deferred {
         reason: String,
@@ -221,11 +221,11 @@ pub fn closing(set: &PlanSet) -> String {
     let mut interrupted = 0;
     for stack in &set.stacks {
         match &stack.status {
-            StackStatus::Planned(plan) => {
+            StackStatus::Planned(plan) | StackStatus::Applied(Some(plan)) => {
                 counts = counts.plus(plan.counts());
                 changed += usize::from(!plan.is_empty());
             }
-            StackStatus::NoChanges | StackStatus::Applied | StackStatus::Untouched => {}
+            StackStatus::NoChanges | StackStatus::Applied(None) | StackStatus::Untouched => {}
             StackStatus::Skipped { .. } => skipped += 1,
             StackStatus::Deferred { .. } => deferred += 1,
             StackStatus::Failed {
@@ -291,7 +291,11 @@ fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<S
     let (words, body) = match &stack.status {
         StackStatus::Planned(plan) => (summary::marks(plan, look), plan_lines(plan, sheet)),
         StackStatus::NoChanges => (faint("no changes"), Vec::new()),
-        StackStatus::Applied => (faint("applied before"), Vec::new()),
+        StackStatus::Applied(None) => (faint("applied before"), Vec::new()),
+        StackStatus::Applied(Some(plan)) => (
+            format!("{}   {}", summary::marks(plan, look), faint("applied")),
+            plan_lines(plan, sheet),
+        ),
         StackStatus::Deferred { reason } => (
             faint(&format!("deferred, no preview: {}", clean(reason))),
             Vec::new(),

@@ -74,6 +74,7 @@ mod sensitive;
 mod server;
 mod server_kills;
 mod shared;
+mod shown_plans;
 mod source;
 mod stage_kills;
 mod stages;

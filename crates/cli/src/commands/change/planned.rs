@@ -3,6 +3,7 @@
 use control::changesets;
 use control::facts::forecast_of;
 use control::in_force::InForce;
+use model::changeset::Action;
 use model::plan::words::as_text;
 use model::project::Project;
 use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
@@ -17,10 +18,19 @@ use crate::view::policy::StackVerdict;
 use crate::watch::Watcher;
 use crate::{CommandError, Process, report};
 
+/// Whether plans that were applied are shown, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AppliedPlans {
+    /// No: somebody is asked about the others.
+    Named,
+    Shown,
+}
+
 /// In the order of the project's layers, then of the graph.
 pub(super) async fn plan_set(
     watcher: &Watcher<'_>,
     project: &Project,
+    applied: AppliedPlans,
 ) -> Result<PlanSet, CommandError> {
     let mut runs: Vec<&Run> = watcher.runs().iter().collect();
     runs.sort_by_key(|run| {
@@ -36,7 +46,7 @@ pub(super) async fn plan_set(
     });
     let (mut stacks, mut policy, mut facts) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs {
-        let status = status(watcher, run).await?;
+        let status = status(watcher, run, applied).await?;
         let forecast = forecast_of(&watcher.control().home, run.id);
         if !forecast.is_empty() {
             facts.push((run.stack.to_string(), forecast));
@@ -122,16 +132,24 @@ async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, C
     }))
 }
 
-async fn status(watcher: &Watcher<'_>, run: &Run) -> Result<StackStatus, CommandError> {
+async fn status(
+    watcher: &Watcher<'_>,
+    run: &Run,
+    applied: AppliedPlans,
+) -> Result<StackStatus, CommandError> {
     let has_plan = match &run.state {
         RunState::Planned { .. } | RunState::Applying { .. } => true,
         RunState::Applied { outcome, .. } | RunState::Completing { outcome, .. } => {
-            return Ok(as_it_is(outcome));
+            return after_apply(watcher, run, outcome, applied).await;
         }
         RunState::Finished { outcome, .. } => match outcome {
             Outcome::Planned { .. } => true,
-            Outcome::Unchanged | Outcome::Applied { .. } => return Ok(as_it_is(outcome)),
-            Outcome::NotDone { done, .. } => return Ok(as_it_is(done)),
+            Outcome::Unchanged | Outcome::Applied { .. } => {
+                return after_apply(watcher, run, outcome, applied).await;
+            }
+            Outcome::NotDone { done, .. } => {
+                return after_apply(watcher, run, done, applied).await;
+            }
             Outcome::Deferred { on, preview } => match seen(on, preview) {
                 Some(status) => return Ok(status),
                 None => true,
@@ -195,12 +213,23 @@ fn unreadable(watcher: &Watcher<'_>, run: &Run) -> CommandError {
         ))
 }
 
-/// Of what needs no plan any more: this change set applied it, or found nothing to change.
-fn as_it_is(outcome: &Outcome) -> StackStatus {
-    if let Outcome::Applied { .. } = outcome {
-        StackStatus::Applied
-    } else {
-        StackStatus::NoChanges
+/// Of a run that needs no plan any more: this change set applied it, or found nothing to change.
+async fn after_apply(
+    watcher: &Watcher<'_>,
+    run: &Run,
+    outcome: &Outcome,
+    applied: AppliedPlans,
+) -> Result<StackStatus, CommandError> {
+    let Outcome::Applied { .. } = outcome else {
+        return Ok(StackStatus::NoChanges);
+    };
+    // A command of the engine is carried out without a plan.
+    if applied == AppliedPlans::Named || watcher.set().request.action == Action::Exec {
+        return Ok(StackStatus::Applied(None));
+    }
+    match changesets::plan_view(watcher.control(), run).await {
+        Some(plan) => Ok(StackStatus::Applied(Some(plan))),
+        None => Err(unreadable(watcher, run)),
     }
 }
 
@@ -306,7 +335,7 @@ pub(super) fn show(
             (StackStatus::Planned(plan), true) => ("deferred", json!(plan), remark),
             (StackStatus::NoChanges, true) => ("deferred", Value::Null, remark),
             (StackStatus::Planned(plan), false) => ("planned", json!(plan), remark),
-            (StackStatus::Applied, _) => ("applied", Value::Null, Value::Null),
+            (StackStatus::Applied(plan), _) => ("applied", json!(plan), Value::Null),
             (StackStatus::NoChanges, false) => ("unchanged", Value::Null, Value::Null),
             (StackStatus::Deferred { reason }, _) => ("deferred", Value::Null, json!(reason)),
             (StackStatus::Untouched, _) => ("untouched", Value::Null, Value::Null),

@@ -6,7 +6,7 @@ use model::ids::ChangeSetId;
 
 use super::{About, Here};
 use crate::args::Global;
-use crate::commands::change::{self, Destroying};
+use crate::commands::change::{self, AppliedPlans, Destroying};
 use crate::commands::destroy;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process};
@@ -65,7 +65,15 @@ pub(crate) async fn say_yes(
             .hint("confirm it where they are, or set them as they were when it was planned"));
     }
     if watcher.set().status == Status::AwaitingConfirm {
-        change::show_plans(&mut watcher, &here.project, false, global, process).await?;
+        change::show_plans(
+            &mut watcher,
+            &here.project,
+            AppliedPlans::Named,
+            false,
+            global,
+            process,
+        )
+        .await?;
     }
     if let Err(refused) = watcher.confirm().await {
         return Err(change::with_what_stalls(&here.control, set, refused).await);

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::imports::left_of;
 use super::{About, Here, list};
 use crate::args::Global;
-use crate::commands::change;
+use crate::commands::change::{self, AppliedPlans};
 use crate::commands::place::Place;
 use crate::view::policy::{self, StackVerdict};
 use crate::view::table::Table;
@@ -49,7 +49,15 @@ pub(super) async fn show(
         let (set, run) = About::read(&args.what)?.set(&here.control).await?;
         let mut watcher = Watcher::attach(&here.control, set, None, global, process)
             .map_err(|err| failed(&err))?;
-        change::show_plans(&mut watcher, &here.project, args.full, global, process).await?;
+        change::show_plans(
+            &mut watcher,
+            &here.project,
+            AppliedPlans::Shown,
+            args.full,
+            global,
+            process,
+        )
+        .await?;
         let awaits = watcher.set().status == Status::AwaitingConfirm;
         if let Some(shown) = shown(watcher.runs(), run).filter(|_| awaits && !global.json) {
             let (what, mark) = (&args.what, shown.mark);
