@@ -268,7 +268,7 @@ pub async fn read(
     let digester = digester(control, run, spec, Purpose::PlanValue).await;
     let digester = digester.map_err(|source| FitError::Seal { run, source })?;
     let digest = |value: &serde_json::Value| digester.digest(value.to_string().as_bytes());
-    Ok(difference(json, &digest)?)
+    Ok(difference(json, spec.refresh_only, &digest)?)
 }
 
 /// Keeps what a person is about to see of a run, to compare later plans with; gives the name that its record calls it by.

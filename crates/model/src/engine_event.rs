@@ -236,8 +236,9 @@ impl EngineEvent {
 }
 
 /// Whether a plan of these events, made with `-detailed-exitcode`, changes nothing: no resource, no
-/// output, no move, import or forget. Then `show` need not be asked. In doubt the answer is no.
-pub fn nothing_changes(events: &[EngineEvent], exit_code: Option<i32>) -> bool {
+/// output, no move, import or forget, and no drift if it is refresh-only. Then `show` need not be asked. In doubt the
+/// answer is no.
+pub fn nothing_changes(events: &[EngineEvent], exit_code: Option<i32>, refresh_only: bool) -> bool {
     use EventKind as E;
     let mut summarised = false;
     let quiet = events.iter().all(|event| match &event.kind {
@@ -246,6 +247,7 @@ pub fn nothing_changes(events: &[EngineEvent], exit_code: Option<i32>) -> bool {
                 && change.importing.is_none()
                 && change.previous_resource.is_none()
         }
+        E::ResourceDrift(_) => !refresh_only,
         E::Outputs(outputs) => outputs
             .values()
             .all(|output| matches!(output.action.as_deref(), Some("noop" | "no-op"))),

@@ -33,6 +33,9 @@ pub struct Plan {
     pub outputs: BTreeMap<String, OutputChange>,
     /// Whether the engine stopped early; such a plan is never applied.
     pub errored: bool,
+    /// Whether it only takes into the state what was changed outside: then drift is what it changes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refresh_only: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -140,12 +143,25 @@ pub struct PlanCounts {
     pub moved: usize,
     pub forget: usize,
     pub outputs: usize,
+    /// Of a refresh-only plan: resources that were changed outside.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drift: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl Plan {
     pub fn counts(&self) -> PlanCounts {
         let mut counts = PlanCounts {
             outputs: self.outputs.len(),
+            drift: if self.refresh_only {
+                self.drift.len()
+            } else {
+                0
+            },
             ..PlanCounts::default()
         };
         for change in &self.changes {
@@ -163,7 +179,7 @@ impl Plan {
         counts
     }
 
-    /// No resource change but no-op, no output change, no move, import or forget.
+    /// No resource change but no-op, no output change, no move, import or forget; in a refresh-only plan no drift.
     pub fn is_empty(&self) -> bool {
         self.counts() == PlanCounts::default()
     }
@@ -186,6 +202,7 @@ impl PlanCounts {
             moved: self.moved + other.moved,
             forget: self.forget + other.forget,
             outputs: self.outputs + other.outputs,
+            drift: self.drift + other.drift,
         }
     }
 }

@@ -278,6 +278,7 @@ fn counts(counts: PlanCounts) -> String {
     let resources = counts.create + counts.update + counts.replace + counts.delete;
     let parts = [
         (resources, "change"),
+        (counts.drift, "drifted resource"),
         (counts.import, "import"),
         (counts.moved, "move"),
         (counts.forget, "removal from state"),

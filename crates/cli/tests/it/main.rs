@@ -23,6 +23,7 @@ mod context_show;
 mod contexts;
 mod destroy;
 mod drain;
+mod drift;
 mod encrypted;
 mod engines;
 mod environment;

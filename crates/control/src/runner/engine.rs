@@ -12,7 +12,7 @@ use drivers::process::{Environment, Exit, Prints, Running};
 use model::engine_event::{EngineEvent, EventKind, EventReader, Level};
 use model::masking::{Mask, MaskStream};
 use model::project::Backend;
-use model::run::{EngineDiagnostic, EnginePin, Stage};
+use model::run::{EngineDiagnostic, EnginePin, RunSpec, Stage};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -115,6 +115,10 @@ impl<'a> Caller<'a> {
 
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    pub(super) fn spec(&self) -> &RunSpec {
+        self.job.spec
     }
 
     /// Calls the engine; its events go to the run's file for `stage`, where watchers read along.

@@ -128,7 +128,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             .map(|head| head.lineage.clone()),
         then: job.after_nothing().await?,
     };
-    if nothing_changes(&ended.events(), ended.exit.code()) {
+    if nothing_changes(&ended.events(), ended.exit.code(), job.spec.refresh_only) {
         scratch.remove();
         check::of_nothing(job, &workspace).await?;
         return Ok(nothing);
@@ -454,6 +454,7 @@ pub(super) async fn show(
     }
     let mut plan = model::plan::parse(&ended.output)
         .map_err(|err| Failure::because("could not understand the plan", &err))?;
+    plan.refresh_only = caller.spec().refresh_only;
     mask.mask_plan(&mut plan);
     if plan.errored {
         return Err(Failure::new("the engine could not finish the plan"));

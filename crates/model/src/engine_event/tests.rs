@@ -242,12 +242,12 @@ fn an_error_says_where() {
 fn nothing_changes_only_when_nothing_does() {
     for stream in of_each_engine!("noop") {
         let events = EventReader::read_all(stream);
-        assert!(nothing_changes(&events, Some(0)));
-        assert!(!nothing_changes(&events, Some(2)));
-        assert!(!nothing_changes(&events, None));
+        assert!(nothing_changes(&events, Some(0), false));
+        assert!(!nothing_changes(&events, Some(2), false));
+        assert!(!nothing_changes(&events, None, false));
         let torn = EventReader::read_all(&stream[..stream.len() / 2]);
         assert!(
-            !nothing_changes(&torn, Some(0)),
+            !nothing_changes(&torn, Some(0), false),
             "without a summary it did not end"
         );
     }
@@ -255,9 +255,13 @@ fn nothing_changes_only_when_nothing_does() {
         .into_iter()
         .chain(of_each_engine!("plan"))
     {
-        assert!(!nothing_changes(&EventReader::read_all(stream), Some(0)));
+        assert!(!nothing_changes(
+            &EventReader::read_all(stream),
+            Some(0),
+            false
+        ));
     }
-    assert!(!nothing_changes(&[], Some(0)));
+    assert!(!nothing_changes(&[], Some(0), false));
 }
 
 #[test]
@@ -311,4 +315,18 @@ proptest::proptest! {
         events.extend(reader.finish());
         proptest::prop_assert_eq!(events, EventReader::read_all(&bytes));
     }
+}
+
+/// OpenTofu ends with 0 although resources drifted.
+#[test]
+fn drift_is_a_change_only_where_nothing_else_is_looked_for() {
+    let stream = concat!(
+        r#"{"@level":"info","@message":"drift","type":"resource_drift","change":{"resource":{"addr":"a.b"},"action":"update"}}"#,
+        "\n",
+        r#"{"@level":"info","@message":"Plan: 0 to add","type":"change_summary","changes":{"add":0,"change":0,"import":0,"remove":0,"operation":"plan"}}"#,
+        "\n",
+    );
+    let events = EventReader::read_all(stream.as_bytes());
+    assert!(nothing_changes(&events, Some(0), false));
+    assert!(!nothing_changes(&events, Some(0), true));
 }

@@ -58,15 +58,18 @@ pub fn parse(json: &[u8]) -> Result<Plan, ParsePlanError> {
     Ok(plan)
 }
 
-/// What counts of a plan when it is compared with another; every value goes through `digest`, which must be keyed.
+/// What counts of a plan when it is compared with another: of a refresh-only plan the drift, too. Every value goes through
+/// `digest`, which must be keyed.
 pub fn difference(
     json: &[u8],
+    refresh_only: bool,
     digest: &dyn Fn(&Value) -> String,
 ) -> Result<Difference, ParsePlanError> {
     let json = digits::kept(json);
     let raw: RawPlan<'_> = serde_json::from_slice(&json).map_err(ParsePlanError::NotPlanJson)?;
     let mut difference = Difference::default();
-    for change in &raw.resource_changes {
+    let drift = raw.resource_drift.iter().filter(|_| refresh_only);
+    for change in raw.resource_changes.iter().chain(drift) {
         let Some(shown) = resource_change(change)? else {
             continue;
         };

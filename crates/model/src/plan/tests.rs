@@ -145,7 +145,7 @@ fn creation() {
         output id Create: - -> ?
         output name Create: - -> ?
         output password Create: - -> ***
-        PlanCounts { create: 9, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 4 }
+        PlanCounts { create: 9, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 4, drift: 0 }
         "#); }
     }
 }
@@ -208,7 +208,7 @@ fn all_kinds_of_change() {
         output id Update: ID -> ?
         output name Update: "a" -> ?
         output password Update: *** -> ***
-        PlanCounts { create: 1, update: 1, replace: 2, delete: 2, import: 1, moved: 1, forget: 1, outputs: 5 }
+        PlanCounts { create: 1, update: 1, replace: 2, delete: 2, import: 1, moved: 1, forget: 1, outputs: 5, drift: 0 }
         "#); }
     }
 }
@@ -282,7 +282,7 @@ fn destruction() {
         output id Delete: ID -> -
         output name Delete: "a" -> -
         output password Delete: *** -> -
-        PlanCounts { create: 0, update: 0, replace: 0, delete: 9, import: 0, moved: 0, forget: 0, outputs: 4 }
+        PlanCounts { create: 0, update: 0, replace: 0, delete: 9, import: 0, moved: 0, forget: 0, outputs: 4, drift: 0 }
         "#); }
     }
 }
@@ -368,10 +368,10 @@ fn numbers_differ_to_their_last_digit() {
         "before":12345678901234567890123,"after":12345678901234567890124,"after_unknown":false}}}"#;
     insta::assert_snapshot!(outline(plan), @r#"
     output n Update: 12345678901234567890123 -> 12345678901234567890124
-    PlanCounts { create: 0, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 1 }
+    PlanCounts { create: 0, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 1, drift: 0 }
     "#);
     let digest = |value: &Value| value.to_string();
-    let of = |plan: &str| format!("{:?}", difference(plan.as_bytes(), &digest).unwrap());
+    let of = |plan: &str| format!("{:?}", difference(plan.as_bytes(), false, &digest).unwrap());
     assert_ne!(
         of(plan),
         of(&plan.replace("890124", "890125")),
@@ -438,8 +438,50 @@ fn drift_and_leftovers() {
       reason deposed f00
         x: 1 -> 2
         (0 unchanged)
-    PlanCounts { create: 1, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 0 }
+    PlanCounts { create: 1, update: 0, replace: 0, delete: 0, import: 0, moved: 0, forget: 0, outputs: 0, drift: 0 }
     ");
+}
+
+#[test]
+fn in_a_refresh_only_plan_drift_is_a_change() {
+    let drifted = json!({"address": "a.drifted", "mode": "managed", "type": "a",
+        "change": {"actions": ["update"], "before": {"x": 1}, "after": {"x": 2}}});
+    let read = |drift: serde_json::Value| {
+        let json = json!({"format_version": "1.2", "resource_drift": drift}).to_string();
+        parse(json.as_bytes()).unwrap()
+    };
+    let ordinary = read(json!([drifted]));
+    assert!(ordinary.is_empty(), "an ordinary plan only mentions drift");
+    let refreshed = Plan {
+        refresh_only: true,
+        ..ordinary
+    };
+    assert_eq!(refreshed.counts().drift, 1);
+    assert!(!refreshed.is_empty(), "nobody is told of what drifted");
+    assert!(!refreshed.destroys());
+    let quiet = Plan {
+        refresh_only: true,
+        ..read(json!([]))
+    };
+    assert!(quiet.is_empty());
+}
+
+#[test]
+fn what_drifted_is_part_of_the_difference_of_a_refresh_only_plan() {
+    let plan = |now: u8| {
+        let drifted = json!({"address": "a.drifted", "mode": "managed", "type": "a",
+            "change": {"actions": ["update"], "before": {"x": 1}, "after": {"x": now}}});
+        json!({"format_version": "1.2", "resource_drift": [drifted]}).to_string()
+    };
+    let of = |now: u8, refresh_only: bool| {
+        let digest = |value: &Value| value.to_string();
+        format!(
+            "{:?}",
+            difference(plan(now).as_bytes(), refresh_only, &digest).unwrap()
+        )
+    };
+    assert_eq!(of(2, false), of(3, false));
+    assert_ne!(of(2, true), of(3, true));
 }
 
 #[test]

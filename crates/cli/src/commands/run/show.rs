@@ -16,6 +16,7 @@ use super::{About, Here, list};
 use crate::args::Global;
 use crate::commands::change::{self, AppliedPlans};
 use crate::commands::place::Place;
+use crate::view::plan::sum;
 use crate::view::policy::{self, StackVerdict};
 use crate::view::table::Table;
 use crate::view::{gates, left, text};
@@ -346,19 +347,13 @@ fn run_words(event: &RunEvent, action: Action) -> String {
         RunEvent::PreviewStarted { .. } => "looked at before its upstreams are applied".to_owned(),
         RunEvent::Previewed { preview, .. } => match preview {
             Preview::None => "deferred".to_owned(),
-            Preview::Planned { plan } => format!(
-                "deferred: {} to add, {} to change, {} to replace, {} to destroy so far",
-                plan.counts.create, plan.counts.update, plan.counts.replace, plan.counts.delete
-            ),
+            Preview::Planned { plan } => format!("deferred: {} so far", sum(&plan.counts)),
             Preview::Unchanged => "deferred: no changes so far".to_owned(),
             Preview::Impossible { why } => format!("deferred, no preview: {why}"),
         },
         RunEvent::NothingToChange { .. } => "planned: no changes".to_owned(),
         RunEvent::NothingConsumed { .. } => "untouched: nothing it consumes changes".to_owned(),
-        RunEvent::PlanFinished { plan, .. } => format!(
-            "planned: {} to add, {} to change, {} to replace, {} to destroy",
-            plan.counts.create, plan.counts.update, plan.counts.replace, plan.counts.delete
-        ),
+        RunEvent::PlanFinished { plan, .. } => format!("planned: {}", sum(&plan.counts)),
         RunEvent::Deferred { .. } => "deferred".to_owned(),
         RunEvent::PolicyAsked { at, by, said } => policy_words(*at, by.as_deref(), said),
         RunEvent::Confirmed => "confirmed".to_owned(),

@@ -22,6 +22,7 @@ pub(super) fn marks(plan: &Plan, look: Look) -> String {
             look.sign(Sign::Forget),
             "forget",
         ),
+        (counts.drift, Ink::Change, "~", "changed outside"),
     ];
     let parts: Vec<String> = kinds
         .iter()
@@ -40,14 +41,21 @@ pub(super) fn marks(plan: &Plan, look: Look) -> String {
 }
 
 /// `0 to add, 3 to change, 1 to replace, 0 to destroy`: what all stacks have. The four that
-/// people look for are always there.
+/// people look for are always there, except in a refresh-only plan, which changes no resource.
 pub fn sum(counts: &PlanCounts) -> String {
-    let mut parts = vec![
-        format!("{} to add", counts.create),
-        format!("{} to change", counts.update),
-        format!("{} to replace", counts.replace),
-        format!("{} to destroy", counts.delete),
-    ];
+    let mut parts = if counts.drift > 0 {
+        vec![format!(
+            "{} changed outside of terrane",
+            count(counts.drift, "resource")
+        )]
+    } else {
+        vec![
+            format!("{} to add", counts.create),
+            format!("{} to change", counts.update),
+            format!("{} to replace", counts.replace),
+            format!("{} to destroy", counts.delete),
+        ]
+    };
     let rare = [
         (counts.import, "import"),
         (counts.moved, "move"),
@@ -56,11 +64,12 @@ pub fn sum(counts: &PlanCounts) -> String {
     for (number, verb) in rare.iter().filter(|(number, _)| *number > 0) {
         parts.push(format!("{number} to {verb}"));
     }
-    let outputs_only = PlanCounts {
+    let no_resources = PlanCounts {
         outputs: counts.outputs,
+        drift: counts.drift,
         ..PlanCounts::default()
     };
-    if *counts == outputs_only && counts.outputs > 0 {
+    if *counts == no_resources && counts.outputs > 0 {
         parts.push(format!("{} to change", count(counts.outputs, "output")));
     }
     parts.join(", ")

@@ -7,7 +7,10 @@ use super::*;
 use crate::plan::difference;
 
 fn read(json: &Value) -> Difference {
-    difference(json.to_string().as_bytes(), &|value| value.to_string()).unwrap()
+    difference(json.to_string().as_bytes(), false, &|value| {
+        value.to_string()
+    })
+    .unwrap()
 }
 
 /// A plan with one resource.
