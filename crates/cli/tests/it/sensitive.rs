@@ -541,3 +541,50 @@ fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
     assert!(removed.stderr.contains("1 to take out"), "{removed}");
     check_absent(&[removed], "same-secret-9");
 }
+
+/// Prints the value of a sensitive output, which the engine does not know to be one there, and fails.
+fn tells(value: &str) -> String {
+    let told = format!("environment = {{ TOLD = {value} }}");
+    resource("told", "", "echo $TOLD; exit 7").replace("exit 7\"", &format!("exit 7\"\n    {told}"))
+}
+
+#[test]
+fn own_sensitive_outputs_are_not_in_errors_and_logs() {
+    for (engine, _) in engines::all() {
+        let story = Story::new(engine).stack("vault", "", VAULT);
+        let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
+        story.settle();
+        let password = story.cli(&["output", "vault", "password", "--raw"]);
+        let password = password.expect(0).stdout;
+
+        // Of the state that the run starts from.
+        let value = "\"pw-${sha256(terraform_data.vault.id)}\"";
+        story.module("vault", &format!("{VAULT}{}", tells(value)));
+        let failed = story.cli(&["apply", "--auto-approve"]).expect(1);
+        let logs = story.cli(&["run", "logs", "c2"]).expect(0);
+        assert!(logs.stdout.contains("(secret)"), "{logs}");
+        check_absent(&[failed, logs], &password);
+    }
+}
+
+#[test]
+fn a_sensitive_output_that_only_the_plan_knows_is_not_in_errors_and_logs() {
+    let token = "token-1b2c3d4e5f";
+    let module = format!(
+        "output \"token\" {{\n  value     = \"{token}\"\n  sensitive = true\n}}\n{}",
+        tells(&format!("\"{token}\""))
+    );
+    for (engine, _) in engines::all() {
+        let at_once = Story::new(engine).stack("vault", "", &module);
+        let mut said = vec![at_once.cli(&["apply", "--auto-approve"]).expect(1)];
+        said.push(at_once.cli(&["run", "logs", "c1"]).expect(0));
+        check_absent(&said, token);
+
+        // Another process applies what was planned.
+        let later = Story::new(engine).stack("vault", "", &module);
+        let mut said = vec![later.cli(&["apply"]).expect(3)];
+        said.push(later.cli(&["run", "confirm", "c1"]).expect(1));
+        said.push(later.cli(&["run", "logs", "c1"]).expect(0));
+        check_absent(&said, token);
+    }
+}

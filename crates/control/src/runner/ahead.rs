@@ -3,14 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use model::ids::StackName;
+use model::ids::{RunId, StackName};
 use model::masking::Mask;
 use model::plan::{PlannedOutput, planned_outputs};
 use model::run::Awaited;
+use model::secret::Secret;
 use store::Scope;
 
+use super::inputs::collect_secrets;
 use super::plan::seal_to;
 use super::{Failure, Job};
+use crate::Control;
 
 /// By stack and name. What is not here is as it was last applied.
 #[derive(Debug, Default)]
@@ -34,14 +37,9 @@ impl Ahead {
             let run = runs.iter().find(|run| run.stack == awaited.stack);
             let state = job.spec.output_states.get(&awaited.stack);
             let mut planned: BTreeMap<String, PlannedOutput> = BTreeMap::new();
-            if let (Some(run), Some(state)) = (run, state)
-                && let Ok(sealed) = std::fs::read(job.control.home.planned_outputs(run.id))
-            {
-                let scope = Scope::State(job.control.state_name(&state.name));
-                let purpose = format!("plan-outputs {}", run.id);
-                let plain = job.control.store.unseal(scope, &purpose, sealed).await;
-                let plain = plain.map_err(|err| failed(&err))?;
-                planned = serde_json::from_slice(&plain).map_err(|err| failed(&err))?;
+            if let (Some(run), Some(state)) = (run, state) {
+                let read = read(job.control, run.id, &state.name).await;
+                planned = read.map_err(|err| failed(&*err))?;
             }
             for name in &awaited.outputs {
                 let output = planned.remove(name).unwrap_or(PlannedOutput {
@@ -95,4 +93,43 @@ pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8], mask: &Mask) -> Result
     let bytes = serde_json::to_vec(&outputs).map_err(|err| failed(&err))?;
     let path = job.control.home.planned_outputs(job.run);
     seal_to(job, "plan-outputs", bytes, &path).await
+}
+
+/// The values of sensitive outputs that a plan knows.
+pub(super) fn sensitive(plan_json: &[u8]) -> Result<Vec<Secret>, Failure> {
+    let outputs = planned_outputs(plan_json)
+        .map_err(|err| Failure::because("could not understand the plan", &err))?;
+    Ok(sensitive_of(&outputs))
+}
+
+/// The same of this run's own plan, which an earlier process made.
+pub(super) async fn own_sensitive(job: &Job<'_>) -> Result<Vec<Secret>, Failure> {
+    let outputs = read(job.control, job.run, &job.spec.stack.state).await;
+    let outputs =
+        outputs.map_err(|err| Failure::because("could not read what its plan says", &*err))?;
+    Ok(sensitive_of(&outputs))
+}
+
+fn sensitive_of(outputs: &BTreeMap<String, PlannedOutput>) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    let sensitive = outputs.values().filter(|output| output.sensitive);
+    for value in sensitive.filter_map(|output| output.value.as_ref()) {
+        collect_secrets(value, &mut secrets);
+    }
+    secrets
+}
+
+/// What a run's plan says about its outputs; nothing if that is not kept here.
+async fn read(
+    control: &Control,
+    run: RunId,
+    state: &str,
+) -> Result<BTreeMap<String, PlannedOutput>, Box<dyn std::error::Error + Send + Sync>> {
+    let Ok(sealed) = std::fs::read(control.home.planned_outputs(run)) else {
+        return Ok(BTreeMap::new());
+    };
+    let scope = Scope::State(control.state_name(state));
+    let purpose = format!("plan-outputs {run}");
+    let plain = control.store.unseal(scope, &purpose, sealed).await?;
+    Ok(serde_json::from_slice(&plain)?)
 }

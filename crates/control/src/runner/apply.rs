@@ -19,7 +19,7 @@ use super::limit::Limit;
 use super::plan::initialise;
 use super::seal::Void;
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, after, check, failed, limit, seal};
+use super::{Failure, Job, after, ahead, check, failed, limit, seal};
 use crate::backends;
 use crate::home::write_private;
 use crate::kept_aside::{self, Leftovers};
@@ -63,9 +63,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
             return void.into_event(job, &plan);
         }
         see_upstreams(job, limit).await?;
-        (inputs::gather(job, limit).await?, None, Scratch::open(job)?)
+        let mut inputs = inputs::gather(job, limit).await?;
+        inputs.hide_outputs(ahead::own_sensitive(job).await?, &job.token);
+        (inputs, None, Scratch::open(job)?)
     };
-    *mask = inputs.mask.clone();
+    *mask = inputs.log_mask.clone();
     let goes_on = held.is_some();
     if let Some(void) = moved(job, &plan, &inputs, goes_on, &scratch).await? {
         scratch.remove();

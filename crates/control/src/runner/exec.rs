@@ -52,7 +52,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
     logs::begin_attempt(job)?;
     let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
     let inputs = inputs::gather(job, limit).await?;
-    *mask = inputs.mask.clone();
+    *mask = inputs.log_mask.clone();
     let plan = PlanRecord {
         policy: model::policy::Verdict::default(),
         policy_since: BTreeMap::new(),
@@ -122,7 +122,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
             Scratch::open(job)?,
         ),
     };
-    *mask = inputs.mask.clone();
+    *mask = inputs.log_mask.clone();
     *job.limit_of_apply.lock().await = limit;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;

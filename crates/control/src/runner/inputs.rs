@@ -23,6 +23,7 @@ use super::limit::Limit;
 use super::{Failure, Job};
 use crate::asker::{self, Asker};
 use crate::keyed_digests::{Purpose, digester};
+use crate::outputs::OutputsError;
 use crate::{Control, hidden, outputs, settled};
 
 mod contexts;
@@ -32,9 +33,12 @@ pub(super) use contexts::ReadyHook;
 pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
     pub(super) environment: Environment,
-    /// What is hidden in all that an engine says: its values, and the key to its state.
+    /// The secrets it is given, and the key to its state.
     pub(super) mask: Mask,
     pub(super) hidden: Vec<Secret>,
+    /// The same and the stack's own sensitive outputs: what is hidden in logs and errors.
+    pub(super) log_mask: Mask,
+    pub(super) own_outputs: Vec<Secret>,
     /// Of contexts, by path from the stack's directory.
     pub(super) files: BTreeMap<String, Secret>,
     pub(super) hooks: Vec<ReadyHook>,
@@ -55,6 +59,13 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
+    /// Hides values of the stack's sensitive outputs, too, in logs and errors.
+    pub(super) fn hide_outputs(&mut self, outputs: Vec<Secret>, token: &Secret) {
+        self.own_outputs.extend(outputs);
+        let hidden = self.hidden.iter().chain(&self.own_outputs);
+        self.log_mask = Mask::with_token(&hidden.cloned().collect::<Vec<_>>(), token);
+    }
+
     /// Says which secrets are not masked, or refuses them where the project says so.
     pub(super) fn check_short(&self, job: &Job<'_>) -> Result<(), Failure> {
         check_short(job, &self.short, "the engine says")
@@ -127,11 +138,16 @@ pub(super) async fn for_hooks(job: &Job<'_>) -> Result<HookValues, Failure> {
         context.vars.clear();
     }
     let known = resolve(job.control, &bare, job.asker, &Ahead::default()).await?;
+    let environment = environment(&bare, job.asker, &known)?;
+    let files = contexts::files(&bare, &known)?;
+    let hooks = contexts::hooks(&bare, &known)?;
+    let mut hidden = known.hidden.into_inner();
+    hidden.extend(sensitive_outputs(job.control, job.spec).await?);
     Ok(HookValues {
-        environment: environment(&bare, job.asker, &known)?,
-        files: contexts::files(&bare, &known)?,
-        hooks: contexts::hooks(&bare, &known)?,
-        hidden: known.hidden.into_inner(),
+        environment,
+        files,
+        hooks,
+        hidden,
     })
 }
 
@@ -217,13 +233,16 @@ pub(super) async fn gather_ahead(
         .map(|(reference, _)| reference)
         .collect();
     let hidden = known.hidden.into_inner();
-    Ok(Inputs {
+    let own_outputs = sensitive_outputs(job.control, spec).await?;
+    let mut inputs = Inputs {
         short,
         variables,
         files,
         hooks,
         environment,
         mask: Mask::with_token(&hidden, &job.token),
+        log_mask: Mask::default(),
+        own_outputs: Vec::new(),
         hidden,
         digest,
         each,
@@ -231,7 +250,39 @@ pub(super) async fn gather_ahead(
         backend,
         unknown,
         partly,
-    })
+    };
+    inputs.hide_outputs(own_outputs, &job.token);
+    Ok(inputs)
+}
+
+/// The values of a stack's own outputs that its state marks as sensitive. A state that only its engine can read tells none.
+async fn sensitive_outputs(control: &Control, spec: &RunSpec) -> Result<Vec<Secret>, Failure> {
+    if spec.no_state {
+        return Ok(Vec::new());
+    }
+    let is_ours = spec.target.backend == Backend::Terrane;
+    let found = match outputs::of_state(control, &spec.stack.state, is_ours).await {
+        Err(OutputsError::Encrypted { .. } | OutputsError::Opaque { .. }) => BTreeMap::new(),
+        found => found.map_err(|err| Failure::because("could not read what to hide", &err))?,
+    };
+    let mut secrets = Vec::new();
+    for output in found.values().filter(|output| output.sensitive) {
+        collect_secrets(&output.value, &mut secrets);
+    }
+    Ok(secrets)
+}
+
+/// Every text and number in a sensitive value is masked wherever it turns up.
+pub(super) fn collect_secrets(value: &Value, secrets: &mut Vec<Secret>) {
+    match value {
+        Value::String(text) => secrets.push(Secret::new(text)),
+        Value::Array(items) => items.iter().for_each(|item| collect_secrets(item, secrets)),
+        Value::Object(fields) => fields
+            .values()
+            .for_each(|field| collect_secrets(field, secrets)),
+        Value::Number(number) => secrets.push(Secret::new(number.to_string())),
+        Value::Null | Value::Bool(_) => {}
+    }
 }
 
 /// With the values that variables of the module take from the environment: `TF_VAR_NAME`.
@@ -402,18 +453,8 @@ impl Known<'_> {
         Ok(evaluated.value)
     }
 
-    /// Every text and number in a sensitive value is masked wherever it turns up.
     fn hide(&self, value: &Value) {
-        match value {
-            Value::String(text) => self.hidden.borrow_mut().push(Secret::new(text)),
-            Value::Array(items) => items.iter().for_each(|item| self.hide(item)),
-            Value::Object(fields) => fields.values().for_each(|field| self.hide(field)),
-            Value::Number(number) => {
-                let digits = number.to_string();
-                self.hidden.borrow_mut().push(Secret::new(digits));
-            }
-            Value::Null | Value::Bool(_) => {}
-        }
+        collect_secrets(value, &mut self.hidden.borrow_mut());
     }
 }
 

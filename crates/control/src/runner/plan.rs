@@ -72,8 +72,8 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         None
     };
     let mut limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
-    let inputs = inputs::gather(job, limit).await?;
-    *mask = inputs.mask.clone();
+    let mut inputs = inputs::gather(job, limit).await?;
+    *mask = inputs.log_mask.clone();
     inputs.check_short(job)?;
     let mut workspace = limit::apart_from(&mut limit, Workspace::prepare(job)).await?;
     let scratch = Scratch::open(job)?;
@@ -82,7 +82,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let workspace = workspace;
     let access = access.hiding(&inputs.mask);
     let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, &inputs.mask, access).await?;
+    let caller = Caller::new(job, &workspace, environment, mask, access).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let planned = hooks.around(HookStage::Plan, async {
@@ -139,8 +139,11 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         check::of_nothing(job, &workspace).await?;
         return Ok(nothing);
     }
+    inputs.hide_outputs(ahead::sensitive(&shown)?, &job.token);
+    *mask = inputs.log_mask.clone();
+    scratch.hide(job, &inputs)?;
     keep_view(job, &plan).await?;
-    let policy = match check::at_plan(job, &shown, mask, &workspace).await {
+    let policy = match check::at_plan(job, &shown, &inputs.mask, &workspace).await {
         Ok(policy) => policy,
         Err(denied) => {
             scratch.remove();
@@ -148,7 +151,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         }
     };
     if !job.auto_approve {
-        ahead::keep(job, &shown, mask).await?;
+        ahead::keep(job, &shown, &inputs.mask).await?;
     }
     let compared = fitting::compare(job, &shown, &inputs, None).await?;
     let judged = compared.judged.clone();
@@ -223,6 +226,9 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     } else {
         if !job.review || job.keeps_plan {
             keep_plan_file(job, &scratch.plan()).await?;
+        }
+        if job.auto_approve {
+            ahead::keep(job, &shown, &inputs.mask).await?;
         }
         scratch.remove();
     }

@@ -124,7 +124,7 @@ async fn look(
     let ahead = Ahead::of(job, awaits).await?;
     let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
     let inputs = inputs::gather_ahead(job, &ahead, limit).await?;
-    *mask = inputs.mask.clone();
+    *mask = inputs.log_mask.clone();
     unknown.extend(inputs.unknown.values().flatten().cloned());
     let mut workspace = Workspace::prepare_apart(job).await?;
     workspace.mount(&inputs.files)?;
@@ -133,7 +133,7 @@ async fn look(
     let scratch = Scratch::open(job)?;
     scratch.hand_over(job, &inputs)?;
     let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, &inputs.mask, access).await?;
+    let caller = Caller::new(job, &workspace, environment, mask, access).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let planned = hooks.around(HookStage::Plan, async {
@@ -160,7 +160,7 @@ async fn look(
     let policy = if plan.is_empty() || job.spec.no_state {
         Verdict::default()
     } else {
-        let understood = redact(&json, mask);
+        let understood = redact(&json, &inputs.mask);
         let mut shown =
             understood.map_err(|err| Failure::because("could not understand the plan", &err))?;
         if let Some(rewritten) = &rewritten {
@@ -169,7 +169,7 @@ async fn look(
         check::at_preview(job, shown, &workspace).await?
     };
     keep_view(job, &plan).await?;
-    ahead::keep(job, &json, mask).await?;
+    ahead::keep(job, &json, &inputs.mask).await?;
     // Whoever confirms, or reviews a bundle, has seen this: the real plan is compared with it.
     let compared = fitting::compare(job, &json, &inputs, rewritten.as_ref()).await?;
     let judged = compared.judged.clone();

@@ -354,7 +354,13 @@ impl Scratch {
         let variables = digits::write(&Value::Object(inputs.variables.clone()));
         write_private(&self.variables(), variables.as_bytes())
             .map_err(|err| Failure::because("could not hand over the inputs", &err))?;
-        self.write_hidden(inputs.hidden.iter().chain([&job.token]))
+        self.hide(job, inputs)
+    }
+
+    /// Notes what to hide in the rest of the logs, should this process be lost.
+    pub(super) fn hide(&self, job: &Job<'_>, inputs: &Inputs) -> Result<(), Failure> {
+        let hidden = inputs.hidden.iter().chain(&inputs.own_outputs);
+        self.write_hidden(hidden.chain([&job.token]))
     }
 
     pub(super) fn write_hidden<'s>(
