@@ -102,7 +102,7 @@ fn reach(open: &OpenProject, project: &Project, name: &StackName) -> Reach {
     let files = dirs
         .iter()
         .filter_map(|dir| open.loaded.modules.get(dir))
-        .flat_map(|module| module.files.iter().cloned())
+        .flat_map(|module| module.files.keys().cloned())
         .collect();
     let mut globs = stack.watch.clone();
     for (_, read) in module::unwatched(&open.loaded.modules, &stack.path, &stack.watch) {

@@ -139,11 +139,7 @@ pub enum LayOutSourceError {
 
 /// A copy of the source for an engine to work on: it leaves no trace in the tree.
 pub(crate) fn lay_out(open: &OpenProject, scratch: &Path) -> Result<PathBuf, LayOutSourceError> {
-    let extras = Extras {
-        stack_dirs: Vec::new(),
-        include: Vec::new(),
-    };
-    let source = snapshot::collect(&open.root, open.git.as_ref(), &extras)?;
+    let source = snapshot::collect(&open.root, open.git.as_ref(), &Extras::default())?;
     let packed = source.pack(&open.root)?;
     let slot =
         Slot::new(scratch.join("tree"), scratch.join("manifest"), &[]).map_err(io::Error::other)?;

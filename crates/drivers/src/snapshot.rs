@@ -36,23 +36,25 @@ pub use slot::{LaidOut, LayOutError, Slot};
 pub struct Extras {
     /// Root modules: their `terraform.tfvars` and `*.auto.tfvars` belong in.
     pub stack_dirs: Vec<String>,
-    /// Files, directories or globs.
-    pub include: Vec<String>,
+    /// Files, directories or globs: of each, the first pattern that fits something.
+    pub include: Vec<Vec<String>>,
 }
 
 impl Extras {
-    /// What the stacks of a project want, and its policies; `include` is meant from a stack's own directory.
+    /// What the stacks of a project want, and its policies. `include` of a stack counts from its own directory or, if nothing
+    /// is there, from the project's root.
     pub fn of(project: &Project) -> Self {
         let mut extras = Self::default();
         for stack in project.stacks.values() {
             extras.stack_dirs.push(stack.path.clone());
-            let from_root = |glob: &String| normalised(&stack.path, glob);
-            extras
-                .include
-                .extend(stack.include.iter().filter_map(from_root));
+            for glob in &stack.include {
+                let places = [&*stack.path, ""].map(|dir| normalised(dir, glob));
+                extras.include.push(places.into_iter().flatten().collect());
+            }
         }
         let policies = project.policies.values().flat_map(|it| &it.sources);
-        extras.include.extend(policies.map(|it| it.path.clone()));
+        let policies = policies.map(|it| vec![it.path.clone()]);
+        extras.include.extend(policies);
         extras
     }
 }

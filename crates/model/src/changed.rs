@@ -137,7 +137,11 @@ impl<'a> Extents<'a> {
         files.extend(stack.var_files.iter().cloned());
         files.insert(joined(&stack.path, ".terraform.lock.hcl"));
         let mut globs = GlobSetBuilder::new();
-        let included = stack.include.iter().map(|glob| joined(&stack.path, glob));
+        // Those of the project's root may be directories; the stack's own count as a whole anyway.
+        let included = stack.include.iter().flat_map(|glob| {
+            let below = format!("{}/**", glob.trim_end_matches('/'));
+            [joined(&stack.path, glob), glob.clone(), below]
+        });
         let filesets = files
             .iter()
             .filter(|file| file.contains(['*', '?', '[', '{']));

@@ -1,6 +1,6 @@
 //! What a stack is made of and Git ignores. What runs is the source: what Git tracks or would add.
 //!
-//! Not here: which files those are (`drivers`), other files a module reads.
+//! Not here: which files those are (`drivers`), files whose names only the engine knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +41,20 @@ impl Listed {
         let above = std::iter::successors(Some(dir), |dir| Some(dir.rsplit_once('/')?.0));
         self.modules.contains(dir) || above.into_iter().any(|dir| self.paths.contains(dir))
     }
+
+    /// Whether a file is in the source, through links or not.
+    fn holds_file(&self, path: &str, here: &Here<'_>) -> bool {
+        let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let real = (here.real)(dir).filter(|real| !real.is_empty());
+        self.paths.contains(path)
+            || real.is_some_and(|real| self.paths.contains(&format!("{real}/{name}")))
+    }
+}
+
+/// Whether a path lies in a directory or below it.
+fn is_inside(path: &str, dir: &str) -> bool {
+    let rest = path.strip_prefix(dir);
+    dir.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// What a stack needs and the source has nothing of.
@@ -58,6 +72,8 @@ enum What {
     Module(Location),
     /// One of its `var_files`.
     VarFile,
+    /// A file outside its directory that is named there, by `file()` or its kin.
+    File(Location),
 }
 
 /// What lies in the working tree.
@@ -68,7 +84,8 @@ pub struct Here<'a> {
 }
 
 impl Ignored {
-    /// The first of a stack's directory, the modules in the project that it calls, and its files of variables.
+    /// The first of a stack's directory, the modules in the project that it calls, its files of variables, and the files
+    /// outside its directory that they name.
     pub fn of(
         root: &str,
         var_files: &[String],
@@ -96,8 +113,16 @@ impl Ignored {
             }
         }
         let mut files = var_files.iter();
-        let file = files.find(|file| !listed.paths.contains(*file) && (here.is_file)(file))?;
-        ignored(file, What::VarFile)
+        let file = files.find(|file| !listed.paths.contains(*file) && (here.is_file)(file));
+        if let Some(file) = file {
+            return ignored(file, What::VarFile);
+        }
+        let reached = reached.iter().filter_map(|dir| modules.get(dir));
+        let mut files = reached.flat_map(|module| &module.files);
+        let (file, at) = files.find(|(file, _)| {
+            !is_inside(file, root) && (here.is_file)(file) && !listed.holds_file(file, here)
+        })?;
+        ignored(file, What::File(at.clone()))
     }
 
     pub fn message(&self, stack: &str) -> String {
@@ -112,6 +137,19 @@ impl Ignored {
             What::VarFile => format!(
                 "stack `{stack}` names a file of variables that is not part of the source: Git ignores `{path}`"
             ),
+            What::File(_) => {
+                format!(
+                    "stack `{stack}` reads a file that is not part of the source: Git ignores `{path}`"
+                )
+            }
+        }
+    }
+
+    /// Where the file is named, for messages that show no source.
+    pub fn named_at(&self) -> Option<String> {
+        match &self.what {
+            What::File(at) => Some(format!("{}:{}", at.file, at.line)),
+            What::Root | What::Module(_) | What::VarFile => None,
         }
     }
 
@@ -123,6 +161,7 @@ impl Ignored {
                 format!("{rule}; terrane runs what Git tracks or would add")
             }
             What::VarFile => format!("name it in the stack's `include`; {rule}"),
+            What::File(_) => format!("add `{path}` to `include` of the stack; {rule}"),
         }
     }
 
@@ -131,6 +170,7 @@ impl Ignored {
             What::Root => (&stack.declared_at, "its directory is ignored"),
             What::Module(at) => (at, "called here"),
             What::VarFile => (&stack.declared_at, "in its `var_files`"),
+            What::File(at) => (at, "named here"),
         };
         Finding::error("ignored-source", self.message(stack.name.as_str()))
             .at(at.clone(), label)
@@ -210,5 +250,38 @@ mod tests {
         assert_eq!(found(&all[..3]).as_deref(), Some("app/prod.tfvars"));
         assert_eq!(found(&all), None);
         assert_eq!(found_of("misspelt", &all), None);
+    }
+
+    #[test]
+    fn a_file_outside_the_stack_that_its_modules_name_must_be_in_the_source() {
+        let mut modules: BTreeMap<String, Module> =
+            [module("app", &["lib"]), module("lib", &[])].into();
+        let named = |path: &str, line: usize| {
+            let at = Location {
+                file: "lib/main.tf".to_owned(),
+                line,
+                ..Location::default()
+            };
+            (path.to_owned(), at)
+        };
+        let lib = modules.get_mut("lib").unwrap();
+        lib.files = [named("keys/ca.pem", 3), named("pages/**", 4)].into();
+        let app = modules.get_mut("app").unwrap();
+        app.files = [named("app/own.log", 1), named("gone.txt", 2)].into();
+        let there = ["keys/ca.pem", "app/own.log", "real/ca.pem"];
+        let found = |more: &[&str], leads_to: &str| {
+            let sources = ["app/main.tf", "lib/main.tf"];
+            let listed: Listed = sources.iter().chain(more).copied().collect();
+            let here = Here {
+                real: &|dir| Some(if dir == "keys" { leads_to } else { dir }.to_owned()),
+                is_file: &|path| there.contains(&path),
+            };
+            Ignored::of("app", &[], &modules, &listed, &here)
+        };
+        let ignored = found(&[], "keys").expect("`keys/ca.pem` would be missing in the snapshot");
+        assert_eq!(ignored.path, "keys/ca.pem");
+        assert_eq!(ignored.named_at().as_deref(), Some("lib/main.tf:3"));
+        assert_eq!(found(&["keys/ca.pem"], "keys"), None);
+        assert_eq!(found(&["real/ca.pem"], "real"), None, "a link leads to it");
     }
 }

@@ -39,9 +39,9 @@ pub struct Module {
     pub backend_at: Option<Location>,
     /// The settings of its `backend` or `cloud` block, as written.
     pub backend_text: String,
-    /// Literal paths given to `file()` and its kin, relative to the project's root; those of
-    /// `fileset()` are globs.
-    pub files: BTreeSet<String>,
+    /// Literal paths given to `file()` and its kin, relative to the project's root, and where they are first named; those
+    /// of `fileset()` are globs.
+    pub files: BTreeMap<String, Location>,
     /// Further files it reads, by paths that are not written out.
     pub unknown_reads: Vec<UnknownRead>,
     /// `data "terraform_remote_state"` blocks.

@@ -304,6 +304,33 @@ fn a_home_inside_the_project_is_no_part_of_its_source() {
 }
 
 #[test]
+fn a_file_outside_the_stack_that_git_ignores_is_not_silently_missing() {
+    let module = "output \"seen\" { value = fileexists(\"${path.module}/../certs/ca.pem\") }\n";
+    let test = one_stack("", module);
+    test.write(".gitignore", "*.pem\n");
+    test.commit_all();
+    test.write("certs/ca.pem", "a certificate");
+    assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @r"
+    ── stderr
+    error: stack `app` reads a file that is not part of the source: Git ignores `certs/ca.pem`, named in
+           `app/main.tf:1`
+    hint: add `certs/ca.pem` to `include` of the stack; `git check-ignore -v certs/ca.pem` names the rule
+    [exit 1]
+    ");
+    let said = test.cli(&["validate"]).expect(1);
+    assert!(said.stderr.contains("--> app/main.tf:1:34"), "{said}");
+
+    // `include` names it from the project's root.
+    let file = test.read("terrane.hcl");
+    let included = "layer  = \"main\"\n  include = [\"certs/ca.pem\"]";
+    test.write("terrane.hcl", &file.replace("layer  = \"main\"", included));
+    drop(test.cli(&["validate"]).expect(0));
+    drop(test.cli(&["apply", "--auto-approve"]).expect(0));
+    let seen = test.cli(&["output", "app", "seen", "--raw"]).expect(0);
+    assert_eq!(seen.stdout, "true");
+}
+
+#[test]
 fn what_git_ignores_is_no_source_and_that_is_said() {
     let test = one_stack("", MODULE);
     test.git(&["init", "-q"]);

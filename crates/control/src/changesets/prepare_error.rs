@@ -95,7 +95,11 @@ pub enum PrepareError {
     },
     #[error("{} is {}", hold.on.words(), hold.words())]
     Held { hold: Box<Hold> },
-    #[error("{}", ignored.message(stack.as_str()))]
+    #[error(
+        "{}{}",
+        ignored.message(stack.as_str()),
+        ignored.named_at().map_or_else(String::new, |at| format!(", named in `{at}`"))
+    )]
     Ignored { stack: StackName, ignored: Ignored },
     #[error("stack `{stack}` is no longer in the project")]
     Gone { stack: StackName },

@@ -24,8 +24,12 @@ pub(super) fn paths(
     for dir in &extras.stack_dirs {
         automatic_variables(root, dir, &mut paths)?;
     }
-    for pattern in &extras.include {
-        included(root, pattern, &mut paths)?;
+    for patterns in &extras.include {
+        for pattern in patterns {
+            if included(root, pattern, &mut paths)? {
+                break;
+            }
+        }
     }
     leave_homes_out(&mut paths);
     // Git may still track what lay in a directory that now is a link.
@@ -123,9 +127,14 @@ fn automatic_variables(
     Ok(())
 }
 
-fn included(root: &Path, pattern: &str, paths: &mut BTreeSet<String>) -> Result<(), SnapshotError> {
+/// Whether anything was found.
+fn included(
+    root: &Path,
+    pattern: &str,
+    paths: &mut BTreeSet<String>,
+) -> Result<bool, SnapshotError> {
     let Some(pattern) = normalised("", pattern) else {
-        return Ok(()); // it leads outside: `config` has said so
+        return Ok(false); // it leads outside: `config` has said so
     };
     // The part before the first glob is where to look.
     let literal: Vec<&str> = pattern
@@ -136,15 +145,18 @@ fn included(root: &Path, pattern: &str, paths: &mut BTreeSet<String>) -> Result<
     if base == pattern {
         let (dir, name) = base.rsplit_once('/').unwrap_or(("", &base));
         let Some(dir) = real_dir(root, dir) else {
-            return Ok(());
+            return Ok(false);
         };
         let path = below(&dir, name);
-        let metadata = fs::symlink_metadata(root.join(&path));
-        if metadata.is_ok_and(|metadata| metadata.is_dir()) {
-            return walk(root, &path, paths);
+        let Ok(metadata) = fs::symlink_metadata(root.join(&path)) else {
+            return Ok(false);
+        };
+        if metadata.is_dir() {
+            walk(root, &path, paths)?;
+        } else {
+            paths.insert(path);
         }
-        paths.insert(path);
-        return Ok(());
+        return Ok(true);
     }
     let matcher = GlobBuilder::new(&pattern)
         .literal_separator(true)
@@ -155,12 +167,14 @@ fn included(root: &Path, pattern: &str, paths: &mut BTreeSet<String>) -> Result<
         })?
         .compile_matcher();
     if real_dir(root, &base).as_deref() != Some(&base) {
-        return Ok(());
+        return Ok(false);
     }
     let mut found = BTreeSet::new();
     walk(root, &base, &mut found)?;
-    paths.extend(found.into_iter().filter(|path| matcher.is_match(path)));
-    Ok(())
+    found.retain(|path| matcher.is_match(path));
+    let is_there = !found.is_empty();
+    paths.extend(found);
+    Ok(is_there)
 }
 
 /// The directory without links in its path, if it is there and inside: a snapshot holds no path that

@@ -28,7 +28,10 @@ fn extras(stack_dirs: &[&str], include: &[&str]) -> Extras {
     let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
     Extras {
         stack_dirs: owned(stack_dirs),
-        include: owned(include),
+        include: include
+            .iter()
+            .map(|item| vec![(*item).to_owned()])
+            .collect(),
     }
 }
 
@@ -74,6 +77,28 @@ fn what_git_knows_and_what_stacks_name() {
         shown(&taken(&repository, "", &extras)),
         ".gitignore net/eu.auto.tfvars net/main.tf net/secret.txt net/secrets/a.txt \
          net/terraform.tfvars net/untracked.tf"
+    );
+}
+
+#[test]
+fn what_is_not_beside_a_stack_is_included_from_the_root() {
+    let repository = TestRepository::new();
+    repository
+        .write(".gitignore", "*.key\n")
+        .write("net/main.tf", "1");
+    repository.commit("first");
+    repository
+        .write("net/own.key", "1")
+        .write("own.key", "1")
+        .write("certs/ca.key", "1");
+    let pair = |name: &str| vec![format!("net/{name}"), name.to_owned()];
+    let extras = Extras {
+        include: vec![pair("own.key"), pair("certs/*.key")],
+        ..Extras::default()
+    };
+    assert_eq!(
+        shown(&taken(&repository, "", &extras)),
+        ".gitignore certs/ca.key net/main.tf net/own.key"
     );
 }
 

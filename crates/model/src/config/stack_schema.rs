@@ -88,7 +88,7 @@ const WATCH: Attr = attr(
 const INCLUDE: Attr = attr(
     "include",
     Kind::Globs,
-    "git-ignored files of its directory that belong into its snapshot",
+    "git-ignored files that belong into its snapshot: of its directory or, if nothing is there, from the project's root",
 );
 const ARTIFACTS: Attr = attr(
     "artifacts",

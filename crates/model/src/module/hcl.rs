@@ -60,7 +60,10 @@ pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
         }
     }
     let found = scan(&draft.module.dir, &file.body);
-    draft.module.files.extend(found.files);
+    for (path, at) in found.files {
+        let files = &mut draft.module.files;
+        files.entry(path).or_insert_with(|| source.location(at));
+    }
     for (name, outputs) in found.remote_outputs {
         let used = draft.module.remote_outputs.entry(name).or_default();
         used.extend(outputs);

@@ -16,7 +16,7 @@ use crate::config::paths::{self, Leaves};
 #[derive(Default)]
 pub(super) struct Scan {
     dir: String,
-    pub(super) files: BTreeSet<String>,
+    pub(super) files: BTreeMap<String, Range<usize>>,
     /// Reads whose path is not written out: by which function, what is known of it, and where.
     pub(super) unknown: Vec<(String, Whereabouts, Range<usize>)>,
     /// `path.cwd` and `abspath()`: what was used, and where.
@@ -101,7 +101,8 @@ impl Scan {
         };
         match paths::join(&self.dir, &path) {
             Ok(path) => {
-                self.files.insert(path);
+                let at = call.args.get(0).and_then(Span::span);
+                self.files.entry(path).or_insert(at.unwrap_or(0..0));
             }
             Err(Leaves::Absolute(_)) => self.note_unknown(call, Whereabouts::Outside),
             // It is not in the snapshot; the engine says so.

@@ -77,13 +77,16 @@ module far "example/far/any" Some("1.0.0")
 module net "../net" None
 backend s3 backend "s3" { bucket = "b" }
 "#);
-    insta::assert_debug_snapshot!(module.files, @r#"
-{
-    "m/b.tftpl",
-    "m/conf/*.yaml",
-    "m/files/a.txt",
-}
-"#);
+    let files: Vec<String> = module
+        .files
+        .iter()
+        .map(|(path, at)| format!("{path} at {}:{}:{}", at.file, at.line, at.column))
+        .collect();
+    insta::assert_snapshot!(files.join("\n"), @r"
+m/b.tftpl at m/main.tf:26:20
+m/conf/*.yaml at m/main.tf:27:15
+m/files/a.txt at m/main.tf:25:12
+");
     assert!(module.outputs["o"].sensitive);
     assert_eq!(module.calls[0].local.as_deref(), Some("net"));
     assert_eq!(module.remote_states[0].config, "{ key = \"up\" }");
