@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Stage};
+use super::{Awaited, Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Stage};
 use crate::import_proposal::Left;
 use crate::policy::{Point, Remark};
 
@@ -17,102 +17,139 @@ pub struct Refusal {
 /// A stage that took this many runners with it is not begun again by itself.
 const MOST_LOST: u8 = 3;
 
+/// The state after an event. What no function below lists cannot happen.
 pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunState, Refusal> {
-    use {RunEvent as E, RunState as S};
-    let published = state.published();
-    let finish = |outcome| S::Finished {
-        outcome,
-        at: now,
-        published,
+    let refusal = Refusal {
+        state: state.word(),
+        event: event.word(),
     };
-    Ok(match (state, event) {
-        (S::Queued | S::Deferred { .. }, E::PlanStarted) => S::Planning {
-            since: now,
-            awaits: Vec::new(),
+    let next = match event {
+        RunEvent::CancelAsked { .. } if !state.is_finished() => Some(state.clone()),
+        RunEvent::Reopened { moved: true } if state.is_reached() => Some(RunState::Queued),
+        event => match state {
+            RunState::Queued => from_queued(event, now),
+            RunState::Deferred { .. } => from_deferred(event, now),
+            RunState::Planning { awaits, .. } => from_planning(awaits, event, now),
+            RunState::Planned { plan, confirmed } => from_planned(plan, *confirmed, event, now),
+            RunState::Applying { plan, since } => from_applying(plan, *since, event, now),
+            RunState::Applied { .. } => from_applied(state, event, now),
+            RunState::Completing { .. } => from_completing(state, event, now),
+            RunState::Finished { outcome, .. } => from_finished(state, outcome, event),
         },
-        (S::Queued, E::PreviewStarted { on }) => S::Planning {
+    };
+    next.ok_or(refusal)
+}
+
+fn from_queued(event: RunEvent, now: Timestamp) -> Option<RunState> {
+    Some(match event {
+        RunEvent::PreviewStarted { on } => RunState::Planning {
             since: now,
             awaits: on,
         },
-        (S::Queued | S::Deferred { .. }, E::NothingConsumed { then }) => {
-            reached(Outcome::Untouched, then, now, None)
+        RunEvent::Deferred { on } => {
+            let preview = Preview::None;
+            finished(Outcome::Deferred { on, preview }, now)
         }
-        (
-            S::Planning { awaits, .. },
-            E::Previewed {
-                on,
-                preview,
-                review,
-                ..
-            },
-            // Where no state is read, it turns out that values are missing.
-        ) if !awaits.is_empty() || (review && !on.is_empty()) => {
+        event => return from_deferred(event, now),
+    })
+}
+
+/// What was looked at before is planned as if it had not been.
+fn from_deferred(event: RunEvent, now: Timestamp) -> Option<RunState> {
+    Some(match event {
+        RunEvent::PlanStarted => RunState::Planning {
+            since: now,
+            awaits: Vec::new(),
+        },
+        RunEvent::NothingConsumed { then } => reached(Outcome::Untouched, then, now, None),
+        RunEvent::Skipped { because } => finished(Outcome::Skipped { because }, now),
+        _ => return None,
+    })
+}
+
+fn from_planning(awaits: &[Awaited], event: RunEvent, now: Timestamp) -> Option<RunState> {
+    Some(match event {
+        // Where no state is read, it turns out that values are missing.
+        RunEvent::Previewed {
+            on,
+            preview,
+            review,
+            ..
+        } if !awaits.is_empty() || (review && !on.is_empty()) => {
             if review {
-                finish(Outcome::Deferred { on, preview })
+                finished(Outcome::Deferred { on, preview }, now)
             } else {
-                S::Deferred { on, preview }
+                RunState::Deferred { on, preview }
             }
         }
-        (S::Queued, E::Deferred { on }) => finish(Outcome::Deferred {
-            on,
-            preview: Preview::None,
-        }),
-        (S::Planning { awaits, .. }, E::NothingToChange { then, .. }) if awaits.is_empty() => {
+        RunEvent::NothingToChange { then, .. } if awaits.is_empty() => {
             reached(Outcome::Unchanged, then, now, None)
         }
-        (
-            S::Planning { awaits, .. },
-            E::PlanFinished {
-                plan,
-                confirmed,
-                review,
-                ..
-            },
-        ) if awaits.is_empty() => {
+        RunEvent::PlanFinished {
+            plan,
+            confirmed,
+            review,
+            ..
+        } if awaits.is_empty() => {
             if review {
-                finish(Outcome::Planned { plan })
+                finished(Outcome::Planned { plan }, now)
             } else {
-                S::Planned { plan, confirmed }
+                RunState::Planned { plan, confirmed }
             }
         }
-        (S::Planning { .. }, E::RunnerLost { .. }) => S::Queued, // a plan holds nothing: it starts again
-        (S::Planned { plan, confirmed }, E::PolicyAsked { at, said, .. }) => S::Planned {
+        RunEvent::RunnerLost { .. } => RunState::Queued, // a plan holds nothing: it starts again
+        RunEvent::Failed { problem } => finished(Outcome::Failed { problem }, now),
+        _ => return None,
+    })
+}
+
+fn from_planned(
+    plan: &PlanRecord,
+    confirmed: bool,
+    event: RunEvent,
+    now: Timestamp,
+) -> Option<RunState> {
+    Some(match event {
+        RunEvent::PolicyAsked { at, said, .. } => RunState::Planned {
             plan: plan.heard(at, said),
-            confirmed: *confirmed,
+            confirmed,
         },
-        (S::Applying { plan, since }, E::PolicyAsked { at, said, .. }) => S::Applying {
-            plan: plan.heard(at, said),
-            since: *since,
-        },
-        (S::Planned { plan, .. }, E::Confirmed) => S::Planned {
+        RunEvent::Confirmed => RunState::Planned {
             plan: plan.clone(),
             confirmed: true,
         },
-        (
-            S::Planned {
-                plan,
-                confirmed: true,
-            },
-            E::ApplyStarted,
-        ) => S::Applying {
+        RunEvent::ApplyStarted if confirmed => RunState::Applying {
             plan: plan.clone(),
             since: now,
         },
-        (S::Applying { plan, .. }, E::ApplyPutOff { said }) => S::Planned {
+        RunEvent::Skipped { because } => finished(Outcome::Skipped { because }, now),
+        _ => return None,
+    })
+}
+
+fn from_applying(
+    plan: &PlanRecord,
+    since: Timestamp,
+    event: RunEvent,
+    now: Timestamp,
+) -> Option<RunState> {
+    Some(match event {
+        RunEvent::PolicyAsked { at, said, .. } => RunState::Applying {
+            plan: plan.heard(at, said),
+            since,
+        },
+        RunEvent::ApplyPutOff { said } => RunState::Planned {
             plan: plan.heard(Point::Approval, said),
             confirmed: true,
         },
         // The seal is checked before anything is changed, so a voided plan is simply made again.
-        (S::Applying { .. }, E::PlanVoided { .. }) => S::Queued,
-        (
-            S::Applying { plan, .. },
-            E::ApplyFinished {
-                counts,
-                serial,
-                then,
-                ..
-            },
-        ) => {
+        RunEvent::PlanVoided { .. } => RunState::Queued,
+        RunEvent::ApplyFinished {
+            counts,
+            serial,
+            then,
+            ..
+        } => {
             let outcome = Outcome::Applied {
                 counts,
                 serial,
@@ -121,130 +158,131 @@ pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunS
             };
             reached(outcome, then, now, None)
         }
-        (
-            S::Applied {
-                outcome,
-                next,
-                lost,
-                ..
-            },
-            E::StageStarted { part },
-        ) if *next == part => S::Completing {
-            part,
-            outcome: outcome.clone(),
-            since: now,
-            lost: *lost,
-            published,
-        },
-        (
-            S::Completing {
-                part,
-                outcome,
-                lost,
-                ..
-            },
-            E::StageFinished {
-                part: ended,
-                then,
-                changed,
-                ..
-            },
-        ) if *part == ended => {
-            let published = match part {
-                // A runner that was lost may have pushed them.
-                Stage::Publishing if *lost > 0 => changed.filter(|changed| *changed),
-                Stage::Publishing => changed,
-                _ => published,
-            };
-            reached((**outcome).clone(), then, now, published)
-        }
-        (S::Completing { part, outcome, .. }, E::Failed { problem }) => finish(Outcome::NotDone {
-            done: outcome.clone(),
-            problem: Problem {
-                stage: *part,
-                ..problem
-            },
-        }),
-        (
-            S::Completing {
-                part,
-                outcome,
-                lost,
-                ..
-            },
-            E::RunnerLost { .. },
-        ) if *lost + 1 >= MOST_LOST => finish(Outcome::NotDone {
-            done: outcome.clone(),
-            problem: Problem::new(*part, "its runner was lost again and again"),
-        }),
-        // What these stages do, they do once however often they are carried out.
-        (
-            S::Completing {
-                part,
-                outcome,
-                lost,
-                ..
-            },
-            E::RunnerLost { .. },
-        ) => S::Applied {
-            outcome: outcome.clone(),
-            next: *part,
-            lost: lost + 1,
-            published,
-        },
-        (S::Applied { outcome, next, .. }, E::Skipped { because }) => {
-            if let Outcome::Applied { .. } = **outcome {
-                finish(Outcome::NotDone {
-                    done: outcome.clone(),
-                    problem: Problem::new(*next, because.words()),
-                })
-            } else {
-                finish(Outcome::Skipped { because })
-            }
-        }
-        (
-            S::Finished {
-                outcome: Outcome::NotDone { done, problem },
-                ..
-            },
-            E::Reopened { moved: false },
-        ) => S::Applied {
-            outcome: done.clone(),
-            next: problem.stage,
-            lost: 0,
-            published,
-        },
         // Never repeated by itself: the way on is a fresh plan.
-        (S::Applying { .. }, E::RunnerLost { kept, left }) => {
-            finish(Outcome::Unknown { kept, left })
-        }
-        (state, E::CancelAsked { .. }) if !state.is_finished() => state.clone(),
-        (S::Applying { plan, .. }, E::Failed { mut problem }) => {
+        RunEvent::RunnerLost { kept, left } => finished(Outcome::Unknown { kept, left }, now),
+        RunEvent::Failed { mut problem } => {
             let new = plan.warnings().into_iter();
             let new = new.filter(|it| !problem.policy.warnings.contains(it));
             let new: Vec<Remark> = new.collect();
             problem.policy.warnings.extend(new);
-            finish(Outcome::Failed { problem })
+            finished(Outcome::Failed { problem }, now)
         }
-        (S::Planning { .. }, E::Failed { problem }) => finish(Outcome::Failed { problem }),
-        (S::Queued | S::Deferred { .. } | S::Planned { .. }, E::Skipped { because }) => {
-            finish(Outcome::Skipped { because })
+        _ => return None,
+    })
+}
+
+fn from_applied(state: &RunState, event: RunEvent, now: Timestamp) -> Option<RunState> {
+    let RunState::Applied {
+        outcome,
+        next,
+        lost,
+        published,
+    } = state
+    else {
+        return None;
+    };
+    Some(match event {
+        RunEvent::StageStarted { part } if *next == part => RunState::Completing {
+            part,
+            outcome: outcome.clone(),
+            since: now,
+            lost: *lost,
+            published: *published,
+        },
+        RunEvent::Skipped { because } => RunState::Finished {
+            outcome: if let Outcome::Applied { .. } = **outcome {
+                not_done(outcome, Problem::new(*next, because.words()))
+            } else {
+                Outcome::Skipped { because }
+            },
+            at: now,
+            published: *published,
+        },
+        _ => return None,
+    })
+}
+
+fn from_completing(state: &RunState, event: RunEvent, now: Timestamp) -> Option<RunState> {
+    let RunState::Completing {
+        part,
+        outcome,
+        lost,
+        published,
+        ..
+    } = state
+    else {
+        return None;
+    };
+    let stopped = |problem| RunState::Finished {
+        outcome: not_done(outcome, problem),
+        at: now,
+        published: *published,
+    };
+    Some(match event {
+        RunEvent::StageFinished {
+            part: ended,
+            then,
+            changed,
+            ..
+        } if *part == ended => {
+            let published = match part {
+                // A runner that was lost may have pushed them.
+                Stage::Publishing if *lost > 0 => changed.filter(|changed| *changed),
+                Stage::Publishing => changed,
+                _ => *published,
+            };
+            reached((**outcome).clone(), then, now, published)
+        }
+        RunEvent::Failed { problem } => stopped(Problem {
+            stage: *part,
+            ..problem
+        }),
+        RunEvent::RunnerLost { .. } if *lost + 1 >= MOST_LOST => {
+            stopped(Problem::new(*part, "its runner was lost again and again"))
+        }
+        // What these stages do, they do once however often they are carried out.
+        RunEvent::RunnerLost { .. } => RunState::Applied {
+            outcome: outcome.clone(),
+            next: *part,
+            lost: lost + 1,
+            published: *published,
+        },
+        _ => return None,
+    })
+}
+
+fn from_finished(state: &RunState, outcome: &Outcome, event: RunEvent) -> Option<RunState> {
+    match (outcome, event) {
+        (Outcome::NotDone { done, problem }, RunEvent::Reopened { moved: false }) => {
+            Some(RunState::Applied {
+                outcome: done.clone(),
+                next: problem.stage,
+                lost: 0,
+                published: state.published(),
+            })
         }
         (
-            S::Finished {
-                outcome: Outcome::Failed { .. } | Outcome::Skipped { .. } | Outcome::Unknown { .. },
-                ..
-            },
-            E::Reopened { .. },
-        ) => S::Queued,
-        (state, E::Reopened { moved: true }) if state.is_reached() => S::Queued,
-        (state, event) => {
-            return Err(Refusal {
-                state: state.word(),
-                event: event.word(),
-            });
-        }
-    })
+            Outcome::Failed { .. } | Outcome::Skipped { .. } | Outcome::Unknown { .. },
+            RunEvent::Reopened { .. },
+        ) => Some(RunState::Queued),
+        _ => None,
+    }
+}
+
+/// The end of a run that published nothing.
+fn finished(outcome: Outcome, at: Timestamp) -> RunState {
+    RunState::Finished {
+        outcome,
+        at,
+        published: None,
+    }
+}
+
+fn not_done(done: &Outcome, problem: Problem) -> Outcome {
+    Outcome::NotDone {
+        done: Box::new(done.clone()),
+        problem,
+    }
 }
 
 /// The end, unless a stage comes first.
