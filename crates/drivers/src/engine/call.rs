@@ -138,34 +138,8 @@ impl EngineCall<'_> {
     pub fn args(&self, flavor: Flavor) -> Vec<OsString> {
         let mut line = Line::default();
         match self {
-            Self::Init(init) => {
-                // A slot is never a place to migrate a state from.
-                line.words(&["init", "-json", "-input=false", "-reconfigure"]);
-                match init.lock_file {
-                    LockFile::Readonly => line.words(&["-lockfile=readonly"]),
-                    LockFile::Completed => {}
-                    LockFile::Upgraded => line.words(&["-upgrade"]),
-                }
-                if !init.backend {
-                    line.words(&["-backend=false"]);
-                }
-                for (name, value) in init.backend_config {
-                    line.word(format!("-backend-config={name}={value}"));
-                }
-                line.early_var_files(flavor, init.var_files);
-            }
-            Self::Plan(plan) => {
-                line.words(&["plan", "-json", "-input=false", "-lock=false"]);
-                line.words(&["-detailed-exitcode"]);
-                match plan.mode {
-                    PlanMode::Normal => {}
-                    PlanMode::Destroy => line.words(&["-destroy"]),
-                    PlanMode::RefreshOnly => line.words(&["-refresh-only"]),
-                    PlanMode::NoRefresh => line.words(&["-refresh=false"]),
-                }
-                line.file("-out", plan.out);
-                line.var_files(plan.var_files);
-            }
+            Self::Init(init) => init.write(&mut line, flavor),
+            Self::Plan(plan) => plan.write(&mut line),
             Self::Show { plan, var_files } => {
                 line.words(&["show", "-json"]);
                 line.early_var_files(flavor, var_files);
@@ -205,29 +179,8 @@ impl EngineCall<'_> {
                 line.words(&["validate", "-json"]);
                 line.early_var_files(flavor, var_files);
             }
-            Self::Fmt(Fmt::Stdin) => line.words(&["fmt", "-no-color", "-"]),
-            Self::Fmt(Fmt::Check { paths }) => {
-                line.words(&["fmt", "-no-color", "-check", "-recursive"]);
-                paths.iter().for_each(|path| line.word(path));
-            }
-            Self::Fmt(Fmt::Write { paths }) => {
-                line.words(&["fmt", "-no-color", "-recursive"]);
-                paths.iter().for_each(|path| line.word(path));
-            }
-            Self::Exec { exec, var_files } => {
-                exec.command.iter().for_each(|word| line.word(word));
-                match exec.kind {
-                    ExecKind::Read => {}
-                    // Its words go to files, and nobody is there to be asked.
-                    ExecKind::Write => line.words(&["-no-color"]),
-                }
-                if exec.takes_variables() {
-                    line.var_files(var_files);
-                } else {
-                    line.early_var_files(flavor, var_files);
-                }
-                exec.args.iter().for_each(|word| line.word(word));
-            }
+            Self::Fmt(fmt) => fmt.write(&mut line),
+            Self::Exec { exec, var_files } => write_exec(exec, var_files, &mut line, flavor),
             Self::ProvidersLock { platforms } => {
                 line.words(&["providers", "lock", "-no-color"]);
                 if providers_lock_asks_for_the_cache(flavor) {
@@ -240,6 +193,71 @@ impl EngineCall<'_> {
         }
         line.0
     }
+}
+
+impl Init<'_> {
+    fn write(&self, line: &mut Line, flavor: Flavor) {
+        // A slot is never a place to migrate a state from.
+        line.words(&["init", "-json", "-input=false", "-reconfigure"]);
+        match self.lock_file {
+            LockFile::Readonly => line.words(&["-lockfile=readonly"]),
+            LockFile::Completed => {}
+            LockFile::Upgraded => line.words(&["-upgrade"]),
+        }
+        if !self.backend {
+            line.words(&["-backend=false"]);
+        }
+        for (name, value) in self.backend_config {
+            line.word(format!("-backend-config={name}={value}"));
+        }
+        line.early_var_files(flavor, self.var_files);
+    }
+}
+
+impl Plan<'_> {
+    fn write(&self, line: &mut Line) {
+        line.words(&["plan", "-json", "-input=false", "-lock=false"]);
+        line.words(&["-detailed-exitcode"]);
+        match self.mode {
+            PlanMode::Normal => {}
+            PlanMode::Destroy => line.words(&["-destroy"]),
+            PlanMode::RefreshOnly => line.words(&["-refresh-only"]),
+            PlanMode::NoRefresh => line.words(&["-refresh=false"]),
+        }
+        line.file("-out", self.out);
+        line.var_files(self.var_files);
+    }
+}
+
+impl Fmt<'_> {
+    fn write(&self, line: &mut Line) {
+        match self {
+            Self::Stdin => line.words(&["fmt", "-no-color", "-"]),
+            Self::Check { paths } => {
+                line.words(&["fmt", "-no-color", "-check", "-recursive"]);
+                paths.iter().for_each(|path| line.word(path));
+            }
+            Self::Write { paths } => {
+                line.words(&["fmt", "-no-color", "-recursive"]);
+                paths.iter().for_each(|path| line.word(path));
+            }
+        }
+    }
+}
+
+fn write_exec(exec: &Exec, var_files: &[PathBuf], line: &mut Line, flavor: Flavor) {
+    exec.command.iter().for_each(|word| line.word(word));
+    match exec.kind {
+        ExecKind::Read => {}
+        // Its words go to files, and nobody is there to be asked.
+        ExecKind::Write => line.words(&["-no-color"]),
+    }
+    if exec.takes_variables() {
+        line.var_files(var_files);
+    } else {
+        line.early_var_files(flavor, var_files);
+    }
+    exec.args.iter().for_each(|word| line.word(word));
 }
 
 fn takes_variables_early(flavor: Flavor) -> bool {
