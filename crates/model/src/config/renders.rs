@@ -25,80 +25,17 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
         let written = fields.text(name)?;
         paths::normalize(written).ok()
     };
-    let mut secrets = BTreeMap::new();
-    for entry in fields.get("secrets").map_or(&[][..], |field| &field.items) {
-        let input = entry.input(&scope.names);
-        let is_one = matches!(&input, Input::Expression(it) if it.needs.secrets.len() == 1 && it.text.trim_start().starts_with("secret("));
-        if is_one {
-            secrets.insert(entry.key.clone(), input);
-        } else {
-            let at = item.source.location(entry.key_at.clone());
-            let message = format!("`{}` of `secrets` is no secret", entry.key);
-            reader.findings.push(
-                Finding::error("wrong-type", message)
-                    .at(at, "expected `secret(\"REF\")`")
-                    .hint("what is made of it belongs into `values`"),
-            );
-        }
-    }
+    let secrets = secrets(reader, item, &fields, scope);
     let spaces = Spaces::default();
     let suffix = fields.text("suffix").unwrap_or(".j2").to_owned();
     if suffix.is_empty() || suffix.contains('/') {
-        wrong(
-            reader,
-            item.source,
-            &fields,
-            "suffix",
-            "`suffix` must be an ending such as `.j2`",
-        );
+        let message = "`suffix` must be an ending such as `.j2`";
+        wrong(reader, item.source, &fields, "suffix", message);
     }
-    let written = match fields.text("templates") {
-        Some(one) => vec![one.to_owned()],
-        None => fields.texts("templates"),
-    };
-    let templates: Vec<String> = written
-        .iter()
-        .filter_map(|written| paths::normalize(written).ok())
-        .collect();
-    if templates.iter().any(String::is_empty) {
-        wrong(
-            reader,
-            item.source,
-            &fields,
-            "templates",
-            "`templates` must be a directory of its own, not the project's root",
-        );
-    }
-    if fields.get("templates").is_some() && written.is_empty() {
-        wrong(
-            reader,
-            item.source,
-            &fields,
-            "templates",
-            "`templates` must name a directory",
-        );
-    }
-    let data: Vec<String> = fields
-        .texts("data")
-        .iter()
-        .filter_map(|written| paths::normalize(written).ok())
-        .collect();
-    let tree = reader.tree;
-    for (name, paths) in [("templates", &templates), ("data", &data)] {
-        for path in paths.iter().filter(|path| !is_there(tree, path)) {
-            let at = fields.get(name).map_or(0..0, |field| field.at.clone());
-            let message = format!(
-                "render `{}` reads `{path}`, which is not there",
-                item.name()
-            );
-            let finding = Finding::warning("missing-file", message);
-            reader.findings.push(
-                finding
-                    .at(item.source.location(at), "named here")
-                    .hint("paths count from the project's root"),
-            );
-        }
-    }
+    let templates = templates(reader, item, &fields);
+    let data = normal(&fields.texts("data"));
+    warn_of_missing(reader, item, &fields, "templates", &templates);
+    warn_of_missing(reader, item, &fields, "data", &data);
     let mut places = Places::new();
     for name in ["templates", "data", "schema", "exclude", "sensitive"] {
         if let Some(field) = fields.get(name) {
@@ -141,6 +78,77 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
         checks: checks(reader, item, scope, &mut places),
         declared_at: item.at(),
         places,
+    }
+}
+
+/// Entries of `secrets`; one that is made of a secret is none.
+fn secrets(
+    reader: &mut Reader<'_>,
+    item: Item<'_>,
+    fields: &Fields,
+    scope: &Scope,
+) -> BTreeMap<String, Input> {
+    let mut secrets = BTreeMap::new();
+    for entry in fields.get("secrets").map_or(&[][..], |field| &field.items) {
+        let input = entry.input(&scope.names);
+        let is_one = matches!(&input, Input::Expression(it) if it.needs.secrets.len() == 1 && it.text.trim_start().starts_with("secret("));
+        if is_one {
+            secrets.insert(entry.key.clone(), input);
+        } else {
+            let at = item.source.location(entry.key_at.clone());
+            let message = format!("`{}` of `secrets` is no secret", entry.key);
+            reader.findings.push(
+                Finding::error("wrong-type", message)
+                    .at(at, "expected `secret(\"REF\")`")
+                    .hint("what is made of it belongs into `values`"),
+            );
+        }
+    }
+    secrets
+}
+
+/// The directories of templates: one, or a list.
+fn templates(reader: &mut Reader<'_>, item: Item<'_>, fields: &Fields) -> Vec<String> {
+    let written = match fields.text("templates") {
+        Some(one) => vec![one.to_owned()],
+        None => fields.texts("templates"),
+    };
+    let templates = normal(&written);
+    if templates.iter().any(String::is_empty) {
+        let message = "`templates` must be a directory of its own, not the project's root";
+        wrong(reader, item.source, fields, "templates", message);
+    }
+    if fields.get("templates").is_some() && written.is_empty() {
+        let message = "`templates` must name a directory";
+        wrong(reader, item.source, fields, "templates", message);
+    }
+    templates
+}
+
+fn normal(written: &[String]) -> Vec<String> {
+    let paths = written.iter().map(|path| paths::normalize(path));
+    paths.filter_map(Result::ok).collect()
+}
+
+fn warn_of_missing(
+    reader: &mut Reader<'_>,
+    item: Item<'_>,
+    fields: &Fields,
+    name: &str,
+    paths: &[String],
+) {
+    let tree = reader.tree;
+    for path in paths.iter().filter(|path| !is_there(tree, path)) {
+        let at = fields.get(name).map_or(0..0, |field| field.at.clone());
+        let message = format!(
+            "render `{}` reads `{path}`, which is not there",
+            item.name()
+        );
+        reader.findings.push(
+            Finding::warning("missing-file", message)
+                .at(item.source.location(at), "named here")
+                .hint("paths count from the project's root"),
+        );
     }
 }
 
