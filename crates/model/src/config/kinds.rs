@@ -69,44 +69,20 @@ pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
         },
         Kind::Bool => match val {
             Val::Bool(_) => Ok(()),
-            other => Err(Wrong::Type { seen: other.what() }),
+            other => Err(wrong_type(other)),
         },
-        Kind::Count => match val {
-            Val::Number(number) if number.as_u64().is_some_and(|n| u32::try_from(n).is_ok()) => {
-                Ok(())
-            }
-            Val::Number(number) => Err(value(format!("`{number}` is not a whole number from 0"))),
-            other => Err(Wrong::Type { seen: other.what() }),
-        },
-        Kind::Positive => match val {
-            Val::Number(number)
-                if number
-                    .as_u64()
-                    .is_some_and(|n| n > 0 && u32::try_from(n).is_ok()) =>
-            {
-                Ok(())
-            }
-            Val::Number(number) => Err(value(format!("`{number}` is not a whole number from 1"))),
-            other => Err(Wrong::Type { seen: other.what() }),
-        },
-        Kind::Integer => match val {
-            Val::Number(number) if number.as_i64().is_some() => Ok(()),
-            Val::Number(number) => Err(value(format!("`{number}` is not a whole number"))),
-            other => Err(Wrong::Type { seen: other.what() }),
-        },
+        Kind::Count => whole_number(val, "a whole number from 0", |n| u32::try_from(n).is_ok()),
+        Kind::Positive => whole_number(val, "a whole number from 1", |n| {
+            n > 0 && u32::try_from(n).is_ok()
+        }),
+        Kind::Integer => whole_number(val, "a whole number", |_| true),
         Kind::Texts => texts(val, |_| Ok(())),
-        Kind::Duration => {
-            let raw = text(val)?;
-            duration::parse(raw)
-                .map(drop)
-                .ok_or_else(|| value(format!("`{raw}` is not a duration")))
-        }
+        Kind::Duration => length(text(val)?).map(drop),
         Kind::Limit => {
             let raw = text(val)?;
-            match duration::parse(raw) {
-                Some(Duration::ZERO) => Err(value(format!("`{raw}` is no time at all"))),
-                Some(_) => Ok(()),
-                None => Err(value(format!("`{raw}` is not a duration"))),
+            match length(raw)? {
+                Duration::ZERO => Err(value(format!("`{raw}` is no time at all"))),
+                _ => Ok(()),
             }
         }
         Kind::Word(words) => word(text(val)?, words),
@@ -121,71 +97,84 @@ pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
         Kind::AnyGlobs => texts(val, glob),
         Kind::Map => match val {
             Val::Object(_) => Ok(()),
-            other => Err(Wrong::Type { seen: other.what() }),
+            other => Err(wrong_type(other)),
         },
         Kind::Each => match val {
             Val::Object(_) => Ok(()),
             other => texts(other, |_| Ok(())),
         },
-        Kind::Stacks => match val {
-            Val::List(items) => match items.iter().find(|item| !matches!(item, Val::Stack(_))) {
-                None => Ok(()),
-                Some(Val::Text(_)) => Err(Wrong::Value {
-                    code: "wrong-type",
-                    message: "a string is not a stack".to_owned(),
-                    hint: Some("write `stack.NAME` or `stack[\"NAME\"]`".to_owned()),
-                }),
-                Some(other) => Err(Wrong::Type { seen: other.what() }),
-            },
-            other => Err(Wrong::Type { seen: other.what() }),
-        },
+        Kind::Stacks => stacks(val),
         Kind::Constraint => {
-            let raw = text(val)?;
-            raw.parse::<Constraint>()
-                .map(drop)
-                .map_err(|err| value(err.to_string()))
+            let constraint = text(val)?.parse::<Constraint>();
+            constraint.map(drop).map_err(|err| value(err.to_string()))
         }
-        Kind::Secret => {
-            if *val == Val::Unknown && !seen.secrets.is_empty() {
-                return Ok(());
-            }
-            Err(Wrong::Type { seen: val.what() })
-        }
-        Kind::Contract => {
-            let raw = text(val)?;
-            let version = raw.split_once("/v").filter(|(name, version)| {
-                crate::ids::check_name(name).is_ok()
-                    && !version.is_empty()
-                    && version.bytes().all(|b| b.is_ascii_digit())
-            });
-            version
-                .map(drop)
-                .ok_or_else(|| value(format!("`{raw}` is not a contract")))
-        }
-        Kind::Digest => {
-            let raw = text(val)?;
-            let good = raw.strip_prefix("sha256:").is_some_and(|hex| {
-                hex == "…" || (hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
-            });
-            if good {
-                Ok(())
-            } else {
-                Err(value(format!("`{raw}` is not a digest")))
-            }
-        }
-        Kind::Cron => {
-            let raw = text(val)?;
-            if cron(raw) {
-                Ok(())
-            } else {
-                Err(value(format!("`{raw}` is not a schedule")))
-            }
-        }
+        Kind::Secret if *val == Val::Unknown && !seen.secrets.is_empty() => Ok(()),
+        Kind::Secret => Err(wrong_type(val)),
+        Kind::Contract => formed(text(val)?, is_contract, "a contract"),
+        Kind::Digest => formed(text(val)?, is_digest, "a digest"),
+        Kind::Cron => formed(text(val)?, cron, "a schedule"),
     }
 }
 
+fn wrong_type(val: &Val) -> Wrong {
+    Wrong::Type { seen: val.what() }
+}
+
+/// A number without a fraction, of which `fits` says whether it is in range.
+fn whole_number(val: &Val, what: &str, fits: impl Fn(i64) -> bool) -> Result<(), Wrong> {
+    let Val::Number(number) = val else {
+        return Err(wrong_type(val));
+    };
+    if number.as_i64().is_some_and(fits) {
+        return Ok(());
+    }
+    Err(value(format!("`{number}` is not {what}")))
+}
+
+fn length(raw: &str) -> Result<Duration, Wrong> {
+    duration::parse(raw).ok_or_else(|| value(format!("`{raw}` is not a duration")))
+}
+
+fn stacks(val: &Val) -> Result<(), Wrong> {
+    let Val::List(items) = val else {
+        return Err(wrong_type(val));
+    };
+    match items.iter().find(|item| !matches!(item, Val::Stack(_))) {
+        None => Ok(()),
+        Some(Val::Text(_)) => Err(Wrong::Value {
+            code: "wrong-type",
+            message: "a string is not a stack".to_owned(),
+            hint: Some("write `stack.NAME` or `stack[\"NAME\"]`".to_owned()),
+        }),
+        Some(other) => Err(wrong_type(other)),
+    }
+}
+
+fn formed(raw: &str, is_formed: impl Fn(&str) -> bool, what: &str) -> Result<(), Wrong> {
+    if is_formed(raw) {
+        Ok(())
+    } else {
+        Err(value(format!("`{raw}` is not {what}")))
+    }
+}
+
+/// `cluster/v1`.
+fn is_contract(raw: &str) -> bool {
+    raw.split_once("/v").is_some_and(|(name, version)| {
+        crate::ids::check_name(name).is_ok()
+            && !version.is_empty()
+            && version.bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
+fn is_digest(raw: &str) -> bool {
+    raw.strip_prefix("sha256:").is_some_and(|hex| {
+        hex == "…" || (hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+    })
+}
+
 fn text(val: &Val) -> Result<&str, Wrong> {
-    val.as_text().ok_or(Wrong::Type { seen: val.what() })
+    val.as_text().ok_or_else(|| wrong_type(val))
 }
 
 fn texts(val: &Val, each: impl Fn(&str) -> Result<(), Wrong>) -> Result<(), Wrong> {
