@@ -303,56 +303,7 @@ fn read(
             .hint("add `project \"NAME\" { … }` to `terrane.hcl`");
         reader.findings.push(finding);
     }
-    let layers: BTreeMap<String, i64> = outer
-        .all("layer")
-        .map(|item| {
-            let fields = reader.fields(item.source, item.block, item.spec, &scope);
-            (item.name().to_owned(), fields.integer("order").unwrap_or(0))
-        })
-        .collect();
-    let targets: BTreeMap<String, TargetDraft> = outer
-        .all("target")
-        .map(|item| {
-            (
-                item.name().to_owned(),
-                project::read_target(reader, item, &scope),
-            )
-        })
-        .collect();
-    let mut contexts: Contexts = outer
-        .all("context")
-        .map(|item| {
-            (
-                item.name().to_owned(),
-                contexts::read_context(reader, item, &scope),
-            )
-        })
-        .collect();
-    let policies: Vec<PolicyDraft> = outer
-        .all("policy")
-        .map(|item| policies::read(reader, item, &scope, &dirs))
-        .collect();
-    let writers: BTreeMap<String, Writer> = outer
-        .all("writer")
-        .map(|item| {
-            let writer = writer::read_writer(reader, item, &scope);
-            (writer.name.clone(), writer)
-        })
-        .collect();
-    let facts: BTreeMap<String, FactsPlace> = outer
-        .all("facts")
-        .map(|item| {
-            let place = facts_place::read_facts(reader, item, &scope);
-            (place.name.clone(), place)
-        })
-        .collect();
-    let renders: BTreeMap<String, Render> = outer
-        .all("render")
-        .map(|item| {
-            let render = renders::read_render(reader, item, &scope);
-            (render.name.clone(), render)
-        })
-        .collect();
+    let mut parts = Parts::read(reader, outer, &scope, &dirs);
     let engine = project
         .as_ref()
         .map(|project| project.engine.clone())
@@ -370,7 +321,7 @@ fn read(
             drafts.insert(instance.name.clone(), draft);
         }
     }
-    let is_empty = drafts.is_empty() && renders.is_empty();
+    let is_empty = drafts.is_empty() && parts.renders.is_empty();
     if is_empty && found_files && expanded.unmade.is_empty() && !reader.is_partial {
         reader.findings.push(empty(outer, &expanded.disabled));
     }
@@ -378,8 +329,8 @@ fn read(
         writers: outer.names("writer"),
         facts: outer.names("facts"),
         renders: outer.names("render"),
-        layers: &layers,
-        targets: &targets,
+        layers: &parts.layers,
+        targets: &parts.targets,
         disabled: &expanded.disabled,
         unmade: &expanded.unmade,
         is_partial: reader.is_partial,
@@ -387,37 +338,90 @@ fn read(
     let findings = &mut reader.findings;
     check::check(findings, &known, &mut drafts, &mut again);
     cycle::check(findings, &drafts);
-    attach::attach(findings, &known, &mut contexts, &mut drafts);
+    let contexts = &mut parts.contexts;
+    attach::attach(findings, &known, contexts, &mut drafts);
     let places = &reader.secrets;
-    check_secrets::check(findings, &known, &drafts, &contexts, &facts, places);
-    let policies = policies::attach(findings, &known, policies, &drafts);
+    check_secrets::check(findings, &known, &drafts, contexts, &parts.facts, places);
+    let policies = policies::attach(findings, &known, parts.policies, &drafts);
     let mut modules = Modules::new(reader.tree, dirs);
     modules.read_all(findings, &drafts);
     check_states::check(findings, &known, &drafts, &modules.read);
-    check_backends::check(findings, &known, &drafts, &contexts);
-    modules.check(findings, &contexts, &mut drafts);
+    check_backends::check(findings, &known, &drafts, contexts);
+    modules.check(findings, contexts, &mut drafts);
     check_reads::check(findings, &drafts, &modules.read);
     check_remote_states::check(findings, &known, &drafts, &modules.read);
     if let Some(project) = &mut project {
-        project.layers = layers;
-        project.targets = targets
-            .into_iter()
-            .map(|(name, draft)| (name, draft.target))
-            .collect();
-        project.contexts = contexts
-            .into_iter()
-            .map(|(name, draft)| (name, draft.context))
-            .collect();
+        project.layers = parts.layers;
+        let targets = parts.targets.into_iter();
+        project.targets = targets.map(|(name, it)| (name, it.target)).collect();
+        let contexts = parts.contexts.into_iter();
+        project.contexts = contexts.map(|(name, it)| (name, it.context)).collect();
         project.policies = policies;
-        project.writers = writers;
-        project.facts = facts;
-        project.renders = renders;
-        project.stacks = drafts
-            .into_iter()
-            .map(|(name, draft)| (name, draft.stack))
-            .collect();
+        project.writers = parts.writers;
+        project.facts = parts.facts;
+        project.renders = parts.renders;
+        let stacks = drafts.into_iter();
+        project.stacks = stacks.map(|(name, it)| (name, it.stack)).collect();
     }
     (project, modules.read)
+}
+
+/// What the outer blocks become, except the project's own and those of stacks.
+struct Parts {
+    layers: BTreeMap<String, i64>,
+    targets: BTreeMap<String, TargetDraft>,
+    contexts: Contexts,
+    policies: Vec<PolicyDraft>,
+    writers: BTreeMap<String, Writer>,
+    facts: BTreeMap<String, FactsPlace>,
+    renders: BTreeMap<String, Render>,
+}
+
+impl Parts {
+    fn read(reader: &mut Reader<'_>, outer: &Outer<'_>, scope: &Scope, dirs: &Dirs) -> Self {
+        let layers = outer.all("layer").map(|item| {
+            let fields = reader.fields(item.source, item.block, item.spec, scope);
+            (item.name().to_owned(), fields.integer("order").unwrap_or(0))
+        });
+        let layers = layers.collect();
+        let targets = outer.all("target").map(|item| {
+            let target = project::read_target(reader, item, scope);
+            (item.name().to_owned(), target)
+        });
+        let targets = targets.collect();
+        let contexts = outer.all("context").map(|item| {
+            let context = contexts::read_context(reader, item, scope);
+            (item.name().to_owned(), context)
+        });
+        let contexts = contexts.collect();
+        let policies = outer.all("policy");
+        let policies = policies.map(|item| policies::read(reader, item, scope, dirs));
+        let policies = policies.collect();
+        let writers = outer.all("writer").map(|item| {
+            let writer = writer::read_writer(reader, item, scope);
+            (writer.name.clone(), writer)
+        });
+        let writers = writers.collect();
+        let facts = outer.all("facts").map(|item| {
+            let place = facts_place::read_facts(reader, item, scope);
+            (place.name.clone(), place)
+        });
+        let facts = facts.collect();
+        let renders = outer.all("render").map(|item| {
+            let render = renders::read_render(reader, item, scope);
+            (render.name.clone(), render)
+        });
+        let renders = renders.collect();
+        Self {
+            layers,
+            targets,
+            contexts,
+            policies,
+            writers,
+            facts,
+            renders,
+        }
+    }
 }
 
 /// Blocks whose names are taken are looked at, too; nothing comes of them.
