@@ -245,16 +245,6 @@ pub(crate) async fn open_control_for(
             look,
         ))?;
     }
-    if !store.is_compared() {
-        report::say(&errors::render_warning(
-            "the bucket of the home does not answer: whether its database is an older copy cannot be told",
-            &[
-                "what is read now may be older than what was written; nothing is written"
-                    .to_owned(),
-            ],
-            look,
-        ))?;
-    }
     Ok(Control {
         store,
         home,

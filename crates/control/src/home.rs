@@ -552,8 +552,7 @@ pub fn hint_of_place(error: &dyn std::error::Error) -> Option<&'static str> {
         }
         match cause.downcast_ref::<store::DbError>() {
             Some(store::DbError::NoRoom) => return Some(FULL),
-            Some(store::DbError::ReadOnly) => return Some(READ_ONLY),
-            Some(store::DbError::Looking) => return Some(EITHER),
+            Some(store::DbError::ReadOnly) => return Some(EITHER),
             _ => {}
         }
         let trouble = cause.downcast_ref::<Box<store::BucketTrouble>>();

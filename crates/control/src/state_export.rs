@@ -392,10 +392,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
     }
     // A backup that lacks what was acknowledged would take the place of one that has it.
     let store = &control.store;
-    store
-        .state_check_all_current()
-        .await
-        .map_err(ExportError::List)?;
+    store.state_check_all_current().map_err(ExportError::List)?;
     private_dir(dir).map_err(failed(dir))?;
     let rows = control
         .store

@@ -13,8 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 mod group;
-mod looking;
 mod postgres;
+mod read_only;
 mod set_up;
 mod sqlite;
 mod value;
@@ -73,10 +73,8 @@ pub enum DbError {
     Away { source: DriverError },
     #[error("there is no room left on its disk")]
     NoRoom,
-    #[error("it can only be read")]
+    #[error("it cannot be written to: its disk is full or read-only")]
     ReadOnly,
-    #[error("nothing can be written to it: its disk is full, or can only be read")]
-    Looking,
     #[error("column {column} of an answer is not {expected}")]
     Column {
         column: usize,
@@ -136,13 +134,11 @@ impl Db {
         matches!(self, Self::Postgres(_))
     }
 
-    /// Goes on with a copy in memory, where `err` says that nothing can be written and nobody else uses this database.
-    /// Only what is learned from reading may change there. False if that is not so.
-    pub(crate) async fn look_only(&self, err: &DbError) -> bool {
+    /// Keeps the state index in memory from now on, if `err` says that nothing can be written. Returns false if it does
+    /// not say so, or if this process serves others.
+    pub(crate) async fn index_in_memory(&self, err: &DbError) -> bool {
         match (self, err) {
-            (Self::Sqlite(db), DbError::NoRoom | DbError::ReadOnly) if db.is_alone() => {
-                db.look_only().await.is_ok()
-            }
+            (Self::Sqlite(db), DbError::NoRoom | DbError::ReadOnly) => db.index_in_memory().await,
             _ => false,
         }
     }
@@ -309,7 +305,6 @@ fn failed<E: Into<DriverError>>(statement: &'static str) -> impl Fn(E) -> DbErro
         match code {
             Some(Code::DiskFull) => DbError::NoRoom,
             Some(Code::ReadOnly) => DbError::ReadOnly,
-            Some(Code::AuthorizationForStatementDenied) => DbError::Looking,
             _ if source.is_away() => DbError::Away { source },
             _ => DbError::Statement { statement, source },
         }

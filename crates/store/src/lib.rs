@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod approvals;
 mod artifacts;
-mod behind;
 mod binding;
 mod blobs;
 mod break_glass;
@@ -44,6 +43,7 @@ mod runs;
 mod scratch;
 mod sealing;
 mod segments;
+mod stale_database;
 mod state_index;
 mod state_versions;
 mod states;
@@ -53,8 +53,6 @@ mod verify;
 mod work;
 
 pub use artifacts::{KeepArtifactsError, KeptArtifacts};
-pub use behind::Behind;
-use behind::Reach;
 pub use blobs::file_name;
 pub use break_glass::NewBreakGlass;
 pub use bucket::{BucketFault, BucketTrouble, OpenBucketError};
@@ -77,6 +75,8 @@ use runs::KnownRuns;
 pub use runs::{Brief, Settled, SettledOutputs};
 pub use scratch::Scratch;
 pub use sealing::{KeyedDigester, UnsealError};
+pub use stale_database::StaleState;
+use stale_database::StaleStates;
 pub use state_index::{Appearance, BROUGHT, LastChange, VersionSummary};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
 pub use states::{DeleteStateError, StateRow};
@@ -108,8 +108,8 @@ pub struct Store {
     /// Who encodes a large body holds one of these.
     pub(crate) large: Arc<Semaphore>,
     how: Use,
-    /// States that the tables know too little of.
-    pub(crate) behind: Arc<behind::Known>,
+    /// Found when the home was opened.
+    pub(crate) stale: Arc<StaleStates>,
     /// The database, where it is a file.
     file: Option<PathBuf>,
     pub(crate) known_runs: Arc<KnownRuns>,
@@ -238,12 +238,12 @@ pub enum StoreError {
         expected: &'static str,
     },
     #[error(
-        "version {} of state `{state}` was acknowledged{}, and the database knows only {}: it is older than the files; `terrane state recover --into-home` mends it",
-        .behind.acknowledged,
-        .behind.since.map(|at| format!(" (the first one missing is from {})", at.strftime("%Y-%m-%d %H:%M:%S UTC"))).unwrap_or_default(),
-        if .behind.known == 0 { "that there is none".to_owned() } else { format!("version {}", .behind.known) },
+        "version {} of state `{state}` was acknowledged{}, and the database knows only {}: it is older than the files; `terrane state recover --into-home` brings it up to date",
+        .stale.acknowledged,
+        .stale.since.map(|at| format!(" (the first one missing is from {})", at.strftime("%Y-%m-%d %H:%M:%S UTC"))).unwrap_or_default(),
+        if .stale.known == 0 { "that there is none".to_owned() } else { format!("version {}", .stale.known) },
     )]
-    Behind { state: StateName, behind: Behind },
+    Stale { state: StateName, stale: StaleState },
     #[error(transparent)]
     Lost(Box<Lost>),
     #[error(transparent)]
@@ -359,7 +359,6 @@ impl Store {
         comparison: Comparison,
     ) -> Result<Self, OpenStoreError> {
         let blobs = blobs.open(how)?;
-        let reach = Reach::of(&blobs)?;
         let (db, file) = match tables {
             TablesAt::File(file) => {
                 // New tables for old versions would only hide that the right ones are missing.
@@ -380,12 +379,12 @@ impl Store {
             }
             TablesAt::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
         };
-        let behind = match comparison {
-            Comparison::Made => behind::Known::new(behind::look(&db, &blobs, &reach).await?),
-            Comparison::Left => behind::Known::default(),
+        let stale = match comparison {
+            Comparison::Made => stale_database::compare(&db, &blobs).await?,
+            Comparison::Left => StaleStates::new(),
         };
         Ok(Self {
-            behind: Arc::new(behind),
+            stale: Arc::new(stale),
             db,
             keys: Arc::new(Keys::new(keyring, blobs.clone())),
             blobs,

@@ -129,7 +129,7 @@ impl Store {
             state: state.clone(),
             source,
         };
-        self.check_current(state).await.map_err(failed)?;
+        self.check_current(state).map_err(failed)?;
         let (own, info, run) = (state.clone(), want.info.clone(), want.run);
         // If the machine dies, the run does, and its lock with it. What is stored under the lock is durable with it.
         let lasts = match want.run {

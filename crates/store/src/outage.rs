@@ -15,7 +15,7 @@ impl StoreError {
             Self::Key(_)
             | Self::Unseal { .. }
             | Self::Row { .. }
-            | Self::Behind { .. }
+            | Self::Stale { .. }
             | Self::Lost(_)
             | Self::OldHead { .. }
             | Self::NoHead { .. }
@@ -33,7 +33,6 @@ impl DbError {
             | Self::Away { .. }
             | Self::NoRoom
             | Self::ReadOnly
-            | Self::Looking
             | Self::Sync(_)
             | Self::Group(_) => true,
             Self::Column { .. } => false,

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use model::state::{StateName, StateVersion};
 
-use crate::behind::{Behind, Heard, hear};
 use crate::blobs::{Blobs, number_of};
 use crate::db::Tx;
 use crate::keys::{Keys, Scope};
 use crate::sealing::{UnsealError, header_line, hex, open_file};
 use crate::segments::frame::{Digest, Piece, pieces};
 use crate::segments::{DIR, Place};
+use crate::stale_database::{FrameSummary, StaleState, add_line};
 use crate::state_versions::blob::{self, BlobHeader, Encoding, Header, Line, MarkerHeader};
 use crate::state_versions::{NewVersion, Stored};
 use crate::states::name_args;
@@ -98,7 +98,7 @@ struct Files {
     written: BTreeMap<StateName, Vec<Written>>,
     proven: HashSet<String>,
     /// What all of them say, genuine or not.
-    heard: BTreeMap<StateName, Heard>,
+    heard: BTreeMap<StateName, FrameSummary>,
     /// The highest number that an object of a bucket has.
     number: i64,
     /// Where frames are damaged that may have been markers, and of which states; none: of nobody knows which.
@@ -154,9 +154,9 @@ impl Store {
             let mut tx = self.db.begin_write().await?;
             tx.blob_number_raise(files.number).await?;
             // What is proven is known now; of the rest whoever asked for this is told.
-            tx.state_behind_forget().await?;
+            tx.state_stale_forget().await?;
             for lost in &rebuilt.lost {
-                tx.state_behind_note(&lost.state, lost.acknowledged, None)
+                tx.state_stale_note(&lost.state, lost.acknowledged, None)
                     .await?;
             }
             tx.commit().await?;
@@ -177,20 +177,20 @@ impl Store {
         Ok(())
     }
 
-    /// What the files know of states and the tables do not, by a look at all of them.
-    pub(crate) async fn behind_all(&self) -> Result<Vec<(StateName, StoreError)>, StoreError> {
+    /// What the files hold of states and the database does not, found by reading all files.
+    pub(crate) async fn files_compare(&self) -> Result<Vec<(StateName, StoreError)>, StoreError> {
         let mut files = self.files_read().await?;
-        let mut behind = Vec::new();
+        let mut missing = Vec::new();
         for state in files.heard.keys().cloned().collect::<Vec<_>>() {
             let stored = self.stored_all(&state).await?;
             for rival in files.rivals(&state, &stored) {
-                behind.push((state.clone(), StoreError::Rival(Box::new(rival))));
+                missing.push((state.clone(), StoreError::Rival(Box::new(rival))));
             }
             if let Some(newest) = stored.last()
                 && let Some(path) = files.unmarked(newest)
             {
                 let (version, path) = (newest.version.version, path.clone());
-                behind.push((state.clone(), StoreError::Unmarked { version, path }));
+                missing.push((state.clone(), StoreError::Unmarked { version, path }));
             }
             let newest = stored.last().map(|stored| &stored.version);
             let known = newest.map_or(0, |newest| newest.version);
@@ -204,21 +204,21 @@ impl Store {
             let ends = news.first().zip(news.last());
             let ends = ends.map(|(first, last)| (first.created_at, last.version));
             if let Some(lost) = files.lost(&self.blobs, &state, newest) {
-                behind.push((state, StoreError::Lost(Box::new(lost))));
+                missing.push((state, StoreError::Lost(Box::new(lost))));
             } else if let Some((since, acknowledged)) = ends {
-                let found = Behind {
+                let stale = StaleState {
                     known,
                     acknowledged,
                     since: Some(since),
                 };
-                let behind_by = StoreError::Behind {
+                let error = StoreError::Stale {
                     state: state.clone(),
-                    behind: found,
+                    stale,
                 };
-                behind.push((state, behind_by));
+                missing.push((state, error));
             }
         }
-        Ok(behind)
+        Ok(missing)
     }
 
     /// Says once more that a version was acknowledged: the tables know it, and no file does. Durable when this returns.
@@ -278,7 +278,7 @@ impl Files {
                     (Piece::Torn(_) | Piece::Whole(_), _) => {}
                 }
                 if let Some(said) = said {
-                    hear(&mut files.heard, said);
+                    add_line(&mut files.heard, said);
                 }
                 let (Piece::Whole(found), Some(line)) = (piece, line) else {
                     continue;

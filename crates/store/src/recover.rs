@@ -13,7 +13,6 @@ use model::state::{StateName, StateVersion};
 
 use crate::StoreError;
 use crate::artifacts;
-use crate::behind::{Heard, hear};
 use crate::blobs::{Blobs, Disk, file_error, state_of_dir};
 use crate::delta::decompress;
 use crate::keyring::Keyring;
@@ -22,6 +21,7 @@ use crate::refusals;
 use crate::sealing::{UnsealError, header_line, hex, open_file, open_piece, unhex};
 use crate::segments::frame::{Piece, pieces};
 use crate::segments::{DIR, Place, read_at};
+use crate::stale_database::{FrameSummary, add_line};
 use crate::state_versions::Recent;
 use crate::state_versions::blob::{BlobHeader, Encoding, Header, Line, MarkerHeader};
 
@@ -77,7 +77,7 @@ struct Search {
     keys: Keys,
     frames: BTreeMap<String, Found>,
     /// What all frames say, also damaged ones.
-    heard: BTreeMap<StateName, Heard>,
+    heard: BTreeMap<StateName, FrameSummary>,
     recent: Recent,
 }
 
@@ -136,7 +136,7 @@ impl Search {
                 };
                 let line = header_line(sealed).ok();
                 if let Some(line) = line.and_then(Line::parse) {
-                    hear(&mut self.heard, line);
+                    add_line(&mut self.heard, line);
                 }
                 let Piece::Whole(found) = piece else {
                     continue;

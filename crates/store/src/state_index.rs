@@ -51,11 +51,11 @@ pub struct Appearance {
 }
 
 impl Store {
-    /// Whether reading can go on although `err` says that nothing can be written: what is learned is then kept in memory,
-    /// for this process alone.
+    /// Keeps the index in memory for this process if `err` says that nothing can be written. Returns whether the caller
+    /// can try again.
     pub async fn state_index_in_memory(&self, err: &StoreError) -> bool {
         match err {
-            StoreError::Db(err) => self.db.look_only(err).await,
+            StoreError::Db(err) => self.db.index_in_memory(err).await,
             _ => false,
         }
     }

@@ -93,10 +93,9 @@ const CHAIN: &str = concat!(
 impl Store {
     /// The newest version, without its bytes.
     pub async fn state_head(&self, state: &StateName) -> Result<Option<StateVersion>, StoreError> {
-        self.check_current(state).await?;
+        self.check_current(state)?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
         let head = row.as_ref().map(Stored::read).transpose()?;
-        self.check_head(state, head.as_ref()).await?;
         Ok(head.map(|head| head.version))
     }
 
@@ -105,10 +104,9 @@ impl Store {
         &self,
         state: &StateName,
     ) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StoreError> {
-        self.check_current(state).await?;
+        self.check_current(state)?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
         let head = row.as_ref().map(Stored::read).transpose()?;
-        self.check_head(state, head.as_ref()).await?;
         let Some(stored) = head else {
             return Ok(None);
         };
@@ -122,7 +120,7 @@ impl Store {
         &self,
         state: &StateName,
     ) -> Result<Vec<StateVersion>, StoreError> {
-        self.check_current(state).await?;
+        self.check_current(state)?;
         let rows = self.db.fetch_all(ALL, &name_args(state)).await?;
         rows.iter()
             .map(|row| Stored::read(row).map(|stored| stored.version))
@@ -134,7 +132,7 @@ impl Store {
         state: &StateName,
         version: i64,
     ) -> Result<Option<StateVersion>, StoreError> {
-        self.check_current(state).await?;
+        self.check_current(state)?;
         Ok(self
             .stored(state, version)
             .await?

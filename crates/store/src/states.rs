@@ -103,7 +103,7 @@ impl Store {
             state: state.clone(),
             source,
         };
-        self.check_current(state).await.map_err(failed)?;
+        self.check_current(state).map_err(failed)?;
         let (own, id, who) = (state.clone(), lock_id.map(str::to_owned), actor.to_owned());
         let deed = self.db.write(move |tx| {
             Box::pin(async move { tx.state_delete(&own, id.as_deref(), &who).await })

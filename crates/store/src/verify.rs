@@ -52,10 +52,10 @@ pub struct Damage {
 
 impl Damage {
     /// What is stored is whole: the tables do not know of it, or forgot that it is the newest.
-    pub fn is_behind(&self) -> bool {
+    pub fn is_stale(&self) -> bool {
         self.is_old_head()
             || self.is_without_head()
-            || matches!(self.error, StoreError::Behind { .. })
+            || matches!(self.error, StoreError::Stale { .. })
     }
 
     /// No version is served, and nobody deleted the state.
@@ -117,9 +117,9 @@ impl Store {
             }
             self.verify_state(&row, &mut verified).await?;
         }
-        for (state, error) in self.behind_all().await? {
+        for (state, error) in self.files_compare().await? {
             let (version, known) = match &error {
-                StoreError::Behind { behind, .. } => (behind.acknowledged, behind.known),
+                StoreError::Stale { stale, .. } => (stale.acknowledged, stale.known),
                 StoreError::Lost(lost) => (lost.acknowledged, lost.readable),
                 StoreError::Rival(rival) => (rival.version.version, rival.newest.version),
                 StoreError::Unmarked { version, .. } => (*version, *version),

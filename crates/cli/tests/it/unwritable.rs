@@ -119,21 +119,21 @@ fn who_wants_to_write_is_told_why_not() {
     In the state: 0 resources to add, 0 to take out, 0 to change. Nothing real is touched.
     error: could not lock state `k3v9qd/app`
            the database failed
-           nothing can be written to it: its disk is full, or can only be read
+           it cannot be written to: its disk is full or read-only
     hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
           written to
     [exit 1]
     $ token create ci
     error: could not make token `ci`
            the database failed
-           nothing can be written to it: its disk is full, or can only be read
+           it cannot be written to: its disk is full or read-only
     hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
           written to
     [exit 1]
     $ server --listen 127.0.0.1:0
     error: could not open the home `ROOT/disk`
            could not open `ROOT/disk/terrane.db`
-           nothing can be written to the database
+           cannot open the database for writing
            there is no room left on its disk
     hint: make room on that disk and repeat the command: nothing that was acknowledged is lost, and
           commands that only read work meanwhile
@@ -143,17 +143,17 @@ fn who_wants_to_write_is_told_why_not() {
     $ token create ci
     error: could not make token `ci`
            the database failed
-           nothing can be written to it: its disk is full, or can only be read
+           it cannot be written to: its disk is full or read-only
     hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
           written to
     [exit 1]
     $ server --listen 127.0.0.1:0
     error: could not open the home `ROOT/disk`
            could not open `ROOT/disk/terrane.db`
-           nothing can be written to the database
-           it can only be read
-    hint: it is mounted, or its files are, to be read only: commands that only read work there; write
-          where it can be written to
+           cannot open the database for writing
+           it cannot be written to: its disk is full or read-only
+    hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
+          written to
     [exit 1]
     ");
 }

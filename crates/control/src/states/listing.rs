@@ -52,7 +52,7 @@ pub async fn list(control: &Control, pick: Pick) -> Result<Listing, AskStateErro
             Err(unread) => listing.unread.push(unread),
         }
     }
-    for (state, source) in control.store.state_list_behind() {
+    for (state, source) in control.store.state_list_stale() {
         if !known.contains(&state) {
             listing.unread.push(store_failed("list", &state)(source));
         }

@@ -60,7 +60,6 @@ pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateE
     let store = &control.store;
     store
         .state_check_all_current()
-        .await
         .map_err(AskStateError::List)?;
     let seeker = Seeker::new(control, query).await?;
     let mut found = Found {

@@ -2,7 +2,7 @@
 //! a commit of its own to say what it is about to do. Names that nobody used go with the sweeper, who finds nothing there.
 //!
 //! Each is a number, and the tables remember the highest: an object with a higher one was announced by newer tables
-//! (`behind`). A brief process announces the one name it needs.
+//! (`stale_database`). A brief process announces the one name it needs.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -44,7 +44,6 @@ impl Store {
         let mut left = self.announced.0.lock().await;
         left.retain(|(_, since)| since.elapsed() < FRESH);
         if left.is_empty() {
-            self.behind_look_before_writing().await?;
             let since = Instant::now();
             let given = self
                 .db

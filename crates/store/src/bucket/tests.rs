@@ -321,7 +321,7 @@ async fn a_bucket_that_is_gone_is_a_refused_write() {
 }
 
 #[tokio::test]
-async fn a_service_that_does_not_answer_is_a_refused_write() {
+async fn a_home_whose_bucket_does_not_answer_is_not_opened() {
     // A port that nobody listens on any more.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", port.local_addr().unwrap());
@@ -343,19 +343,14 @@ async fn a_service_that_does_not_answer_is_a_refused_write() {
     };
     let file = home.path().join("terrane.db");
     let open = |blobs| Store::open_with(TablesAt::File(&file), blobs, keyring.clone(), Use::Brief);
-    // Whether new tables lie beside old versions cannot be told now.
-    let unknown = open(blobs).await;
-    assert!(matches!(unknown, Err(OpenStoreError::Compare(_))));
+    let refused = async |tables: &str| match open(blobs).await {
+        Err(OpenStoreError::Compare(StoreError::Object { .. })) => {}
+        opened => panic!("{tables}: {opened:?}"),
+    };
+    refused("a new database").await;
     let elsewhere = open(BlobsAt::Directory(home.path())).await.unwrap();
     elsewhere.state_ensure(&network()).await.unwrap();
-
-    let store = open(blobs).await.unwrap();
-    let err = push(&store, 1).await.unwrap_err();
-    let AppendError::Store { source, .. } = err else {
-        panic!("{err:?}")
-    };
-    assert!(matches!(source, StoreError::Object { .. }), "{source:?}");
-    assert!(store.state_head(&network()).await.unwrap().is_none());
+    refused("a database that knows a state").await;
 }
 
 /// Answers as a service does that lets an object be read and not the bucket be listed.
@@ -604,7 +599,7 @@ async fn older_tables_beside_a_bucket_are_noticed() {
             );
             assert!(said.starts_with(&start), "{how:?} {later} {again}: {said}");
             push(&store, 2).await.unwrap_err();
-            store.state_check_all_current().await.unwrap_err();
+            store.state_check_all_current().unwrap_err();
             // What did not move is served as ever, and no name is used twice.
             let serial = 2 + u64::from(again);
             append(&store, other.clone(), wide(40, serial))
@@ -619,42 +614,6 @@ async fn older_tables_beside_a_bucket_are_noticed() {
         assert_eq!(said(&store).await, (later + 2).to_string());
         assert!(store.state_verify(None).await.unwrap().damages.is_empty());
     }
-}
-
-/// A database that is put back while its server is at work.
-#[tokio::test]
-async fn a_server_knows_what_it_acknowledged_itself() {
-    let home = TestHome::new();
-    let store = open_for(&home, &local(&home), Use::Serving).await;
-    for serial in 1..=5 {
-        push(&store, serial).await.unwrap();
-    }
-    let new = StateName::new("p", "new");
-    append(&store, new.clone(), wide(40, 1)).await.unwrap();
-    for sql in [
-        "UPDATE state SET head = 1",
-        "DELETE FROM state_version WHERE version > 1",
-        "DELETE FROM state_version WHERE state = (SELECT id FROM state WHERE name = 'new')",
-        "DELETE FROM state WHERE name = 'new'",
-    ] {
-        store.db.execute(sql, &[]).await.unwrap();
-    }
-    let gone = store.state_head(&new).await.unwrap_err().to_string();
-    assert!(
-        gone.starts_with("version 1 of state `p/new` was acknowledged"),
-        "{gone}"
-    );
-    let again = append(&store, new.clone(), wide(50, 1)).await;
-    assert!(again.is_err(), "another one took its place");
-    let start = "version 5 of state `p/network` was acknowledged";
-    let said = said(&store).await;
-    assert!(said.starts_with(start), "an older one is served: {said}");
-    push(&store, 2).await.unwrap_err();
-    // A person who goes on from version 1 is followed.
-    settle(&open_to_rebuild(&home, &local(&home)).await, 2, wide(40, 9)).await;
-    let head = store.state_head(&network()).await.unwrap().unwrap();
-    assert_eq!(head.version, 3);
-    push(&store, 10).await.unwrap();
 }
 
 /// As after the end of the machine that the server and its database were on.

@@ -49,13 +49,7 @@ pub enum OpenDbError {
     Queue(#[source] io::Error),
     #[error("could not put the new database in its place")]
     Place(#[source] io::Error),
-    #[error("could not copy the database, which cannot be written to where it is")]
-    Copy(#[source] io::Error),
-    #[error(
-        "the database is being written to meanwhile, and this process may not lock it: try again, or ask where it is written"
-    )]
-    Moving,
-    #[error("nothing can be written to the database")]
+    #[error("cannot open the database for writing")]
     Unwritable(#[source] super::DbError),
     #[error("could not open the database")]
     Connect(#[source] rusqlite::Error),
@@ -77,9 +71,9 @@ impl OpenDbError {
     pub(crate) fn wants_writing(&self) -> bool {
         use rusqlite::ErrorCode;
         let code = match self {
-            Self::Queue(err) | Self::Place(err) | Self::Copy(err) => return crate::is_denied(err),
-            // Whatever was asked for, what helps against that is said already.
-            Self::Unwritable(_) | Self::Moving => return false,
+            Self::Queue(err) | Self::Place(err) => return crate::is_denied(err),
+            // Its hint already says what helps.
+            Self::Unwritable(_) => return false,
             Self::Connect(err) | Self::Migrate { source: err, .. } => err.sqlite_error_code(),
             Self::Journal { .. } | Self::Newer { .. } | Self::OldSqlite { .. } => None,
         };
@@ -114,7 +108,7 @@ pub(super) async fn connect(file: &Path) -> Result<Connection, OpenDbError> {
     Ok(connection)
 }
 
-pub(super) fn open(file: &Path) -> rusqlite::Result<Connection> {
+fn open(file: &Path) -> rusqlite::Result<Connection> {
     // Each connection is used by one thread at a time.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags)?;
@@ -134,6 +128,13 @@ fn probe(connection: &Connection) -> Result<bool, OpenDbError> {
         .map_err(OpenDbError::Connect)?;
     check_sqlite(&sqlite)?;
     Ok(migrations_left(layout)?.is_empty() && journal == "wal")
+}
+
+/// The same for a database that is only read, where a log may not be needed.
+pub(super) fn is_current(connection: &Connection) -> Result<bool, OpenDbError> {
+    let layout = connection.query_row("PRAGMA user_version", [], |row| row.get(0));
+    let layout = layout.map_err(OpenDbError::Connect)?;
+    Ok(migrations_left(layout)?.is_empty())
 }
 
 /// One process at a time, under an OS lock beside the database. A new one is made aside and put in
@@ -190,7 +191,7 @@ fn bring_up_to_date(file: &Path) -> Result<(), OpenDbError> {
 }
 
 /// All that is left to do, in one transaction, each step with its number.
-pub(super) fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
+fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
     let tx = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(OpenDbError::Connect)?;

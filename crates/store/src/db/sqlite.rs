@@ -13,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::group::Group;
-use super::looking::{copy_of, copy_of_file, may_be_unwritable, why};
+use super::read_only::{index_in_memory, may_be_unwritable, open_read_only, why};
 use super::set_up::{self, OpenDbError};
 use super::value::{Row, Value};
 use super::{DbError, Use, failed, sync_all};
@@ -56,11 +56,8 @@ impl Sqlite {
     pub(super) async fn open(file: &Path, how: Use) -> Result<Self, OpenDbError> {
         let writer = match set_up::connect(file).await {
             Err(err) if how == Use::Brief && file.exists() && may_be_unwritable(&err) => {
-                copy_of_file(file).map_err(|copying| match copying {
-                    OpenDbError::Moving => copying,
-                    // The first error says more.
-                    _ => why(file).unwrap_or(err),
-                })?
+                // The reason why it cannot be written says more than a second failure.
+                open_read_only(file).map_err(|_| why(file).unwrap_or(err))?
             }
             Err(err) if may_be_unwritable(&err) => return Err(why(file).unwrap_or(err)),
             opened => opened?,
@@ -91,15 +88,12 @@ impl Sqlite {
         self.group.as_ref()
     }
 
-    /// From now on a copy in memory is used, in which only what is learned from reading may change.
-    pub(super) async fn look_only(&self) -> Result<(), OpenDbError> {
-        let mut writer = self.writer.lock().await;
-        *writer = copy_of(&writer)?;
-        Ok(())
+    /// From now on this process keeps the state index in memory.
+    pub(super) async fn index_in_memory(&self) -> bool {
+        self.has_one_connection() && index_in_memory(&*self.writer.lock().await).is_ok()
     }
 
-    /// Whether the one connection there is could be another one.
-    pub(super) fn is_alone(&self) -> bool {
+    fn has_one_connection(&self) -> bool {
         self.readers.is_empty() && self.group.is_none()
     }
 

@@ -274,9 +274,8 @@ impl Store {
     pub(super) async fn commit(&self, ready: &Arc<Ready>) -> Result<bool, StoreError> {
         let staged = match self.blob_stage_ahead(&ready.blob.frame).await {
             Err(err) if err.is_taken() => {
-                // Newer tables gave this name out, or an answer got lost: both are seen by another look.
+                // An answer of the bucket was lost, or another database used this name: try other names.
                 self.announced.forget().await;
-                self.behind_look_again().await?;
                 return Ok(false);
             }
             staged => staged?,
@@ -290,9 +289,6 @@ impl Store {
             self.announced.forget().await;
         }
         let moved = moved?;
-        if moved {
-            self.acknowledges(&ready.write.state, ready.version.version);
-        }
         if moved
             && let Some(key) = self.keys.known(&Scope::State(ready.write.state.clone()))
             && let Ok(marker) = blob::marker(&key, &ready.version, &ready.blob.frame.digest)
@@ -304,7 +300,7 @@ impl Store {
 
     /// A look without a transaction; the statement that moves the head checks what rests on it.
     async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
-        self.check_current(&write.state).await?;
+        self.check_current(&write.state)?;
         if let Some(moment) = self.look_at_hint(write) {
             return Ok(moment);
         }
@@ -320,7 +316,6 @@ impl Store {
             // A state that is new here has no head.
             None => (self.state_ensure(&write.state).await?, None),
         };
-        self.check_head(&write.state, head.as_ref()).await?;
         // The head is the newest there ever was, unless the state was deleted.
         let (last, used) = if let Some(head) = &head {
             (head.version.version, BTreeMap::new())

@@ -143,7 +143,7 @@ fn told(damage: &Damage, look: Look) -> String {
         "was acknowledged twice"
     } else if damage.is_unmarked() {
         "is marked as acknowledged in the database only"
-    } else if damage.is_behind() {
+    } else if damage.is_stale() {
         "is not in the database"
     } else if damage.versions > 1 {
         "cannot be read"
@@ -188,7 +188,7 @@ fn remedy(damage: &Damage) -> Vec<String> {
     if damage.is_lost() {
         return ways_on(&damage.state, damage.readable.unwrap_or_default());
     }
-    if damage.is_behind() {
+    if damage.is_stale() {
         return vec!["`terrane state recover --into-home` writes it into the database".to_owned()];
     }
     if damage.is_unmarked() {

@@ -1,8 +1,8 @@
-//! Whether a bucket has what its tables do not know. Names of objects are numbers that the tables give out: an object
-//! with a higher one was announced by newer tables. What these tables announced and did not use may have been used by
-//! newer ones. Only such objects are read, and of them only first lines.
+//! The comparison for a bucket. The database numbers the names of objects: an object with a higher number than the
+//! database gave out was written for a newer database. Names that this database announced and did not use may also have
+//! been used by a newer one. Only such objects are read, and of them only the first lines of their frames.
 //!
-//! What was found is written down, and with it that the numbers are taken: the next look costs a listing of nothing.
+//! Stale states are stored, together with the highest number found: the next comparison lists nothing again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use model::state::StateName;
 
-use super::{Behind, Heard, hear, known};
+use super::{FrameSummary, StaleState, StaleStates, add_line, known};
 use crate::StoreError;
 use crate::blobs::{name_of, number_of};
 use crate::bucket::Bucket;
@@ -20,31 +20,29 @@ use crate::segments::frame::{PREFIX, peek};
 use crate::segments::{DIR, Place};
 use crate::state_versions::blob::Line;
 
-/// What was announced and not used this far back is found by the listing; what is older is asked for by its name.
+/// Unused names among the last so many numbers are found by listing; older ones are requested by name.
 const LISTED_BACK: i64 = 1000;
 
-/// So many objects are read at a time,
+/// Objects read at the same time.
 const AT_ONCE: usize = 32;
-/// and so much of each with one request.
+
+/// Bytes read of an object with one request.
 const PART: u64 = 64 * 1024;
 
-/// What the tables gave out.
-struct Given {
-    /// The highest; none before there were numbers.
+/// The names that the database gave out.
+struct IssuedNames {
+    /// The highest number; `None` in a home from before names were numbered.
     number: Option<i64>,
-    /// Those of which no version came.
+    /// Names that no version uses.
     open: BTreeSet<String>,
 }
 
-/// The states of which the bucket has newer versions.
-pub(super) async fn look(
-    db: &Db,
-    bucket: &Bucket,
-) -> Result<BTreeMap<StateName, Behind>, StoreError> {
-    let before = Given::read(db).await?;
+/// The states of which the bucket has newer versions than the database.
+pub(super) async fn compare(db: &Db, bucket: &Bucket) -> Result<StaleStates, StoreError> {
+    let before = IssuedNames::read(db).await?;
     let listed = bucket.list_after(DIR, &before.floor()).await?;
-    // After the listing: whatever it shows was announced by now.
-    let given = Given::read(db).await?;
+    // Read after the listing: every listed name of this database has been announced by now.
+    let given = IssuedNames::read(db).await?;
     let suspects = match given.number {
         Some(number) => given.suspects(&listed, number),
         None => unnamed(db, listed.clone()).await?,
@@ -52,17 +50,16 @@ pub(super) async fn look(
     let highest = listed.iter().filter_map(|name| number_of(name)).max();
     let highest = highest.unwrap_or_default();
     let is_older = given.number.is_some_and(|number| number < highest);
-    let heard = listen(bucket, suspects).await?;
+    let found = summarize(bucket, suspects).await?;
     let mut news = Vec::new();
-    for (state, heard) in heard {
+    for (state, found) in found {
         let known = known(db, &state).await?;
-        // Where other tables went on, nobody but them knows what they acknowledged last: they may have died before they
-        // said so. Whatever they wrote counts.
-        let written = heard.written.last_key_value().map(|(version, _)| *version);
+        // A newer database may have died before it marked its last versions as acknowledged: all of them count.
+        let written = found.written.last_key_value().map(|(version, _)| *version);
         let last = written.filter(|_| is_older).unwrap_or_default();
-        let acknowledged = heard.acknowledged.max(last);
+        let acknowledged = found.acknowledged.max(last);
         if acknowledged > known {
-            let since = heard.written.range(known + 1..).next().map(|(_, at)| *at);
+            let since = found.written.range(known + 1..).next().map(|(_, at)| *at);
             news.push((state, acknowledged, since));
         }
     }
@@ -70,14 +67,14 @@ pub(super) async fn look(
         let mut tx = db.begin_write().await?;
         tx.blob_number_raise(highest).await?;
         for (state, acknowledged, since) in news {
-            tx.state_behind_note(&state, acknowledged, since).await?;
+            tx.state_stale_note(&state, acknowledged, since).await?;
         }
         tx.commit().await?;
     }
     noted(db).await
 }
 
-impl Given {
+impl IssuedNames {
     async fn read(db: &Db) -> Result<Self, StoreError> {
         const NUMBER: &str = "SELECT number FROM blob_number WHERE id = 1";
         const OPEN: &str = "SELECT object FROM blob_intent WHERE object LIKE 'segments/%'";
@@ -93,7 +90,7 @@ impl Given {
         Ok(Self { number, open })
     }
 
-    /// What the listing begins behind.
+    /// The listing begins after this name.
     fn floor(&self) -> String {
         let Some(number) = self.number else {
             return "0".to_owned(); // before every name
@@ -113,7 +110,7 @@ impl Given {
     }
 }
 
-/// Of a home from before there were numbers: what no version names. Once.
+/// In a home from before names were numbered: the objects that no version names.
 async fn unnamed(db: &Db, listed: Vec<String>) -> Result<BTreeSet<String>, StoreError> {
     const ALL: &str = "SELECT blob FROM state_version";
     let mut unnamed: BTreeSet<String> = listed.into_iter().collect();
@@ -124,29 +121,32 @@ async fn unnamed(db: &Db, listed: Vec<String>) -> Result<BTreeSet<String>, Store
     Ok(unnamed)
 }
 
-async fn listen(
+async fn summarize(
     bucket: &Bucket,
     names: BTreeSet<String>,
-) -> Result<BTreeMap<StateName, Heard>, StoreError> {
-    let heard = |name: String| async move {
-        let mut heard = BTreeMap::new();
+) -> Result<BTreeMap<StateName, FrameSummary>, StoreError> {
+    let of_object = |name: String| async move {
+        let mut found = BTreeMap::new();
         first_lines(bucket, &format!("{DIR}/{name}"), |line| {
-            hear(&mut heard, line);
+            add_line(&mut found, line);
         })
         .await?;
-        Ok::<_, StoreError>(heard)
+        Ok::<_, StoreError>(found)
     };
-    let all = stream::iter(names).map(heard).buffer_unordered(AT_ONCE);
-    all.try_fold(BTreeMap::<StateName, Heard>::new(), async |mut all, one| {
-        for (state, heard) in one {
-            all.entry(state).or_default().join(heard);
-        }
-        Ok(all)
-    })
+    let all = stream::iter(names).map(of_object).buffer_unordered(AT_ONCE);
+    all.try_fold(
+        BTreeMap::<StateName, FrameSummary>::new(),
+        async |mut all, one| {
+            for (state, found) in one {
+                all.entry(state).or_default().join(found);
+            }
+            Ok(all)
+        },
+    )
     .await
 }
 
-/// Steps from frame to frame; most objects are read with one request.
+/// Visits the first line of each frame; most objects are read with one request.
 async fn first_lines(
     bucket: &Bucket,
     object: &str,
@@ -171,31 +171,31 @@ async fn first_lines(
     Ok(())
 }
 
-/// What was written down and the tables do not know by now.
-async fn noted(db: &Db) -> Result<BTreeMap<StateName, Behind>, StoreError> {
+/// The stored stale states, without those that the database has caught up with.
+async fn noted(db: &Db) -> Result<StaleStates, StoreError> {
     const NOTED: &str = "SELECT b.project, b.name, b.acknowledged, b.since, COALESCE(MAX(v.version), 0) \
         FROM state_behind AS b LEFT JOIN state AS s ON s.project = b.project AND s.name = b.name \
         LEFT JOIN state_version AS v ON v.state = s.id \
         GROUP BY b.project, b.name, b.acknowledged, b.since";
-    let mut noted = BTreeMap::new();
+    let mut noted = StaleStates::new();
     for row in db.fetch_all(NOTED, &[]).await? {
         let since = row.opt_int(3)?;
         let since = since.and_then(|at| Timestamp::from_microsecond(at).ok());
         let (acknowledged, known) = (row.int(2)?, row.int(4)?);
         if acknowledged > known {
-            let behind = Behind {
+            let stale = StaleState {
                 known,
                 acknowledged,
                 since,
             };
-            noted.insert(StateName::new(row.text(0)?, row.text(1)?), behind);
+            noted.insert(StateName::new(row.text(0)?, row.text(1)?), stale);
         }
     }
     Ok(noted)
 }
 
 impl Tx {
-    /// Numbers up to this one are taken.
+    /// Marks all numbers up to this one as given out.
     pub(crate) async fn blob_number_raise(&mut self, highest: i64) -> Result<(), StoreError> {
         const RAISE: &str = "INSERT INTO blob_number (id, number) VALUES (1, $1) ON CONFLICT (id) \
             DO UPDATE SET number = $1 WHERE blob_number.number < $1";
@@ -203,12 +203,12 @@ impl Tx {
         Ok(())
     }
 
-    pub(crate) async fn state_behind_forget(&mut self) -> Result<(), StoreError> {
+    pub(crate) async fn state_stale_forget(&mut self) -> Result<(), StoreError> {
         self.execute("DELETE FROM state_behind", &[]).await?;
         Ok(())
     }
 
-    pub(crate) async fn state_behind_note(
+    pub(crate) async fn state_stale_note(
         &mut self,
         state: &StateName,
         acknowledged: i64,

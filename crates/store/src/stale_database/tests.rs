@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::testing::{Backup, TestHome, append, body, lock_info, network, wide};
-use crate::{BlobsAt, DbError, Keyring, TablesAt, Use};
+use crate::{BlobsAt, Keyring, TablesAt, Use};
 use model::state::ExpectedHead;
 
 async fn write(store: &Store, state: &StateName, serial: u64) {
@@ -26,14 +26,14 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
     write(&store, &state, 2).await;
     write(&store, &state, 3).await;
     drop(store);
-    assert!(home.open().await.state_list_behind().is_empty());
+    assert!(home.open().await.state_list_stale().is_empty());
 
     backup.restore(&home);
     let store = home.open().await;
     let said = store.state_head(&state).await.unwrap_err().to_string();
     let start = "version 3 of state `p/network` was acknowledged (the first one missing is from 20";
     assert!(said.starts_with(start), "{said}");
-    let end = "and the database knows only version 1: it is older than the files; `terrane state recover --into-home` mends it";
+    let end = "and the database knows only version 1: it is older than the files; `terrane state recover --into-home` brings it up to date";
     assert!(said.ends_with(end), "{said}");
     assert!(append(&store, state.clone(), body(2)).await.is_err());
     let info = lock_info("a");
@@ -44,23 +44,8 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
     write(&store, &other, 2).await;
     let verified = store.state_verify(None).await.unwrap();
     assert_eq!(verified.damages.len(), 1);
-    assert!(verified.damages[0].is_behind());
+    assert!(verified.damages[0].is_stale());
     assert_eq!(verified.damages[0].version, Some(3));
-}
-
-/// One that may not be locked is copied first: others go on meanwhile.
-#[tokio::test]
-async fn what_is_written_while_a_home_is_opened_is_not_missed() {
-    let home = TestHome::new();
-    let (store, state) = (home.open().await, network());
-    write(&store, &state, 1).await;
-    let reach = Reach::of(&store.blobs).unwrap();
-    let other = home.open().await;
-    store.db.look_only(&DbError::ReadOnly).await;
-    write(&other, &state, 2).await;
-    write(&other, &state, 3).await;
-    let behind = look(&store.db, &store.blobs, &reach).await.unwrap();
-    assert_eq!(behind, Some(BTreeMap::new()));
 }
 
 /// As on a full disk, or in a home that is mounted to be read.
@@ -106,14 +91,13 @@ async fn a_look_remembers_how_far_it_came() {
     let Blobs::Disk(disk) = &store.blobs else {
         panic!("it is a directory");
     };
-    let newest = disk.segments.numbers().unwrap().last().copied().unwrap();
-    let end = length(&disk.segments, newest).unwrap();
-    let expected = (newest.cast_signed(), end.cast_signed());
+    let end = end_of(disk).unwrap().unwrap();
+    let expected = (end.segment.cast_signed(), end.length.cast_signed());
     assert_eq!(seen(&store).await, Some(expected));
 }
 
-fn whole_first() -> Seen {
-    Seen {
+fn whole_first() -> Position {
+    Position {
         segment: 1,
         length: u64::MAX,
     }
@@ -129,19 +113,19 @@ async fn a_torn_frame_is_stepped_over() {
     };
     let path = disk.segments.path(1);
     let whole = fs::read(&path).unwrap();
-    let heard = |bytes: &[u8]| {
+    let found_in = |bytes: &[u8]| {
         fs::write(&path, bytes).unwrap();
-        let (heard, _) = listen(disk, Seen::default(), whole_first()).unwrap();
-        let heard = heard.get(&network());
-        heard.map(|heard| (heard.written.len(), heard.acknowledged))
+        let (found, _) = summarize(disk, Position::default(), whole_first()).unwrap();
+        let found = found.get(&network());
+        found.map(|found| (found.written.len(), found.acknowledged))
     };
-    assert_eq!(heard(&whole), Some((1, 1)), "a version and its marker");
+    assert_eq!(found_in(&whole), Some((1, 1)), "a version and its marker");
     for cut in [1, 10, 30, 200, whole.len() - 1] {
         let torn = [&whole[..cut], &whole].concat();
-        assert_eq!(heard(&torn), Some((1, 1)), "{cut}");
+        assert_eq!(found_in(&torn), Some((1, 1)), "{cut}");
     }
-    assert_eq!(heard(&whole[..whole.len() - 1]), Some((1, 0)));
-    assert_eq!(heard(&whole[..10]), None);
+    assert_eq!(found_in(&whole[..whole.len() - 1]), Some((1, 0)));
+    assert_eq!(found_in(&whole[..10]), None);
 }
 
 #[tokio::test]
