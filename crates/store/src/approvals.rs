@@ -6,8 +6,8 @@ use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
 use model::run::Run;
 
-use crate::change_sets::{ChangeSetError, timestamp};
 use crate::db::{Row, Tx};
+use crate::records::{ChangeSetError, timestamp};
 use crate::{Store, runs};
 
 macro_rules! approval_sql {

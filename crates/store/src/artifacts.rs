@@ -11,11 +11,12 @@ use model::ids::RunId;
 use model::state::StateName;
 
 use crate::blobs::Blobs;
+use crate::crypto::UnsealError;
 use crate::db::{Row, Tx};
+use crate::db::{name_args, read_time};
 use crate::keys::{Keys, Scope};
 use crate::refusals::{pack, unpack};
-use crate::sealing::{UnsealError, open_piece};
-use crate::states::{name_args, read_time};
+use crate::sealing::open_piece;
 use crate::{Store, StoreError, blocking};
 
 mod rebuild;
@@ -44,6 +45,16 @@ pub enum KeepArtifactsError {
     Moved { state: StateName },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl KeepArtifactsError {
+    /// Whether the same call may work later: the home did not answer.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Store(source) => source.is_outage(),
+            Self::Moved { .. } => false,
+        }
+    }
 }
 
 macro_rules! artifacts_sql {

@@ -6,17 +6,18 @@
 //!
 //! Not here: what the bytes say (`sealing`, `state_versions`), and which of them count (the tables).
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use crate::bucket::Bucket;
+use crate::db::SyncedFile as _;
 use crate::db::Tx;
 use crate::durability::Step;
+use crate::files::file_error;
 use crate::segments::frame::Frame;
-use crate::segments::{DIR, Place};
+use crate::segments::{DIR, Place, Staged};
 use crate::{Store, StoreError, blocking};
 
 mod announced;
@@ -24,7 +25,7 @@ mod disk;
 mod names;
 
 pub(crate) use announced::{Announced, name_of, number_of};
-pub(crate) use disk::{Disk, make_dir};
+pub(crate) use disk::Disk;
 pub use names::encode as file_name;
 pub(crate) use names::{state_dir, state_of_dir};
 
@@ -32,13 +33,6 @@ pub(crate) use names::{state_dir, state_of_dir};
 pub(crate) enum Blobs {
     Disk(Disk),
     Bucket(Bucket),
-}
-
-/// Frames that are durable, and that no row names yet.
-#[derive(Debug)]
-pub(crate) struct Staged {
-    /// One for each frame.
-    pub(crate) places: Vec<Place>,
 }
 
 impl Blobs {
@@ -219,8 +213,4 @@ impl Tx {
         const TAKE: &str = "DELETE FROM blob_intent WHERE object = $1 RETURNING object";
         Ok(self.fetch_optional(TAKE, &[object.into()]).await?.is_some())
     }
-}
-
-pub(crate) fn file_error(deed: &'static str, path: PathBuf, source: io::Error) -> StoreError {
-    StoreError::File { deed, path, source }
 }

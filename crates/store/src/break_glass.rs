@@ -8,7 +8,7 @@ use model::ids::BreakGlassId;
 use model::state::StateName;
 
 use crate::db::{Row, Tx, Value};
-use crate::states::{name_args, read_time};
+use crate::db::{name_args, read_time};
 use crate::{Store, StoreError};
 
 /// What is to be remembered.

@@ -27,8 +27,8 @@ mod trouble;
 pub use trouble::{BucketFault, BucketTrouble};
 
 use crate::StoreError;
-use crate::blobs::Staged;
 use crate::segments::Place;
+use crate::segments::Staged;
 use crate::segments::frame::Frame;
 
 /// A marker that was not carried along by then goes without saying: the version after it says as much.
@@ -116,7 +116,7 @@ impl Bucket {
             }
             "file" => {
                 let dir = PathBuf::from(format!("/{prefix}"));
-                crate::blobs::make_dir(&dir).map_err(|source| OpenBucketError::Directory {
+                crate::files::make_dir(&dir).map_err(|source| OpenBucketError::Directory {
                     url: url.to_owned(),
                     source,
                 })?;
@@ -327,7 +327,7 @@ impl Bucket {
         if let Some(root) = self.root.as_deref().filter(|root| !root.is_dir()) {
             // The library would make it again, empty.
             let source = std::io::ErrorKind::NotFound.into();
-            return Err(crate::blobs::file_error("find", root.to_owned(), source));
+            return Err(crate::files::file_error("find", root.to_owned(), source));
         }
         let options = PutOptions::from(mode);
         let (path, payload) = (object(name), PutPayload::from(bytes));

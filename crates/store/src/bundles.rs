@@ -11,11 +11,13 @@ use model::ids::ChangeSetId;
 use model::run::{RunEvent, RunSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::change_sets::{self, ChangeSetError, to_json};
+use crate::change_sets::{self};
+use crate::crypto::Key;
+use crate::crypto::{self, UnsealError, header_line, open_file, seal_file};
 use crate::db::{Row, Value};
 use crate::keyring::Keyring;
-use crate::keys::{Key, KeyError};
-use crate::sealing::{self, UnsealError, header_line, open_file, seal_file};
+use crate::keys::KeyError;
+use crate::records::{ChangeSetError, to_json};
 use crate::{Store, StoreError, blocking, runs};
 
 #[cfg(test)]
@@ -187,7 +189,7 @@ fn seal(keyring: &Keyring, project: &str, id: &str, plain: &[u8]) -> Result<Vec<
     let key = Key::random().ok_or(KeyError::Random)?;
     let master = keyring.first();
     let context = context(project, id);
-    let wrapped = sealing::seal(&master.key, &context, key.bytes()).ok_or(KeyError::Random)?;
+    let wrapped = crypto::seal(&master.key, &context, key.bytes()).ok_or(KeyError::Random)?;
     let header = Header {
         terrane: "bundle".to_owned(),
         format: FORMAT,
@@ -196,7 +198,7 @@ fn seal(keyring: &Keyring, project: &str, id: &str, plain: &[u8]) -> Result<Vec<
         master: master.id.clone(),
         key: BASE64.encode(wrapped),
     };
-    seal_file(&key, &header, plain)
+    seal_file(&key, &header, plain).ok_or(KeyError::Random)
 }
 
 fn open(
@@ -230,7 +232,7 @@ fn open(
     let wrapped = wrapped.map_err(|_| OpenBundleError::Changed)?;
     let changed = |_: UnsealError| OpenBundleError::Changed;
     let context = context(&header.project, &header.id);
-    let key = sealing::open(&master.key, &context, wrapped).map_err(changed)?;
+    let key = crypto::open(&master.key, &context, wrapped).map_err(changed)?;
     let key = Key::from_bytes(key).ok_or(OpenBundleError::Changed)?;
     let (header, plain) = open_file::<Header>(&key, file).map_err(changed)?;
     Ok((header.id, plain))

@@ -5,13 +5,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
-use model::changeset::{
-    ChangeSet, Front, HearError, ReopenError, Request, SetEvent, Status, advance, superseded,
-};
+use model::changeset::{ChangeSet, Front, Request, SetEvent, Status, advance, superseded};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec, Stage};
 
-use crate::db::{DbError, Row, Tx};
+use crate::db::{Row, Tx};
+use crate::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 use crate::{Store, lanes, runs};
 
 mod dependents;
@@ -46,31 +45,6 @@ pub struct Brought {
     /// Keyed digest.
     pub values: Option<String>,
     pub by: String,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum ChangeSetError {
-    #[error("there is no change set `{0}`")]
-    Missing(ChangeSetId),
-    #[error("the record of {what} cannot be read")]
-    Record {
-        what: String,
-        source: serde_json::Error,
-    },
-    #[error(transparent)]
-    Heard(#[from] HearError),
-    #[error(transparent)]
-    Reopen(#[from] ReopenError),
-    #[error(transparent)]
-    Run(#[from] model::run::Refusal),
-    #[error(transparent)]
-    Set(#[from] model::changeset::Refusal),
-    #[error("change set `{set}` lost its lanes meanwhile: what its runs say no longer counts")]
-    LaneLost { set: ChangeSetId },
-    #[error("plan `{seen}` is not what change set `{set}` asks about now")]
-    OtherPlans { set: ChangeSetId, seen: String },
-    #[error(transparent)]
-    Db(#[from] DbError),
 }
 
 macro_rules! change_set_sql {
@@ -292,37 +266,6 @@ impl KnownRequest {
         *known = Some((text.to_owned(), set.request.clone()));
         Ok(set)
     }
-}
-
-pub(crate) fn to_json<T: serde::Serialize>(
-    value: &T,
-    what: &str,
-) -> Result<String, ChangeSetError> {
-    serde_json::to_string(value).map_err(|source| ChangeSetError::Record {
-        what: what.to_owned(),
-        source,
-    })
-}
-
-pub(crate) fn from_json<T: serde::de::DeserializeOwned>(
-    text: &str,
-    what: impl FnOnce() -> String,
-) -> Result<T, ChangeSetError> {
-    serde_json::from_str(text).map_err(|source| ChangeSetError::Record {
-        what: what(),
-        source,
-    })
-}
-
-pub(crate) fn timestamp(micros: i64) -> Timestamp {
-    Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-pub(crate) fn expect_row(row: Option<Row>) -> Result<Row, DbError> {
-    row.ok_or(DbError::Column {
-        column: 0,
-        expected: "a row",
-    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@
 //! Not here: what the statements mean (one file per noun), and any retry but one: a statement that
 //! meets another writer of SQLite waits up to ten seconds, then fails.
 
+use std::fmt;
+use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,12 +23,10 @@ mod value;
 
 pub use postgres::OpenPostgresError;
 pub use set_up::OpenDbError;
-pub(crate) use value::{Row, Value};
+pub(crate) use value::{Row, Value, name_args, read_time};
 
 use postgres::{Postgres, PostgresTx};
 use sqlite::{Sqlite, SqliteTx};
-
-use crate::segments::Segment;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Db {
@@ -39,6 +39,14 @@ pub(crate) enum Db {
 pub(crate) enum Tx {
     Sqlite(SqliteTx),
     Postgres(PostgresTx),
+}
+
+/// A file that must be durable before the transaction commits whose rows name it.
+pub(crate) trait SyncedFile: fmt::Debug + Send + Sync {
+    fn sync(&self) -> io::Result<()>;
+
+    /// Called after all files are durable: tests stop a process here.
+    fn before_commit(&self) -> io::Result<()>;
 }
 
 /// What a deed comes to.
@@ -93,6 +101,21 @@ pub enum DriverError {
     Sqlite(#[from] rusqlite::Error),
     #[error(transparent)]
     Postgres(#[from] sqlx::Error),
+}
+
+impl DbError {
+    /// Whether the same statement may work later: the disk is full, or the database is busy or away.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Statement { .. }
+            | Self::Away { .. }
+            | Self::NoRoom
+            | Self::ReadOnly
+            | Self::Sync(_)
+            | Self::Group(_) => true,
+            Self::Column { .. } => false,
+        }
+    }
 }
 
 impl DriverError {
@@ -274,14 +297,14 @@ impl Tx {
         Ok(self.fetch_all(sql, args).await?.into_iter().next())
     }
 
-    /// What was appended must be durable before this transaction is.
-    pub(crate) fn sync_before_commit(&mut self, segment: Arc<Segment>) {
+    /// Makes a file durable before this transaction commits.
+    pub(crate) fn sync_before_commit(&mut self, file: Arc<dyn SyncedFile>) {
         let syncs = match self {
             Self::Sqlite(tx) => &mut tx.syncs,
             Self::Postgres(tx) => &mut tx.syncs,
         };
-        if !syncs.iter().any(|known| Arc::ptr_eq(known, &segment)) {
-            syncs.push(segment);
+        if !syncs.iter().any(|known| Arc::ptr_eq(known, &file)) {
+            syncs.push(file);
         }
     }
 
@@ -311,14 +334,10 @@ fn failed<E: Into<DriverError>>(statement: &'static str) -> impl Fn(E) -> DbErro
     }
 }
 
-/// One sync for each segment, however many wrote to it.
-fn sync_all(segments: &[Arc<Segment>]) -> Result<(), DbError> {
-    let synced = segments.iter().try_for_each(|segment| segment.sync());
-    let ready = synced.and_then(|()| {
-        segments
-            .iter()
-            .try_for_each(|segment| segment.before_commit())
-    });
+/// Syncs each file once, however many writers appended to it.
+fn sync_all(files: &[Arc<dyn SyncedFile>]) -> Result<(), DbError> {
+    let synced = files.iter().try_for_each(|file| file.sync());
+    let ready = synced.and_then(|()| files.iter().try_for_each(|file| file.before_commit()));
     ready.map_err(DbError::Sync)
 }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use model::state::StateName;
 use model::state::hidden::Place;
 
+use crate::db::name_args;
 use crate::db::{DbError, Row, Tx, Value};
-use crate::states::name_args;
 use crate::{Store, StoreError};
 
 impl Store {

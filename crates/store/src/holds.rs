@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use model::hold::{Hold, HoldOn, Release};
 
 use crate::Store;
-use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 use crate::db::{Row, Tx};
+use crate::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 
 #[derive(Clone, Debug)]
 pub struct NewHold<'a> {

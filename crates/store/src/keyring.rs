@@ -14,8 +14,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use model::secret::Secret;
 
-use crate::blobs::{Disk, make_dir};
-use crate::keys::Key;
+use crate::blobs::Disk;
+use crate::crypto::Key;
+use crate::files::make_dir;
 
 mod current;
 

@@ -6,19 +6,17 @@
 //! Not here: master keys (`keyring`), what is sealed with data keys (`sealing`).
 
 use std::collections::HashMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use model::state::StateName;
 
 use crate::StoreError;
 use crate::blobs::{Blobs, state_dir};
+use crate::crypto::{Key, UnsealError, open, seal};
 use crate::keyring::{Current, Keyring};
-use crate::sealing::{UnsealError, open, seal};
 
 mod rewrap;
 
@@ -55,10 +53,6 @@ pub enum Scope {
     Project,
     State(StateName),
 }
-
-/// 32 secret bytes.
-#[derive(Clone)]
-pub(crate) struct Key([u8; 32]);
 
 /// The keys of one home, unwrapped when first needed.
 #[derive(Debug)]
@@ -241,48 +235,7 @@ impl Keys {
             Ok(plain) => plain,
             Err(source) => return Err(KeyError::Unwrap { path, source }),
         };
-        plain
-            .try_into()
-            .map(Key)
-            .map_err(|_| KeyError::Shape { path })
-    }
-}
-
-/// Random bytes from the kernel. Not from the crypto library, whose generator first gathers entropy of its
-/// own for tens of milliseconds: too much for a process that lives as long.
-pub(crate) fn random(bytes: &mut [u8]) -> Option<()> {
-    getrandom::fill(bytes).ok()
-}
-
-impl Key {
-    pub(crate) fn random() -> Option<Self> {
-        let mut bytes = [0; 32];
-        random(&mut bytes)?;
-        Some(Self(bytes))
-    }
-
-    pub(crate) fn from_base64(encoded: &str) -> Option<Self> {
-        Self::from_bytes(BASE64.decode(encoded).ok()?)
-    }
-
-    pub(crate) fn from_bytes(bytes: Vec<u8>) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-
-    pub(crate) fn aead(&self) -> Option<LessSafeKey> {
-        Some(LessSafeKey::new(
-            UnboundKey::new(&AES_256_GCM, &self.0).ok()?,
-        ))
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[secret]")
+        Key::from_bytes(plain).ok_or(KeyError::Shape { path })
     }
 }
 

@@ -20,10 +20,12 @@ mod break_glass;
 mod bucket;
 mod bundles;
 mod change_sets;
+mod crypto;
 mod db;
 mod delta;
 mod durability;
 mod facts;
+mod files;
 mod hidden;
 mod holds;
 mod keyring;
@@ -31,11 +33,11 @@ mod keys;
 mod lanes;
 mod locks;
 mod notes;
-mod outage;
 mod outputs;
 mod plan_views;
 mod readiness;
 mod rebuild;
+mod records;
 mod recover;
 mod refusals;
 mod retention;
@@ -58,23 +60,24 @@ pub use break_glass::NewBreakGlass;
 pub use bucket::{BucketFault, BucketTrouble, OpenBucketError};
 pub use bundles::{Inserted, OpenBundleError, is_bundle};
 use change_sets::KnownRequest;
-pub use change_sets::{Brought, ChangeSetError, Happened, Turn};
+pub use change_sets::{Brought, Happened, Turn};
+pub use crypto::UnsealError;
 pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
 pub use facts::{FactDigest, NewFactCommit, PastFact};
 pub use holds::{NewHold, ReleaseHoldError};
 pub use keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use lanes::Fence;
-use locks::Given;
 pub use locks::{AcquireLockError, ReleaseLockError, Released};
 pub use rebuild::{Lost, Rebuilt, Rival};
+pub use records::ChangeSetError;
 pub use recover::{Recovered, Standing, recover};
 pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
 use runs::KnownRuns;
 pub use runs::{Brief, Settled, SettledOutputs};
 pub use scratch::Scratch;
-pub use sealing::{KeyedDigester, UnsealError};
+pub use sealing::KeyedDigester;
 pub use stale_database::StaleState;
 use stale_database::StaleStates;
 pub use state_index::{Appearance, BROUGHT, LastChange, VersionSummary};
@@ -91,7 +94,7 @@ use db::Db;
 use keys::Keys;
 use model::secret::Secret;
 use model::state::StateName;
-use state_versions::Recent;
+use state_versions::{Given, Recent};
 use tokio::sync::Semaphore;
 pub(crate) use work::{blocking, working};
 
@@ -260,6 +263,26 @@ pub enum StoreError {
     NotNoted { path: PathBuf },
     #[error("a task of ours ended early")]
     Interrupted,
+}
+
+impl StoreError {
+    /// Whether the same call may work later: the home did not answer.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Db(err) => err.is_outage(),
+            Self::File { .. } | Self::Object { .. } | Self::Interrupted => true,
+            Self::Key(_)
+            | Self::Unseal { .. }
+            | Self::Row { .. }
+            | Self::Stale { .. }
+            | Self::Lost(_)
+            | Self::OldHead { .. }
+            | Self::NoHead { .. }
+            | Self::NotNoted { .. }
+            | Self::Unmarked { .. }
+            | Self::Rival(_) => false,
+        }
+    }
 }
 
 impl StoreError {
@@ -438,7 +461,7 @@ impl BlobsAt<'_> {
 }
 
 fn make_dir(dir: &Path) -> Result<(), OpenStoreError> {
-    blobs::make_dir(dir).map_err(|source| OpenStoreError::Directory {
+    files::make_dir(dir).map_err(|source| OpenStoreError::Directory {
         path: dir.to_owned(),
         source,
     })

@@ -8,14 +8,12 @@ use model::ids::RunId;
 use model::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
 
+use crate::db::name_args;
 use crate::db::{DbError, Lasts, Tx, Value};
-use crate::states::{name_args, read_lock_info};
+use crate::states::read_lock_info;
 use crate::{Store, StoreError};
 
 mod breaking;
-mod given;
-
-pub(crate) use given::{Given, Hint};
 
 /// The usual end of a lock is this statement alone.
 const CLEAR: &str = "UPDATE state \
@@ -50,6 +48,19 @@ pub enum AcquireLockError {
     },
 }
 
+impl AcquireLockError {
+    /// Whether the same call may work later: the home did not answer.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Store { source, .. } => source.is_outage(),
+            Self::Held { .. }
+            | Self::HeadMoved { .. }
+            | Self::Ended { .. }
+            | Self::RunsOnly { .. } => false,
+        }
+    }
+}
+
 /// A lock that was granted, and the row it is in.
 struct Taken {
     state: i64,
@@ -77,6 +88,16 @@ pub enum ReleaseLockError {
         state: StateName,
         source: StoreError,
     },
+}
+
+impl ReleaseLockError {
+    /// Whether the same call may work later: the home did not answer.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Store { source, .. } => source.is_outage(),
+            Self::Held { .. } => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

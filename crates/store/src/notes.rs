@@ -12,8 +12,9 @@ use model::state::hidden::Place;
 use serde::Deserialize;
 
 use crate::blobs::state_of_dir;
+use crate::crypto::UnsealError;
 use crate::keys::Scope;
-use crate::sealing::{UnsealError, open_piece};
+use crate::sealing::open_piece;
 use crate::state_index::BROUGHT;
 use crate::{Store, StoreError, blocking};
 

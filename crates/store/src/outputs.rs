@@ -5,8 +5,8 @@
 
 use model::state::StateVersion;
 
+use crate::db::name_args;
 use crate::keys::Scope;
-use crate::states::name_args;
 use crate::{Store, StoreError};
 
 const PURPOSE: &str = "outputs";

@@ -13,12 +13,14 @@ use model::state::{StateName, StateVersion};
 
 use crate::StoreError;
 use crate::artifacts;
-use crate::blobs::{Blobs, Disk, file_error, state_of_dir};
+use crate::blobs::{Blobs, Disk, state_of_dir};
+use crate::crypto::{UnsealError, header_line, hex, open_file, unhex};
 use crate::delta::decompress;
+use crate::files::file_error;
 use crate::keyring::Keyring;
 use crate::keys::{Keys, Scope};
 use crate::refusals;
-use crate::sealing::{UnsealError, header_line, hex, open_file, open_piece, unhex};
+use crate::sealing::open_piece;
 use crate::segments::frame::{Piece, pieces};
 use crate::segments::{DIR, Place, read_at};
 use crate::stale_database::{FrameSummary, add_line};

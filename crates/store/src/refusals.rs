@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use model::ids::RunId;
 use model::state::StateName;
 
-use crate::blobs::file_error;
+use crate::crypto::UnsealError;
 use crate::db::{Row, Tx, Value};
+use crate::db::{name_args, read_time};
 use crate::delta::{compress, decompress};
+use crate::files::file_error;
 use crate::keys::Scope;
-use crate::sealing::UnsealError;
-use crate::states::{name_args, read_time};
 use crate::{Store, StoreError, blocking};
 
 pub(crate) const DIR: &str = "refused";

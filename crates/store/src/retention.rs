@@ -11,8 +11,8 @@ use model::state::{StateName, StateVersion};
 
 use crate::blobs::Blobs;
 use crate::db::{Row, Tx};
+use crate::db::{name_args, read_time};
 use crate::segments::Place;
-use crate::states::{name_args, read_time};
 use crate::{StateRow, Store, StoreError};
 
 /// So many refusals of a state are on record.

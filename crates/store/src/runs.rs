@@ -11,8 +11,8 @@ use model::run::{Outcome, Run, RunEvent, RunSpec, RunState, advance};
 use serde::Deserialize;
 
 use crate::Store;
-use crate::change_sets::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 use crate::db::{Row, Tx};
+use crate::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 
 mod known;
 

@@ -8,8 +8,8 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use crate::keys::Key;
-use crate::sealing::{open, seal};
+use crate::crypto::Key;
+use crate::crypto::{open, seal};
 
 /// So much is sealed at a time.
 const BLOCK: usize = 1024 * 1024;

@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::StoreError;
-use crate::blobs::make_dir;
+use crate::db::SyncedFile;
 use crate::durability::{Step, Watch};
+use crate::files::make_dir;
 
 pub(crate) mod frame;
 pub(crate) mod shared;
@@ -31,6 +32,13 @@ pub(crate) struct Place {
     pub(crate) object: String,
     pub(crate) offset: u64,
     pub(crate) length: u64,
+}
+
+/// Frames that are durable but not named by a row yet.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    /// One for each frame.
+    pub(crate) places: Vec<Place>,
 }
 
 /// The segments of one home on disk.
@@ -178,15 +186,13 @@ impl Segments {
     }
 }
 
-impl Segment {
-    /// All that was appended to it is durable when this returns.
-    pub(crate) fn sync(&self) -> io::Result<()> {
+impl SyncedFile for Segment {
+    fn sync(&self) -> io::Result<()> {
         self.watch.before(Step::SyncFile(&self.path))?;
         self.file.sync_data()
     }
 
-    /// Called before the transaction whose rows name frames in it is committed.
-    pub(crate) fn before_commit(&self) -> io::Result<()> {
+    fn before_commit(&self) -> io::Result<()> {
         self.watch.before(Step::Commit)
     }
 }

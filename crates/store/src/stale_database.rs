@@ -16,10 +16,11 @@ use jiff::Timestamp;
 use model::state::StateName;
 
 use crate::binding;
-use crate::blobs::{Blobs, Disk, file_error};
+use crate::blobs::{Blobs, Disk};
 use crate::bucket::Bucket;
+use crate::crypto::header_line;
 use crate::db::{Db, Tx};
-use crate::sealing::header_line;
+use crate::files::file_error;
 use crate::segments::DIR;
 use crate::segments::frame::{PREFIX, peek, scan};
 use crate::state_versions::blob::Line;

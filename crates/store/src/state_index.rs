@@ -11,8 +11,8 @@ use model::state::StateName;
 use model::state::history::{Counts, Holding, Holdings, Step};
 use model::state::leaves::EntryKind;
 
+use crate::db::name_args;
 use crate::db::{Row, Value};
-use crate::states::name_args;
 use crate::{Store, StoreError};
 
 mod secrets;

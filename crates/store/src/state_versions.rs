@@ -11,12 +11,14 @@ use model::state::{Contents, Mark, StateName, StateVersion};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::blobs::Blobs;
+use crate::crypto::Digest;
+use crate::crypto::UnsealError;
 use crate::db::Row;
+use crate::db::{name_args, read_time};
 use crate::keys::{Keys, Scope};
-use crate::sealing::{KeyedDigester, UnsealError};
+use crate::sealing::KeyedDigester;
 use crate::segments::Place;
-use crate::segments::frame::Digest;
-use crate::states::{name_args, read_time, state_columns};
+use crate::states::state_columns;
 use crate::work::LARGE;
 use crate::{Store, StoreError};
 
@@ -25,12 +27,14 @@ mod append;
 pub(crate) mod blob;
 mod by_hand;
 mod copy;
+mod lock_cache;
 mod recent;
 
 pub use adopt::{AdoptError, Adopted};
 pub(crate) use append::NewVersion;
 pub use append::{AppendError, Appended, Writer};
 pub use by_hand::{ByHand, Record};
+pub(crate) use lock_cache::{Given, Hint};
 pub(crate) use recent::Recent;
 
 /// A version and its frame.
@@ -296,9 +300,5 @@ fn from_integer(number: i64) -> Result<u64, StoreError> {
     u64::try_from(number).map_err(|_| unknown(&number.to_string(), "a natural number"))
 }
 
-#[cfg(test)]
-mod bars;
-#[cfg(test)]
-mod crashes;
 #[cfg(test)]
 mod tests;

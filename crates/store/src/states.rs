@@ -250,10 +250,6 @@ impl StateRow {
     }
 }
 
-pub(crate) fn name_args(state: &StateName) -> [Value; 2] {
-    [state.project.as_str().into(), state.name.as_str().into()]
-}
-
 fn new_args(state: &StateName) -> [Value; 3] {
     let [project, name] = name_args(state);
     [project, name, Timestamp::now().into()]
@@ -263,13 +259,6 @@ pub(crate) fn read_lock_info(text: &str) -> Result<LockInfo, StoreError> {
     LockInfo::from_json(text.as_bytes()).map_err(|_| StoreError::Row {
         found: text.to_owned(),
         expected: "a lock",
-    })
-}
-
-pub(crate) fn read_time(micros: i64) -> Result<Timestamp, StoreError> {
-    Timestamp::from_microsecond(micros).map_err(|_| StoreError::Row {
-        found: micros.to_string(),
-        expected: "a time",
     })
 }
 

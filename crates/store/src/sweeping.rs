@@ -9,9 +9,10 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use model::state::StateName;
 
-use crate::blobs::{Blobs, Disk, file_error};
+use crate::blobs::{Blobs, Disk};
+use crate::crypto::{header_line, hex};
 use crate::db::Tx;
-use crate::sealing::{header_line, hex};
+use crate::files::file_error;
 use crate::segments::frame::scan;
 use crate::segments::{DIR, Place};
 use crate::state_versions::blob::{BlobHeader, Header, MarkerHeader};

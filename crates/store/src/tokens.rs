@@ -6,8 +6,8 @@
 use jiff::Timestamp;
 use model::token::{StatePattern, Token, TokenScope};
 
+use crate::db::read_time;
 use crate::db::{DbError, Row, Value};
-use crate::states::read_time;
 use crate::{Store, StoreError};
 
 /// A token to be recorded.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use model::state::{StateName, StateVersion};
 
+use crate::crypto::{UnsealError, hex};
 use crate::keys::Scope;
 use crate::refusals::Refusal;
-use crate::sealing::{UnsealError, hex};
 use crate::state_versions::Stored;
 use crate::state_versions::blob::{self, BlobHeader, Encoding};
 use crate::states::StateRow;

@@ -1,14 +1,15 @@
 //! A home's own files: small ones that are durable when the call returns (written aside, synced, put in
 //! place, and the directory synced), and segments.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::StoreError;
 use crate::durability::{Step, Watch};
+use crate::files::begin_dir;
 use crate::segments::shared::Appends;
 use crate::segments::{Place, Segments, read_at};
 
@@ -190,34 +191,6 @@ impl Drop for Aside {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
-}
-
-/// Makes a directory and its parents, for us alone, each of them durable.
-pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
-    for parent in begin_dir(dir, &mut |_| Ok(()))? {
-        File::open(parent)?.sync_all()?;
-    }
-    Ok(())
-}
-
-/// Makes a directory and its parents, for us alone. They are durable when those it gives are synced: where they were
-/// made, the innermost first.
-fn begin_dir(
-    dir: &Path,
-    before: &mut dyn FnMut(&Path) -> io::Result<()>,
-) -> io::Result<Vec<PathBuf>> {
-    if dir.is_dir() {
-        return Ok(Vec::new());
-    }
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let above = parent.map_or(Ok(Vec::new()), |parent| begin_dir(parent, before))?;
-    before(dir)?;
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
-        _ => {}
-    }
-    let own = parent.unwrap_or(Path::new(".")).to_owned();
-    Ok([vec![own], above].concat())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use model::state::StateName;
 
-use crate::sealing::{hex, sha256};
+use crate::crypto::{hex, sha256};
 
 /// A state's directory: safe for any name, on file systems that ignore case too, and never the
 /// same for two states.

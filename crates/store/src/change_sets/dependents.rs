@@ -7,8 +7,8 @@ use model::ids::{ChangeSetId, StackName};
 use model::run::{Run, RunSpec};
 use model::state::Contents;
 
-use super::{ChangeSetError, expect_row, from_json};
 use crate::db::Tx;
+use crate::records::{ChangeSetError, expect_row, from_json};
 
 /// Those whose state holds something, or whose apply is under way and will store a state that does.
 pub(super) async fn standing(

@@ -5,8 +5,9 @@ use model::changeset::{ChangeSet, Reopen, Request, SetEvent, reopen};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec, RunState};
 
-use super::{Brought, ChangeSetError, get, record, to_json};
+use super::{Brought, get, record};
 use crate::db::Tx;
+use crate::records::{ChangeSetError, to_json};
 use crate::{Store, runs};
 
 impl Store {

@@ -13,9 +13,10 @@ use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunState, Skip, Stage};
 
 use super::reopening::planned_with;
-use super::{ChangeSetError, Happened, Turn, dependents, get, record, row};
+use super::{Happened, Turn, dependents, get, record, row};
 use crate::db::Tx;
 use crate::lanes::{self, Fence};
+use crate::records::ChangeSetError;
 use crate::{Store, approvals, holds, runs};
 
 impl Store {

@@ -13,8 +13,7 @@ use sqlx::{
 
 use super::set_up::MIGRATIONS;
 use super::value::{Row, Value};
-use super::{DbError, failed, sync_all};
-use crate::segments::Segment;
+use super::{DbError, SyncedFile, failed, sync_all};
 
 /// Whoever sets up the layout, and whoever must be the only one at work, holds one of these.
 const SET_UP: i64 = 0x7465_7272_0001;
@@ -33,7 +32,7 @@ pub(crate) struct Postgres {
 
 pub(crate) struct PostgresTx {
     tx: sqlx::Transaction<'static, sqlx::Postgres>,
-    pub(super) syncs: Vec<Arc<Segment>>,
+    pub(super) syncs: Vec<Arc<dyn SyncedFile>>,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -16,8 +16,7 @@ use super::group::Group;
 use super::read_only::{index_in_memory, may_be_unwritable, open_read_only, why};
 use super::set_up::{self, OpenDbError};
 use super::value::{Row, Value};
-use super::{DbError, Use, failed, sync_all};
-use crate::segments::Segment;
+use super::{DbError, SyncedFile, Use, failed, sync_all};
 
 /// So long a writer waits for the writers of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,7 +48,7 @@ pub(crate) struct Sqlite {
 /// The only writer from its first statement on.
 pub(crate) struct SqliteTx {
     connection: OwnedMutexGuard<Connection>,
-    pub(super) syncs: Vec<Arc<Segment>>,
+    pub(super) syncs: Vec<Arc<dyn SyncedFile>>,
 }
 
 impl Sqlite {

@@ -1,8 +1,11 @@
 //! What goes into a statement and comes out of a row: integers, text, bytes, and their typed nulls.
 
+use jiff::Timestamp;
 use model::ids::{ChangeSetId, RunId};
+use model::state::StateName;
 
 use super::DbError;
+use crate::StoreError;
 
 /// What a statement takes and a row gives. A null has a type, or PostgreSQL cannot infer one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,4 +173,17 @@ impl From<jiff::Timestamp> for Value {
     fn from(at: jiff::Timestamp) -> Self {
         Self::from(at.as_microsecond())
     }
+}
+
+/// The two arguments that name a state.
+pub(crate) fn name_args(state: &StateName) -> [Value; 2] {
+    [state.project.as_str().into(), state.name.as_str().into()]
+}
+
+/// A time, stored as microseconds.
+pub(crate) fn read_time(micros: i64) -> Result<Timestamp, StoreError> {
+    Timestamp::from_microsecond(micros).map_err(|_| StoreError::Row {
+        found: micros.to_string(),
+        expected: "a time",
+    })
 }

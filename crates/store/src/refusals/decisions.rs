@@ -6,7 +6,7 @@ use model::state::StateName;
 
 use super::{NewRefusal, Refusal};
 use crate::db::Value;
-use crate::states::name_args;
+use crate::db::name_args;
 use crate::{Store, StoreError};
 
 /// A refused adoption is a state that somebody must look at.

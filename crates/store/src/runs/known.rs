@@ -10,8 +10,8 @@ use model::run::Run;
 
 use super::read;
 use crate::Store;
-use crate::change_sets::ChangeSetError;
 use crate::db::{Row, Tx, Value};
+use crate::records::ChangeSetError;
 
 const AFTER: &str =
     "SELECT id, change_set, stack, state, upstreams, settled, stages, revision FROM run

@@ -5,17 +5,13 @@
 
 use serde::Serialize;
 
-use crate::keys::{Key, KeyError};
-use crate::sealing::{UnsealError, seal_into, sha256};
+use crate::crypto::{DIGEST, Digest, Key, UnsealError, seal_into, sha256};
 
 /// Not text, and in no text.
 const MAGIC: [u8; 8] = *b"\xF7terran\xE9";
 const LENGTH: usize = 8;
 const CHECK: usize = 4;
 pub(crate) const PREFIX: usize = MAGIC.len() + LENGTH + CHECK;
-pub(crate) const DIGEST: usize = 32;
-
-pub(crate) type Digest = [u8; DIGEST];
 
 /// A frame that is ready to be stored.
 #[derive(Clone, Debug)]
@@ -34,14 +30,15 @@ pub(crate) struct Found<'a> {
 }
 
 impl Frame {
-    pub(crate) fn seal(key: &Key, header: &impl Serialize, plain: &[u8]) -> Result<Self, KeyError> {
+    /// `None` if the system has no randomness.
+    pub(crate) fn seal(key: &Key, header: &impl Serialize, plain: &[u8]) -> Option<Self> {
         let mut bytes = vec![0; PREFIX];
         seal_into(&mut bytes, key, header, plain)?;
         let prefix = prefix(bytes.len() - PREFIX);
         bytes[..PREFIX].copy_from_slice(&prefix);
         let digest = sha256(&bytes[PREFIX..]);
         bytes.extend_from_slice(&digest);
-        Ok(Self { bytes, digest })
+        Some(Self { bytes, digest })
     }
 }
 

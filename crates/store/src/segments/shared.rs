@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::{Place, Segments};
+use crate::db::SyncedFile as _;
 
 /// So many frames are written together at most.
 const LARGEST: usize = 256;

@@ -32,6 +32,16 @@ pub enum AdoptError {
     Append { run: RunId, source: AppendError },
 }
 
+impl AdoptError {
+    /// Whether the same call may work later: the home did not answer.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Compare { source, .. } => source.is_outage(),
+            Self::Append { source, .. } => source.is_outage(),
+        }
+    }
+}
+
 impl Store {
     /// Takes in the `errored.tfstate` of a run that is over. Doing it twice is doing it once.
     pub async fn state_adopt(

@@ -17,17 +17,18 @@ use model::state::{
 
 use super::blob::{self, Base, NewBlob, may_build_on};
 use super::by_hand::Record;
-use super::{HEAD, STATE_AND_HEAD, Stored, unknown};
-use crate::blobs::{Blobs, Staged};
+use super::{HEAD, Hint, STATE_AND_HEAD, Stored, unknown};
+use crate::blobs::Blobs;
 use crate::break_glass::NewBreakGlass;
+use crate::crypto::Digest;
+use crate::crypto::hex;
+use crate::db::name_args;
 use crate::db::{Row, Tx};
 use crate::keys::Scope;
-use crate::locks::Hint;
 use crate::refusals::NewRefusal;
-use crate::sealing::hex;
 use crate::segments::Place;
-use crate::segments::frame::Digest;
-use crate::states::{StateRow, name_args};
+use crate::segments::Staged;
+use crate::states::StateRow;
 use crate::{Store, StoreError, working};
 
 const PAST: &str = "SELECT MAX(version), lineage, MAX(serial) FROM state_version \
@@ -85,6 +86,16 @@ pub enum AppendError {
         state: StateName,
         source: StoreError,
     },
+}
+
+impl AppendError {
+    /// Whether the same call may work later: the home did not answer.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Store { source, .. } => source.is_outage(),
+            Self::Invalid { .. } | Self::Refused { .. } | Self::Contended { .. } => false,
+        }
+    }
 }
 
 /// What a write comes down to, whoever asked for it.

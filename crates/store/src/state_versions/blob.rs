@@ -12,11 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Stored;
 use crate::StoreError;
-use crate::blobs::{Blobs, file_error};
+use crate::blobs::Blobs;
+use crate::crypto::Digest;
+use crate::crypto::{UnsealError, hex, open_file};
 use crate::delta::{compress, decompress};
+use crate::files::file_error;
 use crate::keys::{DataKey, KeyError};
-use crate::sealing::{UnsealError, hex, open_file};
-use crate::segments::frame::{self, Digest, Frame};
+use crate::segments::frame::{self, Frame};
 
 /// Reading a version takes at most so many steps more than reading a whole one,
 const MOST_STEPS: i64 = 16;
@@ -171,7 +173,7 @@ pub(super) fn encode(
         parent_digest,
         version,
     };
-    let frame = Arc::new(Frame::seal(&key.key, &header, &packed)?);
+    let frame = Arc::new(Frame::seal(&key.key, &header, &packed).ok_or(KeyError::Random)?);
     Ok(NewBlob { frame, base, depth })
 }
 
@@ -188,7 +190,7 @@ pub(crate) fn marker(
         version: version.version,
         digest: hex(digest),
     };
-    Frame::seal(&key.key, &header, b"")
+    Frame::seal(&key.key, &header, b"").ok_or(KeyError::Random)
 }
 
 /// The bytes of the newest of `chain`, which goes from it down to a whole one, or to one that stands on

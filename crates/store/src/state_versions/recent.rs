@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::segments::frame::Digest;
+use crate::crypto::Digest;
 
 const MOST_BYTES: usize = 24 * 1024 * 1024;
 /// Larger ones would push out everything else.

@@ -15,6 +15,9 @@ use crate::keys::KeyError;
 use crate::segments::frame;
 use crate::testing::{TestHome, append, body, lock_info, markers_are_written, network};
 
+mod bars;
+mod crashes;
+
 fn holding(id: &str) -> Writer {
     Writer {
         lock_id: Some(id.to_owned()),
@@ -48,7 +51,7 @@ fn headers(home: &TestHome) -> Vec<serde_json::Value> {
     let bytes = fs::read(segment(home)).unwrap();
     frame::scan(&bytes)
         .map(|found| {
-            let line = crate::sealing::header_line(found.sealed).unwrap();
+            let line = crate::crypto::header_line(found.sealed).unwrap();
             serde_json::from_slice(line).unwrap()
         })
         .collect()

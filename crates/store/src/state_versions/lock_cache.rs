@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::state::{HeldLock, StateName};
 
-use crate::state_versions::Stored;
+use super::Stored;
 
 /// Locks that nobody ends are not kept in mind without bound.
 const MOST: usize = 4096;
@@ -27,7 +27,7 @@ pub(crate) struct Hint {
 }
 
 impl Given {
-    pub(super) fn gave(&self, state: &StateName, row: i64, lock: HeldLock) {
+    pub(crate) fn gave(&self, state: &StateName, row: i64, lock: HeldLock) {
         let mut given = self.given();
         if given.len() < MOST || given.contains_key(state) {
             let hint = Hint {
@@ -58,7 +58,7 @@ impl Given {
         }
     }
 
-    pub(super) fn forget(&self, state: &StateName) {
+    pub(crate) fn forget(&self, state: &StateName) {
         self.given().remove(state);
     }
 

@@ -1,0 +1,82 @@
+//! What rows of change sets and runs share: their error, and reading and writing their JSON.
+//!
+//! Not here: the rows themselves (`change_sets`, `runs`, `approvals`, `holds`, `lanes`).
+
+use jiff::Timestamp;
+use model::changeset::{HearError, ReopenError};
+use model::ids::ChangeSetId;
+
+use crate::db::{DbError, Row};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeSetError {
+    #[error("there is no change set `{0}`")]
+    Missing(ChangeSetId),
+    #[error("the record of {what} cannot be read")]
+    Record {
+        what: String,
+        source: serde_json::Error,
+    },
+    #[error(transparent)]
+    Heard(#[from] HearError),
+    #[error(transparent)]
+    Reopen(#[from] ReopenError),
+    #[error(transparent)]
+    Run(#[from] model::run::Refusal),
+    #[error(transparent)]
+    Set(#[from] model::changeset::Refusal),
+    #[error("change set `{set}` lost its lanes meanwhile: what its runs say no longer counts")]
+    LaneLost { set: ChangeSetId },
+    #[error("plan `{seen}` is not what change set `{set}` asks about now")]
+    OtherPlans { set: ChangeSetId, seen: String },
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+impl ChangeSetError {
+    /// Whether the same call may work later: the home did not answer.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Db(err) => err.is_outage(),
+            Self::Missing(_)
+            | Self::Record { .. }
+            | Self::Heard(_)
+            | Self::Reopen(_)
+            | Self::Run(_)
+            | Self::Set(_)
+            | Self::LaneLost { .. }
+            | Self::OtherPlans { .. } => false,
+        }
+    }
+}
+
+pub(crate) fn to_json<T: serde::Serialize>(
+    value: &T,
+    what: &str,
+) -> Result<String, ChangeSetError> {
+    serde_json::to_string(value).map_err(|source| ChangeSetError::Record {
+        what: what.to_owned(),
+        source,
+    })
+}
+
+pub(crate) fn from_json<T: serde::de::DeserializeOwned>(
+    text: &str,
+    what: impl FnOnce() -> String,
+) -> Result<T, ChangeSetError> {
+    serde_json::from_str(text).map_err(|source| ChangeSetError::Record {
+        what: what(),
+        source,
+    })
+}
+
+pub(crate) fn timestamp(micros: i64) -> Timestamp {
+    Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+pub(crate) fn expect_row(row: Option<Row>) -> Result<Row, DbError> {
+    row.ok_or(DbError::Column {
+        column: 0,
+        expected: "a row",
+    })
+}
