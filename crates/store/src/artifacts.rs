@@ -10,7 +10,7 @@ use model::artifact::ArtifactSet;
 use model::ids::RunId;
 use model::state::StateName;
 
-use crate::blobs::Blobs;
+use crate::blob::Blobs;
 use crate::crypto::UnsealError;
 use crate::db::{Row, Tx};
 use crate::db::{name_args, read_time};

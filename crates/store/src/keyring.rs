@@ -14,9 +14,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use model::secret::Secret;
 
-use crate::blobs::Disk;
+use crate::blob::Disk;
+use crate::blob::files::make_dir;
 use crate::crypto::Key;
-use crate::files::make_dir;
 
 mod current;
 

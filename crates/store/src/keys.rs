@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use model::state::StateName;
 
 use crate::StoreError;
-use crate::blobs::{Blobs, state_dir};
+use crate::blob::{Blobs, state_dir};
 use crate::crypto::{Key, UnsealError, open, seal};
 use crate::keyring::{Current, Keyring};
 

@@ -14,18 +14,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod approvals;
 mod artifacts;
-mod binding;
-mod blobs;
+mod blob;
 mod break_glass;
-mod bucket;
 mod bundles;
 mod change_sets;
 mod crypto;
 mod db;
-mod delta;
-mod durability;
 mod facts;
-mod files;
 mod hidden;
 mod holds;
 mod keyring;
@@ -35,16 +30,13 @@ mod locks;
 mod notes;
 mod outputs;
 mod plan_views;
-mod readiness;
 mod rebuild;
 mod records;
 mod recover;
 mod refusals;
 mod retention;
 mod runs;
-mod scratch;
 mod sealing;
-mod segments;
 mod stale_database;
 mod state_index;
 mod state_versions;
@@ -55,9 +47,10 @@ mod verify;
 mod work;
 
 pub use artifacts::{KeepArtifactsError, KeptArtifacts};
-pub use blobs::file_name;
+pub use blob::bucket::{BucketFault, BucketTrouble, OpenBucketError};
+pub use blob::file_name;
+pub use blob::scratch::Scratch;
 pub use break_glass::NewBreakGlass;
-pub use bucket::{BucketFault, BucketTrouble, OpenBucketError};
 pub use bundles::{Inserted, OpenBundleError, is_bundle};
 use change_sets::KnownRequest;
 pub use change_sets::{Brought, Happened, Turn};
@@ -76,7 +69,6 @@ pub use refusals::{Decider, Decision, NewRefusal, Refusal};
 pub use retention::RemovedVersion;
 use runs::KnownRuns;
 pub use runs::{Brief, Settled, SettledOutputs};
-pub use scratch::Scratch;
 pub use sealing::KeyedDigester;
 pub use stale_database::StaleState;
 use stale_database::StaleStates;
@@ -88,8 +80,8 @@ pub use tokens::{NewToken, StoredToken, TokenError};
 pub use verify::{Damage, Verified};
 pub use work::work;
 
-use blobs::{Announced, Blobs, Disk};
-use bucket::Bucket;
+use blob::bucket::Bucket;
+use blob::{Announced, Blobs, Disk};
 use db::Db;
 use keys::Keys;
 use model::secret::Secret;
@@ -461,7 +453,7 @@ impl BlobsAt<'_> {
 }
 
 fn make_dir(dir: &Path) -> Result<(), OpenStoreError> {
-    files::make_dir(dir).map_err(|source| OpenStoreError::Directory {
+    blob::files::make_dir(dir).map_err(|source| OpenStoreError::Directory {
         path: dir.to_owned(),
         source,
     })

@@ -11,7 +11,7 @@ use model::state::StateName;
 use model::state::hidden::Place;
 use serde::Deserialize;
 
-use crate::blobs::state_of_dir;
+use crate::blob::state_of_dir;
 use crate::crypto::UnsealError;
 use crate::keys::Scope;
 use crate::sealing::open_piece;

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use model::state::{StateName, StateVersion};
 
-use crate::blobs::{Blobs, number_of};
+use crate::blob::segments::frame::{Piece, pieces};
+use crate::blob::segments::{DIR, Place};
+use crate::blob::{Blobs, number_of};
 use crate::crypto::Digest;
 use crate::crypto::{UnsealError, header_line, hex, open_file};
 use crate::db::Tx;
 use crate::db::name_args;
 use crate::keys::{Keys, Scope};
-use crate::segments::frame::{Piece, pieces};
-use crate::segments::{DIR, Place};
 use crate::stale_database::{FrameSummary, StaleState, add_line};
 use crate::state_versions::blob::{self, BlobHeader, Encoding, Header, Line, MarkerHeader};
 use crate::state_versions::{NewVersion, Stored};

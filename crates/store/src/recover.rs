@@ -13,16 +13,16 @@ use model::state::{StateName, StateVersion};
 
 use crate::StoreError;
 use crate::artifacts;
-use crate::blobs::{Blobs, Disk, state_of_dir};
+use crate::blob::delta::decompress;
+use crate::blob::files::file_error;
+use crate::blob::segments::frame::{Piece, pieces};
+use crate::blob::segments::{DIR, Place, read_at};
+use crate::blob::{Blobs, Disk, state_of_dir};
 use crate::crypto::{UnsealError, header_line, hex, open_file, unhex};
-use crate::delta::decompress;
-use crate::files::file_error;
 use crate::keyring::Keyring;
 use crate::keys::{Keys, Scope};
 use crate::refusals;
 use crate::sealing::open_piece;
-use crate::segments::frame::{Piece, pieces};
-use crate::segments::{DIR, Place, read_at};
 use crate::stale_database::{FrameSummary, add_line};
 use crate::state_versions::Recent;
 use crate::state_versions::blob::{BlobHeader, Encoding, Header, Line, MarkerHeader};
@@ -235,7 +235,7 @@ impl Search {
             .get(&Scope::State(found.header.version.state.clone()))?;
         let bytes = read_at(&found.path, &found.place)
             .map_err(|err| file_error("read", found.path.clone(), err))?;
-        let (sealed, _) = crate::segments::frame::open(bytes).map_err(damaged)?;
+        let (sealed, _) = crate::blob::segments::frame::open(bytes).map_err(damaged)?;
         let (header, packed) = open_file::<BlobHeader>(&key.key, sealed).map_err(damaged)?;
         let size = usize::try_from(header.version.size).unwrap_or_default();
         let base = match header.encoding {

@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use model::ids::RunId;
 use model::state::StateName;
 
+use crate::blob::delta::{compress, decompress};
+use crate::blob::files::file_error;
 use crate::crypto::UnsealError;
 use crate::db::{Row, Tx, Value};
 use crate::db::{name_args, read_time};
-use crate::delta::{compress, decompress};
-use crate::files::file_error;
 use crate::keys::Scope;
 use crate::{Store, StoreError, blocking};
 

@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use model::retention::{RetentionPolicy, VersionAge, expired, refused_that_stay};
 use model::state::{StateName, StateVersion};
 
-use crate::blobs::Blobs;
+use crate::blob::Blobs;
+use crate::blob::segments::Place;
 use crate::db::{Row, Tx};
 use crate::db::{name_args, read_time};
-use crate::segments::Place;
 use crate::{StateRow, Store, StoreError};
 
 /// So many refusals of a state are on record.

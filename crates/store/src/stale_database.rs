@@ -15,14 +15,14 @@ use std::os::unix::fs::FileExt as _;
 use jiff::Timestamp;
 use model::state::StateName;
 
-use crate::binding;
-use crate::blobs::{Blobs, Disk};
-use crate::bucket::Bucket;
+use crate::blob::bucket::Bucket;
+use crate::blob::bucket_identity;
+use crate::blob::files::file_error;
+use crate::blob::segments::DIR;
+use crate::blob::segments::frame::{PREFIX, peek, scan};
+use crate::blob::{Blobs, Disk};
 use crate::crypto::header_line;
 use crate::db::{Db, Tx};
-use crate::files::file_error;
-use crate::segments::DIR;
-use crate::segments::frame::{PREFIX, peek, scan};
 use crate::state_versions::blob::Line;
 use crate::{OpenStoreError, Store, StoreError, blocking};
 

@@ -10,14 +10,14 @@ use model::ids::RunId;
 use model::state::{Contents, Mark, StateName, StateVersion};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::blobs::Blobs;
+use crate::blob::Blobs;
+use crate::blob::segments::Place;
 use crate::crypto::Digest;
 use crate::crypto::UnsealError;
 use crate::db::Row;
 use crate::db::{name_args, read_time};
 use crate::keys::{Keys, Scope};
 use crate::sealing::KeyedDigester;
-use crate::segments::Place;
 use crate::states::state_columns;
 use crate::work::LARGE;
 use crate::{Store, StoreError};

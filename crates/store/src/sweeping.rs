@@ -9,12 +9,12 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use model::state::StateName;
 
-use crate::blobs::{Blobs, Disk};
+use crate::blob::files::file_error;
+use crate::blob::segments::frame::scan;
+use crate::blob::segments::{DIR, Place};
+use crate::blob::{Blobs, Disk};
 use crate::crypto::{header_line, hex};
 use crate::db::Tx;
-use crate::files::file_error;
-use crate::segments::frame::scan;
-use crate::segments::{DIR, Place};
 use crate::state_versions::blob::{BlobHeader, Header, MarkerHeader};
 use crate::{Store, StoreError, Use, blocking};
 

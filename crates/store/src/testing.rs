@@ -11,8 +11,8 @@ use model::retention::RetentionPolicy;
 use model::secret::Secret;
 use model::state::StateName;
 
-use crate::blobs::Blobs;
-use crate::segments::Segments;
+use crate::blob::Blobs;
+use crate::blob::segments::Segments;
 use crate::{
     AppendError, Appended, BlobsAt, Keyring, RemovedVersion, Store, StoreError, TablesAt, Use,
     Writer,

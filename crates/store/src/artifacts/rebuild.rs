@@ -8,7 +8,7 @@ use model::artifact::ArtifactSet;
 use model::state::StateName;
 
 use super::{DIR, KeptArtifacts, open};
-use crate::blobs::{Blobs, state_of_dir};
+use crate::blob::{Blobs, state_of_dir};
 use crate::keys::{Keys, Scope};
 use crate::{Store, StoreError, blocking};
 

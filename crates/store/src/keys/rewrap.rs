@@ -6,7 +6,7 @@
 use model::state::StateName;
 
 use super::{KeyError, Keys, Scope, WRAPPED_FORMAT, wrap};
-use crate::blobs::state_of_dir;
+use crate::blob::state_of_dir;
 use crate::{Store, StoreError, blocking};
 
 const DIR: &str = "keys";

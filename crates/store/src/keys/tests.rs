@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::blobs::Disk;
+use crate::blob::Disk;
 use crate::testing::network;
 
 struct Home {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::segments::frame::scan;
+use crate::blob::segments::frame::scan;
 use crate::testing::{TestHome, append, body, network, wide};
 use crate::{BlobsAt, Keyring, TablesAt};
 

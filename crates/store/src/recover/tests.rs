@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::segments::frame::scan;
+use crate::blob::segments::frame::scan;
 use crate::testing::{TestHome, append, body, network};
 use crate::{Appended, Store};
 

@@ -12,12 +12,12 @@ use model::state::StateName;
 
 use super::{FrameSummary, StaleState, StaleStates, add_line, known};
 use crate::StoreError;
-use crate::blobs::{name_of, number_of};
-use crate::bucket::Bucket;
+use crate::blob::bucket::Bucket;
+use crate::blob::segments::frame::{PREFIX, peek};
+use crate::blob::segments::{DIR, Place};
+use crate::blob::{name_of, number_of};
 use crate::crypto::header_line;
 use crate::db::{Db, Tx};
-use crate::segments::frame::{PREFIX, peek};
-use crate::segments::{DIR, Place};
 use crate::state_versions::blob::Line;
 
 /// Unused names among the last so many numbers are found by listing; older ones are requested by name.

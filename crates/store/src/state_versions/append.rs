@@ -18,7 +18,9 @@ use model::state::{
 use super::blob::{self, Base, NewBlob, may_build_on};
 use super::by_hand::Record;
 use super::{HEAD, Hint, STATE_AND_HEAD, Stored, unknown};
-use crate::blobs::Blobs;
+use crate::blob::Blobs;
+use crate::blob::segments::Place;
+use crate::blob::segments::Staged;
 use crate::break_glass::NewBreakGlass;
 use crate::crypto::Digest;
 use crate::crypto::hex;
@@ -26,8 +28,6 @@ use crate::db::name_args;
 use crate::db::{Row, Tx};
 use crate::keys::Scope;
 use crate::refusals::NewRefusal;
-use crate::segments::Place;
-use crate::segments::Staged;
 use crate::states::StateRow;
 use crate::{Store, StoreError, working};
 

@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Stored;
 use crate::StoreError;
-use crate::blobs::Blobs;
+use crate::blob::Blobs;
+use crate::blob::delta::{compress, decompress};
+use crate::blob::files::file_error;
+use crate::blob::segments::frame::{self, Frame};
 use crate::crypto::Digest;
 use crate::crypto::{UnsealError, hex, open_file};
-use crate::delta::{compress, decompress};
-use crate::files::file_error;
 use crate::keys::{DataKey, KeyError};
-use crate::segments::frame::{self, Frame};
 
 /// Reading a version takes at most so many steps more than reading a whole one,
 const MOST_STEPS: i64 = 16;

@@ -10,9 +10,9 @@ use model::state::{ExpectedHead, KeepAside, StateFacts};
 
 use super::append::Write;
 use super::*;
-use crate::durability::Watch;
+use crate::blob::durability::Watch;
+use crate::blob::segments::frame;
 use crate::keys::KeyError;
-use crate::segments::frame;
 use crate::testing::{TestHome, append, body, lock_info, markers_are_written, network};
 
 mod bars;

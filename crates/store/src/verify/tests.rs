@@ -155,7 +155,7 @@ async fn a_head_that_is_missing_is_found_and_mended() {
 async fn a_key_that_is_gone_is_named_once() {
     let home = TestHome::new();
     let stored = four(&home).await;
-    let dir = crate::blobs::state_dir(&network());
+    let dir = crate::blob::state_dir(&network());
     fs::remove_file(home.path().join(format!("home/keys/{dir}/1"))).unwrap();
     let verified = home.open().await.state_verify(None).await.unwrap();
     let [damage] = verified.damages.as_slice() else {

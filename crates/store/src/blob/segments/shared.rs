@@ -152,8 +152,8 @@ fn why(written: &io::Result<Vec<Place>>) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durability::Watch;
-    use crate::segments::read_at;
+    use crate::blob::durability::Watch;
+    use crate::blob::segments::read_at;
 
     fn frame(text: &str) -> Arc<Frame> {
         Arc::new(Frame {

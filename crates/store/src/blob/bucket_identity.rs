@@ -7,9 +7,9 @@
 //!
 //! Not here: a directory of this machine, which lies beside its database.
 
-use crate::bucket::Bucket;
+use crate::blob::bucket::Bucket;
+use crate::blob::segments::Place;
 use crate::db::Db;
-use crate::segments::Place;
 use crate::{OpenStoreError, StoreError, blocking};
 
 const OBJECT: &str = "home";

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::StoreError;
+use crate::blob::durability::{Step, Watch};
+use crate::blob::files::make_dir;
 use crate::db::SyncedFile;
-use crate::durability::{Step, Watch};
-use crate::files::make_dir;
 
 pub(crate) mod frame;
 pub(crate) mod shared;

@@ -27,9 +27,9 @@ mod trouble;
 pub use trouble::{BucketFault, BucketTrouble};
 
 use crate::StoreError;
-use crate::segments::Place;
-use crate::segments::Staged;
-use crate::segments::frame::Frame;
+use crate::blob::segments::Place;
+use crate::blob::segments::Staged;
+use crate::blob::segments::frame::Frame;
 
 /// A marker that was not carried along by then goes without saying: the version after it says as much.
 const MOST_MARKERS: usize = 4096;
@@ -116,9 +116,11 @@ impl Bucket {
             }
             "file" => {
                 let dir = PathBuf::from(format!("/{prefix}"));
-                crate::files::make_dir(&dir).map_err(|source| OpenBucketError::Directory {
-                    url: url.to_owned(),
-                    source,
+                crate::blob::files::make_dir(&dir).map_err(|source| {
+                    OpenBucketError::Directory {
+                        url: url.to_owned(),
+                        source,
+                    }
                 })?;
                 let directory = LocalFileSystem::new_with_prefix(&dir).map_err(failed)?;
                 root = Some(Arc::from(dir));
@@ -327,7 +329,11 @@ impl Bucket {
         if let Some(root) = self.root.as_deref().filter(|root| !root.is_dir()) {
             // The library would make it again, empty.
             let source = std::io::ErrorKind::NotFound.into();
-            return Err(crate::files::file_error("find", root.to_owned(), source));
+            return Err(crate::blob::files::file_error(
+                "find",
+                root.to_owned(),
+                source,
+            ));
         }
         let options = PutOptions::from(mode);
         let (path, payload) = (object(name), PutPayload::from(bytes));

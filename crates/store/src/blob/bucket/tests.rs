@@ -12,7 +12,7 @@ use super::*;
 use model::break_glass::Act;
 use model::state::{ExpectedHead, Mark, StateName};
 
-use crate::blobs::Blobs;
+use crate::blob::Blobs;
 
 use crate::testing::{TestHome, append, expire, lock_info, network, wide};
 use crate::{
@@ -692,7 +692,7 @@ async fn a_name_that_is_taken_costs_no_write() {
     let store = open_for(&home, &local(&home), Use::Serving).await;
     push(&store, 1).await.unwrap();
     for number in 2..20 {
-        let name = crate::blobs::name_of(number);
+        let name = crate::blob::name_of(number);
         fs::write(home.path().join("bucket/segments").join(name), "x").unwrap();
     }
     push(&store, 2).await.unwrap();

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::StoreError;
-use crate::durability::{Step, Watch};
-use crate::files::begin_dir;
-use crate::segments::shared::Appends;
-use crate::segments::{Place, Segments, read_at};
+use crate::blob::durability::{Step, Watch};
+use crate::blob::files::begin_dir;
+use crate::blob::segments::shared::Appends;
+use crate::blob::segments::{Place, Segments, read_at};
 
 /// A home's files. Every path is relative to it.
 #[derive(Clone, Debug)]

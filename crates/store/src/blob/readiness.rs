@@ -1,6 +1,6 @@
 //! Whether the home can take a write: asked by those who decide where requests go.
 
-use crate::blobs::Blobs;
+use crate::blob::Blobs;
 use crate::{Store, StoreError, blocking};
 
 impl Store {

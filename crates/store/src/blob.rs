@@ -1,33 +1,41 @@
-//! Where bytes lie: the disk of this machine, or a bucket that several share. Keys, frames of versions and
-//! refused pieces go through this one door.
+//! Where bytes are stored: on the disk of this machine, or in a bucket that several machines share. Keys, frames of
+//! versions and refused pieces all go through `Blobs`.
 //!
-//! Calls wait for the disk or the network, except for `path` and `mark`: they are made off the threads that serve
-//! others.
+//! Here: files, segments and buckets, their names, compression, durability, and announcing uploads to the sweeper.
+//! Calls wait for the disk or the network, except `path` and `mark`; they are made on threads that may block.
 //!
-//! Not here: what the bytes say (`sealing`, `state_versions`), and which of them count (the tables).
+//! Not here: what the bytes mean (`key`, `state`), and which of them are in use (the database decides).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::bucket::Bucket;
+use crate::blob::bucket::Bucket;
+use crate::blob::durability::Step;
+use crate::blob::files::file_error;
+use crate::blob::segments::frame::Frame;
+use crate::blob::segments::{DIR, Place, Staged};
 use crate::db::SyncedFile as _;
 use crate::db::Tx;
-use crate::durability::Step;
-use crate::files::file_error;
-use crate::segments::frame::Frame;
-use crate::segments::{DIR, Place, Staged};
 use crate::{Store, StoreError, blocking};
 
-mod announced;
+pub(crate) mod bucket;
+pub(crate) mod bucket_identity;
+pub(crate) mod delta;
 mod disk;
+pub(crate) mod durability;
+pub(crate) mod files;
 mod names;
+mod readiness;
+pub(crate) mod scratch;
+pub(crate) mod segments;
+mod upload_intents;
 
-pub(crate) use announced::{Announced, name_of, number_of};
 pub(crate) use disk::Disk;
 pub use names::encode as file_name;
 pub(crate) use names::{state_dir, state_of_dir};
+pub(crate) use upload_intents::{Announced, name_of, number_of};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Blobs {

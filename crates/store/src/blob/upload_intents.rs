@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
+use crate::blob::segments::DIR;
 use crate::db::{Tx, Value};
-use crate::segments::DIR;
 use crate::{Store, StoreError, Use};
 
 /// So many at once, in one commit.
