@@ -14,9 +14,9 @@ use crate::blob::Blobs;
 use crate::crypto::UnsealError;
 use crate::db::{Row, Tx};
 use crate::db::{name_args, read_time};
-use crate::keys::{Keys, Scope};
+use crate::key::data_keys::{Keys, Scope};
+use crate::key::sealing::open_piece;
 use crate::refusals::{pack, unpack};
-use crate::sealing::open_piece;
 use crate::{Store, StoreError, blocking};
 
 mod rebuild;

@@ -15,8 +15,8 @@ use crate::change_sets::{self};
 use crate::crypto::Key;
 use crate::crypto::{self, UnsealError, header_line, open_file, seal_file};
 use crate::db::{Row, Value};
-use crate::keyring::Keyring;
-use crate::keys::KeyError;
+use crate::key::data_keys::KeyError;
+use crate::key::keyring::Keyring;
 use crate::records::{ChangeSetError, to_json};
 use crate::{Store, StoreError, blocking, runs};
 

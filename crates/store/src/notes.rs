@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use crate::blob::state_of_dir;
 use crate::crypto::UnsealError;
-use crate::keys::Scope;
-use crate::sealing::open_piece;
+use crate::key::data_keys::Scope;
+use crate::key::sealing::open_piece;
 use crate::state_index::BROUGHT;
 use crate::{Store, StoreError, blocking};
 

@@ -6,7 +6,7 @@
 use model::state::StateVersion;
 
 use crate::db::name_args;
-use crate::keys::Scope;
+use crate::key::data_keys::Scope;
 use crate::{Store, StoreError};
 
 const PURPOSE: &str = "outputs";

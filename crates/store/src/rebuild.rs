@@ -18,7 +18,7 @@ use crate::crypto::Digest;
 use crate::crypto::{UnsealError, header_line, hex, open_file};
 use crate::db::Tx;
 use crate::db::name_args;
-use crate::keys::{Keys, Scope};
+use crate::key::data_keys::{Keys, Scope};
 use crate::stale_database::{FrameSummary, StaleState, add_line};
 use crate::state_versions::blob::{self, BlobHeader, Encoding, Header, Line, MarkerHeader};
 use crate::state_versions::{NewVersion, Stored};

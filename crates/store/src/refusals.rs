@@ -12,7 +12,7 @@ use crate::blob::files::file_error;
 use crate::crypto::UnsealError;
 use crate::db::{Row, Tx, Value};
 use crate::db::{name_args, read_time};
-use crate::keys::Scope;
+use crate::key::data_keys::Scope;
 use crate::{Store, StoreError, blocking};
 
 pub(crate) const DIR: &str = "refused";

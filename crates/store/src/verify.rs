@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::state::{StateName, StateVersion};
 
 use crate::crypto::{UnsealError, hex};
-use crate::keys::Scope;
+use crate::key::data_keys::Scope;
 use crate::refusals::Refusal;
 use crate::state_versions::Stored;
 use crate::state_versions::blob::{self, BlobHeader, Encoding};

@@ -9,7 +9,7 @@ use model::state::StateName;
 
 use super::{DIR, KeptArtifacts, open};
 use crate::blob::{Blobs, state_of_dir};
-use crate::keys::{Keys, Scope};
+use crate::key::data_keys::{Keys, Scope};
 use crate::{Store, StoreError, blocking};
 
 /// A piece as it lies among the blobs.

@@ -8,7 +8,7 @@ use model::state::StateName;
 
 use crate::db::Value;
 use crate::db::name_args;
-use crate::keys::Scope;
+use crate::key::data_keys::Scope;
 use crate::{Store, StoreError};
 
 /// Of no version here: they came along with the state from another home.

@@ -26,7 +26,7 @@ use crate::crypto::Digest;
 use crate::crypto::hex;
 use crate::db::name_args;
 use crate::db::{Row, Tx};
-use crate::keys::Scope;
+use crate::key::data_keys::Scope;
 use crate::refusals::NewRefusal;
 use crate::states::StateRow;
 use crate::{Store, StoreError, working};

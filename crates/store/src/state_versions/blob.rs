@@ -18,7 +18,7 @@ use crate::blob::files::file_error;
 use crate::blob::segments::frame::{self, Frame};
 use crate::crypto::Digest;
 use crate::crypto::{UnsealError, hex, open_file};
-use crate::keys::{DataKey, KeyError};
+use crate::key::data_keys::{DataKey, KeyError};
 
 /// Reading a version takes at most so many steps more than reading a whole one,
 const MOST_STEPS: i64 = 16;

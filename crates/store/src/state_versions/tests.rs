@@ -12,7 +12,7 @@ use super::append::Write;
 use super::*;
 use crate::blob::durability::Watch;
 use crate::blob::segments::frame;
-use crate::keys::KeyError;
+use crate::key::data_keys::KeyError;
 use crate::testing::{TestHome, append, body, lock_info, markers_are_written, network};
 
 mod bars;

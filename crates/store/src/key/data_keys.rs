@@ -16,7 +16,7 @@ use model::state::StateName;
 use crate::StoreError;
 use crate::blob::{Blobs, state_dir};
 use crate::crypto::{Key, UnsealError, open, seal};
-use crate::keyring::{Current, Keyring};
+use crate::key::keyring::{Current, Keyring};
 
 mod rewrap;
 

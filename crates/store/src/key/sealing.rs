@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::crypto::{UnsealError, hex, open_file, seal_file, unhex};
 use crate::db::name_args;
-use crate::keys::{DataKey, KeyError, Keys, Scope};
+use crate::key::data_keys::{DataKey, KeyError, Keys, Scope};
 use crate::{Store, StoreError};
 
 /// Digests that tell whether two things are equal, and nothing to who lacks the key: short secrets
