@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+mod access;
 mod approvals;
 mod artifacts;
 mod blob;
-mod break_glass;
 mod bundles;
 mod change_sets;
 mod crypto;
@@ -40,15 +40,15 @@ mod state_index;
 mod state_versions;
 mod states;
 mod sweeping;
-mod tokens;
 mod verify;
 mod work;
 
+pub use access::break_glass::NewBreakGlass;
+pub use access::tokens::{NewToken, StoredToken, TokenError};
 pub use artifacts::{KeepArtifactsError, KeptArtifacts};
 pub use blob::bucket::{BucketFault, BucketTrouble, OpenBucketError};
 pub use blob::file_name;
 pub use blob::scratch::Scratch;
-pub use break_glass::NewBreakGlass;
 pub use bundles::{Inserted, OpenBundleError, is_bundle};
 use change_sets::KnownRequest;
 pub use change_sets::{Brought, Happened, Turn};
@@ -74,7 +74,6 @@ pub use state_index::{Appearance, BROUGHT, LastChange, VersionSummary};
 pub use state_versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
 pub use states::{DeleteStateError, StateRow};
 pub use sweeping::Swept;
-pub use tokens::{NewToken, StoredToken, TokenError};
 pub use verify::{Damage, Verified};
 pub use work::work;
 

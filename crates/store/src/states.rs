@@ -7,7 +7,7 @@ use model::ids::RunId;
 use model::lock::{LockEpoch, LockInfo};
 use model::state::{HeldLock, StateName};
 
-use crate::break_glass::NewBreakGlass;
+use crate::access::break_glass::NewBreakGlass;
 use crate::db::{DbError, Row, Tx, Value};
 use crate::{Store, StoreError};
 

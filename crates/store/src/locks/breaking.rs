@@ -4,7 +4,7 @@ use model::break_glass::Act;
 use model::state::{HeldLock, StateName};
 
 use super::ReleaseLockError;
-use crate::break_glass::NewBreakGlass;
+use crate::access::break_glass::NewBreakGlass;
 use crate::db::DbError;
 use crate::{Store, StoreError};
 

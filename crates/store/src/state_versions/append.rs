@@ -18,10 +18,10 @@ use model::state::{
 use super::blob::{self, Base, NewBlob, may_build_on};
 use super::by_hand::Record;
 use super::{HEAD, Hint, STATE_AND_HEAD, Stored, unknown};
+use crate::access::break_glass::NewBreakGlass;
 use crate::blob::Blobs;
 use crate::blob::segments::Place;
 use crate::blob::segments::Staged;
-use crate::break_glass::NewBreakGlass;
 use crate::crypto::Digest;
 use crate::crypto::hex;
 use crate::db::name_args;

@@ -1,0 +1,8 @@
+//! Who may use a home, and records of manual interventions.
+//!
+//! Here: tokens of a state server, break-glass records.
+//!
+//! Not here: who may do what (`model`), verifying callers (`control`).
+
+pub(crate) mod break_glass;
+pub(crate) mod tokens;
