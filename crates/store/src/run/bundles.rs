@@ -11,14 +11,15 @@ use model::ids::ChangeSetId;
 use model::run::{RunEvent, RunSpec};
 use serde::{Deserialize, Serialize};
 
-use crate::change_sets::{self};
 use crate::crypto::Key;
 use crate::crypto::{self, UnsealError, header_line, open_file, seal_file};
 use crate::db::{Row, Value};
 use crate::key::data_keys::KeyError;
 use crate::key::keyring::Keyring;
-use crate::records::{ChangeSetError, to_json};
-use crate::{Store, StoreError, blocking, runs};
+use crate::run::change_sets::{self};
+use crate::run::records::{ChangeSetError, to_json};
+use crate::run::runs;
+use crate::{Store, StoreError, blocking};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use model::run::Run;
 use super::read;
 use crate::Store;
 use crate::db::{Row, Tx, Value};
-use crate::records::ChangeSetError;
+use crate::run::records::ChangeSetError;
 
 const AFTER: &str =
     "SELECT id, change_set, stack, state, upstreams, settled, stages, revision FROM run

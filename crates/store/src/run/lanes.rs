@@ -8,7 +8,7 @@ use model::ids::ChangeSetId;
 
 use crate::Store;
 use crate::db::{DbError, Row, Tx, Value};
-use crate::records::{ChangeSetError, from_json};
+use crate::run::records::{ChangeSetError, from_json};
 
 /// Which hold of its lanes a run acts under. Each time lanes are taken their epochs rise: whoever shows those of an
 /// earlier hold has lost it, even if the same change set holds them again.

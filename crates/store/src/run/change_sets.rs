@@ -9,9 +9,11 @@ use model::changeset::{ChangeSet, Front, Request, SetEvent, Status, advance, sup
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec, Stage};
 
+use crate::Store;
 use crate::db::{Row, Tx};
-use crate::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
-use crate::{Store, lanes, runs};
+use crate::run::lanes;
+use crate::run::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
+use crate::run::runs;
 
 mod dependents;
 mod reopening;

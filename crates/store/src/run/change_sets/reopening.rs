@@ -6,9 +6,10 @@ use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec, RunState};
 
 use super::{Brought, get, record};
+use crate::Store;
 use crate::db::Tx;
-use crate::records::{ChangeSetError, to_json};
-use crate::{Store, runs};
+use crate::run::records::{ChangeSetError, to_json};
+use crate::run::runs;
 
 impl Store {
     /// What is decided again inside: who reopens what somebody else reopened a moment ago is told so.

@@ -14,10 +14,13 @@ use model::run::{Run, RunEvent, RunState, Skip, Stage};
 
 use super::reopening::planned_with;
 use super::{Happened, Turn, dependents, get, record, row};
+use crate::Store;
 use crate::db::Tx;
-use crate::lanes::{self, Fence};
-use crate::records::ChangeSetError;
-use crate::{Store, approvals, holds, runs};
+use crate::run::approvals;
+use crate::run::holds;
+use crate::run::lanes::{self, Fence};
+use crate::run::records::ChangeSetError;
+use crate::run::runs;
 
 impl Store {
     /// Looks at a change set and commits everything that can happen now, together with what just happened

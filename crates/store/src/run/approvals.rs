@@ -6,9 +6,10 @@ use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
 use model::run::Run;
 
+use crate::Store;
 use crate::db::{Row, Tx};
-use crate::records::{ChangeSetError, timestamp};
-use crate::{Store, runs};
+use crate::run::records::{ChangeSetError, timestamp};
+use crate::run::runs;
 
 macro_rules! approval_sql {
     () => {

@@ -8,7 +8,7 @@ use model::run::{Run, RunSpec};
 use model::state::Contents;
 
 use crate::db::Tx;
-use crate::records::{ChangeSetError, expect_row, from_json};
+use crate::run::records::{ChangeSetError, expect_row, from_json};
 
 /// Those whose state holds something, or whose apply is under way and will store a state that does.
 pub(super) async fn standing(

@@ -5,7 +5,7 @@ use model::hold::{Hold, HoldOn, Release};
 
 use crate::Store;
 use crate::db::{Row, Tx};
-use crate::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
+use crate::run::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 
 #[derive(Clone, Debug)]
 pub struct NewHold<'a> {

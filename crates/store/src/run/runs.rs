@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::Store;
 use crate::db::{Row, Tx};
-use crate::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
+use crate::run::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 
 mod known;
 
