@@ -13,31 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 mod access;
-mod artifacts;
 mod blob;
 mod crypto;
 mod db;
 mod hidden;
 mod key;
-mod locks;
 mod notes;
-mod outputs;
-mod rebuild;
-mod recover;
-mod refusals;
-mod retention;
 mod run;
-mod stale_database;
-mod state_index;
-mod state_versions;
-mod states;
-mod sweeping;
-mod verify;
+mod state;
 mod work;
 
 pub use access::break_glass::NewBreakGlass;
 pub use access::tokens::{NewToken, StoredToken, TokenError};
-pub use artifacts::{KeepArtifactsError, KeptArtifacts};
 pub use blob::bucket::{BucketFault, BucketTrouble, OpenBucketError};
 pub use blob::file_name;
 pub use blob::scratch::Scratch;
@@ -46,11 +33,6 @@ pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
 pub use key::data_keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use key::keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use key::sealing::KeyedDigester;
-pub use locks::{AcquireLockError, ReleaseLockError, Released};
-pub use rebuild::{Lost, Rebuilt, Rival};
-pub use recover::{Recovered, Standing, recover};
-pub use refusals::{Decider, Decision, NewRefusal, Refusal};
-pub use retention::RemovedVersion;
 pub use run::bundles::{Inserted, OpenBundleError, is_bundle};
 use run::change_sets::KnownRequest;
 pub use run::change_sets::{Brought, Happened, Turn};
@@ -60,13 +42,19 @@ pub use run::lanes::Fence;
 pub use run::records::ChangeSetError;
 use run::runs::KnownRuns;
 pub use run::runs::{Brief, Settled, SettledOutputs};
-pub use stale_database::StaleState;
-use stale_database::StaleStates;
-pub use state_index::{Appearance, BROUGHT, LastChange, VersionSummary};
-pub use state_versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
-pub use states::{DeleteStateError, StateRow};
-pub use sweeping::Swept;
-pub use verify::{Damage, Verified};
+pub use state::artifacts::{KeepArtifactsError, KeptArtifacts};
+pub use state::check::rebuild::{Lost, Rebuilt, Rival};
+pub use state::check::recover::{Recovered, Standing, recover};
+pub use state::check::stale_database::StaleState;
+use state::check::stale_database::StaleStates;
+pub use state::check::verify::{Damage, Verified};
+pub use state::index::{Appearance, BROUGHT, LastChange, VersionSummary};
+pub use state::locks::{AcquireLockError, ReleaseLockError, Released};
+pub use state::refusals::{Decider, Decision, NewRefusal, Refusal};
+pub use state::retention::RemovedVersion;
+pub use state::states::{DeleteStateError, StateRow};
+pub use state::sweeping::Swept;
+pub use state::versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
 pub use work::work;
 
 use blob::bucket::Bucket;
@@ -75,7 +63,7 @@ use db::Db;
 use key::data_keys::Keys;
 use model::secret::Secret;
 use model::state::StateName;
-use state_versions::{Given, Recent};
+use state::versions::{Given, Recent};
 use tokio::sync::Semaphore;
 pub(crate) use work::{blocking, working};
 
@@ -384,7 +372,7 @@ impl Store {
             TablesAt::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
         };
         let stale = match comparison {
-            Comparison::Made => stale_database::compare(&db, &blobs).await?,
+            Comparison::Made => state::check::stale_database::compare(&db, &blobs).await?,
             Comparison::Left => StaleStates::new(),
         };
         Ok(Self {

@@ -15,7 +15,7 @@ use crate::blob::state_of_dir;
 use crate::crypto::UnsealError;
 use crate::key::data_keys::Scope;
 use crate::key::sealing::open_piece;
-use crate::state_index::BROUGHT;
+use crate::state::index::BROUGHT;
 use crate::{Store, StoreError, blocking};
 
 const DIR: &str = "notes";

@@ -14,10 +14,11 @@ use model::state::{ExpectedHead, Mark, StateName};
 
 use crate::blob::Blobs;
 
+use crate::state::check::recover;
 use crate::testing::{TestHome, append, expire, lock_info, network, wide};
 use crate::{
     AppendError, BlobsAt, ByHand, Keyring, OpenStoreError, Record, Recovered, Standing, Store,
-    TablesAt, Use, Writer, blocking, recover,
+    TablesAt, Use, Writer, blocking,
 };
 
 async fn open(home: &TestHome) -> Store {
@@ -537,7 +538,8 @@ async fn artifacts_are_objects_and_are_found_without_the_tables() {
     store.blobs_sweep(later()).await.unwrap();
     assert_eq!(store.artifacts_read(&again).await.unwrap(), second);
     let (keys, blobs) = (store.keys.clone(), store.blobs.clone());
-    let gone = blocking(move || crate::artifacts::open(&keys, &blobs, &network(), &first)).await;
+    let gone =
+        blocking(move || crate::state::artifacts::open(&keys, &blobs, &network(), &first)).await;
     assert!(gone.is_err());
 }
 

@@ -19,9 +19,9 @@ use crate::crypto::{UnsealError, header_line, hex, open_file};
 use crate::db::Tx;
 use crate::db::name_args;
 use crate::key::data_keys::{Keys, Scope};
-use crate::stale_database::{FrameSummary, StaleState, add_line};
-use crate::state_versions::blob::{self, BlobHeader, Encoding, Header, Line, MarkerHeader};
-use crate::state_versions::{NewVersion, Stored};
+use crate::state::check::stale_database::{FrameSummary, StaleState, add_line};
+use crate::state::versions::blob::{self, BlobHeader, Encoding, Header, Line, MarkerHeader};
+use crate::state::versions::{NewVersion, Stored};
 use crate::{KeyError, Store, StoreError, blocking};
 
 /// What came back.

@@ -6,8 +6,9 @@ use model::state::StateFacts;
 use testkit::{Dice, seed};
 
 use super::*;
+use crate::state::check::recover;
 use crate::testing::{TestHome, wide};
-use crate::{Keyring, Recovered, Standing, Writer, recover};
+use crate::{Keyring, Recovered, Standing, Writer};
 
 #[tokio::test]
 async fn what_was_acknowledged_outlives_any_crash() {

@@ -10,7 +10,7 @@ use model::state::{ExpectedHead, HeldLock, StateName};
 
 use crate::db::name_args;
 use crate::db::{DbError, Lasts, Tx, Value};
-use crate::states::read_lock_info;
+use crate::state::states::read_lock_info;
 use crate::{Store, StoreError};
 
 mod breaking;

@@ -6,8 +6,9 @@ use jiff::SignedDuration;
 use model::artifact::Artifact;
 
 use super::*;
+use crate::state::check::recover;
 use crate::testing::{TestHome, append, body, network};
-use crate::{BlobsAt, Keyring, Recovered, TablesAt, recover};
+use crate::{BlobsAt, Keyring, Recovered, TablesAt};
 
 const SECRET: &str = "client-key-data: c2VjcmV0";
 

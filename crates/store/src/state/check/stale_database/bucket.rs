@@ -18,7 +18,7 @@ use crate::blob::segments::{DIR, Place};
 use crate::blob::{name_of, number_of};
 use crate::crypto::header_line;
 use crate::db::{Db, Tx};
-use crate::state_versions::blob::Line;
+use crate::state::versions::blob::Line;
 
 /// Unused names among the last so many numbers are found by listing; older ones are requested by name.
 const LISTED_BACK: i64 = 1000;
@@ -217,7 +217,7 @@ impl Tx {
         const NOTE: &str = "INSERT INTO state_behind (project, name, acknowledged, since) \
             VALUES ($1, $2, $3, $4) ON CONFLICT (project, name) \
             DO UPDATE SET acknowledged = $3, since = $4 WHERE state_behind.acknowledged < $3";
-        let [project, name] = crate::states::name_args(state);
+        let [project, name] = crate::state::states::name_args(state);
         let since = since.map(Timestamp::as_microsecond);
         let args = [project, name, acknowledged.into(), since.into()];
         self.execute(NOTE, &args).await?;

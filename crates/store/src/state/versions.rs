@@ -18,7 +18,7 @@ use crate::db::Row;
 use crate::db::{name_args, read_time};
 use crate::key::data_keys::{Keys, Scope};
 use crate::key::sealing::KeyedDigester;
-use crate::states::state_columns;
+use crate::state::states::state_columns;
 use crate::work::LARGE;
 use crate::{Store, StoreError};
 

@@ -9,10 +9,10 @@ use model::state::{StateName, StateVersion};
 
 use crate::crypto::{UnsealError, hex};
 use crate::key::data_keys::Scope;
-use crate::refusals::Refusal;
-use crate::state_versions::Stored;
-use crate::state_versions::blob::{self, BlobHeader, Encoding};
-use crate::states::StateRow;
+use crate::state::refusals::Refusal;
+use crate::state::states::StateRow;
+use crate::state::versions::Stored;
+use crate::state::versions::blob::{self, BlobHeader, Encoding};
 use crate::{KeyError, Rival, Store, StoreError, blocking};
 
 /// What a look at the states of a home found.

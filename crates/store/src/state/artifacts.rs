@@ -16,7 +16,7 @@ use crate::db::{Row, Tx};
 use crate::db::{name_args, read_time};
 use crate::key::data_keys::{Keys, Scope};
 use crate::key::sealing::open_piece;
-use crate::refusals::{pack, unpack};
+use crate::state::refusals::{pack, unpack};
 use crate::{Store, StoreError, blocking};
 
 mod rebuild;

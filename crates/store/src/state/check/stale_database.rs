@@ -23,7 +23,7 @@ use crate::blob::segments::frame::{PREFIX, peek, scan};
 use crate::blob::{Blobs, Disk};
 use crate::crypto::header_line;
 use crate::db::{Db, Tx};
-use crate::state_versions::blob::Line;
+use crate::state::versions::blob::Line;
 use crate::{OpenStoreError, Store, StoreError, blocking};
 
 mod bucket;
@@ -235,7 +235,7 @@ async fn known(db: &Db, state: &StateName) -> Result<i64, StoreError> {
     const KNOWN: &str = "SELECT COALESCE(MAX(v.version), 0) FROM state AS s \
         JOIN state_version AS v ON v.state = s.id WHERE s.project = $1 AND s.name = $2";
     let row = db
-        .fetch_optional(KNOWN, &crate::states::name_args(state))
+        .fetch_optional(KNOWN, &crate::state::states::name_args(state))
         .await?;
     Ok(row.map_or(Ok(0), |row| row.int(0))?)
 }

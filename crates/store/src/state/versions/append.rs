@@ -27,8 +27,8 @@ use crate::crypto::hex;
 use crate::db::name_args;
 use crate::db::{Row, Tx};
 use crate::key::data_keys::Scope;
-use crate::refusals::NewRefusal;
-use crate::states::StateRow;
+use crate::state::refusals::NewRefusal;
+use crate::state::states::StateRow;
 use crate::{Store, StoreError, working};
 
 const PAST: &str = "SELECT MAX(version), lineage, MAX(serial) FROM state_version \

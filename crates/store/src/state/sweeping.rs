@@ -15,7 +15,7 @@ use crate::blob::segments::{DIR, Place};
 use crate::blob::{Blobs, Disk};
 use crate::crypto::{header_line, hex};
 use crate::db::Tx;
-use crate::state_versions::blob::{BlobHeader, Header, MarkerHeader};
+use crate::state::versions::blob::{BlobHeader, Header, MarkerHeader};
 use crate::{Store, StoreError, Use, blocking};
 
 /// What a sweep found.

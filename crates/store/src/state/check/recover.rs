@@ -12,7 +12,6 @@ use model::artifact::ArtifactSet;
 use model::state::{StateName, StateVersion};
 
 use crate::StoreError;
-use crate::artifacts;
 use crate::blob::delta::decompress;
 use crate::blob::files::file_error;
 use crate::blob::segments::frame::{Piece, pieces};
@@ -22,10 +21,11 @@ use crate::crypto::{UnsealError, header_line, hex, open_file, unhex};
 use crate::key::data_keys::{Keys, Scope};
 use crate::key::keyring::Keyring;
 use crate::key::sealing::open_piece;
-use crate::refusals;
-use crate::stale_database::{FrameSummary, add_line};
-use crate::state_versions::Recent;
-use crate::state_versions::blob::{BlobHeader, Encoding, Header, Line, MarkerHeader};
+use crate::state::artifacts;
+use crate::state::check::stale_database::{FrameSummary, add_line};
+use crate::state::refusals;
+use crate::state::versions::Recent;
+use crate::state::versions::blob::{BlobHeader, Encoding, Header, Line, MarkerHeader};
 
 /// One thing that was found.
 #[derive(Debug)]

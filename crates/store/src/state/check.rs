@@ -1,0 +1,11 @@
+//! Comparing what is stored with what the database knows, and repairing the difference.
+//!
+//! Here: the comparison when a home is opened (`stale_database`), the full one (`verify`), bringing the database up to
+//! date (`rebuild`), and reading a home without its database (`recover`).
+//!
+//! Not here: normal reads and writes (`state`).
+
+pub(crate) mod rebuild;
+pub(crate) mod recover;
+pub(crate) mod stale_database;
+pub(crate) mod verify;
