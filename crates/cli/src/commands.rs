@@ -32,7 +32,7 @@ pub(crate) mod validate;
 pub(crate) mod verify;
 
 use control::Control;
-use control::home::{Home, Opened, Settings, Use};
+use control::home::{Home, OpenMode, Opened, Settings};
 use control::projects::{self, IdentitySource, OpenProject, OpenProjectError};
 use model::diagnostic::{Finding, Severity};
 use model::project::Project;
@@ -217,11 +217,11 @@ pub(crate) async fn open_control(
     process: &Process,
     look: Look,
 ) -> Result<Control, CommandError> {
-    open_control_for(Use::Brief, home, settings, process, look).await
+    open_control_for(OpenMode::Cli, home, settings, process, look).await
 }
 
 pub(crate) async fn open_control_for(
-    how: Use,
+    how: OpenMode,
     home: Home,
     settings: &Settings,
     process: &Process,

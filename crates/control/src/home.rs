@@ -26,7 +26,7 @@ use model::run::RunSpec;
 use store::{OpenStoreError, Store, StoreError};
 
 pub use place::{InvalidPlace, SharedPlace, StorePlace};
-pub use store::Use;
+pub use store::OpenMode;
 
 mod place;
 
@@ -190,10 +190,10 @@ impl Home {
     }
 
     pub async fn open(self) -> Result<Opened, OpenHomeError> {
-        self.open_for(Use::Brief).await
+        self.open_for(OpenMode::Cli).await
     }
 
-    pub async fn open_for(mut self, how: Use) -> Result<Opened, OpenHomeError> {
+    pub async fn open_for(mut self, how: OpenMode) -> Result<Opened, OpenHomeError> {
         // A new key for old states would only hide that the right one is missing.
         if let Some(path) = self.key.file()
             && !path.exists()
@@ -555,7 +555,7 @@ pub fn hint_of_place(error: &dyn std::error::Error) -> Option<&'static str> {
             Some(store::DbError::ReadOnly) => return Some(EITHER),
             _ => {}
         }
-        let trouble = cause.downcast_ref::<Box<store::BucketTrouble>>();
+        let trouble = cause.downcast_ref::<Box<store::BucketError>>();
         match trouble.and_then(|trouble| trouble.fault()) {
             Some(store::BucketFault::NoBucket) => return Some(NO_BUCKET),
             Some(store::BucketFault::Credentials) => return Some(CREDENTIALS),

@@ -11,7 +11,7 @@ use model::project::Backend;
 use model::run::{PlanRecord, RunSpec};
 use model::state::StateName;
 use serde::{Deserialize, Serialize};
-use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, Refusal, StoreError};
+use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, RefusedRequest, StoreError};
 
 use crate::Control;
 use crate::hidden;
@@ -174,7 +174,7 @@ pub async fn discard(
     control: &Control,
     run: RunId,
     reason: &Reason,
-) -> Result<Vec<Refusal>, DiscardError> {
+) -> Result<Vec<RefusedRequest>, DiscardError> {
     let store = &control.store;
     let failed = |source| DiscardError::Store { run, source };
     let found = store.run_get(run).await;

@@ -11,7 +11,7 @@ use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use model::secret::Secret;
 pub use store::AgeIdentity;
-use store::{Keyring, OpenKeyringError, OpenStoreError, Store, StoreError, Use};
+use store::{Keyring, OpenKeyringError, OpenMode, OpenStoreError, Store, StoreError};
 
 use crate::Control;
 
@@ -251,7 +251,11 @@ pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, Key
     let moved = to.is_some() && to != source.file();
     let file = place_for(control, to)?;
     let (keyring, resumed) = begin(control, &old, &file, moved).await?;
-    let store = control.home.store().open(keyring.clone(), Use::Brief).await;
+    let store = control
+        .home
+        .store()
+        .open(keyring.clone(), OpenMode::Cli)
+        .await;
     let store = store.map_err(|err| KeysError::Open(Box::new(err)))?;
     let mut rewrapped = 0;
     // Somebody who has only the old key may wrap another one meanwhile.

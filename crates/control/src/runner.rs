@@ -20,7 +20,7 @@ use model::ids::RunId;
 use model::masking::Mask;
 use model::run::{Awaited, Run, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
-use store::{Brief, Brought, ChangeSetError, Fence, Happened, StoreError};
+use store::{ChangeSetError, Fence, ReportedEvent, RunSummary, StoreError, ValueOverride};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
@@ -316,7 +316,8 @@ async fn carry_out(
     lock.sign(std::process::id())
         .map_err(|source| RunnerError::Sign { run, source })?;
     let brief = control.store.run_brief(run).await;
-    let Brief { set, spec, state } = brief.map_err(|source| RunnerError::Read { run, source })?;
+    let RunSummary { set, spec, state } =
+        brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {
         control,
         set: &set,
@@ -376,7 +377,7 @@ async fn carry_out(
         if job.carried.lock().await.is_none() {
             job.leave_place().await;
         }
-        let happened = Happened {
+        let happened = ReportedEvent {
             run,
             event: cancelling::name_who_asked(control, run, happened).await,
             brought,
@@ -419,7 +420,7 @@ async fn brought(
     spec: &RunSpec,
     set: &ChangeSet,
     asker: &Asker,
-) -> Result<Option<Brought>, RunnerError> {
+) -> Result<Option<ValueOverride>, RunnerError> {
     let values = asker.digest_for(&control.store, spec).await;
     let values = values.map_err(|source| RunnerError::Digest { run, source })?;
     if values == spec.asked_with {
@@ -431,7 +432,7 @@ async fn brought(
         SetEvent::Confirmed { by } => by,
         _ => None,
     });
-    Ok(yes.map(|by| Brought { values, by }))
+    Ok(yes.map(|by| ValueOverride { values, by }))
 }
 
 /// The lock this process was started with. It is ours in one place only: dropped there, it is free, unless an engine

@@ -13,8 +13,8 @@ use model::lock::LockInfo;
 use model::masking::Mask;
 use model::state::{ExpectedHead, HeldLock, InvalidState, PushRefusal, StateName, StateVersion};
 use store::{
-    AcquireLockError, AppendError, Appended, NewRefusal, ReleaseLockError, Store, StoreError,
-    Writer,
+    AcquireLockError, AppendError, Appended, NewRefusal, ReleaseLockError, StateWriter, Store,
+    StoreError,
 };
 use tokio::sync::Mutex;
 
@@ -269,11 +269,11 @@ impl StateAccess {
         let AccessMode::Apply { may_empty, .. } = &self.mode else {
             return Err(self.forbid("POST", "a plan writes no state").await?);
         };
-        let writer = Writer {
+        let writer = StateWriter {
             lock_id,
             run: Some(self.run),
             may_empty: *may_empty,
-            ..Writer::default()
+            ..StateWriter::default()
         };
         let _turn = self.writing.lock().await;
         let Some(hidden) = &self.hidden else {
@@ -288,7 +288,7 @@ impl StateAccess {
 
     /// Holds the request while the store does not answer: the engine waits without limit, and what it has
     /// done is known to nobody else. Kept in the run's directory meanwhile if that can be, else in memory.
-    async fn append(&self, writer: &Writer, body: Vec<u8>) -> Result<Appended, AppendError> {
+    async fn append(&self, writer: &StateWriter, body: Vec<u8>) -> Result<Appended, AppendError> {
         let Some(spool) = &self.spool else {
             let append = self.store.state_version_append(&self.state, writer, body);
             return append.await;

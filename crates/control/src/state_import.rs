@@ -19,7 +19,8 @@ use model::secret::Secret;
 use model::state::passages::standing_in;
 use model::state::{ExpectedHead, StateFacts, StateName, StateVersion};
 use store::{
-    AcquireLockError, AppendError, Appended, BROUGHT, ReleaseLockError, Store, StoreError, Writer,
+    AcquireLockError, AppendError, Appended, BROUGHT, ReleaseLockError, StateWriter, Store,
+    StoreError,
 };
 
 use crate::Control;
@@ -524,10 +525,10 @@ async fn store(
         state: state.clone(),
         source: Box::new(source),
     })?;
-    let writer = Writer {
+    let writer = StateWriter {
         lock_id: Some(info.id.clone()),
         surgery: true,
-        ..Writer::default()
+        ..StateWriter::default()
     };
     hidden::follow(&control.store, state, body).await;
     let noted = note(&control.store, state, body, notes).await;

@@ -10,11 +10,11 @@ use model::lock::LockInfo;
 use model::state::{HeldLock, PushRefusal, StateName, StateVersion};
 use model::token::{Token, TokenScope};
 use store::{
-    AcquireLockError, AppendError, Appended, DeleteStateError, NewRefusal, ReleaseLockError, Store,
-    StoreError, Writer,
+    AcquireLockError, AppendError, Appended, DeleteStateError, NewRefusal, ReleaseLockError,
+    StateWriter, Store, StoreError,
 };
 
-pub use store::{Scratch, work};
+pub use store::{Scratch, offload};
 
 use crate::hidden;
 use crate::home::Home;
@@ -130,13 +130,13 @@ impl ClientAccess {
         body: Vec<u8>,
     ) -> Result<Written, StateAccessError> {
         self.check_scope("POST", TokenScope::Write).await?;
-        let writer = Writer {
+        let writer = StateWriter {
             lock_id,
             surgery: self.token.allows(TokenScope::Surgery, &self.state),
             outsider: true,
             // What a client says of itself anybody can say; its token was checked.
             actor: self.token.name.clone(),
-            ..Writer::default()
+            ..StateWriter::default()
         };
         hidden::follow(&self.store, &self.state, &body).await;
         let appended = self
@@ -160,7 +160,7 @@ impl ClientAccess {
         let id = described.map(|info| info.id.as_str());
         self.check_scope("UNLOCK", TokenScope::Write).await?;
         // Whether it is held still is looked at by whatever ends it.
-        let given = id.and_then(|id| self.store.lock_given(&self.state, id));
+        let given = id.and_then(|id| self.store.lock_cached(&self.state, id));
         let held = if given.is_some() {
             given
         } else {

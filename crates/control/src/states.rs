@@ -20,7 +20,7 @@ use crate::Control;
 pub mod housekeeping;
 pub mod recover;
 
-pub use store::{Damage, Refusal, Verified};
+pub use store::{Damage, RefusedRequest, VerifyReport};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadStateError {
@@ -73,7 +73,7 @@ pub enum VerifyStateError {
 pub async fn verify(
     control: &Control,
     only: Option<&StateName>,
-) -> Result<Verified, VerifyStateError> {
+) -> Result<VerifyReport, VerifyStateError> {
     let verified = control.store.state_verify(only).await?;
     match only {
         Some(state) if verified.states == 0 && verified.damages.is_empty() => {
@@ -89,7 +89,7 @@ pub async fn verify(
 pub async fn refusals(
     control: &Control,
     only: Option<&StateName>,
-) -> Result<Vec<Refusal>, StoreError> {
+) -> Result<Vec<RefusedRequest>, StoreError> {
     match only {
         Some(state) => control.store.refusal_list(state).await,
         None => control.store.refusal_list_all().await,

@@ -18,7 +18,8 @@ use model::state::{
     with_identity,
 };
 use store::{
-    AcquireLockError, AppendError, Appended, ByHand, Decider, Decision, Record, Refusal, StoreError,
+    AcquireLockError, AppendError, Appended, BreakGlassRecord, Decider, Decision, ManualWrite,
+    RefusedRequest, StoreError,
 };
 
 use crate::Control;
@@ -48,7 +49,7 @@ pub struct Proposal {
     force: bool,
     detail: String,
     /// States kept aside that are decided by this.
-    decides: Vec<Refusal>,
+    decides: Vec<RefusedRequest>,
 }
 
 impl Proposal {
@@ -400,12 +401,12 @@ pub async fn carry_out(
     let expected = ExpectedHead::Exactly(head);
     let lock = store.lock_acquire(state, &info, None, expected).await;
     lock.map_err(|err| not_locked(state, err))?;
-    let by_hand = ByHand {
+    let by_hand = ManualWrite {
         lock_id: info.id.clone(),
         mark: proposal.mark,
         surgery: proposal.force,
         beyond: 0,
-        record: Record {
+        record: BreakGlassRecord {
             act: proposal.act,
             actor: reason.actor.clone(),
             reason: reason.text.clone(),
@@ -441,7 +442,7 @@ async fn propose_push(
     file: Vec<u8>,
     force: bool,
     what: &str,
-    decides: Vec<Refusal>,
+    decides: Vec<RefusedRequest>,
 ) -> Result<Proposal, SurgeryError> {
     let now = Now::read(control, state).await?;
     let facts = StateFacts::read(&file).map_err(|source| invalid(state, source))?;

@@ -14,7 +14,7 @@ use drivers::process::{self, Environment, StartError};
 use model::changeset::{ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, RunSpec, Stage};
-use store::{Brief, ChangeSetError, Fence, Happened};
+use store::{ChangeSetError, Fence, ReportedEvent, RunSummary};
 
 pub use model::changeset::Say;
 pub use store::ChangeMark;
@@ -87,7 +87,7 @@ impl TurnError {
 /// What a runner brings: the run whose lock it holds already, and what just happened to it.
 #[derive(Clone, Debug)]
 pub struct Own {
-    pub happened: Happened,
+    pub happened: ReportedEvent,
     /// The hold of its lanes under which that happened.
     pub fence: Option<Fence>,
     /// Whether the process can carry out another run when its own is over.
@@ -353,7 +353,7 @@ pub(crate) async fn wait_for_stragglers(
     run: RunId,
     asker: &Asker,
 ) -> Result<(), TurnError> {
-    let Brief { set, .. } = insist(ChangeSetError::is_outage, || control.store.run_brief(run))
+    let RunSummary { set, .. } = insist(ChangeSetError::is_outage, || control.store.run_brief(run))
         .await
         .map_err(TurnError::Queue)?;
     let _watch = presence::attach(control, set.id);

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::blob::bucket::Bucket;
-use crate::blob::durability::Step;
+use crate::blob::durability::SyncStep;
 use crate::blob::files::file_error;
 use crate::blob::segments::frame::Frame;
-use crate::blob::segments::{DIR, Place, Staged};
+use crate::blob::segments::{DIR, FrameLocation, Staged};
 use crate::db::SyncedFile as _;
 use crate::db::Tx;
 use crate::{Store, StoreError, blocking};
@@ -35,7 +35,7 @@ mod upload_intents;
 pub(crate) use disk::Disk;
 pub use names::encode as file_name;
 pub(crate) use names::{state_dir, state_of_dir};
-pub(crate) use upload_intents::{Announced, name_of, number_of};
+pub(crate) use upload_intents::{UploadIntents, name_of, number_of};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Blobs {
@@ -99,7 +99,7 @@ impl Blobs {
         }
     }
 
-    pub(crate) fn read_frame(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn read_frame(&self, place: &FrameLocation) -> Result<Vec<u8>, StoreError> {
         match self {
             Self::Disk(disk) => disk.read_frame(place),
             Self::Bucket(bucket) => bucket.read_frame(place),
@@ -156,7 +156,7 @@ impl Store {
                 .await
             }
             Blobs::Bucket(bucket) => {
-                let object = self.blob_announced().await?;
+                let object = self.blob_next_name().await?;
                 let bucket = bucket.clone();
                 blocking(move || bucket.put_frames(&object, &frames)).await
             }
@@ -180,7 +180,7 @@ impl Tx {
         blobs: &Blobs,
         frame: &Frame,
         staged: Option<&Staged>,
-    ) -> Result<Option<Place>, StoreError> {
+    ) -> Result<Option<FrameLocation>, StoreError> {
         match (blobs, staged) {
             (_, Some(staged)) => {
                 let claimed = self.blobs_claim(blobs, staged).await?;
@@ -203,13 +203,13 @@ impl Tx {
         blobs: &Blobs,
         staged: &Staged,
     ) -> Result<bool, StoreError> {
-        let Some(Place { object, .. }) = staged.places.first() else {
+        let Some(FrameLocation { object, .. }) = staged.places.first() else {
             return Ok(true);
         };
         match blobs {
             // Segments are removed by whoever is the only writer, and that is this transaction now.
             Blobs::Disk(disk) => {
-                let may_commit = disk.watch.before(Step::Commit);
+                let may_commit = disk.watch.before(SyncStep::Commit);
                 may_commit.map_err(|source| file_error("write to", disk.path(DIR), source))?;
                 Ok(disk.path(&format!("{object}.seg")).exists())
             }

@@ -50,24 +50,24 @@ pub(crate) trait SyncedFile: fmt::Debug + Send + Sync {
 }
 
 /// What a deed comes to.
-pub(crate) type Doing<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
+pub(crate) type TxFuture<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
 
 /// Who shares a database: decides what is worth setting up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum OpenMode {
     /// A process that lives for seconds and does one thing at a time.
-    Brief,
+    Cli,
     /// A server: readers do not wait for writers, and writers share their commits.
-    Serving,
+    Server,
 }
 
 /// How long what is written has to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lasts {
-    ForGood,
+pub(crate) enum Durability {
+    Sync,
     /// It means nothing once this machine has died, and everybody with it who could rely on it. Where only brief
     /// processes of this machine share the database, nobody waits for the disk.
-    WhileUp,
+    NoSync,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +144,7 @@ impl DriverError {
 impl Db {
     /// Opens the database in `file`; sets it up if it is new or of an older layout. The usual
     /// case costs one connection and one query.
-    pub(crate) async fn open_sqlite(file: &Path, how: Use) -> Result<Self, OpenDbError> {
+    pub(crate) async fn open_sqlite(file: &Path, how: OpenMode) -> Result<Self, OpenDbError> {
         Sqlite::open(file, how).await.map(Self::Sqlite)
     }
 
@@ -233,29 +233,29 @@ impl Db {
     /// writes: on PostgreSQL others write at the same time.
     pub(crate) async fn write<T, E>(
         &self,
-        deed: impl for<'t> FnOnce(&'t mut Tx) -> Doing<'t, T, E> + Send + 'static,
+        deed: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
     {
-        self.write_for(Lasts::ForGood, deed).await
+        self.write_for(Durability::Sync, deed).await
     }
 
     pub(crate) async fn write_for<T, E>(
         &self,
-        lasts: Lasts,
-        deed: impl for<'t> FnOnce(&'t mut Tx) -> Doing<'t, T, E> + Send + 'static,
+        durability: Durability,
+        deed: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
     {
         let mut tx = match self {
-            Self::Sqlite(db) => match (db.group(), lasts) {
+            Self::Sqlite(db) => match (db.group(), durability) {
                 (Some(group), _) => return group.write(deed).await,
-                (None, Lasts::ForGood) => Tx::Sqlite(db.begin().await?),
-                (None, Lasts::WhileUp) => Tx::Sqlite(db.begin_lazily().await?),
+                (None, Durability::Sync) => Tx::Sqlite(db.begin().await?),
+                (None, Durability::NoSync) => Tx::Sqlite(db.begin_lazily().await?),
             },
             Self::Postgres(db) => Tx::Postgres(Box::pin(db.begin()).await?),
         };

@@ -19,53 +19,55 @@ mod db;
 mod hidden;
 mod key;
 mod notes;
+mod offload;
 mod run;
 mod state;
-mod work;
 
 pub use access::break_glass::NewBreakGlass;
 pub use access::tokens::{NewToken, StoredToken, TokenError};
-pub use blob::bucket::{BucketFault, BucketTrouble, OpenBucketError};
+pub use blob::bucket::{BucketError, BucketFault, OpenBucketError};
 pub use blob::file_name;
 pub use blob::scratch::Scratch;
 pub use crypto::UnsealError;
-pub use db::{DbError, DriverError, OpenDbError, OpenPostgresError, Use};
+pub use db::{DbError, DriverError, OpenDbError, OpenMode, OpenPostgresError};
 pub use key::data_keys::{KeyError, Rewrapped, Scope, WrappedKey};
 pub use key::keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use key::sealing::KeyedDigester;
-pub use run::bundles::{Inserted, OpenBundleError, is_bundle};
+pub use offload::offload;
+pub use run::bundles::{BundleInsertion, OpenBundleError, is_bundle};
 use run::change_sets::KnownRequest;
-pub use run::change_sets::{Brought, Happened, Turn};
+pub use run::change_sets::{ChangeSetStep, ReportedEvent, ValueOverride};
 pub use run::facts::{FactDigest, NewFactCommit, PastFact};
 pub use run::holds::{NewHold, ReleaseHoldError};
 pub use run::lanes::Fence;
 pub use run::records::ChangeSetError;
 use run::runs::KnownRuns;
-pub use run::runs::{Brief, Settled, SettledOutputs};
-pub use state::artifacts::{KeepArtifactsError, KeptArtifacts};
-pub use state::check::rebuild::{Lost, Rebuilt, Rival};
-pub use state::check::recover::{Recovered, Standing, recover};
+pub use run::runs::{RunSummary, SettledOutputs, SettledRun};
+pub use state::artifacts::{KeepArtifactsError, StoredArtifacts};
+pub use state::check::rebuild::{LostVersion, RebuildReport, RivalVersion};
+pub use state::check::recover::{Acknowledgement, RecoveredItem, recover};
 pub use state::check::stale_database::StaleState;
 use state::check::stale_database::StaleStates;
-pub use state::check::verify::{Damage, Verified};
-pub use state::index::{Appearance, BROUGHT, LastChange, VersionSummary};
-pub use state::locks::{AcquireLockError, ReleaseLockError, Released};
-pub use state::refusals::{Decider, Decision, NewRefusal, Refusal};
+pub use state::check::verify::{Damage, VerifyReport};
+pub use state::index::{BROUGHT, LastChange, ObjectLifetime, VersionSummary};
+pub use state::locks::{AcquireLockError, LockRelease, ReleaseLockError};
+pub use state::refusals::{Decider, Decision, NewRefusal, RefusedRequest};
 pub use state::retention::RemovedVersion;
 pub use state::states::{DeleteStateError, StateRow};
 pub use state::sweeping::Swept;
-pub use state::versions::{AdoptError, Adopted, AppendError, Appended, ByHand, Record, Writer};
-pub use work::work;
+pub use state::versions::{
+    AdoptError, Adopted, AppendError, Appended, BreakGlassRecord, ManualWrite, StateWriter,
+};
 
 use blob::bucket::Bucket;
-use blob::{Announced, Blobs, Disk};
+use blob::{Blobs, Disk, UploadIntents};
 use db::Db;
 use key::data_keys::Keys;
 use model::secret::Secret;
 use model::state::StateName;
-use state::versions::{Given, Recent};
+pub(crate) use offload::{blocking, try_offload};
+use state::versions::{BodyCache, LockCache};
 use tokio::sync::Semaphore;
-pub(crate) use work::{blocking, working};
 
 /// So many large bodies are encoded at a time: each of them takes several times its size.
 const LARGE_AT_ONCE: usize = 2;
@@ -76,18 +78,18 @@ pub struct Store {
     pub(crate) db: Db,
     pub(crate) blobs: Blobs,
     pub(crate) keys: Arc<Keys>,
-    pub(crate) recent: Arc<Recent>,
+    pub(crate) recent: Arc<BodyCache>,
     /// Who encodes a large body holds one of these.
     pub(crate) large: Arc<Semaphore>,
-    how: Use,
+    how: OpenMode,
     /// Found when the home was opened.
     pub(crate) stale: Arc<StaleStates>,
     /// The database, where it is a file.
     file: Option<PathBuf>,
     pub(crate) known_runs: Arc<KnownRuns>,
     pub(crate) known_request: Arc<KnownRequest>,
-    pub(crate) announced: Arc<Announced>,
-    pub(crate) given: Arc<Given>,
+    pub(crate) upload_intents: Arc<UploadIntents>,
+    pub(crate) lock_cache: Arc<LockCache>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +120,7 @@ pub enum OpenStoreError {
     )]
     NotListed {
         place: PathBuf,
-        source: Box<BucketTrouble>,
+        source: Box<BucketError>,
     },
     #[error("could not compare the database with the stored versions")]
     Compare(#[source] StoreError),
@@ -198,7 +200,7 @@ pub enum StoreError {
     Object {
         deed: &'static str,
         path: PathBuf,
-        source: Box<BucketTrouble>,
+        source: Box<BucketError>,
     },
     #[error("could not get the data key")]
     Key(#[from] KeyError),
@@ -217,9 +219,9 @@ pub enum StoreError {
     )]
     Stale { state: StateName, stale: StaleState },
     #[error(transparent)]
-    Lost(Box<Lost>),
+    Lost(Box<LostVersion>),
     #[error(transparent)]
-    Rival(Box<Rival>),
+    Rival(Box<RivalVersion>),
     #[error("the database says that it is the newest, and version {newest} is there")]
     OldHead { head: i64, newest: i64 },
     #[error("the database says neither that it is the newest nor that the state was deleted")]
@@ -321,7 +323,7 @@ impl Store {
     pub async fn open(home: &Path, keyring: Keyring) -> Result<Self, OpenStoreError> {
         let file = home.join("terrane.db");
         let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(home));
-        Self::open_with(tables, blobs, keyring, Use::Brief).await
+        Self::open_with(tables, blobs, keyring, OpenMode::Cli).await
     }
 
     /// Opens a home whose tables and blobs lie apart, or for a server.
@@ -329,7 +331,7 @@ impl Store {
         tables: TablesAt<'_>,
         blobs: BlobsAt<'_>,
         keyring: Keyring,
-        how: Use,
+        how: OpenMode,
     ) -> Result<Self, OpenStoreError> {
         Self::open_parts(tables, blobs, keyring, how, Comparison::Made).await
     }
@@ -340,14 +342,14 @@ impl Store {
         blobs: BlobsAt<'_>,
         keyring: Keyring,
     ) -> Result<Self, OpenStoreError> {
-        Self::open_parts(tables, blobs, keyring, Use::Brief, Comparison::Left).await
+        Self::open_parts(tables, blobs, keyring, OpenMode::Cli, Comparison::Left).await
     }
 
     async fn open_parts(
         tables: TablesAt<'_>,
         blobs: BlobsAt<'_>,
         keyring: Keyring,
-        how: Use,
+        how: OpenMode,
         comparison: Comparison,
     ) -> Result<Self, OpenStoreError> {
         let blobs = blobs.open(how)?;
@@ -386,8 +388,8 @@ impl Store {
             file,
             known_runs: Arc::default(),
             known_request: Arc::default(),
-            announced: Arc::default(),
-            given: Arc::default(),
+            upload_intents: Arc::default(),
+            lock_cache: Arc::default(),
         })
     }
 
@@ -399,10 +401,10 @@ impl Store {
         deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let is_disk = matches!(self.blobs, Blobs::Disk(_));
-        if is_disk && self.how == Use::Brief && size as u64 <= work::SMALL {
+        if is_disk && self.how == OpenMode::Cli && size as u64 <= offload::SMALL {
             deed()
-        } else if size as u64 > work::LARGE {
-            working(size as u64, deed).await
+        } else if size as u64 > offload::LARGE {
+            try_offload(size as u64, deed).await
         } else {
             blocking(deed).await
         }
@@ -410,12 +412,12 @@ impl Store {
 }
 
 impl BlobsAt<'_> {
-    fn open(self, how: Use) -> Result<Blobs, OpenStoreError> {
+    fn open(self, how: OpenMode) -> Result<Blobs, OpenStoreError> {
         Ok(match self {
             BlobsAt::Directory(home) => {
                 make_dir(home)?;
                 let mut disk = Disk::new(home);
-                if how == Use::Serving {
+                if how == OpenMode::Server {
                     disk.serve();
                 }
                 Blobs::Disk(disk)

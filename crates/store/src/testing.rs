@@ -14,8 +14,8 @@ use model::state::StateName;
 use crate::blob::Blobs;
 use crate::blob::segments::Segments;
 use crate::{
-    AppendError, Appended, BlobsAt, Keyring, RemovedVersion, Store, StoreError, TablesAt, Use,
-    Writer,
+    AppendError, Appended, BlobsAt, Keyring, OpenMode, RemovedVersion, StateWriter, Store,
+    StoreError, TablesAt,
 };
 
 /// A home of its own, gone at the end of the test.
@@ -57,8 +57,8 @@ impl TestHome {
             None => TablesAt::File(&file),
         };
         let how = match kind().as_str() {
-            "serving" => Use::Serving,
-            _ => Use::Brief,
+            "serving" => OpenMode::Server,
+            _ => OpenMode::Cli,
         };
         let blobs = BlobsAt::Directory(&root);
         let mut store = Store::open_with(tables, blobs, keyring, how).await.unwrap();
@@ -111,7 +111,7 @@ pub(crate) async fn append(
     state: StateName,
     body: Vec<u8>,
 ) -> Result<Appended, AppendError> {
-    let writer = Writer::default();
+    let writer = StateWriter::default();
     let appended = store.state_version_append(&state, &writer, body).await;
     markers_are_written(store).await;
     appended

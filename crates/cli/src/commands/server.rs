@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use control::home::Use;
+use control::home::OpenMode;
 use control::state_service::StateService;
 use control::states::housekeeping::{self, HouseKept, KeepHouseError};
 use model::retention::RetentionPolicy;
@@ -84,7 +84,7 @@ pub(crate) async fn server(
         );
     };
     let look = process.look(global);
-    let control = open_control_for(Use::Serving, home, &settings, process, look).await?;
+    let control = open_control_for(OpenMode::Server, home, &settings, process, look).await?;
     let policy = args.retention()?;
     let store = control.store.clone();
     let house = tokio::spawn(housekeeping::regularly(store.clone(), policy, log_round));

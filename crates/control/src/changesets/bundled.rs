@@ -10,7 +10,7 @@ use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use model::seal::{self, Seal, SealedHead};
-use store::{Inserted, Scope};
+use store::{BundleInsertion, Scope};
 
 use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source};
 use crate::asker::Asker;
@@ -304,8 +304,8 @@ async fn insert(
         .change_set_insert_planned(&request, planned, control.now())
         .await;
     match stored.map_err(PrepareError::from)? {
-        Inserted::Now(id) => Ok(id),
-        Inserted::Before(set) => Err(BeginBundleError::Meanwhile { set }),
+        BundleInsertion::Now(id) => Ok(id),
+        BundleInsertion::Before(set) => Err(BeginBundleError::Meanwhile { set }),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use model::secret::Secret;
-use store::{BlobsAt, Keyring, OpenStoreError, Store, TablesAt, Use};
+use store::{BlobsAt, Keyring, OpenMode, OpenStoreError, Store, TablesAt};
 
 #[derive(Clone, Debug)]
 pub enum StorePlace {
@@ -94,7 +94,7 @@ impl StorePlace {
         }))
     }
 
-    pub async fn open(&self, keys: Keyring, how: Use) -> Result<Store, OpenStoreError> {
+    pub async fn open(&self, keys: Keyring, how: OpenMode) -> Result<Store, OpenStoreError> {
         self.open_with(async |tables, blobs| Store::open_with(tables, blobs, keys, how).await)
             .await
     }

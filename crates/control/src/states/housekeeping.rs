@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use model::retention::RetentionPolicy;
-use store::{RemovedVersion, Store, StoreError, Swept};
+use store::{RemovedVersion, Store, StoreError, SweepReport};
 
 use super::ask::Digests;
 use super::index;
@@ -33,7 +33,7 @@ pub struct KeepHouseError {
 pub struct HouseKept {
     pub versions: Vec<RemovedVersion>,
     pub refused: usize,
-    pub swept: Swept,
+    pub swept: SweepReport,
 }
 
 /// For a server: a round every ten minutes, for as long as it is polled.
@@ -124,7 +124,7 @@ mod tests {
     use model::lock::LockInfo;
     use model::secret::Secret;
     use model::state::{ExpectedHead, StateName};
-    use store::{Keyring, Writer};
+    use store::{Keyring, StateWriter};
 
     use super::*;
 
@@ -136,7 +136,7 @@ mod tests {
         let store = Store::open(&home, keyring).await.unwrap();
         let state = StateName::new("", "network");
         let body = br#"{"version":4,"serial":1,"lineage":"l","resources":[1]}"#;
-        let writer = Writer::default();
+        let writer = StateWriter::default();
         let written = store.state_version_append(&state, &writer, body.to_vec());
         written.await.unwrap();
         let info = LockInfo {
@@ -173,7 +173,7 @@ mod tests {
                 r#"{{"version":4,"serial":{serial},"lineage":"l","resources":[],
                     "outputs":{{"a":{{"value":"first-secret","type":"string","sensitive":{is_sensitive}}}}}}}"#
             );
-            let writer = Writer::default();
+            let writer = StateWriter::default();
             let written = store.state_version_append(&state, &writer, body.into_bytes());
             written.await.unwrap();
         }
@@ -199,7 +199,7 @@ mod tests {
         let push = async |serial: u64| {
             let body =
                 format!(r#"{{"version":4,"serial":{serial},"lineage":"l","resources":[1]}}"#);
-            let writer = Writer::default();
+            let writer = StateWriter::default();
             let pushed = store.state_version_append(&state, &writer, body.into_bytes());
             pushed.await.is_ok()
         };

@@ -15,10 +15,10 @@ use model::state::{Contents, ExpectedHead, Mark, StateName, StateVersion, with_i
 use serde::Serialize;
 use serde_json::json;
 use store::{
-    Appended, ByHand, KeyError, OpenStoreError, Record, Recovered, Standing, Store, StoreError,
-    file_name,
+    Acknowledgement, Appended, BreakGlassRecord, KeyError, ManualWrite, OpenStoreError,
+    RecoveredItem, Store, StoreError, file_name,
 };
-pub use store::{Lost, Rebuilt, Rival};
+pub use store::{LostVersion, RebuildReport, RivalVersion};
 
 use crate::hidden;
 use crate::home::{Home, make_private};
@@ -94,7 +94,7 @@ pub struct AcceptedLoss {
 /// What `into_home` did.
 #[derive(Debug)]
 pub struct IntoHome {
-    pub rebuilt: Rebuilt,
+    pub rebuilt: RebuildReport,
     /// The versions that states go on with whose newest ones are lost.
     pub went_on: Vec<StateVersion>,
 }
@@ -170,7 +170,7 @@ struct GoingOn {
 }
 
 impl GoingOn {
-    fn of(rebuilt: &Rebuilt, is_its: impl Fn(&StateName) -> bool) -> Option<Self> {
+    fn of(rebuilt: &RebuildReport, is_its: impl Fn(&StateName) -> bool) -> Option<Self> {
         let lost = rebuilt.lost.iter().find(|lost| is_its(&lost.state));
         let of_lost = lost.map(|lost| Self {
             state: lost.state.clone(),
@@ -185,7 +185,7 @@ impl GoingOn {
         of_lost.or_else(|| {
             let rivals = rebuilt.rivals.iter();
             let mut rivals = rivals.filter(|rival| is_its(&rival.version.state));
-            let Rival { version, newest } = rivals.next()?;
+            let RivalVersion { version, newest } = rivals.next()?;
             let serial = rivals.map(|rival| rival.version.serial).max();
             let serial = serial.max(Some(version.serial.max(newest.serial)));
             Some(Self {
@@ -312,12 +312,12 @@ async fn write(
     let info = lock_by_hand(reason, Timestamp::now());
     let expected = ExpectedHead::Any;
     store.lock_acquire(state, &info, None, expected).await?;
-    let by_hand = ByHand {
+    let by_hand = ManualWrite {
         lock_id: info.id.clone(),
         mark: Some(Mark::RolledBack),
         surgery: true,
         beyond: from.beyond,
-        record: Record {
+        record: BreakGlassRecord {
             act: Act::StateRolledBack,
             actor: reason.actor.clone(),
             reason: reason.text.clone(),
@@ -459,9 +459,9 @@ impl<'a> Output<'a> {
         }
     }
 
-    fn take(&mut self, recovered: Recovered) -> Result<(), RecoverError> {
+    fn take(&mut self, recovered: RecoveredItem) -> Result<(), RecoverError> {
         match recovered {
-            Recovered::Version {
+            RecoveredItem::Version {
                 version,
                 digest,
                 standing,
@@ -477,14 +477,14 @@ impl<'a> Output<'a> {
                 self.report.versions.push(RecoveredVersion {
                     file,
                     standing: match standing {
-                        Standing::Acknowledged => RecoveredStanding::Acknowledged,
-                        Standing::NotProvable => RecoveredStanding::NotProvablyAcknowledged,
-                        Standing::Superseded => RecoveredStanding::Superseded,
+                        Acknowledgement::Acknowledged => RecoveredStanding::Acknowledged,
+                        Acknowledgement::NotProvable => RecoveredStanding::NotProvablyAcknowledged,
+                        Acknowledgement::Superseded => RecoveredStanding::Superseded,
                     },
                     version: *version,
                 });
             }
-            Recovered::Version {
+            RecoveredItem::Version {
                 version,
                 body: Err(err),
                 ..
@@ -493,7 +493,7 @@ impl<'a> Output<'a> {
                 version: Some(version.version),
                 state: version.state,
             }),
-            Recovered::Lost {
+            RecoveredItem::Lost {
                 state,
                 version,
                 error,
@@ -502,7 +502,7 @@ impl<'a> Output<'a> {
                 version: Some(version),
                 state,
             }),
-            Recovered::Refused {
+            RecoveredItem::Refused {
                 state,
                 name,
                 body: Ok(body),
@@ -511,7 +511,7 @@ impl<'a> Output<'a> {
                 self.write(&file, &body)?;
                 self.report.refused.push(file);
             }
-            Recovered::Artifacts {
+            RecoveredItem::Artifacts {
                 state,
                 set: Ok(set),
             } => {
@@ -521,12 +521,12 @@ impl<'a> Output<'a> {
                     self.report.artifacts.push(place);
                 }
             }
-            Recovered::Refused {
+            RecoveredItem::Refused {
                 state,
                 body: Err(err),
                 ..
             }
-            | Recovered::Artifacts {
+            | RecoveredItem::Artifacts {
                 state,
                 set: Err(err),
             } => self.report.damaged.push(DamagedPiece {

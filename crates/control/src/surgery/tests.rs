@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use model::retention::RetentionPolicy;
-use store::Writer;
+use store::StateWriter;
 
 use super::*;
 use crate::home::{Home, Opened, StorePlace};
@@ -40,7 +40,7 @@ impl Place {
     }
 
     pub(crate) async fn write_body(&self, body: Vec<u8>) {
-        let (state, writer) = (network(), Writer::default());
+        let (state, writer) = (network(), StateWriter::default());
         let store = &self.control.store;
         let written = store.state_version_append(&state, &writer, body);
         written.await.unwrap();
@@ -52,10 +52,10 @@ impl Place {
         let info = lock_by_hand(&reason(), Timestamp::now());
         let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
         locked.await.unwrap();
-        let writer = Writer {
+        let writer = StateWriter {
             lock_id: Some(info.id.clone()),
             surgery: true,
-            ..Writer::default()
+            ..StateWriter::default()
         };
         let written = store.state_version_append(&state, &writer, body);
         written.await.unwrap();
@@ -240,8 +240,8 @@ async fn a_refused_write_is_brought_back_by_its_number() {
     let place = Place::new().await;
     let (control, state) = (&place.control, network());
     place.write(7).await;
-    let (store, writer) = (&control.store, Writer::default());
-    let late = Writer {
+    let (store, writer) = (&control.store, StateWriter::default());
+    let late = StateWriter {
         lock_id: Some("gone".to_owned()),
         ..writer
     };

@@ -12,7 +12,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use control::state_service::{Scratch, work};
+use control::state_service::{Scratch, offload};
 use http_body_util::BodyExt as _;
 use md5::{Digest as _, Md5};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -304,7 +304,7 @@ async fn verified(headers: &HeaderMap, bytes: Vec<u8>) -> Result<Bytes, BodyErro
         return Ok(bytes);
     };
     let hashed = bytes.clone();
-    let md5 = work(bytes.len() as u64, move || content_md5(&hashed)).await;
+    let md5 = offload(bytes.len() as u64, move || content_md5(&hashed)).await;
     let md5 = md5.ok_or(BodyError::Incomplete)?;
     if sent.as_bytes() == md5.as_bytes() {
         Ok(bytes)

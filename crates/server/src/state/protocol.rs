@@ -17,7 +17,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use control::state::StateAccess;
-use control::state_service::{ClientAccess, Written, work};
+use control::state_service::{ClientAccess, Written, offload};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::lock::LockInfo;
@@ -128,7 +128,7 @@ async fn read(
         return Ok(StatusCode::NOT_FOUND.into_response());
     };
     let gzip = context.is_remote && body.len() >= WORTH_COMPRESSING && accepts_gzip(headers);
-    let made = work(body.len() as u64, move || {
+    let made = offload(body.len() as u64, move || {
         state_response(&version, body, gzip)
     })
     .await;

@@ -24,10 +24,10 @@ use tokio::runtime::Handle;
 
 mod trouble;
 
-pub use trouble::{BucketFault, BucketTrouble};
+pub use trouble::{BucketError, BucketFault};
 
 use crate::StoreError;
-use crate::blob::segments::Place;
+use crate::blob::segments::FrameLocation;
 use crate::blob::segments::Staged;
 use crate::blob::segments::frame::Frame;
 
@@ -252,7 +252,7 @@ impl Bucket {
         }
     }
 
-    pub(crate) fn read_frame(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn read_frame(&self, place: &FrameLocation) -> Result<Vec<u8>, StoreError> {
         let (path, range) = (
             object(&place.object),
             place.offset..place.offset.saturating_add(place.length),
@@ -270,7 +270,7 @@ impl Bucket {
         let markers = self.take_markers();
         let mut bytes = markers.clone();
         let place = |frame: &Arc<Frame>| {
-            let place = Place {
+            let place = FrameLocation {
                 object: object.to_owned(),
                 offset: bytes.len() as u64,
                 length: frame.bytes.len() as u64,
@@ -347,7 +347,7 @@ impl Bucket {
         move |source| StoreError::Object {
             deed,
             path: path.clone(),
-            source: Box::new(BucketTrouble(source)),
+            source: Box::new(BucketError(source)),
         }
     }
 }

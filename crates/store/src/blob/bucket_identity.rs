@@ -8,7 +8,7 @@
 //! Not here: a directory of this machine, which lies beside its database.
 
 use crate::blob::bucket::Bucket;
-use crate::blob::segments::Place;
+use crate::blob::segments::FrameLocation;
 use crate::db::Db;
 use crate::{OpenStoreError, StoreError, blocking};
 
@@ -71,6 +71,6 @@ async fn holds_newest(db: &Db, bucket: &Bucket) -> Result<bool, StoreError> {
     let Some(row) = db.fetch_optional(NEWEST, &[]).await? else {
         return Ok(true);
     };
-    let place = Place::parse(row.text(0)?)?;
+    let place = FrameLocation::parse(row.text(0)?)?;
     bucket.has(&place.object).await
 }

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::StoreError;
-use crate::blob::durability::{Step, Watch};
+use crate::blob::durability::{SyncStep, SyncWatch};
 use crate::blob::files::begin_dir;
 use crate::blob::segments::shared::Appends;
-use crate::blob::segments::{Place, Segments, read_at};
+use crate::blob::segments::{FrameLocation, Segments, read_at};
 
 /// A home's files. Every path is relative to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     home: Arc<Path>,
-    pub(crate) watch: Watch,
+    pub(crate) watch: SyncWatch,
     pub(crate) segments: Arc<Segments>,
     /// Of a server, whose writers share their syncs; begun with the first of them.
     shared: Option<Arc<OnceLock<Appends>>>,
@@ -25,14 +25,14 @@ pub(crate) struct Disk {
 
 /// What to do with a file of that name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Present {
+enum IfPresent {
     Replace,
     Keep,
 }
 
 impl Disk {
     pub(crate) fn new(home: &Path) -> Self {
-        let watch = Watch::default();
+        let watch = SyncWatch::default();
         Self {
             home: Arc::from(home),
             segments: Arc::new(Segments::new(home, watch.clone())),
@@ -57,12 +57,12 @@ impl Disk {
 
     /// Puts `bytes` there, in the place of what may be there.
     pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        self.place(relative, bytes, Present::Replace).map(drop)
+        self.place(relative, bytes, IfPresent::Replace).map(drop)
     }
 
     /// Puts `bytes` there unless something is there already; says whether it did.
     pub(crate) fn write_new(&self, relative: &str, bytes: &[u8]) -> Result<bool, StoreError> {
-        self.place(relative, bytes, Present::Keep)
+        self.place(relative, bytes, IfPresent::Keep)
     }
 
     pub(crate) fn read(&self, relative: &str) -> Result<Vec<u8>, StoreError> {
@@ -126,7 +126,7 @@ impl Disk {
         }
     }
 
-    pub(crate) fn read_frame(&self, place: &Place) -> Result<Vec<u8>, StoreError> {
+    pub(crate) fn read_frame(&self, place: &FrameLocation) -> Result<Vec<u8>, StoreError> {
         let path = self.path(&format!("{}.seg", place.object));
         read_at(&path, place).map_err(|source| StoreError::File {
             deed: "read",
@@ -135,7 +135,7 @@ impl Disk {
         })
     }
 
-    fn place(&self, relative: &str, bytes: &[u8], present: Present) -> Result<bool, StoreError> {
+    fn place(&self, relative: &str, bytes: &[u8], present: IfPresent) -> Result<bool, StoreError> {
         let path = self.path(relative);
         self.try_place(&path, bytes, present)
             .map_err(|source| StoreError::File {
@@ -145,20 +145,20 @@ impl Disk {
             })
     }
 
-    fn try_place(&self, path: &Path, bytes: &[u8], present: Present) -> io::Result<bool> {
+    fn try_place(&self, path: &Path, bytes: &[u8], present: IfPresent) -> io::Result<bool> {
         let dir = path.parent().unwrap_or(&self.home);
-        let mut parents = begin_dir(dir, &mut |dir| self.watch.before(Step::Name(dir)))?;
-        let aside = Aside(dir.join(format!("{ASIDE}{}", uuid::Uuid::new_v4().simple())));
+        let mut parents = begin_dir(dir, &mut |dir| self.watch.before(SyncStep::Name(dir)))?;
+        let aside = TempFile(dir.join(format!("{ASIDE}{}", uuid::Uuid::new_v4().simple())));
         let mut options = File::options();
         options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&aside.0)?;
         file.write_all(bytes)?;
-        self.watch.before(Step::SyncFile(&aside.0))?;
+        self.watch.before(SyncStep::SyncFile(&aside.0))?;
         file.sync_all()?;
-        self.watch.before(Step::Name(path))?;
+        self.watch.before(SyncStep::Name(path))?;
         let placed = match present {
-            Present::Replace => fs::rename(&aside.0, path).map(|()| true)?,
-            Present::Keep => match fs::hard_link(&aside.0, path) {
+            IfPresent::Replace => fs::rename(&aside.0, path).map(|()| true)?,
+            IfPresent::Keep => match fs::hard_link(&aside.0, path) {
                 Ok(()) => true,
                 Err(err) if err.kind() == io::ErrorKind::AlreadyExists => false,
                 Err(err) => return Err(err),
@@ -177,7 +177,7 @@ impl Disk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.watch.before(Step::SyncDirectory(dir))?;
+        self.watch.before(SyncStep::SyncDirectory(dir))?;
         File::open(dir)?.sync_all()
     }
 }
@@ -185,9 +185,9 @@ impl Disk {
 const ASIDE: &str = ".new-";
 
 /// A file that is not in its place yet; what is left of it goes away.
-struct Aside(PathBuf);
+struct TempFile(PathBuf);
 
-impl Drop for Aside {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }

@@ -8,14 +8,14 @@ use std::path::Path;
 
 /// Shared by all that write into one home.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct SyncWatch {
     #[cfg(test)]
     machine: std::sync::Arc<std::sync::Mutex<testing::Machine>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests look at the paths"))]
-pub(crate) enum Step<'a> {
+pub(crate) enum SyncStep<'a> {
     /// Bytes are put at the end of a file.
     Append(&'a Path),
     SyncFile(&'a Path),
@@ -27,13 +27,13 @@ pub(crate) enum Step<'a> {
 }
 
 #[cfg(not(test))]
-impl Watch {
+impl SyncWatch {
     #[expect(
         clippy::unused_self,
         clippy::unnecessary_wraps,
         reason = "a test may refuse the step"
     )]
-    pub(crate) fn before(&self, _step: Step<'_>) -> io::Result<()> {
+    pub(crate) fn before(&self, _step: SyncStep<'_>) -> io::Result<()> {
         Ok(())
     }
 }
@@ -57,34 +57,34 @@ pub(crate) mod testing {
         names: BTreeSet<PathBuf>,
     }
 
-    impl Watch {
-        pub(crate) fn before(&self, step: Step<'_>) -> io::Result<()> {
+    impl SyncWatch {
+        pub(crate) fn before(&self, step: SyncStep<'_>) -> io::Result<()> {
             let mut machine = self.machine.lock().unwrap();
             if machine.left == Some(0) {
                 return Err(io::Error::other("the machine is off"));
             }
             machine.left = machine.left.map(|left| left - 1);
             let word = match step {
-                Step::Append(path) => {
+                SyncStep::Append(path) => {
                     let length = fs::metadata(path)?.len();
                     machine.synced.entry(path.to_owned()).or_insert(length);
                     "append"
                 }
-                Step::SyncFile(path) => {
+                SyncStep::SyncFile(path) => {
                     machine.synced.remove(path);
                     "sync file"
                 }
-                Step::Name(path) => {
+                SyncStep::Name(path) => {
                     if !path.exists() {
                         machine.names.insert(path.to_owned());
                     }
                     "name"
                 }
-                Step::SyncDirectory(dir) => {
+                SyncStep::SyncDirectory(dir) => {
                     machine.names.retain(|path| path.parent() != Some(dir));
                     "sync directory"
                 }
-                Step::Commit => "commit",
+                SyncStep::Commit => "commit",
             };
             machine.steps.push(word.to_owned());
             Ok(())

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::StoreError;
-use crate::blob::durability::{Step, Watch};
+use crate::blob::durability::{SyncStep, SyncWatch};
 use crate::blob::files::make_dir;
 use crate::db::SyncedFile;
 
@@ -28,7 +28,7 @@ const FULL: u64 = 64 * 1024 * 1024;
 
 /// Where a frame lies: `segments/3@1234+567`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FrameLocation {
     pub(crate) object: String,
     pub(crate) offset: u64,
     pub(crate) length: u64,
@@ -38,14 +38,14 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Staged {
     /// One for each frame.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<FrameLocation>,
 }
 
 /// The segments of one home on disk.
 #[derive(Debug)]
 pub(crate) struct Segments {
     dir: PathBuf,
-    watch: Watch,
+    watch: SyncWatch,
     full: u64,
     current: Mutex<Option<Arc<Segment>>>,
     /// Whether there must be a directory: then a missing one is not made again.
@@ -58,11 +58,11 @@ pub(crate) struct Segment {
     path: PathBuf,
     name: String,
     file: File,
-    watch: Watch,
+    watch: SyncWatch,
 }
 
 impl Segments {
-    pub(crate) fn new(home: &Path, watch: Watch) -> Self {
+    pub(crate) fn new(home: &Path, watch: SyncWatch) -> Self {
         Self {
             dir: home.join(DIR),
             watch,
@@ -83,7 +83,10 @@ impl Segments {
     }
 
     /// Puts frames at the end of the newest segment, side by side. They are not durable before `sync`.
-    pub(crate) fn append(&self, frames: &[&[u8]]) -> io::Result<(Arc<Segment>, Vec<Place>)> {
+    pub(crate) fn append(
+        &self,
+        frames: &[&[u8]],
+    ) -> io::Result<(Arc<Segment>, Vec<FrameLocation>)> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let segment = match current.take() {
@@ -121,7 +124,11 @@ impl Segments {
     }
 
     /// Nothing if the segment is full, or was removed while nobody looked.
-    fn append_locked(&self, segment: &Segment, frames: &[&[u8]]) -> io::Result<Option<Vec<Place>>> {
+    fn append_locked(
+        &self,
+        segment: &Segment,
+        frames: &[&[u8]],
+    ) -> io::Result<Option<Vec<FrameLocation>>> {
         let metadata = segment.file.metadata()?;
         let end = metadata.len();
         if end >= self.full || metadata.nlink() == 0 {
@@ -130,10 +137,10 @@ impl Segments {
         if end == 0 {
             // Its name must outlast a crash before anything in it counts. Who finds bytes in it need not ask: they were
             // written after this.
-            self.watch.before(Step::SyncDirectory(&self.dir))?;
+            self.watch.before(SyncStep::SyncDirectory(&self.dir))?;
             File::open(&self.dir)?.sync_all()?;
         }
-        self.watch.before(Step::Append(&segment.path))?;
+        self.watch.before(SyncStep::Append(&segment.path))?;
         let written = match frames {
             [frame] => (&segment.file).write_all(frame),
             frames => (&segment.file).write_all(&frames.concat()),
@@ -147,7 +154,7 @@ impl Segments {
         let place = |frame: &&[u8]| {
             let length = frame.len() as u64;
             offset += length;
-            Place {
+            FrameLocation {
                 object: segment.name.clone(),
                 offset: offset - length,
                 length,
@@ -171,7 +178,7 @@ impl Segments {
             }
         };
         let path = self.path(number);
-        self.watch.before(Step::Name(&path))?;
+        self.watch.before(SyncStep::Name(&path))?;
         let mut options = File::options();
         options.read(true).append(true).create(true).mode(0o600);
         let file = options.open(&path)?;
@@ -188,17 +195,17 @@ impl Segments {
 
 impl SyncedFile for Segment {
     fn sync(&self) -> io::Result<()> {
-        self.watch.before(Step::SyncFile(&self.path))?;
+        self.watch.before(SyncStep::SyncFile(&self.path))?;
         self.file.sync_data()
     }
 
     fn before_commit(&self) -> io::Result<()> {
-        self.watch.before(Step::Commit)
+        self.watch.before(SyncStep::Commit)
     }
 }
 
 /// The bytes at a place of a file.
-pub(crate) fn read_at(path: &Path, place: &Place) -> io::Result<Vec<u8>> {
+pub(crate) fn read_at(path: &Path, place: &FrameLocation) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     // Asked before room is made for it: a row may be damaged too.
     let end = place.offset.checked_add(place.length);
@@ -210,13 +217,13 @@ pub(crate) fn read_at(path: &Path, place: &Place) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FrameLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}+{}", self.object, self.offset, self.length)
     }
 }
 
-impl Place {
+impl FrameLocation {
     pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
         let parsed = || {
             let (object, range) = text.rsplit_once('@')?;
@@ -239,7 +246,7 @@ mod tests {
     use super::*;
 
     fn segments(home: &Path) -> Segments {
-        Segments::new(home, Watch::default()).with_full(100)
+        Segments::new(home, SyncWatch::default()).with_full(100)
     }
 
     fn append(segments: &Segments, text: &str) -> String {
@@ -256,7 +263,7 @@ mod tests {
         assert_eq!(append(&one, "c"), "segments/2@0+1");
         assert_eq!(append(&two, "d"), "segments/2@1+1");
         assert_eq!(one.numbers().unwrap(), [1, 2]);
-        let place = Place::parse("segments/1@60+60").unwrap();
+        let place = FrameLocation::parse("segments/1@60+60").unwrap();
         assert_eq!(
             read_at(&one.path(1), &place).unwrap(),
             "b".repeat(60).as_bytes()
@@ -278,7 +285,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let segments = Segments::new(home.path(), Watch::default());
+                let segments = Segments::new(home.path(), SyncWatch::default());
                 scope.spawn(move || {
                     for number in 0..50 {
                         let text = format!("{thread}:{number}");

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::blob::segments::DIR;
 use crate::db::{Tx, Value};
-use crate::{Store, StoreError, Use};
+use crate::{OpenMode, Store, StoreError};
 
 /// So many at once, in one commit.
 const TOGETHER: u16 = 16;
@@ -31,23 +31,23 @@ const NUMBERED: &str = "n";
 
 /// Those that are left.
 #[derive(Debug, Default)]
-pub(crate) struct Announced(Mutex<VecDeque<(String, Instant)>>);
+pub(crate) struct UploadIntents(Mutex<VecDeque<(String, Instant)>>);
 
 impl Store {
     /// A name that nobody else uploads under, and that the sweeper knows of.
-    pub(crate) async fn blob_announced(&self) -> Result<String, StoreError> {
+    pub(crate) async fn blob_next_name(&self) -> Result<String, StoreError> {
         let count = match self.how {
-            Use::Brief => 1,
-            Use::Serving => TOGETHER,
+            OpenMode::Cli => 1,
+            OpenMode::Server => TOGETHER,
         };
         // Who comes while more are announced waits for them.
-        let mut left = self.announced.0.lock().await;
+        let mut left = self.upload_intents.0.lock().await;
         left.retain(|(_, since)| since.elapsed() < FRESH);
         if left.is_empty() {
             let since = Instant::now();
             let given = self
                 .db
-                .write(move |tx| Box::pin(async move { tx.blobs_announce(count).await }));
+                .write(move |tx| Box::pin(async move { tx.upload_intents_insert(count).await }));
             let names = given.await?;
             left.extend(names.into_iter().map(|name| (name, since)));
         }
@@ -57,7 +57,7 @@ impl Store {
 }
 
 impl Tx {
-    async fn blobs_announce(&mut self, count: u16) -> Result<Vec<String>, StoreError> {
+    async fn upload_intents_insert(&mut self, count: u16) -> Result<Vec<String>, StoreError> {
         const GIVE: &str = "INSERT INTO blob_number (id, number) VALUES (1, $1) \
             ON CONFLICT (id) DO UPDATE SET number = blob_number.number + $1 RETURNING number";
         let (count, now) = (i64::from(count), Timestamp::now());
@@ -74,7 +74,7 @@ impl Tx {
     }
 }
 
-impl Announced {
+impl UploadIntents {
     /// After one of them was gone: a clock that jumped made the sweeper take them for old.
     pub(crate) async fn forget(&self) {
         self.0.lock().await.clear();

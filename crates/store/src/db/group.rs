@@ -11,18 +11,18 @@ use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::sqlite::begin;
-use super::{DbError, Doing, Tx};
+use super::{DbError, Tx, TxFuture};
 
 /// So many deeds share one commit at most.
 const LARGEST: usize = 256;
 
 /// Done within the transaction; says whether it is to be kept, and whom to tell once it is durable or lost.
-type Deed = Box<dyn FnOnce(&mut Tx, &Handle) -> (bool, Told) + Send>;
-type Told = Box<dyn FnOnce(Result<(), String>)>;
+type Operation = Box<dyn FnOnce(&mut Tx, &Handle) -> (bool, Notify) + Send>;
+type Notify = Box<dyn FnOnce(Result<(), String>)>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    deeds: mpsc::Sender<Deed>,
+    deeds: mpsc::Sender<Operation>,
 }
 
 impl Group {
@@ -39,16 +39,16 @@ impl Group {
 
     pub(super) async fn write<T, E>(
         &self,
-        deed: impl for<'t> FnOnce(&'t mut Tx) -> Doing<'t, T, E> + Send + 'static,
+        deed: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
     {
         let (tell, told) = oneshot::channel();
-        let deed: Deed = Box::new(move |tx, runtime| {
+        let deed: Operation = Box::new(move |tx, runtime| {
             let done = runtime.block_on(deed(tx));
-            let told: (bool, Told) = (
+            let told: (bool, Notify) = (
                 done.is_ok(),
                 Box::new(move |committed| {
                     let lost = |why| E::from(DbError::Group(why));
@@ -64,7 +64,11 @@ impl Group {
     }
 }
 
-fn commit_all(mut queue: mpsc::Receiver<Deed>, writer: &Weak<Mutex<Connection>>, runtime: &Handle) {
+fn commit_all(
+    mut queue: mpsc::Receiver<Operation>,
+    writer: &Weak<Mutex<Connection>>,
+    runtime: &Handle,
+) {
     let mut deeds = Vec::new();
     while runtime.block_on(queue.recv_many(&mut deeds, LARGEST)) > 0 {
         // The store is gone, and with it all who asked.
@@ -81,8 +85,8 @@ fn commit_all(mut queue: mpsc::Receiver<Deed>, writer: &Weak<Mutex<Connection>>,
 }
 
 fn commit(
-    deeds: impl Iterator<Item = Deed>,
-    told: &mut Vec<Told>,
+    deeds: impl Iterator<Item = Operation>,
+    told: &mut Vec<Notify>,
     writer: Arc<Mutex<Connection>>,
     runtime: &Handle,
 ) -> Result<(), DbError> {

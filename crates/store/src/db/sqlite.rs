@@ -16,7 +16,7 @@ use super::group::Group;
 use super::read_only::{index_in_memory, may_be_unwritable, open_read_only, why};
 use super::set_up::{self, OpenDbError};
 use super::value::{Row, Value};
-use super::{DbError, SyncedFile, Use, failed, sync_all};
+use super::{DbError, OpenMode, SyncedFile, failed, sync_all};
 
 /// So long a writer waits for the writers of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -52,9 +52,9 @@ pub(crate) struct SqliteTx {
 }
 
 impl Sqlite {
-    pub(super) async fn open(file: &Path, how: Use) -> Result<Self, OpenDbError> {
+    pub(super) async fn open(file: &Path, how: OpenMode) -> Result<Self, OpenDbError> {
         let writer = match set_up::connect(file).await {
-            Err(err) if how == Use::Brief && file.exists() && may_be_unwritable(&err) => {
+            Err(err) if how == OpenMode::Cli && file.exists() && may_be_unwritable(&err) => {
                 // The reason why it cannot be written says more than a second failure.
                 open_read_only(file).map_err(|_| why(file).unwrap_or(err))?
             }
@@ -64,7 +64,7 @@ impl Sqlite {
         let writer = Arc::new(Mutex::new(writer));
         let mut readers = Vec::new();
         let mut group = None;
-        if how == Use::Serving {
+        if how == OpenMode::Server {
             for _ in 0..READERS {
                 readers.push(Mutex::new(set_up::connect(file).await?));
             }

@@ -9,7 +9,7 @@ use crate::testing::{lock_info, network};
 use crate::{AcquireLockError, BlobsAt, Keyring, Released, Store, TablesAt};
 
 async fn open(home: &Path) -> Db {
-    Db::open_sqlite(&home.join("terrane.db"), Use::Brief)
+    Db::open_sqlite(&home.join("terrane.db"), OpenMode::Cli)
         .await
         .unwrap()
 }
@@ -111,20 +111,20 @@ async fn what_need_not_last_leaves_no_trace_in_what_must() {
     const FULL: i64 = 2;
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path()).await;
-    let waits = async |lasts| {
-        let deed = db.write_for(lasts, move |tx| {
+    let waits = async |durability| {
+        let deed = db.write_for(durability, move |tx| {
             Box::pin(async move { tx.fetch_optional(WAITS, &[]).await })
         });
         deed.await.unwrap().unwrap().int(0).unwrap()
     };
-    assert_eq!(waits(Lasts::WhileUp).await, NORMAL);
-    assert_eq!(waits(Lasts::ForGood).await, FULL);
-    assert_eq!(waits(Lasts::WhileUp).await, NORMAL);
+    assert_eq!(waits(Durability::NoSync).await, NORMAL);
+    assert_eq!(waits(Durability::Sync).await, FULL);
+    assert_eq!(waits(Durability::NoSync).await, NORMAL);
     let mut tx = db.begin_write().await.unwrap();
     let row = tx.fetch_optional(WAITS, &[]).await.unwrap().unwrap();
     assert_eq!(row.int(0).unwrap(), FULL);
     drop(tx);
-    assert_eq!(waits(Lasts::WhileUp).await, NORMAL);
+    assert_eq!(waits(Durability::NoSync).await, NORMAL);
     let row = db.execute("UPDATE state SET head = head", &[]).await;
     row.unwrap();
     let row = db.fetch_optional(WAITS, &[]).await.unwrap().unwrap();
@@ -175,7 +175,7 @@ async fn a_newer_layout_is_left_alone() {
         .execute("PRAGMA user_version = 99", &[])
         .await
         .unwrap();
-    let err = Db::open_sqlite(&home.path().join("terrane.db"), Use::Brief)
+    let err = Db::open_sqlite(&home.path().join("terrane.db"), OpenMode::Cli)
         .await
         .unwrap_err();
     assert_eq!(
@@ -208,7 +208,7 @@ async fn locks_of_an_older_layout_are_held_and_remembered_as_before() {
 
     let keyring = Keyring::open_or_create(&dir.path().join("master.key")).unwrap();
     let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(dir.path()));
-    let store = Store::open_with(tables, blobs, keyring, Use::Brief).await;
+    let store = Store::open_with(tables, blobs, keyring, OpenMode::Cli).await;
     let (store, state) = (store.unwrap(), network());
     let info = lock_info("held");
     let again = store.lock_acquire(&state, &info, None, ExpectedHead::Any);

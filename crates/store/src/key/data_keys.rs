@@ -16,7 +16,7 @@ use model::state::StateName;
 use crate::StoreError;
 use crate::blob::{Blobs, state_dir};
 use crate::crypto::{Key, UnsealError, open, seal};
-use crate::key::keyring::{Current, Keyring};
+use crate::key::keyring::{CurrentKeyring, Keyring};
 
 mod rewrap;
 
@@ -57,7 +57,7 @@ pub enum Scope {
 /// The keys of one home, unwrapped when first needed.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    pub(crate) keyring: Current,
+    pub(crate) keyring: CurrentKeyring,
     blobs: Blobs,
     known: Mutex<HashMap<Scope, Arc<DataKey>>>,
 }
@@ -81,7 +81,7 @@ impl Scope {
 impl Keys {
     pub(crate) fn new(keyring: Keyring, blobs: Blobs) -> Self {
         Self {
-            keyring: Current::new(keyring),
+            keyring: CurrentKeyring::new(keyring),
             blobs,
             known: Mutex::default(),
         }

@@ -20,7 +20,7 @@ use crate::crypto::Key;
 
 mod current;
 
-pub(crate) use current::Current;
+pub(crate) use current::CurrentKeyring;
 
 const KEY_FORMAT: &str = "terrane-key-1";
 

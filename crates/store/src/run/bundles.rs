@@ -94,7 +94,7 @@ impl Store {
         request: &Request,
         planned: Vec<(RunSpec, Vec<RunEvent>)>,
         now: Timestamp,
-    ) -> Result<Inserted, ChangeSetError> {
+    ) -> Result<BundleInsertion, ChangeSetError> {
         let (specs, events): (Vec<RunSpec>, Vec<Vec<RunEvent>>) = planned.into_iter().unzip();
         let mut tx = self.db.begin_write().await?;
         if let Some(bundle) = &request.bundle {
@@ -102,7 +102,7 @@ impl Store {
             let open = read_of_bundle(&rows, &bundle.id)?;
             let mut open = open.into_iter().filter(|set| !set.status.is_over());
             if let Some(set) = open.next() {
-                return Ok(Inserted::Before(set.id));
+                return Ok(BundleInsertion::Before(set.id));
             }
         }
         let id = change_sets::insert(&mut tx, request, &specs, now).await?;
@@ -114,7 +114,7 @@ impl Store {
             }
         }
         tx.commit().await?;
-        Ok(Inserted::Now(id))
+        Ok(BundleInsertion::Now(id))
     }
 
     /// Makes another machine the one that carries a change set out, as long as it waits for a person: nothing of it is
@@ -160,7 +160,7 @@ impl Store {
 
 /// What became of the change set of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inserted {
+pub enum BundleInsertion {
     Now(ChangeSetId),
     /// Somebody applies the bundle already.
     Before(ChangeSetId),

@@ -21,7 +21,7 @@ mod turning;
 
 /// What one look at a change set led to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
+pub struct ChangeSetStep {
     pub set: ChangeSet,
     pub runs: Vec<Run>,
     /// Claimed by this turn: whoever took it starts a runner for each.
@@ -34,16 +34,16 @@ pub struct Turn {
 
 /// What just happened to a run, as the one who carries it out has it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Happened {
+pub struct ReportedEvent {
     pub run: RunId,
     pub event: RunEvent,
     /// If it was planned with others than those it was asked for with.
-    pub brought: Option<Brought>,
+    pub brought: Option<ValueOverride>,
 }
 
 /// Values that somebody who said yes put in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brought {
+pub struct ValueOverride {
     /// Keyed digest.
     pub values: Option<String>,
     pub by: String,

@@ -28,7 +28,7 @@ macro_rules! next_revision {
 
 /// How a stack last ended well.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub struct SettledRun {
     pub run: RunId,
     pub spec: RunSpec,
     /// Keyed digest of the values it took from other stacks.
@@ -48,7 +48,7 @@ pub struct SettledOutputs {
 
 /// A run with its change set, what it is about, and where it stands.
 #[derive(Clone, Debug)]
-pub struct Brief {
+pub struct RunSummary {
     pub set: ChangeSet,
     pub spec: RunSpec,
     pub state: RunState,
@@ -83,13 +83,13 @@ impl Store {
         &self,
         project: &str,
         stack: &StackName,
-    ) -> Result<Option<Settled>, ChangeSetError> {
+    ) -> Result<Option<SettledRun>, ChangeSetError> {
         let args = [project.into(), stack.as_str().into()];
         let Some(row) = self.db.fetch_optional(LAST_SETTLED, &args).await? else {
             return Ok(None);
         };
         let id = RunId(row.int(0)?);
-        Ok(Some(Settled {
+        Ok(Some(SettledRun {
             run: id,
             spec: from_json(row.text(1)?, || format!("run `{id}`"))?,
             consumed: row.opt_text(2)?.map(str::to_owned),
@@ -258,7 +258,7 @@ impl Store {
     }
 
     /// All that a runner needs to begin.
-    pub async fn run_brief(&self, id: RunId) -> Result<Brief, ChangeSetError> {
+    pub async fn run_brief(&self, id: RunId) -> Result<RunSummary, ChangeSetError> {
         let row = self
             .db
             .fetch_optional(
@@ -269,7 +269,7 @@ impl Store {
             .await?;
         let row = expect_row(row)?;
         let what = || format!("run `{id}`");
-        Ok(Brief {
+        Ok(RunSummary {
             set: self.known_request.read(&row)?,
             spec: from_json(row.text(4)?, what)?,
             state: from_json(row.text(5)?, what)?,

@@ -30,7 +30,7 @@ const PURPOSE: &str = "artifacts";
 
 /// Which set a state has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptArtifacts {
+pub struct StoredArtifacts {
     pub state: StateName,
     /// Where the sealed piece is in the home; no two sets have the same place.
     pub kept: String,
@@ -74,11 +74,11 @@ impl Store {
         seen: Option<&str>,
         set: &ArtifactSet,
         run: Option<RunId>,
-    ) -> Result<KeptArtifacts, KeepArtifactsError> {
+    ) -> Result<StoredArtifacts, KeepArtifactsError> {
         self.state_ensure(state).await?;
         let at = Timestamp::now();
         let kept = self.artifacts_write(state, set, at).await?;
-        let new = KeptArtifacts {
+        let new = StoredArtifacts {
             state: state.clone(),
             kept,
             files: set.len() as u64,
@@ -106,20 +106,20 @@ impl Store {
     pub async fn artifacts_get(
         &self,
         state: &StateName,
-    ) -> Result<Option<KeptArtifacts>, StoreError> {
+    ) -> Result<Option<StoredArtifacts>, StoreError> {
         let sql = artifacts_sql!("WHERE project = $1 AND state = $2");
         let row = self.db.fetch_optional(sql, &name_args(state)).await?;
-        row.as_ref().map(KeptArtifacts::read).transpose()
+        row.as_ref().map(StoredArtifacts::read).transpose()
     }
 
     /// Those of all states.
-    pub async fn artifacts_list(&self) -> Result<Vec<KeptArtifacts>, StoreError> {
+    pub async fn artifacts_list(&self) -> Result<Vec<StoredArtifacts>, StoreError> {
         let sql = artifacts_sql!("ORDER BY project, state");
         let rows = self.db.fetch_all(sql, &[]).await?;
-        rows.iter().map(KeptArtifacts::read).collect()
+        rows.iter().map(StoredArtifacts::read).collect()
     }
 
-    pub async fn artifacts_read(&self, kept: &KeptArtifacts) -> Result<ArtifactSet, StoreError> {
+    pub async fn artifacts_read(&self, kept: &StoredArtifacts) -> Result<ArtifactSet, StoreError> {
         let (keys, blobs) = (self.keys.clone(), self.blobs.clone());
         let (state, name) = (kept.state.clone(), kept.kept.clone());
         blocking(move || open(&keys, &blobs, &state, &name)).await
@@ -150,7 +150,7 @@ impl Tx {
     async fn artifacts_move(
         &mut self,
         seen: Option<&str>,
-        new: &KeptArtifacts,
+        new: &StoredArtifacts,
     ) -> Result<bool, StoreError> {
         const FIRST: &str = "INSERT INTO artifact_set (project, state, kept, files, run, at) \
             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (project, state) DO NOTHING";
@@ -191,7 +191,7 @@ pub(crate) fn open(
     ArtifactSet::from_bytes(&unpack(&packed)?).map_err(damaged)
 }
 
-impl KeptArtifacts {
+impl StoredArtifacts {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             state: StateName::new(row.text(0)?, row.text(1)?),

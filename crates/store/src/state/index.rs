@@ -41,7 +41,7 @@ pub struct LastChange {
 
 /// An object, and in which versions it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Appearance {
+pub struct ObjectLifetime {
     pub address: String,
     pub type_name: String,
     pub kind: EntryKind,
@@ -266,7 +266,7 @@ impl Store {
     pub async fn state_index_entries(
         &self,
         state: &StateName,
-    ) -> Result<Vec<Appearance>, StoreError> {
+    ) -> Result<Vec<ObjectLifetime>, StoreError> {
         const SQL: &str = "SELECT e.address, e.type, e.kind, e.first_version, e.last_version, \
             i.version FROM state_index_entry AS e JOIN state_index AS i ON i.state = e.state \
             JOIN state AS s ON s.id = e.state WHERE s.project = $1 AND s.name = $2 \
@@ -326,13 +326,13 @@ fn read_summary(row: &Row) -> Result<VersionSummary, StoreError> {
     })
 }
 
-fn read_appearance(row: &Row) -> Result<Appearance, StoreError> {
+fn read_appearance(row: &Row) -> Result<ObjectLifetime, StoreError> {
     let word = row.text(2)?;
     let kind = EntryKind::ALL
         .into_iter()
         .find(|kind| kind.as_str() == word);
     let read_up_to = row.int(5)?;
-    Ok(Appearance {
+    Ok(ObjectLifetime {
         address: row.text(0)?.to_owned(),
         type_name: row.text(1)?.to_owned(),
         kind: kind.ok_or_else(|| StoreError::Row {

@@ -9,7 +9,7 @@ use model::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
 
 use crate::db::name_args;
-use crate::db::{DbError, Lasts, Tx, Value};
+use crate::db::{DbError, Durability, Tx, Value};
 use crate::state::states::read_lock_info;
 use crate::{Store, StoreError};
 
@@ -62,13 +62,13 @@ impl AcquireLockError {
 }
 
 /// A lock that was granted, and the row it is in.
-struct Taken {
+struct GrantedLock {
     state: i64,
     epoch: LockEpoch,
 }
 
 /// A lock that somebody asks for.
-struct Want {
+struct LockRequest {
     info: LockInfo,
     run: Option<RunId>,
     expected: ExpectedHead,
@@ -101,7 +101,7 @@ impl ReleaseLockError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Released {
+pub enum LockRelease {
     Now,
     /// It was not held, or had ended before: saying so twice is no error.
     Before,
@@ -117,7 +117,7 @@ impl Store {
         run: Option<RunId>,
         expected: ExpectedHead,
     ) -> Result<LockEpoch, AcquireLockError> {
-        let want = Want {
+        let want = LockRequest {
             info: info.clone(),
             run,
             expected,
@@ -132,7 +132,7 @@ impl Store {
         state: &StateName,
         info: &LockInfo,
     ) -> Result<LockEpoch, AcquireLockError> {
-        let want = Want {
+        let want = LockRequest {
             info: info.clone(),
             run: None,
             expected: ExpectedHead::Any,
@@ -144,7 +144,7 @@ impl Store {
     async fn lock_acquire_by(
         &self,
         state: &StateName,
-        want: Want,
+        want: LockRequest,
     ) -> Result<LockEpoch, AcquireLockError> {
         let failed = |source| AcquireLockError::Store {
             state: state.clone(),
@@ -154,8 +154,8 @@ impl Store {
         let (own, info, run) = (state.clone(), want.info.clone(), want.run);
         // If the machine dies, the run does, and its lock with it. What is stored under the lock is durable with it.
         let lasts = match want.run {
-            Some(_) => Lasts::WhileUp,
-            None => Lasts::ForGood,
+            Some(_) => Durability::NoSync,
+            None => Durability::Sync,
         };
         let deed = self.db.write_for(lasts, move |tx| {
             Box::pin(async move {
@@ -174,13 +174,13 @@ impl Store {
             epoch,
             since,
         };
-        self.given.gave(state, taken.state, lock);
+        self.lock_cache.insert(state, taken.state, lock);
         Ok(epoch)
     }
 
     /// The lock of this id, if this process gave it out and has not heard of its end. It may have ended since.
-    pub fn lock_given(&self, state: &StateName, id: &str) -> Option<HeldLock> {
-        self.given.get(state, id).map(|hint| hint.lock)
+    pub fn lock_cached(&self, state: &StateName, id: &str) -> Option<HeldLock> {
+        self.lock_cache.get(state, id).map(|hint| hint.lock)
     }
 
     /// Unlocks the state if this lock holds it.
@@ -188,18 +188,18 @@ impl Store {
         &self,
         state: &StateName,
         id: &str,
-    ) -> Result<Released, ReleaseLockError> {
+    ) -> Result<LockRelease, ReleaseLockError> {
         let failed = |source| ReleaseLockError::Store {
             state: state.clone(),
             source,
         };
-        self.given.forget(state);
+        self.lock_cache.remove(state);
         self.blobs_settle_in_brief().await;
         let cleared = self.db.write_one(CLEAR, clear_args(state, id)).await;
         if !cleared.map_err(|err| failed(err.into()))?.is_empty() {
-            return Ok(Released::Now);
+            return Ok(LockRelease::Now);
         }
-        self.lock_end_for(Lasts::ForGood, state, id).await
+        self.lock_end_for(Durability::Sync, state, id).await
     }
 
     /// The same for the lock of a run. If the machine dies first, the lock is found as that of a run that is gone.
@@ -207,18 +207,18 @@ impl Store {
         &self,
         state: &StateName,
         id: &str,
-    ) -> Result<Released, ReleaseLockError> {
-        self.given.forget(state);
+    ) -> Result<LockRelease, ReleaseLockError> {
+        self.lock_cache.remove(state);
         self.blobs_settle_in_brief().await;
-        self.lock_end_for(Lasts::WhileUp, state, id).await
+        self.lock_end_for(Durability::NoSync, state, id).await
     }
 
     async fn lock_end_for(
         &self,
-        lasts: Lasts,
+        lasts: Durability,
         state: &StateName,
         id: &str,
-    ) -> Result<Released, ReleaseLockError> {
+    ) -> Result<LockRelease, ReleaseLockError> {
         let failed = |source| ReleaseLockError::Store {
             state: state.clone(),
             source,
@@ -266,8 +266,8 @@ impl Tx {
     async fn lock_acquire(
         &mut self,
         state: &StateName,
-        want: &Want,
-    ) -> Result<Taken, AcquireLockError> {
+        want: &LockRequest,
+    ) -> Result<GrantedLock, AcquireLockError> {
         let (info, run) = (&want.info, want.run);
         let failed = |source| AcquireLockError::Store {
             state: state.clone(),
@@ -307,7 +307,7 @@ impl Tx {
             return Err(AcquireLockError::RunsOnly { state });
         }
         match (now.lock, want.expected) {
-            (Some(holder), _) if is_same(&holder, info, run) => Ok(Taken {
+            (Some(holder), _) if is_same(&holder, info, run) => Ok(GrantedLock {
                 state: now.id,
                 epoch: holder.epoch,
             }),
@@ -337,7 +337,7 @@ impl Tx {
         &mut self,
         state: &StateName,
         id: &str,
-    ) -> Result<Released, ReleaseLockError> {
+    ) -> Result<LockRelease, ReleaseLockError> {
         let failed = |source| ReleaseLockError::Store {
             state: state.clone(),
             source,
@@ -345,10 +345,10 @@ impl Tx {
         let failed_db = |err: DbError| failed(err.into());
         self.state_hold(state).await.map_err(failed_db)?;
         if self.lock_clear(state, id).await.map_err(failed_db)? {
-            return Ok(Released::Now);
+            return Ok(LockRelease::Now);
         }
         let Some(row) = self.state_get(state).await.map_err(failed)? else {
-            return Ok(Released::Before);
+            return Ok(LockRelease::Before);
         };
         let ended = self.lock_was_taken(row.id, id).await.map_err(failed_db)?;
         match row.lock {
@@ -356,7 +356,7 @@ impl Tx {
                 state: state.clone(),
                 holder: Box::new(holder),
             }),
-            _ => Ok(Released::Before),
+            _ => Ok(LockRelease::Before),
         }
     }
 
@@ -364,8 +364,8 @@ impl Tx {
     async fn lock_take(
         &mut self,
         state: &StateName,
-        want: &Want,
-    ) -> Result<Option<Taken>, StoreError> {
+        want: &LockRequest,
+    ) -> Result<Option<GrantedLock>, StoreError> {
         const TAKE: &str = "UPDATE state \
             SET lock_id = $3, lock_info = $4, lock_run = $5, lock_since = $6, \
                 lock_epoch = lock_epoch + 1 \
@@ -411,7 +411,7 @@ impl Tx {
             self.execute(GIVE_BACK, &[row.into()]).await?;
             return Ok(None);
         }
-        Ok(Some(Taken {
+        Ok(Some(GrantedLock {
             state: row,
             epoch: LockEpoch(epoch),
         }))

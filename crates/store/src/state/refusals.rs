@@ -31,7 +31,7 @@ pub struct NewRefusal<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RefusedRequest {
     pub id: i64,
     pub state: StateName,
     pub deed: String,
@@ -46,7 +46,7 @@ pub struct Refusal {
 }
 
 /// A refused body that is in its place, if its row comes soon.
-struct Piece {
+struct RefusedBody {
     name: String,
     content: String,
     stored: i64,
@@ -67,7 +67,10 @@ pub use decisions::{Decider, Decision};
 
 impl Store {
     /// Remembers a refusal; a body is durable before its row.
-    pub async fn refusal_record(&self, refused: NewRefusal<'_>) -> Result<Refusal, StoreError> {
+    pub async fn refusal_record(
+        &self,
+        refused: NewRefusal<'_>,
+    ) -> Result<RefusedRequest, StoreError> {
         const INSERT: &str = "INSERT INTO refusal \
             (project, state, deed, reason, run, lock_id, kept, at, content, stored) \
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
@@ -108,34 +111,34 @@ impl Store {
             // What cannot be removed now goes with the next one, or with the sweeper.
             drop(self.refused_sweep().await);
         }
-        Refusal::read(&row)
+        RefusedRequest::read(&row)
     }
 
     /// Newest last.
-    pub async fn refusal_list(&self, state: &StateName) -> Result<Vec<Refusal>, StoreError> {
+    pub async fn refusal_list(&self, state: &StateName) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE project = $1 AND state = $2 ORDER BY id");
         let rows = self.db.fetch_all(sql, &name_args(state)).await?;
-        rows.iter().map(Refusal::read).collect()
+        rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// Of all states, newest last.
-    pub async fn refusal_list_all(&self) -> Result<Vec<Refusal>, StoreError> {
+    pub async fn refusal_list_all(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let rows = self.db.fetch_all(refusal_sql!("ORDER BY id"), &[]).await?;
-        rows.iter().map(Refusal::read).collect()
+        rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// Newest last.
-    pub async fn refusal_list_run(&self, run: RunId) -> Result<Vec<Refusal>, StoreError> {
+    pub async fn refusal_list_run(&self, run: RunId) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE run = $1 ORDER BY id");
         let rows = self.db.fetch_all(sql, &[run.into()]).await?;
-        rows.iter().map(Refusal::read).collect()
+        rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// Those whose bytes are still there, newest last.
-    pub async fn refusal_list_kept(&self) -> Result<Vec<Refusal>, StoreError> {
+    pub async fn refusal_list_kept(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE kept IS NOT NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[]).await?;
-        rows.iter().map(Refusal::read).collect()
+        rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// The states of those whose bytes were let go of, one for each of them.
@@ -147,14 +150,17 @@ impl Store {
             .collect()
     }
 
-    pub async fn refusal_get(&self, id: i64) -> Result<Option<Refusal>, StoreError> {
+    pub async fn refusal_get(&self, id: i64) -> Result<Option<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE id = $1");
         let row = self.db.fetch_optional(sql, &[id.into()]).await?;
-        row.as_ref().map(Refusal::read).transpose()
+        row.as_ref().map(RefusedRequest::read).transpose()
     }
 
     /// The bytes that were refused, if they were kept.
-    pub async fn refusal_body(&self, refusal: &Refusal) -> Result<Option<Vec<u8>>, StoreError> {
+    pub async fn refusal_body(
+        &self,
+        refusal: &RefusedRequest,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(kept) = refusal.kept.clone() else {
             return Ok(None);
         };
@@ -171,7 +177,7 @@ impl Store {
         state: &StateName,
         deed: &str,
         body: Vec<u8>,
-    ) -> Result<Piece, StoreError> {
+    ) -> Result<RefusedBody, StoreError> {
         const EQUAL: &str = "SELECT kept, stored FROM refusal WHERE project = $1 AND state = $2 \
             AND content = $3 AND kept IS NOT NULL AND stored IS NOT NULL AND deed <> $4 LIMIT 1";
         let digester = self.keyed_digester(PURPOSE).await?;
@@ -181,7 +187,7 @@ impl Store {
             let mut args = name_args(state).to_vec();
             args.extend([content.as_str().into(), decisions::ADOPT.into()]);
             if let Some(row) = self.db.fetch_optional(EQUAL, &args).await? {
-                return Ok(Piece {
+                return Ok(RefusedBody {
                     name: row.text(0)?.to_owned(),
                     stored: row.int(1)?,
                     content,
@@ -197,7 +203,7 @@ impl Store {
         let (blobs, own) = (self.blobs.clone(), name.clone());
         self.blob_intend(&name).await?;
         blocking(move || blobs.write_new(&own, &sealed)).await?;
-        Ok(Piece {
+        Ok(RefusedBody {
             name,
             content,
             stored,
@@ -232,7 +238,7 @@ pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, StoreError> {
     })
 }
 
-impl Refusal {
+impl RefusedRequest {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             id: row.int(0)?,

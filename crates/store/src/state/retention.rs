@@ -10,7 +10,7 @@ use model::retention::{RetentionPolicy, VersionAge, expired, refused_that_stay};
 use model::state::{StateName, StateVersion};
 
 use crate::blob::Blobs;
-use crate::blob::segments::Place;
+use crate::blob::segments::FrameLocation;
 use crate::db::{Row, Tx};
 use crate::db::{name_args, read_time};
 use crate::{StateRow, Store, StoreError};
@@ -132,7 +132,7 @@ impl Tx {
         policy: &RetentionPolicy,
         now: Timestamp,
         among: &BTreeSet<i64>,
-    ) -> Result<Vec<(i64, Place)>, StoreError> {
+    ) -> Result<Vec<(i64, FrameLocation)>, StoreError> {
         const DELETE: &str = "DELETE FROM state_version WHERE state = $1 AND version = $2";
         let rows = self.fetch_all(AGES, &[state.into()]).await?;
         let ages: Result<Vec<_>, _> = rows.iter().map(read_age).collect();
@@ -148,7 +148,7 @@ impl Tx {
             if going.contains(&version) {
                 self.execute(DELETE, &[state.into(), version.into()])
                     .await?;
-                gone.push((version, Place::parse(row.text(4)?)?));
+                gone.push((version, FrameLocation::parse(row.text(4)?)?));
             }
         }
         Ok(gone)

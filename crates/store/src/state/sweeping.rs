@@ -11,16 +11,16 @@ use model::state::StateName;
 
 use crate::blob::files::file_error;
 use crate::blob::segments::frame::scan;
-use crate::blob::segments::{DIR, Place};
+use crate::blob::segments::{DIR, FrameLocation};
 use crate::blob::{Blobs, Disk};
 use crate::crypto::{header_line, hex};
 use crate::db::Tx;
 use crate::state::versions::blob::{BlobHeader, Header, MarkerHeader};
-use crate::{Store, StoreError, Use, blocking};
+use crate::{OpenMode, Store, StoreError, blocking};
 
 /// What a sweep found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     /// Objects, refused pieces and whole segments that were removed.
     pub removed: usize,
     /// Bytes in segments that no version needs; they go with the last version beside them.
@@ -29,7 +29,7 @@ pub struct Swept {
 
 /// The frames that rows name.
 #[derive(Debug, Default)]
-struct Live {
+struct LiveFrames {
     /// Of each segment or object.
     bytes: BTreeMap<String, u64>,
     digests: BTreeSet<String>,
@@ -40,13 +40,13 @@ struct Live {
 impl Store {
     /// Removes what was not finished, or was let go of, before `cutoff`. An upload that goes on longer than that
     /// is refused when it wants to become a version.
-    pub async fn blobs_sweep(&self, cutoff: Timestamp) -> Result<Swept, StoreError> {
+    pub async fn blobs_sweep(&self, cutoff: Timestamp) -> Result<SweepReport, StoreError> {
         const OLD: &str = "SELECT object FROM blob_intent WHERE at <= $1 ORDER BY at, object";
         self.blobs_settle().await?;
-        let mut swept = Swept::default();
+        let mut swept = SweepReport::default();
         let old = self.db.fetch_all(OLD, &[cutoff.into()]).await?;
         let live = if old.is_empty() || matches!(self.blobs, Blobs::Disk(_)) {
-            Live::default()
+            LiveFrames::default()
         } else {
             let mut tx = self.db.begin_write().await?;
             tx.frames_live().await?
@@ -84,7 +84,7 @@ impl Store {
     /// Whether an object of a bucket holds what older tables announced and newer ones may have acknowledged: then these are
     /// a copy of before. A whole version that came to nothing looks just so, and stays until its number is let go of.
     /// Markers of what is known go with it: the tables know as much.
-    async fn is_acknowledged(&self, object: &str, live: &Live) -> Result<bool, StoreError> {
+    async fn is_acknowledged(&self, object: &str, live: &LiveFrames) -> Result<bool, StoreError> {
         if matches!(self.blobs, Blobs::Disk(_)) || !object.starts_with(DIR) {
             return Ok(false);
         }
@@ -108,7 +108,7 @@ impl Store {
 
     /// The same for a brief process, which nobody asks to: whoever gives up a lock has written all that it wanted to.
     pub(crate) async fn blobs_settle_in_brief(&self) {
-        if self.how == Use::Brief {
+        if self.how == OpenMode::Cli {
             // The versions are stored and acknowledged whatever becomes of this.
             drop(self.blobs_settle().await);
         }
@@ -127,7 +127,7 @@ impl Store {
                 if !bucket.has_markers() {
                     return Ok(());
                 }
-                let object = self.blob_announced().await?;
+                let object = self.blob_next_name().await?;
                 let (bucket, own) = (bucket.clone(), object.clone());
                 blocking(move || bucket.put_markers(&own)).await?;
                 self.db
@@ -141,12 +141,12 @@ impl Store {
 }
 
 impl Tx {
-    async fn frames_live(&mut self) -> Result<Live, StoreError> {
+    async fn frames_live(&mut self) -> Result<LiveFrames, StoreError> {
         const ALL: &str = "SELECT s.project, s.name, v.version, v.blob, v.blob_digest \
             FROM state AS s JOIN state_version AS v ON v.state = s.id";
-        let mut live = Live::default();
+        let mut live = LiveFrames::default();
         for row in self.fetch_all(ALL, &[]).await? {
-            let place = Place::parse(row.text(3)?)?;
+            let place = FrameLocation::parse(row.text(3)?)?;
             *live.bytes.entry(place.object).or_default() += place.length;
             let digest = hex(row.bytes(4)?);
             live.digests.insert(digest.clone());
@@ -158,11 +158,15 @@ impl Tx {
     }
 }
 
-fn sweep_segments(disk: &Disk, live: &Live, cutoff: Timestamp) -> Result<Swept, StoreError> {
+fn sweep_segments(
+    disk: &Disk,
+    live: &LiveFrames,
+    cutoff: Timestamp,
+) -> Result<SweepReport, StoreError> {
     let failed = |source| file_error("sweep", disk.path(DIR), source);
     let numbers = disk.segments.numbers().map_err(failed)?;
     let newest = numbers.last().copied();
-    let mut swept = Swept::default();
+    let mut swept = SweepReport::default();
     for number in numbers {
         let path = disk.segments.path(number);
         let metadata = fs::metadata(&path).map_err(failed)?;
@@ -181,38 +185,38 @@ fn sweep_segments(disk: &Disk, live: &Live, cutoff: Timestamp) -> Result<Swept, 
 
 /// Whether a marker of a version that is still there lies here, or a version that the tables never let go of: an
 /// older copy of the tables, or new ones, know nothing of what was acknowledged since.
-fn is_needed(segment: &[u8], live: &Live) -> bool {
+fn is_needed(segment: &[u8], live: &LiveFrames) -> bool {
     headers(segment).any(|it| match &it {
-        Named::Marker(marker) if live.digests.contains(&marker.digest) => true,
-        Named::Marker(_) | Named::Version(..) => live.never_knew(&it),
+        FrameKind::Marker(marker) if live.digests.contains(&marker.digest) => true,
+        FrameKind::Marker(_) | FrameKind::Version(..) => live.never_knew(&it),
     })
 }
 
 /// A frame by its first line.
-enum Named {
+enum FrameKind {
     /// With the digest of its frame.
     Version(Box<BlobHeader>, String),
     Marker(MarkerHeader),
 }
 
-fn headers(segment: &[u8]) -> impl Iterator<Item = Named> {
+fn headers(segment: &[u8]) -> impl Iterator<Item = FrameKind> {
     scan(segment).filter_map(|found| {
         let line = header_line(found.sealed).ok()?;
         Some(match Header::parse(line)? {
-            Header::Version(header) => Named::Version(header, hex(&found.digest)),
-            Header::Marker(marker) => Named::Marker(marker),
+            Header::Version(header) => FrameKind::Version(header, hex(&found.digest)),
+            Header::Marker(marker) => FrameKind::Marker(marker),
         })
     })
 }
 
-impl Live {
+impl LiveFrames {
     /// Whether it is of a version that the tables never let go of: a later one, or another one of its number.
-    fn never_knew(&self, named: &Named) -> bool {
+    fn never_knew(&self, named: &FrameKind) -> bool {
         let (state, version, digest) = match named {
-            Named::Version(header, digest) => {
+            FrameKind::Version(header, digest) => {
                 (&header.version.state, header.version.version, digest)
             }
-            Named::Marker(marker) => (&marker.state, marker.version, &marker.digest),
+            FrameKind::Marker(marker) => (&marker.state, marker.version, &marker.digest),
         };
         let Some(versions) = self.versions.get(state) else {
             return true;

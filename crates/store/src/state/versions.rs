@@ -11,15 +11,15 @@ use model::state::{Contents, Mark, StateName, StateVersion};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::blob::Blobs;
-use crate::blob::segments::Place;
+use crate::blob::segments::FrameLocation;
 use crate::crypto::Digest;
 use crate::crypto::UnsealError;
 use crate::db::Row;
 use crate::db::{name_args, read_time};
 use crate::key::data_keys::{Keys, Scope};
 use crate::key::sealing::KeyedDigester;
+use crate::offload::LARGE;
 use crate::state::states::state_columns;
-use crate::work::LARGE;
 use crate::{Store, StoreError};
 
 mod adopt;
@@ -32,16 +32,16 @@ mod recent;
 
 pub use adopt::{AdoptError, Adopted};
 pub(crate) use append::NewVersion;
-pub use append::{AppendError, Appended, Writer};
-pub use by_hand::{ByHand, Record};
-pub(crate) use lock_cache::{Given, Hint};
-pub(crate) use recent::Recent;
+pub use append::{AppendError, Appended, StateWriter};
+pub use by_hand::{BreakGlassRecord, ManualWrite};
+pub(crate) use lock_cache::{CachedLock, LockCache};
+pub(crate) use recent::BodyCache;
 
 /// A version and its frame.
 #[derive(Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StoredVersion {
     pub(crate) version: StateVersion,
-    pub(crate) place: Place,
+    pub(crate) place: FrameLocation,
     pub(crate) blob_digest: Box<Digest>,
     /// The version it is a difference to.
     pub(crate) base: Option<i64>,
@@ -99,7 +99,7 @@ impl Store {
     pub async fn state_head(&self, state: &StateName) -> Result<Option<StateVersion>, StoreError> {
         self.check_current(state)?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
-        let head = row.as_ref().map(Stored::read).transpose()?;
+        let head = row.as_ref().map(StoredVersion::read).transpose()?;
         Ok(head.map(|head| head.version))
     }
 
@@ -110,11 +110,11 @@ impl Store {
     ) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StoreError> {
         self.check_current(state)?;
         let row = self.db.fetch_optional(HEAD, &name_args(state)).await?;
-        let head = row.as_ref().map(Stored::read).transpose()?;
+        let head = row.as_ref().map(StoredVersion::read).transpose()?;
         let Some(stored) = head else {
             return Ok(None);
         };
-        self.given.saw(&stored);
+        self.lock_cache.set_head(&stored);
         let body = self.body(&stored).await?;
         Ok(Some((stored.version, body)))
     }
@@ -127,7 +127,7 @@ impl Store {
         self.check_current(state)?;
         let rows = self.db.fetch_all(ALL, &name_args(state)).await?;
         rows.iter()
-            .map(|row| Stored::read(row).map(|stored| stored.version))
+            .map(|row| StoredVersion::read(row).map(|stored| stored.version))
             .collect()
     }
 
@@ -162,7 +162,7 @@ impl Store {
         self.body(&stored).await
     }
 
-    async fn body(&self, stored: &Stored) -> Result<Arc<Vec<u8>>, StoreError> {
+    async fn body(&self, stored: &StoredVersion) -> Result<Arc<Vec<u8>>, StoreError> {
         if let Some(body) = self.recent.get(&stored.blob_digest) {
             return Ok(body);
         }
@@ -171,7 +171,7 @@ impl Store {
     }
 
     /// For who has the turn that a body of this size takes.
-    async fn body_in_turn(&self, stored: &Stored) -> Result<Arc<Vec<u8>>, StoreError> {
+    async fn body_in_turn(&self, stored: &StoredVersion) -> Result<Arc<Vec<u8>>, StoreError> {
         if let Some(body) = self.recent.get(&stored.blob_digest) {
             return Ok(body);
         }
@@ -181,11 +181,13 @@ impl Store {
             let mut args = name_args(state).to_vec();
             args.push(stored.version.version.into());
             let rows = self.db.fetch_all(CHAIN, &args).await?;
-            let rows: Result<Vec<Stored>, _> = rows.iter().skip(1).map(Stored::read).collect();
+            let rows: Result<Vec<StoredVersion>, _> =
+                rows.iter().skip(1).map(StoredVersion::read).collect();
             chain.extend(rows?);
         }
         // What is at hand already need not be read again.
-        let known = |(at, link): (usize, &Stored)| Some((at, self.recent.get(&link.blob_digest)?));
+        let known =
+            |(at, link): (usize, &StoredVersion)| Some((at, self.recent.get(&link.blob_digest)?));
         let base = match chain.iter().enumerate().skip(1).find_map(known) {
             Some((at, body)) => {
                 chain.truncate(at);
@@ -224,20 +226,27 @@ impl Store {
     }
 
     /// Oldest first.
-    pub(crate) async fn stored_all(&self, state: &StateName) -> Result<Vec<Stored>, StoreError> {
+    pub(crate) async fn stored_all(
+        &self,
+        state: &StateName,
+    ) -> Result<Vec<StoredVersion>, StoreError> {
         let rows = self.db.fetch_all(ALL, &name_args(state)).await?;
-        rows.iter().map(Stored::read).collect()
+        rows.iter().map(StoredVersion::read).collect()
     }
 
-    async fn stored(&self, state: &StateName, version: i64) -> Result<Option<Stored>, StoreError> {
+    async fn stored(
+        &self,
+        state: &StateName,
+        version: i64,
+    ) -> Result<Option<StoredVersion>, StoreError> {
         let mut args = name_args(state).to_vec();
         args.push(version.into());
         let row = self.db.fetch_optional(ONE, &args).await?;
-        row.as_ref().map(Stored::read).transpose()
+        row.as_ref().map(StoredVersion::read).transpose()
     }
 }
 
-impl Stored {
+impl StoredVersion {
     fn read(row: &Row) -> Result<Self, StoreError> {
         let contents = row.text(8)?;
         let contents = Contents::ALL
@@ -268,7 +277,7 @@ impl Stored {
         let digest = row.bytes(13)?.try_into();
         Ok(Self {
             version,
-            place: Place::parse(row.text(12)?)?,
+            place: FrameLocation::parse(row.text(12)?)?,
             blob_digest: Box::new(digest.map_err(|_| unknown("other bytes", "a digest"))?),
             base: row.opt_int(15)?,
             depth: row.int(16)?,

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use control::home::{Settings, StorePlace};
 use control::keys::KeySource;
 use control::states::recover::{
-    self as recovery, AcceptedLoss, IntoHome, Lost, RebuildError, Rebuilt, RecoverError,
-    RecoverReport, RecoveredStanding, RecoveredVersion, Rival,
+    self as recovery, AcceptedLoss, IntoHome, LostVersion, RebuildError, RebuildReport,
+    RecoverError, RecoverReport, RecoveredStanding, RecoveredVersion, RivalVersion,
 };
 use model::state::{StateName, StateVersion};
 use serde_json::json;
@@ -220,7 +220,7 @@ async fn into_home(
 }
 
 /// What is left of it was said, and decided about.
-fn accepted_all(rebuilt: &Rebuilt, went_on: &[StateVersion]) -> bool {
+fn accepted_all(rebuilt: &RebuildReport, went_on: &[StateVersion]) -> bool {
     let decided = |state: &StateName| went_on.iter().any(|version| version.state == *state);
     rebuilt.lost.is_empty()
         && rebuilt.broken.iter().all(|version| decided(&version.state))
@@ -233,7 +233,7 @@ fn all_causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     causes
 }
 
-fn lost_document(lost: &Lost) -> serde_json::Value {
+fn lost_document(lost: &LostVersion) -> serde_json::Value {
     json!({
         "state": lost.state,
         "acknowledged": lost.acknowledged,
@@ -242,9 +242,9 @@ fn lost_document(lost: &Lost) -> serde_json::Value {
     })
 }
 
-fn told_of_losses(rebuilt: &Rebuilt, look: Look) -> String {
+fn told_of_losses(rebuilt: &RebuildReport, look: Look) -> String {
     let mut text = String::new();
-    let (of_the_key, others): (Vec<&Lost>, Vec<&Lost>) =
+    let (of_the_key, others): (Vec<&LostVersion>, Vec<&LostVersion>) =
         rebuilt.lost.iter().partition(|lost| lost.is_of_the_key());
     if let Some(first) = of_the_key.first() {
         let names: Vec<String> = of_the_key
@@ -319,8 +319,8 @@ pub(super) fn begin_anew(state: &StateName) -> String {
 }
 
 /// The same where two of one number were acknowledged.
-pub(super) fn ways_to_settle(rival: &Rival) -> Vec<String> {
-    let Rival { version, newest } = rival;
+pub(super) fn ways_to_settle(rival: &RivalVersion) -> Vec<String> {
+    let RivalVersion { version, newest } = rival;
     let (state, newest) = (&version.state, newest.version);
     vec![
         "`terrane state recover --to DIR` (for a bucket, of a copy) writes both down: compare them with the world".to_owned(),
@@ -330,7 +330,7 @@ pub(super) fn ways_to_settle(rival: &Rival) -> Vec<String> {
     ]
 }
 
-fn told(rebuilt: &Rebuilt, went_on: bool, look: Look) -> String {
+fn told(rebuilt: &RebuildReport, went_on: bool, look: Look) -> String {
     let plural =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text = match rebuilt.states.as_slice() {

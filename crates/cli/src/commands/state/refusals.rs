@@ -1,6 +1,6 @@
 //! `terrane state refusals`
 
-use control::states::{self, Refusal};
+use control::states::{self, RefusedRequest};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -76,12 +76,12 @@ pub(crate) async fn refusals(
     Ok(ExitStatus::Done)
 }
 
-fn told(refusal: &Refusal) -> String {
+fn told(refusal: &RefusedRequest) -> String {
     let gone = refusal.let_go.map(|_| " (its state is kept no more)");
     format!("{}{}", refusal.reason, gone.unwrap_or_default())
 }
 
-fn document(refusal: &Refusal) -> serde_json::Value {
+fn document(refusal: &RefusedRequest) -> serde_json::Value {
     json!({
         "number": refusal.id,
         "state": refusal.state,

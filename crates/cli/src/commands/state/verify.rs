@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use control::states::{self, Damage, Refusal, Verified};
+use control::states::{self, Damage, RefusedRequest, VerifyReport};
 use model::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
@@ -63,7 +63,7 @@ pub(crate) async fn verify(
     })
 }
 
-fn summary(verified: &Verified) -> String {
+fn summary(verified: &VerifyReport) -> String {
     let mut text = format!(
         "checked {} of {}: {} bytes, stored in {}\n",
         count(verified.versions, "version"),
@@ -98,11 +98,11 @@ fn summary(verified: &Verified) -> String {
     text
 }
 
-fn kept(refusal: &Refusal) -> &str {
+fn kept(refusal: &RefusedRequest) -> &str {
     refusal.kept.as_deref().unwrap_or_default()
 }
 
-fn aside(refusal: &Refusal, all: &[Refusal]) -> String {
+fn aside(refusal: &RefusedRequest, all: &[RefusedRequest]) -> String {
     let others = all.iter().filter(|other| kept(other) == kept(refusal));
     let others = match others.count() {
         0 | 1 => String::new(),
@@ -218,7 +218,7 @@ fn remedy(damage: &Damage) -> Vec<String> {
     hints
 }
 
-fn document(verified: &Verified) -> serde_json::Value {
+fn document(verified: &VerifyReport) -> serde_json::Value {
     let damages = verified.damages.iter().map(|damage| {
         let mut causes = vec![damage.error.to_string()];
         causes.extend(errors::causes(&damage.error));

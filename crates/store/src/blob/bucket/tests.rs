@@ -17,8 +17,8 @@ use crate::blob::Blobs;
 use crate::state::check::recover;
 use crate::testing::{TestHome, append, expire, lock_info, network, wide};
 use crate::{
-    AppendError, BlobsAt, ByHand, Keyring, OpenStoreError, Record, Recovered, Standing, Store,
-    TablesAt, Use, Writer, blocking,
+    Acknowledgement, AppendError, BlobsAt, BreakGlassRecord, Keyring, ManualWrite, OpenMode,
+    OpenStoreError, RecoveredItem, StateWriter, Store, TablesAt, blocking,
 };
 
 async fn open(home: &TestHome) -> Store {
@@ -36,14 +36,14 @@ fn local(home: &TestHome) -> String {
 }
 
 async fn open_at(home: &TestHome, url: &str) -> Store {
-    open_for(home, url, Use::Brief).await
+    open_for(home, url, OpenMode::Cli).await
 }
 
-async fn open_for(home: &TestHome, url: &str, how: Use) -> Store {
+async fn open_for(home: &TestHome, url: &str, how: OpenMode) -> Store {
     try_open(home, url, how).await.unwrap()
 }
 
-async fn try_open(home: &TestHome, url: &str, how: Use) -> Result<Store, OpenStoreError> {
+async fn try_open(home: &TestHome, url: &str, how: OpenMode) -> Result<Store, OpenStoreError> {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
     let settings: BTreeMap<String, String> = std::env::vars().collect();
     let blobs = BlobsAt::Bucket {
@@ -154,13 +154,13 @@ async fn what_newer_tables_acknowledged_is_not_swept() {
 async fn what_newer_tables_wrote_is_not_swept_when_its_number_was_taken_again() {
     let home = TestHome::new();
     let url = local(&home);
-    let store = open_for(&home, &url, Use::Serving).await;
+    let store = open_for(&home, &url, OpenMode::Server).await;
     push(&store, 1).await.unwrap();
     let dump = Dump::of(&home, &store).await;
     push(&store, 2).await.unwrap();
     drop(store);
     dump.restore();
-    let store = open_for(&home, &url, Use::Serving).await;
+    let store = open_for(&home, &url, OpenMode::Server).await;
     for serial in 2..=3 {
         let other = append(&store, network(), wide(50, serial));
         other.await.unwrap();
@@ -169,7 +169,7 @@ async fn what_newer_tables_wrote_is_not_swept_when_its_number_was_taken_again() 
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
     let mut found = Vec::new();
     let each = |recovered| {
-        if let Recovered::Version { body, .. } = recovered {
+        if let RecoveredItem::Version { body, .. } = recovered {
             found.push(body.unwrap());
         }
     };
@@ -183,14 +183,14 @@ async fn what_newer_tables_wrote_is_not_swept_when_its_number_was_taken_again() 
 async fn two_acknowledged_versions_of_one_number_are_named_until_a_person_decides() {
     let home = TestHome::new();
     let url = local(&home);
-    let store = open_for(&home, &url, Use::Serving).await;
+    let store = open_for(&home, &url, OpenMode::Server).await;
     push(&store, 1).await.unwrap();
     let dump = Dump::of(&home, &store).await;
     push(&store, 2).await.unwrap();
     let first = store.blobs.clone();
     drop(store);
     dump.restore();
-    let store = open_for(&home, &url, Use::Serving).await;
+    let store = open_for(&home, &url, OpenMode::Server).await;
     append(&store, network(), wide(50, 2)).await.unwrap();
     let verified = store.state_verify(None).await.unwrap();
     assert!(verified.damages.is_empty(), "{:?}", verified.damages);
@@ -198,7 +198,7 @@ async fn two_acknowledged_versions_of_one_number_are_named_until_a_person_decide
     let Blobs::Bucket(bucket) = first else {
         panic!("it is a bucket")
     };
-    let object = store.blob_announced().await.unwrap();
+    let object = store.blob_next_name().await.unwrap();
     blocking(move || bucket.put_markers(&object)).await.unwrap();
     let verified = store.state_verify(None).await.unwrap();
     let rival = verified.damages[0].rival().unwrap();
@@ -223,12 +223,12 @@ async fn settle(store: &Store, beyond: i64, body: Vec<u8>) {
     let (state, info) = (network(), lock_info("a"));
     let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
     locked.await.unwrap();
-    let by_hand = ByHand {
+    let by_hand = ManualWrite {
         lock_id: "a".to_owned(),
         mark: Some(Mark::RolledBack),
         surgery: true,
         beyond,
-        record: Record {
+        record: BreakGlassRecord {
             act: Act::StateRolledBack,
             actor: "me".to_owned(),
             reason: "compared".to_owned(),
@@ -243,7 +243,7 @@ async fn settle(store: &Store, beyond: i64, body: Vec<u8>) {
 #[tokio::test]
 async fn a_server_announces_many_uploads_at_once() {
     let home = TestHome::new();
-    let store = open_for(&home, &local(&home), Use::Serving).await;
+    let store = open_for(&home, &local(&home), OpenMode::Server).await;
     for serial in 1..=20 {
         push(&store, serial).await.unwrap();
     }
@@ -263,7 +263,7 @@ async fn another_prefix_than_the_databases_is_refused() {
     let home = TestHome::new();
     let (url, other) = (local(&home), format!("{}-other", local(&home)));
     let refused = async |why: &str| {
-        let err = try_open(&home, &other, Use::Brief).await.unwrap_err();
+        let err = try_open(&home, &other, OpenMode::Cli).await.unwrap_err();
         assert!(
             matches!(err, OpenStoreError::OtherBlobs { .. }),
             "{why}: {err}"
@@ -289,7 +289,7 @@ async fn another_prefix_than_the_databases_is_refused() {
     fs::create_dir_all(&stranger).unwrap();
     fs::write(stranger.join("theirs"), "x").unwrap();
     refused("an older home").await;
-    let one = || try_open(&home, &url, Use::Brief);
+    let one = || try_open(&home, &url, OpenMode::Cli);
     let (first, second, third) = tokio::join!(one(), one(), one());
     assert!([first, second, third].iter().all(Result::is_ok));
     refused("bound again").await;
@@ -343,7 +343,8 @@ async fn a_home_whose_bucket_does_not_answer_is_not_opened() {
         settings: &settings,
     };
     let file = home.path().join("terrane.db");
-    let open = |blobs| Store::open_with(TablesAt::File(&file), blobs, keyring.clone(), Use::Brief);
+    let open =
+        |blobs| Store::open_with(TablesAt::File(&file), blobs, keyring.clone(), OpenMode::Cli);
     let refused = async |tables: &str| match open(blobs).await {
         Err(OpenStoreError::Compare(StoreError::Object { .. })) => {}
         opened => panic!("{tables}: {opened:?}"),
@@ -407,7 +408,7 @@ async fn a_bucket_that_may_be_read_and_not_listed_is_refused() {
         settings: &settings,
     };
     let file = home.path().join("tables/terrane.db");
-    let opened = Store::open_with(TablesAt::File(&file), blobs, keyring, Use::Brief).await;
+    let opened = Store::open_with(TablesAt::File(&file), blobs, keyring, OpenMode::Cli).await;
     assert!(
         matches!(opened, Err(OpenStoreError::NotListed { .. })),
         "{opened:?}"
@@ -452,7 +453,7 @@ async fn a_copy_of_a_bucket_is_recovered_without_the_tables() {
         let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
         let mut found = Vec::new();
         let each = |recovered| match recovered {
-            Recovered::Version {
+            RecoveredItem::Version {
                 standing,
                 body,
                 version,
@@ -461,7 +462,9 @@ async fn a_copy_of_a_bucket_is_recovered_without_the_tables() {
                 assert_eq!(*body.unwrap(), wide(40, version.serial));
                 found.push(standing);
             }
-            Recovered::Lost { .. } | Recovered::Refused { .. } | Recovered::Artifacts { .. } => {
+            RecoveredItem::Lost { .. }
+            | RecoveredItem::Refused { .. }
+            | RecoveredItem::Artifacts { .. } => {
                 panic!("nothing was lost or refused, and no stack wrote a file")
             }
         };
@@ -471,13 +474,13 @@ async fn a_copy_of_a_bucket_is_recovered_without_the_tables() {
     assert_eq!(
         found(),
         [
-            Standing::Acknowledged,
-            Standing::Acknowledged,
-            Standing::NotProvable
+            Acknowledgement::Acknowledged,
+            Acknowledgement::Acknowledged,
+            Acknowledgement::NotProvable
         ]
     );
     store.blobs_settle().await.unwrap();
-    assert_eq!(found(), [Standing::Acknowledged; 3]);
+    assert_eq!(found(), [Acknowledgement::Acknowledged; 3]);
 }
 
 #[tokio::test]
@@ -579,7 +582,11 @@ async fn said(store: &Store) -> String {
 async fn older_tables_beside_a_bucket_are_noticed() {
     let other = StateName::new("p", "other");
     // A server that is at work has announced the names of the next uploads when it is dumped.
-    for (how, later) in [(Use::Brief, 2), (Use::Serving, 2), (Use::Serving, 40)] {
+    for (how, later) in [
+        (OpenMode::Cli, 2),
+        (OpenMode::Server, 2),
+        (OpenMode::Server, 40),
+    ] {
         let home = TestHome::new();
         let url = local(&home);
         let store = open_for(&home, &url, how).await;
@@ -623,7 +630,7 @@ async fn older_tables_beside_a_bucket_are_noticed() {
 async fn what_newer_tables_wrote_last_counts_though_they_died_before_they_said_so() {
     let home = TestHome::new();
     let url = local(&home);
-    let store = open_for(&home, &url, Use::Serving).await;
+    let store = open_for(&home, &url, OpenMode::Server).await;
     push(&store, 1).await.unwrap();
     let dump = Dump::of(&home, &store).await;
     for serial in 2..=41 {
@@ -631,7 +638,7 @@ async fn what_newer_tables_wrote_last_counts_though_they_died_before_they_said_s
     }
     drop(store);
     dump.restore();
-    let store = open_for(&home, &url, Use::Serving).await;
+    let store = open_for(&home, &url, OpenMode::Server).await;
     let start = "version 41 of state `p/network` was acknowledged";
     let said = said(&store).await;
     assert!(said.starts_with(start), "served after a crash: {said}");
@@ -644,7 +651,7 @@ async fn what_newer_tables_wrote_last_counts_though_they_died_before_they_said_s
     assert!(unproven > 0, "all was said: this tests nothing");
     drop(store);
     // Whoever brought it back was told of those.
-    let store = open_for(&home, &url, Use::Serving).await;
+    let store = open_for(&home, &url, OpenMode::Server).await;
     let head = store.state_head(&network()).await.unwrap().unwrap();
     assert_eq!(head.version, 41 - i64::try_from(unproven).unwrap());
 }
@@ -671,16 +678,16 @@ async fn what_a_brief_process_wrote_is_marked_when_it_gives_up_its_lock() {
     let (state, info) = (network(), lock_info("a"));
     let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
     locked.await.unwrap();
-    let writer = Writer {
+    let writer = StateWriter {
         lock_id: Some("a".to_owned()),
-        ..Writer::default()
+        ..StateWriter::default()
     };
     let written = store.state_version_append(&state, &writer, wide(40, 1));
     written.await.unwrap();
     store.lock_release(&state, "a").await.unwrap();
     drop(store);
     dump.restore();
-    let opened = try_open(&home, &url, Use::Brief).await;
+    let opened = try_open(&home, &url, OpenMode::Cli).await;
     assert!(matches!(opened, Err(OpenStoreError::TablesEmpty { .. })));
     let store = open_to_rebuild(&home, &url).await;
     let rebuilt = store.rebuild().await.unwrap();
@@ -691,7 +698,7 @@ async fn what_a_brief_process_wrote_is_marked_when_it_gives_up_its_lock() {
 #[tokio::test]
 async fn a_name_that_is_taken_costs_no_write() {
     let home = TestHome::new();
-    let store = open_for(&home, &local(&home), Use::Serving).await;
+    let store = open_for(&home, &local(&home), OpenMode::Server).await;
     push(&store, 1).await.unwrap();
     for number in 2..20 {
         let name = crate::blob::name_of(number);
@@ -716,7 +723,7 @@ async fn an_acknowledged_version_whose_object_is_gone_is_named_and_not_passed_ov
     store.blobs_settle().await.unwrap();
     let place = "SELECT blob FROM state_version WHERE version = 3";
     let row = store.db.fetch_optional(place, &[]).await.unwrap().unwrap();
-    let place = Place::parse(row.text(0).unwrap()).unwrap();
+    let place = FrameLocation::parse(row.text(0).unwrap()).unwrap();
     fs::remove_file(home.path().join("bucket").join(place.object)).unwrap();
     drop(store);
     fs::remove_dir_all(home.path().join("tables")).unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// What a service said.
 #[derive(Debug)]
-pub struct BucketTrouble(pub(crate) object_store::Error);
+pub struct BucketError(pub(crate) object_store::Error);
 
 /// What is wrong, as far as a person can do something about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ const CREDENTIALS: [&str; 6] = [
     "InvalidTokenId",
 ];
 
-impl BucketTrouble {
+impl BucketError {
     pub fn fault(&self) -> Option<BucketFault> {
         let words = self.0.to_string();
         if NO_BUCKET.iter().any(|sign| words.contains(sign)) {
@@ -46,14 +46,14 @@ impl BucketTrouble {
     }
 }
 
-impl BucketTrouble {
+impl BucketError {
     /// Whether who asks may not do this.
     pub(crate) fn is_refused(&self) -> bool {
         self.fault() == Some(BucketFault::Credentials)
     }
 }
 
-impl fmt::Display for BucketTrouble {
+impl fmt::Display for BucketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match short(&self.0.to_string()) {
             Some(words) => f.write_str(&words),
@@ -62,7 +62,7 @@ impl fmt::Display for BucketTrouble {
     }
 }
 
-impl std::error::Error for BucketTrouble {}
+impl std::error::Error for BucketError {}
 
 /// The code and the message of a page of XML; nothing if there is no such page.
 fn short(words: &str) -> Option<String> {
@@ -84,8 +84,8 @@ fn short(words: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn said(words: &str) -> BucketTrouble {
-        BucketTrouble(object_store::Error::Generic {
+    fn said(words: &str) -> BucketError {
+        BucketError(object_store::Error::Generic {
             store: "S3",
             source: words.to_owned().into(),
         })

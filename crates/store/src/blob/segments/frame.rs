@@ -22,7 +22,7 @@ pub(crate) struct Frame {
 
 /// A frame as it was found.
 #[derive(Debug)]
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundFrame<'a> {
     pub(crate) offset: usize,
     pub(crate) length: usize,
     pub(crate) sealed: &'a [u8],
@@ -62,7 +62,7 @@ pub(crate) fn open(mut bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), UnsealError>
 /// What lies where a frame begins.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
-    Whole(Found<'a>),
+    Whole(FoundFrame<'a>),
     /// What is there in the place of a sealed file: changed since,
     Damaged(&'a [u8]),
     /// or torn by a crash: the next frame begins in it, or it ends in zeros or with the file.
@@ -70,7 +70,7 @@ pub(crate) enum Piece<'a> {
 }
 
 /// Every whole frame, in the order of the bytes.
-pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = Found<'_>> {
+pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = FoundFrame<'_>> {
     pieces(bytes).filter_map(|piece| match piece {
         Piece::Whole(found) => Some(found),
         Piece::Damaged(_) | Piece::Torn(_) => None,
@@ -117,7 +117,7 @@ pub(crate) fn peek(bytes: &[u8]) -> Option<u64> {
     is_frame.then_some(whole as u64)
 }
 
-fn at(bytes: &[u8], offset: usize) -> Option<Found<'_>> {
+fn at(bytes: &[u8], offset: usize) -> Option<FoundFrame<'_>> {
     let rest = bytes.get(offset..)?;
     let (length, _) = rest.get(MAGIC.len()..)?.split_first_chunk::<LENGTH>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
@@ -126,7 +126,7 @@ fn at(bytes: &[u8], offset: usize) -> Option<Found<'_>> {
     }
     let sealed = rest.get(PREFIX..PREFIX.checked_add(length)?)?;
     let (digest, _) = rest.get(PREFIX + length..)?.split_first_chunk::<DIGEST>()?;
-    (sha256(sealed) == *digest).then_some(Found {
+    (sha256(sealed) == *digest).then_some(FoundFrame {
         offset,
         length: PREFIX + length + DIGEST,
         sealed,

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 
 use super::frame::Frame;
-use super::{Place, Segments};
+use super::{FrameLocation, Segments};
 use crate::db::SyncedFile as _;
 
 /// So many frames are written together at most.
@@ -28,7 +28,7 @@ pub(crate) struct Appends {
 
 enum Job {
     /// Durable when somebody is told where it lies.
-    Frame(Arc<Frame>, oneshot::Sender<io::Result<Place>>),
+    Frame(Arc<Frame>, oneshot::Sender<io::Result<FrameLocation>>),
     /// Nobody waits for it; the next sync takes it along.
     Marker(Frame),
     /// Told when all that came before is written.
@@ -46,7 +46,7 @@ impl Appends {
     }
 
     /// Durable when this returns.
-    pub(crate) async fn append(&self, frame: Arc<Frame>) -> io::Result<Place> {
+    pub(crate) async fn append(&self, frame: Arc<Frame>) -> io::Result<FrameLocation> {
         let (tell, told) = oneshot::channel();
         self.send(Job::Frame(frame, tell));
         let gone = |_| io::Error::other("nothing is written any more");
@@ -106,7 +106,7 @@ fn write_all(queue: &Receiver<Job>, segments: &Segments) {
 }
 
 /// Where each of them lies that has bytes.
-fn write(jobs: &[Job], segments: &Segments) -> io::Result<Vec<Place>> {
+fn write(jobs: &[Job], segments: &Segments) -> io::Result<Vec<FrameLocation>> {
     let frames: Vec<&[u8]> = jobs.iter().filter_map(Job::bytes).collect();
     if frames.is_empty() {
         return Ok(Vec::new());
@@ -118,7 +118,7 @@ fn write(jobs: &[Job], segments: &Segments) -> io::Result<Vec<Place>> {
     Ok(places)
 }
 
-fn tell(jobs: Vec<Job>, written: &io::Result<Vec<Place>>) {
+fn tell(jobs: Vec<Job>, written: &io::Result<Vec<FrameLocation>>) {
     let mut places = written.as_deref().unwrap_or_default().iter();
     for job in jobs {
         let place = if job.bytes().is_some() {
@@ -139,7 +139,7 @@ fn tell(jobs: Vec<Job>, written: &io::Result<Vec<Place>>) {
 }
 
 /// The same for each of those who share it.
-fn why(written: &io::Result<Vec<Place>>) -> io::Error {
+fn why(written: &io::Result<Vec<FrameLocation>>) -> io::Error {
     match written {
         Ok(_) => io::Error::other("it has no place"),
         Err(err) => match err.raw_os_error() {
@@ -152,7 +152,7 @@ fn why(written: &io::Result<Vec<Place>>) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blob::durability::Watch;
+    use crate::blob::durability::SyncWatch;
     use crate::blob::segments::read_at;
 
     fn frame(text: &str) -> Arc<Frame> {
@@ -165,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn each_writer_is_told_its_own_place() {
         let home = tempfile::tempdir().unwrap();
-        let segments = Arc::new(Segments::new(home.path(), Watch::default()));
+        let segments = Arc::new(Segments::new(home.path(), SyncWatch::default()));
         let appends = Arc::new(Appends::new(Arc::clone(&segments)));
         let mut writers = tokio::task::JoinSet::new();
         for number in 0..100 {
@@ -189,7 +189,7 @@ mod tests {
     #[tokio::test]
     async fn all_that_share_a_failure_are_told() {
         let home = tempfile::tempdir().unwrap();
-        let watch = Watch::default();
+        let watch = SyncWatch::default();
         watch.die_after(0);
         let segments = Segments::new(home.path(), watch);
         let appends = Appends::new(Arc::new(segments));

@@ -111,7 +111,7 @@ fn owner_of(dir: &str, states: &[StateName]) -> Option<Scope> {
 mod tests {
     use super::*;
     use crate::testing::{TestHome, body, network};
-    use crate::{Keyring, Writer};
+    use crate::{Keyring, StateWriter};
 
     async fn open(home: &TestHome, keyring: &Keyring) -> Store {
         let path = home.path().join("home");
@@ -126,7 +126,7 @@ mod tests {
         let states = names.map(|name| StateName::new("p", name));
         let store = open(&home, &old).await;
         for state in &states {
-            let writer = Writer::default();
+            let writer = StateWriter::default();
             let write = store.state_version_append(state, &writer, body(1));
             write.await.unwrap();
         }
@@ -178,7 +178,7 @@ mod tests {
             serving.state_version_read(&head).await.unwrap()
         };
         let write = async |store: &Store, name| {
-            let (state, writer) = (state(name), Writer::default());
+            let (state, writer) = (state(name), StateWriter::default());
             let write = store.state_version_append(&state, &writer, body(1));
             write.await.unwrap();
         };

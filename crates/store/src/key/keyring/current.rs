@@ -11,12 +11,12 @@ use super::Keyring;
 /// Where the master keys are read again; nothing if they cannot be had now.
 pub(crate) type Source = Box<dyn Fn() -> Option<Keyring> + Send + Sync>;
 
-pub(crate) struct Current {
+pub(crate) struct CurrentKeyring {
     held: RwLock<Arc<Keyring>>,
     source: OnceLock<Source>,
 }
 
-impl Current {
+impl CurrentKeyring {
     pub(crate) fn new(keyring: Keyring) -> Self {
         Self {
             held: RwLock::new(Arc::new(keyring)),
@@ -45,7 +45,7 @@ impl Current {
     }
 }
 
-impl fmt::Debug for Current {
+impl fmt::Debug for CurrentKeyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }

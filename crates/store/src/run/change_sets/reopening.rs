@@ -5,7 +5,7 @@ use model::changeset::{ChangeSet, Reopen, Request, SetEvent, reopen};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec, RunState};
 
-use super::{Brought, get, record};
+use super::{ValueOverride, get, record};
 use crate::Store;
 use crate::db::Tx;
 use crate::run::records::{ChangeSetError, to_json};
@@ -66,7 +66,7 @@ pub(super) async fn planned_with(
     tx: &mut Tx,
     set: &mut ChangeSet,
     run: RunId,
-    brought: &Brought,
+    brought: &ValueOverride,
 ) -> Result<(), ChangeSetError> {
     let mut spec = runs::spec(tx, run).await?;
     spec.asked_with.clone_from(&brought.values);

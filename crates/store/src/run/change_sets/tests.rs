@@ -19,7 +19,7 @@ use model::seal::Seal;
 use testkit::{Dice, seed};
 
 use crate::testing::TestHome;
-use crate::{ChangeSetError, NewHold, Store, Turn};
+use crate::{ChangeSetError, ChangeSetStep, NewHold, Store};
 
 mod runners;
 mod words;
@@ -244,8 +244,8 @@ impl World {
     }
 
     /// After a look, whatever is at rest says why.
-    async fn is_explained(&self, turn: &Turn) {
-        let Turn { set, runs, .. } = turn;
+    async fn is_explained(&self, turn: &ChangeSetStep) {
+        let ChangeSetStep { set, runs, .. } = turn;
         let holds = self.store.hold_list_active("p", self.now).await.unwrap();
         let approvals = self.store.approval_list(set.id).await.unwrap();
         let around = Around {

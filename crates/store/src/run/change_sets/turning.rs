@@ -13,7 +13,7 @@ use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunState, Skip, Stage};
 
 use super::reopening::planned_with;
-use super::{Happened, Turn, dependents, get, record, row};
+use super::{ChangeSetStep, ReportedEvent, dependents, get, record, row};
 use crate::Store;
 use crate::db::Tx;
 use crate::run::approvals;
@@ -33,8 +33,8 @@ impl Store {
         happened: Option<(RunId, RunEvent)>,
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
-    ) -> Result<Turn, ChangeSetError> {
-        let happened = happened.map(|(run, event)| Happened {
+    ) -> Result<ChangeSetStep, ChangeSetError> {
+        let happened = happened.map(|(run, event)| ReportedEvent {
             run,
             event,
             brought: None,
@@ -49,16 +49,16 @@ impl Store {
         id: ChangeSetId,
         fence: Option<&Fence>,
         say: Option<Say>,
-        happened: Option<Happened>,
+        happened: Option<ReportedEvent>,
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
-    ) -> Result<Turn, ChangeSetError> {
+    ) -> Result<ChangeSetStep, ChangeSetError> {
         let mut tx = self.db.begin_write().await?;
         if let Some(fence) = fence {
             lanes::check(&mut tx, fence).await?;
         }
         let mut set = self.known_request.read(&row(&mut tx, id).await?)?;
-        if let Some(Happened {
+        if let Some(ReportedEvent {
             run,
             brought: Some(brought),
             ..
@@ -68,13 +68,13 @@ impl Store {
         }
         let holds = holds::active(&mut tx, &set.request.project, now).await?;
         let mut runs = self.run_list_in(&mut tx, id).await?;
-        if let Some(Happened { run, event, .. }) = happened {
+        if let Some(ReportedEvent { run, event, .. }) = happened {
             let event = after_what_was_said(&mut tx, &set, &runs, run, event).await?;
             runs::record(&mut tx, &mut runs, run, event, now).await?;
         }
         // What happened may be a plan that wants some.
         let approvals = approvals::list(&mut tx, &set, &runs).await?;
-        let mut table = Table {
+        let mut table = StepState {
             runs,
             set,
             holds,
@@ -119,7 +119,7 @@ impl Store {
             }
         }
         tx.commit().await?;
-        Ok(Turn {
+        Ok(ChangeSetStep {
             set: table.set,
             runs: table.runs,
             starts: table.starts,
@@ -207,7 +207,7 @@ async fn after_what_was_said(
 }
 
 /// A change set on the table, with all that is decided from.
-struct Table {
+struct StepState {
     set: ChangeSet,
     runs: Vec<Run>,
     holds: Vec<Hold>,
@@ -219,7 +219,7 @@ struct Table {
     released: bool,
 }
 
-impl Table {
+impl StepState {
     fn around(&self) -> Around<'_> {
         Around {
             holds: &self.holds,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use model::artifact::ArtifactSet;
 use model::state::StateName;
 
-use super::{DIR, KeptArtifacts, open};
+use super::{DIR, StoredArtifacts, open};
 use crate::blob::{Blobs, state_of_dir};
 use crate::key::data_keys::{Keys, Scope};
 use crate::{Store, StoreError, blocking};
@@ -42,7 +42,7 @@ impl Store {
                 continue;
             }
             self.state_ensure(&state).await?;
-            let new = KeptArtifacts {
+            let new = StoredArtifacts {
                 at: written_at(&name),
                 files: set.len() as u64,
                 kept: name,

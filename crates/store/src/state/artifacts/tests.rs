@@ -8,7 +8,7 @@ use model::artifact::Artifact;
 use super::*;
 use crate::state::check::recover;
 use crate::testing::{TestHome, append, body, network};
-use crate::{BlobsAt, Keyring, Recovered, TablesAt};
+use crate::{BlobsAt, Keyring, RecoveredItem, TablesAt};
 
 const SECRET: &str = "client-key-data: c2VjcmV0";
 
@@ -21,7 +21,7 @@ fn set(files: &[(&str, &str)]) -> ArtifactSet {
     set
 }
 
-async fn keep(store: &Store, seen: Option<&KeptArtifacts>, set: &ArtifactSet) -> KeptArtifacts {
+async fn keep(store: &Store, seen: Option<&StoredArtifacts>, set: &ArtifactSet) -> StoredArtifacts {
     let seen = seen.map(|seen| seen.kept.as_str());
     let state = network();
     let kept = store.artifacts_keep(&state, seen, set, Some(RunId(7)));
@@ -52,7 +52,7 @@ async fn a_set_replaces_the_one_that_was_seen_and_no_other() {
     let home = TestHome::new();
     let store = home.open().await;
     let state = network();
-    let late = async |seen: Option<&KeptArtifacts>| {
+    let late = async |seen: Option<&StoredArtifacts>| {
         let (seen, set) = (seen.map(|seen| seen.kept.as_str()), set(&[("a", "late")]));
         let kept = store.artifacts_keep(&state, seen, &set, None).await;
         matches!(kept, Err(KeepArtifactsError::Moved { .. }))
@@ -88,7 +88,7 @@ async fn sets_outlive_the_database() {
     let keyring = || Keyring::open(&home.path().join("config/master.key")).unwrap();
     let mut found = Vec::new();
     recover(&home.path().join("home"), keyring(), |recovered| {
-        if let Recovered::Artifacts { state, set } = recovered {
+        if let RecoveredItem::Artifacts { state, set } = recovered {
             found.push((state, set.unwrap()));
         }
     })

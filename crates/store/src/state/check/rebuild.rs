@@ -12,7 +12,7 @@ use std::sync::Arc;
 use model::state::{StateName, StateVersion};
 
 use crate::blob::segments::frame::{Piece, pieces};
-use crate::blob::segments::{DIR, Place};
+use crate::blob::segments::{DIR, FrameLocation};
 use crate::blob::{Blobs, number_of};
 use crate::crypto::Digest;
 use crate::crypto::{UnsealError, header_line, hex, open_file};
@@ -20,13 +20,13 @@ use crate::db::Tx;
 use crate::db::name_args;
 use crate::key::data_keys::{Keys, Scope};
 use crate::state::check::stale_database::{FrameSummary, StaleState, add_line};
-use crate::state::versions::blob::{self, BlobHeader, Encoding, Header, Line, MarkerHeader};
-use crate::state::versions::{NewVersion, Stored};
+use crate::state::versions::blob::{self, BlobHeader, Encoding, FrameLine, Header, MarkerHeader};
+use crate::state::versions::{NewVersion, StoredVersion};
 use crate::{KeyError, Store, StoreError, blocking};
 
 /// What came back.
 #[derive(Debug, Default)]
-pub struct Rebuilt {
+pub struct RebuildReport {
     /// States that have versions now which the tables did not know.
     pub states: Vec<StateName>,
     pub versions: usize,
@@ -39,9 +39,9 @@ pub struct Rebuilt {
     /// Acknowledged, and builds on what is gone.
     pub broken: Vec<StateVersion>,
     /// States that cannot be served yet: newer versions of them were acknowledged and do not open.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<LostVersion>,
     /// Versions that were acknowledged beside others of the same number.
-    pub rivals: Vec<Rival>,
+    pub rivals: Vec<RivalVersion>,
     /// Earlier versions that were acknowledged and do not open; the state goes on without them.
     pub unread: Vec<(StateName, i64, StoreError)>,
     /// Notes of what is hidden in states that do not open: it may be shown.
@@ -54,7 +54,7 @@ pub struct Rebuilt {
     "version {acknowledged} of state `{state}` was acknowledged, and {}",
     if *.readable == 0 { "none of it opens".to_owned() } else { format!("the newest that opens is version {}", .readable) }
 )]
-pub struct Lost {
+pub struct LostVersion {
     pub state: StateName,
     pub acknowledged: i64,
     /// The newest version that the tables know; 0 if there is none.
@@ -64,7 +64,7 @@ pub struct Lost {
     pub source: StoreError,
 }
 
-impl Lost {
+impl LostVersion {
     /// Nothing is lost: the master key at hand is not the one it needs.
     pub fn is_of_the_key(&self) -> bool {
         matches!(self.source, StoreError::Key(KeyError::OtherMaster { .. }))
@@ -78,16 +78,16 @@ impl Lost {
     "another version {} of state `{}` (serial {}, from {}) was acknowledged too, and the database does not know it",
     .version.version, .version.state, .version.serial, .version.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
 )]
-pub struct Rival {
+pub struct RivalVersion {
     pub version: StateVersion,
     /// The newest one that the tables know.
     pub newest: StateVersion,
 }
 
 /// A version's frame, as it lies among the blobs.
-struct Written {
+struct StoredFrame {
     version: StateVersion,
-    place: Place,
+    place: FrameLocation,
     digest: Digest,
     encoding: Encoding,
     parent: Option<String>,
@@ -95,8 +95,8 @@ struct Written {
 
 /// All frames of versions that are genuine, and those of them that were acknowledged.
 #[derive(Default)]
-struct Files {
-    written: BTreeMap<StateName, Vec<Written>>,
+struct StoredFiles {
+    written: BTreeMap<StateName, Vec<StoredFrame>>,
     proven: HashSet<String>,
     /// What all of them say, genuine or not.
     heard: BTreeMap<StateName, FrameSummary>,
@@ -110,9 +110,9 @@ struct Files {
 
 impl Store {
     /// Adds the versions that the tables lack and moves heads to the newest. Doing it twice is doing it once.
-    pub async fn rebuild(&self) -> Result<Rebuilt, StoreError> {
+    pub async fn rebuild(&self) -> Result<RebuildReport, StoreError> {
         let mut files = self.files_read().await?;
-        let mut rebuilt = Rebuilt::default();
+        let mut rebuilt = RebuildReport::default();
         for (state, written) in &mut files.written {
             let row = self.state_ensure(state).await?;
             let mut tx = self.db.begin_write().await?;
@@ -223,7 +223,7 @@ impl Store {
     }
 
     /// Says once more that a version was acknowledged: the tables know it, and no file does. Durable when this returns.
-    async fn mark_again(&self, newest: &Stored) -> Result<(), StoreError> {
+    async fn mark_again(&self, newest: &StoredVersion) -> Result<(), StoreError> {
         let (keys, scope) = (
             self.keys.clone(),
             Scope::State(newest.version.state.clone()),
@@ -240,14 +240,14 @@ impl Store {
         self.blobs_settle().await
     }
 
-    async fn files_read(&self) -> Result<Files, StoreError> {
+    async fn files_read(&self) -> Result<StoredFiles, StoreError> {
         self.blobs_settle().await?;
         let (keys, blobs) = (self.keys.clone(), self.blobs.clone());
-        blocking(move || Files::read(&blobs, &keys)).await
+        blocking(move || StoredFiles::read(&blobs, &keys)).await
     }
 }
 
-impl Files {
+impl StoredFiles {
     fn read(blobs: &Blobs, keys: &Keys) -> Result<Self, StoreError> {
         let mut files = Self::default();
         for name in blobs.list(DIR)? {
@@ -264,7 +264,7 @@ impl Files {
                     Piece::Damaged(sealed) | Piece::Torn(sealed) => sealed,
                 };
                 let line = header_line(sealed).ok();
-                let said = line.and_then(Line::parse);
+                let said = line.and_then(FrameLine::parse);
                 match (&piece, &said) {
                     (Piece::Damaged(_) | Piece::Torn(_), Some(line)) if !line.is_marker() => {
                         let error = damaged(UnsealError::Frame);
@@ -300,8 +300,8 @@ impl Files {
                         };
                         // Whoever wrote it had seen the one before as the newest.
                         files.proven.extend(header.parent_digest.clone());
-                        let written = Written {
-                            place: Place {
+                        let written = StoredFrame {
+                            place: FrameLocation {
                                 object: object.clone(),
                                 offset: found.offset as u64,
                                 length: found.length as u64,
@@ -337,13 +337,13 @@ impl Files {
 
     /// What was acknowledged beside the versions that the tables know, and about which nobody has decided since. Equal
     /// content is no loss.
-    fn rivals(&self, state: &StateName, known: &[Stored]) -> Vec<Rival> {
+    fn rivals(&self, state: &StateName, known: &[StoredVersion]) -> Vec<RivalVersion> {
         let Some(newest) = known.last() else {
             return Vec::new();
         };
         let settling = known.iter().rev().find(|one| one.version.settles());
         let settled = settling.map_or(0, |one| one.version.version);
-        let is_rival = |one: &&Written| {
+        let is_rival = |one: &&StoredFrame| {
             let number = one.version.version;
             let same = known.iter().find(|known| known.version.version == number);
             number > settled
@@ -351,7 +351,7 @@ impl Files {
                 && self.proven.contains(&hex(&one.digest))
         };
         let written = self.written.get(state).into_iter().flatten();
-        let rivals = written.filter(is_rival).map(|one| Rival {
+        let rivals = written.filter(is_rival).map(|one| RivalVersion {
             version: one.version.clone(),
             newest: newest.version.clone(),
         });
@@ -359,12 +359,12 @@ impl Files {
     }
 
     /// Whether nothing says that this version was acknowledged.
-    fn is_unproven(&self, newest: &Stored) -> bool {
+    fn is_unproven(&self, newest: &StoredVersion) -> bool {
         !self.proven.contains(&hex(&newest.blob_digest[..]))
     }
 
     /// Where the marker of a state's newest version may have been damaged, if nothing else says that it was acknowledged.
-    fn unmarked(&self, newest: &Stored) -> Option<&PathBuf> {
+    fn unmarked(&self, newest: &StoredVersion) -> Option<&PathBuf> {
         let state = Some(newest.version.state.clone());
         let place = self
             .unmarked
@@ -380,7 +380,7 @@ impl Files {
         blobs: &Blobs,
         state: &StateName,
         newest: Option<&StateVersion>,
-    ) -> Option<Lost> {
+    ) -> Option<LostVersion> {
         let heard = self.heard.get(state)?;
         let readable = newest.map_or(0, |newest| newest.version);
         if heard.acknowledged <= readable {
@@ -410,7 +410,7 @@ impl Files {
             None if opens_newest => return None,
             None => gone(),
         };
-        Some(Lost {
+        Some(LostVersion {
             state: state.clone(),
             acknowledged: heard.acknowledged,
             readable,
@@ -421,8 +421,8 @@ impl Files {
 }
 
 /// The digests of the newest version that was acknowledged, and of all that it goes back to.
-fn line_of_newest(written: &[Written], proven: &HashSet<String>) -> HashSet<String> {
-    let by_digest: HashMap<String, &Written> =
+fn line_of_newest(written: &[StoredFrame], proven: &HashSet<String>) -> HashSet<String> {
+    let by_digest: HashMap<String, &StoredFrame> =
         written.iter().map(|one| (hex(&one.digest), one)).collect();
     let acknowledged = by_digest
         .iter()
@@ -443,9 +443,9 @@ impl Tx {
     async fn state_rebuild(
         &mut self,
         state: i64,
-        written: &[Written],
+        written: &[StoredFrame],
         proven: &HashSet<String>,
-        rebuilt: &mut Rebuilt,
+        rebuilt: &mut RebuildReport,
     ) -> Result<(), StoreError> {
         const KNOWN: &str = "SELECT version, blob_digest, depth FROM state_version WHERE state = $1 ORDER BY version";
         // The lock stays as it is: who holds it looks at the head before it writes.

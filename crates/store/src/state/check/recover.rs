@@ -15,7 +15,7 @@ use crate::StoreError;
 use crate::blob::delta::decompress;
 use crate::blob::files::file_error;
 use crate::blob::segments::frame::{Piece, pieces};
-use crate::blob::segments::{DIR, Place, read_at};
+use crate::blob::segments::{DIR, FrameLocation, read_at};
 use crate::blob::{Blobs, Disk, state_of_dir};
 use crate::crypto::{UnsealError, header_line, hex, open_file, unhex};
 use crate::key::data_keys::{Keys, Scope};
@@ -24,17 +24,17 @@ use crate::key::sealing::open_piece;
 use crate::state::artifacts;
 use crate::state::check::stale_database::{FrameSummary, add_line};
 use crate::state::refusals;
-use crate::state::versions::Recent;
-use crate::state::versions::blob::{BlobHeader, Encoding, Header, Line, MarkerHeader};
+use crate::state::versions::BodyCache;
+use crate::state::versions::blob::{BlobHeader, Encoding, FrameLine, Header, MarkerHeader};
 
 /// One thing that was found.
 #[derive(Debug)]
-pub enum Recovered {
+pub enum RecoveredItem {
     Version {
         version: Box<StateVersion>,
         /// Of its frame: tells apart what has the same number.
         digest: String,
-        standing: Standing,
+        standing: Acknowledgement,
         body: Result<Arc<Vec<u8>>, StoreError>,
     },
     /// A version that was acknowledged, and of which there is no whole frame.
@@ -59,7 +59,7 @@ pub enum Recovered {
 
 /// How sure it is that a version was ever acknowledged to who wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum Acknowledgement {
     /// A marker or a later version says so.
     Acknowledged,
     /// Nothing follows it. It may have been.
@@ -68,19 +68,19 @@ pub enum Standing {
     Superseded,
 }
 
-struct Found {
+struct FoundVersion {
     path: PathBuf,
-    place: Place,
+    place: FrameLocation,
     header: BlobHeader,
 }
 
-struct Search {
+struct RecoverScan {
     blobs: Blobs,
     keys: Keys,
-    frames: BTreeMap<String, Found>,
+    frames: BTreeMap<String, FoundVersion>,
     /// What all frames say, also damaged ones.
     heard: BTreeMap<StateName, FrameSummary>,
-    recent: Recent,
+    recent: BodyCache,
 }
 
 /// Hands every version, every refused piece and all artifacts below `home` to `each`: states by name, versions by
@@ -88,18 +88,18 @@ struct Search {
 pub fn recover(
     home: &Path,
     keyring: Keyring,
-    mut each: impl FnMut(Recovered),
+    mut each: impl FnMut(RecoveredItem),
 ) -> Result<(), StoreError> {
     let blobs = Blobs::Disk(Disk::new(home));
-    let mut search = Search {
+    let mut search = RecoverScan {
         keys: Keys::new(keyring, blobs.clone()),
         blobs,
         frames: BTreeMap::new(),
         heard: BTreeMap::new(),
-        recent: Recent::default(),
+        recent: BodyCache::default(),
     };
     let proven = search.walk(home)?;
-    let mut order: Vec<(&StateVersion, Standing, &String)> = search
+    let mut order: Vec<(&StateVersion, Acknowledgement, &String)> = search
         .frames
         .iter()
         .map(|(digest, found)| {
@@ -112,7 +112,7 @@ pub fn recover(
         key(a).cmp(&key(b)).then(a_standing.cmp(b_standing))
     });
     for (version, standing, digest) in order {
-        each(Recovered::Version {
+        each(RecoveredItem::Version {
             version: Box::new(version.clone()),
             digest: digest.clone(),
             standing,
@@ -124,7 +124,7 @@ pub fn recover(
     search.artifacts(&mut each)
 }
 
-impl Search {
+impl RecoverScan {
     /// Finds all frames, and the digests of those that are known to have been acknowledged.
     fn walk(&mut self, home: &Path) -> Result<HashSet<String>, StoreError> {
         let mut proven = HashSet::new();
@@ -137,7 +137,7 @@ impl Search {
                     Piece::Damaged(sealed) | Piece::Torn(sealed) => sealed,
                 };
                 let line = header_line(sealed).ok();
-                if let Some(line) = line.and_then(Line::parse) {
+                if let Some(line) = line.and_then(FrameLine::parse) {
                     add_line(&mut self.heard, line);
                 }
                 let Piece::Whole(found) = piece else {
@@ -148,14 +148,14 @@ impl Search {
                     Some(Header::Version(header)) => {
                         // Whoever wrote it had seen the one before as the newest.
                         proven.extend(header.parent_digest.clone());
-                        let place = Place {
+                        let place = FrameLocation {
                             object: name.clone(),
                             offset: found.offset as u64,
                             length: found.length as u64,
                         };
                         let header = *header;
                         let path = path.clone();
-                        let found_at = Found {
+                        let found_at = FoundVersion {
                             path,
                             place,
                             header,
@@ -177,26 +177,31 @@ impl Search {
         key.is_ok_and(|key| open_file::<MarkerHeader>(&key.key, sealed.to_vec()).is_ok())
     }
 
-    fn standing(&self, version: &StateVersion, digest: &str, proven: &HashSet<String>) -> Standing {
+    fn standing(
+        &self,
+        version: &StateVersion,
+        digest: &str,
+        proven: &HashSet<String>,
+    ) -> Acknowledgement {
         if proven.contains(digest) {
-            return Standing::Acknowledged;
+            return Acknowledgement::Acknowledged;
         }
-        let is_rival = |(other, found): (&String, &Found)| {
+        let is_rival = |(other, found): (&String, &FoundVersion)| {
             let rival = &found.header.version;
             proven.contains(other)
                 && rival.version == version.version
                 && rival.state == version.state
         };
         if self.frames.iter().any(is_rival) {
-            Standing::Superseded
+            Acknowledgement::Superseded
         } else {
-            Standing::NotProvable
+            Acknowledgement::NotProvable
         }
     }
 
     fn body(&self, digest: &str) -> Result<Arc<Vec<u8>>, StoreError> {
         // From this one down to a whole one, or to one that is at hand.
-        let mut chain: Vec<&Found> = Vec::new();
+        let mut chain: Vec<&FoundVersion> = Vec::new();
         let mut below = None;
         let mut next = Some(digest.to_owned());
         let mut seen = HashSet::new();
@@ -228,7 +233,11 @@ impl Search {
         Ok(body)
     }
 
-    fn open(&self, found: &Found, base: Option<Arc<Vec<u8>>>) -> Result<Vec<u8>, StoreError> {
+    fn open(
+        &self,
+        found: &FoundVersion,
+        base: Option<Arc<Vec<u8>>>,
+    ) -> Result<Vec<u8>, StoreError> {
         let damaged = |source| unseal(found.path.clone(), source);
         let key = self
             .keys
@@ -247,7 +256,7 @@ impl Search {
         Ok(body)
     }
 
-    fn lost(&self, each: &mut impl FnMut(Recovered)) {
+    fn lost(&self, each: &mut impl FnMut(RecoveredItem)) {
         for (state, heard) in &self.heard {
             let mut numbers: BTreeSet<i64> = heard.written.keys().copied().collect();
             let frames = self.frames.values().map(|found| &found.header.version);
@@ -259,7 +268,7 @@ impl Search {
             }
             let acknowledged = numbers.range(1..=heard.acknowledged.max(1));
             for number in acknowledged.filter(|number| !found.contains(number)) {
-                each(Recovered::Lost {
+                each(RecoveredItem::Lost {
                     state: state.clone(),
                     version: *number,
                     error: unseal(self.blobs.path(DIR), UnsealError::Gone),
@@ -268,7 +277,7 @@ impl Search {
         }
     }
 
-    fn refused(&self, each: &mut impl FnMut(Recovered)) -> Result<(), StoreError> {
+    fn refused(&self, each: &mut impl FnMut(RecoveredItem)) -> Result<(), StoreError> {
         for dir in self.blobs.list(refusals::DIR)? {
             let Some(state) = self.state_named(&dir) else {
                 continue;
@@ -282,20 +291,20 @@ impl Search {
                     refusals::unpack(&packed)
                 };
                 let (state, body) = (state.clone(), read());
-                each(Recovered::Refused { state, name, body });
+                each(RecoveredItem::Refused { state, name, body });
             }
         }
         Ok(())
     }
 
-    fn artifacts(&self, each: &mut impl FnMut(Recovered)) -> Result<(), StoreError> {
+    fn artifacts(&self, each: &mut impl FnMut(RecoveredItem)) -> Result<(), StoreError> {
         let states = self.frames.values();
         let states = states.map(|found| found.header.version.state.clone());
         let states: Vec<StateName> = states.collect();
         // Without the tables nothing says that one came to nothing.
         for found in artifacts::newest(&self.keys, &self.blobs, &states, |_| true)? {
             let (state, set) = (found.state, found.set);
-            each(Recovered::Artifacts { state, set });
+            each(RecoveredItem::Artifacts { state, set });
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::blob::segments::frame::{PREFIX, peek, scan};
 use crate::blob::{Blobs, Disk};
 use crate::crypto::header_line;
 use crate::db::{Db, Tx};
-use crate::state::versions::blob::Line;
+use crate::state::versions::blob::FrameLine;
 use crate::{OpenStoreError, Store, StoreError, blocking};
 
 mod bucket;
@@ -275,14 +275,14 @@ fn summarize(
             u64::MAX
         };
         let path = disk.segments.path(number);
-        let each = |line: Line<'_>| add_line(&mut found, line);
+        let each = |line: FrameLine<'_>| add_line(&mut found, line);
         read += first_lines(&path, from, to, each).map_err(|err| file_error("read", path, err))?;
     }
     Ok((found, read))
 }
 
 /// Adds what a frame's first line says to the summary of its state.
-pub(crate) fn add_line(found: &mut BTreeMap<StateName, FrameSummary>, line: Line<'_>) {
+pub(crate) fn add_line(found: &mut BTreeMap<StateName, FrameSummary>, line: FrameLine<'_>) {
     let acknowledged = if line.is_marker() {
         line.version
     } else {
@@ -302,7 +302,7 @@ fn first_lines(
     path: &std::path::Path,
     from: u64,
     to: u64,
-    mut each: impl FnMut(Line<'_>),
+    mut each: impl FnMut(FrameLine<'_>),
 ) -> io::Result<u64> {
     let file = File::open(path)?;
     let end = file.metadata()?.len().min(to);
@@ -319,10 +319,10 @@ fn first_lines(
             let mut rest = vec![0; usize::try_from(end - before).map_err(io::Error::other)?];
             file.read_exact_at(&mut rest, before)?;
             let lines = scan(&rest).filter_map(|found| header_line(found.sealed).ok());
-            lines.filter_map(Line::parse).for_each(each);
+            lines.filter_map(FrameLine::parse).for_each(each);
             break;
         };
-        Line::parse(line).into_iter().for_each(&mut each);
+        FrameLine::parse(line).into_iter().for_each(&mut each);
         (before, offset) = (offset, offset + length);
     }
     Ok(end.saturating_sub(from))

@@ -11,13 +11,13 @@ use crate::crypto::{UnsealError, hex};
 use crate::key::data_keys::Scope;
 use crate::state::refusals::Refusal;
 use crate::state::states::StateRow;
-use crate::state::versions::Stored;
+use crate::state::versions::StoredVersion;
 use crate::state::versions::blob::{self, BlobHeader, Encoding};
-use crate::{KeyError, Rival, Store, StoreError, blocking};
+use crate::{KeyError, RivalVersion, Store, StoreError, blocking};
 
 /// What a look at the states of a home found.
 #[derive(Debug, Default)]
-pub struct Verified {
+pub struct VerifyReport {
     pub states: usize,
     pub versions: usize,
     /// What the versions hold,
@@ -28,7 +28,7 @@ pub struct Verified {
     pub artifacts: u64,
     pub damages: Vec<Damage>,
     /// What was not accepted and is kept aside.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<RefusedRequest>,
     /// How many refused writes of which states were let go of.
     pub let_go: BTreeMap<StateName, usize>,
 }
@@ -69,7 +69,7 @@ impl Damage {
     }
 
     /// Acknowledged beside another one of its number, which is in the tables.
-    pub fn rival(&self) -> Option<&Rival> {
+    pub fn rival(&self) -> Option<&RivalVersion> {
         match &self.error {
             StoreError::Rival(rival) => Some(rival),
             _ => None,
@@ -102,15 +102,15 @@ impl Damage {
 }
 
 /// One version's part.
-struct Checked {
+struct CheckedVersion {
     body: Result<Arc<Vec<u8>>, StoreError>,
     parent_digest: Option<String>,
 }
 
 impl Store {
     /// Reads every version of one state, or of all, from where it is stored.
-    pub async fn state_verify(&self, only: Option<&StateName>) -> Result<Verified, StoreError> {
-        let mut verified = Verified::default();
+    pub async fn state_verify(&self, only: Option<&StateName>) -> Result<VerifyReport, StoreError> {
+        let mut verified = VerifyReport::default();
         for row in self.state_list().await? {
             if only.is_some_and(|only| *only != row.name) {
                 continue;
@@ -182,7 +182,7 @@ impl Store {
     async fn verify_state(
         &self,
         row: &StateRow,
-        verified: &mut Verified,
+        verified: &mut VerifyReport,
     ) -> Result<(), StoreError> {
         verified.states += 1;
         let all = self.stored_all(&row.name).await?;
@@ -298,9 +298,9 @@ impl Store {
 
     async fn verify_version(
         &self,
-        stored: &Stored,
+        stored: &StoredVersion,
         base: Option<Arc<Vec<u8>>>,
-    ) -> Result<Checked, StoreError> {
+    ) -> Result<CheckedVersion, StoreError> {
         let (keys, blobs, own) = (self.keys.clone(), self.blobs.clone(), stored.clone());
         blocking(move || {
             let mut parent_digest = None;
@@ -322,7 +322,7 @@ impl Store {
                 Ok(Arc::new(body))
             };
             let body = read();
-            Ok(Checked {
+            Ok(CheckedVersion {
                 body,
                 parent_digest,
             })
@@ -331,7 +331,7 @@ impl Store {
     }
 }
 
-impl Stored {
+impl StoredVersion {
     fn is_child_of(&self, other: &Self) -> bool {
         let StateVersion { parent, .. } = self.version;
         parent == Some(other.version.version)

@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{TestHome, body, lock_info, network};
-    use crate::{AppendError, Writer};
+    use crate::{AppendError, StateWriter};
 
     #[tokio::test]
     async fn a_broken_lock_is_fenced_and_recorded_once() {
@@ -81,9 +81,9 @@ mod tests {
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].reason.as_deref(), why);
 
-        let late = Writer {
+        let late = StateWriter {
             lock_id: Some("a".to_owned()),
-            ..Writer::default()
+            ..StateWriter::default()
         };
         let refused = store.state_version_append(&state, &late, body(1)).await;
         assert!(

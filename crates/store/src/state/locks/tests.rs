@@ -115,7 +115,7 @@ async fn a_seal_is_checked_by_the_statement_that_grants_the_lock() {
     assert_eq!(acquire("a", Exactly(None)).await, "LockEpoch(1)");
     store.lock_release(&network(), "a").await.unwrap();
     store
-        .state_version_append(&network(), &Writer::default(), body(1))
+        .state_version_append(&network(), &StateWriter::default(), body(1))
         .await
         .unwrap();
     let moved = "state `p/network` moved: version none was expected, 1 is there";

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use model::ids::RunId;
 use model::state::StateName;
 
-use super::{NewRefusal, Refusal};
+use super::{NewRefusal, RefusedRequest};
 use crate::db::Value;
 use crate::db::name_args;
 use crate::{Store, StoreError};
@@ -45,7 +45,7 @@ impl Store {
         run: RunId,
         reason: String,
         body: Vec<u8>,
-    ) -> Result<Refusal, StoreError> {
+    ) -> Result<RefusedRequest, StoreError> {
         for waiting in self.kept_aside_list(state).await? {
             if waiting.run == Some(run)
                 && self.refusal_body(&waiting).await?.as_ref() == Some(&body)
@@ -65,34 +65,37 @@ impl Store {
     }
 
     /// States of that name that were kept aside and wait for a decision, oldest first.
-    pub async fn kept_aside_list(&self, state: &StateName) -> Result<Vec<Refusal>, StoreError> {
+    pub async fn kept_aside_list(
+        &self,
+        state: &StateName,
+    ) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!(
             "WHERE project = $1 AND state = $2 AND deed = $3 AND decision IS NULL ORDER BY id"
         );
         let mut args: Vec<Value> = name_args(state).to_vec();
         args.push(ADOPT.into());
         let rows = self.db.fetch_all(sql, &args).await?;
-        rows.iter().map(Refusal::read).collect()
+        rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// All states that were kept aside and wait for a decision, oldest first.
-    pub async fn kept_aside_list_open(&self) -> Result<Vec<Refusal>, StoreError> {
+    pub async fn kept_aside_list_open(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE deed = $1 AND decision IS NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[ADOPT.into()]).await?;
-        rows.iter().map(Refusal::read).collect()
+        rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// What a run left aside, decided or not, newest last.
-    pub async fn kept_aside_list_run(&self, run: RunId) -> Result<Vec<Refusal>, StoreError> {
+    pub async fn kept_aside_list_run(&self, run: RunId) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE run = $1 AND deed = $2 ORDER BY id");
         let rows = self.db.fetch_all(sql, &[run.into(), ADOPT.into()]).await?;
-        rows.iter().map(Refusal::read).collect()
+        rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// Decides about all that waits; says how many there were.
     pub async fn kept_aside_decide(
         &self,
-        which: &[Refusal],
+        which: &[RefusedRequest],
         decision: Decision,
         decider: Decider<'_>,
     ) -> Result<u64, StoreError> {

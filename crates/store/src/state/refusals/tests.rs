@@ -6,7 +6,7 @@ use model::retention::REFUSED_COUNT;
 use super::*;
 use crate::testing::{TestHome, body, network};
 
-async fn refuse(store: &Store, body: Option<Vec<u8>>) -> Refusal {
+async fn refuse(store: &Store, body: Option<Vec<u8>>) -> RefusedRequest {
     let refused = NewRefusal {
         state: &network(),
         deed: "POST",

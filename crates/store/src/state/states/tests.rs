@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::{TestHome, body, lock_info, network};
-use crate::{AcquireLockError, AppendError, Appended, Writer};
+use crate::{AcquireLockError, AppendError, Appended, StateWriter};
 use model::state::{ExpectedHead, PushRefusal};
 
 #[tokio::test]
@@ -10,7 +10,7 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
     let home = TestHome::new();
     let store = home.open().await;
     let append = |serial| {
-        let (store, writer) = (store.clone(), Writer::default());
+        let (store, writer) = (store.clone(), StateWriter::default());
         async move {
             store
                 .state_version_append(&network(), &writer, body(serial))
@@ -41,7 +41,7 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
     assert_eq!(source, PushRefusal::SerialUsed { serial, last });
     let other = String::from_utf8(body(1)).unwrap();
     let other = other.replace(r#""lineage":"l""#, r#""lineage":"other""#);
-    let (state, writer) = (network(), Writer::default());
+    let (state, writer) = (network(), StateWriter::default());
     let written = store.state_version_append(&state, &writer, other.into_bytes());
     let Appended::New(version) = written.await.unwrap() else {
         panic!("these bytes are new");
@@ -55,7 +55,7 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
 async fn a_deleted_state_comes_back_under_its_next_serial() {
     let home = TestHome::new();
     let store = home.open().await;
-    let (state, writer) = (network(), Writer::default());
+    let (state, writer) = (network(), StateWriter::default());
     for serial in [7, 8] {
         let written = store.state_version_append(&state, &writer, body(serial));
         written.await.unwrap();
@@ -71,9 +71,9 @@ async fn who_is_not_a_run_is_kept_out_by_the_statement_itself() {
     let home = TestHome::new();
     let store = home.open().await;
     let state = network();
-    let client = Writer {
+    let client = StateWriter {
         outsider: true,
-        ..Writer::default()
+        ..StateWriter::default()
     };
     let write = |serial| store.state_version_append(&state, &client, body(serial));
     write(1).await.unwrap();
@@ -104,7 +104,7 @@ async fn who_is_not_a_run_is_kept_out_by_the_statement_itself() {
 async fn a_state_that_somebody_else_locked_is_not_deleted() {
     let home = TestHome::new();
     let store = home.open().await;
-    let (state, writer) = (network(), Writer::default());
+    let (state, writer) = (network(), StateWriter::default());
     let written = store.state_version_append(&state, &writer, body(1));
     written.await.unwrap();
     let info = lock_info("a");
@@ -128,14 +128,14 @@ async fn a_state_that_somebody_else_locked_is_not_deleted() {
 async fn the_id_of_a_runs_lock_lets_nobody_else_write_or_delete() {
     let home = TestHome::new();
     let store = home.open().await;
-    let (state, writer, run) = (network(), Writer::default(), Some(RunId(7)));
+    let (state, writer, run) = (network(), StateWriter::default(), Some(RunId(7)));
     let written = store.state_version_append(&state, &writer, body(1));
     written.await.unwrap();
     let info = lock_info("a");
     let locked = store.lock_acquire(&state, &info, run, ExpectedHead::Any);
     locked.await.unwrap();
 
-    let client = Writer {
+    let client = StateWriter {
         lock_id: Some("a".to_owned()),
         outsider: true,
         surgery: true,
@@ -152,7 +152,7 @@ async fn the_id_of_a_runs_lock_lets_nobody_else_write_or_delete() {
     assert!(matches!(refused, Err(DeleteStateError::Held { .. })));
 
     // The run itself goes on.
-    let own = Writer { run, ..client };
+    let own = StateWriter { run, ..client };
     let written = store.state_version_append(&state, &own, body(2)).await;
     assert!(matches!(written, Ok(Appended::New(version)) if version.version == 2));
 }
@@ -171,7 +171,7 @@ async fn a_state_is_reserved_for_runs_before_it_exists() {
 async fn a_lock_that_ended_deletes_nothing() {
     let home = TestHome::new();
     let store = home.open().await;
-    let (state, writer) = (network(), Writer::default());
+    let (state, writer) = (network(), StateWriter::default());
     let written = store.state_version_append(&state, &writer, body(1));
     written.await.unwrap();
     let refused = store.state_delete(&state, Some("gone"), "ci").await;

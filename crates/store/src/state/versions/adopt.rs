@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ids::RunId;
 use model::state::{Adoption, KeepAside, Mark, StateName, StateVersion, adoption};
 
-use super::append::{AppendError, Appended, Write, Writer};
+use super::append::{AppendError, Appended, StateWriter, Write};
 use crate::{Store, StoreError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,11 +76,11 @@ impl Store {
                     .map_err(failed)?
                     .and_then(|row| row.lock);
                 let lock = lock.filter(|lock| lock.run == Some(run));
-                let writer = Writer {
+                let writer = StateWriter {
                     run: lock.as_ref().and_then(|lock| lock.run),
                     lock_id: lock.map(|lock| lock.info.id),
                     may_empty,
-                    ..Writer::default()
+                    ..StateWriter::default()
                 };
                 let (mark, body) = (Some(Mark::Adopted), Arc::new(body));
                 let write = Write {

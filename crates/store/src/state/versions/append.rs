@@ -15,12 +15,12 @@ use model::state::{
     StateFacts, StateName, StateVersion, check_copy, check_push, check_push_over_copy,
 };
 
-use super::blob::{self, Base, NewBlob, may_build_on};
+use super::blob::{self, DeltaBase, NewBlob, may_build_on};
 use super::by_hand::Record;
-use super::{HEAD, Hint, STATE_AND_HEAD, Stored, unknown};
+use super::{CachedLock, HEAD, STATE_AND_HEAD, StoredVersion, unknown};
 use crate::access::break_glass::NewBreakGlass;
 use crate::blob::Blobs;
-use crate::blob::segments::Place;
+use crate::blob::segments::FrameLocation;
 use crate::blob::segments::Staged;
 use crate::crypto::Digest;
 use crate::crypto::hex;
@@ -29,7 +29,7 @@ use crate::db::{Row, Tx};
 use crate::key::data_keys::Scope;
 use crate::state::refusals::NewRefusal;
 use crate::state::states::StateRow;
-use crate::{Store, StoreError, working};
+use crate::{Store, StoreError, try_offload};
 
 const PAST: &str = "SELECT MAX(version), lineage, MAX(serial) FROM state_version \
     WHERE state = $1 GROUP BY lineage";
@@ -42,7 +42,7 @@ const ATTEMPTS: usize = 16;
 
 /// Who writes, and what it may do.
 #[derive(Clone, Debug, Default)]
-pub struct Writer {
+pub struct StateWriter {
     /// The lock it says it holds.
     pub lock_id: Option<String>,
     /// The run that it writes for, which is the one that took the lock.
@@ -102,19 +102,19 @@ impl AppendError {
 #[derive(Clone)]
 pub(super) struct Write {
     pub(super) state: StateName,
-    pub(super) writer: Writer,
+    pub(super) writer: StateWriter,
     /// The run the version is recorded under.
     pub(super) run: Option<RunId>,
     pub(super) mark: Option<Mark>,
     /// The record that opens with the version, if a person makes it.
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<BreakGlassRecord>,
     pub(super) body: Arc<Vec<u8>>,
 }
 
 /// Head, lock and highest version at one moment.
-pub(super) struct Moment {
+pub(super) struct HeadSnapshot {
     row: StateRow,
-    head: Option<Stored>,
+    head: Option<StoredVersion>,
     last: i64,
     /// Of a deleted state, the highest serial of each lineage.
     used: BTreeMap<String, u64>,
@@ -123,7 +123,7 @@ pub(super) struct Moment {
 }
 
 /// A write that was decided and encoded: all that is left is to store it.
-pub(super) struct Ready {
+pub(super) struct EncodedWrite {
     pub(super) write: Write,
     state: i64,
     /// What the decision rests on.
@@ -141,7 +141,7 @@ impl Store {
     pub async fn state_version_append(
         &self,
         state: &StateName,
-        writer: &Writer,
+        writer: &StateWriter,
         body: impl Into<Arc<Vec<u8>>>,
     ) -> Result<Appended, AppendError> {
         let body = body.into();
@@ -183,7 +183,7 @@ impl Store {
         };
         let digester = self.state_digester().await.map_err(failed)?;
         let body = Arc::clone(&write.body);
-        let read = working(body.len() as u64, move || {
+        let read = try_offload(body.len() as u64, move || {
             Ok(StateFacts::read(&body).map(|facts| (facts, digester.digest(&body))))
         });
         let (facts, content) =
@@ -203,7 +203,7 @@ impl Store {
                     .begin_write()
                     .await
                     .map_err(|err| failed(err.into()))?;
-                seen = tx.moment(&write).await.map_err(failed)?;
+                seen = tx.head_snapshot(&write).await.map_err(failed)?;
                 verdict = write.decide(&seen, &facts, &content);
             }
             let mark = match verdict {
@@ -228,7 +228,7 @@ impl Store {
             let ready = self.encode(write, seen, version).await.map_err(failed)?;
             let ready = Arc::new(ready);
             let moved = self.commit(&ready).await.map_err(failed)?;
-            self.given.head_moved(&state);
+            self.lock_cache.forget_head(&state);
             if moved {
                 if let Some(before) = before {
                     self.recent.forget(&before);
@@ -245,9 +245,9 @@ impl Store {
     pub(super) async fn encode(
         &self,
         write: Write,
-        seen: Moment,
+        seen: HeadSnapshot,
         version: StateVersion,
-    ) -> Result<Ready, StoreError> {
+    ) -> Result<EncodedWrite, StoreError> {
         let key = self.data_key(&Scope::State(write.state.clone())).await?;
         let head_size = seen.head.as_ref().map_or(0, |head| head.version.size);
         let size = version.size.max(head_size);
@@ -256,7 +256,7 @@ impl Store {
         let base = match &seen.head {
             Some(head) if may_build_on(head.depth, size) => {
                 // A version before that cannot be read must not stop the next one, which is then whole.
-                self.body_in_turn(head).await.ok().map(|body| Base {
+                self.body_in_turn(head).await.ok().map(|body| DeltaBase {
                     version: head.version.version,
                     depth: head.depth,
                     body,
@@ -267,9 +267,9 @@ impl Store {
         let parent = seen.head.as_ref().map(|head| hex(&head.blob_digest[..]));
         let (body, encoded) = (Arc::clone(&write.body), version.clone());
         let encode = move || blob::encode(&key, encoded, parent, &body, base);
-        let blob = working(size, encode).await?;
+        let blob = try_offload(size, encode).await?;
         let exception = exception(&write, seen.head.as_ref(), &version);
-        Ok(Ready {
+        Ok(EncodedWrite {
             exception,
             write,
             state: seen.row.id,
@@ -282,11 +282,11 @@ impl Store {
 
     /// Makes the frame durable and moves the head, in a commit that other writers may share. Does nothing and
     /// says so if lock or head are not what was seen any more. Durable when this returns.
-    pub(super) async fn commit(&self, ready: &Arc<Ready>) -> Result<bool, StoreError> {
+    pub(super) async fn commit(&self, ready: &Arc<EncodedWrite>) -> Result<bool, StoreError> {
         let staged = match self.blob_stage_ahead(&ready.blob.frame).await {
             Err(err) if err.is_taken() => {
                 // An answer of the bucket was lost, or another database used this name: try other names.
-                self.announced.forget().await;
+                self.upload_intents.forget().await;
                 return Ok(false);
             }
             staged => staged?,
@@ -297,7 +297,7 @@ impl Store {
         });
         let moved = moved.await;
         if let Err(StoreError::Interrupted) = moved {
-            self.announced.forget().await;
+            self.upload_intents.forget().await;
         }
         let moved = moved?;
         if moved
@@ -310,10 +310,10 @@ impl Store {
     }
 
     /// A look without a transaction; the statement that moves the head checks what rests on it.
-    async fn look(&self, write: &Write) -> Result<Moment, StoreError> {
+    async fn look(&self, write: &Write) -> Result<HeadSnapshot, StoreError> {
         self.check_current(&write.state)?;
-        if let Some(moment) = self.look_at_hint(write) {
-            return Ok(moment);
+        if let Some(head_snapshot) = self.look_at_hint(write) {
+            return Ok(head_snapshot);
         }
         let args = name_args(&write.state);
         let found = self.db.fetch_optional(STATE_AND_HEAD, &args).await?;
@@ -321,7 +321,7 @@ impl Store {
             Some(row) => {
                 let (state, head) = row.split_at(StateRow::COLUMNS);
                 let state = StateRow::read(&state)?;
-                let head = state.head.map(|_| Stored::read(&head)).transpose()?;
+                let head = state.head.map(|_| StoredVersion::read(&head)).transpose()?;
                 (state, head)
             }
             // A state that is new here has no head.
@@ -334,7 +334,7 @@ impl Store {
             let past = self.db.fetch_all(PAST, &[row.id.into()]).await?;
             read_past(&past)?
         };
-        Ok(Moment {
+        Ok(HeadSnapshot {
             head,
             last,
             used,
@@ -346,9 +346,9 @@ impl Store {
 
 impl Store {
     /// The same from what this process saw under the writer's lock.
-    fn look_at_hint(&self, write: &Write) -> Option<Moment> {
+    fn look_at_hint(&self, write: &Write) -> Option<HeadSnapshot> {
         let id = write.writer.lock_id.as_deref()?;
-        let Hint { state, lock, head } = self.given.get(&write.state, id)?;
+        let CachedLock { state, lock, head } = self.lock_cache.get(&write.state, id)?;
         let head = head?;
         let last = head.version.version;
         let row = StateRow {
@@ -361,7 +361,7 @@ impl Store {
             // The lock was granted: whoever may lock may write.
             runs_only: false,
         };
-        Some(Moment {
+        Some(HeadSnapshot {
             head: Some(head),
             last,
             used: BTreeMap::new(),
@@ -372,7 +372,10 @@ impl Store {
 }
 
 impl Tx {
-    pub(super) async fn moment(&mut self, write: &Write) -> Result<Moment, StoreError> {
+    pub(super) async fn head_snapshot(
+        &mut self,
+        write: &Write,
+    ) -> Result<HeadSnapshot, StoreError> {
         let row = self
             .state_get(&write.state)
             .await?
@@ -385,8 +388,8 @@ impl Tx {
             Some(id) if holder != Some(id) => self.lock_was_taken(row.id, id).await?,
             _ => false,
         };
-        Ok(Moment {
-            head: head.as_ref().map(Stored::read).transpose()?,
+        Ok(HeadSnapshot {
+            head: head.as_ref().map(StoredVersion::read).transpose()?,
             last,
             used,
             row,
@@ -397,7 +400,7 @@ impl Tx {
     /// The one place a head moves. `staged` is where the frame lies, if it is durable already.
     async fn version_store(
         &mut self,
-        ready: &Ready,
+        ready: &EncodedWrite,
         blobs: &Blobs,
         staged: Option<&Staged>,
     ) -> Result<bool, StoreError> {
@@ -472,7 +475,7 @@ impl Tx {
 pub(crate) struct NewVersion<'a> {
     pub(crate) state: i64,
     pub(crate) version: &'a StateVersion,
-    pub(crate) place: &'a Place,
+    pub(crate) place: &'a FrameLocation,
     pub(crate) digest: &'a Digest,
     pub(crate) lock_id: Option<&'a str>,
     pub(crate) base: Option<i64>,
@@ -512,7 +515,7 @@ impl Tx {
 }
 
 impl Write {
-    fn decide(&self, seen: &Moment, facts: &StateFacts, content: &str) -> PushVerdict {
+    fn decide(&self, seen: &HeadSnapshot, facts: &StateFacts, content: &str) -> PushVerdict {
         if seen.row.runs_only && self.writer.outsider {
             return PushVerdict::Refuse(PushRefusal::RunsOnly);
         }
@@ -553,7 +556,7 @@ impl Write {
     }
 }
 
-impl Moment {
+impl HeadSnapshot {
     pub(super) fn next(
         &self,
         write: &Write,
@@ -578,7 +581,7 @@ impl Moment {
     }
 }
 
-impl Moment {
+impl HeadSnapshot {
     /// A deleted state may come back, but no serial may stand for two contents: an old plan would fit the wrong one.
     /// An encrypted one keeps its serial inside, where nobody can change it.
     fn was_used(&self, facts: &StateFacts) -> bool {
@@ -612,7 +615,11 @@ fn pinned_until(version: &StateVersion) -> Option<i64> {
 }
 
 /// What is to be recorded of a write that a client got past the rules; whoever else does it says so itself.
-fn exception(write: &Write, head: Option<&Stored>, version: &StateVersion) -> Option<String> {
+fn exception(
+    write: &Write,
+    head: Option<&StoredVersion>,
+    version: &StateVersion,
+) -> Option<String> {
     let parent = &head?.version;
     let follows = if parent.lineage == version.lineage || parent.lineage.is_empty() {
         version.serial > parent.serial

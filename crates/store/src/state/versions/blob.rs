@@ -72,7 +72,7 @@ pub(crate) enum Header {
 
 /// The same, as far as it says what was written and acknowledged: read in passing.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Line<'a> {
+pub(crate) struct FrameLine<'a> {
     terrane: &'a str,
     pub(crate) state: StateName,
     pub(crate) version: i64,
@@ -85,7 +85,7 @@ pub(crate) struct Line<'a> {
     pub(crate) serial: Option<u64>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> FrameLine<'a> {
     pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(line).ok()
     }
@@ -96,7 +96,7 @@ impl<'a> Line<'a> {
 }
 
 /// The version before, as far as the next one may be a difference to it.
-pub(super) struct Base {
+pub(super) struct DeltaBase {
     pub(super) version: i64,
     pub(super) depth: i64,
     pub(super) body: Arc<Vec<u8>>,
@@ -134,7 +134,7 @@ pub(super) fn encode(
     version: StateVersion,
     parent_digest: Option<String>,
     body: &[u8],
-    base: Option<Base>,
+    base: Option<DeltaBase>,
 ) -> Result<NewBlob, StoreError> {
     let failed = |source| {
         file_error(
@@ -198,7 +198,7 @@ pub(crate) fn marker(
 pub(super) fn read_chain(
     blobs: &Blobs,
     key: &DataKey,
-    chain: &[Stored],
+    chain: &[StoredVersion],
     base: Option<Arc<Vec<u8>>>,
 ) -> Result<Vec<u8>, StoreError> {
     let mut below: Option<Arc<Vec<u8>>> = base;
@@ -221,7 +221,7 @@ pub(super) fn read_chain(
 pub(crate) fn open(
     blobs: &Blobs,
     key: &DataKey,
-    stored: &Stored,
+    stored: &StoredVersion,
 ) -> Result<(BlobHeader, Vec<u8>), StoreError> {
     let damaged = |source| stored.damaged(blobs, source);
     let bytes = blobs.read_frame(&stored.place)?;
@@ -240,7 +240,7 @@ pub(crate) fn open(
     Ok((header, packed))
 }
 
-impl Stored {
+impl StoredVersion {
     pub(crate) fn unpack(
         &self,
         blobs: &Blobs,

@@ -5,24 +5,24 @@ use std::sync::Arc;
 use model::break_glass::Act;
 use model::state::{Mark, StateName};
 
-use super::append::{AppendError, Appended, Write, Writer};
+use super::append::{AppendError, Appended, StateWriter, Write};
 use crate::Store;
 
 /// A write by hand, under a lock that the person's command holds.
 #[derive(Clone, Debug)]
-pub struct ByHand {
+pub struct ManualWrite {
     pub lock_id: String,
     pub mark: Option<Mark>,
     /// Over the rules for serial and lineage; the lock's operation must be one that may be.
     pub surgery: bool,
     /// Versions up to this one are lost; 0 if none is.
     pub beyond: i64,
-    pub record: Record,
+    pub record: BreakGlassRecord,
 }
 
 /// What opens with the version.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct BreakGlassRecord {
     pub act: Act,
     pub actor: String,
     pub reason: String,
@@ -35,15 +35,15 @@ impl Store {
     pub async fn state_version_append_by_hand(
         &self,
         state: &StateName,
-        by_hand: ByHand,
+        by_hand: ManualWrite,
         body: Vec<u8>,
     ) -> Result<Appended, AppendError> {
-        let writer = Writer {
+        let writer = StateWriter {
             lock_id: Some(by_hand.lock_id),
             surgery: by_hand.surgery,
             beyond: by_hand.beyond,
             actor: by_hand.record.actor.clone(),
-            ..Writer::default()
+            ..StateWriter::default()
         };
         let write = Write {
             state: state.clone(),

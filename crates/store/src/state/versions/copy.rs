@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::ids::RunId;
 use model::state::{Mark, StateName};
 
-use super::append::{AppendError, Appended, Write, Writer};
+use super::append::{AppendError, Appended, StateWriter, Write};
 use crate::Store;
 
 impl Store {
@@ -19,7 +19,7 @@ impl Store {
     ) -> Result<Appended, AppendError> {
         let write = Write {
             state: state.clone(),
-            writer: Writer::default(),
+            writer: StateWriter::default(),
             run,
             mark: Some(Mark::Copy),
             record: None,
@@ -61,7 +61,7 @@ mod tests {
         let home = TestHome::new();
         let store = home.open().await;
         keep(&store, body(7)).await;
-        let plain = Writer::default();
+        let plain = StateWriter::default();
         let refused = store
             .state_version_append(&network(), &plain, body(8))
             .await;
@@ -72,10 +72,10 @@ mod tests {
         let state = network();
         let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
         locked.await.unwrap();
-        let writer = Writer {
+        let writer = StateWriter {
             lock_id: Some(info.id.clone()),
             surgery: true,
-            ..Writer::default()
+            ..StateWriter::default()
         };
         // The same bytes as the copy, and still news: they live here now.
         let here = store

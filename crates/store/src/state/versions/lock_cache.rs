@@ -15,59 +15,59 @@ use super::Stored;
 const MOST: usize = 4096;
 
 #[derive(Debug, Default)]
-pub(crate) struct Given(Mutex<HashMap<StateName, Hint>>);
+pub(crate) struct LockCache(Mutex<HashMap<StateName, CachedLock>>);
 
 #[derive(Clone)]
-pub(crate) struct Hint {
+pub(crate) struct CachedLock {
     /// The state's row.
     pub(crate) state: i64,
     pub(crate) lock: HeldLock,
     /// The newest version, if it was read under this lock.
-    pub(crate) head: Option<Stored>,
+    pub(crate) head: Option<StoredVersion>,
 }
 
-impl Given {
-    pub(crate) fn gave(&self, state: &StateName, row: i64, lock: HeldLock) {
-        let mut given = self.given();
-        if given.len() < MOST || given.contains_key(state) {
-            let hint = Hint {
+impl LockCache {
+    pub(crate) fn insert(&self, state: &StateName, row: i64, lock: HeldLock) {
+        let mut locks = self.locks();
+        if locks.len() < MOST || locks.contains_key(state) {
+            let hint = CachedLock {
                 state: row,
                 lock,
                 head: None,
             };
-            given.insert(state.clone(), hint);
+            locks.insert(state.clone(), hint);
         }
     }
 
     /// This was read as the newest version just now.
-    pub(crate) fn saw(&self, head: &Stored) {
-        if let Some(hint) = self.given().get_mut(&head.version.state) {
+    pub(crate) fn set_head(&self, head: &StoredVersion) {
+        if let Some(hint) = self.locks().get_mut(&head.version.state) {
             hint.head = Some(head.clone());
         }
     }
 
-    pub(crate) fn get(&self, state: &StateName, id: &str) -> Option<Hint> {
-        let hint = self.given().get(state).cloned()?;
+    pub(crate) fn get(&self, state: &StateName, id: &str) -> Option<CachedLock> {
+        let hint = self.locks().get(state).cloned()?;
         (hint.lock.info.id == id).then_some(hint)
     }
 
     /// The version that was read is not the newest any more, or may not be.
-    pub(crate) fn head_moved(&self, state: &StateName) {
-        if let Some(hint) = self.given().get_mut(state) {
+    pub(crate) fn forget_head(&self, state: &StateName) {
+        if let Some(hint) = self.locks().get_mut(state) {
             hint.head = None;
         }
     }
 
-    pub(crate) fn forget(&self, state: &StateName) {
-        self.given().remove(state);
+    pub(crate) fn remove(&self, state: &StateName) {
+        self.locks().remove(state);
     }
 
-    fn given(&self) -> MutexGuard<'_, HashMap<StateName, Hint>> {
+    fn locks(&self) -> MutexGuard<'_, HashMap<StateName, CachedLock>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl std::fmt::Debug for Hint {
+impl std::fmt::Debug for CachedLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "row {}, lock {}", self.state, self.lock.info.id)
     }
@@ -78,7 +78,7 @@ mod tests {
     use model::state::ExpectedHead;
 
     use crate::testing::{TestHome, append, body, lock_info, network};
-    use crate::{AppendError, Appended, Writer};
+    use crate::{AppendError, Appended, StateWriter};
 
     /// One process gave the lock out and read the state; the other one changes it.
     #[tokio::test]
@@ -90,12 +90,12 @@ mod tests {
         let info = lock_info("a");
         let lock = one.lock_acquire(&state, &info, None, ExpectedHead::Any);
         lock.await.unwrap();
-        let holder = Writer {
+        let holder = StateWriter {
             lock_id: Some("a".to_owned()),
-            ..Writer::default()
+            ..StateWriter::default()
         };
         one.state_head_bytes(&state).await.unwrap();
-        assert!(one.given.get(&state, "a").unwrap().head.is_some());
+        assert!(one.lock_cache.get(&state, "a").unwrap().head.is_some());
 
         let write = two.state_version_append(&state, &holder, body(2));
         assert!(matches!(write.await.unwrap(), Appended::New(_)));

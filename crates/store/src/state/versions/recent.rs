@@ -12,10 +12,10 @@ const LARGEST: usize = 4 * 1024 * 1024;
 
 /// Bodies by the digest of their frame.
 #[derive(Debug, Default)]
-pub(crate) struct Recent(Mutex<Kept>);
+pub(crate) struct BodyCache(Mutex<CachedBodies>);
 
 #[derive(Default)]
-struct Kept {
+struct CachedBodies {
     bodies: HashMap<Digest, (u64, Arc<Vec<u8>>)>,
     /// By the time of their last use.
     order: BTreeMap<u64, Digest>,
@@ -23,7 +23,7 @@ struct Kept {
     bytes: usize,
 }
 
-impl Recent {
+impl BodyCache {
     pub(crate) fn get(&self, digest: &Digest) -> Option<Arc<Vec<u8>>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let body = kept.remove(digest)?;
@@ -54,7 +54,7 @@ impl Recent {
     }
 }
 
-impl Kept {
+impl CachedBodies {
     fn insert(&mut self, digest: Digest, body: Arc<Vec<u8>>) {
         self.uses += 1;
         self.bytes += body.len();
@@ -70,7 +70,7 @@ impl Kept {
     }
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for CachedBodies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bodies, {} bytes", self.bodies.len(), self.bytes)
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_longest_unused_go_first() {
-        let recent = Recent::default();
+        let recent = BodyCache::default();
         let body = Arc::new(vec![0; LARGEST]);
         for number in 0..6 {
             recent.put([number; 32], &body);

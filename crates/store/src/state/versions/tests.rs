@@ -10,7 +10,7 @@ use model::state::{ExpectedHead, KeepAside, StateFacts};
 
 use super::append::Write;
 use super::*;
-use crate::blob::durability::Watch;
+use crate::blob::durability::SyncWatch;
 use crate::blob::segments::frame;
 use crate::key::data_keys::KeyError;
 use crate::testing::{TestHome, append, body, lock_info, markers_are_written, network};
@@ -18,10 +18,10 @@ use crate::testing::{TestHome, append, body, lock_info, markers_are_written, net
 mod bars;
 mod crashes;
 
-fn holding(id: &str) -> Writer {
-    Writer {
+fn holding(id: &str) -> StateWriter {
+    StateWriter {
         lock_id: Some(id.to_owned()),
-        ..Writer::default()
+        ..StateWriter::default()
     }
 }
 
@@ -32,7 +32,7 @@ async fn lock(store: &Store, info: &LockInfo, run: Option<RunId>) {
         .unwrap();
 }
 
-async fn push(store: &Store, writer: &Writer, body: Vec<u8>) -> String {
+async fn push(store: &Store, writer: &StateWriter, body: Vec<u8>) -> String {
     let appended = store.state_version_append(&network(), writer, body).await;
     markers_are_written(store).await;
     match appended {
@@ -66,7 +66,7 @@ fn frames(home: &TestHome) -> usize {
     versions.count()
 }
 
-fn watch(store: &Store) -> &Watch {
+fn watch(store: &Store) -> &SyncWatch {
     match &store.blobs {
         Blobs::Disk(disk) => &disk.watch,
         Blobs::Bucket(_) => panic!("a home on disk is meant"),
@@ -78,7 +78,7 @@ async fn every_version_is_kept_and_read_back() {
     let home = TestHome::new();
     let store = home.open().await;
     for serial in 1..=3 {
-        push(&store, &Writer::default(), body(serial)).await;
+        push(&store, &StateWriter::default(), body(serial)).await;
     }
     let again = home.open().await;
     let versions = again.state_version_list(&network()).await.unwrap();
@@ -107,9 +107,9 @@ async fn every_version_is_kept_and_read_back() {
 async fn the_head_moves_after_the_frame_is_durable() {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(1)).await; // makes the keys and the segment
+    push(&store, &StateWriter::default(), body(1)).await; // makes the keys and the segment
     watch(&store).steps();
-    push(&store, &Writer::default(), body(2)).await;
+    push(&store, &StateWriter::default(), body(2)).await;
     // The last one is the marker.
     let expected = ["append", "sync file", "commit", "append"];
     assert_eq!(watch(&store).steps(), expected);
@@ -119,7 +119,7 @@ async fn the_head_moves_after_the_frame_is_durable() {
 async fn keys_and_segment_are_durable_before_what_they_hold() {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(1)).await;
+    push(&store, &StateWriter::default(), body(1)).await;
     // Its directory, and `keys` with the first.
     let dir = ["name"];
     let key = ["sync file", "name", "sync directory", "sync directory"];
@@ -135,12 +135,12 @@ async fn keys_and_segment_are_durable_before_what_they_hold() {
 async fn a_file_that_cannot_be_written_moves_nothing() {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(1)).await;
+    push(&store, &StateWriter::default(), body(1)).await;
     let segments = home.path().join("home/segments");
     fs::remove_dir_all(&segments).unwrap();
     fs::write(&segments, "in the way").unwrap();
     let err = store
-        .state_version_append(&network(), &Writer::default(), body(2))
+        .state_version_append(&network(), &StateWriter::default(), body(2))
         .await
         .unwrap_err();
     assert!(matches!(err, AppendError::Store { .. }), "{err:?}");
@@ -153,7 +153,7 @@ async fn a_file_that_cannot_be_written_moves_nothing() {
 #[tokio::test]
 async fn a_full_disk_is_a_refused_write() {
     let home = TestHome::new();
-    push(&home.open().await, &Writer::default(), body(1)).await;
+    push(&home.open().await, &StateWriter::default(), body(1)).await;
     let full = home.path().join("home/segments/2.seg");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
     let store = home.open().await;
@@ -172,7 +172,7 @@ async fn a_full_disk_is_a_refused_write() {
     ");
     fs::remove_file(full).unwrap();
     assert_eq!(
-        push(&home.open().await, &Writer::default(), body(2)).await,
+        push(&home.open().await, &StateWriter::default(), body(2)).await,
         "version 2"
     );
 }
@@ -183,7 +183,7 @@ async fn a_version_says_who_wrote_it() {
     let store = home.open().await;
     lock(&store, &lock_info("a"), None).await;
     push(&store, &holding("a"), body(1)).await;
-    let writer = Writer {
+    let writer = StateWriter {
         actor: "ci@example.io".to_owned(),
         ..holding("a")
     };
@@ -231,7 +231,7 @@ async fn a_write_that_follows_nothing_costs_others_nothing() {
     for name in ["a", "b", "a"] {
         let write = Write {
             state: StateName::new("p", name),
-            writer: Writer::default(),
+            writer: StateWriter::default(),
             run: None,
             mark: None,
             record: None,
@@ -241,7 +241,7 @@ async fn a_write_that_follows_nothing_costs_others_nothing() {
         let facts = StateFacts::read(&write.body).unwrap();
         let content = store.keys.keyed_digest("state", &write.body).unwrap();
         let mut tx = store.db.begin_write().await.unwrap();
-        let seen = tx.moment(&write).await.unwrap();
+        let seen = tx.head_snapshot(&write).await.unwrap();
         drop(tx);
         let version = seen.next(&write, &facts, &content, None);
         let one = store.encode(write, seen, version).await.unwrap();
@@ -287,7 +287,7 @@ async fn writes_are_fenced() {
     lock(&store, &lock_info("a"), None).await;
     assert_eq!(push(&store, &holding("a"), body(1)).await, "version 1");
     let locked = "the state is locked by lock `a`, and this write does not carry it";
-    assert_eq!(push(&store, &Writer::default(), body(2)).await, locked);
+    assert_eq!(push(&store, &StateWriter::default(), body(2)).await, locked);
     store
         .lock_break_recorded(&network(), Some("a"), "me@here", None)
         .await
@@ -298,7 +298,10 @@ async fn writes_are_fenced() {
     assert_eq!(push(&store, &holding("b"), body(2)).await, "version 2");
     store.lock_release(&network(), "b").await.unwrap();
     assert_eq!(push(&store, &holding("a"), body(3)).await, lost);
-    assert_eq!(push(&store, &Writer::default(), body(3)).await, "version 3");
+    assert_eq!(
+        push(&store, &StateWriter::default(), body(3)).await,
+        "version 3"
+    );
 }
 
 #[tokio::test]
@@ -316,7 +319,7 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     };
     let facts = StateFacts::read(&write.body).unwrap();
     let mut tx = store.db.begin_write().await.unwrap();
-    let seen = tx.moment(&write).await.unwrap();
+    let seen = tx.head_snapshot(&write).await.unwrap();
     drop(tx);
     let version = seen.next(&write, &facts, "digest", None);
     let ready = store.encode(write, seen, version).await.unwrap();
@@ -337,7 +340,7 @@ async fn the_lock_of_a_run_moves_the_head_for_that_run_only() {
     let run = Some(RunId(7));
     lock(&store, &lock_info("a"), run).await;
     for (by, moves) in [(None, false), (Some(RunId(8)), false), (run, true)] {
-        let writer = Writer {
+        let writer = StateWriter {
             run: by,
             ..holding("a")
         };
@@ -351,7 +354,7 @@ async fn the_lock_of_a_run_moves_the_head_for_that_run_only() {
         };
         let facts = StateFacts::read(&write.body).unwrap();
         let mut tx = store.db.begin_write().await.unwrap();
-        let seen = tx.moment(&write).await.unwrap();
+        let seen = tx.head_snapshot(&write).await.unwrap();
         drop(tx);
         let version = seen.next(&write, &facts, "digest", None);
         let ready = store.encode(write, seen, version).await.unwrap();
@@ -369,7 +372,7 @@ async fn of_many_writers_without_a_lock_each_serial_is_one_content() {
         tasks.spawn(async move {
             let body =
                 format!(r#"{{"version":4,"serial":1,"lineage":"l","resources":[{number}]}}"#);
-            let pushed = push(&store, &Writer::default(), body.clone().into_bytes()).await;
+            let pushed = push(&store, &StateWriter::default(), body.clone().into_bytes()).await;
             (pushed == "version 1").then_some(body)
         });
     }
@@ -384,9 +387,9 @@ async fn of_many_writers_without_a_lock_each_serial_is_one_content() {
 async fn what_is_refused_is_recorded_and_kept() {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(7)).await;
+    push(&store, &StateWriter::default(), body(7)).await;
     push(&store, &holding("gone"), body(8)).await;
-    push(&store, &Writer::default(), b"<html>".to_vec()).await;
+    push(&store, &StateWriter::default(), b"<html>".to_vec()).await;
     let refusals = store.refusal_list(&network()).await.unwrap();
     let told: Vec<_> = refusals
         .iter()
@@ -420,7 +423,7 @@ async fn nothing_readable_lies_on_the_disk() {
     let home = TestHome::new();
     let store = home.open().await;
     let secret = br#"{"version":4,"serial":1,"lineage":"l","resources":["hunter2"]}"#.to_vec();
-    push(&store, &Writer::default(), secret).await;
+    push(&store, &StateWriter::default(), secret).await;
     let mut dirs = vec![home.path().join("home")];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
@@ -436,11 +439,11 @@ async fn nothing_readable_lies_on_the_disk() {
 }
 
 /// Writes two versions, does something to the segment, and reads the first as another process would.
-async fn damaged(deed: impl FnOnce(&mut Vec<u8>, &[Stored])) -> String {
+async fn damaged(deed: impl FnOnce(&mut Vec<u8>, &[StoredVersion])) -> String {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(1)).await;
-    push(&store, &Writer::default(), body(2)).await;
+    push(&store, &StateWriter::default(), body(1)).await;
+    push(&store, &StateWriter::default(), body(2)).await;
     let mut stored = Vec::new();
     for version in [1, 2] {
         stored.push(store.stored(&network(), version).await.unwrap().unwrap());
@@ -455,7 +458,7 @@ async fn damaged(deed: impl FnOnce(&mut Vec<u8>, &[Stored])) -> String {
     }
 }
 
-fn range(stored: &Stored) -> std::ops::Range<usize> {
+fn range(stored: &StoredVersion) -> std::ops::Range<usize> {
     let place = |number: u64| usize::try_from(number).unwrap();
     let start = place(stored.place.offset);
     start..start + place(stored.place.length)
@@ -536,7 +539,7 @@ async fn a_frame_cannot_stand_for_another() {
 #[tokio::test]
 async fn a_lost_key_of_a_state_is_not_replaced() {
     let home = TestHome::new();
-    push(&home.open().await, &Writer::default(), body(1)).await;
+    push(&home.open().await, &StateWriter::default(), body(1)).await;
     fs::remove_dir_all(home.path().join("home/keys/p~network")).unwrap();
     let store = home.open().await;
     let sealed = store
@@ -555,8 +558,8 @@ async fn a_lost_key_of_a_state_is_not_replaced() {
 async fn the_first_line_of_a_file_keeps_its_form() {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(1)).await;
-    push(&store, &Writer::default(), body(2)).await;
+    push(&store, &StateWriter::default(), body(1)).await;
+    push(&store, &StateWriter::default(), body(2)).await;
     let mut header = headers(&home)[2].clone();
     for varies in ["content", "parent_digest", "created_at"] {
         assert!(header[varies].is_string(), "{varies}");
@@ -622,7 +625,7 @@ async fn a_runs_leftover_is_adopted_once() {
 async fn a_leftover_that_does_not_fit_is_kept_aside() {
     let home = TestHome::new();
     let store = home.open().await;
-    push(&store, &Writer::default(), body(7)).await;
+    push(&store, &StateWriter::default(), body(7)).await;
     let adopted = store
         .state_adopt(&network(), RunId(44), body(3), false)
         .await
@@ -672,7 +675,7 @@ async fn a_leftover_is_kept_aside_while_somebody_else_holds_the_lock() {
 async fn a_home_whose_first_write_is_refused_takes_the_next() {
     let home = TestHome::new();
     let store = home.open().await;
-    let (state, writer) = (network(), Writer::default());
+    let (state, writer) = (network(), StateWriter::default());
     let refused = store.state_version_append(&state, &writer, b"{".to_vec());
     assert!(matches!(
         refused.await.unwrap_err(),

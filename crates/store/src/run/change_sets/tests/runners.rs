@@ -12,7 +12,7 @@ use testkit::{Dice, seed};
 
 use super::{START, World, plan, spec, stack};
 use crate::testing::TestHome;
-use crate::{Brought, ChangeSetError, Fence, Happened, Store};
+use crate::{ChangeSetError, Fence, ReportedEvent, Store, ValueOverride};
 
 async fn world(home: &TestHome, store: &Store) -> World {
     World {
@@ -55,7 +55,7 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
     };
     let turn = async |fence: Option<&Fence>, happened: Option<(RunId, RunEvent)>| {
         let mut claim = |_| true;
-        let happened = happened.map(|(run, event)| Happened {
+        let happened = happened.map(|(run, event)| ReportedEvent {
             run,
             event,
             brought: None,
@@ -115,10 +115,10 @@ async fn whose_values_a_plan_has_is_kept_with_the_plan_or_not_at_all() {
         turn.await
     };
     let run = turn(None).await.unwrap().starts[0].0;
-    let brought = |event| Happened {
+    let brought = |event| ReportedEvent {
         run,
         event,
-        brought: Some(Brought {
+        brought: Some(ValueOverride {
             values: Some("other".to_owned()),
             by: "dan".to_owned(),
         }),

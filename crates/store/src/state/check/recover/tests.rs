@@ -21,7 +21,7 @@ fn found(home: &TestHome) -> Vec<String> {
     let mut lines = Vec::new();
     let each = |recovered| {
         lines.push(match recovered {
-            Recovered::Version {
+            RecoveredItem::Version {
                 version,
                 standing,
                 body,
@@ -32,12 +32,12 @@ fn found(home: &TestHome) -> Vec<String> {
                     text.unwrap_or_else(|err| std::error::Error::source(&err).unwrap().to_string());
                 format!("{} {} {standing:?} {text}", version.state, version.version)
             }
-            Recovered::Lost { state, version, .. } => format!("{state} {version} lost"),
-            Recovered::Refused { state, body, .. } => {
+            RecoveredItem::Lost { state, version, .. } => format!("{state} {version} lost"),
+            RecoveredItem::Refused { state, body, .. } => {
                 let body = body.unwrap();
                 format!("{state} refused {}", String::from_utf8_lossy(&body))
             }
-            Recovered::Artifacts { state, set } => {
+            RecoveredItem::Artifacts { state, set } => {
                 format!("{state} artifacts {}", set.unwrap().len())
             }
         });

@@ -14,11 +14,11 @@ use super::{FrameSummary, StaleState, StaleStates, add_line, known};
 use crate::StoreError;
 use crate::blob::bucket::Bucket;
 use crate::blob::segments::frame::{PREFIX, peek};
-use crate::blob::segments::{DIR, Place};
+use crate::blob::segments::{DIR, FrameLocation};
 use crate::blob::{name_of, number_of};
 use crate::crypto::header_line;
 use crate::db::{Db, Tx};
-use crate::state::versions::blob::Line;
+use crate::state::versions::blob::FrameLine;
 
 /// Unused names among the last so many numbers are found by listing; older ones are requested by name.
 const LISTED_BACK: i64 = 1000;
@@ -115,7 +115,7 @@ async fn unnamed(db: &Db, listed: Vec<String>) -> Result<BTreeSet<String>, Store
     const ALL: &str = "SELECT blob FROM state_version";
     let mut unnamed: BTreeSet<String> = listed.into_iter().collect();
     for row in db.fetch_all(ALL, &[]).await? {
-        let Place { object, .. } = Place::parse(row.text(0)?)?;
+        let FrameLocation { object, .. } = FrameLocation::parse(row.text(0)?)?;
         unnamed.remove(object.rsplit('/').next().unwrap_or(&object));
     }
     Ok(unnamed)
@@ -150,7 +150,7 @@ async fn summarize(
 async fn first_lines(
     bucket: &Bucket,
     object: &str,
-    mut each: impl FnMut(Line<'_>),
+    mut each: impl FnMut(FrameLine<'_>),
 ) -> Result<(), StoreError> {
     let mut offset = 0;
     while let Some((part, size)) = bucket.find_part(object, offset, PART).await? {
@@ -160,7 +160,7 @@ async fn first_lines(
             let (Some(length), Some(line)) = (peek(rest), line) else {
                 break;
             };
-            Line::parse(line).into_iter().for_each(&mut each);
+            FrameLine::parse(line).into_iter().for_each(&mut each);
             at = at.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
         }
         offset = offset.saturating_add(at as u64);

@@ -7,7 +7,7 @@ use crate::testing::{TestHome, append, body, network, wide};
 use crate::{Keyring, OpenStoreError};
 
 /// Four versions of a wide state: one whole, three differences.
-async fn four(home: &TestHome) -> Vec<Stored> {
+async fn four(home: &TestHome) -> Vec<StoredVersion> {
     let store = home.open().await;
     for serial in 1..=4 {
         let pushed = append(&store, network(), wide(50, serial));

@@ -8,7 +8,7 @@ use testkit::{Dice, seed};
 use super::*;
 use crate::state::check::recover;
 use crate::testing::{TestHome, wide};
-use crate::{Keyring, Recovered, Standing, Writer};
+use crate::{Acknowledgement, Keyring, RecoveredItem, StateWriter};
 
 #[tokio::test]
 async fn what_was_acknowledged_outlives_any_crash() {
@@ -29,7 +29,7 @@ async fn what_was_acknowledged_outlives_any_crash() {
                 None => 1,
             };
             let body = wide(dice.roll(30), serial);
-            let writer = Writer::default();
+            let writer = StateWriter::default();
             match store.state_version_append(&state, &writer, body).await {
                 Ok(_) => acknowledged.insert(state, serial),
                 Err(AppendError::Store { .. }) => break,
@@ -65,9 +65,9 @@ async fn check(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &
 /// The files alone say the same.
 fn check_recovery(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &Dice) {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
-    let mut found: BTreeMap<(StateName, u64), Standing> = BTreeMap::new();
+    let mut found: BTreeMap<(StateName, u64), Acknowledgement> = BTreeMap::new();
     let each = |recovered| match recovered {
-        Recovered::Version {
+        RecoveredItem::Version {
             version,
             standing,
             body,
@@ -79,10 +79,10 @@ fn check_recovery(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice
             let key = (version.state, version.serial);
             found.entry(key).or_insert(standing);
         }
-        Recovered::Lost { state, version, .. } => {
+        RecoveredItem::Lost { state, version, .. } => {
             panic!("version {version} of `{state}` is lost, {dice}")
         }
-        Recovered::Refused { .. } | Recovered::Artifacts { .. } => {
+        RecoveredItem::Refused { .. } | RecoveredItem::Artifacts { .. } => {
             panic!("nothing was refused, and no stack wrote a file, {dice}")
         }
     };
@@ -92,9 +92,12 @@ fn check_recovery(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice
             let standing = found.get(&(state.clone(), serial)).copied();
             // Nothing follows the newest one, and its marker need not have been synced.
             let expected: &[_] = if serial < *newest {
-                &[Some(Standing::Acknowledged)]
+                &[Some(Acknowledgement::Acknowledged)]
             } else {
-                &[Some(Standing::Acknowledged), Some(Standing::NotProvable)]
+                &[
+                    Some(Acknowledgement::Acknowledged),
+                    Some(Acknowledgement::NotProvable),
+                ]
             };
             assert!(
                 expected.contains(&standing),
