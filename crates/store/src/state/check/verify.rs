@@ -1,6 +1,6 @@
-//! Looking at everything that is kept: every frame, every chain, every digest, every key, every artifact, every note.
+//! Reads and checks everything that is stored: every frame, chain, digest, key, artifact and note.
 //!
-//! Not here: mending. What is damaged is named; a person decides.
+//! Not here: repairs. Damage is reported, and a person decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::state::versions::StoredVersion;
 use crate::state::versions::blob::{self, BlobHeader, Encoding};
 use crate::{KeyError, RivalVersion, Store, StoreError, blocking};
 
-/// What a look at the states of a home found.
+/// The result of checking the states of a home.
 #[derive(Debug, Default)]
 pub struct VerifyReport {
     pub states: usize,
     pub versions: usize,
-    /// What the versions hold,
+    /// Size of all versions, uncompressed.
     pub plain_bytes: u64,
-    /// and the room they take.
+    /// Size of all versions as stored.
     pub stored_bytes: u64,
-    /// Files that stacks wrote and that are kept with the states.
+    /// Number of artifact files.
     pub artifacts: u64,
     pub damages: Vec<Damage>,
-    /// What was not accepted and is kept aside.
+    /// Refused writes whose bodies are stored.
     pub refused: Vec<RefusedRequest>,
-    /// How many refused writes of which states were let go of.
+    /// How many refused writes of each state were deleted.
     pub let_go: BTreeMap<StateName, usize>,
 }
 
@@ -41,7 +41,7 @@ pub struct Damage {
     pub version: Option<i64>,
     /// Whether it is a note of what is hidden in the state.
     pub is_note: bool,
-    /// How many versions it concerns: all of the state, if their key is.
+    /// How many versions it concerns: all of the state if the key is damaged.
     pub versions: usize,
     /// Whether it is the state's newest version.
     pub is_head: bool,
@@ -51,24 +51,24 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// What is stored is whole: the tables do not know of it, or forgot that it is the newest.
+    /// The stored versions are intact, but the database does not know the newest one, or not as the newest.
     pub fn is_stale(&self) -> bool {
         self.is_old_head()
             || self.is_without_head()
             || matches!(self.error, StoreError::Stale { .. })
     }
 
-    /// No version is served, and nobody deleted the state.
+    /// The state has versions but no head, and was not deleted.
     pub fn is_without_head(&self) -> bool {
         matches!(self.error, StoreError::NoHead { .. })
     }
 
-    /// The version that is served is older than one that is there.
+    /// The head is older than the newest version.
     pub fn is_old_head(&self) -> bool {
         matches!(self.error, StoreError::OldHead { .. })
     }
 
-    /// Acknowledged beside another one of its number, which is in the tables.
+    /// A second acknowledged version with a number that the database has for another one.
     pub fn rival(&self) -> Option<&RivalVersion> {
         match &self.error {
             StoreError::Rival(rival) => Some(rival),
@@ -76,7 +76,7 @@ impl Damage {
         }
     }
 
-    /// The version is whole and known; without the tables it would not be taken for acknowledged.
+    /// The version is intact and known, but only the database says that it was acknowledged.
     pub fn is_unmarked(&self) -> bool {
         matches!(self.error, StoreError::Unmarked { .. })
     }
@@ -86,12 +86,12 @@ impl Damage {
         matches!(self.error, StoreError::NotNoted { .. })
     }
 
-    /// Acknowledged, not in the tables, and it does not open.
+    /// It was acknowledged, is not in the database, and cannot be read.
     pub fn is_lost(&self) -> bool {
         matches!(self.error, StoreError::Lost(_))
     }
 
-    /// Nothing is wrong with what is stored: the master key at hand is not the one it needs.
+    /// The stored data is intact, but needs another master key.
     pub fn is_of_the_key(&self) -> bool {
         match &self.error {
             StoreError::Key(KeyError::OtherMaster { .. }) => true,
@@ -101,7 +101,7 @@ impl Damage {
     }
 }
 
-/// One version's part.
+/// The result of checking one version.
 struct CheckedVersion {
     body: Result<Arc<Vec<u8>>, StoreError>,
     parent_digest: Option<String>,
@@ -240,6 +240,18 @@ impl Store {
             verified.versions += 1;
             verified.stored_bytes += stored.place.length;
         }
+        self.verify_head(row, &all, readable, verified).await
+    }
+
+    /// Checks that the head is the newest version.
+    async fn verify_head(
+        &self,
+        row: &StateRow,
+        all: &[StoredVersion],
+        readable: Option<i64>,
+        verified: &mut VerifyReport,
+    ) -> Result<(), StoreError> {
+        let last = all.last().map(|stored| stored.version.version);
         let of_head = |head: i64, error: StoreError| Damage {
             state: row.name.clone(),
             version: Some(head),
@@ -258,7 +270,7 @@ impl Store {
             };
             verified.damages.push(of_head(head, error));
         }
-        // Somebody may have written meanwhile: then the head is another one by now.
+        // Read again: another process may have written meanwhile.
         let now = self.state_get(&row.name).await?;
         match (now, last) {
             (
@@ -286,7 +298,7 @@ impl Store {
         Ok(())
     }
 
-    /// Without its key, no version of a state can be read, and one word is enough.
+    /// Without its key no version of a state can be read, and one error for all of them is enough.
     async fn verify_key(&self, state: &StateName) -> Result<(), StoreError> {
         let (keys, scope) = (self.keys.clone(), Scope::State(state.clone()));
         blocking(move || {
