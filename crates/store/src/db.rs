@@ -1,12 +1,14 @@
-//! The one type that knows which database this is. SQL is written once, in what SQLite and
-//! PostgreSQL both accept: `$1`, `RETURNING`, `ON CONFLICT`, `IS NOT DISTINCT FROM`; values are
-//! integers, text and bytes, and times are epoch microseconds.
+//! The only type that knows which database is in use. SQL is written once, in what SQLite and PostgreSQL both accept:
+//! `$1`, `RETURNING`, `ON CONFLICT`, `IS NOT DISTINCT FROM`. Values are integers, text and bytes; times are epoch
+//! microseconds.
 //!
-//! Futures of PostgreSQL are boxed: they are tens of kilobytes large, and whoever calls the database would carry them
-//! on its stack, which costs a process that lives for milliseconds a page fault for every 4 KB.
+//! Futures of PostgreSQL are boxed: they are tens of kilobytes large, and every caller would carry them on its stack.
+//! That costs a short-lived process a page fault for every 4 KB.
 //!
-//! Not here: what the statements mean (one file per noun), and any retry but one: a statement that
-//! meets another writer of SQLite waits up to ten seconds, then fails.
+//! Here: connections, transactions, migrations, values and rows.
+//!
+//! Not here: what the statements mean (one file per noun in the other directories). The only retry is for SQLite: a
+//! statement that meets another writer waits up to ten seconds, then fails.
 
 use std::fmt;
 use std::io;
@@ -34,8 +36,7 @@ pub(crate) enum Db {
     Postgres(Postgres),
 }
 
-/// A write transaction. It sees and keeps everything to itself until `commit`; dropped, it never
-/// happened.
+/// A write transaction. Others see its changes after `commit`; dropping it rolls it back.
 pub(crate) enum Tx {
     Sqlite(SqliteTx),
     Postgres(PostgresTx),
@@ -49,10 +50,10 @@ pub(crate) trait SyncedFile: fmt::Debug + Send + Sync {
     fn before_commit(&self) -> io::Result<()>;
 }
 
-/// What a deed comes to.
+/// What an operation within a transaction returns.
 pub(crate) type TxFuture<'t, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 't>>;
 
-/// Who shares a database: decides what is worth setting up.
+/// What kind of process opens a home: decides which connections are set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
     /// A process that lives for seconds and does one thing at a time.
@@ -61,18 +62,18 @@ pub enum OpenMode {
     Server,
 }
 
-/// How long what is written has to be known.
+/// Whether a commit waits until the disk has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
     Sync,
-    /// It means nothing once this machine has died, and everybody with it who could rely on it. Where only brief
-    /// processes of this machine share the database, nobody waits for the disk.
+    /// For rows that mean nothing once this machine has crashed. Only CLI processes that share a local database skip
+    /// the wait.
     NoSync,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
-    #[error("the database did not carry out `{statement}`")]
+    #[error("the database failed to execute `{statement}`")]
     Statement {
         statement: &'static str,
         source: DriverError,
@@ -83,18 +84,18 @@ pub enum DbError {
     NoRoom,
     #[error("it cannot be written to: its disk is full or read-only")]
     ReadOnly,
-    #[error("column {column} of an answer is not {expected}")]
+    #[error("column {column} of a row is not {expected}")]
     Column {
         column: usize,
         expected: &'static str,
     },
     #[error("a blob could not be made durable")]
     Sync(#[source] std::io::Error),
-    #[error("the commit that this was part of failed: {0}")]
+    #[error("the shared commit failed: {0}")]
     Group(String),
 }
 
-/// What a driver says.
+/// An error of a database driver.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     #[error(transparent)]
@@ -119,12 +120,12 @@ impl DbError {
 }
 
 impl DriverError {
-    /// Whether the server could not be talked to: it is down, starts or stops, or the way to it is cut.
+    /// Whether the server cannot be reached: it is down, starting or stopping, or the network is broken.
     pub fn is_away(&self) -> bool {
         match self {
             Self::Sqlite(_) => false,
             Self::Postgres(sqlx::Error::Database(said)) => {
-                // Its words for "about to stop", "crashed", "starts", and for a broken connection.
+                // PostgreSQL's codes for stopping, crashed and starting, and for a broken connection.
                 let code = said.code().unwrap_or_default();
                 ["57P01", "57P02", "57P03"].contains(&&*code) || code.starts_with("08")
             }
@@ -142,8 +143,8 @@ impl DriverError {
 }
 
 impl Db {
-    /// Opens the database in `file`; sets it up if it is new or of an older layout. The usual
-    /// case costs one connection and one query.
+    /// Opens the database in `file`, and sets it up if it is new or of an older layout. The usual case costs one
+    /// connection and one query.
     pub(crate) async fn open_sqlite(file: &Path, how: OpenMode) -> Result<Self, OpenDbError> {
         Sqlite::open(file, how).await.map(Self::Sqlite)
     }
@@ -173,7 +174,7 @@ impl Db {
         }
     }
 
-    /// Reads; a statement that changes something belongs to `execute` or a `Tx`.
+    /// Reads. Statements that change something belong to `execute` or a `Tx`.
     pub(crate) async fn fetch_all(
         &self,
         sql: &'static str,
@@ -194,8 +195,8 @@ impl Db {
         Ok(self.fetch_all(sql, args).await?.into_iter().next())
     }
 
-    /// Begins a transaction that is the only one of its kind from its first statement on. Reads that
-    /// a decision rests on go through it.
+    /// Begins a transaction that is the only writer from its first statement on. Reads that a decision depends on go
+    /// through it.
     pub(crate) async fn begin_write(&self) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(db) => db.begin().await.map(Tx::Sqlite),
@@ -203,7 +204,7 @@ impl Db {
         }
     }
 
-    /// The same for what was learned from reading, and can be learned again: a brief process does not wait for the disk.
+    /// The same for derived data, which can be computed again: a CLI process does not wait for the disk.
     pub(crate) async fn begin_learning(&self) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(db) if db.group().is_none() => db.begin_lazily().await.map(Tx::Sqlite),
@@ -211,8 +212,8 @@ impl Db {
         }
     }
 
-    /// One statement that changes something, and the rows it returns. Like `write`, but where it shares no commit with
-    /// others it needs no transaction around it.
+    /// Executes one changing statement and returns its rows. Like `write`, but without a transaction where no commit
+    /// is shared.
     pub(crate) async fn write_one<const N: usize>(
         &self,
         sql: &'static str,
@@ -228,9 +229,9 @@ impl Db {
         }
     }
 
-    /// Does one thing in a transaction, which it may share with others that come at the same time; durable
-    /// when this returns. What it rests on it must hold (`Tx::state_hold`) or check by the statement that
-    /// writes: on PostgreSQL others write at the same time.
+    /// Runs one operation in a transaction that it may share with concurrent ones. Durable when this returns. Rows
+    /// that the operation depends on must be locked (`Tx::state_hold`) or checked by the writing statement: on
+    /// PostgreSQL others write at the same time.
     pub(crate) async fn write<T, E>(
         &self,
         deed: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
@@ -293,7 +294,7 @@ impl Tx {
         sql: &'static str,
         args: &[Value],
     ) -> Result<Option<Row>, DbError> {
-        // All rows are taken, for a `RETURNING` that is not read to its end is not carried out.
+        // All rows are fetched: SQLite does not complete a `RETURNING` statement that is not read to its end.
         Ok(self.fetch_all(sql, args).await?.into_iter().next())
     }
 

@@ -1,9 +1,9 @@
-//! The one door to SQL and blobs.
+//! The only access to SQL and blobs.
 //!
-//! A home is a directory: `terrane.db` (tables), `segments/` (every version, sealed), `keys/` (wrapped data
-//! keys), `artifacts/` (files that stacks wrote, sealed), `notes/` (what is to stay hidden, sealed), `refused/` (what was
-//! not accepted). Several processes may
-//! open it at once. A shared home has its tables in a database and the rest in a bucket.
+//! A home is a directory: `terrane.db` (the database), `segments/` (every version, sealed), `keys/` (wrapped data
+//! keys), `artifacts/` (files that stacks wrote, sealed), `notes/` (what is to stay hidden, sealed), `refused/`
+//! (refused writes). Several processes may open it at once. A shared home has its tables in PostgreSQL and the rest in
+//! a bucket.
 //!
 //! Not here: what may happen (`model`), and in which order (`control`).
 
@@ -69,22 +69,22 @@ pub(crate) use offload::{blocking, try_offload};
 use state::versions::{BodyCache, LockCache};
 use tokio::sync::Semaphore;
 
-/// So many large bodies are encoded at a time: each of them takes several times its size.
+/// How many large bodies are encoded at a time: each needs several times its size in memory.
 const LARGE_AT_ONCE: usize = 2;
 
-/// Everything a home keeps. Cheap to clone; clones share their connections.
+/// An open home. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Store {
     pub(crate) db: Db,
     pub(crate) blobs: Blobs,
     pub(crate) keys: Arc<Keys>,
     pub(crate) recent: Arc<BodyCache>,
-    /// Who encodes a large body holds one of these.
+    /// A permit is held while a large body is encoded.
     pub(crate) large: Arc<Semaphore>,
     how: OpenMode,
     /// Found when the home was opened.
     pub(crate) stale: Arc<StaleStates>,
-    /// The database, where it is a file.
+    /// The database, if it is a file.
     file: Option<PathBuf>,
     pub(crate) known_runs: Arc<KnownRuns>,
     pub(crate) known_request: Arc<KnownRequest>,
@@ -100,23 +100,23 @@ pub enum OpenStoreError {
         source: std::io::Error,
     },
     #[error(
-        "the database `{path}` is missing, and versions of states lie beside it: `terrane state recover --into-home` makes it again from them, or restore it"
+        "the database `{path}` is missing, but versions of states exist beside it: restore it, or rebuild it with `terrane state recover --into-home`"
     )]
     TablesGone { path: PathBuf },
     #[error(
-        "the database knows no state, and versions of states lie in `{place}`: `terrane state recover --into-home` writes them into it, or name the right database"
+        "the database is empty, but versions of states exist in `{place}`: name the right database, or fill this one with `terrane state recover --into-home`"
     )]
     TablesEmpty { place: PathBuf },
     #[error(
-        "the versions of states are gone from `{place}`, and the database knows of some: bring the directory back"
+        "the versions of states are missing in `{place}`, but the database knows some: restore the directory"
     )]
     BlobsGone { place: PathBuf },
     #[error(
-        "`{place}` is not where the versions of this database are: name the right bucket and prefix, or the right database"
+        "`{place}` does not belong to this database: name the right bucket and prefix, or the right database"
     )]
     OtherBlobs { place: PathBuf },
     #[error(
-        "`{place}` can be read and not listed: whether the database is an older copy cannot be told, so nothing is served"
+        "`{place}` can be read but not listed, so terrane cannot check whether the database is an older copy"
     )]
     NotListed {
         place: PathBuf,
@@ -133,7 +133,7 @@ pub enum OpenStoreError {
 }
 
 impl OpenStoreError {
-    /// Whether it failed because something here may not be written.
+    /// Whether it failed because something cannot be written.
     pub fn wants_writing(&self) -> bool {
         match self {
             Self::Directory { source, .. } => is_denied(source),
@@ -158,7 +158,7 @@ fn is_denied(err: &std::io::Error) -> bool {
     )
 }
 
-/// Where the tables are.
+/// Where the database is.
 #[derive(Clone, Copy, Debug)]
 pub enum TablesAt<'a> {
     File(&'a Path),
@@ -166,26 +166,25 @@ pub enum TablesAt<'a> {
     Postgres(&'a Secret),
 }
 
-/// Where versions, keys and refused pieces are kept.
+/// Where versions, keys and refused writes are stored.
 #[derive(Clone, Copy, Debug)]
 pub enum BlobsAt<'a> {
     Directory(&'a Path),
-    /// `s3://BUCKET/PREFIX`, `az://…`, `gs://…` or `file:///DIR`, and the environment variables that say how to
-    /// get there.
+    /// `s3://BUCKET/PREFIX`, `az://…`, `gs://…` or `file:///DIR`, and the environment variables with its credentials.
     Bucket {
         url: &'a str,
         settings: &'a BTreeMap<String, String>,
     },
 }
 
-/// Whether tables and files are compared when a home is opened.
+/// Whether the database is compared with the files when a home is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Made,
     Left,
 }
 
-/// Why the store could not do what was asked, whatever that was.
+/// Why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("the database failed")]
@@ -206,7 +205,7 @@ pub enum StoreError {
     Key(#[from] KeyError),
     #[error("could not read `{path}`")]
     Unseal { path: PathBuf, source: UnsealError },
-    #[error("the database says `{found}` where {expected} is meant")]
+    #[error("the database holds `{found}` where {expected} is expected")]
     Row {
         found: String,
         expected: &'static str,
@@ -222,17 +221,19 @@ pub enum StoreError {
     Lost(Box<LostVersion>),
     #[error(transparent)]
     Rival(Box<RivalVersion>),
-    #[error("the database says that it is the newest, and version {newest} is there")]
+    #[error("the database's head is version {head}, but version {newest} exists")]
     OldHead { head: i64, newest: i64 },
-    #[error("the database says neither that it is the newest nor that the state was deleted")]
+    #[error(
+        "the state has no head in the database, but version {newest} exists and the state was not deleted"
+    )]
     NoHead { newest: i64 },
     #[error(
-        "a frame in `{path}` is damaged, and nothing else in the files says that it was acknowledged"
+        "a frame in `{path}` is damaged, and only the database says that this version was acknowledged"
     )]
     Unmarked { version: i64, path: PathBuf },
-    #[error("only the database knows it: what `{path}` says is not all of it")]
+    #[error("only the database knows it: `{path}` is incomplete")]
     NotNoted { path: PathBuf },
-    #[error("a task of ours ended early")]
+    #[error("an internal task ended early")]
     Interrupted,
 }
 
@@ -257,7 +258,7 @@ impl StoreError {
 }
 
 impl StoreError {
-    /// Whether what was asked for is not there.
+    /// Whether the requested thing does not exist.
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
@@ -268,7 +269,7 @@ impl StoreError {
         }
     }
 
-    /// Whether something lies where nothing was expected.
+    /// Whether something exists where nothing was expected.
     pub(crate) fn is_taken(&self) -> bool {
         match self {
             Self::Object { source, .. } => {
@@ -279,8 +280,8 @@ impl StoreError {
     }
 }
 
-/// How the database's files looked; another look says whether anything was committed since. Where it is no
-/// file, no look equals another.
+/// The time and size of the database's files. If two marks are equal, nothing was committed in between. If the
+/// database is not a file, no two marks are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeMark {
     files: [Option<(std::time::SystemTime, u64)>; 2],
@@ -288,8 +289,8 @@ pub struct ChangeMark {
 }
 
 impl ChangeMark {
-    /// Whether it can be relied on at `now`. File times are coarse: of two commits in one tick of the
-    /// clock, a look between them would never see the second.
+    /// Whether it can be relied on at `now`. File times are coarse: a mark taken between two commits of the same clock
+    /// tick would miss the second.
     pub fn is_settled(&self, now: std::time::SystemTime) -> bool {
         const TICK: std::time::Duration = std::time::Duration::from_millis(100);
         let old = |(at, _): &(std::time::SystemTime, u64)| {
@@ -300,7 +301,7 @@ impl ChangeMark {
 }
 
 impl Store {
-    /// Costs two `stat` calls, so that who waits need not ask the database. May differ without a change.
+    /// Costs two `stat` calls, so that polling does not query the database. May differ without a change.
     pub fn change_mark(&self) -> ChangeMark {
         static LOOKS: AtomicUsize = AtomicUsize::new(0);
         let look = |extension: &str| {
@@ -319,14 +320,14 @@ impl Store {
         }
     }
 
-    /// Opens the home, made if it is new. Costs one connection; keys are read at first use.
+    /// Opens the home, and creates it if needed. Costs one connection; keys are read when first needed.
     pub async fn open(home: &Path, keyring: Keyring) -> Result<Self, OpenStoreError> {
         let file = home.join("terrane.db");
         let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(home));
         Self::open_with(tables, blobs, keyring, OpenMode::Cli).await
     }
 
-    /// Opens a home whose tables and blobs lie apart, or for a server.
+    /// Opens a home whose database and blobs are in different places, or for a server.
     pub async fn open_with(
         tables: TablesAt<'_>,
         blobs: BlobsAt<'_>,
@@ -336,7 +337,7 @@ impl Store {
         Self::open_parts(tables, blobs, keyring, how, Comparison::Made).await
     }
 
-    /// Opens a home whose tables are to be made from its files.
+    /// Opens a home to rebuild its database from its files.
     pub async fn open_to_rebuild(
         tables: TablesAt<'_>,
         blobs: BlobsAt<'_>,
@@ -355,7 +356,7 @@ impl Store {
         let blobs = blobs.open(how)?;
         let (db, file) = match tables {
             TablesAt::File(file) => {
-                // New tables for old versions would only hide that the right ones are missing.
+                // A new database beside old versions would only hide that the right one is missing.
                 if let (Blobs::Disk(disk), false) = (&blobs, file.exists())
                     && comparison == Comparison::Made
                     && disk.segments.numbers().is_ok_and(|found| !found.is_empty())
@@ -393,8 +394,8 @@ impl Store {
         })
     }
 
-    /// As `blocking`, for work on `size` bytes that reads or writes no more than small files. A brief process has
-    /// nobody else to serve: a thread would cost it more than the work.
+    /// Like `blocking`, for work on `size` bytes that at most reads or writes small files. A CLI process does it at
+    /// once: a thread would cost more than the work.
     pub(crate) async fn nearby<T: Send + 'static>(
         &self,
         size: usize,

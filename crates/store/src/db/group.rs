@@ -1,7 +1,7 @@
-//! Commits that writers share: what comes while one commit is under way goes into the next, together. Each
-//! deed stands in a savepoint of its own, so one that is refused leaves the others alone.
+//! Commits that concurrent writers of a server share: operations that arrive during one commit go into the next one
+//! together. Each operation has its own savepoint, so a refused one does not affect the others.
 //!
-//! Not here: what is done. Only a server has enough writers for this.
+//! Not here: what the operations do. Only a server has enough writers for this.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -13,10 +13,10 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use super::sqlite::begin;
 use super::{DbError, Tx, TxFuture};
 
-/// So many deeds share one commit at most.
+/// How many operations share one commit at most.
 const LARGEST: usize = 256;
 
-/// Done within the transaction; says whether it is to be kept, and whom to tell once it is durable or lost.
+/// Runs within the transaction. Returns whether to keep its changes, and how to report that they are durable or lost.
 type Operation = Box<dyn FnOnce(&mut Tx, &Handle) -> (bool, Notify) + Send>;
 type Notify = Box<dyn FnOnce(Result<(), String>)>;
 
@@ -30,8 +30,8 @@ impl Group {
     pub(super) fn new(writer: &Arc<Mutex<Connection>>) -> Self {
         let (deeds, queue) = mpsc::channel(LARGEST);
         let runtime = Handle::current();
-        // It ends with the last sender. Whoever drops the store closes the connection, there and then, not this
-        // thread a moment later: it holds the writer during a commit only.
+        // The thread ends with the last sender. It holds the writer only during a commit, so dropping the store closes
+        // the connection at once.
         let writer = Arc::downgrade(writer);
         thread::spawn(move || commit_all(queue, &writer, &runtime));
         Self { deeds }
@@ -52,13 +52,13 @@ impl Group {
                 done.is_ok(),
                 Box::new(move |committed| {
                     let lost = |why| E::from(DbError::Group(why));
-                    // Who asked may be gone.
+                    // The caller may be gone.
                     drop(tell.send(done.and_then(|done| committed.map(|()| done).map_err(lost))));
                 }),
             );
             told
         });
-        let gone = || DbError::Group("the database takes no writes any more".to_owned());
+        let gone = || DbError::Group("the database is closed".to_owned());
         self.deeds.send(deed).await.map_err(|_| gone())?;
         told.await.map_err(|_| gone())?
     }
@@ -71,7 +71,7 @@ fn commit_all(
 ) {
     let mut deeds = Vec::new();
     while runtime.block_on(queue.recv_many(&mut deeds, LARGEST)) > 0 {
-        // The store is gone, and with it all who asked.
+        // The store is gone, and with it all callers.
         let Some(writer) = writer.upgrade() else {
             return;
         };

@@ -1,6 +1,6 @@
 //! PostgreSQL, for homes that several machines share.
 //!
-//! Not here: the layout (`set_up` has the migrations), any SQL of the nouns.
+//! Not here: the layout (`set_up` has the migrations), SQL of the other directories.
 
 use std::str::FromStr as _;
 use std::sync::Arc;
@@ -15,14 +15,13 @@ use super::set_up::MIGRATIONS;
 use super::value::{Row, Value};
 use super::{DbError, SyncedFile, failed, sync_all};
 
-/// Whoever sets up the layout, and whoever must be the only one at work, holds one of these.
+/// Advisory locks: for setting up the layout, and for transactions that must be the only one.
 const SET_UP: i64 = 0x7465_7272_0001;
 const ALONE: i64 = 0x7465_7272_0002;
 
 const CONNECTIONS: u32 = 16;
 
-/// A connection that nobody used for so long is asked whether it still is one: the database may have been restarted, and
-/// a request need not fail for that.
+/// A connection that was idle this long is tested before use: the database may have been restarted meanwhile.
 const RESTED: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug)]
@@ -101,7 +100,7 @@ impl Postgres {
         Ok(PostgresTx { tx, syncs })
     }
 
-    /// For what must see nothing move while it looks around: one at a time, on all machines.
+    /// A transaction during which nothing else is written, on any machine.
     pub(super) async fn begin_alone(&self) -> Result<PostgresTx, DbError> {
         const WAIT: &str = "SELECT pg_advisory_xact_lock($1)";
         let mut tx = self.begin().await?;
@@ -135,7 +134,7 @@ impl PostgresTx {
     }
 }
 
-/// Whether the connection ended under it. What changes nothing is tried once more, on another one.
+/// Whether the connection broke. Read-only statements are then tried once more on another one.
 fn is_cut_off(err: &sqlx::Error) -> bool {
     /// The server was told to stop, or stopped by itself.
     const SHUT_DOWN: [&str; 2] = ["57P01", "57P02"];
@@ -146,7 +145,7 @@ fn is_cut_off(err: &sqlx::Error) -> bool {
     }
 }
 
-/// A database that may forget what it said is durable is no home.
+/// Refuses a database that may forget acknowledged commits.
 async fn check_durable(connection: &mut PgConnection) -> Result<(), OpenPostgresError> {
     let settings = [
         ("fsync", "SHOW fsync"),
@@ -164,7 +163,7 @@ async fn check_durable(connection: &mut PgConnection) -> Result<(), OpenPostgres
     Ok(())
 }
 
-/// All that is left to do, in one transaction, by one process at a time.
+/// Applies all missing migrations in one transaction, one process at a time.
 async fn migrate(connection: &mut PgConnection) -> Result<(), OpenPostgresError> {
     let connect = OpenPostgresError::Connect;
     let mut tx = connection.begin().await.map_err(connect)?;

@@ -1,4 +1,4 @@
-//! Bringing a database to the layout this program knows: once, whoever comes first.
+//! Creates a database or migrates it to this program's layout. One process does it; others wait.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::sqlite::prepare_connection;
 
-/// What to do to get from each layout to the next. Entries are only added.
+/// The migrations, in order. Entries are only added.
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0001_foundation.sql"),
     include_str!("../../migrations/0002_break_glass.sql"),
@@ -37,17 +37,17 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0023_lock_taken_ring.sql"),
 ];
 
-/// So long others have to end what they are at.
+/// How long to wait for other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Older ones may lose a write when a WAL is reset while another connection checkpoints.
+/// Older versions may lose a write when a WAL is reset while another connection checkpoints.
 const OLDEST_SQLITE: [u64; 3] = [3, 51, 3];
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenDbError {
     #[error("could not wait for the other process that sets up the database")]
     Queue(#[source] io::Error),
-    #[error("could not put the new database in its place")]
+    #[error("could not rename the new database")]
     Place(#[source] io::Error),
     #[error("cannot open the database for writing")]
     Unwritable(#[source] super::DbError),
@@ -67,7 +67,7 @@ pub enum OpenDbError {
 }
 
 impl OpenDbError {
-    /// Whether it failed because the database may not be written.
+    /// Whether it failed because the database cannot be written.
     pub(crate) fn wants_writing(&self) -> bool {
         use rusqlite::ErrorCode;
         let code = match self {
@@ -84,9 +84,9 @@ impl OpenDbError {
     }
 }
 
-/// A connection to a database of the layout this program knows, brought there first if need be.
+/// Opens a connection, after creating or migrating the database if needed.
 pub(super) async fn connect(file: &Path) -> Result<Connection, OpenDbError> {
-    // A file that is not there yet is not probed: its first connection must be the one that sets it up.
+    // A missing file is not probed: the first connection to it must be the one that sets it up.
     let mut connection = None;
     if file.exists() {
         let opened = open(file).map_err(OpenDbError::Connect)?;
@@ -101,7 +101,7 @@ pub(super) async fn connect(file: &Path) -> Result<Connection, OpenDbError> {
             .map_err(|err| OpenDbError::Queue(io::Error::other(err)))??;
         open(file).map_err(OpenDbError::Connect)?
     };
-    // From here on we wait ourselves: the thread that would wait inside SQLite serves others, too.
+    // From here on we wait asynchronously: waiting inside SQLite would block the thread.
     connection
         .busy_timeout(Duration::ZERO)
         .map_err(OpenDbError::Connect)?;
@@ -112,13 +112,13 @@ fn open(file: &Path) -> rusqlite::Result<Connection> {
     // Each connection is used by one thread at a time.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags)?;
-    // Whoever closes the last connection to a database has it for itself for a moment.
+    // Closing the last connection to a database locks it for a moment.
     connection.busy_timeout(BUSY_TIMEOUT)?;
     prepare_connection(&connection)?;
     Ok(connection)
 }
 
-/// Whether the database is of the layout this program knows.
+/// Whether the database has the layout of this program.
 fn probe(connection: &Connection) -> Result<bool, OpenDbError> {
     const PROBE: &str = "SELECT sqlite_version(), (SELECT user_version FROM pragma_user_version), \
         (SELECT journal_mode FROM pragma_journal_mode)";
@@ -130,16 +130,15 @@ fn probe(connection: &Connection) -> Result<bool, OpenDbError> {
     Ok(migrations_left(layout)?.is_empty() && journal == "wal")
 }
 
-/// The same for a database that is only read, where a log may not be needed.
+/// The same for a read-only connection, which may need no write-ahead log.
 pub(super) fn is_current(connection: &Connection) -> Result<bool, OpenDbError> {
     let layout = connection.query_row("PRAGMA user_version", [], |row| row.get(0));
     let layout = layout.map_err(OpenDbError::Connect)?;
     Ok(migrations_left(layout)?.is_empty())
 }
 
-/// One process at a time, under an OS lock beside the database. A new one is made aside and put in
-/// its place when it is whole: SQLite does not wait when a database becomes one with a write-ahead
-/// log while somebody looks at it.
+/// One process at a time does this, under an OS lock beside the database. A new database is created under another name
+/// and renamed when complete: SQLite does not wait while a database is being switched to a write-ahead log.
 fn set_up(file: &Path) -> Result<(), OpenDbError> {
     let _turn = take_turn(&file.with_extension("setup")).map_err(OpenDbError::Queue)?;
     if file.exists() {
@@ -149,7 +148,7 @@ fn set_up(file: &Path) -> Result<(), OpenDbError> {
     for left in ["new", "new-wal", "new-shm", "new-journal"] {
         let _ = fs::remove_file(file.with_extension(left));
     }
-    // Its log and its shared memory get the mode of the database.
+    // The log and the shared memory get the mode of the database.
     let mut made = File::options();
     made.create(true).truncate(false).write(true).mode(0o600);
     made.open(&aside).map_err(OpenDbError::Place)?;
@@ -190,7 +189,7 @@ fn bring_up_to_date(file: &Path) -> Result<(), OpenDbError> {
         .map_err(|(_, err)| OpenDbError::Connect(err))
 }
 
-/// All that is left to do, in one transaction, each step with its number.
+/// Applies all missing migrations in one transaction.
 fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
     let tx = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)

@@ -1,7 +1,6 @@
-//! SQLite, called where it is needed: no thread of its own and no hand-over, because most statements here
-//! take microseconds and most processes live for milliseconds.
+//! SQLite, called on the current thread: most statements take microseconds, and most processes live for milliseconds.
 //!
-//! Not here: how a database comes to be (`set_up`), commits that writers share (`group`).
+//! Not here: creating a database (`set_up`), shared commits (`group`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,30 +17,30 @@ use super::set_up::{self, OpenDbError};
 use super::value::{Row, Value};
 use super::{DbError, OpenMode, SyncedFile, failed, sync_all};
 
-/// So long a writer waits for the writers of other processes.
+/// How long a writer waits for the writers of other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Statements that are kept ready, each.
+/// Prepared statements cached per connection.
 const STATEMENTS: usize = 128;
 
-/// So many pages a server's log holds before they go into the database: 32 MB.
+/// How many pages a server's log holds before a checkpoint: 32 MB.
 const CHECKPOINT_PAGES: usize = 8000;
 
-/// Whether a commit waits until the disk has it.
+/// Whether a commit waits for the disk.
 const FULL: &str = "PRAGMA synchronous = FULL";
 const LAZY: &str = "PRAGMA synchronous = NORMAL";
 
-/// Connections that a server reads with.
+/// A server's read connections.
 const READERS: usize = 4;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Sqlite {
     writer: Arc<Mutex<Connection>>,
-    /// None in a brief process: a second connection would cost it more than all that it reads.
+    /// Empty in a CLI process: a second connection would cost more than it saves.
     readers: Arc<[Mutex<Connection>]>,
     next: Arc<AtomicUsize>,
     group: Option<Group>,
-    /// Whether the writer's commits wait for the disk now. Changed by who has the writer.
+    /// Whether the writer's commits wait for the disk at present. Changed while holding the writer.
     waits: Arc<AtomicBool>,
 }
 
@@ -68,7 +67,7 @@ impl Sqlite {
             for _ in 0..READERS {
                 readers.push(Mutex::new(set_up::connect(file).await?));
             }
-            // A checkpoint syncs the database itself: many small commits share it.
+            // A checkpoint syncs the database file: many small commits share one.
             let fewer = format!("PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}");
             let told = writer.lock().await.execute_batch(&fewer);
             told.map_err(OpenDbError::Connect)?;
@@ -128,15 +127,15 @@ impl Sqlite {
         begin_with(connection).await
     }
 
-    /// The same for a transaction whose commit does not wait for the disk. Its order among others stands: a later one
-    /// that is durable makes it so, too.
+    /// The same, with a commit that does not wait for the disk. The order of commits is kept: a later durable commit
+    /// makes this one durable, too.
     pub(super) async fn begin_lazily(&self) -> Result<SqliteTx, DbError> {
         let connection = Arc::clone(&self.writer).lock_owned().await;
         self.wait_for_disk(&connection, false)?;
         begin_with(connection).await
     }
 
-    /// Said before each transaction, so that none relies on what the one before it left.
+    /// Set before each transaction, so that none depends on the previous one.
     fn wait_for_disk(&self, connection: &Connection, waits: bool) -> Result<(), DbError> {
         if self.waits.load(Ordering::Relaxed) == waits {
             return Ok(());
@@ -148,7 +147,7 @@ impl Sqlite {
     }
 }
 
-/// Of a server, which shares commits and waits for the disk with each.
+/// For a server, whose commits always wait for the disk.
 pub(super) async fn begin(writer: Arc<Mutex<Connection>>) -> Result<SqliteTx, DbError> {
     begin_with(writer.lock_owned().await).await
 }
@@ -189,12 +188,12 @@ impl SqliteTx {
         Ok(())
     }
 
-    /// A full disk ends a transaction by itself; what came after it would be committed alone.
+    /// A full disk makes SQLite end the transaction; later statements would be committed on their own.
     fn check(&self, sql: &'static str) -> Result<(), DbError> {
         if self.connection.is_autocommit() {
             return Err(failed(sql)(rusqlite::Error::SqliteFailure(
                 rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT),
-                Some("the transaction has ended already".to_owned()),
+                Some("the transaction has already ended".to_owned()),
             )));
         }
         Ok(())
@@ -203,14 +202,14 @@ impl SqliteTx {
 
 impl Drop for SqliteTx {
     fn drop(&mut self) {
-        // Whatever fails here, the connection was in no transaction, or is of no use any more.
+        // If this fails, the connection was in no transaction or is unusable.
         if !self.connection.is_autocommit() {
             drop(self.connection.execute_batch("ROLLBACK"));
         }
     }
 }
 
-/// Again and again while another process writes.
+/// Retries while another process writes.
 async fn patiently<T>(
     connection: &mut Connection,
     mut deed: impl FnMut(&mut Connection) -> rusqlite::Result<T>,
@@ -266,7 +265,7 @@ fn read(value: ValueRef<'_>) -> rusqlite::Result<Value> {
     })
 }
 
-/// Parameters are numbered as PostgreSQL has it; SQLite takes `$2` for a name.
+/// Parameters are numbered as in PostgreSQL; SQLite takes `$2` for a name.
 fn prepare<'c>(
     connection: &'c Connection,
     sql: &str,
@@ -288,7 +287,7 @@ fn prepare<'c>(
     Ok(statement)
 }
 
-/// What every connection is told first.
+/// Settings of every connection.
 pub(super) fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.execute_batch(FULL)?;

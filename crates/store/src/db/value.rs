@@ -1,4 +1,4 @@
-//! What goes into a statement and comes out of a row: integers, text, bytes, and their typed nulls.
+//! Arguments of statements and values of rows: integers, text, bytes, and typed nulls.
 
 use jiff::Timestamp;
 use model::ids::{ChangeSetId, RunId};
@@ -7,7 +7,7 @@ use model::state::StateName;
 use super::DbError;
 use crate::StoreError;
 
-/// What a statement takes and a row gives. A null has a type, or PostgreSQL cannot infer one.
+/// A value. A null has a type because PostgreSQL cannot infer one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Int(Option<i64>),
@@ -15,12 +15,12 @@ pub(crate) enum Value {
     Bytes(Option<Vec<u8>>),
 }
 
-/// One row of an answer; columns are counted from zero.
+/// One row; columns are counted from zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Row(Vec<Value>);
 
 impl Row {
-    /// The first columns, and the rest, each counted from zero.
+    /// The first columns and the rest, each counted from zero.
     pub(crate) fn split_at(mut self, column: usize) -> (Self, Self) {
         let rest = self.0.split_off(column.min(self.0.len()));
         (self, Self(rest))
