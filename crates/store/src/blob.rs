@@ -44,7 +44,7 @@ pub(crate) enum Blobs {
 }
 
 impl Blobs {
-    /// Where it is, as people are told.
+    /// The place, for messages.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         match self {
             Self::Disk(disk) => disk.path(name),
@@ -52,7 +52,7 @@ impl Blobs {
         }
     }
 
-    /// Durable when this returns. Keeps what is there already; says whether it was new.
+    /// Durable when this returns. Keeps an existing file; returns whether it was new.
     pub(crate) fn write_new(&self, name: &str, bytes: &[u8]) -> Result<bool, StoreError> {
         match self {
             Self::Disk(disk) => disk.write_new(name, bytes),
@@ -60,8 +60,8 @@ impl Blobs {
         }
     }
 
-    /// Durable when this returns, in the place of what was there: only for a key that is wrapped anew, a note that
-    /// says the same, and what is put aside.
+    /// Durable when this returns. Replaces an existing file: only for a key that is wrapped again, an equal note, and
+    /// files that are moved out of the way.
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         match self {
             Self::Disk(disk) => disk.write(name, bytes),
@@ -83,7 +83,7 @@ impl Blobs {
         }
     }
 
-    /// What lies in a directory, by its last word.
+    /// The names in a directory.
     pub(crate) fn list(&self, dir: &str) -> Result<Vec<String>, StoreError> {
         match self {
             Self::Disk(disk) => disk.list(dir),
@@ -91,7 +91,7 @@ impl Blobs {
         }
     }
 
-    /// It is no error if it is gone already.
+    /// Not an error if it does not exist.
     pub(crate) fn remove(&self, name: &str) -> Result<(), StoreError> {
         match self {
             Self::Disk(disk) => disk.remove(name),
@@ -106,13 +106,12 @@ impl Blobs {
         }
     }
 
-    /// Says that a frame was acknowledged. A few bytes for a cache or for later: nobody waits for it to be durable,
-    /// the next frames carry it.
+    /// Records that a frame was acknowledged. Nothing waits for it to be durable; the next frames carry it.
     pub(crate) fn mark(&self, marker: Frame) {
         match self {
             Self::Disk(disk) => match disk.appends() {
                 Some(appends) => appends.mark(marker),
-                // The version is stored and acknowledged whatever becomes of this.
+                // The version is stored and acknowledged in any case.
                 None => drop(disk.segments.append(&[&marker.bytes[..]])),
             },
             Self::Bucket(bucket) => bucket.mark_later(&marker),
@@ -121,7 +120,7 @@ impl Blobs {
 }
 
 impl Store {
-    /// Makes a frame durable before the transaction that names it; nothing where that one appends it.
+    /// Makes a frame durable before the transaction that names it. `None` where the transaction itself appends it.
     pub(crate) async fn blob_stage_ahead(
         &self,
         frame: &Arc<Frame>,
@@ -140,7 +139,7 @@ impl Store {
         }
     }
 
-    /// Makes frames durable, all of them with one sync or as one object.
+    /// Makes frames durable, with one sync or as one object.
     pub(crate) async fn blobs_stage(&self, frames: Vec<Arc<Frame>>) -> Result<Staged, StoreError> {
         match &self.blobs {
             Blobs::Disk(disk) => {
@@ -163,7 +162,7 @@ impl Store {
         }
     }
 
-    /// Says that an object is about to be uploaded: if nothing comes of it, the sweeper finds it here.
+    /// Announces an upload: if it fails, the sweeper finds the object by this row.
     pub(crate) async fn blob_intend(&self, object: &str) -> Result<(), StoreError> {
         const INTEND: &str = "INSERT INTO blob_intent (object, at) VALUES ($1, $2)";
         let args = [object.into(), Timestamp::now().into()];
@@ -173,8 +172,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Where a frame lies that this transaction's rows may name: it is durable before they are. Nothing if what
-    /// was staged was swept meanwhile.
+    /// Where a frame is stored that this transaction's rows may name; it is durable before the transaction commits.
+    /// `None` if the staged frame was swept meanwhile.
     pub(crate) async fn frame_place(
         &mut self,
         blobs: &Blobs,
@@ -197,7 +196,7 @@ impl Tx {
         }
     }
 
-    /// Makes what was staged ours, in the transaction whose rows name it. Says no if it was swept meanwhile.
+    /// Claims staged frames in the transaction whose rows name them. False if they were swept meanwhile.
     pub(crate) async fn blobs_claim(
         &mut self,
         blobs: &Blobs,
@@ -207,7 +206,7 @@ impl Tx {
             return Ok(true);
         };
         match blobs {
-            // Segments are removed by whoever is the only writer, and that is this transaction now.
+            // Only the single writer removes segments, and this transaction is that writer now.
             Blobs::Disk(disk) => {
                 let may_commit = disk.watch.before(SyncStep::Commit);
                 may_commit.map_err(|source| file_error("write to", disk.path(DIR), source))?;

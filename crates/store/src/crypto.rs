@@ -22,19 +22,19 @@ const LONGEST_HEADER: usize = 64 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum UnsealError {
-    #[error("it is cut short")]
+    #[error("it is truncated")]
     Short,
     #[error("it was changed, or sealed for something else")]
     Changed,
-    #[error("its header is not readable")]
+    #[error("its header cannot be read")]
     Header,
     #[error("it is {found}, not {expected}")]
     Other { found: String, expected: String },
-    #[error("what it holds is not what was stored")]
+    #[error("its content is not what was stored")]
     Content,
-    #[error("there is no whole frame at its place")]
+    #[error("there is no complete frame at its location")]
     Frame,
-    #[error("there is no whole frame of it any more")]
+    #[error("no complete frame of it exists any more")]
     Gone,
     #[error("it does not name the version before it as its parent")]
     Parent,

@@ -64,7 +64,7 @@ fn damage_is_named_with_a_way_on() {
 
     error: version 2, the newest, of state `k3v9qd/app` is damaged
            could not read `ROOT/home/segments/1@PLACE`
-           there is no whole frame at its place
+           there is no complete frame at its location
     hint: restore the file from a backup, then verify again
     hint: or go on from version 1: `terrane state rollback k3v9qd/app --to 1 --reason "…"`
     [exit 1]
@@ -173,7 +173,7 @@ fn a_lost_version_is_named_and_a_person_may_go_on_without_it() {
     hint: `terrane state verify` checks what is there
     error: version 2 of state `k3v9qd/app` was acknowledged, and the newest that opens is version 1
            could not read `ROOT/home/segments/1.seg`
-           there is no whole frame at its place
+           there is no complete frame at its location
     hint: restore the file from a backup, then `terrane state recover --into-home` again
     hint: or go on from version 1:
           `terrane state recover --into-home --accept-loss k3v9qd/app@1 --reason "…"`

@@ -1,8 +1,8 @@
-//! A bucket that several machines share: S3 and what speaks like it, Azure Blob, Google Cloud Storage, or a
-//! directory. Objects are only ever created, under names that are given out once (a key that is
-//! wrapped anew excepted), so that nothing is asked of the service but that a name is written once.
+//! A bucket that several machines share: S3 and compatible services, Azure Blob, Google Cloud Storage, or a directory.
+//! Objects are only created, each under a name that is used once (except a key that is wrapped again). The service
+//! only has to support create-if-absent.
 //!
-//! Not here: which objects count, and when one is removed (`sweeping`).
+//! Not here: which objects are in use, and when one is removed (`state::sweeping`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -31,17 +31,18 @@ use crate::blob::segments::FrameLocation;
 use crate::blob::segments::Staged;
 use crate::blob::segments::frame::Frame;
 
-/// A marker that was not carried along by then goes without saying: the version after it says as much.
+/// How many markers wait for an object to carry them. Older ones are dropped: the next version of the state proves as
+/// much.
 const MOST_MARKERS: usize = 4096;
 
 #[derive(Clone)]
 pub(crate) struct Bucket {
     url: Arc<str>,
     objects: Arc<dyn ObjectStore>,
-    /// Calls come from threads that may wait.
+    /// Calls come from threads that may block.
     runtime: Handle,
     markers: Arc<Mutex<Vec<u8>>>,
-    /// Where it is, if it is a directory.
+    /// The path, if it is a directory.
     root: Option<Arc<Path>>,
 }
 
@@ -61,7 +62,7 @@ pub enum OpenBucketError {
 }
 
 impl Bucket {
-    /// `settings` are the usual environment variables of each service, as far as the caller has them.
+    /// `settings` are the usual environment variables of each service.
     pub(crate) fn open<'a>(
         url: &str,
         settings: impl Iterator<Item = (&'a str, &'a str)>,
@@ -137,7 +138,7 @@ impl Bucket {
         })
     }
 
-    /// Whether it is a directory of this machine, which can be gone and made anew without anybody noticing.
+    /// Whether it is a local directory, which can vanish and be created again unnoticed.
     pub(crate) fn is_directory(&self) -> bool {
         self.root.is_some()
     }
@@ -157,7 +158,7 @@ impl Bucket {
         }
     }
 
-    /// The whole of a small object, if it is there.
+    /// A small object, if it exists.
     pub(crate) async fn find(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let read = async {
             let found = self.objects.get(&object(name)).await?;
@@ -201,7 +202,7 @@ impl Bucket {
         Ok(names)
     }
 
-    /// What lies in a directory behind a name, in the order of names.
+    /// The names in a directory after a given name, in order.
     pub(crate) async fn list_after(
         &self,
         dir: &str,
@@ -221,7 +222,7 @@ impl Bucket {
         Ok(names)
     }
 
-    /// At most so many bytes of an object, from a place in it, and how long all of it is; nothing if it is not there.
+    /// Up to `length` bytes of an object from an offset, and the object's size. `None` if it does not exist.
     pub(crate) async fn find_part(
         &self,
         name: &str,
@@ -261,7 +262,7 @@ impl Bucket {
         Ok(bytes.map_err(self.failed("read", &place.object))?.into())
     }
 
-    /// One object for all frames, after the markers of earlier ones.
+    /// One object for all frames, preceded by the markers of earlier ones.
     pub(crate) fn put_frames(
         &self,
         object: &str,
@@ -280,7 +281,7 @@ impl Bucket {
         };
         let places = frames.iter().map(place).collect();
         if let Err(err) = self.create(object, bytes) {
-            // Others will carry them.
+            // Later objects will carry them.
             self.waiting().extend(markers);
             return Err(err);
         }
@@ -298,7 +299,7 @@ impl Bucket {
         !self.waiting().is_empty()
     }
 
-    /// Writes down the markers that no object carried along yet, as an object of their own.
+    /// Writes the markers that no object carried yet as an object of their own.
     pub(crate) fn put_markers(&self, object: &str) -> Result<(), StoreError> {
         let markers = self.take_markers();
         let put = self.create(object, markers.clone());
@@ -316,7 +317,7 @@ impl Bucket {
         self.markers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In the place of what is there.
+    /// Replaces an existing object.
     pub(crate) fn write(&self, name: &str, bytes: Vec<u8>) -> Result<(), StoreError> {
         self.put(name, bytes, PutMode::Overwrite)
     }
@@ -327,7 +328,7 @@ impl Bucket {
 
     fn put(&self, name: &str, bytes: Vec<u8>, mode: PutMode) -> Result<(), StoreError> {
         if let Some(root) = self.root.as_deref().filter(|root| !root.is_dir()) {
-            // The library would make it again, empty.
+            // The library would create it again, empty.
             let source = std::io::ErrorKind::NotFound.into();
             return Err(crate::blob::files::file_error(
                 "find",
@@ -352,7 +353,7 @@ impl Bucket {
     }
 }
 
-/// A hiccup is waited out; a service that is gone is said to be gone while the writer still waits.
+/// Retries short failures, and gives up while the writer still waits.
 fn retries() -> RetryConfig {
     RetryConfig {
         max_retries: 4,
@@ -361,7 +362,7 @@ fn retries() -> RetryConfig {
     }
 }
 
-/// The settings that belong to this service and that it knows.
+/// The settings that belong to this service.
 fn known<'a, K: std::str::FromStr>(
     settings: &'a [(String, &'a str)],
     service: &'static str,
@@ -380,8 +381,8 @@ fn within(objects: impl ObjectStore, prefix: &str) -> Arc<dyn ObjectStore> {
     }
 }
 
-/// Names here are made of characters that need no escape, but for `%` and `~`, which the names of states bring;
-/// `parse` takes them as they are.
+/// Names contain only characters that need no escape, except `%` and `~` from names of states; `parse` keeps those as
+/// they are.
 fn object(name: &str) -> ObjectPath {
     ObjectPath::parse(name).unwrap_or_else(|_| ObjectPath::from(name))
 }

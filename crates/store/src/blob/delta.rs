@@ -1,7 +1,7 @@
-//! Compression of a body, by itself or as the difference to another one.
+//! Compression of a body, on its own or as a difference to another one.
 //!
-//! A difference is an ordinary zstd frame whose window begins in the other body, so that there is one
-//! format, and one limit on what it may unfold to.
+//! A difference is an ordinary zstd frame whose window begins in the other body: one format, and one limit on the
+//! decompressed size.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,20 +9,20 @@ use std::io;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, DParameter, compress_bound, get_error_name};
 
-/// Level 3 is the knee: a state shrinks to a twentieth in about the time of its digest.
+/// Level 3 is the best trade-off: a state shrinks to a twentieth in about the time of its digest.
 const LEVEL: i32 = 3;
 
-/// Beyond this a base is looked through by the matcher for long distances, which leaves so little that the
-/// cheapest level does: less than half the time of level 3, and no table forgets where the base began.
+/// Above this size zstd's long-distance matcher searches the base. It leaves so little that the cheapest level
+/// suffices, in less than half the time of level 3.
 const LONG: usize = 64 * 1024;
 const LONG_LEVEL: i32 = 1;
 
-/// What a decoder accepts unasked; beyond it, both sides say so.
+/// The largest window that a decoder accepts by default; beyond it, both sides must set it.
 const USUAL_WINDOW_LOG: u32 = 27;
 const LARGEST_WINDOW_LOG: u32 = 30;
 
 thread_local! {
-    /// Made once for each thread: for what is small, making one is half of the work.
+    /// Created once per thread: for small bodies, creating it is half of the work.
     static SMALL: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn compress(body: &[u8], base: Option<&[u8]>) -> io::Result<Vec<u8>> 
     };
     let is_long = base.len() > LONG;
     let mut compressor = Compressor::new(if is_long { LONG_LEVEL } else { LEVEL })?;
-    // The window reaches over the whole base, or what stands at its beginning is not found.
+    // The window must cover the whole base, or its beginning is not found.
     let window = window_log(base.len() + body.len());
     compressor.set_parameter(CParameter::WindowLog(window))?;
     compressor.set_parameter(CParameter::EnableLongDistanceMatching(is_long))?;
@@ -61,7 +61,7 @@ fn compress_small(
     Ok(packed)
 }
 
-/// Nothing if these are not the bytes that `compress` made with this base of a body of this size.
+/// `None` if `compress` did not make these bytes from a body of this size with this base.
 pub(crate) fn decompress(packed: &[u8], base: Option<&[u8]>, size: usize) -> Option<Vec<u8>> {
     let mut context = DCtx::create();
     let mut body = Vec::with_capacity(size);

@@ -1,5 +1,7 @@
-//! A home's own files: small ones that are durable when the call returns (written aside, synced, put in
-//! place, and the directory synced), and segments.
+//! A home's files: small ones that are durable when the call returns (written under another name, synced, renamed, and
+//! the directory synced), and segments.
+//!
+//! Not here: what the files mean (`key`, `state`).
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -19,11 +21,11 @@ pub(crate) struct Disk {
     home: Arc<Path>,
     pub(crate) watch: SyncWatch,
     pub(crate) segments: Arc<Segments>,
-    /// Of a server, whose writers share their syncs; begun with the first of them.
+    /// Only in a server, whose writers share their syncs; created by the first of them.
     shared: Option<Arc<OnceLock<Appends>>>,
 }
 
-/// What to do with a file of that name.
+/// What to do if the file exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IfPresent {
     Replace,
@@ -55,12 +57,12 @@ impl Disk {
         self.home.join(relative)
     }
 
-    /// Puts `bytes` there, in the place of what may be there.
+    /// Writes a file, replacing an existing one.
     pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<(), StoreError> {
         self.place(relative, bytes, IfPresent::Replace).map(drop)
     }
 
-    /// Puts `bytes` there unless something is there already; says whether it did.
+    /// Writes a file unless it exists; returns whether it did.
     pub(crate) fn write_new(&self, relative: &str, bytes: &[u8]) -> Result<bool, StoreError> {
         self.place(relative, bytes, IfPresent::Keep)
     }
@@ -74,7 +76,7 @@ impl Disk {
         })
     }
 
-    /// The names of the files in a directory; none if there is no such directory.
+    /// The names of the files in a directory; none if it does not exist.
     pub(crate) fn list(&self, relative: &str) -> Result<Vec<String>, StoreError> {
         let path = self.path(relative);
         let list = || -> io::Result<Vec<String>> {
@@ -98,7 +100,7 @@ impl Disk {
         })
     }
 
-    /// Whether bytes can be written at all; what is written says nothing.
+    /// Checks that bytes can be written; their content means nothing.
     pub(crate) fn check_room(&self) -> Result<(), StoreError> {
         const SOME: [u8; 4096] = [0; 4096];
         let path = self.path(".ready");
@@ -164,12 +166,12 @@ impl Disk {
                 Err(err) => return Err(err),
             },
         };
-        // Even if another process placed it: it may not have come as far as this line, nor to its directory's.
+        // Even if another process created it: that process may not have synced it yet, nor its directory.
         self.sync_dir(dir)?;
         if !placed {
             parents.extend(dir.parent().map(Path::to_owned));
         }
-        // Last: what the file's own sync has written with it, on most file systems, costs nothing here.
+        // Last: on most file systems the file's own sync has already written it.
         for parent in &parents {
             self.sync_dir(parent)?;
         }
@@ -184,7 +186,7 @@ impl Disk {
 
 const ASIDE: &str = ".new-";
 
-/// A file that is not in its place yet; what is left of it goes away.
+/// A file under its temporary name; removed when dropped.
 struct TempFile(PathBuf);
 
 impl Drop for TempFile {

@@ -1,12 +1,12 @@
-//! What happens to files, step by step. A release only goes through; a test sees the order of the steps,
-//! can let the machine die before any of them, and then takes away what was not synced.
+//! Observes file operations step by step. In a release nothing happens here. A test sees the order of the steps, can
+//! stop the machine before any of them, and then discards what was not synced.
 //!
-//! Not here: the steps themselves (`blobs`, `segments`). SQLite syncs its own files.
+//! Not here: the operations themselves (`disk`, `segments`). SQLite syncs its own files.
 
 use std::io;
 use std::path::Path;
 
-/// Shared by all that write into one home.
+/// Shared by all writers of one home.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SyncWatch {
     #[cfg(test)]
@@ -16,13 +16,13 @@ pub(crate) struct SyncWatch {
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests look at the paths"))]
 pub(crate) enum SyncStep<'a> {
-    /// Bytes are put at the end of a file.
+    /// Bytes are appended to a file.
     Append(&'a Path),
     SyncFile(&'a Path),
     /// A name appears in a directory.
     Name(&'a Path),
     SyncDirectory(&'a Path),
-    /// The transaction that moves heads.
+    /// The transaction that moves heads commits.
     Commit,
 }
 
@@ -49,11 +49,11 @@ pub(crate) mod testing {
     #[derive(Debug, Default)]
     pub(super) struct Machine {
         steps: Vec<String>,
-        /// Steps until it dies.
+        /// Steps until the machine stops.
         left: Option<usize>,
-        /// How much of a file is safe, for those that hold more.
+        /// How many bytes of a file are synced, for files that hold more.
         synced: BTreeMap<PathBuf, u64>,
-        /// Names that are not safe in their directory.
+        /// Names that are not synced in their directory.
         names: BTreeSet<PathBuf>,
     }
 
@@ -90,7 +90,7 @@ pub(crate) mod testing {
             Ok(())
         }
 
-        /// The steps since the last look.
+        /// The steps since the last call.
         pub(crate) fn steps(&self) -> Vec<String> {
             std::mem::take(&mut self.machine.lock().unwrap().steps)
         }
@@ -99,8 +99,8 @@ pub(crate) mod testing {
             self.machine.lock().unwrap().left = Some(steps);
         }
 
-        /// The power is gone: of what was not synced, as much stays as the caller's dice say, and that may
-        /// be zeros.
+        /// Simulates a power failure: of what was not synced, as much stays as the caller's dice say, and that may be
+        /// zeros.
         pub(crate) fn lose_unsynced(&self, mut dice: impl FnMut(u64) -> u64) {
             let mut machine = self.machine.lock().unwrap();
             machine.left = Some(0);

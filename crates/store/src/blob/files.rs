@@ -1,6 +1,6 @@
 //! Creating directories durably, and errors about files.
 //!
-//! Not here: writing files (`blobs`).
+//! Not here: writing files (`disk`).
 
 use std::fs::{DirBuilder, File};
 use std::io;

@@ -1,11 +1,10 @@
-//! Names of things in a home: safe as file and object names, whatever a state is called.
+//! File and object names, safe for any name of a state.
 
 use model::state::StateName;
 
 use crate::crypto::{hex, sha256};
 
-/// A state's directory: safe for any name, on file systems that ignore case too, and never the
-/// same for two states.
+/// A state's directory: safe for any name, on case-insensitive file systems too, and different for every two states.
 pub(crate) fn state_dir(state: &StateName) -> String {
     let name = encode(&state.name);
     if state.project.is_empty() {
@@ -15,10 +14,10 @@ pub(crate) fn state_dir(state: &StateName) -> String {
     }
 }
 
-/// Longer ones get a digest for their end: a file name has at most 255 bytes.
+/// Longer names end in a digest: a file name has at most 255 bytes.
 const LONGEST_ENCODED: usize = 120;
 
-/// A word as the name of a file: safe whatever it is.
+/// Any text as a safe file name.
 pub fn encode(raw: &str) -> String {
     let mut encoded = String::with_capacity(raw.len());
     for byte in raw.bytes() {
@@ -40,7 +39,7 @@ pub fn encode(raw: &str) -> String {
     format!("{}%%{}", &encoded[..start], &digest[..32])
 }
 
-/// The state whose directory it is, unless its name was too long to be kept.
+/// The state that a directory belongs to, unless its name was too long to be kept.
 pub(crate) fn state_of_dir(dir: &str) -> Option<StateName> {
     let (project, name) = dir.split_once('~').unwrap_or(("%", dir));
     Some(StateName::new(decode(project)?, decode(name)?))

@@ -1,10 +1,12 @@
-//! Whether the home can take a write: asked by those who decide where requests go.
+//! Whether the home can be written to, for load balancers.
+//!
+//! Not here: the endpoint (`server`).
 
 use crate::blob::Blobs;
 use crate::{Store, StoreError, blocking};
 
 impl Store {
-    /// The database gives its one writer's place, a disk takes bytes, and a bucket can be listed.
+    /// Checks that the database accepts a writer, a disk accepts bytes, and a bucket can be listed.
     pub async fn check_ready(&self) -> Result<(), StoreError> {
         drop(self.db.begin_write().await?);
         let blobs = self.blobs.clone();
@@ -15,7 +17,7 @@ impl Store {
         .await
     }
 
-    /// Whether anything was sealed in a bucket: by this master key or another.
+    /// Whether a bucket holds any wrapped key, of this master key or another.
     pub async fn has_keys(&self) -> Result<bool, StoreError> {
         let blobs = self.blobs.clone();
         blocking(move || match &blobs {

@@ -1,7 +1,7 @@
-//! Bytes that nobody has room for yet: sealed under a key that is nowhere else, in a file without a name. They go with the
-//! process, and nobody can read what was left of them on a disk.
+//! Temporary bytes on disk: sealed under a key that exists only in memory, in a file without a name. They vanish with
+//! the process, and what remains of them on a disk cannot be read.
 //!
-//! Not here: what must outlive a process (`blobs`).
+//! Not here: data that must outlive a process (`disk`).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -11,20 +11,20 @@ use std::path::Path;
 use crate::crypto::Key;
 use crate::crypto::{open, seal};
 
-/// So much is sealed at a time.
+/// How many bytes are sealed at a time.
 const BLOCK: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub struct Scratch {
     file: File,
     key: Key,
-    /// How long each sealed block is.
+    /// The length of each sealed block.
     blocks: Vec<usize>,
     length: usize,
 }
 
 impl Scratch {
-    /// In a directory that is there.
+    /// The directory must exist.
     pub fn new(dir: &Path) -> io::Result<Self> {
         let key = Key::random().ok_or_else(|| io::Error::other("no random bytes"))?;
         let name = uuid::Uuid::new_v4().simple().to_string();
@@ -57,7 +57,7 @@ impl Scratch {
         self.length
     }
 
-    /// All of it, as it was added.
+    /// Everything that was added.
     pub fn read(mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(self.length);
         self.file.rewind()?;

@@ -1,7 +1,7 @@
-//! Segments: files that only grow, in which frames lie one after the other. Several processes append to
-//! the newest one, each under its file lock; at 64 MB a new one is begun.
+//! Segments: append-only files that hold frames one after the other. Several processes append to the newest one, each
+//! under its file lock; at 64 MB a new one is created.
 //!
-//! Not here: what a frame is (`frame`), and which frames count (the tables say).
+//! Not here: what a frame is (`frame`), and which frames are in use (the database decides).
 
 use std::fmt;
 use std::fs::{self, File};
@@ -23,10 +23,10 @@ pub(crate) mod shared;
 
 pub(crate) const DIR: &str = "segments";
 
-/// A segment of this size is not appended to any more.
+/// A segment of this size is full.
 const FULL: u64 = 64 * 1024 * 1024;
 
-/// Where a frame lies: `segments/3@1234+567`.
+/// Where a frame is stored: `segments/3@1234+567`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FrameLocation {
     pub(crate) object: String,
@@ -48,11 +48,11 @@ pub(crate) struct Segments {
     watch: SyncWatch,
     full: u64,
     current: Mutex<Option<Arc<Segment>>>,
-    /// Whether there must be a directory: then a missing one is not made again.
+    /// Whether the directory must exist: if it is missing, it is not created again.
     expected: AtomicBool,
 }
 
-/// A segment that is appended to.
+/// An open segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
     path: PathBuf,
@@ -72,7 +72,8 @@ impl Segments {
         }
     }
 
-    /// Versions were seen here: a directory that is gone from now on is a loss, and no new one hides it.
+    /// Call this once versions were found here: a directory that vanishes from now on is a loss, and must not be
+    /// replaced by a new one.
     pub(crate) fn expect_some(&self) {
         self.expected.store(true, Ordering::Relaxed);
     }
@@ -82,7 +83,7 @@ impl Segments {
         Self { full, ..self }
     }
 
-    /// Puts frames at the end of the newest segment, side by side. They are not durable before `sync`.
+    /// Appends frames to the newest segment, side by side. They are not durable before `sync`.
     pub(crate) fn append(
         &self,
         frames: &[&[u8]],
@@ -123,7 +124,7 @@ impl Segments {
         self.dir.join(format!("{number}.seg"))
     }
 
-    /// Nothing if the segment is full, or was removed while nobody looked.
+    /// `None` if the segment is full, or was removed meanwhile.
     fn append_locked(
         &self,
         segment: &Segment,
@@ -135,8 +136,8 @@ impl Segments {
             return Ok(None);
         }
         if end == 0 {
-            // Its name must outlast a crash before anything in it counts. Who finds bytes in it need not ask: they were
-            // written after this.
+            // The segment's name must be durable before its first byte. Other processes that find bytes in it need not
+            // check: those were written after this.
             self.watch.before(SyncStep::SyncDirectory(&self.dir))?;
             File::open(&self.dir)?.sync_all()?;
         }
@@ -146,7 +147,7 @@ impl Segments {
             frames => (&segment.file).write_all(&frames.concat()),
         };
         if let Err(err) = written {
-            // A piece of a frame does no harm; without it the next reader has less to step over.
+            // A partial frame does no harm; removing it only saves readers some work.
             let _ = segment.file.set_len(end);
             return Err(err);
         }
@@ -163,7 +164,7 @@ impl Segments {
         Ok(Some(frames.iter().map(place).collect()))
     }
 
-    /// The newest segment that is not full; a new one, if there is none.
+    /// The newest segment that is not full, or a new one.
     fn newest(&self) -> io::Result<Segment> {
         if self.expected.swap(true, Ordering::Relaxed) && !self.dir.is_dir() {
             return Err(io::ErrorKind::NotFound.into());
@@ -204,10 +205,10 @@ impl SyncedFile for Segment {
     }
 }
 
-/// The bytes at a place of a file.
+/// Reads the bytes of a frame.
 pub(crate) fn read_at(path: &Path, place: &FrameLocation) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
-    // Asked before room is made for it: a row may be damaged too.
+    // Checked before memory is allocated: the row may be damaged, too.
     let end = place.offset.checked_add(place.length);
     if end.is_none_or(|end| file.metadata().is_ok_and(|file| file.len() < end)) {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,8 +1,10 @@
-//! Names under which a server may upload, announced in the tables before anybody asks for one: a write does not wait for
-//! a commit of its own to say what it is about to do. Names that nobody used go with the sweeper, who finds nothing there.
+//! Names for uploads, announced in the database before they are needed, so that a write need not commit its intent
+//! first. The sweeper removes unused names.
 //!
-//! Each is a number, and the tables remember the highest: an object with a higher one was announced by newer tables
-//! (`stale_database`). A brief process announces the one name it needs.
+//! Each name is a number, and the database stores the highest: an object with a higher number was announced by a newer
+//! database (`state::check::stale_database`). A CLI process announces the one name it needs.
+//!
+//! Not here: the uploads (`bucket`), removing unused names (`state::sweeping`).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use crate::blob::segments::DIR;
 use crate::db::{Tx, Value};
 use crate::{OpenMode, Store, StoreError};
 
-/// So many at once, in one commit.
+/// How many names a server announces in one commit.
 const TOGETHER: u16 = 16;
 
 const ANNOUNCE_ONE: &str = "INSERT INTO blob_intent (object, at) VALUES ($2, $1)";
@@ -23,24 +25,24 @@ const ANNOUNCE: &str = "INSERT INTO blob_intent (object, at) VALUES ($2, $1), ($
     ($6, $1), ($7, $1), ($8, $1), ($9, $1), ($10, $1), ($11, $1), ($12, $1), ($13, $1), ($14, $1), \
     ($15, $1), ($16, $1), ($17, $1)";
 
-/// An older one is left to the sweeper, who must never meet an upload.
+/// Older names are left to the sweeper, which must never meet an upload.
 const FRESH: Duration = Duration::from_mins(5);
 
-/// Sorts behind the names that were made before there were numbers.
+/// Sorts after the names from before there were numbers.
 const NUMBERED: &str = "n";
 
-/// Those that are left.
+/// The names that are left.
 #[derive(Debug, Default)]
 pub(crate) struct UploadIntents(Mutex<VecDeque<(String, Instant)>>);
 
 impl Store {
-    /// A name that nobody else uploads under, and that the sweeper knows of.
+    /// A name that no other writer uses and the sweeper knows.
     pub(crate) async fn blob_next_name(&self) -> Result<String, StoreError> {
         let count = match self.how {
             OpenMode::Cli => 1,
             OpenMode::Server => TOGETHER,
         };
-        // Who comes while more are announced waits for them.
+        // Other callers wait here while more names are announced.
         let mut left = self.upload_intents.0.lock().await;
         left.retain(|(_, since)| since.elapsed() < FRESH);
         if left.is_empty() {
@@ -75,18 +77,18 @@ impl Tx {
 }
 
 impl UploadIntents {
-    /// After one of them was gone: a clock that jumped made the sweeper take them for old.
+    /// Called after a name was gone: a clock that jumped made the sweeper take the names for old.
     pub(crate) async fn forget(&self) {
         self.0.lock().await.clear();
     }
 }
 
-/// The last word of an object's name.
+/// The last part of an object's name.
 pub(crate) fn name_of(number: i64) -> String {
     format!("{NUMBERED}{number:016x}")
 }
 
-/// Nothing if it was made before there were numbers.
+/// `None` for a name from before there were numbers.
 pub(crate) fn number_of(name: &str) -> Option<i64> {
     i64::from_str_radix(name.strip_prefix(NUMBERED)?, 16).ok()
 }

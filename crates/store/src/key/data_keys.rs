@@ -1,7 +1,7 @@
 //! Data keys: one per state and one for the project, wrapped by a master key.
 //!
-//! A wrapped key is a file, `keys/<state>/<generation>`, written before it is used: the files and
-//! the master key together are enough to read everything.
+//! A wrapped key is a file, `keys/<state>/<generation>`, written before its first use: the files and the master key
+//! are enough to read everything.
 //!
 //! Not here: master keys (`keyring`), what is sealed with data keys (`sealing`).
 
@@ -24,12 +24,12 @@ pub use rewrap::{Rewrapped, WrappedKey};
 
 const WRAPPED_FORMAT: &str = "terrane-wrapped-1";
 
-/// There is one generation of each data key so far; files and blobs name it already.
+/// Each data key has only one generation so far; files and frames already name it.
 const GENERATION: u32 = 1;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    #[error("the data key `{path}` is gone, and what it sealed is still there")]
+    #[error("the data key `{path}` is missing, but data sealed with it exists")]
     Lost { path: PathBuf },
     #[error("`{path}` is not a wrapped key")]
     Shape { path: PathBuf },
@@ -41,7 +41,7 @@ pub enum KeyError {
     },
     #[error("`{path}` does not open with the master key")]
     Unwrap { path: PathBuf, source: UnsealError },
-    #[error("`{path}` is the key of a state that nobody knows")]
+    #[error("`{path}` is the key of an unknown state")]
     NoOwner { path: PathBuf },
     #[error("the system gave no random bytes")]
     Random,
@@ -71,7 +71,7 @@ pub(crate) struct DataKey {
 impl Scope {
     pub(crate) fn dir(&self) -> String {
         match self {
-            // A state's directory has no `@`: it would be encoded.
+            // A state's directory never contains `@`: it would be encoded.
             Self::Project => "@project".to_owned(),
             Self::State(state) => state_dir(state),
         }
@@ -91,15 +91,14 @@ impl Keys {
         self.keyring.get()
     }
 
-    /// The data key, made durable if this is its first use. Whether a state's key was used before is known to
-    /// the tables: `Store::data_key` asks them.
+    /// The data key, created durably on first use. Whether a state's key was used before is in the database:
+    /// `Store::data_key` checks it.
     pub(crate) fn get_or_create(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
         if let Some(key) = self.lookup(scope)? {
             return Ok(key);
         }
-        // A key that is missing although it was used must not be replaced by another one. The
-        // project's is the first of all keys: a server's first deed may be a refusal, which needs a
-        // state's key and no other.
+        // A key that was used and is missing must not be replaced. The project's key is always the first one: a server
+        // may need a state's key first, to record a refusal.
         if let Scope::State(_) = scope {
             self.get_or_create(&Scope::Project)?;
         }
@@ -123,10 +122,10 @@ impl Keys {
         let made = if self.blobs.write_new(&path, line.as_bytes())? {
             self.know(scope, key)
         } else {
-            // What counts is what is there: another process was first.
+            // Another process created it first: use that one.
             self.get(scope)?
         };
-        // A rotation that ended between the look and the write did not see it.
+        // A rotation that ended meanwhile did not see this key.
         let now = self.newest_masters()?;
         if now.id() != masters.id() {
             let line = wrap(&now, scope, GENERATION, &made.key)?;
@@ -135,8 +134,8 @@ impl Keys {
         Ok(made)
     }
 
-    /// Makes a key in the place of one that is damaged or gone; nothing it sealed opens ever again, so only a person decides
-    /// this. What is there is put aside. False if there is a key that opens.
+    /// Creates a key in the place of one that is damaged or missing. What the old one sealed can never be read again,
+    /// so only a person decides this. The old file is moved to `lost/`. False if the key is usable.
     pub(crate) fn replace_lost(&self, scope: &Scope) -> Result<bool, StoreError> {
         let file = key_file(scope, GENERATION);
         match self.lookup(scope) {
@@ -153,8 +152,8 @@ impl Keys {
         Ok(true)
     }
 
-    /// The master keys, asked for again if the project's key was wrapped with another one than the first at hand:
-    /// then somebody rotated.
+    /// The master keys. They are read again if the project's key was wrapped with another one than the first: then a
+    /// rotation took place.
     fn newest_masters(&self) -> Result<Arc<Keyring>, StoreError> {
         let masters = self.keyring.get();
         let file = key_file(&Scope::Project, GENERATION);
@@ -168,14 +167,14 @@ impl Keys {
         Ok(self.keyring.renew())
     }
 
-    /// The data key; it is an error if there is none.
+    /// The data key; an error if there is none.
     pub(crate) fn get(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
         let path = || self.blobs.path(&key_file(scope, GENERATION));
         self.lookup(scope)?
             .ok_or_else(|| KeyError::Lost { path: path() }.into())
     }
 
-    /// The data key if it was needed before; asks nobody.
+    /// The data key if it is in memory.
     pub(crate) fn known(&self, scope: &Scope) -> Option<Arc<DataKey>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(scope).cloned()
@@ -243,7 +242,7 @@ fn key_file(scope: &Scope, generation: u32) -> String {
     format!("keys/{}/{generation}", scope.dir())
 }
 
-/// A data key as its file has it, under the first master key.
+/// A data key as stored in its file, wrapped by the first master key.
 fn wrap(masters: &Keyring, scope: &Scope, generation: u32, key: &Key) -> Result<String, KeyError> {
     let (first, context) = (masters.first(), wrapping_context(scope, generation));
     let wrapped = seal(&first.key, context.as_bytes(), key.bytes()).ok_or(KeyError::Random)?;
@@ -251,7 +250,7 @@ fn wrap(masters: &Keyring, scope: &Scope, generation: u32, key: &Key) -> Result<
     Ok(format!("{WRAPPED_FORMAT} {} {wrapped}\n", first.id))
 }
 
-/// Ties a wrapped key to its owner: it does not open as the key of another state.
+/// Binds a wrapped key to its owner: it does not open as the key of another state.
 fn wrapping_context(scope: &Scope, generation: u32) -> String {
     let owner = match scope {
         Scope::Project => serde_json::json!({ "project": true }),

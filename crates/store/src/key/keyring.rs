@@ -1,9 +1,9 @@
-//! The master keys that a person keeps. The first one wraps data keys; the others, from before a rotation, only
-//! unwrap what was not wrapped anew yet.
+//! The master keys that a person keeps. The first one wraps data keys; older ones only unwrap keys that were not
+//! wrapped again since a rotation.
 //!
 //! As text a key is one line, `terrane-key-1 ID BASE64`; a keyring is one or more of them.
 //!
-//! Not here: data keys (`keys`), and where a person keeps the text (`control::keys`).
+//! Not here: data keys (`data_keys`), and where a person keeps the text (`control::keys`).
 
 use std::fmt;
 use std::fs;
@@ -24,7 +24,7 @@ pub(crate) use current::CurrentKeyring;
 
 const KEY_FORMAT: &str = "terrane-key-1";
 
-/// Who has it and the home's files can read every state.
+/// Master keys. With them and the home's files every state can be read.
 #[derive(Clone)]
 pub struct Keyring {
     first: Master,
@@ -33,7 +33,7 @@ pub struct Keyring {
     created: bool,
 }
 
-/// What decrypts a file of master keys.
+/// Decrypts a file of master keys.
 #[derive(Clone, Debug)]
 pub enum AgeIdentity {
     File(PathBuf),
@@ -72,8 +72,8 @@ pub enum OpenKeyringError {
 }
 
 impl Keyring {
-    /// Reads the master keys; makes one if there is no file. Of several processes that make it at once, one
-    /// wins and the others read what it made.
+    /// Reads the master keys, and creates one if there is no file. If several processes create it at once, one wins
+    /// and the others read its file.
     pub fn open_or_create(path: &Path) -> Result<Self, OpenKeyringError> {
         match fs::read_to_string(path) {
             Ok(text) => Self::parse(&text, &shown(path)),
@@ -87,7 +87,7 @@ impl Keyring {
         }
     }
 
-    /// Reads the master keys; it is an error if there is no file.
+    /// Reads the master keys; an error if there is no file.
     pub fn open(path: &Path) -> Result<Self, OpenKeyringError> {
         let text = fs::read_to_string(path).map_err(failed("read", path))?;
         Self::parse(&text, &shown(path))
@@ -124,17 +124,17 @@ impl Keyring {
         Self::parse(&text, &shown(path))
     }
 
-    /// From text that somebody keeps elsewhere; `origin` says where, for messages.
+    /// From text; `origin` says where it came from, for messages.
     pub fn from_text(text: &Secret, origin: &str) -> Result<Self, OpenKeyringError> {
         Self::parse(text.expose(), origin)
     }
 
-    /// All of it as text, to be handed on in memory.
+    /// All keys as text, to be passed on in memory.
     pub fn to_text(&self) -> Secret {
         Secret::new(self.lines())
     }
 
-    /// A new master key of its own.
+    /// A new master key.
     pub fn generate() -> Result<Self, OpenKeyringError> {
         let key = Key::random().ok_or(OpenKeyringError::Random)?;
         let id = uuid::Uuid::new_v4().simple().to_string();
@@ -146,7 +146,7 @@ impl Keyring {
         })
     }
 
-    /// This one wraps from now on; the old ones still unwrap.
+    /// This key wraps from now on; the old ones still unwrap.
     #[must_use]
     pub fn followed_by(mut self, old: &Self) -> Self {
         for master in old.masters() {
@@ -157,31 +157,31 @@ impl Keyring {
         self
     }
 
-    /// Durable when this returns, in the place of what was there.
+    /// Replaces an existing file. Durable when this returns.
     pub fn write(&self, path: &Path) -> Result<(), OpenKeyringError> {
         let (disk, name) = place(path)?;
         disk.write(name, self.lines().as_bytes())
             .map_err(|err| failed("write", path)(io::Error::other(err)))
     }
 
-    /// Durable when this returns; false if there was a file already.
+    /// Durable when this returns; false if the file existed.
     pub fn write_new(&self, path: &Path) -> Result<bool, OpenKeyringError> {
         let (disk, name) = place(path)?;
         disk.write_new(name, self.lines().as_bytes())
             .map_err(|err| failed("write", path)(io::Error::other(err)))
     }
 
-    /// Whether it was made just now, so that its owner can be told to back it up.
+    /// Whether it was created just now, so that the user can be told to back it up.
     pub fn created(&self) -> bool {
         self.created
     }
 
-    /// The one that wraps.
+    /// The id of the key that wraps.
     pub fn id(&self) -> &str {
         &self.first.id
     }
 
-    /// All of them; the first wraps.
+    /// The ids of all keys; the first wraps.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.masters().map(|master| master.id.as_str())
     }
@@ -233,7 +233,7 @@ impl Keyring {
 }
 
 impl AgeIdentity {
-    /// In words, without the identity.
+    /// For messages, without the identity itself.
     fn describe(&self) -> String {
         match self {
             Self::File(path) => shown(path),

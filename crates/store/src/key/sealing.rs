@@ -13,15 +13,15 @@ use crate::db::name_args;
 use crate::key::data_keys::{DataKey, KeyError, Keys, Scope};
 use crate::{Store, StoreError};
 
-/// Digests that tell whether two things are equal, and nothing to who lacks the key: short secrets
-/// cannot be guessed from them.
+/// Keyed digests: they show whether two values are equal, and nothing else without the key. Short secrets cannot be
+/// guessed from them.
 #[derive(Clone, Debug)]
 pub struct KeyedDigester {
     key: hmac::Key,
     own: Secret,
 }
 
-/// The first line of a piece that only has a purpose.
+/// The first line of a sealed piece.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct PieceHeader {
     terrane: String,
@@ -61,13 +61,13 @@ impl Store {
         .await
     }
 
-    /// Makes the key that pieces of this scope are sealed with, if it is new: whoever seals later waits for no disk.
+    /// Creates the key of this scope if it is new, so that later calls need not wait for the disk.
     pub async fn seal_prepare(&self, scope: &Scope) -> Result<(), StoreError> {
         self.data_key(scope).await.map(drop)
     }
 
-    /// The data key, made if this is its first use. One that is gone although something was sealed with it is
-    /// not replaced: that would only hide the loss.
+    /// The data key, created on first use. A missing key that was used before is not replaced: that would hide the
+    /// loss.
     pub(crate) async fn data_key(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
         const USED: &str = "SELECT 1 FROM state AS s JOIN state_version AS v ON v.state = s.id \
             WHERE s.project = $1 AND s.name = $2 LIMIT 1";
@@ -93,7 +93,7 @@ impl Store {
         }
     }
 
-    /// One digest by `keyed_digester`.
+    /// One digest of `keyed_digester`.
     pub async fn keyed_digest(&self, purpose: &str, bytes: Vec<u8>) -> Result<String, StoreError> {
         let (keys, purpose, size) = (self.keys.clone(), purpose.to_owned(), bytes.len());
         let digest = move || keys.keyed_digest(&purpose, &bytes);
@@ -108,7 +108,7 @@ impl Store {
 }
 
 impl KeyedDigester {
-    /// The one that made this text, for who has to compare in another home.
+    /// The digester that `to_secret` described, to compare digests in another home.
     pub fn from_secret(text: &Secret) -> Option<Self> {
         let own = unhex(text.expose())?;
         Some(Self {
@@ -130,7 +130,7 @@ impl Keys {
     pub(crate) fn digester(&self, purpose: &str) -> Result<KeyedDigester, StoreError> {
         let project = self.get_or_create(&Scope::Project)?;
         let root = hmac::Key::new(hmac::HMAC_SHA256, project.key.bytes());
-        // A key of its own for each purpose: equal things do not look equal across purposes.
+        // Each purpose has its own key: equal values have different digests for different purposes.
         let own = hmac::sign(
             &root,
             format!("terrane keyed digest 1: {purpose}").as_bytes(),
@@ -158,7 +158,7 @@ impl PieceHeader {
     }
 }
 
-/// What was sealed for this scope and purpose.
+/// Opens a piece that was sealed for this scope and purpose.
 pub(crate) fn open_piece(
     key: &DataKey,
     scope: &Scope,

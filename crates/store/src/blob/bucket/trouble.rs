@@ -1,21 +1,21 @@
-//! What a bucket's service says when it does not do what it was asked for, in few words: services answer with a page of XML.
+//! Errors of a bucket's service in few words: services answer with a page of XML.
 
 use std::fmt;
 
-/// What a service said.
+/// An error that a service returned.
 #[derive(Debug)]
 pub struct BucketError(pub(crate) object_store::Error);
 
-/// What is wrong, as far as a person can do something about it.
+/// The cause, if a person can fix it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketFault {
-    /// There is no such bucket or container.
+    /// The bucket or container does not exist.
     NoBucket,
-    /// It does not accept who asks.
+    /// The credentials are not accepted.
     Credentials,
 }
 
-/// What services call it.
+/// How services name it.
 const NO_BUCKET: [&str; 4] = [
     "NoSuchBucket",
     "ContainerNotFound",
@@ -47,7 +47,7 @@ impl BucketError {
 }
 
 impl BucketError {
-    /// Whether who asks may not do this.
+    /// Whether these credentials may not do this.
     pub(crate) fn is_refused(&self) -> bool {
         self.fault() == Some(BucketFault::Credentials)
     }
@@ -64,7 +64,7 @@ impl fmt::Display for BucketError {
 
 impl std::error::Error for BucketError {}
 
-/// The code and the message of a page of XML; nothing if there is no such page.
+/// The code and the message of an XML error page; `None` if it is not one.
 fn short(words: &str) -> Option<String> {
     let within = |name: &str| {
         let (_, rest) = words.split_once(&format!("<{name}>"))?;

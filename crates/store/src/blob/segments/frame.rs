@@ -1,13 +1,13 @@
-//! One frame of a segment: a magic word, a length with its own check, a sealed file, and its digest. A frame
-//! is whole or it is not there: what a crash left of one is stepped over.
+//! One frame of a segment: a magic word, a length with its own check, a sealed file, and its digest. Readers skip what
+//! a crash left of an incomplete frame.
 //!
-//! Not here: what the sealed file says (`state_versions::blob`).
+//! Not here: what the sealed file says (`state::versions::blob`).
 
 use serde::Serialize;
 
 use crate::crypto::{DIGEST, Digest, Key, UnsealError, seal_into, sha256};
 
-/// Not text, and in no text.
+/// Not valid UTF-8, so it occurs in no text.
 const MAGIC: [u8; 8] = *b"\xF7terran\xE9";
 const LENGTH: usize = 8;
 const CHECK: usize = 4;
@@ -47,7 +47,7 @@ pub(crate) fn wrap(sealed: &[u8]) -> Vec<u8> {
     [&prefix(sealed.len())[..], sealed, &sha256(sealed)].concat()
 }
 
-/// The sealed file in a frame, which is all of `bytes`.
+/// The sealed file in a frame; the frame must be all of `bytes`.
 pub(crate) fn open(mut bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), UnsealError> {
     let found = at(&bytes, 0).ok_or(UnsealError::Frame)?;
     if found.length != bytes.len() {
@@ -59,17 +59,17 @@ pub(crate) fn open(mut bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), UnsealError>
     Ok((bytes, digest))
 }
 
-/// What lies where a frame begins.
+/// What was found where a frame begins.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
     Whole(FoundFrame<'a>),
-    /// What is there in the place of a sealed file: changed since,
+    /// The frame is complete, but its content was changed.
     Damaged(&'a [u8]),
-    /// or torn by a crash: the next frame begins in it, or it ends in zeros or with the file.
+    /// A crash left it incomplete: the next frame begins in it, or it ends in zeros or with the file.
     Torn(&'a [u8]),
 }
 
-/// Every whole frame, in the order of the bytes.
+/// All complete frames, in order.
 pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = FoundFrame<'_>> {
     pieces(bytes).filter_map(|piece| match piece {
         Piece::Whole(found) => Some(found),
@@ -77,7 +77,7 @@ pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = FoundFrame<'_>> {
     })
 }
 
-/// The same, and what is damaged between them, as far as its length is known.
+/// The same, with damaged ones whose length is known.
 pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -89,7 +89,7 @@ pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
             let here = bytes.get(next..)?;
             let length = peek(here).and_then(|length| usize::try_from(length).ok());
             let damaged = length.and_then(|length| here.get(PREFIX..length - DIGEST));
-            // The next one begins at the next magic word.
+            // The next frame begins at the next magic word.
             let mut words = here.get(1..)?.windows(MAGIC.len());
             let step = words.position(|word| word == MAGIC).map(|step| step + 1);
             next = step.map_or(bytes.len(), |step| next + step);
@@ -108,7 +108,7 @@ pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// The whole length of the frame that begins here, by its prefix alone.
+/// The length of the frame that begins here, read from its prefix.
 pub(crate) fn peek(bytes: &[u8]) -> Option<u64> {
     let (length, _) = bytes.get(MAGIC.len()..)?.split_first_chunk::<LENGTH>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
@@ -191,7 +191,7 @@ mod tests {
             let whole = frame("text");
             let torn = &whole[..cut.min(whole.len() - 1)];
             let mixed = [&bytes[..], torn, &bytes, &whole].concat();
-            // By chance the bytes are what was torn off: then it is whole.
+            // By chance the bytes equal what was torn off: then the frame is complete.
             prop_assume!(!mixed[bytes.len()..].starts_with(&whole));
             prop_assert_eq!(texts(&mixed), ["text"]);
         }

@@ -1,7 +1,7 @@
-//! Appends that the writers of a server share: what comes while one sync is under way is written and synced with the next,
-//! together. Commits of the tables go on meanwhile.
+//! Appends that concurrent writers of a server share: frames that arrive during one sync are written and synced with
+//! the next one. Database commits continue meanwhile.
 //!
-//! Not here: where frames lie (`segments`), and which of them count (the tables say).
+//! Not here: where frames are stored (`segments`), and which of them are in use (the database decides).
 
 use std::io;
 use std::iter;
@@ -15,23 +15,23 @@ use super::frame::Frame;
 use super::{FrameLocation, Segments};
 use crate::db::SyncedFile as _;
 
-/// So many frames are written together at most.
+/// How many frames are written together at most.
 const LARGEST: usize = 256;
 
-/// Dropped, it waits for what came before.
+/// Dropping it waits for all pending jobs.
 #[derive(Debug)]
 pub(crate) struct Appends {
-    /// None at its end.
+    /// `None` once it is being dropped.
     jobs: Option<Sender<Job>>,
     writer: Option<JoinHandle<()>>,
 }
 
 enum Job {
-    /// Durable when somebody is told where it lies.
+    /// Durable before the sender gets its location.
     Frame(Arc<Frame>, oneshot::Sender<io::Result<FrameLocation>>),
-    /// Nobody waits for it; the next sync takes it along.
+    /// Nothing waits for it; the next sync includes it.
     Marker(Frame),
-    /// Told when all that came before is written.
+    /// Answered when all earlier jobs are written.
     Settle(oneshot::Sender<()>),
 }
 
@@ -54,18 +54,18 @@ impl Appends {
     }
 
     pub(crate) fn mark(&self, marker: Frame) {
-        // The version is stored and acknowledged whatever becomes of this.
+        // The version is stored and acknowledged in any case.
         self.send(Job::Marker(marker));
     }
 
-    /// Returns when all that came before is written, or never will be.
+    /// Returns when all earlier jobs are written, or never will be.
     pub(crate) async fn settle(&self) {
         let (tell, told) = oneshot::channel();
         self.send(Job::Settle(tell));
         drop(told.await);
     }
 
-    /// Who waits for a job that nobody takes is told so by its end.
+    /// If the thread is gone, the dropped channel tells the caller.
     fn send(&self, job: Job) {
         if let Some(jobs) = &self.jobs {
             drop(jobs.send(job));
@@ -105,7 +105,7 @@ fn write_all(queue: &Receiver<Job>, segments: &Segments) {
     }
 }
 
-/// Where each of them lies that has bytes.
+/// The location of each frame that was written.
 fn write(jobs: &[Job], segments: &Segments) -> io::Result<Vec<FrameLocation>> {
     let frames: Vec<&[u8]> = jobs.iter().filter_map(Job::bytes).collect();
     if frames.is_empty() {
@@ -126,7 +126,7 @@ fn tell(jobs: Vec<Job>, written: &io::Result<Vec<FrameLocation>>) {
         } else {
             None
         };
-        // Who asked may be gone.
+        // The caller may be gone.
         match job {
             Job::Frame(_, tell) => {
                 let place = place.cloned().ok_or_else(|| why(written));
@@ -138,7 +138,7 @@ fn tell(jobs: Vec<Job>, written: &io::Result<Vec<FrameLocation>>) {
     }
 }
 
-/// The same for each of those who share it.
+/// The same error for each caller that shares the write.
 fn why(written: &io::Result<Vec<FrameLocation>>) -> io::Error {
     match written {
         Ok(_) => io::Error::other("it has no place"),

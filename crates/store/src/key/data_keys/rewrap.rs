@@ -1,7 +1,7 @@
-//! Wrapping data keys anew after a master key was replaced. What they seal is not touched.
+//! Wraps data keys again after the master key was replaced. What they seal is not touched.
 //!
-//! Each key is one file that is put in the place of the old one when it is durable, so that it may end
-//! anywhere: the rest opens with the old master, and doing it again finishes.
+//! Each key is one file that is replaced once the new one is durable. It may be interrupted anywhere: the rest still
+//! opens with the old master key, and running it again finishes.
 
 use model::state::StateName;
 
@@ -11,7 +11,7 @@ use crate::{Store, StoreError, blocking};
 
 const DIR: &str = "keys";
 
-/// A data key as its file has it.
+/// A data key's file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WrappedKey {
     /// Relative to the home.
@@ -23,7 +23,7 @@ pub struct WrappedKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewrapped {
     pub done: usize,
-    /// Under another master than the first, still.
+    /// How many are still wrapped by another master key than the first.
     pub left: usize,
 }
 
@@ -44,8 +44,7 @@ impl Store {
 }
 
 impl Store {
-    /// Where the master keys are read again when a data key needs one that is not at hand. Asked off the threads that
-    /// serve others.
+    /// Sets where the master keys are read again when a data key needs another one. Called on threads that may block.
     pub fn key_renew_from(
         &self,
         source: impl Fn() -> Option<crate::Keyring> + Send + Sync + 'static,
@@ -99,7 +98,7 @@ impl Keys {
     }
 }
 
-/// Whose key it is: a directory's name says it, unless it had to be cut; then a state of the tables does.
+/// The owner of a key: from the directory's name, or, if that was shortened, from the states of the database.
 fn owner_of(dir: &str, states: &[StateName]) -> Option<Scope> {
     let mut scopes = std::iter::once(Scope::Project)
         .chain(states.iter().cloned().map(Scope::State))
@@ -183,7 +182,7 @@ mod tests {
             write.await.unwrap();
         };
         write(&serving, "read before").await;
-        // Written by another process: its key is not known to the one that serves.
+        // Written by another process, so the serving one does not have this key in memory.
         write(&open(&home, &old).await, "not read before").await;
 
         let new = Keyring::generate().unwrap().followed_by(&old);

@@ -1,5 +1,5 @@
-//! The master keys in use. A process that lives long asks for them again when a data key names one that it does not
-//! have: somebody rotated meanwhile.
+//! The master keys in use. A long-lived process reads them again when a data key names one that it does not have: the
+//! key was rotated meanwhile.
 //!
 //! Not here: where they are kept (`control::keys`).
 
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::Keyring;
 
-/// Where the master keys are read again; nothing if they cannot be had now.
+/// Reads the master keys again; `None` if that fails.
 pub(crate) type Source = Box<dyn Fn() -> Option<Keyring> + Send + Sync>;
 
 pub(crate) struct CurrentKeyring {
@@ -24,7 +24,7 @@ impl CurrentKeyring {
         }
     }
 
-    /// The first one that is named stays.
+    /// Only the first call counts.
     pub(crate) fn renew_from(&self, source: Source) {
         let _ = self.source.set(source);
     }
@@ -34,7 +34,7 @@ impl CurrentKeyring {
         Arc::clone(&held)
     }
 
-    /// What is kept by now; keys that are at hand stay at hand.
+    /// Reads the keys again; keys in memory are kept.
     pub(crate) fn renew(&self) -> Arc<Keyring> {
         let Some(kept) = self.source.get().and_then(|source| source()) else {
             return self.get();

@@ -466,7 +466,7 @@ fn range(stored: &StoredVersion) -> std::ops::Range<usize> {
 
 #[tokio::test]
 async fn damage_is_found() {
-    let no_frame = "there is no whole frame at its place";
+    let no_frame = "there is no complete frame at its location";
     assert_eq!(damaged(|_, _| {}).await, "read");
     let cut = damaged(|bytes, stored| bytes.truncate(range(&stored[0]).end - 1));
     assert_eq!(cut.await, "unexpected end of file");

@@ -56,7 +56,7 @@ async fn a_damaged_frame_takes_what_builds_on_it_along() {
     assert_eq!(
         damages(&home).await,
         [
-            "version 3: there is no whole frame at its place",
+            "version 3: there is no complete frame at its location",
             "version 4, the head: it builds on version 3, which cannot be read",
         ]
     );
