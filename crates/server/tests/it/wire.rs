@@ -193,7 +193,7 @@ async fn a_moved_seal_grants_no_lock() {
         .apply_expecting(9, ExpectedHead::Exactly(Some(1)))
         .await;
     assert_eq!(fresh.ask("LOCK /state", LOCK_B).await, "200");
-    let moved = "LOCK: state `p/network` moved: version none was expected, 1 is there";
+    let moved = "LOCK: state `p/network` changed: expected version none, found 1";
     assert_eq!(home.refusals().await, [moved]);
 }
 

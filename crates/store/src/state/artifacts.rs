@@ -1,7 +1,7 @@
-//! The files that stacks wrote: for each state one sealed piece with all of them, and a row that names it. A new set
-//! takes the place of the one that its writer had seen, and of no other.
+//! Artifacts, the files that stacks write: for each state one sealed piece with all of them, and a row that names it.
+//! A new set only replaces the one that its writer saw.
 //!
-//! A set without files is a piece as well: whoever makes the tables again from the files must not find an older one.
+//! A set without files is stored, too: rebuilding the database must not find an older one.
 //!
 //! Not here: which files, and when (`control::runner`).
 
@@ -28,11 +28,11 @@ pub(crate) use rebuild::newest;
 const DIR: &str = "artifacts";
 const PURPOSE: &str = "artifacts";
 
-/// Which set a state has.
+/// The set of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredArtifacts {
     pub state: StateName,
-    /// Where the sealed piece is in the home; no two sets have the same place.
+    /// The path of the sealed piece in the home; every set has its own.
     pub kept: String,
     pub files: u64,
     pub run: Option<RunId>,
@@ -67,7 +67,7 @@ macro_rules! artifacts_sql {
 }
 
 impl Store {
-    /// Makes a set the one that is restored, if `seen` still is. Durable when this returns.
+    /// Makes a set the current one if `seen` still is. Durable when this returns.
     pub async fn artifacts_keep(
         &self,
         state: &StateName,
@@ -95,14 +95,14 @@ impl Store {
             return Err(StoreError::Interrupted.into()); // the sweeper was first
         }
         if let Some(seen) = seen {
-            // Let go of now, and gone a day later: a copy of the home that is being made may still need it.
+            // Marked for removal now and removed a day later: a copy of the home in progress may still need it.
             tx.blob_let_go(seen, at).await?;
         }
         tx.commit().await.map_err(StoreError::from)?;
         Ok(new)
     }
 
-    /// Which set a state has, if any.
+    /// The set of a state, if any.
     pub async fn artifacts_get(
         &self,
         state: &StateName,
@@ -112,7 +112,7 @@ impl Store {
         row.as_ref().map(StoredArtifacts::read).transpose()
     }
 
-    /// Those of all states.
+    /// The sets of all states.
     pub async fn artifacts_list(&self) -> Result<Vec<StoredArtifacts>, StoreError> {
         let sql = artifacts_sql!("ORDER BY project, state");
         let rows = self.db.fetch_all(sql, &[]).await?;
@@ -146,7 +146,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Says no if another set is there than the one that was seen.
+    /// False if another set is current than the one that was seen.
     async fn artifacts_move(
         &mut self,
         seen: Option<&str>,
@@ -174,7 +174,7 @@ impl Tx {
     }
 }
 
-/// The set in a piece. Needs the key of its state and no tables.
+/// Opens a piece. Needs the key of its state, but no database.
 pub(crate) fn open(
     keys: &Keys,
     blobs: &Blobs,

@@ -1,9 +1,9 @@
-//! What was learned from reading the versions of a state: which objects are in which versions, and which
-//! version gave each value. Values are keyed digests.
+//! An index of versions: which objects are in which versions, and which version set each value. Values are keyed
+//! digests.
 //!
-//! Derived data, all but values that were sensitive: never written when a state is, but by whoever asks. Each version is added in small
-//! transactions, each of which may be repeated; it counts when the last one has moved `state_index.version`.
-//! Rows beyond that are left over from somebody who did not finish, and are not looked at.
+//! Derived data, except values that were sensitive: it is written when somebody queries, never with the state. Each
+//! version is added in small transactions that may be repeated; it counts once the last one has moved
+//! `state_index.version`. Rows beyond that come from an interrupted update and are ignored.
 //!
 //! Not here: reading and comparing (`control::states`, `model::state::history`), values that were sensitive (`secrets`).
 
@@ -19,19 +19,19 @@ mod secrets;
 
 pub use secrets::BROUGHT;
 
-/// Rows in one transaction: others wait for the writer no longer than for these.
+/// Rows per transaction, so that other writers do not wait long.
 const BATCH: usize = 500;
 
-/// A version in numbers.
+/// The numbers of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionSummary {
     pub version: i64,
     pub counts: Counts,
-    /// Why nothing could be told.
+    /// Why the version could not be read.
     pub opaque: Option<String>,
 }
 
-/// A value of a version that was read, and the version that gave it.
+/// A value in an indexed version, and the version that set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastChange {
     pub path: String,
@@ -39,14 +39,14 @@ pub struct LastChange {
     pub digest: String,
 }
 
-/// An object, and in which versions it is.
+/// An object, and the versions that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectLifetime {
     pub address: String,
     pub type_name: String,
     pub kind: EntryKind,
     pub first_version: i64,
-    /// Nothing if it is still there.
+    /// `None` if it still exists.
     pub last_version: Option<i64>,
 }
 
@@ -60,8 +60,7 @@ impl Store {
         }
     }
 
-    /// Up to which version a state was read in this form; zero if it never was. What was read in another
-    /// form is removed.
+    /// The last version indexed in this form; zero if none. An index in another form is removed.
     pub async fn state_index_begin(
         &self,
         state: &StateName,
@@ -105,7 +104,7 @@ impl Store {
         Ok(())
     }
 
-    /// What the newest version that was read holds.
+    /// The content of the newest indexed version.
     pub async fn state_index_holdings(&self, state: &StateName) -> Result<Holdings, StoreError> {
         const LEAVES: &str = "SELECT c.address, c.path, c.after FROM state_index_change AS c \
             JOIN state_index AS i ON i.state = c.state JOIN state AS s ON s.id = c.state \
@@ -133,7 +132,7 @@ impl Store {
         Ok(holdings)
     }
 
-    /// Adds the version that follows `done`. False if somebody else was first: then look again.
+    /// Adds the version that follows `done`. False if another process was first: then read again.
     pub async fn state_index_add(
         &self,
         state: &StateName,
@@ -220,7 +219,7 @@ impl Store {
         Ok(())
     }
 
-    /// Every version that was read, in numbers; oldest first.
+    /// The numbers of every indexed version, oldest first.
     pub async fn state_index_versions(
         &self,
         state: &StateName,
@@ -233,7 +232,7 @@ impl Store {
         rows.iter().map(read_summary).collect()
     }
 
-    /// The values of one object as they are in a version that was read, and since which version.
+    /// The values of one object in an indexed version, each with the version that set it.
     pub async fn state_index_last_changes(
         &self,
         state: &StateName,
@@ -262,7 +261,7 @@ impl Store {
             .collect()
     }
 
-    /// Every object that ever was in a version that was read.
+    /// Every object of any indexed version.
     pub async fn state_index_entries(
         &self,
         state: &StateName,
@@ -275,8 +274,8 @@ impl Store {
         rows.iter().map(read_appearance).collect()
     }
 
-    /// Which values came after one version and are in another, and up to which version each stayed; nothing if it still
-    /// does. The versions between the two may be gone.
+    /// The values that were set after one version and are in another, each with the last version that has it; `None`
+    /// if the newest has it. The versions between the two may be removed.
     pub async fn state_index_spans(
         &self,
         state: &StateName,
@@ -340,7 +339,7 @@ fn read_appearance(row: &Row) -> Result<ObjectLifetime, StoreError> {
             expected: "a kind of entry",
         })?,
         first_version: row.int(3)?,
-        // Closed by somebody who did not finish: in the versions that count it is still there.
+        // Closed by an interrupted update: in the versions that count it still exists.
         last_version: row.opt_int(4)?.filter(|last| *last < read_up_to),
     })
 }

@@ -1,7 +1,7 @@
-//! Locks on states: atomic, owned, fenced by an epoch. Each deed is one conditional `UPDATE`; no
-//! row is the refusal, and the row then says why.
+//! Locks on states: atomic, owned, fenced by an epoch. Each operation is one conditional `UPDATE`. If it changes no
+//! row, the lock is refused, and the row says why.
 //!
-//! Not here: whether a run is still alive (`control`): a lock has no clock.
+//! Not here: whether a run is still alive (`control`): a lock never expires.
 
 use jiff::Timestamp;
 use model::ids::RunId;
@@ -15,12 +15,12 @@ use crate::{Store, StoreError};
 
 mod breaking;
 
-/// The usual end of a lock is this statement alone.
+/// Usually this one statement ends a lock.
 const CLEAR: &str = "UPDATE state \
     SET lock_id = NULL, lock_info = NULL, lock_run = NULL, lock_since = NULL \
     WHERE project = $1 AND name = $2 AND lock_id = $3 RETURNING id";
 
-/// So many locks are remembered for each state.
+/// How many past locks are remembered per state.
 const REMEMBERED: i64 = 32;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,13 +30,13 @@ pub enum AcquireLockError {
         state: StateName,
         holder: Box<HeldLock>,
     },
-    #[error("state `{state}` moved: version {} was expected, {} is there", or_none(*.expected), or_none(*.head))]
+    #[error("state `{state}` changed: expected version {}, found {}", or_none(*.expected), or_none(*.head))]
     HeadMoved {
         state: StateName,
         expected: Option<i64>,
         head: Option<i64>,
     },
-    /// A LOCK that arrives after its own UNLOCK would be held for ever.
+    /// A LOCK that arrives after its own UNLOCK would be held forever.
     #[error("lock `{id}` on state `{state}` has ended already")]
     Ended { state: StateName, id: String },
     #[error("only runs write state `{state}`: its target's writers are not `anyone`")]
@@ -61,18 +61,18 @@ impl AcquireLockError {
     }
 }
 
-/// A lock that was granted, and the row it is in.
+/// A granted lock, and the state's row.
 struct GrantedLock {
     state: i64,
     epoch: LockEpoch,
 }
 
-/// A lock that somebody asks for.
+/// A requested lock.
 struct LockRequest {
     info: LockInfo,
     run: Option<RunId>,
     expected: ExpectedHead,
-    /// Whether it is kept out where only runs write.
+    /// Whether it is refused where only runs write.
     outsider: bool,
 }
 
@@ -103,13 +103,13 @@ impl ReleaseLockError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockRelease {
     Now,
-    /// It was not held, or had ended before: saying so twice is no error.
+    /// It was not held, or had ended before. Unlocking twice is not an error.
     Before,
 }
 
 impl Store {
-    /// Locks the state if it is free and its head is the expected one, both at once. The same id
-    /// may ask again: its answer may have been lost.
+    /// Locks the state if it is free and its head is the expected one, in one step. The same id may ask again: the
+    /// answer may have been lost.
     pub async fn lock_acquire(
         &self,
         state: &StateName,
@@ -126,7 +126,7 @@ impl Store {
         self.lock_acquire_by(state, want).await
     }
 
-    /// The same for a client of a server, which is kept out where only runs write.
+    /// The same for a client of a server, which is refused where only runs write.
     pub async fn lock_acquire_outside(
         &self,
         state: &StateName,
@@ -152,7 +152,8 @@ impl Store {
         };
         self.check_current(state).map_err(failed)?;
         let (own, info, run) = (state.clone(), want.info.clone(), want.run);
-        // If the machine dies, the run does, and its lock with it. What is stored under the lock is durable with it.
+        // If the machine crashes, the run and its lock end with it. A version stored under the lock makes the lock
+        // durable, too.
         let lasts = match want.run {
             Some(_) => Durability::NoSync,
             None => Durability::Sync,
@@ -160,7 +161,7 @@ impl Store {
         let deed = self.db.write_for(lasts, move |tx| {
             Box::pin(async move {
                 match tx.lock_acquire(&own, &want).await {
-                    // Half a lock is none: this takes all of it back.
+                    // An incomplete lock is rolled back.
                     Err(AcquireLockError::Store { source, .. }) => Err(source),
                     answer => Ok(answer),
                 }
@@ -178,7 +179,7 @@ impl Store {
         Ok(epoch)
     }
 
-    /// The lock of this id, if this process gave it out and has not heard of its end. It may have ended since.
+    /// The lock of this id if this process granted it and did not see it end. It may have ended since.
     pub fn lock_cached(&self, state: &StateName, id: &str) -> Option<HeldLock> {
         self.lock_cache.get(state, id).map(|hint| hint.lock)
     }
@@ -202,7 +203,7 @@ impl Store {
         self.lock_end_for(Durability::Sync, state, id).await
     }
 
-    /// The same for the lock of a run. If the machine dies first, the lock is found as that of a run that is gone.
+    /// The same for the lock of a run. If the machine crashes first, the lock is found as that of a dead run.
     pub async fn lock_release_in_run(
         &self,
         state: &StateName,
@@ -230,7 +231,7 @@ impl Store {
         deed.await.map_err(failed)?
     }
 
-    /// Ends all locks of a run that is known to be gone.
+    /// Ends all locks of a run that is known to be dead.
     pub async fn lock_release_run(
         &self,
         run: RunId,
@@ -238,7 +239,7 @@ impl Store {
         const HELD: &str =
             "SELECT project, name, lock_id, lock_info FROM state WHERE lock_run = $1";
         let mut released = Vec::new();
-        // The usual end: the engine has unlocked what it locked, and nobody locks for this run any more.
+        // The usual case: the engine has unlocked what it locked, and nothing else locks for this run.
         if self.db.fetch_all(HELD, &[run.into()]).await?.is_empty() {
             return Ok(released);
         }
@@ -254,8 +255,8 @@ impl Store {
     }
 }
 
-/// Whether somebody asks again for the lock that it has. The id alone does not say so: a script may give every lock the same
-/// one, and each that is refused is told the holder's.
+/// Whether the holder asks again for its own lock. The id alone does not prove it: a script may use one id for all
+/// locks, and a refusal tells it the holder's.
 fn is_same(holder: &HeldLock, info: &LockInfo, run: Option<RunId>) -> bool {
     let held = &holder.info;
     let is_its_own = run.is_some() || (held.who == info.who && held.created == info.created);
@@ -275,20 +276,20 @@ impl Tx {
         };
         let failed_db = |err: DbError| failed(err.into());
         if want.expected == ExpectedHead::Exactly(None) {
-            // Who expects no version most likely expects a state that nobody has locked before.
+            // A caller that expects no version usually asks for a state that was never locked.
             self.state_insert(state).await.map_err(failed_db)?;
         }
         let taken = self.lock_take(state, want).await;
         if let Some(taken) = taken.map_err(failed)? {
             return Ok(taken);
         }
-        // Why not is asked when nobody else can change the answer, and after another try.
+        // The reason for a refusal is read after another try, while nothing else can change it.
         self.state_hold(state).await.map_err(failed_db)?;
         let taken = self.lock_take(state, want).await;
         if let Some(taken) = taken.map_err(failed)? {
             return Ok(taken);
         }
-        // Most states that are locked are there already: the first lock of one is what takes longer.
+        // Most states that are locked exist already; only the first lock of a state takes this longer path.
         let mut now = self.state_get(state).await.map_err(failed)?;
         if now.is_none() {
             self.state_insert(state).await.map_err(failed_db)?;
@@ -360,7 +361,7 @@ impl Tx {
         }
     }
 
-    /// Takes the lock if it is free, and remembers that it was taken: the same id never takes it again.
+    /// Takes the lock if it is free, and remembers its id: the same id never takes it again.
     async fn lock_take(
         &mut self,
         state: &StateName,
@@ -373,7 +374,7 @@ impl Tx {
                 AND ($7 = 1 OR head IS NOT DISTINCT FROM $8) \
                 AND (runs_only = 0 OR $9 = 0) \
             RETURNING id, lock_epoch";
-        // In the place of the oldest. Whoever writes here holds the state's row, so this sees all that were taken.
+        // Replaces the oldest. The writer holds the state's row, so it sees all of them.
         const REMEMBER: &str = "INSERT INTO lock_taken (state, slot, epoch, lock_id, at) \
             SELECT $1, $2, $3, $4, $5 WHERE NOT EXISTS \
                 (SELECT 1 FROM lock_taken AS t WHERE t.state = $1 AND t.lock_id = $4) \
@@ -407,7 +408,7 @@ impl Tx {
         let slot = epoch % REMEMBERED;
         let args = [row.into(), slot.into(), epoch.into(), id, now];
         if self.execute(REMEMBER, &args).await? == 0 {
-            // It was taken before: nothing happened.
+            // It was taken before: nothing changed.
             self.execute(GIVE_BACK, &[row.into()]).await?;
             return Ok(None);
         }
@@ -423,7 +424,7 @@ impl Tx {
         Ok(cleared.is_some())
     }
 
-    /// Whether this id holds the lock, or did lately.
+    /// Whether this id holds the lock, or held it recently.
     pub(crate) async fn lock_was_taken(&mut self, state: i64, id: &str) -> Result<bool, DbError> {
         const TAKEN: &str = "SELECT 1 FROM lock_taken WHERE state = $1 AND lock_id = $2";
         Ok(self

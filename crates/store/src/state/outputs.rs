@@ -1,5 +1,5 @@
-//! The outputs of states that the client has encrypted, as the engine told them to a run. They are kept sealed, as the
-//! states are; when the tables are lost, the next plan reads them again.
+//! Outputs of states that the client encrypts, as the engine reported them to a run. They are stored sealed; if the
+//! database is lost, the next plan reads them again.
 //!
 //! Not here: asking the engine (`control::runner`).
 
@@ -12,7 +12,7 @@ use crate::{Store, StoreError};
 const PURPOSE: &str = "outputs";
 
 impl Store {
-    /// Keeps the outputs that an encrypted version holds, in the form of a state; forgets those of versions that are gone.
+    /// Stores the outputs of an encrypted version, in the form of a state, and forgets those of removed versions.
     pub async fn outputs_keep(
         &self,
         version: &StateVersion,
@@ -34,7 +34,7 @@ impl Store {
         Ok(())
     }
 
-    /// The outputs that were kept of a version, in the form of a state; none: nobody has read them yet.
+    /// The stored outputs of a version, in the form of a state; `None` if no run has read them yet.
     pub async fn outputs_get(&self, version: &StateVersion) -> Result<Option<Vec<u8>>, StoreError> {
         const SELECT: &str = "SELECT sealed FROM opened_outputs \
             WHERE project = $1 AND name = $2 AND content = $3";

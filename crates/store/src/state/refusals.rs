@@ -1,5 +1,5 @@
-//! What was refused, and why. Engines show a status code and nothing else, so the reason is kept
-//! here, and a refused state too: even a mistake can be recovered. Equal ones are kept once.
+//! Refused requests and their reasons. Engines only show a status code, so the reason is stored here, and a refused
+//! state as well: even a mistake can be recovered. Equal bodies are stored once.
 //!
 //! Not here: how many are kept, and for how long (`retention`).
 
@@ -18,11 +18,11 @@ use crate::{Store, StoreError, blocking};
 pub(crate) const DIR: &str = "refused";
 pub(crate) const PURPOSE: &str = "refused state";
 
-/// What is to be remembered about a refusal.
+/// A refusal to be recorded.
 #[derive(Clone, Debug)]
 pub struct NewRefusal<'a> {
     pub state: &'a StateName,
-    /// What was asked for: `LOCK`, `POST`, `adopt`, …
+    /// What was requested: `LOCK`, `POST`, `adopt`, …
     pub deed: &'a str,
     pub reason: String,
     pub run: Option<RunId>,
@@ -38,14 +38,14 @@ pub struct RefusedRequest {
     pub reason: String,
     pub run: Option<RunId>,
     pub lock_id: Option<String>,
-    /// Where the refused bytes are, sealed, in the home.
+    /// The path of the sealed body in the home.
     pub kept: Option<String>,
     pub at: Timestamp,
-    /// When the refused bytes were let go of.
+    /// When the body was marked for removal.
     pub let_go: Option<Timestamp>,
 }
 
-/// A refused body that is in its place, if its row comes soon.
+/// A stored body whose row is about to follow.
 struct RefusedBody {
     name: String,
     content: String,
@@ -66,7 +66,7 @@ mod decisions;
 pub use decisions::{Decider, Decision};
 
 impl Store {
-    /// Remembers a refusal; a body is durable before its row.
+    /// Records a refusal; a body is durable before its row.
     pub async fn refusal_record(
         &self,
         refused: NewRefusal<'_>,
@@ -93,7 +93,7 @@ impl Store {
         ]);
         let mut tx = self.db.begin_write().await?;
         if let Some(piece) = &piece {
-            // One that was let go of just now is ours again, unless the sweeper was first.
+            // A body that was just marked for removal is used again, unless the sweeper was first.
             let is_named = tx.refusal_names(&piece.name).await?;
             if !is_named && !tx.blob_intent_take(&piece.name).await? {
                 return Err(StoreError::Interrupted);
@@ -108,7 +108,7 @@ impl Store {
         }
         tx.commit().await?;
         if piece.is_some() {
-            // What cannot be removed now goes with the next one, or with the sweeper.
+            // What cannot be removed now is removed with the next one, or by the sweeper.
             drop(self.refused_sweep().await);
         }
         RefusedRequest::read(&row)
@@ -134,14 +134,14 @@ impl Store {
         rows.iter().map(RefusedRequest::read).collect()
     }
 
-    /// Those whose bytes are still there, newest last.
+    /// Those whose bodies still exist, newest last.
     pub async fn refusal_list_kept(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE kept IS NOT NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[]).await?;
         rows.iter().map(RefusedRequest::read).collect()
     }
 
-    /// The states of those whose bytes were let go of, one for each of them.
+    /// The states of those whose bodies were marked for removal, one entry each.
     pub(crate) async fn refusal_list_let_go(&self) -> Result<Vec<StateName>, StoreError> {
         const SQL: &str = "SELECT project, state FROM refusal WHERE let_go IS NOT NULL";
         let rows = self.db.fetch_all(SQL, &[]).await?;
@@ -156,7 +156,7 @@ impl Store {
         row.as_ref().map(RefusedRequest::read).transpose()
     }
 
-    /// The bytes that were refused, if they were kept.
+    /// The refused body, if it was stored.
     pub async fn refusal_body(
         &self,
         refusal: &RefusedRequest,
@@ -171,7 +171,7 @@ impl Store {
         blocking(move || unpack(&packed)).await.map(Some)
     }
 
-    /// Stores a body, if no equal one of that state is; one that waits for a person has its own.
+    /// Stores a body unless the state has an equal one. One that waits for a decision gets its own.
     async fn refusal_keep(
         &self,
         state: &StateName,
@@ -218,7 +218,7 @@ impl Tx {
     }
 }
 
-/// Its size first: what is refused may be anything, and nobody says elsewhere how long it was.
+/// Begins with its size: a refused body may be anything, and its size is stored nowhere else.
 pub(crate) fn pack(body: &[u8]) -> Result<Vec<u8>, StoreError> {
     let mut packed = (body.len() as u64).to_le_bytes().to_vec();
     let failed = |source| file_error("compress a piece for", DIR.into(), source);

@@ -1,5 +1,5 @@
-//! Letting go of what is old: versions by age and count, refused pieces by age, count and size. Rows go first; bytes follow
-//! by the sweeper.
+//! Removes what is old: versions by age and count, refused bodies by age, count and size. Rows are removed first; the
+//! sweeper removes the bytes later.
 //!
 //! Not here: which versions may go (`model::retention`).
 
@@ -15,13 +15,13 @@ use crate::db::{Row, Tx};
 use crate::db::{name_args, read_time};
 use crate::{StateRow, Store, StoreError};
 
-/// So many refusals of a state are on record.
+/// How many refusals of a state are kept.
 const REASONS: i64 = 1000;
 
 const AGES: &str = "SELECT version, created_at, pinned_until, base, blob \
     FROM state_version WHERE state = $1 ORDER BY version";
 
-/// A version that is gone.
+/// A removed version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedVersion {
     pub state: StateName,
@@ -29,7 +29,7 @@ pub struct RemovedVersion {
 }
 
 impl Store {
-    /// The versions of a state that `policy` lets go of, oldest first.
+    /// The versions of a state that `policy` allows to be removed, oldest first.
     pub async fn retention_due(
         &self,
         state: &StateRow,
@@ -47,8 +47,7 @@ impl Store {
         Ok(versions)
     }
 
-    /// Removes the versions of a state that `policy` lets go of and that are among these. Their bytes go when the sweeper
-    /// comes.
+    /// Removes those of the given versions that `policy` allows to be removed. The sweeper removes their bytes later.
     pub async fn retention_apply(
         &self,
         state: &StateRow,
@@ -73,7 +72,7 @@ impl Store {
         Ok(removed.collect())
     }
 
-    /// Keeps a version from retention until then.
+    /// Protects a version from retention until then.
     pub async fn state_version_pin(
         &self,
         state: &StateName,
@@ -87,8 +86,8 @@ impl Store {
         Ok(self.db.execute(PIN, &args).await? > 0)
     }
 
-    /// Lets go of refused pieces from before `cutoff`; why they were refused stays on record. One that waits for a
-    /// person's decision stays, and its time begins with that. Says how many.
+    /// Marks refused bodies from before `cutoff` for removal; the reasons stay. A body that waits for a decision
+    /// stays, and its age counts from the decision. Returns how many.
     pub async fn refusal_expire(&self, cutoff: Timestamp) -> Result<usize, StoreError> {
         const EXPIRED: &str = "SELECT kept FROM refusal WHERE kept IS NOT NULL GROUP BY kept \
             HAVING MAX(COALESCE(decided_at, at)) < $1 \
@@ -102,8 +101,8 @@ impl Store {
         Ok(rows.len())
     }
 
-    /// Forgets why requests were refused, beyond the newest ones of each state: a client that goes on asking for what it
-    /// may not have fills no disk. What belongs to a run, or is kept aside, stays.
+    /// Removes the reasons of all but the newest refusals of each state, so that a client that keeps asking does not
+    /// fill the disk. Refusals of a run, and quarantined states, stay.
     pub async fn refusals_forget(&self) -> Result<u64, StoreError> {
         const MANY: &str = "SELECT project, state FROM refusal GROUP BY project, state \
             HAVING COUNT(*) > $1";
@@ -137,7 +136,7 @@ impl Tx {
         let rows = self.fetch_all(AGES, &[state.into()]).await?;
         let ages: Result<Vec<_>, _> = rows.iter().map(read_age).collect();
         let mut ages = ages?;
-        // What stays keeps those that it is built on.
+        // Versions that stay also keep those that they build on.
         for age in ages.iter_mut().filter(|age| !among.contains(&age.version)) {
             age.pinned_until = Some(Timestamp::MAX);
         }
@@ -154,12 +153,12 @@ impl Tx {
         Ok(gone)
     }
 
-    /// Condemns those objects that no version names any more.
+    /// Marks objects that no version names any more for removal.
     async fn blobs_release(
         &mut self,
         objects: impl Iterator<Item = &str>,
     ) -> Result<(), StoreError> {
-        // A place begins with its object, and `@` and what follows it sort between these two.
+        // A location begins with its object's name, and `@` and what follows sort between these two.
         const NAMED: &str = "SELECT 1 FROM state_version WHERE blob >= $1 AND blob < $2 LIMIT 1";
         for object in objects.collect::<BTreeSet<_>>() {
             let range = [format!("{object}@").into(), format!("{object}A").into()];
@@ -170,7 +169,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Lets go of the refused pieces of a state beyond those that stay. What waits for a person's decision does not count.
+    /// Marks refused bodies of a state beyond the limit for removal. Those that wait for a decision do not count.
     pub(crate) async fn refusals_bound(
         &mut self,
         state: &StateName,
@@ -198,12 +197,12 @@ impl Tx {
         self.blob_condemn(kept).await
     }
 
-    /// What the sweeper may remove as soon as it comes: it is as old as the world.
+    /// Lets the sweeper remove an object at once.
     async fn blob_condemn(&mut self, object: &str) -> Result<(), StoreError> {
         self.blob_let_go(object, Timestamp::UNIX_EPOCH).await
     }
 
-    /// What the sweeper may remove when it is as long ago as an upload that came to nothing.
+    /// Lets the sweeper remove an object as it removes an unfinished upload.
     pub(crate) async fn blob_let_go(
         &mut self,
         object: &str,

@@ -1,5 +1,6 @@
-//! States: one row each, which holds the head and the lock, so that one statement can decide on
-//! both.
+//! States: one row each, with the head and the lock, so that one statement can decide on both.
+//!
+//! Not here: versions (`versions`), taking and ending locks (`locks`).
 
 use jiff::Timestamp;
 use model::break_glass::Act;
@@ -11,7 +12,7 @@ use crate::access::break_glass::NewBreakGlass;
 use crate::db::{DbError, Row, Tx, Value};
 use crate::{Store, StoreError};
 
-/// A state as its row has it.
+/// A state's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRow {
     pub(crate) id: i64,
@@ -21,7 +22,7 @@ pub struct StateRow {
     pub lock: Option<HeldLock>,
     /// How often it was locked so far.
     pub lock_epoch: LockEpoch,
-    /// When it was last deleted, if it was: without a head since then, it is hidden.
+    /// When it was last deleted. A state without a head since then is hidden.
     pub deleted_at: Option<Timestamp>,
     /// Whether only runs may lock and write it.
     pub runs_only: bool,
@@ -34,11 +35,11 @@ pub enum DeleteStateError {
         state: StateName,
         holder: Box<HeldLock>,
     },
-    #[error("lock `{id}` does not hold state `{state}` any more")]
+    #[error("lock `{id}` no longer holds state `{state}`")]
     Ended { state: StateName, id: String },
     #[error("only runs write state `{state}`")]
     RunsOnly { state: StateName },
-    #[error("what is here of state `{state}` is a copy: it lives in a backend of the engine")]
+    #[error("state `{state}` is only a copy here: it lives in a backend of the engine")]
     Copy { state: StateName },
     #[error("could not delete state `{state}`")]
     Store {
@@ -47,7 +48,7 @@ pub enum DeleteStateError {
     },
 }
 
-/// What `StateRow::read` wants of the table `s`.
+/// The columns that `StateRow::read` expects of the table `s`.
 macro_rules! state_columns {
     () => {
         "s.id, s.project, s.name, s.head, s.lock_info, s.lock_run, s.lock_since, s.lock_epoch, \
@@ -68,7 +69,7 @@ const INSERT: &str = "INSERT INTO state (project, name, created_at) VALUES ($1, 
     ON CONFLICT (project, name) DO NOTHING";
 
 impl Store {
-    /// The state of that name, made if it is new.
+    /// The state of that name, created if it is new.
     pub async fn state_ensure(&self, state: &StateName) -> Result<StateRow, StoreError> {
         if let Some(row) = self.state_get(state).await? {
             return Ok(row);
@@ -90,9 +91,9 @@ impl Store {
         rows.iter().map(StateRow::read).collect()
     }
 
-    /// Hides the state for a client of a server: it has no head any more, and any lineage may start. Its versions
-    /// stay, and a record of who did it opens with the deed. Nothing happens while a lock is held that is not the
-    /// one named, or is a run's; doing it twice is doing it once.
+    /// Deletes the state for a client of a server: it has no head any more, and any lineage may start. Its versions
+    /// stay, and a break-glass record is opened in the same transaction. Refused while another lock than the given one
+    /// is held, or a run's. Deleting twice is the same as once.
     pub async fn state_delete(
         &self,
         state: &StateName,
@@ -150,7 +151,7 @@ impl Store {
         Ok(())
     }
 
-    /// From now on others may write it, too.
+    /// From now on clients may write it, too.
     pub async fn state_open_to_others(&self, state: &StateName) -> Result<(), StoreError> {
         const OPEN: &str = "UPDATE state SET runs_only = 0 WHERE project = $1 AND name = $2";
         self.db.execute(OPEN, &name_args(state)).await?;
@@ -168,7 +169,7 @@ impl Store {
 }
 
 impl Tx {
-    /// Says whether there was something to hide that may be hidden.
+    /// Returns whether there was a head that may be removed.
     async fn state_delete(
         &mut self,
         state: &StateName,
@@ -201,7 +202,7 @@ impl Tx {
         Ok(true)
     }
 
-    /// Keeps everybody else from changing this state until the end: what is read after this holds.
+    /// Locks the state's row until the end of the transaction: what is read after this stays true.
     pub(crate) async fn state_hold(&mut self, state: &StateName) -> Result<(), DbError> {
         const HOLD: &str = "SELECT id FROM state WHERE project = $1 AND name = $2 FOR UPDATE";
         match self {

@@ -1,6 +1,6 @@
-//! The sweeper: removes bytes that no row names, and only those it can prove to be nobody's.
+//! The sweeper: removes bytes that no row names, and only those that are provably unused.
 //!
-//! Not here: which rows go (`retention`).
+//! Not here: which rows are removed (`retention`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,28 +18,28 @@ use crate::db::Tx;
 use crate::state::versions::blob::{BlobHeader, Header, MarkerHeader};
 use crate::{OpenMode, Store, StoreError, blocking};
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Objects, refused pieces and whole segments that were removed.
+    /// Objects, refused bodies and whole segments that were removed.
     pub removed: usize,
-    /// Bytes in segments that no version needs; they go with the last version beside them.
+    /// Unused bytes in segments; they are removed with the last version beside them.
     pub dead_bytes: u64,
 }
 
 /// The frames that rows name.
 #[derive(Debug, Default)]
 struct LiveFrames {
-    /// Of each segment or object.
+    /// Per segment or object.
     bytes: BTreeMap<String, u64>,
     digests: BTreeSet<String>,
-    /// The digest of each version that the tables know of.
+    /// The digest of each known version.
     versions: BTreeMap<StateName, BTreeMap<i64, String>>,
 }
 
 impl Store {
-    /// Removes what was not finished, or was let go of, before `cutoff`. An upload that goes on longer than that
-    /// is refused when it wants to become a version.
+    /// Removes uploads that were not finished, and objects that were marked for removal, before `cutoff`. An upload
+    /// that takes longer than that is refused when its version is to be committed.
     pub async fn blobs_sweep(&self, cutoff: Timestamp) -> Result<SweepReport, StoreError> {
         const OLD: &str = "SELECT object FROM blob_intent WHERE at <= $1 ORDER BY at, object";
         self.blobs_settle().await?;
@@ -58,7 +58,7 @@ impl Store {
             }
         }
         if let Blobs::Disk(disk) = &self.blobs {
-            // As the only writer: no frame becomes a version's while this looks.
+            // The transaction makes this the only writer: no frame is committed as a version meanwhile.
             let mut tx = self.db.begin_write().await?;
             let live = tx.frames_live().await?;
             let disk = disk.clone();
@@ -69,8 +69,8 @@ impl Store {
         Ok(swept)
     }
 
-    /// Removes the refused pieces that were let go of, whoever did: a home without a server has no other sweeper, and one
-    /// with a server may be full before it comes.
+    /// Removes the refused bodies that were marked for removal. A home without a server has no other sweeper, and one
+    /// with a server may fill up before it comes.
     pub(crate) async fn refused_sweep(&self) -> Result<(), StoreError> {
         const CONDEMNED: &str = "SELECT object FROM blob_intent WHERE at <= $1 \
             AND object LIKE 'refused/%' ORDER BY object";
@@ -81,9 +81,9 @@ impl Store {
         Ok(())
     }
 
-    /// Whether an object of a bucket holds what older tables announced and newer ones may have acknowledged: then these are
-    /// a copy of before. A whole version that came to nothing looks just so, and stays until its number is let go of.
-    /// Markers of what is known go with it: the tables know as much.
+    /// Whether an object of a bucket may hold a version that a newer database acknowledged: then this database is an
+    /// older copy. A complete version that was never committed looks the same, and stays until its number is removed.
+    /// Markers of known versions are removed with the object.
     async fn is_acknowledged(&self, object: &str, live: &LiveFrames) -> Result<bool, StoreError> {
         if matches!(self.blobs, Blobs::Disk(_)) || !object.starts_with(DIR) {
             return Ok(false);
@@ -93,9 +93,9 @@ impl Store {
         Ok(held.is_some_and(|held| headers(&held).any(|it| live.never_knew(&it))))
     }
 
-    /// False if somebody else was first.
+    /// False if another process was first.
     async fn blob_sweep(&self, object: &str) -> Result<bool, StoreError> {
-        // First the intent: from here on nobody can make a version of the object.
+        // The intent is removed first: from here on no version can be made of the object.
         let mut tx = self.db.begin_write().await?;
         let ours = tx.blob_intent_take(object).await?;
         tx.commit().await?;
@@ -106,15 +106,15 @@ impl Store {
         Ok(ours)
     }
 
-    /// The same for a brief process, which nobody asks to: whoever gives up a lock has written all that it wanted to.
+    /// The same for a CLI process: when it releases a lock, it has written everything.
     pub(crate) async fn blobs_settle_in_brief(&self) {
         if self.how == OpenMode::Cli {
-            // The versions are stored and acknowledged whatever becomes of this.
+            // The versions are stored and acknowledged in any case.
             drop(self.blobs_settle().await);
         }
     }
 
-    /// Writes down what nobody waited for: the markers of versions that were acknowledged last.
+    /// Writes pending markers of acknowledged versions.
     pub async fn blobs_settle(&self) -> Result<(), StoreError> {
         match &self.blobs {
             Blobs::Disk(disk) => {
@@ -183,8 +183,8 @@ fn sweep_segments(
     Ok(swept)
 }
 
-/// Whether a marker of a version that is still there lies here, or a version that the tables never let go of: an
-/// older copy of the tables, or new ones, know nothing of what was acknowledged since.
+/// Whether these bytes hold a marker of an existing version, or a version that this database never removed: an older
+/// or new database does not know what was acknowledged since.
 fn is_needed(segment: &[u8], live: &LiveFrames) -> bool {
     headers(segment).any(|it| match &it {
         FrameKind::Marker(marker) if live.digests.contains(&marker.digest) => true,
@@ -192,7 +192,7 @@ fn is_needed(segment: &[u8], live: &LiveFrames) -> bool {
     })
 }
 
-/// A frame by its first line.
+/// A frame, by its first line.
 enum FrameKind {
     /// With the digest of its frame.
     Version(Box<BlobHeader>, String),
@@ -210,7 +210,7 @@ fn headers(segment: &[u8]) -> impl Iterator<Item = FrameKind> {
 }
 
 impl LiveFrames {
-    /// Whether it is of a version that the tables never let go of: a later one, or another one of its number.
+    /// Whether it is of a version that this database never removed: a later one, or another one of its number.
     fn never_knew(&self, named: &FrameKind) -> bool {
         let (state, version, digest) = match named {
             FrameKind::Version(header, digest) => {

@@ -1,8 +1,7 @@
-//! Versions of a state: every accepted write, sealed in a frame of its own, durable before the head
-//! moves to it.
+//! Versions of a state: every accepted write, sealed in its own frame, durable before the head moves to it.
 //!
-//! Not here: which write may follow (`model::state::check_push`), asked before the frame is written
-//! and again in the transaction that moves the head.
+//! Not here: which write may follow (`model::state::check_push`); it is asked before the frame is written and checked
+//! again in the transaction that moves the head.
 
 use std::sync::Arc;
 
@@ -43,9 +42,9 @@ pub(crate) struct StoredVersion {
     pub(crate) version: StateVersion,
     pub(crate) place: FrameLocation,
     pub(crate) blob_digest: Box<Digest>,
-    /// The version it is a difference to.
+    /// The version that it is a difference to.
     pub(crate) base: Option<i64>,
-    /// How many differences lead to a whole one.
+    /// How many differences lead to a complete one.
     pub(crate) depth: i64,
 }
 
@@ -103,7 +102,7 @@ impl Store {
         Ok(head.map(|head| head.version))
     }
 
-    /// The newest version and its bytes, shared with whoever else reads them.
+    /// The newest version and its bytes, shared with other readers.
     pub async fn state_head_bytes(
         &self,
         state: &StateName,
@@ -143,13 +142,13 @@ impl Store {
             .map(|stored| stored.version))
     }
 
-    /// The bytes of a version, checked to be the ones that were accepted.
+    /// The bytes of a version, verified against its digest.
     pub async fn state_version_read(&self, version: &StateVersion) -> Result<Vec<u8>, StoreError> {
         let bytes = self.state_version_bytes(version).await?;
         Ok(Arc::unwrap_or_clone(bytes))
     }
 
-    /// The same, shared with whoever else reads it: nothing is copied.
+    /// The same, shared with other readers: nothing is copied.
     pub async fn state_version_bytes(
         &self,
         version: &StateVersion,
@@ -170,7 +169,7 @@ impl Store {
         self.body_in_turn(stored).await
     }
 
-    /// For who has the turn that a body of this size takes.
+    /// For callers that hold the permit for a body of this size.
     async fn body_in_turn(&self, stored: &StoredVersion) -> Result<Arc<Vec<u8>>, StoreError> {
         if let Some(body) = self.recent.get(&stored.blob_digest) {
             return Ok(body);
@@ -185,7 +184,7 @@ impl Store {
                 rows.iter().skip(1).map(StoredVersion::read).collect();
             chain.extend(rows?);
         }
-        // What is at hand already need not be read again.
+        // Reuses a cached body.
         let known =
             |(at, link): (usize, &StoredVersion)| Some((at, self.recent.get(&link.blob_digest)?));
         let base = match chain.iter().enumerate().skip(1).find_map(known) {
@@ -209,7 +208,7 @@ impl Store {
         Ok(body)
     }
 
-    /// For the digest by which bodies are compared; the project's key is made at the first use.
+    /// The digester by which bodies are compared; creates the project's key on first use.
     async fn state_digester(&self) -> Result<KeyedDigester, StoreError> {
         if self.keys.known(&Scope::Project).is_some() {
             return self.keys.digester("state");
@@ -217,7 +216,7 @@ impl Store {
         self.keyed_digester("state").await
     }
 
-    /// Large bodies are worked on a few at a time.
+    /// A permit: only a few large bodies are worked on at a time.
     async fn turn(&self, size: u64) -> Option<OwnedSemaphorePermit> {
         if size <= LARGE {
             return None;

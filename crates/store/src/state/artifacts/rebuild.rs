@@ -1,5 +1,5 @@
-//! Naming again in the tables which artifacts each state has, by the pieces alone: the newest one counts, unless the
-//! tables say that it came to nothing.
+//! Finds the artifacts of each state without the database: the newest piece counts, unless the database says that it
+//! was never finished.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::blob::{Blobs, state_of_dir};
 use crate::key::data_keys::{Keys, Scope};
 use crate::{Store, StoreError, blocking};
 
-/// A piece as it lies among the blobs.
+/// A stored piece.
 pub(crate) struct FoundSet {
     pub(crate) state: StateName,
     pub(crate) name: String,
@@ -20,7 +20,7 @@ pub(crate) struct FoundSet {
 }
 
 impl Store {
-    /// Says how many sets the tables did not know.
+    /// Returns how many sets the database did not know.
     pub(crate) async fn artifacts_rebuild(&self) -> Result<usize, StoreError> {
         const UNFINISHED: &str = "SELECT object FROM blob_intent";
         let states = self.state_list().await?.into_iter().map(|row| row.name);
@@ -34,7 +34,7 @@ impl Store {
         let found = blocking(move || newest(&keys, &blobs, &states, counts)).await?;
         let mut rebuilt = 0;
         for FoundSet { state, name, set } in found {
-            // What cannot be opened is named by `state verify`, if the tables know of it.
+            // A piece that cannot be opened is reported by `state verify`, if the database knows it.
             let Ok(set) = set else { continue };
             let known = self.artifacts_get(&state).await?;
             let known = known.map(|known| known.kept);
@@ -59,8 +59,7 @@ impl Store {
     }
 }
 
-/// The newest piece of each state that counts. A state whose name was too long for a directory's is found among
-/// `states`.
+/// The newest piece of each state. A state whose name was too long for a directory is searched among `states`.
 pub(crate) fn newest(
     keys: &Keys,
     blobs: &Blobs,

@@ -1,4 +1,4 @@
-//! Breaking a lock: it ends, and the record of who broke it and why opens, in one transaction.
+//! Breaking a lock: the lock ends and a break-glass record opens, in one transaction.
 
 use model::break_glass::Act;
 use model::state::{HeldLock, StateName};
@@ -9,8 +9,8 @@ use crate::db::DbError;
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Takes away whatever lock is held, or only the one of that id, and opens a record of it: both or
-    /// neither. Nothing to take away is nothing to record.
+    /// Ends the lock of the state, or only the one of that id, and opens a record: both or neither. If there is no
+    /// lock, nothing is recorded.
     pub async fn lock_break_recorded(
         &self,
         state: &StateName,

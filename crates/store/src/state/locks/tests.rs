@@ -110,7 +110,7 @@ async fn a_seal_is_checked_by_the_statement_that_grants_the_lock() {
                 .await,
         )
     };
-    let moved = "state `p/network` moved: version 1 was expected, none is there";
+    let moved = "state `p/network` changed: expected version 1, found none";
     assert_eq!(acquire("a", Exactly(Some(1))).await, moved);
     assert_eq!(acquire("a", Exactly(None)).await, "LockEpoch(1)");
     store.lock_release(&network(), "a").await.unwrap();
@@ -118,7 +118,7 @@ async fn a_seal_is_checked_by_the_statement_that_grants_the_lock() {
         .state_version_append(&network(), &StateWriter::default(), body(1))
         .await
         .unwrap();
-    let moved = "state `p/network` moved: version none was expected, 1 is there";
+    let moved = "state `p/network` changed: expected version none, found 1";
     assert_eq!(acquire("b", Exactly(None)).await, moved);
     assert_eq!(acquire("b", Exactly(Some(1))).await, "LockEpoch(2)");
 }

@@ -1,4 +1,4 @@
-//! States that were kept aside, and what people decided about them. The bytes stay, whatever is decided.
+//! Quarantined states, and what people decided about them. The bytes stay, whatever is decided.
 
 use jiff::Timestamp;
 use model::ids::RunId;
@@ -9,14 +9,14 @@ use crate::db::Value;
 use crate::db::name_args;
 use crate::{Store, StoreError};
 
-/// A refused adoption is a state that somebody must look at.
+/// A refused adoption is a quarantined state.
 pub(super) const ADOPT: &str = "adopt";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// A person pushed a state over it.
     Pushed,
-    /// A person said that it is not needed.
+    /// A person decided that it is not needed.
     Discarded,
 }
 
@@ -37,8 +37,8 @@ pub struct Decider<'a> {
 }
 
 impl Store {
-    /// Keeps what a run left aside; the state's next apply waits for a decision. The same bytes again are the one
-    /// that waits already.
+    /// Quarantines a state that a run left; the state's next apply waits for a decision. Equal bytes are not
+    /// quarantined twice.
     pub async fn kept_aside_record(
         &self,
         state: &StateName,
@@ -64,7 +64,7 @@ impl Store {
         .await
     }
 
-    /// States of that name that were kept aside and wait for a decision, oldest first.
+    /// Quarantined states of that name without a decision, oldest first.
     pub async fn kept_aside_list(
         &self,
         state: &StateName,
@@ -78,21 +78,21 @@ impl Store {
         rows.iter().map(RefusedRequest::read).collect()
     }
 
-    /// All states that were kept aside and wait for a decision, oldest first.
+    /// All quarantined states without a decision, oldest first.
     pub async fn kept_aside_list_open(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE deed = $1 AND decision IS NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[ADOPT.into()]).await?;
         rows.iter().map(RefusedRequest::read).collect()
     }
 
-    /// What a run left aside, decided or not, newest last.
+    /// Quarantined states of a run, decided or not, newest last.
     pub async fn kept_aside_list_run(&self, run: RunId) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE run = $1 AND deed = $2 ORDER BY id");
         let rows = self.db.fetch_all(sql, &[run.into(), ADOPT.into()]).await?;
         rows.iter().map(RefusedRequest::read).collect()
     }
 
-    /// Decides about all that waits; says how many there were.
+    /// Decides about all that wait; returns how many there were.
     pub async fn kept_aside_decide(
         &self,
         which: &[RefusedRequest],
