@@ -206,7 +206,7 @@ fn a_token_is_shown_once_and_ends_when_it_is_revoked() {
     insta::assert_snapshot!(test.cli(&["token", "create", "reader"]), @"
     ── stderr
     error: could not make token `reader`
-           there is a token `reader` already
+           token `reader` already exists
     [exit 1]
     ");
     let listed = test.cli(&["token", "list", "--json"]).expect(0);
@@ -222,7 +222,7 @@ fn a_token_is_shown_once_and_ends_when_it_is_revoked() {
     assert!(table.contains("revoked"), "{table}");
     insta::assert_snapshot!(test.cli(&["token", "revoke", "reader"]), @"
     ── stderr
-    error: there is no token `reader`, or it was revoked already
+    error: token `reader` does not exist or is already revoked
     hint: `terrane token list` shows which there are
     [exit 1]
     ");

@@ -1,4 +1,6 @@
-//! Emergency acts and their reasons.
+//! Break-glass records: manual interventions and their reasons.
+//!
+//! Not here: the interventions themselves (`state`), closing records after a run (`run::runs`).
 
 use std::collections::BTreeSet;
 
@@ -11,13 +13,13 @@ use crate::db::{Row, Tx, Value};
 use crate::db::{name_args, read_time};
 use crate::{Store, StoreError};
 
-/// What is to be remembered.
+/// A record to be opened.
 #[derive(Clone, Debug)]
 pub struct NewBreakGlass<'a> {
     pub act: Act,
     pub state: &'a StateName,
     pub actor: &'a str,
-    /// Nothing if the client could not say one.
+    /// `None` if the client could not give one.
     pub reason: Option<&'a str>,
     pub detail: String,
 }
@@ -35,7 +37,7 @@ macro_rules! break_glass_sql {
 }
 
 impl Store {
-    /// Opens a record by itself; an act that changes something opens it in its own transaction.
+    /// Opens a record on its own; an act that changes something opens it in its own transaction.
     pub async fn break_glass_open(&self, new: &NewBreakGlass<'_>) -> Result<i64, StoreError> {
         let mut tx = self.db.begin_write().await?;
         let id = tx.break_glass_open(new).await?;
@@ -43,7 +45,7 @@ impl Store {
         Ok(id)
     }
 
-    /// Takes a record back that was opened before its act, which then changed nothing.
+    /// Removes a record that was opened before its act, which then changed nothing.
     pub async fn break_glass_withdraw(&self, id: i64) -> Result<(), StoreError> {
         let sql = "DELETE FROM break_glass WHERE id = $1";
         self.db.write_one(sql, [id.into()]).await?;
@@ -59,7 +61,7 @@ impl Store {
         row.as_ref().map(read).transpose()
     }
 
-    /// Gives a record the reason that it lacks. Nothing if it has one by now, or is closed.
+    /// Adds a missing reason. `None` if the record has one by now, or is closed.
     pub async fn break_glass_explain(
         &self,
         id: BreakGlassId,
@@ -76,7 +78,7 @@ impl Store {
         rows.first().map(read).transpose()
     }
 
-    /// Closes a record with a reason, behind the one it may have. Nothing if it is closed by now.
+    /// Closes a record and appends a reason. `None` if it is already closed.
     pub async fn break_glass_close(
         &self,
         id: BreakGlassId,
@@ -96,7 +98,7 @@ impl Store {
         rows.first().map(read).transpose()
     }
 
-    /// Projects that had change sets here: their runs catch up with what was done by hand to their states.
+    /// Projects that had change sets here: their successful runs close records of their states.
     pub async fn break_glass_projects(&self) -> Result<BTreeSet<String>, StoreError> {
         let sql = "SELECT DISTINCT project FROM change_set WHERE project <> ''";
         let rows = self.db.fetch_all(sql, &[]).await?;
@@ -146,7 +148,7 @@ impl Tx {
     }
 }
 
-/// The actor is who did it; who said why later stands with what exactly was done.
+/// The actor is who did it; who added the reason later is named in the detail.
 fn explained_by(person: &str) -> String {
     format!("; explained by `{person}`")
 }

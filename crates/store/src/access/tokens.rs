@@ -1,5 +1,4 @@
-//! Tokens of the state server, by the digest of their secret. A revoked one stays as a row: records name
-//! it.
+//! Tokens of the state server, by the digest of their secret. A revoked one stays as a row, because records name it.
 //!
 //! Not here: the secret (`control::tokens`), and what a token may do (`model::token`).
 
@@ -10,7 +9,7 @@ use crate::db::read_time;
 use crate::db::{DbError, Row, Value};
 use crate::{Store, StoreError};
 
-/// A token to be recorded.
+/// A token to be stored.
 #[derive(Clone, Debug)]
 pub struct NewToken<'a> {
     pub name: &'a str,
@@ -29,9 +28,9 @@ pub struct StoredToken {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    #[error("there is a token `{name}` already")]
+    #[error("token `{name}` already exists")]
     NameTaken { name: String },
-    #[error("there is no token `{name}`, or it was revoked already")]
+    #[error("token `{name}` does not exist or is already revoked")]
     NotFound { name: String },
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -79,13 +78,13 @@ impl Store {
         }
     }
 
-    /// Every token there ever was, oldest first.
+    /// Every token, revoked ones included, oldest first.
     pub async fn token_list(&self) -> Result<Vec<StoredToken>, StoreError> {
         let rows = self.db.fetch_all(token_sql!("ORDER BY id"), &[]).await?;
         rows.iter().map(StoredToken::read).collect()
     }
 
-    /// Those that were not revoked.
+    /// Tokens that were not revoked.
     pub async fn token_list_live(&self) -> Result<Vec<StoredToken>, StoreError> {
         let sql = token_sql!("WHERE revoked_at IS NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[]).await?;
@@ -147,13 +146,13 @@ mod tests {
         };
         store.token_insert(&new(1)).await.unwrap();
         let taken = store.token_insert(&new(2)).await.unwrap_err();
-        assert_eq!(taken.to_string(), "there is a token `ci` already");
+        assert_eq!(taken.to_string(), "token `ci` already exists");
 
         store.token_revoke("ci").await.unwrap();
         let gone = store.token_revoke("ci").await.unwrap_err();
         assert_eq!(
             gone.to_string(),
-            "there is no token `ci`, or it was revoked already"
+            "token `ci` does not exist or is already revoked"
         );
         store.token_insert(&new(2)).await.unwrap();
 

@@ -1,9 +1,9 @@
-//! Writing into the tables what the files know and they do not: all of it, if the database is gone; what came since,
-//! if it is an older copy. Only what was provably acknowledged becomes a version again.
+//! Writes into the database what only the files hold: everything if the database is lost, the newer versions if it is
+//! an older copy. Only versions that were provably acknowledged are restored.
 //!
-//! What only tables know does not come back: locks, runs, tokens, refusals, and that a state was deleted.
+//! What is in no file is not restored: locks, runs, tokens, refusals, and deletions of states.
 //!
-//! Not here: getting bodies back without tables (`recover`).
+//! Not here: reading bodies without a database (`recover`).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -24,31 +24,31 @@ use crate::state::versions::blob::{self, BlobHeader, Encoding, FrameLine, Header
 use crate::state::versions::{NewVersion, StoredVersion};
 use crate::{KeyError, Store, StoreError, blocking};
 
-/// What came back.
+/// The result of a rebuild.
 #[derive(Debug, Default)]
 pub struct RebuildReport {
-    /// States that have versions now which the tables did not know.
+    /// States that got versions which the database did not know.
     pub states: Vec<StateName>,
     pub versions: usize,
-    /// How many states are served by their newest version again.
+    /// How many states got their newest version as head again.
     pub heads: u64,
-    /// States whose artifacts the tables know again.
+    /// How many states got their artifacts back.
     pub artifacts: usize,
-    /// Later ones of which nothing says that they were acknowledged: still files, and no versions.
+    /// Later versions without proof that they were acknowledged: they stay files.
     pub unproven: Vec<StateVersion>,
-    /// Acknowledged, and builds on what is gone.
+    /// Acknowledged versions that build on a missing one.
     pub broken: Vec<StateVersion>,
-    /// States that cannot be served yet: newer versions of them were acknowledged and do not open.
+    /// States that cannot be served yet: newer versions were acknowledged and cannot be read.
     pub lost: Vec<LostVersion>,
-    /// Versions that were acknowledged beside others of the same number.
+    /// Acknowledged versions whose number the database has for another one.
     pub rivals: Vec<RivalVersion>,
-    /// Earlier versions that were acknowledged and do not open; the state goes on without them.
+    /// Earlier acknowledged versions that cannot be read; the state continues without them.
     pub unread: Vec<(StateName, i64, StoreError)>,
-    /// Notes of what is hidden in states that do not open: it may be shown.
+    /// Notes of what is hidden in states that cannot be read: the values may be shown.
     pub notes_unread: Vec<(StateName, StoreError)>,
 }
 
-/// A version that was acknowledged, is newer than all that the tables know or can be told, and does not open.
+/// A version that was acknowledged, is newer than all that can be restored, and cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "version {acknowledged} of state `{state}` was acknowledged, and {}",
@@ -57,22 +57,22 @@ pub struct RebuildReport {
 pub struct LostVersion {
     pub state: StateName,
     pub acknowledged: i64,
-    /// The newest version that the tables know; 0 if there is none.
+    /// The newest version in the database; 0 if there is none.
     pub readable: i64,
-    /// A serial that none of what was lost had, as far as the files say.
+    /// A serial that no lost version had, as far as the files show.
     pub serial: u64,
     pub source: StoreError,
 }
 
 impl LostVersion {
-    /// Nothing is lost: the master key at hand is not the one it needs.
+    /// Nothing is lost: another master key is needed.
     pub fn is_of_the_key(&self) -> bool {
         matches!(self.source, StoreError::Key(KeyError::OtherMaster { .. }))
     }
 }
 
-/// A version that was acknowledged, and is not the one of its number that the tables know: two databases went on beside
-/// each other, or one was put back to an earlier moment unnoticed.
+/// An acknowledged version whose number the database has for another one: two databases were written in parallel, or
+/// one was restored from an older copy unnoticed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "another version {} of state `{}` (serial {}, from {}) was acknowledged too, and the database does not know it",
@@ -80,11 +80,11 @@ impl LostVersion {
 )]
 pub struct RivalVersion {
     pub version: StateVersion,
-    /// The newest one that the tables know.
+    /// The newest version in the database.
     pub newest: StateVersion,
 }
 
-/// A version's frame, as it lies among the blobs.
+/// A version's stored frame.
 struct StoredFrame {
     version: StateVersion,
     place: FrameLocation,
@@ -93,23 +93,23 @@ struct StoredFrame {
     parent: Option<String>,
 }
 
-/// All frames of versions that are genuine, and those of them that were acknowledged.
+/// All authentic frames of versions, and those that were acknowledged.
 #[derive(Default)]
 struct StoredFiles {
     written: BTreeMap<StateName, Vec<StoredFrame>>,
     proven: HashSet<String>,
-    /// What all of them say, genuine or not.
+    /// What the first lines of all frames say, authentic or not.
     heard: BTreeMap<StateName, FrameSummary>,
-    /// The highest number that an object of a bucket has.
+    /// The highest number of an object in a bucket.
     number: i64,
-    /// Where frames are damaged that may have been markers, and of which states; none: of nobody knows which.
+    /// Where damaged frames may have been markers, by state; `None` if the state is unknown.
     unmarked: BTreeMap<Option<StateName>, PathBuf>,
-    /// Versions whose frames do not open.
+    /// Versions whose frames cannot be read.
     unread: BTreeMap<StateName, BTreeMap<i64, StoreError>>,
 }
 
 impl Store {
-    /// Adds the versions that the tables lack and moves heads to the newest. Doing it twice is doing it once.
+    /// Adds missing versions to the database and moves heads to the newest. It can be repeated.
     pub async fn rebuild(&self) -> Result<RebuildReport, StoreError> {
         let mut files = self.files_read().await?;
         let mut rebuilt = RebuildReport::default();
@@ -117,7 +117,7 @@ impl Store {
             let row = self.state_ensure(state).await?;
             let mut tx = self.db.begin_write().await?;
             let before = rebuilt.versions;
-            // Of two of one number, the one that the newest goes back to.
+            // Of two versions with the same number, take the one that the newest descends from.
             let line = line_of_newest(written, &files.proven);
             written.sort_by_key(|one| (one.version.version, !line.contains(&hex(&one.digest))));
             tx.state_rebuild(row.id, written, &files.proven, &mut rebuilt)
@@ -140,7 +140,7 @@ impl Store {
             }
             let lost = files.lost(&self.blobs, &state, newest);
             let readable = newest.map_or(0, |newest| newest.version);
-            // An older one that the tables did without may have been let go of.
+            // An older version that the database lacks may have been removed by retention.
             if rebuilt.states.contains(&state) {
                 let unread = files.unread.remove(&state).unwrap_or_default();
                 let unread = unread.into_iter();
@@ -154,7 +154,7 @@ impl Store {
         if let Blobs::Bucket(_) = &self.blobs {
             let mut tx = self.db.begin_write().await?;
             tx.blob_number_raise(files.number).await?;
-            // What is proven is known now; of the rest whoever asked for this is told.
+            // Proven versions are in the database now; the caller reports the others.
             tx.state_stale_forget().await?;
             for lost in &rebuilt.lost {
                 tx.state_stale_note(&lost.state, lost.acknowledged, None)
@@ -165,8 +165,8 @@ impl Store {
         Ok(rebuilt)
     }
 
-    /// So that a state none of whose versions opens can be written to again. What was sealed with a key that is gone is
-    /// put aside or forgotten: nobody can ever read it.
+    /// Makes a state writable again of which no version can be read. What was sealed with a lost key is moved away or
+    /// forgotten: nobody can ever read it.
     pub async fn state_give_up(&self, state: &StateName) -> Result<(), StoreError> {
         const FORGET: &str = "DELETE FROM state_index_secret \
             WHERE state = (SELECT id FROM state WHERE project = $1 AND name = $2)";
@@ -222,7 +222,7 @@ impl Store {
         Ok(missing)
     }
 
-    /// Says once more that a version was acknowledged: the tables know it, and no file does. Durable when this returns.
+    /// Writes a marker for a version that only the database says was acknowledged. Durable when this returns.
     async fn mark_again(&self, newest: &StoredVersion) -> Result<(), StoreError> {
         let (keys, scope) = (
             self.keys.clone(),
@@ -275,7 +275,7 @@ impl StoredFiles {
                         let path = blobs.path(&format!("{DIR}/{name}"));
                         files.unmarked.insert(state, path);
                     }
-                    // Nobody waits for a marker: a crash may tear one.
+                    // Nothing waits for a marker to be durable: a crash may leave an incomplete one.
                     (Piece::Torn(_) | Piece::Whole(_), _) => {}
                 }
                 if let Some(said) = said {
@@ -298,7 +298,7 @@ impl StoredFiles {
                                 continue;
                             }
                         };
-                        // Whoever wrote it had seen the one before as the newest.
+                        // The writer saw its parent as the newest version, so the parent had been acknowledged.
                         files.proven.extend(header.parent_digest.clone());
                         let written = StoredFrame {
                             place: FrameLocation {
@@ -335,8 +335,8 @@ impl StoredFiles {
         of_it.insert(version, error);
     }
 
-    /// What was acknowledged beside the versions that the tables know, and about which nobody has decided since. Equal
-    /// content is no loss.
+    /// Acknowledged versions beside those that the database knows, about which no person has decided since. Equal
+    /// content is not a loss.
     fn rivals(&self, state: &StateName, known: &[StoredVersion]) -> Vec<RivalVersion> {
         let Some(newest) = known.last() else {
             return Vec::new();
@@ -358,12 +358,13 @@ impl StoredFiles {
         rivals.collect()
     }
 
-    /// Whether nothing says that this version was acknowledged.
+    /// Whether no file proves that this version was acknowledged.
     fn is_unproven(&self, newest: &StoredVersion) -> bool {
         !self.proven.contains(&hex(&newest.blob_digest[..]))
     }
 
-    /// Where the marker of a state's newest version may have been damaged, if nothing else says that it was acknowledged.
+    /// Where the marker of a state's newest version may have been damaged, if nothing else proves that it was
+    /// acknowledged.
     fn unmarked(&self, newest: &StoredVersion) -> Option<&PathBuf> {
         let state = Some(newest.version.state.clone());
         let place = self
@@ -373,8 +374,7 @@ impl StoredFiles {
         place.filter(|_| self.is_unproven(newest))
     }
 
-    /// What is not to be had of a state whose newest version in the tables is this one. Asked once: the cause is
-    /// taken out.
+    /// What is lost of a state whose newest version in the database is this one. Call it once: it takes the cause out.
     fn lost(
         &mut self,
         blobs: &Blobs,
@@ -394,7 +394,7 @@ impl StoredFiles {
         let opens_newest = opens(heard.acknowledged);
         let unread = self.unread.get(state).into_iter();
         let mut unread = unread.flat_map(|unread| unread.range(readable + 1..=heard.acknowledged));
-        // A torn one may have been written again.
+        // An incomplete frame may have been written again.
         let first = unread.find(|(number, _)| !opens(**number));
         let first = first.map(|(number, _)| *number);
         let serial = newest.map_or(0, |newest| newest.serial);
@@ -420,7 +420,7 @@ impl StoredFiles {
     }
 }
 
-/// The digests of the newest version that was acknowledged, and of all that it goes back to.
+/// The digests of the newest acknowledged version and all its ancestors.
 fn line_of_newest(written: &[StoredFrame], proven: &HashSet<String>) -> HashSet<String> {
     let by_digest: HashMap<String, &StoredFrame> =
         written.iter().map(|one| (hex(&one.digest), one)).collect();
@@ -448,13 +448,13 @@ impl Tx {
         rebuilt: &mut RebuildReport,
     ) -> Result<(), StoreError> {
         const KNOWN: &str = "SELECT version, blob_digest, depth FROM state_version WHERE state = $1 ORDER BY version";
-        // The lock stays as it is: who holds it looks at the head before it writes.
+        // The lock stays: its holder checks the head before it writes.
         const MOVE: &str = "UPDATE state SET head = $2 WHERE id = $1";
-        // One that was deleted has none.
+        // A deleted state has no head.
         const RAISE: &str = "UPDATE state SET head = $2 WHERE id = $1 \
             AND (head < $2 OR (head IS NULL AND deleted_at IS NULL AND $2 > 0))";
         let mut newest = 0;
-        // By digest: which version, and how many differences lead to a whole one.
+        // By digest: the version, and how many differences lead to a complete one.
         let mut known: HashMap<String, (i64, i64)> = HashMap::new();
         for row in self.fetch_all(KNOWN, &[state.into()]).await? {
             newest = row.int(0)?;
@@ -489,13 +489,13 @@ impl Tx {
                 depth,
             };
             self.version_insert(&row).await?;
-            // An older copy may still say that nothing came of it.
+            // An older copy of the database may still list it as an unfinished upload.
             self.blob_intent_take(&one.place.object).await?;
             newest = one.version.version;
             known.insert(digest, (newest, depth));
             rebuilt.versions += 1;
         }
-        // One before the newest was not acknowledged: another of its number was, or none.
+        // A version before the newest was not acknowledged: another one of its number was, or none.
         unproven.retain(|version: &StateVersion| version.version > newest);
         rebuilt.unproven.append(&mut unproven);
         if newest > last_known {

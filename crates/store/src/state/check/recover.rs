@@ -1,7 +1,7 @@
-//! Getting everything back from the files and the master key alone: no database, no server. Frames say whose
-//! they are, which came before them, and, by the markers that follow, which were acknowledged.
+//! Reads everything from the files and the master key alone: no database, no server. Frames name their state and their
+//! parent; markers after them prove which were acknowledged. A copy of a bucket is read the same way.
 //!
-//! Not here: writing down what was found (`control`). A copy of a bucket is read just so.
+//! Not here: writing the results to files (`control`).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
@@ -27,44 +27,44 @@ use crate::state::refusals;
 use crate::state::versions::BodyCache;
 use crate::state::versions::blob::{BlobHeader, Encoding, FrameLine, Header, MarkerHeader};
 
-/// One thing that was found.
+/// One recovered item.
 #[derive(Debug)]
 pub enum RecoveredItem {
     Version {
         version: Box<StateVersion>,
-        /// Of its frame: tells apart what has the same number.
+        /// The digest of its frame: distinguishes versions with the same number.
         digest: String,
         standing: Acknowledgement,
         body: Result<Arc<Vec<u8>>, StoreError>,
     },
-    /// A version that was acknowledged, and of which there is no whole frame.
+    /// A version that was acknowledged but has no complete frame.
     Lost {
         state: StateName,
         version: i64,
         error: StoreError,
     },
-    /// A write that was not accepted.
+    /// A refused write.
     Refused {
         state: StateName,
         /// The name of its file.
         name: String,
         body: Result<Vec<u8>, StoreError>,
     },
-    /// The files that a state's stack wrote last.
+    /// The newest artifacts of a state.
     Artifacts {
         state: StateName,
         set: Result<ArtifactSet, StoreError>,
     },
 }
 
-/// How sure it is that a version was ever acknowledged to who wrote it.
+/// Whether a version was acknowledged to its writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Acknowledgement {
-    /// A marker or a later version says so.
+    /// A marker or a later version proves it.
     Acknowledged,
-    /// Nothing follows it. It may have been.
+    /// Nothing follows it: it may have been.
     NotProvable,
-    /// Another one of the same number was.
+    /// Another version with the same number was.
     Superseded,
 }
 
@@ -78,12 +78,12 @@ struct RecoverScan {
     blobs: Blobs,
     keys: Keys,
     frames: BTreeMap<String, FoundVersion>,
-    /// What all frames say, also damaged ones.
+    /// What all frames say, damaged ones included.
     heard: BTreeMap<StateName, FrameSummary>,
     recent: BodyCache,
 }
 
-/// Hands every version, every refused piece and all artifacts below `home` to `each`: states by name, versions by
+/// Passes every version, every refused body and all artifacts below `home` to `each`: states by name, versions by
 /// number.
 pub fn recover(
     home: &Path,
@@ -125,7 +125,7 @@ pub fn recover(
 }
 
 impl RecoverScan {
-    /// Finds all frames, and the digests of those that are known to have been acknowledged.
+    /// Finds all frames, and the digests of those that were acknowledged.
     fn walk(&mut self, home: &Path) -> Result<HashSet<String>, StoreError> {
         let mut proven = HashSet::new();
         for name in self.blobs.list(DIR)? {
@@ -146,7 +146,7 @@ impl RecoverScan {
                 let header = line.and_then(Header::parse);
                 match header {
                     Some(Header::Version(header)) => {
-                        // Whoever wrote it had seen the one before as the newest.
+                        // The writer saw its parent as the newest version, so the parent had been acknowledged.
                         proven.extend(header.parent_digest.clone());
                         let place = FrameLocation {
                             object: name.clone(),
@@ -200,7 +200,7 @@ impl RecoverScan {
     }
 
     fn body(&self, digest: &str) -> Result<Arc<Vec<u8>>, StoreError> {
-        // From this one down to a whole one, or to one that is at hand.
+        // From this version down to a complete or cached one.
         let mut chain: Vec<&FoundVersion> = Vec::new();
         let mut below = None;
         let mut next = Some(digest.to_owned());
@@ -262,7 +262,7 @@ impl RecoverScan {
             let frames = self.frames.values().map(|found| &found.header.version);
             let found = frames.filter(|version| version.state == *state);
             let found: BTreeSet<i64> = found.map(|version| version.version).collect();
-            // An earlier one of which nothing at all is left may have been let go of.
+            // An earlier version without any trace may have been removed by retention.
             if found.last().is_none_or(|last| *last < heard.acknowledged) {
                 numbers.insert(heard.acknowledged);
             }
@@ -301,7 +301,7 @@ impl RecoverScan {
         let states = self.frames.values();
         let states = states.map(|found| found.header.version.state.clone());
         let states: Vec<StateName> = states.collect();
-        // Without the tables nothing says that one came to nothing.
+        // Without the database no set is known to be unfinished.
         for found in artifacts::newest(&self.keys, &self.blobs, &states, |_| true)? {
             let (state, set) = (found.state, found.set);
             each(RecoveredItem::Artifacts { state, set });
@@ -309,7 +309,7 @@ impl RecoverScan {
         Ok(())
     }
 
-    /// The state of a directory; where its name was too long for that, a version must say whose it is.
+    /// The state of a directory. If its name was shortened, a version must name the state.
     fn state_named(&self, dir: &str) -> Option<StateName> {
         let mut known = self
             .frames

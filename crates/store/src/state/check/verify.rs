@@ -37,7 +37,7 @@ pub struct VerifyReport {
 #[derive(Debug)]
 pub struct Damage {
     pub state: StateName,
-    /// None for what is kept with the state: artifacts, and notes of what is hidden.
+    /// `None` for artifacts and notes.
     pub version: Option<i64>,
     /// Whether it is a note of what is hidden in the state.
     pub is_note: bool,
@@ -81,7 +81,7 @@ impl Damage {
         matches!(self.error, StoreError::Unmarked { .. })
     }
 
-    /// The tables know what is hidden, and the files do not say it.
+    /// The database knows what is hidden, but the files are incomplete.
     pub fn is_not_noted(&self) -> bool {
         matches!(self.error, StoreError::NotNoted { .. })
     }

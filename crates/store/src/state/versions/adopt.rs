@@ -1,4 +1,6 @@
-//! Taking in what an engine could not deliver.
+//! Adopting a state that an engine could not deliver.
+//!
+//! Not here: what a person decides about a quarantined one (`refusals::decisions`).
 
 use std::sync::Arc;
 
@@ -11,9 +13,9 @@ use crate::{Store, StoreError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adopted {
     New(StateVersion),
-    /// The head says the same already.
+    /// The head already has these bytes.
     Nothing,
-    /// A person has to look; `kept` is where its sealed bytes are in the home.
+    /// A person must decide; `kept` is the path of the sealed bytes in the home.
     KeptAside {
         why: KeepAside,
         kept: Option<String>,
@@ -43,7 +45,7 @@ impl AdoptError {
 }
 
 impl Store {
-    /// Takes in the `errored.tfstate` of a run that is over. Doing it twice is doing it once.
+    /// Adopts the `errored.tfstate` of a finished run. It can be repeated.
     pub async fn state_adopt(
         &self,
         state: &StateName,
@@ -69,7 +71,7 @@ impl Store {
                 Ok(Adopted::KeptAside { why, kept })
             }
             Adoption::Adopt(body) => {
-                // Under the run's lock if it still has it; else only while nobody has.
+                // Under the run's lock if it still holds it; otherwise only while the state is free.
                 let lock = self
                     .state_get(state)
                     .await
@@ -94,7 +96,8 @@ impl Store {
                 match Box::pin(self.append(write)).await {
                     Ok(Appended::New(version)) => Ok(Adopted::New(version)),
                     Ok(Appended::Same(_)) => Ok(Adopted::Nothing),
-                    // Somebody else holds the state now. Left as a file it would be seen by this machine only.
+                    // Another holder has the state now. Left as a file, the state would be visible on this machine
+                    // only.
                     Err(AppendError::Refused { source, .. }) => {
                         let why = KeepAside::Refused(source.to_string());
                         let kept = self.kept_aside_record(state, run, why.to_string(), file);

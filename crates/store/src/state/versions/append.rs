@@ -1,7 +1,7 @@
 //! A write: decided, encoded, made durable, then made the head, all or nothing.
 //!
-//! No transaction is open while a body is encoded or its frame is synced: what was decided is decided again in
-//! the one that moves the head.
+//! No transaction is open while a body is encoded or its frame is synced: the decision is checked again in the
+//! transaction that moves the head.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,35 +34,35 @@ use crate::{Store, StoreError, try_offload};
 const PAST: &str = "SELECT MAX(version), lineage, MAX(serial) FROM state_version \
     WHERE state = $1 GROUP BY lineage";
 
-/// A state that lost its resources, and the version before, are kept at least so long.
+/// How long a state that lost its resources, and the version before it, are kept at least.
 const EMPTIED_PIN: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// A writer without a lock may meet others; after so many it gives up.
+/// How often a writer without a lock tries again after concurrent writes.
 const ATTEMPTS: usize = 16;
 
 /// Who writes, and what it may do.
 #[derive(Clone, Debug, Default)]
 pub struct StateWriter {
-    /// The lock it says it holds.
+    /// The lock that it claims to hold.
     pub lock_id: Option<String>,
-    /// The run that it writes for, which is the one that took the lock.
+    /// The run that it writes for; the same run took the lock.
     pub run: Option<RunId>,
     /// Whether the run's sealed plan may leave the state without resources.
     pub may_empty: bool,
     /// Whether it may do what `state push -force` and a migration do.
     pub surgery: bool,
-    /// Whether it is kept out where only runs write: a client of a server is.
+    /// Whether it is refused where only runs write: true for a client of a server.
     pub outsider: bool,
-    /// Who it is; if nobody says, whoever took the lock.
+    /// Who it is; by default, the one who took the lock.
     pub actor: String,
-    /// Versions up to this one were acknowledged and are lost: the next one has a higher number.
+    /// Versions up to this one were acknowledged and are lost: the next one gets a higher number.
     pub beyond: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
     New(StateVersion),
-    /// The head has these bytes already: nothing was written.
+    /// The head already has these bytes: nothing was written.
     Same(StateVersion),
 }
 
@@ -79,7 +79,7 @@ pub enum AppendError {
         source: PushRefusal,
         holder: Option<Box<HeldLock>>,
     },
-    #[error("state `{state}` kept moving under this write")]
+    #[error("state `{state}` was changed by others again and again during this write")]
     Contended { state: StateName },
     #[error("could not store a version of state `{state}`")]
     Store {
@@ -98,46 +98,46 @@ impl AppendError {
     }
 }
 
-/// What a write comes down to, whoever asked for it.
+/// A write, whoever requested it.
 #[derive(Clone)]
 pub(super) struct Write {
     pub(super) state: StateName,
     pub(super) writer: StateWriter,
-    /// The run the version is recorded under.
+    /// The run that the version is recorded under.
     pub(super) run: Option<RunId>,
     pub(super) mark: Option<Mark>,
-    /// The record that opens with the version, if a person makes it.
+    /// The break-glass record that opens with the version, if a person makes it.
     pub(super) record: Option<BreakGlassRecord>,
     pub(super) body: Arc<Vec<u8>>,
 }
 
-/// Head, lock and highest version at one moment.
+/// The head, the lock and the highest version, read together.
 pub(super) struct HeadSnapshot {
     row: StateRow,
     head: Option<StoredVersion>,
     last: i64,
-    /// Of a deleted state, the highest serial of each lineage.
+    /// The highest serial of each lineage, for a deleted state.
     used: BTreeMap<String, u64>,
-    /// Whether the lock that the writer names is known to have ended.
+    /// Whether the writer's lock is known to have ended.
     lock_ended: bool,
 }
 
-/// A write that was decided and encoded: all that is left is to store it.
+/// A write that was decided and encoded, ready to be stored.
 pub(super) struct EncodedWrite {
     pub(super) write: Write,
     state: i64,
-    /// What the decision rests on.
+    /// What the decision was based on.
     head: Option<i64>,
     lock_epoch: LockEpoch,
     version: StateVersion,
-    /// What is recorded if it did not follow the head and was let through.
+    /// What to record if it did not follow the head and was allowed anyway.
     exception: Option<String>,
     blob: NewBlob,
 }
 
 impl Store {
-    /// Makes `body` the newest version if it may follow the one that is there. Durable when this
-    /// returns. What is refused is recorded with its reason, and kept.
+    /// Makes `body` the newest version if it may follow the head. Durable when this returns. A refused write is
+    /// recorded with its reason, and stored.
     pub async fn state_version_append(
         &self,
         state: &StateName,
@@ -197,7 +197,7 @@ impl Store {
             let mut seen = self.look(&write).await.map_err(failed)?;
             let mut verdict = write.decide(&seen, &facts, &content);
             if !matches!(verdict, PushVerdict::Accept { .. }) {
-                // What turns a writer away must have been true at one moment.
+                // A refusal must be based on one consistent snapshot.
                 let mut tx = self
                     .db
                     .begin_write()
@@ -208,7 +208,7 @@ impl Store {
             }
             let mark = match verdict {
                 PushVerdict::Accept { mark } => write.mark.or(mark),
-                // The newest that is there is not the newest that was.
+                // Same content, but newer acknowledged versions were lost: write it again under a higher number.
                 PushVerdict::Same if write.writer.beyond > seen.last => write.mark,
                 PushVerdict::Same => {
                     let head = seen.head.ok_or_else(|| failed(StoreError::Interrupted))?;
@@ -241,7 +241,7 @@ impl Store {
         Err(AppendError::Contended { state })
     }
 
-    /// Compresses and seals, off the threads that serve others.
+    /// Compresses and seals, on another thread if it takes long.
     pub(super) async fn encode(
         &self,
         write: Write,
@@ -251,11 +251,11 @@ impl Store {
         let key = self.data_key(&Scope::State(write.state.clone())).await?;
         let head_size = seen.head.as_ref().map_or(0, |head| head.version.size);
         let size = version.size.max(head_size);
-        // One turn for both bodies: who waits for it holds no more than its own.
+        // One permit for both bodies: a waiting writer holds only its own.
         let _turn = self.turn(size).await;
         let base = match &seen.head {
             Some(head) if may_build_on(head.depth, size) => {
-                // A version before that cannot be read must not stop the next one, which is then whole.
+                // An unreadable version must not block the next one, which is then stored complete.
                 self.body_in_turn(head).await.ok().map(|body| DeltaBase {
                     version: head.version.version,
                     depth: head.depth,
@@ -280,8 +280,8 @@ impl Store {
         })
     }
 
-    /// Makes the frame durable and moves the head, in a commit that other writers may share. Does nothing and
-    /// says so if lock or head are not what was seen any more. Durable when this returns.
+    /// Makes the frame durable and moves the head, in a commit that other writers may share. Returns false and changes
+    /// nothing if lock or head have changed. Durable when this returns.
     pub(super) async fn commit(&self, ready: &Arc<EncodedWrite>) -> Result<bool, StoreError> {
         let staged = match self.blob_stage_ahead(&ready.blob.frame).await {
             Err(err) if err.is_taken() => {
@@ -309,7 +309,7 @@ impl Store {
         Ok(moved)
     }
 
-    /// A look without a transaction; the statement that moves the head checks what rests on it.
+    /// Reads without a transaction; the statement that moves the head checks that nothing changed.
     async fn look(&self, write: &Write) -> Result<HeadSnapshot, StoreError> {
         self.check_current(&write.state)?;
         if let Some(head_snapshot) = self.look_at_hint(write) {
@@ -324,10 +324,10 @@ impl Store {
                 let head = state.head.map(|_| StoredVersion::read(&head)).transpose()?;
                 (state, head)
             }
-            // A state that is new here has no head.
+            // A new state has no head.
             None => (self.state_ensure(&write.state).await?, None),
         };
-        // The head is the newest there ever was, unless the state was deleted.
+        // The head is the highest version, unless the state was deleted.
         let (last, used) = if let Some(head) = &head {
             (head.version.version, BTreeMap::new())
         } else {
@@ -358,7 +358,7 @@ impl Store {
             lock_epoch: lock.epoch,
             lock: Some(lock),
             deleted_at: None,
-            // The lock was granted: whoever may lock may write.
+            // The lock was granted, so the writer may write.
             runs_only: false,
         };
         Some(HeadSnapshot {
@@ -397,7 +397,7 @@ impl Tx {
         })
     }
 
-    /// The one place a head moves. `staged` is where the frame lies, if it is durable already.
+    /// The only place where a head moves. `staged` is the frame's location if it is already durable.
     async fn version_store(
         &mut self,
         ready: &EncodedWrite,
@@ -412,7 +412,7 @@ impl Tx {
         const PIN: &str = "UPDATE state_version SET pinned_until = $3 \
             WHERE state = $1 AND version = $2 AND COALESCE(pinned_until, 0) < $3";
         let (write, version, blob) = (&ready.write, &ready.version, &ready.blob);
-        // What was decided rests on this head and on this lock; if either is another now, it is decided anew.
+        // The decision is based on this head and this lock; if either has changed, decide again.
         let moved = [
             ready.state.into(),
             version.version.into(),
@@ -425,7 +425,7 @@ impl Tx {
         if self.fetch_optional(MOVE, &moved).await?.is_none() {
             return Ok(false);
         }
-        // An error takes the move back; an answer would not.
+        // Returning an error rolls the move back; returning false would not.
         let place = self.frame_place(blobs, &blob.frame, staged).await?;
         let place = place.ok_or(StoreError::Interrupted)?;
         let pinned = pinned_until(version);
@@ -444,7 +444,7 @@ impl Tx {
             self.execute(PIN, &args).await?;
         }
         if write.run.is_none() {
-            // Nobody looked what is secret in it: it may be what an older version held.
+            // Nobody checked what is secret in it: it may hold the same as an older version.
             self.hidden_count_again(&version.state).await?;
         }
         if let Some(record) = &write.record {
@@ -471,7 +471,7 @@ impl Tx {
     }
 }
 
-/// A version and its frame, as a row has them.
+/// A version and its frame, as stored in a row.
 pub(crate) struct NewVersion<'a> {
     pub(crate) state: i64,
     pub(crate) version: &'a StateVersion,
@@ -582,8 +582,8 @@ impl HeadSnapshot {
 }
 
 impl HeadSnapshot {
-    /// A deleted state may come back, but no serial may stand for two contents: an old plan would fit the wrong one.
-    /// An encrypted one keeps its serial inside, where nobody can change it.
+    /// A deleted state may come back, but no serial may have two contents: an old plan would match the wrong one. An
+    /// encrypted state contains its serial, so it cannot be changed.
     fn was_used(&self, facts: &StateFacts) -> bool {
         let last = self.used.get(&facts.lineage);
         self.head.is_none()
@@ -604,7 +604,7 @@ impl HeadSnapshot {
 fn pinned_until(version: &StateVersion) -> Option<i64> {
     let is_emptied = match version.mark {
         Some(Mark::Emptied) => true,
-        // A person's deed has its own mark, whatever it leaves.
+        // A version that a person made has its own mark.
         Some(Mark::Forced | Mark::RolledBack | Mark::Edited) => {
             !version.contents.may_hold_resources()
         }
@@ -614,7 +614,7 @@ fn pinned_until(version: &StateVersion) -> Option<i64> {
     until.flatten().map(Timestamp::as_microsecond)
 }
 
-/// What is to be recorded of a write that a client got past the rules; whoever else does it says so itself.
+/// What to record of a client's write that bypassed the rules; other writers record it themselves.
 fn exception(
     write: &Write,
     head: Option<&StoredVersion>,
@@ -635,7 +635,7 @@ fn exception(
     })
 }
 
-/// The highest version of all, and the highest serial of each lineage.
+/// The highest version, and the highest serial of each lineage.
 fn read_past(rows: &[Row]) -> Result<(i64, BTreeMap<String, u64>), StoreError> {
     let (mut last, mut used) = (0, BTreeMap::new());
     for row in rows {
@@ -646,7 +646,7 @@ fn read_past(rows: &[Row]) -> Result<(i64, BTreeMap<String, u64>), StoreError> {
     Ok((last, used))
 }
 
-/// As fine as the database keeps it, so that what is read equals what was written.
+/// With the precision of the database, so that the value read equals the value written.
 fn now_in_micros() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)

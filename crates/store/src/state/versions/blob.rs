@@ -1,8 +1,8 @@
-//! The frame of one version: a header that says whose and which it is, bound to a body that is compressed
-//! (by itself, or as the difference to the version before), then sealed. Enough to rebuild the tables from
-//! the frames and the keys.
+//! The frame of one version: a header that names the state and the version, bound to a body that is compressed
+//! (complete, or as a difference to the previous version) and sealed. The frames and the keys are enough to rebuild
+//! the database.
 //!
-//! Not here: where frames lie (`blobs`), which of them count (the tables).
+//! Not here: where frames are stored (`blob`), which of them are in use (the database decides).
 
 use std::sync::Arc;
 
@@ -20,25 +20,25 @@ use crate::crypto::Digest;
 use crate::crypto::{UnsealError, hex, open_file};
 use crate::key::data_keys::{DataKey, KeyError};
 
-/// Reading a version takes at most so many steps more than reading a whole one,
+/// How many differences a version may be away from a complete one.
 const MOST_STEPS: i64 = 16;
-/// and so many bytes at most on the way.
+/// How many bytes may be read to get one version.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A difference this small needs no comparison with the whole.
+/// A difference this small is not compared with the complete body.
 const SURELY_SMALL: usize = 50;
 
 const VERSION: &str = "state version";
 const MARKER: &str = "marker";
 
-/// Plain to read, impossible to change. Old frames outlive old code: fields are only added.
+/// Readable without a key, but authenticated. Old frames outlive old code: fields are only added.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BlobHeader {
     terrane: String,
     format: u32,
     key: u32,
     pub(crate) encoding: Encoding,
-    /// The digest of the frame before, so that the chain can be walked without a database.
+    /// The digest of the previous frame, so that the chain can be followed without a database.
     pub(crate) parent_digest: Option<String>,
     #[serde(flatten)]
     pub(crate) version: StateVersion,
@@ -48,7 +48,7 @@ pub(crate) struct BlobHeader {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Encoding {
     Whole,
-    /// The difference to the parent.
+    /// A difference to the parent.
     Delta,
 }
 
@@ -60,17 +60,17 @@ pub(crate) struct MarkerHeader {
     key: u32,
     pub(crate) state: StateName,
     pub(crate) version: i64,
-    /// Of the frame.
+    /// The digest of the frame.
     pub(crate) digest: String,
 }
 
-/// What a frame is, by its first line.
+/// The kind of a frame, by its first line.
 pub(crate) enum Header {
     Version(Box<BlobHeader>),
     Marker(MarkerHeader),
 }
 
-/// The same, as far as it says what was written and acknowledged: read in passing.
+/// The fields of a first line that say what was written and acknowledged.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FrameLine<'a> {
     terrane: &'a str,
@@ -78,7 +78,7 @@ pub(crate) struct FrameLine<'a> {
     pub(crate) version: i64,
     #[serde(default)]
     pub(crate) parent: Option<i64>,
-    /// Of a version.
+    /// Only of a version.
     #[serde(default)]
     pub(crate) created_at: Option<Timestamp>,
     #[serde(default)]
@@ -95,7 +95,7 @@ impl<'a> FrameLine<'a> {
     }
 }
 
-/// The version before, as far as the next one may be a difference to it.
+/// The previous version, which the next one may be a difference to.
 pub(super) struct DeltaBase {
     pub(super) version: i64,
     pub(super) depth: i64,
@@ -123,7 +123,7 @@ impl Header {
     }
 }
 
-/// Whether the next version, of `size` bytes, may be a difference to one that lies so deep.
+/// Whether the next version, of `size` bytes, may be a difference to one at this depth.
 pub(super) fn may_build_on(depth: i64, size: u64) -> bool {
     let steps = u64::try_from(depth + 2).unwrap_or(u64::MAX);
     depth < MOST_STEPS && size.saturating_mul(steps) <= MOST_BYTES
@@ -193,8 +193,8 @@ pub(crate) fn marker(
     Frame::seal(&key.key, &header, b"").ok_or(KeyError::Random)
 }
 
-/// The bytes of the newest of `chain`, which goes from it down to a whole one, or to one that stands on
-/// `base`. Each link must be the frame that was written for its version.
+/// The bytes of the newest version of `chain`, which leads down to a complete one, or to one that builds on `base`.
+/// Each frame must be the one that was written for its version.
 pub(super) fn read_chain(
     blobs: &Blobs,
     key: &DataKey,
@@ -217,7 +217,7 @@ pub(super) fn read_chain(
     Ok(below.map(Arc::unwrap_or_clone).unwrap_or_default())
 }
 
-/// The header and the packed body, if the frame is the one that was written for this version.
+/// The header and the compressed body, if the frame is the one that was written for this version.
 pub(crate) fn open(
     blobs: &Blobs,
     key: &DataKey,

@@ -1,4 +1,6 @@
-//! A version that a person makes: it and the record of who made it and why are one commit.
+//! A version that a person makes: the version and its break-glass record are one commit.
+//!
+//! Not here: which command does it (`control::surgery`).
 
 use std::sync::Arc;
 
@@ -8,19 +10,19 @@ use model::state::{Mark, StateName};
 use super::append::{AppendError, Appended, StateWriter, Write};
 use crate::Store;
 
-/// A write by hand, under a lock that the person's command holds.
+/// A manual write, under a lock that the person's command holds.
 #[derive(Clone, Debug)]
 pub struct ManualWrite {
     pub lock_id: String,
     pub mark: Option<Mark>,
-    /// Over the rules for serial and lineage; the lock's operation must be one that may be.
+    /// Bypasses the rules for serial and lineage, if the lock's operation allows it.
     pub surgery: bool,
     /// Versions up to this one are lost; 0 if none is.
     pub beyond: i64,
     pub record: BreakGlassRecord,
 }
 
-/// What opens with the version.
+/// The break-glass record that opens with the version.
 #[derive(Clone, Debug)]
 pub struct BreakGlassRecord {
     pub act: Act,
@@ -30,8 +32,7 @@ pub struct BreakGlassRecord {
 }
 
 impl Store {
-    /// Makes `body` the newest version if it may follow. The same bytes again make neither a version nor
-    /// a record.
+    /// Makes `body` the newest version if it may follow. The same bytes again create neither a version nor a record.
     pub async fn state_version_append_by_hand(
         &self,
         state: &StateName,

@@ -1,4 +1,6 @@
-//! Keeping what was seen in a backend of the engine.
+//! Copies of states that live in a backend of the engine.
+//!
+//! Not here: reading them there (`control::backends`).
 
 use std::sync::Arc;
 
@@ -9,8 +11,7 @@ use super::append::{AppendError, Appended, StateWriter, Write};
 use crate::Store;
 
 impl Store {
-    /// Keeps `body` as the newest copy of a state that lives elsewhere. Seeing the same twice is seeing it
-    /// once.
+    /// Stores `body` as the newest copy of a state that lives elsewhere. Equal bytes are stored once.
     pub async fn state_copy_keep(
         &self,
         state: &StateName,
@@ -50,7 +51,7 @@ mod tests {
         let store = home.open().await;
         assert_eq!(keep(&store, body(7)).await, "version 1");
         assert_eq!(keep(&store, body(7)).await, "same as version 1");
-        // Somebody restored an older one there: it is what it is.
+        // An older state was restored there: the copy follows.
         assert_eq!(keep(&store, body(3)).await, "version 2");
         let head = store.state_head(&network()).await.unwrap().unwrap();
         assert_eq!((head.is_copy(), head.serial), (true, 3));
@@ -77,7 +78,7 @@ mod tests {
             surgery: true,
             ..StateWriter::default()
         };
-        // The same bytes as the copy, and still news: they live here now.
+        // The same bytes as the copy, but a new version: the state lives here now.
         let here = store
             .state_version_append(&network(), &writer, body(7))
             .await;

@@ -1,8 +1,8 @@
-//! Locks that this process gave out, and what it saw of their states since: what the same client will do next need not be
-//! looked up.
+//! A cache of the locks that this process granted, and of what it read of their states since. It saves a query when
+//! the same client writes.
 //!
-//! A hint decides nothing. Whoever acts on one does so by a statement that checks lock, epoch and head itself; if they are
-//! others by now, the tables are asked.
+//! The cache decides nothing: the statement that writes checks lock, epoch and head itself. If they have changed, the
+//! database is read.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use model::state::{HeldLock, StateName};
 
 use super::Stored;
 
-/// Locks that nobody ends are not kept in mind without bound.
+/// How many locks are cached at most: some are never released.
 const MOST: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl LockCache {
         }
     }
 
-    /// This was read as the newest version just now.
+    /// Stores a version that was just read as the newest.
     pub(crate) fn set_head(&self, head: &StoredVersion) {
         if let Some(hint) = self.locks().get_mut(&head.version.state) {
             hint.head = Some(head.clone());
@@ -51,7 +51,7 @@ impl LockCache {
         (hint.lock.info.id == id).then_some(hint)
     }
 
-    /// The version that was read is not the newest any more, or may not be.
+    /// Forgets the version: it may not be the newest any more.
     pub(crate) fn forget_head(&self, state: &StateName) {
         if let Some(hint) = self.locks().get_mut(state) {
             hint.head = None;
@@ -80,7 +80,7 @@ mod tests {
     use crate::testing::{TestHome, append, body, lock_info, network};
     use crate::{AppendError, Appended, StateWriter};
 
-    /// One process gave the lock out and read the state; the other one changes it.
+    /// One process granted the lock and read the state; another one changes it.
     #[tokio::test]
     async fn what_another_process_did_counts() {
         let home = TestHome::new();

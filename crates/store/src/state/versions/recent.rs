@@ -1,5 +1,5 @@
-//! The newest bodies, kept in memory for a while: an engine reads a state, then writes the next one, which is
-//! stored as the difference. Bounded by bytes; what it gives was checked when it was put in.
+//! A cache of the newest bodies: an engine reads a state, then writes the next one, which is stored as a difference.
+//! Bounded by bytes. Bodies were verified before they were cached.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::crypto::Digest;
 
 const MOST_BYTES: usize = 24 * 1024 * 1024;
-/// Larger ones would push out everything else.
+/// Larger bodies would evict everything else.
 const LARGEST: usize = 4 * 1024 * 1024;
 
 /// Bodies by the digest of their frame.
@@ -47,7 +47,7 @@ impl BodyCache {
         }
     }
 
-    /// For a body that is not the newest any more.
+    /// Removes a body that is not the newest any more.
     pub(super) fn forget(&self, digest: &Digest) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(digest);
