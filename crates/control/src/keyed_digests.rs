@@ -72,7 +72,7 @@ pub(crate) async fn digester(
         }
         sealed => {
             let failed = |source| StoreError::File {
-                deed: "read",
+                action: "read",
                 path: path(control, run),
                 source,
             };

@@ -349,7 +349,7 @@ impl StateAccess {
         let (state, run) = (&self.state, Some(self.run));
         let refusal = NewRefusal {
             state,
-            deed,
+            method: deed,
             reason,
             run,
             lock_id,

@@ -250,7 +250,7 @@ impl ClientAccess {
     ) -> Result<(), StateAccessError> {
         let refusal = NewRefusal {
             state: &self.state,
-            deed,
+            method: deed,
             reason: format!("token `{}`: {reason}", self.token.name),
             run: None,
             lock_id,

@@ -221,9 +221,9 @@ impl Db {
     ) -> Result<Vec<Row>, DbError> {
         match self {
             Self::Sqlite(_) => {
-                let deed =
+                let operation =
                     self.write(move |tx| Box::pin(async move { tx.fetch_all(sql, &args).await }));
-                deed.await
+                operation.await
             }
             Self::Postgres(db) => Box::pin(db.fetch_all(sql, &args)).await,
         }
@@ -234,19 +234,19 @@ impl Db {
     /// PostgreSQL others write at the same time.
     pub(crate) async fn write<T, E>(
         &self,
-        deed: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
+        operation: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
     {
-        self.write_for(Durability::Sync, deed).await
+        self.write_for(Durability::Sync, operation).await
     }
 
     pub(crate) async fn write_for<T, E>(
         &self,
         durability: Durability,
-        deed: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
+        operation: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
@@ -254,13 +254,13 @@ impl Db {
     {
         let mut tx = match self {
             Self::Sqlite(db) => match (db.group(), durability) {
-                (Some(group), _) => return group.write(deed).await,
+                (Some(group), _) => return group.write(operation).await,
                 (None, Durability::Sync) => Tx::Sqlite(db.begin().await?),
                 (None, Durability::NoSync) => Tx::Sqlite(db.begin_lazily().await?),
             },
             Self::Postgres(db) => Tx::Postgres(Box::pin(db.begin()).await?),
         };
-        let done = deed(&mut tx).await?;
+        let done = operation(&mut tx).await?;
         tx.commit().await?;
         Ok(done)
     }

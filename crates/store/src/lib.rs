@@ -189,15 +189,15 @@ enum Comparison {
 pub enum StoreError {
     #[error("the database failed")]
     Db(#[from] DbError),
-    #[error("could not {deed} `{path}`")]
+    #[error("could not {action} `{path}`")]
     File {
-        deed: &'static str,
+        action: &'static str,
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("could not {deed} `{path}`")]
+    #[error("could not {action} `{path}`")]
     Object {
-        deed: &'static str,
+        action: &'static str,
         path: PathBuf,
         source: Box<BucketError>,
     },
@@ -399,15 +399,15 @@ impl Store {
     pub(crate) async fn nearby<T: Send + 'static>(
         &self,
         size: usize,
-        deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+        operation: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let is_disk = matches!(self.blobs, Blobs::Disk(_));
         if is_disk && self.how == OpenMode::Cli && size as u64 <= offload::SMALL {
-            deed()
+            operation()
         } else if size as u64 > offload::LARGE {
-            try_offload(size as u64, deed).await
+            try_offload(size as u64, operation).await
         } else {
-            blocking(deed).await
+            blocking(operation).await
         }
     }
 }

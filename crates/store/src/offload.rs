@@ -21,20 +21,20 @@ const LOW_PRIORITY: i32 = 10;
 /// Runs CPU-bound work on `size` bytes. `None` if it panicked.
 pub async fn offload<T: Send + 'static>(
     size: u64,
-    deed: impl FnOnce() -> T + Send + 'static,
+    operation: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     if size <= SMALL {
-        Some(deed())
+        Some(operation())
     } else if size <= LARGE {
-        tokio::task::spawn_blocking(deed).await.ok()
+        tokio::task::spawn_blocking(operation).await.ok()
     } else {
-        at_low_priority(deed).await
+        at_low_priority(operation).await
     }
 }
 
 /// Uses a new thread: a thread may lower its priority but not raise it again.
 async fn at_low_priority<T: Send + 'static>(
-    deed: impl FnOnce() -> T + Send + 'static,
+    operation: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (tell, told) = oneshot::channel();
     let begun = thread::Builder::new().spawn(move || {
@@ -42,7 +42,7 @@ async fn at_low_priority<T: Send + 'static>(
         #[cfg(target_os = "linux")]
         let _ = rustix::process::setpriority_process(None, LOW_PRIORITY);
         // The caller may be gone.
-        drop(tell.send(deed()));
+        drop(tell.send(operation()));
     });
     begun.ok()?;
     told.await.ok()
@@ -50,17 +50,17 @@ async fn at_low_priority<T: Send + 'static>(
 
 pub(crate) async fn try_offload<T: Send + 'static>(
     size: u64,
-    deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    operation: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
-    let done = offload(size, deed).await;
+    let done = offload(size, operation).await;
     done.ok_or(StoreError::Interrupted)?
 }
 
 /// Runs work that waits for a disk or the network.
 pub(crate) async fn blocking<T: Send + 'static>(
-    deed: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+    operation: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(deed)
+    tokio::task::spawn_blocking(operation)
         .await
         .map_err(|_| StoreError::Interrupted)?
 }

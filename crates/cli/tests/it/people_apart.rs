@@ -64,7 +64,7 @@ fn a_release_ends_ones_own_holds_and_names_those_of_others() {
     assert_eq!(said["left"], serde_json::json!([]), "{said}");
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     let said = as_bob(&story, &["hold", "release", "top"]).expect(1);
-    assert!(said.stderr.contains("nothing is held there"), "{said}");
+    assert!(said.stderr.contains("there is no hold on it"), "{said}");
 }
 
 /// What was said yes to goes on when the last hold ends, whosever it is.

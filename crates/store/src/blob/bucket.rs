@@ -343,10 +343,14 @@ impl Bucket {
         done.map(drop).map_err(self.failed("write", name))
     }
 
-    fn failed(&self, deed: &'static str, name: &str) -> impl Fn(object_store::Error) -> StoreError {
+    fn failed(
+        &self,
+        action: &'static str,
+        name: &str,
+    ) -> impl Fn(object_store::Error) -> StoreError {
         let path = self.path(name);
         move |source| StoreError::Object {
-            deed,
+            action,
             path: path.clone(),
             source: Box::new(BucketError(source)),
         }

@@ -70,7 +70,7 @@ impl Disk {
     pub(crate) fn read(&self, relative: &str) -> Result<Vec<u8>, StoreError> {
         let path = self.path(relative);
         fs::read(&path).map_err(|source| StoreError::File {
-            deed: "read",
+            action: "read",
             path,
             source,
         })
@@ -94,7 +94,7 @@ impl Disk {
             Ok(names)
         };
         list().map_err(|source| StoreError::File {
-            deed: "list",
+            action: "list",
             path: path.clone(),
             source,
         })
@@ -110,7 +110,7 @@ impl Disk {
             .open(&path)
             .and_then(|mut file| file.write_all(&SOME));
         written.map_err(|source| StoreError::File {
-            deed: "write",
+            action: "write",
             path,
             source,
         })
@@ -120,7 +120,7 @@ impl Disk {
         let path = self.path(relative);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(StoreError::File {
-                deed: "remove",
+                action: "remove",
                 path,
                 source,
             }),
@@ -131,7 +131,7 @@ impl Disk {
     pub(crate) fn read_frame(&self, place: &FrameLocation) -> Result<Vec<u8>, StoreError> {
         let path = self.path(&format!("{}.seg", place.object));
         read_at(&path, place).map_err(|source| StoreError::File {
-            deed: "read",
+            action: "read",
             path,
             source,
         })
@@ -141,7 +141,7 @@ impl Disk {
         let path = self.path(relative);
         self.try_place(&path, bytes, present)
             .map_err(|source| StoreError::File {
-                deed: "write",
+                action: "write",
                 path,
                 source,
             })

@@ -38,6 +38,10 @@ pub(crate) fn begin_dir(
 }
 
 /// An error about a file, with what we were doing.
-pub(crate) fn file_error(deed: &'static str, path: PathBuf, source: io::Error) -> StoreError {
-    StoreError::File { deed, path, source }
+pub(crate) fn file_error(action: &'static str, path: PathBuf, source: io::Error) -> StoreError {
+    StoreError::File {
+        action,
+        path,
+        source,
+    }
 }

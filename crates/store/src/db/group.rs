@@ -22,32 +22,32 @@ type Notify = Box<dyn FnOnce(Result<(), String>)>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    deeds: mpsc::Sender<Operation>,
+    operations: mpsc::Sender<Operation>,
 }
 
 impl Group {
     /// Must be called within a runtime.
     pub(super) fn new(writer: &Arc<Mutex<Connection>>) -> Self {
-        let (deeds, queue) = mpsc::channel(LARGEST);
+        let (operations, queue) = mpsc::channel(LARGEST);
         let runtime = Handle::current();
         // The thread ends with the last sender. It holds the writer only during a commit, so dropping the store closes
         // the connection at once.
         let writer = Arc::downgrade(writer);
         thread::spawn(move || commit_all(queue, &writer, &runtime));
-        Self { deeds }
+        Self { operations }
     }
 
     pub(super) async fn write<T, E>(
         &self,
-        deed: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
+        operation: impl for<'t> FnOnce(&'t mut Tx) -> TxFuture<'t, T, E> + Send + 'static,
     ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DbError> + Send + 'static,
     {
         let (tell, told) = oneshot::channel();
-        let deed: Operation = Box::new(move |tx, runtime| {
-            let done = runtime.block_on(deed(tx));
+        let operation: Operation = Box::new(move |tx, runtime| {
+            let done = runtime.block_on(operation(tx));
             let told: (bool, Notify) = (
                 done.is_ok(),
                 Box::new(move |committed| {
@@ -59,7 +59,7 @@ impl Group {
             told
         });
         let gone = || DbError::Group("the database is closed".to_owned());
-        self.deeds.send(deed).await.map_err(|_| gone())?;
+        self.operations.send(operation).await.map_err(|_| gone())?;
         told.await.map_err(|_| gone())?
     }
 }
@@ -69,14 +69,14 @@ fn commit_all(
     writer: &Weak<Mutex<Connection>>,
     runtime: &Handle,
 ) {
-    let mut deeds = Vec::new();
-    while runtime.block_on(queue.recv_many(&mut deeds, LARGEST)) > 0 {
+    let mut operations = Vec::new();
+    while runtime.block_on(queue.recv_many(&mut operations, LARGEST)) > 0 {
         // The store is gone, and with it all callers.
         let Some(writer) = writer.upgrade() else {
             return;
         };
-        let mut told = Vec::with_capacity(deeds.len());
-        let committed = commit(deeds.drain(..), &mut told, writer, runtime);
+        let mut told = Vec::with_capacity(operations.len());
+        let committed = commit(operations.drain(..), &mut told, writer, runtime);
         let committed = committed.map_err(|err| describe(&err));
         for tell in told {
             tell(committed.clone());
@@ -85,20 +85,20 @@ fn commit_all(
 }
 
 fn commit(
-    deeds: impl Iterator<Item = Operation>,
+    operations: impl Iterator<Item = Operation>,
     told: &mut Vec<Notify>,
     writer: Arc<Mutex<Connection>>,
     runtime: &Handle,
 ) -> Result<(), DbError> {
     let mut tx = Tx::Sqlite(runtime.block_on(begin(writer))?);
-    for deed in deeds {
-        step(&mut tx, "SAVEPOINT deed")?;
-        let (keep, tell) = deed(&mut tx, runtime);
+    for operation in operations {
+        step(&mut tx, "SAVEPOINT operation")?;
+        let (keep, tell) = operation(&mut tx, runtime);
         told.push(tell);
         if !keep {
-            step(&mut tx, "ROLLBACK TO deed")?;
+            step(&mut tx, "ROLLBACK TO operation")?;
         }
-        step(&mut tx, "RELEASE deed")?;
+        step(&mut tx, "RELEASE operation")?;
     }
     runtime.block_on(tx.commit())
 }

@@ -192,14 +192,14 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), OpenPostgresError>
         return Ok(());
     }
     let first = MIGRATIONS.len() - left.len() + 1;
-    for (number, deed) in (first..).zip(left) {
-        let deed = deed
+    for (number, migration) in (first..).zip(left) {
+        let migration = migration
             .replace(
                 "INTEGER PRIMARY KEY AUTOINCREMENT",
                 "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
             )
             .replace(") WITHOUT ROWID", ")");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(deed))
+        sqlx::raw_sql(sqlx::AssertSqlSafe(migration))
             .execute(&mut *tx)
             .await
             .map_err(|source| OpenPostgresError::Migrate { number, source })?;

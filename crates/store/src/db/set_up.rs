@@ -199,8 +199,8 @@ fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
         .map_err(OpenDbError::Connect)?;
     let left = migrations_left(layout)?;
     let first = MIGRATIONS.len() - left.len() + 1;
-    for (number, deed) in (first..).zip(left) {
-        tx.execute_batch(deed)
+    for (number, migration) in (first..).zip(left) {
+        tx.execute_batch(migration)
             .and_then(|()| tx.execute_batch(&format!("PRAGMA user_version = {number}")))
             .map_err(|source| OpenDbError::Migrate { number, source })?;
     }

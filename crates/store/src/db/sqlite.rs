@@ -212,12 +212,12 @@ impl Drop for SqliteTx {
 /// Retries while another process writes.
 async fn patiently<T>(
     connection: &mut Connection,
-    mut deed: impl FnMut(&mut Connection) -> rusqlite::Result<T>,
+    mut operation: impl FnMut(&mut Connection) -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     let begun = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
-        match deed(connection) {
+        match operation(connection) {
             Err(err) if is_busy(&err) && begun.elapsed() < BUSY_TIMEOUT => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(20));

@@ -112,10 +112,10 @@ async fn what_need_not_last_leaves_no_trace_in_what_must() {
     let home = tempfile::tempdir().unwrap();
     let db = open(home.path()).await;
     let waits = async |durability| {
-        let deed = db.write_for(durability, move |tx| {
+        let write = db.write_for(durability, move |tx| {
             Box::pin(async move { tx.fetch_optional(WAITS, &[]).await })
         });
-        deed.await.unwrap().unwrap().int(0).unwrap()
+        write.await.unwrap().unwrap().int(0).unwrap()
     };
     assert_eq!(waits(Durability::NoSync).await, NORMAL);
     assert_eq!(waits(Durability::Sync).await, FULL);
@@ -192,8 +192,8 @@ async fn locks_of_an_older_layout_are_held_and_remembered_as_before() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("terrane.db");
     let older = Connection::open(&file).unwrap();
-    for deed in &set_up::MIGRATIONS[..13] {
-        older.execute_batch(deed).unwrap();
+    for migration in &set_up::MIGRATIONS[..13] {
+        older.execute_batch(migration).unwrap();
     }
     let holder = r#"{"ID":"held","Operation":"","Info":"","Who":"me@here","Version":"","Created":"","Path":""}"#;
     older

@@ -49,9 +49,9 @@ pub(crate) struct Master {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenKeyringError {
-    #[error("could not {deed} the master key `{path}`")]
+    #[error("could not {action} the master key `{path}`")]
     File {
-        deed: &'static str,
+        action: &'static str,
         path: PathBuf,
         source: io::Error,
     },
@@ -263,9 +263,13 @@ fn place(path: &Path) -> Result<(Disk, &str), OpenKeyringError> {
     Ok((Disk::new(dir), name.unwrap_or_default()))
 }
 
-fn failed(deed: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenKeyringError {
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenKeyringError {
     let path = path.to_owned();
-    move |source| OpenKeyringError::File { deed, path, source }
+    move |source| OpenKeyringError::File {
+        action,
+        path,
+        source,
+    }
 }
 
 fn shown(path: &Path) -> String {

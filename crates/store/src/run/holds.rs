@@ -1,4 +1,4 @@
-//! People's locks on stacks and lanes. They end by themselves; a released one is kept as history.
+//! Holds: people's locks on stacks and lanes. They expire; a released one is kept as history.
 
 use jiff::Timestamp;
 use model::hold::{Hold, HoldOn, Release};
@@ -19,9 +19,9 @@ pub struct NewHold<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseHoldError {
-    #[error("nothing is held there")]
+    #[error("there is no hold on it")]
     Missing,
-    /// Nothing was ended: these are theirs.
+    /// Nothing was released: the holds belong to others.
     #[error("only others hold it")]
     OfOthers(Vec<Hold>),
     #[error(transparent)]
@@ -59,7 +59,7 @@ impl Store {
         Ok(id)
     }
 
-    /// Those in force, oldest first.
+    /// Active holds, oldest first.
     pub async fn hold_list_active(
         &self,
         project: &str,
@@ -72,15 +72,15 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// All there ever were, oldest first.
+    /// All holds, ended ones included, oldest first.
     pub async fn hold_list(&self, project: &str) -> Result<Vec<Hold>, ChangeSetError> {
         let sql = hold_sql!("WHERE project = $1 ORDER BY id");
         let rows = self.db.fetch_all(sql, &[project.into()]).await?;
         rows.iter().map(read).collect()
     }
 
-    /// Ends one's own holds on one thing. Says all that were in force there: what has ended is released, the rest is
-    /// others'.
+    /// Releases one's own holds on one thing. Returns all that were active there: those that ended were released, the
+    /// rest belong to others.
     pub async fn hold_release(
         &self,
         project: &str,
@@ -91,7 +91,7 @@ impl Store {
         self.end_holds(project, on, by, now, false).await
     }
 
-    /// Ends all holds on one thing, whosever they are; says which.
+    /// Releases all holds on one thing, whoever made them, and returns them.
     pub async fn hold_release_all(
         &self,
         project: &str,

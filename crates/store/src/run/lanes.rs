@@ -1,5 +1,5 @@
-//! Lanes: one change set at a time changes a target. All that a change set needs, or none, in the order
-//! in which they were asked for.
+//! Lanes: one change set at a time changes a target. A change set takes all lanes that it needs or none, in queue
+//! order.
 
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Front, Request};
@@ -10,8 +10,8 @@ use crate::Store;
 use crate::db::{DbError, Row, Tx, Value};
 use crate::run::records::{ChangeSetError, from_json};
 
-/// Which hold of its lanes a run acts under. Each time lanes are taken their epochs rise: whoever shows those of an
-/// earlier hold has lost it, even if the same change set holds them again.
+/// The epochs of the lanes that a run acts under. Epochs rise each time lanes are taken: an older epoch means that the
+/// lanes were lost, even if the same change set holds them again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     set: ChangeSetId,
@@ -19,7 +19,7 @@ pub struct Fence {
 }
 
 impl Store {
-    /// The hold that a change set has on its lanes now; none unless it has them all.
+    /// The present epochs of a change set's lanes; `None` unless it holds all of them.
     pub async fn lane_fence(&self, set: &ChangeSet) -> Result<Option<Fence>, ChangeSetError> {
         let mut epochs = Vec::new();
         for lane in &set.request.lanes {
@@ -43,7 +43,7 @@ impl Store {
         Ok((!fence.epochs.is_empty()).then_some(fence))
     }
 
-    /// Refuses who acts under a hold that was lost.
+    /// Refuses a caller whose lanes were lost.
     pub async fn lane_check(&self, fence: &Fence) -> Result<(), ChangeSetError> {
         for args in fence.args() {
             fence.expect(self.db.fetch_optional(HELD, &args).await?)?;
@@ -55,7 +55,7 @@ impl Store {
 const HELD: &str = "SELECT 1 FROM lane WHERE name = $1 AND change_set = $2 AND epoch = $3";
 
 impl Fence {
-    /// Of [`HELD`], for each lane.
+    /// Arguments of [`HELD`], for each lane.
     fn args(&self) -> impl Iterator<Item = [Value; 3]> {
         let epochs = self.epochs.iter();
         epochs.map(|(name, epoch)| [name.as_str().into(), self.set.into(), (*epoch).into()])
@@ -67,7 +67,7 @@ impl Fence {
     }
 }
 
-/// The same for what is written in this transaction only if it holds.
+/// The same within a transaction that depends on it.
 pub(crate) async fn check(tx: &mut Tx, fence: &Fence) -> Result<(), ChangeSetError> {
     for args in fence.args() {
         fence.expect(tx.fetch_optional(HELD, &args).await?)?;
@@ -75,7 +75,7 @@ pub(crate) async fn check(tx: &mut Tx, fence: &Fence) -> Result<(), ChangeSetErr
     Ok(())
 }
 
-/// Stands in line.
+/// Adds a change set to the queue.
 pub(crate) async fn queue(tx: &mut Tx, set: ChangeSetId, now: Timestamp) -> Result<(), DbError> {
     tx.execute(
         "INSERT INTO lane_wait (change_set, since) VALUES ($1, $2) ON CONFLICT DO NOTHING",
@@ -85,7 +85,7 @@ pub(crate) async fn queue(tx: &mut Tx, set: ChangeSetId, now: Timestamp) -> Resu
     Ok(())
 }
 
-/// Takes all lanes of a change set or none; says who stands in front if it is none.
+/// Takes all lanes of a change set or none. Returns what blocks it if it is none.
 pub(crate) async fn take(
     tx: &mut Tx,
     set: &ChangeSet,
@@ -116,7 +116,7 @@ pub(crate) async fn take(
     Ok(None)
 }
 
-/// Who stands between a change set and its lanes.
+/// What blocks a change set from its lanes.
 pub(crate) async fn front(
     tx: &mut Tx,
     set: &ChangeSet,
@@ -149,7 +149,7 @@ async fn holder(
     before: Vec<ChangeSetId>,
 ) -> Result<Option<Front>, ChangeSetError> {
     let key = set.request.lane_key(lane);
-    // A target's own lane and those of its stacks exclude each other.
+    // A target's own lane and the lanes of its stacks exclude each other.
     let target = lane.split_once('/').map_or(lane, |(target, _)| target);
     let row = tx
         .fetch_optional(
@@ -181,7 +181,7 @@ async fn holder(
     }))
 }
 
-/// Whoever asked earlier for the same lane goes first, even if it is free at this moment.
+/// An earlier request for the same lane goes first, even if the lane is free at the moment.
 async fn earlier(
     tx: &mut Tx,
     set: &ChangeSet,
@@ -207,7 +207,7 @@ async fn earlier(
     Ok(before)
 }
 
-/// Gives up what a change set holds or waits for; says whether that was anything.
+/// Releases the lanes that a change set holds or waits for; returns whether there were any.
 pub(crate) async fn release(tx: &mut Tx, set: ChangeSetId) -> Result<bool, DbError> {
     let held = tx
         .execute(

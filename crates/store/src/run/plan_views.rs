@@ -1,5 +1,5 @@
-//! What plans look like, sealed, for whoever is asked about them on another machine that shares the home. Where nobody else
-//! does, the file beside the run is enough.
+//! Sealed plan views, for people who approve on another machine that shares the home. In a local home, the file beside
+//! the run is enough.
 //!
 //! Not here: sealing and reading them (`control::changesets`).
 
@@ -7,11 +7,11 @@ use model::ids::RunId;
 
 use crate::{Store, StoreError};
 
-/// One that is larger stays where it was made.
+/// Larger views stay on the machine that made them.
 const LARGEST: usize = 16 * 1024 * 1024;
 
 impl Store {
-    /// Keeps what the newest plan of a run looks like, if others may want to see it.
+    /// Stores the view of a run's newest plan if other machines share the home.
     pub async fn plan_view_keep(&self, run: RunId, sealed: &[u8]) -> Result<(), StoreError> {
         const KEEP: &str = "INSERT INTO plan_view (run, sealed) VALUES ($1, $2) \
             ON CONFLICT (run) DO UPDATE SET sealed = EXCLUDED.sealed";
@@ -20,7 +20,7 @@ impl Store {
             return Ok(());
         }
         if sealed.len() > LARGEST {
-            // An older one is not taken for it.
+            // An older view must not be taken for it.
             self.db.execute(FORGET, &[run.into()]).await?;
         } else {
             let args = [run.into(), sealed.to_vec().into()];

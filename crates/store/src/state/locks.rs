@@ -154,11 +154,11 @@ impl Store {
         let (own, info, run) = (state.clone(), want.info.clone(), want.run);
         // If the machine crashes, the run and its lock end with it. A version stored under the lock makes the lock
         // durable, too.
-        let lasts = match want.run {
+        let durability = match want.run {
             Some(_) => Durability::NoSync,
             None => Durability::Sync,
         };
-        let deed = self.db.write_for(lasts, move |tx| {
+        let write = self.db.write_for(durability, move |tx| {
             Box::pin(async move {
                 match tx.lock_acquire(&own, &want).await {
                     // An incomplete lock is rolled back.
@@ -167,7 +167,7 @@ impl Store {
                 }
             })
         });
-        let taken = deed.await.map_err(failed)??;
+        let taken = write.await.map_err(failed)??;
         let (epoch, since) = (taken.epoch, Timestamp::now());
         let lock = HeldLock {
             info,
@@ -216,7 +216,7 @@ impl Store {
 
     async fn lock_end_for(
         &self,
-        lasts: Durability,
+        durability: Durability,
         state: &StateName,
         id: &str,
     ) -> Result<LockRelease, ReleaseLockError> {
@@ -225,10 +225,10 @@ impl Store {
             source,
         };
         let (name, id) = (state.clone(), id.to_owned());
-        let deed = self.db.write_for(lasts, move |tx| {
+        let write = self.db.write_for(durability, move |tx| {
             Box::pin(async move { Ok(tx.lock_end(&name, &id).await) })
         });
-        deed.await.map_err(failed)?
+        write.await.map_err(failed)?
     }
 
     /// Ends all locks of a run that is known to be dead.

@@ -23,7 +23,7 @@ pub(crate) const PURPOSE: &str = "refused state";
 pub struct NewRefusal<'a> {
     pub state: &'a StateName,
     /// What was requested: `LOCK`, `POST`, `adopt`, …
-    pub deed: &'a str,
+    pub method: &'a str,
     pub reason: String,
     pub run: Option<RunId>,
     pub lock_id: Option<&'a str>,
@@ -34,7 +34,7 @@ pub struct NewRefusal<'a> {
 pub struct RefusedRequest {
     pub id: i64,
     pub state: StateName,
-    pub deed: String,
+    pub method: String,
     pub reason: String,
     pub run: Option<RunId>,
     pub lock_id: Option<String>,
@@ -77,12 +77,15 @@ impl Store {
             RETURNING id, project, state, deed, reason, run, lock_id, kept, at, let_go";
         let piece = match refused.body {
             None => None,
-            Some(body) => Some(self.refusal_keep(refused.state, refused.deed, body).await?),
+            Some(body) => Some(
+                self.refusal_keep(refused.state, refused.method, body)
+                    .await?,
+            ),
         };
         let now = Timestamp::now();
         let mut args: Vec<Value> = name_args(refused.state).to_vec();
         args.extend([
-            refused.deed.into(),
+            refused.method.into(),
             refused.reason.into(),
             refused.run.into(),
             refused.lock_id.into(),
@@ -175,7 +178,7 @@ impl Store {
     async fn refusal_keep(
         &self,
         state: &StateName,
-        deed: &str,
+        method: &str,
         body: Vec<u8>,
     ) -> Result<RefusedBody, StoreError> {
         const EQUAL: &str = "SELECT kept, stored FROM refusal WHERE project = $1 AND state = $2 \
@@ -183,7 +186,7 @@ impl Store {
         let digester = self.keyed_digester(PURPOSE).await?;
         let (content, packed) =
             blocking(move || Ok((digester.digest(&body), pack(&body)?))).await?;
-        if deed != decisions::ADOPT {
+        if method != decisions::ADOPT {
             let mut args = name_args(state).to_vec();
             args.extend([content.as_str().into(), decisions::ADOPT.into()]);
             if let Some(row) = self.db.fetch_optional(EQUAL, &args).await? {
@@ -243,7 +246,7 @@ impl RefusedRequest {
         Ok(Self {
             id: row.int(0)?,
             state: StateName::new(row.text(1)?, row.text(2)?),
-            deed: row.text(3)?.to_owned(),
+            method: row.text(3)?.to_owned(),
             reason: row.text(4)?.to_owned(),
             run: row.opt_int(5)?.map(RunId),
             lock_id: row.opt_text(6)?.map(str::to_owned),

@@ -106,10 +106,10 @@ impl Store {
         };
         self.check_current(state).map_err(failed)?;
         let (own, id, who) = (state.clone(), lock_id.map(str::to_owned), actor.to_owned());
-        let deed = self.db.write(move |tx| {
+        let write = self.db.write(move |tx| {
             Box::pin(async move { tx.state_delete(&own, id.as_deref(), &who).await })
         });
-        if deed.await.map_err(failed)? {
+        if write.await.map_err(failed)? {
             return Ok(());
         }
         let head = self.state_head(state).await.map_err(failed)?;

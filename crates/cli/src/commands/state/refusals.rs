@@ -63,7 +63,7 @@ pub(crate) async fn refusals(
             one.id.to_string(),
             ago(one.at, now),
             one.state.to_string(),
-            one.deed.clone(),
+            one.method.clone(),
             told(one),
         ]);
     }
@@ -85,7 +85,7 @@ fn document(refusal: &RefusedRequest) -> serde_json::Value {
     json!({
         "number": refusal.id,
         "state": refusal.state,
-        "deed": refusal.deed,
+        "deed": refusal.method,
         "reason": refusal.reason,
         "run": refusal.run.map(|run| run.to_string()),
         "lock": refusal.lock_id,

@@ -111,7 +111,7 @@ fn aside(refusal: &RefusedRequest, all: &[RefusedRequest]) -> String {
     format!(
         "kept aside, number {}{others}: {} of state `{}` at {}: {}\n            `{}`\n",
         refusal.id,
-        refusal.deed,
+        refusal.method,
         clean(&refusal.state.to_string()),
         refusal.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
         clean(&refusal.reason),
@@ -235,7 +235,7 @@ fn document(verified: &VerifyReport) -> serde_json::Value {
         json!({
             "number": refusal.id,
             "state": refusal.state,
-            "deed": refusal.deed,
+            "deed": refusal.method,
             "reason": refusal.reason,
             "at": refusal.at,
             "kept": refusal.kept,

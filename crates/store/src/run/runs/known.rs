@@ -1,7 +1,7 @@
-//! The runs of the change set that was asked for last, as they were committed: who carries one out looks at all of its
-//! runs at every turn, and one or two have changed since the turn before.
+//! A cache of the runs of the change set that was read last: its runner reads all of its runs at every step, and only
+//! one or two have changed.
 //!
-//! Every change of what `read` reads moves a run's `revision`; only what moved is read again.
+//! Every change of what `read` reads moves a run's `revision`; only changed runs are read again.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -17,7 +17,7 @@ const AFTER: &str =
     "SELECT id, change_set, stack, state, upstreams, settled, stages, revision FROM run
     WHERE change_set = $1 AND revision > $2 ORDER BY id";
 
-/// Of the last change set.
+/// The runs of the last change set.
 #[derive(Debug, Default)]
 pub(crate) struct KnownRuns(Mutex<Option<Known>>);
 
@@ -30,11 +30,11 @@ struct Known {
 
 impl KnownRuns {
     fn lock(&self) -> MutexGuard<'_, Option<Known>> {
-        // Nothing is left half done by who panics.
+        // A panicking holder leaves nothing incomplete.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The newest revision that is known; all are newer than that of a set that is not.
+    /// The newest cached revision; lower than all revisions if the set is not cached.
     fn newest(&self, set: ChangeSetId) -> i64 {
         let known = self.lock();
         let runs = known.iter().filter(|known| known.set == set);
@@ -42,7 +42,7 @@ impl KnownRuns {
         revisions.max().unwrap_or(-1)
     }
 
-    /// Takes in what was read; what somebody else took in meanwhile may be newer, and stays.
+    /// Adds rows to the cache; newer ones that another task added meanwhile stay.
     fn take_in(&self, set: ChangeSetId, rows: &[Row]) -> Result<Vec<Run>, ChangeSetError> {
         let mut known = self.lock();
         let mut runs = match known.take() {
@@ -69,7 +69,7 @@ impl Store {
         self.known_runs.take_in(set, &rows)
     }
 
-    /// The same in a transaction that has not written yet: what it writes may never be.
+    /// The same in a transaction that has not written yet: its changes may be rolled back.
     pub(crate) async fn run_list_in(
         &self,
         tx: &mut Tx,
@@ -83,8 +83,8 @@ impl Store {
         [set.into(), self.known_runs.newest(set).into()]
     }
 
-    /// Those that changed after a revision, and the newest revision: what a watcher has to read again.
-    /// Revisions follow the order of commits, which moments do not.
+    /// The runs that changed after a revision, and the newest revision, for watchers. Revisions follow the order of
+    /// commits; times do not.
     pub async fn run_list_after(
         &self,
         set: ChangeSetId,

@@ -55,7 +55,7 @@ impl Store {
         }
         self.refusal_record(NewRefusal {
             state,
-            deed: ADOPT,
+            method: ADOPT,
             reason,
             run: Some(run),
             lock_id: None,
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(again.await.unwrap(), kept);
         let other = NewRefusal {
             state: &state,
-            deed: "POST",
+            method: "POST",
             reason: "locked".to_owned(),
             run: Some(run),
             lock_id: None,

@@ -9,7 +9,7 @@ use crate::testing::{TestHome, body, network};
 async fn refuse(store: &Store, body: Option<Vec<u8>>) -> RefusedRequest {
     let refused = NewRefusal {
         state: &network(),
-        deed: "POST",
+        method: "POST",
         reason: "locked".to_owned(),
         run: None,
         lock_id: None,

@@ -160,7 +160,7 @@ impl Store {
         let reason = std::error::Error::source(&refused).map(ToString::to_string);
         let record = NewRefusal {
             state,
-            deed: "POST",
+            method: "POST",
             reason: reason.unwrap_or_default(),
             run: writer.run,
             lock_id: writer.lock_id.as_deref(),

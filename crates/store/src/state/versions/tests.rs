@@ -439,7 +439,7 @@ async fn nothing_readable_lies_on_the_disk() {
 }
 
 /// Writes two versions, does something to the segment, and reads the first as another process would.
-async fn damaged(deed: impl FnOnce(&mut Vec<u8>, &[StoredVersion])) -> String {
+async fn damaged(operation: impl FnOnce(&mut Vec<u8>, &[StoredVersion])) -> String {
     let home = TestHome::new();
     let store = home.open().await;
     push(&store, &StateWriter::default(), body(1)).await;
@@ -449,7 +449,7 @@ async fn damaged(deed: impl FnOnce(&mut Vec<u8>, &[StoredVersion])) -> String {
         stored.push(store.stored(&network(), version).await.unwrap().unwrap());
     }
     let mut bytes = fs::read(segment(&home)).unwrap();
-    deed(&mut bytes, &stored);
+    operation(&mut bytes, &stored);
     fs::write(segment(&home), bytes).unwrap();
     let store = home.open().await;
     match store.state_version_read(&stored[0].version).await {
@@ -477,11 +477,11 @@ async fn damage_is_found() {
 }
 
 /// A frame whose own digest is right, as one who can write files could make it.
-async fn forged(deed: impl FnOnce(&mut Vec<u8>)) -> String {
+async fn forged(operation: impl FnOnce(&mut Vec<u8>)) -> String {
     damaged(|bytes, stored| {
         let range = range(&stored[0]);
         let (mut sealed, _) = frame::open(bytes[range.clone()].to_vec()).unwrap();
-        deed(&mut sealed);
+        operation(&mut sealed);
         bytes.splice(range, frame::wrap(&sealed));
     })
     .await
