@@ -1,6 +1,6 @@
 //! Where master keys come from, which are in use, and replacing one.
 //!
-//! Not here: wrapping (`store::keyring`, `store::keys`).
+//! Not here: wrapping (`store::key`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
