@@ -9,7 +9,7 @@ use crate::Control;
 pub(crate) async fn describe(control: &Control, head: &StateVersion) -> String {
     let store = &control.store;
     let brief = match head.run {
-        Some(run) => store.run_brief(run).await.ok(),
+        Some(run) => store.run_summary(run).await.ok(),
         None => None,
     };
     let request = brief.map(|brief| brief.set.request);

@@ -21,7 +21,7 @@ pub(crate) fn is_gone(control: &Control, set: &ChangeSet, runs: &[Run]) -> bool 
 
 /// Whether a run may still have a process: its lock is held, or only another machine could tell.
 pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool {
-    let Ok(RunSummary { set, .. }) = store.run_brief(run).await else {
+    let Ok(RunSummary { set, .. }) = store.run_summary(run).await else {
         return RunLock::is_held(home, run);
     };
     let is_here = set.request.machine == home.machine();

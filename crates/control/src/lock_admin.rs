@@ -126,7 +126,7 @@ pub async fn applying(control: &Control, stack: &StackName) -> Option<RunId> {
         if !RunLock::is_held(&control.home, run) {
             continue;
         }
-        let brief = control.store.run_brief(run).await.ok()?;
+        let brief = control.store.run_summary(run).await.ok()?;
         let is_ours = brief.set.request.project == control.home.project();
         if is_ours && matches!(brief.state, RunState::Applying { .. }) {
             return Some(run);
@@ -202,7 +202,7 @@ async fn holder(control: &Control, lock: &HeldLock) -> Holder {
         return Holder::Client;
     };
     if liveness::may_be_alive(&control.store, &control.home, run).await {
-        return match control.store.run_brief(run).await {
+        return match control.store.run_summary(run).await {
             Ok(brief) if liveness::is_elsewhere(control, &brief.set) => Holder::Elsewhere {
                 run,
                 set: brief.set.id,

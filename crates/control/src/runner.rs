@@ -315,7 +315,7 @@ async fn carry_out(
     interrupts.lock().await.begin(&control.store, run);
     lock.sign(std::process::id())
         .map_err(|source| RunnerError::Sign { run, source })?;
-    let brief = control.store.run_brief(run).await;
+    let brief = control.store.run_summary(run).await;
     let RunSummary { set, spec, state } =
         brief.map_err(|source| RunnerError::Read { run, source })?;
     let job = Job {

@@ -353,9 +353,10 @@ pub(crate) async fn wait_for_stragglers(
     run: RunId,
     asker: &Asker,
 ) -> Result<(), TurnError> {
-    let RunSummary { set, .. } = insist(ChangeSetError::is_outage, || control.store.run_brief(run))
-        .await
-        .map_err(TurnError::Queue)?;
+    let RunSummary { set, .. } =
+        insist(ChangeSetError::is_outage, || control.store.run_summary(run))
+            .await
+            .map_err(TurnError::Queue)?;
     let _watch = presence::attach(control, set.id);
     let are_gone = || stragglers::of_run(&control.home, run).is_none();
     let look = async || {

@@ -53,7 +53,7 @@ fn random(bytes: &mut [u8]) -> Option<()> {
 }
 
 impl Key {
-    fn random() -> Option<Self> {
+    pub(crate) fn random() -> Option<Self> {
         let mut bytes = [0; 32];
         random(&mut bytes)?;
         Some(Self(bytes))

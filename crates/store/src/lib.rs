@@ -54,7 +54,7 @@ pub use state::locks::{AcquireLockError, LockRelease, ReleaseLockError};
 pub use state::refusals::{Decider, Decision, NewRefusal, RefusedRequest};
 pub use state::retention::RemovedVersion;
 pub use state::states::{DeleteStateError, StateRow};
-pub use state::sweeping::Swept;
+pub use state::sweeping::SweepReport;
 pub use state::versions::{
     AdoptError, Adopted, AppendError, Appended, BreakGlassRecord, ManualWrite, StateWriter,
 };

@@ -87,7 +87,7 @@ async fn eval(
     let run = find_run(&args.what, &place).await?;
     let brief = control
         .store
-        .run_brief(run)
+        .run_summary(run)
         .await
         .map_err(|err| CommandError::from_error(&err))?;
     let case = policy::recall(control, run, &brief.spec)

@@ -84,7 +84,7 @@ pub async fn last_planned(
     stack: &StackName,
 ) -> Result<Option<RunId>, PolicyError> {
     for run in control.store.run_list_of_stack(stack).await? {
-        let set = control.store.run_brief(run).await?.set;
+        let set = control.store.run_summary(run).await?.set;
         if set.request.project == control.home.project() && case_path(control, run).is_file() {
             return Ok(Some(run));
         }

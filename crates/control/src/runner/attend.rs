@@ -70,7 +70,7 @@ pub async fn attend(
     if begun.await.map_err(store)?.starts.is_empty() {
         return Err(AttendError::Taken);
     }
-    let brief = control.store.run_brief(run).await.map_err(store)?;
+    let brief = control.store.run_summary(run).await.map_err(store)?;
     let (whole, spec) = (brief.set, brief.spec);
     let job = Job {
         control,

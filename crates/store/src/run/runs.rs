@@ -258,7 +258,7 @@ impl Store {
     }
 
     /// All that a runner needs to begin.
-    pub async fn run_brief(&self, id: RunId) -> Result<RunSummary, ChangeSetError> {
+    pub async fn run_summary(&self, id: RunId) -> Result<RunSummary, ChangeSetError> {
         let row = self
             .db
             .fetch_optional(

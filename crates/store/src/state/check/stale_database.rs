@@ -122,7 +122,7 @@ pub(crate) async fn compare(db: &Db, blobs: &Blobs) -> Result<StaleStates, OpenS
         }
         Blobs::Bucket(bucket) => {
             refuse_empty_side(db, bucket).await?;
-            binding::check(db, bucket).await?;
+            bucket_identity::check(db, bucket).await?;
             match bucket::compare(db, bucket).await {
                 // The bucket's identity was read a moment ago, so the credentials are valid but may not list.
                 Err(StoreError::Object { source, .. }) if source.is_refused() => {

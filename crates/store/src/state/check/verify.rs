@@ -9,7 +9,7 @@ use model::state::{StateName, StateVersion};
 
 use crate::crypto::{UnsealError, hex};
 use crate::key::data_keys::Scope;
-use crate::state::refusals::Refusal;
+use crate::state::refusals::RefusedRequest;
 use crate::state::states::StateRow;
 use crate::state::versions::StoredVersion;
 use crate::state::versions::blob::{self, BlobHeader, Encoding};

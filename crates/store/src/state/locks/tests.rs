@@ -3,7 +3,7 @@
 use model::state::ExpectedHead::{Any, Exactly};
 
 use super::*;
-use crate::Writer;
+use crate::StateWriter;
 use crate::testing::{TestHome, body, lock_info, network};
 
 fn told(result: Result<impl std::fmt::Debug, impl std::fmt::Display>) -> String {

@@ -16,7 +16,7 @@ use model::state::{
 };
 
 use super::blob::{self, DeltaBase, NewBlob, may_build_on};
-use super::by_hand::Record;
+use super::by_hand::BreakGlassRecord;
 use super::{CachedLock, HEAD, STATE_AND_HEAD, StoredVersion, unknown};
 use crate::access::break_glass::NewBreakGlass;
 use crate::blob::Blobs;

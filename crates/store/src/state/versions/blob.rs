@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use model::state::{StateName, StateVersion};
 use serde::{Deserialize, Serialize};
 
-use super::Stored;
+use super::StoredVersion;
 use crate::StoreError;
 use crate::blob::Blobs;
 use crate::blob::delta::{compress, decompress};

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::state::{HeldLock, StateName};
 
-use super::Stored;
+use super::StoredVersion;
 
 /// How many locks are cached at most: some are never released.
 const MOST: usize = 4096;
