@@ -245,10 +245,6 @@ pub(crate) async fn open_control_for(
             look,
         ))?;
     }
-    Ok(Control {
-        store,
-        home,
-        program: process.program.clone(),
-        cache: settings.cache_dir.clone(),
-    })
+    let (program, cache) = (process.program.clone(), settings.cache_dir.clone());
+    Ok(Control::new(store, home, program, cache))
 }

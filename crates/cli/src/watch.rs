@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 use control::asker::Asker;
 use control::changesets::Begun;
 use control::patience::Patience;
-use control::worker::{self, ChangeMark, Say};
+use control::query::ChangeMark;
+use control::worker::{self, Say};
 use control::{Control, policy, presence, recovery, stragglers};
 use model::approval::Owed;
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
@@ -131,7 +132,7 @@ impl<'a> Watcher<'a> {
         let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
         let attached = Self::attach(control, id, asker, global, process);
         let watcher = attached.map_err(|err| failed(&err))?;
-        let set = control.store.change_set_get(id).await;
+        let set = control.change_set(id).await;
         let is_over = set.map_err(|err| failed(&err))?.status.is_over();
         Ok((!is_over).then_some(watcher))
     }
@@ -490,7 +491,7 @@ impl<'a> Watcher<'a> {
     /// A process that some engine left behind keeps its locks: said once, since a row of the frame is too short for it.
     async fn say_what_is_in_the_way(&mut self) -> Result<(), CommandError> {
         let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
-        let store = &self.control.store;
+        let control = &self.control;
         let mut words: Vec<String> = Vec::new();
         let mut note = |set: &ChangeSet, runs: &[Run]| {
             let found = stragglers::in_the_way(self.control, set, runs);
@@ -498,11 +499,8 @@ impl<'a> Watcher<'a> {
         };
         note(self.set(), self.runs());
         if let Some(Front::Holder { set, .. }) = &self.front {
-            let holder = store
-                .change_set_get(*set)
-                .await
-                .map_err(|err| failed(&err))?;
-            let runs = store.run_list(*set).await.map_err(|err| failed(&err))?;
+            let holder = control.change_set(*set).await.map_err(|err| failed(&err))?;
+            let runs = control.runs(*set).await.map_err(|err| failed(&err))?;
             note(&holder, &runs);
         }
         for words in words {
@@ -550,7 +548,7 @@ impl<'a> Watcher<'a> {
 
     async fn look(&mut self) -> Result<(), CommandError> {
         // Taken first: what is committed while we read is seen by the next look.
-        let mark = self.control.store.change_mark();
+        let mark = self.control.change_mark();
         let is_believed = self.read_at.is_some_and(|at| at.elapsed() < BELIEVED);
         let is_news = !is_believed || self.mark.as_ref() != Some(&mark);
         if is_news {
@@ -581,13 +579,13 @@ impl<'a> Watcher<'a> {
 
     async fn read(&mut self) -> Result<(), CommandError> {
         let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
-        let store = &self.control.store;
-        let set = store
-            .change_set_get(self.id)
+        let control = &self.control;
+        let set = control
+            .change_set(self.id)
             .await
             .map_err(|err| failed(&err))?;
-        let (changed, revision) = store
-            .run_list_after(self.id, self.revision)
+        let (changed, revision) = control
+            .runs_after(self.id, self.revision)
             .await
             .map_err(|err| failed(&err))?;
         self.away = None;

@@ -48,6 +48,7 @@ pub mod presence;
 pub mod projects;
 pub mod proposals;
 pub mod providers;
+pub mod query;
 pub mod reasons;
 pub mod recovery;
 pub mod run_logs;
@@ -83,7 +84,7 @@ use store::Store;
 /// What every use case needs: where things are kept, and how to start a runner.
 #[derive(Clone, Debug)]
 pub struct Control {
-    pub store: Store,
+    pub(crate) store: Store,
     pub home: Home,
     /// This program, to start runners from.
     pub program: PathBuf,
@@ -92,6 +93,16 @@ pub struct Control {
 }
 
 impl Control {
+    /// `program` starts runners; `cache` has what may be fetched again.
+    pub fn new(store: Store, home: Home, program: PathBuf, cache: PathBuf) -> Self {
+        Self {
+            store,
+            home,
+            program,
+            cache,
+        }
+    }
+
     /// A state of this project.
     pub fn state_name(&self, name: &str) -> StateName {
         StateName::new(self.home.project(), name)

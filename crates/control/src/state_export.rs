@@ -346,7 +346,7 @@ async fn notes(
     let hidden = store.hidden_list(&version.state, Some(version.version));
     let hidden = hidden.await.map_err(ExportError::Hidden)?;
     let earlier = |err| ExportError::Earlier(Box::new(err));
-    let digests = Digests::of(store).await.map_err(earlier)?;
+    let digests = Digests::of(control).await.map_err(earlier)?;
     let secrets = index::secrets(store, &version.state, &digests).await;
     let mut secrets = secrets.map_err(earlier)?;
     if let Ok(document) = Document::read(body) {

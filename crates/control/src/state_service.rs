@@ -16,11 +16,10 @@ use store::{
 
 pub use store::{Scratch, offload};
 
-use crate::hidden;
 use crate::home::Home;
-use crate::liveness;
 use crate::state::StateAccessError;
 use crate::tokens::TokenCheck;
+use crate::{Control, hidden, liveness};
 
 /// A home whose states are served to others.
 #[derive(Debug)]
@@ -47,7 +46,8 @@ pub enum Written {
 }
 
 impl StateService {
-    pub fn new(store: Store, home: Home) -> Self {
+    pub fn new(control: Control) -> Self {
+        let Control { store, home, .. } = control;
         let tokens = TokenCheck::new(store.clone());
         Self {
             store,

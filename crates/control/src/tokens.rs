@@ -18,6 +18,8 @@ use model::secret::Secret;
 use model::token::{Lifetime, StatePattern, Token, TokenScope};
 use store::{NewToken, Store, StoreError, StoredToken, TokenError};
 
+use crate::Control;
+
 /// Says whose secret it is, to people and to those who look for secrets in the wrong places.
 const PREFIX: &str = "terrane_";
 
@@ -50,7 +52,7 @@ pub(crate) fn random() -> Result<String, getrandom::Error> {
 }
 
 /// Makes a token. What is returned is the only copy of its secret.
-pub async fn create(store: &Store, wish: &TokenWish) -> Result<Secret, CreateTokenError> {
+pub async fn create(control: &Control, wish: &TokenWish) -> Result<Secret, CreateTokenError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
     if !(1..=64).contains(&wish.name.len()) || !wish.name.bytes().all(is_plain) {
         return Err(CreateTokenError::Name);
@@ -64,7 +66,7 @@ pub async fn create(store: &Store, wish: &TokenWish) -> Result<Secret, CreateTok
         scope: wish.scope,
         expires_at: wish.lifetime.map(|lifetime| Timestamp::now() + lifetime.0),
     };
-    let stored = store.token_insert(&new).await;
+    let stored = control.store.token_insert(&new).await;
     stored.map_err(|source| CreateTokenError::Store {
         name: wish.name.clone(),
         source,
@@ -73,13 +75,13 @@ pub async fn create(store: &Store, wish: &TokenWish) -> Result<Secret, CreateTok
 }
 
 /// Every token there ever was, oldest first.
-pub async fn list(store: &Store) -> Result<Vec<Token>, StoreError> {
-    let tokens = store.token_list().await?;
+pub async fn list(control: &Control) -> Result<Vec<Token>, StoreError> {
+    let tokens = control.store.token_list().await?;
     Ok(tokens.into_iter().map(|stored| stored.token).collect())
 }
 
-pub async fn revoke(store: &Store, name: &str) -> Result<(), TokenError> {
-    store.token_revoke(name).await
+pub async fn revoke(control: &Control, name: &str) -> Result<(), TokenError> {
+    control.store.token_revoke(name).await
 }
 
 /// The tokens that are in force, kept in memory for a moment.
@@ -185,12 +187,21 @@ fn sha256(bytes: &[u8]) -> StoredDigest {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::PathBuf;
+
     use store::Keyring;
 
-    async fn store(dir: &std::path::Path) -> Store {
+    use super::*;
+    use crate::home::{Home, StorePlace};
+    use crate::keys::KeySource;
+
+    async fn control(dir: &std::path::Path) -> Control {
         let keyring = Keyring::open_or_create(&dir.join("master.key")).unwrap();
-        Store::open(&dir.join("home"), keyring).await.unwrap()
+        let store = Store::open(&dir.join("home"), keyring).await.unwrap();
+        let place = StorePlace::Directory(dir.to_owned());
+        let key = KeySource::File(dir.join("master.key"));
+        let home = Home::at(place, dir.to_owned(), key, String::new());
+        Control::new(store, home, PathBuf::new(), PathBuf::new())
     }
 
     fn wish(name: &str) -> TokenWish {
@@ -205,17 +216,17 @@ mod tests {
     #[tokio::test]
     async fn a_token_works_at_once_and_ends_when_it_is_taken_back() {
         let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path()).await;
-        let check = TokenCheck::new(store.clone());
+        let control = control(dir.path()).await;
+        let check = TokenCheck::new(control.store.clone());
         assert_eq!(check.find(b"nothing", true).await.unwrap(), None);
 
-        let secret = create(&store, &wish("ci")).await.unwrap();
+        let secret = create(&control, &wish("ci")).await.unwrap();
         let secret = secret.expose().as_bytes();
         let found = check.find(secret, true).await.unwrap().unwrap();
         assert_eq!(found.name, "ci");
         assert_eq!(check.find(&secret[1..], true).await.unwrap(), None);
 
-        revoke(&store, "ci").await.unwrap();
+        revoke(&control, "ci").await.unwrap();
         let taken_back = Instant::now();
         while check.find(secret, false).await.unwrap().is_some() {
             assert!(taken_back.elapsed() < Duration::from_secs(30));
@@ -226,9 +237,9 @@ mod tests {
     #[tokio::test]
     async fn a_check_costs_less_than_fifty_microseconds() {
         let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path()).await;
-        let check = TokenCheck::new(store.clone());
-        let secret = create(&store, &wish("ci")).await.unwrap();
+        let control = control(dir.path()).await;
+        let check = TokenCheck::new(control.store.clone());
+        let secret = create(&control, &wish("ci")).await.unwrap();
         check.find(secret.expose().as_bytes(), true).await.unwrap();
         // The quickest of many: what else the machine does is not what is measured.
         let mut quickest = Duration::MAX;
@@ -244,10 +255,10 @@ mod tests {
     #[tokio::test]
     async fn names_are_plain_words() {
         let dir = tempfile::tempdir().unwrap();
-        let store = store(dir.path()).await;
+        let control = control(dir.path()).await;
         for wrong in ["", "a b", "a\n", &"x".repeat(65)] {
-            assert!(create(&store, &wish(wrong)).await.is_err(), "{wrong:?}");
+            assert!(create(&control, &wish(wrong)).await.is_err(), "{wrong:?}");
         }
-        create(&store, &wish("ci@example.io")).await.unwrap();
+        create(&control, &wish("ci@example.io")).await.unwrap();
     }
 }

@@ -17,7 +17,6 @@ use model::run::{Problem, Run, RunEvent, RunSpec, Stage};
 use store::{ChangeSetError, Fence, ReportedEvent, RunSummary};
 
 pub use model::changeset::Say;
-pub use store::ChangeMark;
 
 use crate::asker::{self, Asker};
 use crate::locks::{self, RunLock};

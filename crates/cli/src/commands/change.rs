@@ -432,11 +432,7 @@ pub(super) async fn look_after_the_past(
         .await
         .map_err(|err| failed(&err))?
     {
-        let runs = control
-            .store
-            .run_list(set.id)
-            .await
-            .map_err(|err| failed(&err))?;
+        let runs = control.runs(set.id).await.map_err(|err| failed(&err))?;
         let lost: Vec<String> = runs.iter().filter_map(unknown).collect();
         for text in &lost {
             report::say(&errors::render_warning(text, &[], look))?;

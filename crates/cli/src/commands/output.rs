@@ -73,7 +73,7 @@ pub(crate) async fn output(
     })?;
     if known.is_empty() && kept.is_empty() {
         let state = control.state_name(&project.stacks[stack].state);
-        let head = control.store.state_head(&state).await;
+        let head = control.state_head(&state).await;
         let is_applied = head.is_ok_and(|head| head.is_some());
         if !is_applied {
             return Err(
@@ -87,7 +87,7 @@ pub(crate) async fn output(
     }
     if !global.json && !args.raw {
         let state = control.state_name(&project.stacks[stack].state);
-        let head = control.store.state_head(&state).await;
+        let head = control.state_head(&state).await;
         head.ok().flatten().iter().try_for_each(say_if_copy)?;
     }
     match &args.name {

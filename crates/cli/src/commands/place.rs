@@ -121,14 +121,14 @@ impl Place {
         let named = state_named(word, self.project.as_ref(), project);
         let kept = StateName::new(project, word);
         let is_kept = async || {
-            let head = self.control.store.state_head(&kept).await;
+            let head = self.control.state_head(&kept).await;
             head.is_ok_and(|head| head.is_some())
         };
         match named {
             Err(_) if is_kept().await => Ok(kept),
             Err(err) => {
                 let of_none = StateName::new("", word);
-                let head = self.control.store.state_head(&of_none).await;
+                let head = self.control.state_head(&of_none).await;
                 let is_there = head.is_ok_and(|head| head.is_some());
                 let hint = format!("`/{word}` is the state of no project that has this name");
                 Err(if is_there { err.hint(hint) } else { err })

@@ -85,12 +85,10 @@ async fn eval(
     let place = Place::open(global, process).await?;
     let control = &place.control;
     let run = find_run(&args.what, &place).await?;
-    let brief = control
-        .store
-        .run_summary(run)
-        .await
-        .map_err(|err| CommandError::from_error(&err))?;
-    let case = policy::recall(control, run, &brief.spec)
+    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let spec = control.run_spec(run).await.map_err(|err| failed(&err))?;
+    let set = control.set_of_run(run).await.map_err(|err| failed(&err))?;
+    let case = policy::recall(control, run, &spec)
         .await
         .map_err(|err| shown(&err))?;
     let policies = if args.files.is_empty() {
@@ -108,20 +106,20 @@ async fn eval(
         }
         let project = open.loaded.project.as_ref();
         project.map_or_else(Vec::new, |project| {
-            policy::current(project, &brief.spec.stack.name)
+            policy::current(project, &spec.stack.name)
         })
     } else {
         read_files(&args.files, process)?
     };
     let case = Case { policies, ..case };
     let asking = Asking {
-        set: &brief.set,
+        set: &set,
         run,
-        spec: &brief.spec,
+        spec: &spec,
         point: point(&args.at),
         is_preview: false,
         approvals: Vec::new(),
-        actor: policy::author(&brief.set.request),
+        actor: policy::author(&set.request),
         now: jiff::Timestamp::now(),
     };
     if args.input {

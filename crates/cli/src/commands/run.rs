@@ -100,7 +100,7 @@ impl Here {
 
     /// The source and the plans of a change set are where it was planned.
     async fn check_machine(&self, set: ChangeSetId) -> Result<(), CommandError> {
-        let found = self.control.store.change_set_get(set).await;
+        let found = self.control.change_set(set).await;
         let found = found.map_err(|err| CommandError::from_error(&err))?;
         if found.request.machine == self.control.home.machine() {
             return Ok(());
@@ -117,7 +117,7 @@ impl Here {
 
     /// With the project that a change set is about: a destroy with older code is about that commit's.
     async fn of_set(self, set: ChangeSetId, process: &Process) -> Result<Self, CommandError> {
-        let found = self.control.store.change_set_get(set).await;
+        let found = self.control.change_set(set).await;
         let request = found.map_err(|err| CommandError::from_error(&err))?.request;
         let is_gone = |stack: &StackName| !self.project.stacks.contains_key(stack);
         let is_older = request.action == Action::Destroy && request.stacks.iter().any(is_gone);
@@ -137,13 +137,13 @@ impl Here {
         &self,
         set: ChangeSetId,
     ) -> Result<(Request, BTreeSet<StackName>), CommandError> {
-        let store = &self.control.store;
+        let control = &self.control;
         let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
-        let found = store.change_set_get(set).await;
+        let found = control.change_set(set).await;
         let request = found.map_err(|err| failed(&err))?.request;
         let mut typed = BTreeSet::new();
-        for run in store.run_list(set).await.map_err(|err| failed(&err))? {
-            let spec = store.run_spec(run.id).await.map_err(|err| failed(&err))?;
+        for run in control.runs(set).await.map_err(|err| failed(&err))? {
+            let spec = control.run_spec(run.id).await.map_err(|err| failed(&err))?;
             if spec.stack.protected {
                 typed.insert(run.stack);
             }
@@ -169,7 +169,7 @@ impl Here {
         set: ChangeSetId,
         process: &Process,
     ) -> Result<(), CommandError> {
-        let found = self.control.store.change_set_get(set).await;
+        let found = self.control.change_set(set).await;
         let request = found.map_err(|err| CommandError::from_error(&err))?.request;
         let again =
             format!("`terrane run discard {set} --reason …` drops it; then ask for it again");
@@ -223,7 +223,7 @@ impl About {
         let (set, run) = match self {
             Self::Set(set) => (set, None),
             Self::Run(run) => {
-                let found = control.store.run_get(run).await;
+                let found = control.run(run).await;
                 let found = found.map_err(|err| CommandError::from_error(&err))?;
                 let found = found.ok_or_else(|| {
                     CommandError::new(format!("there is no run `{run}`"))
@@ -239,7 +239,7 @@ impl About {
 
 /// Several projects may share a home; each speaks of its own only, and only there can be seen what lives of it.
 async fn must_be_of_here(control: &Control, set: ChangeSetId) -> Result<(), CommandError> {
-    let found = control.store.change_set_get(set).await;
+    let found = control.change_set(set).await;
     let found = found.map_err(|err| {
         CommandError::from_error(&err).hint("`terrane run list --all` shows them all")
     })?;

@@ -71,12 +71,7 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         .map_err(|err| CommandError::from_error(&err))?;
     let program = std::env::current_exe()
         .map_err(|err| CommandError::because("could not find this program", &err))?;
-    let control = Control {
-        store,
-        home,
-        program,
-        cache: args.cache,
-    };
+    let control = Control::new(store, home, program, args.cache);
     let done = if args.stage == WAIT {
         runners::wait(&control, run, &asker).await
     } else {

@@ -86,9 +86,8 @@ pub(crate) async fn server(
     let look = process.look(global);
     let control = open_control_for(OpenMode::Server, home, &settings, process, look).await?;
     let policy = args.retention()?;
-    let store = control.store.clone();
-    let house = tokio::spawn(housekeeping::regularly(store.clone(), policy, log_round));
-    let service = StateService::new(control.store, control.home);
+    let house = tokio::spawn(housekeeping::regularly(control.clone(), policy, log_round));
+    let service = StateService::new(control.clone());
     let limits = Limits {
         body: args.max_state_size as usize * 1024 * 1024,
         connections_per_address: args.max_connections_per_address as usize,
@@ -121,7 +120,7 @@ pub(crate) async fn server(
     drop(stop);
     tokio::select! {
         () = serving => {
-            housekeeping::settle(&store)
+            housekeeping::settle(&control)
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
             Ok(ExitStatus::Done)

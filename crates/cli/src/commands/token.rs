@@ -112,7 +112,7 @@ async fn create(
         scope,
         lifetime,
     };
-    let secret = tokens::create(&control.store, &wish)
+    let secret = tokens::create(&control, &wish)
         .await
         .map_err(|err| CommandError::from_error(&err))?;
     if global.json {
@@ -125,7 +125,7 @@ async fn create(
 
 async fn list(global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
     let control = open(global, process).await?;
-    let tokens = tokens::list(&control.store)
+    let tokens = tokens::list(&control)
         .await
         .map_err(|err| CommandError::because("could not list the tokens", &err))?;
     let now = Timestamp::now();
@@ -167,11 +167,9 @@ async fn revoke(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let control = open(global, process).await?;
-    tokens::revoke(&control.store, &args.name)
-        .await
-        .map_err(|err| {
-            CommandError::from_error(&err).hint("`terrane token list` shows which there are")
-        })?;
+    tokens::revoke(&control, &args.name).await.map_err(|err| {
+        CommandError::from_error(&err).hint("`terrane token list` shows which there are")
+    })?;
     if global.json {
         report::json(&json!({ "revoked": args.name }))?;
     } else {

@@ -152,8 +152,10 @@ pub struct Asked {
 pub struct Digests(KeyedDigester);
 
 impl Digests {
-    pub async fn of(store: &Store) -> Result<Self, AskStateError> {
-        Self::of_home(store).await.map_err(AskStateError::Digest)
+    pub async fn of(control: &Control) -> Result<Self, AskStateError> {
+        Self::of_home(&control.store)
+            .await
+            .map_err(AskStateError::Digest)
     }
 
     pub(super) async fn of_home(store: &Store) -> Result<Self, StoreError> {
@@ -217,14 +219,14 @@ pub async fn document(
         version: version.version,
         source,
     })?;
-    let digests = Digests::of(&control.store).await?;
+    let digests = Digests::of(control).await?;
     document.elsewhere = index::secrets(&control.store, state, &digests).await?;
     Ok(Asked { version, document })
 }
 
 /// What was sensitive in any version, as far as they can be read.
 pub(crate) async fn secrets(control: &Control, state: &StateName) -> Vec<Secret> {
-    let Ok(digests) = Digests::of(&control.store).await else {
+    let Ok(digests) = Digests::of(control).await else {
         return Vec::new();
     };
     let found = index::secrets(&control.store, state, &digests).await;

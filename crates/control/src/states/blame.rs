@@ -47,7 +47,7 @@ pub async fn blame(
 ) -> Result<Blame, AskStateError> {
     let failed = &store_failed("look through the versions of", state);
     let asked = ask::document(control, state, which).await?;
-    let digests = Digests::of(&control.store).await?;
+    let digests = Digests::of(control).await?;
     index::update(&control.store, state, &digests).await?;
     let versions = control.store.state_version_list(state).await;
     let versions: BTreeMap<i64, StateVersion> = versions

@@ -11,6 +11,7 @@ use store::{RemovedVersion, Store, StoreError, SweepReport};
 
 use super::ask::Digests;
 use super::index;
+use crate::Control;
 
 const KEEP_REFUSED: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -38,10 +39,11 @@ pub struct HouseKept {
 
 /// For a server: a round every ten minutes, for as long as it is polled.
 pub async fn regularly(
-    store: Store,
+    control: Control,
     policy: RetentionPolicy,
     tell: fn(Result<HouseKept, KeepHouseError>),
 ) {
+    let store = control.store;
     let rounds = async {
         // A home may be older than notes are, or have lost some.
         if let Err(source) = store.notes_complete().await {
@@ -65,9 +67,9 @@ pub async fn regularly(
 }
 
 /// Before a server ends: what was acknowledged is marked so in the bucket, too.
-pub async fn settle(store: &Store) -> Result<(), KeepHouseError> {
+pub async fn settle(control: &Control) -> Result<(), KeepHouseError> {
     let deed = "note what was acknowledged";
-    let settled = store.blobs_settle().await;
+    let settled = control.store.blobs_settle().await;
     settled.map_err(|source| KeepHouseError { deed, source })
 }
 

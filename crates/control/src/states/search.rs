@@ -107,7 +107,7 @@ impl<'a> Seeker<'a> {
     async fn new(control: &'a Control, query: &Query) -> Result<Self, AskStateError> {
         Ok(Self {
             control,
-            digests: Digests::of(&control.store).await?,
+            digests: Digests::of(control).await?,
             text: query.text.clone(),
             lower: query.text.to_lowercase(),
             types: query.types.clone(),

@@ -30,7 +30,7 @@ pub async fn versions(
         let state = state.clone();
         return Err(ReadStateError::NoState { state }.into());
     }
-    let digests = Digests::of(&control.store).await?;
+    let digests = Digests::of(control).await?;
     // What could not be read has no line of what it did; that it is there is said all the same.
     drop(index::update(&control.store, state, &digests).await);
     let summaries = control.store.state_index_versions(state).await;

@@ -446,7 +446,7 @@ fn drift_and_leftovers() {
 fn in_a_refresh_only_plan_drift_is_a_change() {
     let drifted = json!({"address": "a.drifted", "mode": "managed", "type": "a",
         "change": {"actions": ["update"], "before": {"x": 1}, "after": {"x": 2}}});
-    let read = |drift: serde_json::Value| {
+    let read = |drift: Value| {
         let json = json!({"format_version": "1.2", "resource_drift": drift}).to_string();
         parse(json.as_bytes()).unwrap()
     };

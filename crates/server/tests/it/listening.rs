@@ -1,8 +1,10 @@
 //! The state server on a free port, and clients of it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use control::Control;
 use control::state_service::StateService;
 use control::tokens::{self, TokenWish};
 use model::token::TokenScope;
@@ -52,6 +54,10 @@ impl Home {
     }
 
     fn service(&self) -> StateService {
+        StateService::new(self.control())
+    }
+
+    pub(crate) fn control(&self) -> Control {
         let root = self.path().join("home");
         let home = control::home::Home::at(
             control::home::StorePlace::Directory(root.clone()),
@@ -59,7 +65,7 @@ impl Home {
             control::keys::KeySource::File(self.path().join("master.key")),
             String::new(),
         );
-        StateService::new(self.store.clone(), home)
+        Control::new(self.store.clone(), home, PathBuf::new(), PathBuf::new())
     }
 
     /// The secret of a new token.
@@ -70,7 +76,7 @@ impl Home {
             scope,
             lifetime: None,
         };
-        let secret = tokens::create(&self.store, &wish).await.unwrap();
+        let secret = tokens::create(&self.control(), &wish).await.unwrap();
         secret.expose().to_owned()
     }
 

@@ -173,7 +173,9 @@ async fn a_token_ends_when_it_is_revoked() {
     let get = format!("GET {PATH}");
     let (status, ..) = exchange(server.address, &get, &bearer, "").await;
     assert_eq!(status, "404");
-    control::tokens::revoke(&home.store, "read").await.unwrap();
+    control::tokens::revoke(&home.control(), "read")
+        .await
+        .unwrap();
     let revoked = std::time::Instant::now();
     while client.ask(&get, "").await != "401" {
         assert!(revoked.elapsed() < std::time::Duration::from_secs(30));

@@ -289,7 +289,7 @@ async fn failure(
 
 /// How long its last stage took.
 async fn took(watcher: &Watcher<'_>, run: &Run) -> Result<Duration, CommandError> {
-    let events = watcher.control().store.run_events(run.id).await;
+    let events = watcher.control().run_events(run.id).await;
     let events = events.map_err(|err| CommandError::from_error(&err))?;
     let started = events
         .iter()
@@ -340,7 +340,7 @@ pub(super) async fn diagnostics(
     control: &Control,
     run: &Run,
 ) -> Result<Vec<EngineDiagnostic>, CommandError> {
-    let spec = control.store.run_spec(run.id).await;
+    let spec = control.run_spec(run.id).await;
     let path = spec
         .map_err(|err| CommandError::from_error(&err))?
         .stack
@@ -396,7 +396,7 @@ fn made_by(run: &Run) -> Option<String> {
 
 /// Hooks that a run whose runner was lost may not have had.
 async fn hook_lines(watcher: &Watcher<'_>, run: &Run) -> Result<Vec<String>, CommandError> {
-    let spec = watcher.control().store.run_spec(run.id).await;
+    let spec = watcher.control().run_spec(run.id).await;
     let spec = spec.map_err(|err| CommandError::from_error(&err))?;
     let line = "its hooks after `apply` did not run: they do when it is applied again, or nothing is left to change";
     let owes = spec.has_hooks(Stage::Applying, Some(When::After));

@@ -115,7 +115,7 @@ async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, C
     let (RunState::Planned { .. } | RunState::Deferred { .. }) = run.state else {
         return Ok(None);
     };
-    let events = watcher.control().store.run_events(run.id).await;
+    let events = watcher.control().run_events(run.id).await;
     let events = events.map_err(|err| CommandError::from_error(&err))?;
     let last = events.into_iter().rev().find_map(|(_, event)| match event {
         RunEvent::PlanFinished {

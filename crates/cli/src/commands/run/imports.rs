@@ -37,7 +37,7 @@ pub(crate) async fn imports(
 ) -> Result<ExitStatus, CommandError> {
     let id = read_run(&args.run)?;
     let place = Place::open(global, process).await?;
-    let run = place.control.store.run_get(id).await;
+    let run = place.control.run(id).await;
     let run = run.map_err(|err| CommandError::from_error(&err))?;
     let run = run.ok_or_else(|| CommandError::new(format!("there is no run {id}")))?;
     let left = left_by(&place.control, &run).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn say_left(
     stacks: &BTreeSet<StackName>,
     look: Look,
 ) -> Result<(), CommandError> {
-    let runs = control.store.run_list_left(control.home.project()).await;
+    let runs = control.runs_with_unrecorded().await;
     let runs = runs.map_err(|err| CommandError::from_error(&err))?;
     for run in runs.iter().filter(|run| stacks.contains(&run.stack)) {
         let left = left_by(control, run).await?;
@@ -103,7 +103,7 @@ async fn left_by(control: &Control, run: &Run) -> Result<Option<Left>, CommandEr
     if let Some(left) = left_of(&run.state) {
         return Ok(Some(left.clone()));
     }
-    let events = control.store.run_events(run.id).await;
+    let events = control.run_events(run.id).await;
     let events = events.map_err(|err| CommandError::from_error(&err))?;
     let mut left = None;
     for (_, event) in events {

@@ -163,27 +163,26 @@ async fn ended(control: &Control, run: RunId) -> Result<Option<Run>, CommandErro
 
 async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
-    let store = &control.store;
     let runs = if let Ok(id) = word.parse::<RunId>() {
-        let run = store.run_get(id).await.map_err(|err| failed(&err))?;
+        let run = control.run(id).await.map_err(|err| failed(&err))?;
         run.into_iter().collect()
     } else if let Ok(id) = word.parse::<ChangeSetId>() {
-        store.change_set_get(id).await.map_err(|err| failed(&err))?;
-        store.run_list(id).await.map_err(|err| failed(&err))?
+        control.change_set(id).await.map_err(|err| failed(&err))?;
+        control.runs(id).await.map_err(|err| failed(&err))?
     } else if let Some(run) = runs::at_work(control, word)
         .await
         .map_err(|err| failed(&err))?
     {
         vec![run]
     } else {
-        let newest = store.run_newest(control.home.project(), word).await;
+        let newest = control.newest_run(word).await;
         newest.map_err(|err| failed(&err))?.into_iter().collect()
     };
     let Some(first) = runs.first() else {
         return Err(CommandError::new(format!("there is no run of `{word}`"))
             .hint("name a run (`r7`), a change set (`c3`) or a stack that was planned here"));
     };
-    let set = store.change_set_get(first.change_set).await;
+    let set = control.change_set(first.change_set).await;
     if liveness::is_elsewhere(control, &set.map_err(|err| failed(&err))?) {
         return Err(CommandError::new(format!(
             "run {} was carried out on another machine, and its log is there",

@@ -41,7 +41,7 @@ pub(super) async fn retry(
     let run = read_run(&args.run)?;
     let here = Here::open(global, process).await?;
     let (set, _) = super::About::Run(run).set(&here.control).await?;
-    let found = here.control.store.change_set_get(set).await;
+    let found = here.control.change_set(set).await;
     let action = found
         .map_err(|err| CommandError::from_error(&err))?
         .request

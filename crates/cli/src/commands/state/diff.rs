@@ -64,9 +64,7 @@ pub(crate) async fn diff(
     let detail = format!("the difference of versions {}", numbers.join(" and "));
     let reveal = args.reveal.reveal(control, &state, global, process, detail);
     let revealed = reveal.await?;
-    let digests = Digests::of(&control.store)
-        .await
-        .map_err(|err| shown(&err))?;
+    let digests = Digests::of(control).await.map_err(|err| shown(&err))?;
     let short = |value: &serde_json::Value| digests.short(value);
     let showing = if revealed {
         Showing::Revealed

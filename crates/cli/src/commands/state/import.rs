@@ -298,7 +298,7 @@ async fn upstreams_are_here(
                 continue;
             }
             let state = control.state_name(&project.stacks[upstream].state);
-            let head = control.store.state_head(&state).await;
+            let head = control.state_head(&state).await;
             if head.is_ok_and(|head| head.is_none()) {
                 return Err(CommandError::new(format!(
                     "no plan proves it yet: `{stack}` takes outputs of `{upstream}`, whose state is not here"

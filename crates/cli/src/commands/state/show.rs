@@ -45,7 +45,7 @@ pub(crate) async fn show(
         .reveal
         .reveal(&place.control, &state, global, process, detail)
         .await?;
-    let digests = Digests::of(&place.control.store)
+    let digests = Digests::of(&place.control)
         .await
         .map_err(|err| shown(&err))?;
     let short = |value: &serde_json::Value| digests.short(value);
