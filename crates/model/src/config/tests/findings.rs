@@ -598,12 +598,8 @@ error syntax: syntax error: this text has no end
   terrane.hcl:2:8 opened here
 error syntax: syntax error: expected a value
   terrane.hcl:2:11 here
-error empty-project: this project has no stacks
-  terrane.hcl:1:9 nothing to do here
-  hint: add a `stack` or a `discover` block
-error duplicate-name: `id` stands twice in one block
+error duplicate-name: `id` is set twice in one block
   terrane.hcl:3:3 again here
-  terrane.hcl:2:3 first here
   hint: remove one of them
 error syntax: syntax error: expected `{`
   terrane.hcl:1:10 here

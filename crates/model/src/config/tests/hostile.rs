@@ -81,7 +81,7 @@ directives: syntax | syntax
 minus: syntax | syntax
 not: syntax | syntax
 conditionals: syntax | syntax
-conditionals in a row: syntax | syntax
+conditionals in a row: too-complex | too-complex
 operators: syntax | syntax
 indexes: too-complex | too-complex
 for: too-complex | too-complex
@@ -185,8 +185,8 @@ fn many_different_names_do_not_take_square_time() {
     insta::assert_snapshot!(out, @r#"
 object keys: too-complex | too-complex
 object keys in for: too-complex | too-complex
-attributes: too-many-findings unknown-attribute | 
-stack attributes: missing-project too-many-findings unknown-attribute | 
+attributes: too-complex | too-complex
+stack attributes: too-complex | too-complex
 stacks: missing-attribute missing-project too-many-findings | 
 variables: too-many-findings unknown-block | missing-input too-many-findings
 calls: too-many-findings unknown-block | missing-directory too-many-findings
