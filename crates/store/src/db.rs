@@ -90,7 +90,7 @@ pub enum DbError {
         expected: &'static str,
     },
     #[error("a blob could not be made durable")]
-    Sync(#[source] std::io::Error),
+    Sync(#[source] io::Error),
     #[error("the shared commit failed: {0}")]
     Group(String),
 }

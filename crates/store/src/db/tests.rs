@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::*;
 use crate::testing::{lock_info, network};
-use crate::{AcquireLockError, BlobsAt, Keyring, Released, Store, TablesAt};
+use crate::{AcquireLockError, BlobsAt, Keyring, LockRelease, Store, TablesAt};
 
 async fn open(home: &Path) -> Db {
     Db::open_sqlite(&home.join("terrane.db"), OpenMode::Cli)
@@ -214,10 +214,10 @@ async fn locks_of_an_older_layout_are_held_and_remembered_as_before() {
     let again = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
     assert_eq!(again.await.unwrap(), LockEpoch(2));
     let now = store.lock_release(&state, "held").await.unwrap();
-    assert_eq!(now, Released::Now);
+    assert_eq!(now, LockRelease::Now);
     for late in ["held", "ended"] {
         let before = store.lock_release(&state, late).await.unwrap();
-        assert_eq!(before, Released::Before, "{late}");
+        assert_eq!(before, LockRelease::Before, "{late}");
         let info = lock_info(late);
         let lock = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
         let refused = lock.await.unwrap_err();

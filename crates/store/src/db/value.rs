@@ -169,8 +169,8 @@ impl From<Option<ChangeSetId>> for Value {
     }
 }
 
-impl From<jiff::Timestamp> for Value {
-    fn from(at: jiff::Timestamp) -> Self {
+impl From<Timestamp> for Value {
+    fn from(at: Timestamp) -> Self {
         Self::from(at.as_microsecond())
     }
 }

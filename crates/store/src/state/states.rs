@@ -9,7 +9,7 @@ use model::lock::{LockEpoch, LockInfo};
 use model::state::{HeldLock, StateName};
 
 use crate::access::break_glass::NewBreakGlass;
-use crate::db::{DbError, Row, Tx, Value};
+use crate::db::{DbError, Row, Tx, Value, name_args, read_time};
 use crate::{Store, StoreError};
 
 /// A state's row.

@@ -14,7 +14,7 @@ use model::state::{ExpectedHead, Mark, StateName};
 
 use crate::blob::Blobs;
 
-use crate::state::check::recover;
+use crate::recover;
 use crate::testing::{TestHome, append, expire, lock_info, network, wide};
 use crate::{
     Acknowledgement, AppendError, BlobsAt, BreakGlassRecord, Keyring, ManualWrite, OpenMode,

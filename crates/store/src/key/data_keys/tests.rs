@@ -42,8 +42,8 @@ fn a_data_key_is_made_once_and_is_only_its_owners() {
         .get_or_create(&Scope::State(network()))
         .unwrap();
     let other = home.keys("a").get_or_create(&state("other")).unwrap();
-    assert_eq!(first.key.0, again.key.0);
-    assert_ne!(first.key.0, other.key.0);
+    assert_eq!(first.key.bytes(), again.key.bytes());
+    assert_ne!(first.key.bytes(), other.key.bytes());
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn many_processes_agree_on_a_data_key() {
         let get = |keys: &Keys| {
             let project = keys.get_or_create(&Scope::Project).unwrap();
             (
-                project.key.0,
-                keys.get_or_create(&state("x")).unwrap().key.0,
+                *project.key.bytes(),
+                *keys.get_or_create(&state("x")).unwrap().key.bytes(),
             )
         };
         let threads: Vec<_> = keys

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use model::artifact::Artifact;
 
 use super::*;
-use crate::state::check::recover;
+use crate::recover;
 use crate::testing::{TestHome, append, body, network};
 use crate::{BlobsAt, Keyring, RecoveredItem, TablesAt};
 

@@ -235,7 +235,7 @@ async fn known(db: &Db, state: &StateName) -> Result<i64, StoreError> {
     const KNOWN: &str = "SELECT COALESCE(MAX(v.version), 0) FROM state AS s \
         JOIN state_version AS v ON v.state = s.id WHERE s.project = $1 AND s.name = $2";
     let row = db
-        .fetch_optional(KNOWN, &crate::state::states::name_args(state))
+        .fetch_optional(KNOWN, &crate::db::name_args(state))
         .await?;
     Ok(row.map_or(Ok(0), |row| row.int(0))?)
 }

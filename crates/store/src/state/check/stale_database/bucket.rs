@@ -217,7 +217,7 @@ impl Tx {
         const NOTE: &str = "INSERT INTO state_behind (project, name, acknowledged, since) \
             VALUES ($1, $2, $3, $4) ON CONFLICT (project, name) \
             DO UPDATE SET acknowledged = $3, since = $4 WHERE state_behind.acknowledged < $3";
-        let [project, name] = crate::state::states::name_args(state);
+        let [project, name] = crate::db::name_args(state);
         let since = since.map(Timestamp::as_microsecond);
         let args = [project, name, acknowledged.into(), since.into()];
         self.execute(NOTE, &args).await?;

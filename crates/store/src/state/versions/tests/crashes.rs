@@ -6,7 +6,7 @@ use model::state::StateFacts;
 use testkit::{Dice, seed};
 
 use super::*;
-use crate::state::check::recover;
+use crate::recover;
 use crate::testing::{TestHome, wide};
 use crate::{Acknowledgement, Keyring, RecoveredItem, StateWriter};
 
