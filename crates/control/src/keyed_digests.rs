@@ -93,7 +93,7 @@ pub(crate) async fn keep(
     digests: &Digests,
 ) -> Result<(), StoreError> {
     let failed = |source| StoreError::File {
-        deed: "write",
+        action: "write",
         path: path(control, run),
         source,
     };

@@ -99,7 +99,7 @@ impl Home {
         let refusals = self.store.refusal_list(&network()).await.unwrap();
         refusals
             .iter()
-            .map(|refusal| format!("{}: {}", refusal.deed, refusal.reason))
+            .map(|refusal| format!("{}: {}", refusal.method, refusal.reason))
             .collect()
     }
 }
