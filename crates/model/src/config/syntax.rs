@@ -168,12 +168,6 @@ fn unreadable(path: &str, failure: &ReadFailure) -> Finding {
 fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
     let code = source.code();
     let message = err.message();
-    let said = |what: &str| Finding::error("syntax", format!("syntax error: {what}"));
-    let vague = ["block body", "unexpected token", "eof", "heredoc end"];
-    let open = unclosed::find(code);
-    if let (true, Some((at, what))) = (vague.iter().any(|word| message.contains(word)), &open) {
-        return said(what).at(source.location(*at..at + 1), "opened here");
-    }
     // At the end of the file the parser points at the last byte.
     let offset = err.location().offset().min(code.len());
     let at = (0..=offset).rev().find(|at| code.is_char_boundary(*at));
@@ -182,20 +176,13 @@ fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
         return too_complex("nested deeper than 64 levels", source.location(at..at + 1));
     }
     if message.contains("redefined") {
-        let place = if message.contains("object key") {
-            "object"
-        } else {
-            "block"
-        };
-        let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-');
-        let quoted = code[at..].trim_start_matches('"');
-        let name: String = quoted.chars().take_while(is_part).collect();
-        return Finding::error(
-            "duplicate-name",
-            format!("`{name}` is set twice in one {place}"),
-        )
-        .at(source.location(at..at + name.len()), "again here")
-        .hint("remove one of them");
+        return duplicate_name(message, at, source);
+    }
+    let said = |what: &str| Finding::error("syntax", format!("syntax error: {what}"));
+    let vague = ["block body", "unexpected token", "eof", "heredoc end"];
+    let open = unclosed::find(code);
+    if let (true, Some((at, what))) = (vague.iter().any(|word| message.contains(word)), &open) {
+        return said(what).at(source.location(*at..at + 1), "opened here");
     }
     let finding = if message.starts_with("invalid expression") {
         said("expected a value")
@@ -212,4 +199,21 @@ fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
         }
         _ => finding,
     }
+}
+
+/// The parser stops at the second of two equal names in one block or object.
+fn duplicate_name(message: &str, at: usize, source: &Source) -> Finding {
+    let is_object = message.contains("object key");
+    let place = if is_object { "object" } else { "block" };
+    let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let rest = source.code()[at..].trim_start_matches('"');
+    let name: String = rest.chars().take_while(is_part).collect();
+    let what = if name.is_empty() {
+        format!("a key is set twice in one {place}")
+    } else {
+        format!("`{name}` is set twice in one {place}")
+    };
+    Finding::error("duplicate-name", what)
+        .at(source.location(at..at + name.len().max(1)), "again here")
+        .hint("remove one of them")
 }
