@@ -15,15 +15,15 @@ use model::approval::ApprovalBlock;
 use model::bundle::{Parts, UnpackPartsError, pack, unpack};
 use model::changeset::{BundleOrigin, ChangeSet, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
+use model::plan::coverage::ReviewedPlan;
 use model::project::{Project, Stack, Target};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use serde::{Deserialize, Serialize};
 use store::{OpenBundleError, Scope, StoreError};
 
-use crate::fit::{FitError, Sight};
 use crate::home::{make_private, write_private};
 use crate::keyed_digests::{self, Digests};
-use crate::{Control, cleanup, fit, presence};
+use crate::{Control, cleanup, presence};
 
 /// What to do where the key of a bundle is missing.
 pub const GIVE_KEY: &str =
@@ -446,15 +446,9 @@ impl Bundle {
         keyed_digests::keep(control, run, spec, &self.digests).await?;
         let is_later = self.later().contains(stack);
         if is_later {
-            let shown = if self.shows_nothing(stack) {
-                Some(Sight::of_nothing(spec))
-            } else {
-                let kept = self.parts.get(&Kept::Difference.part(stack));
-                kept.and_then(|plain| fit::shown_in(plain))
-            };
-            if let Some(shown) = shown {
-                let kept = fit::keep_shown(control, run, spec, shown).await;
-                kept.map_err(|err| LayOutBundleError::Fit(Box::new(err)))?;
+            if let Some(shown) = self.shown(spec) {
+                let plain = serde_json::to_vec(&shown).map_err(io::Error::other)?;
+                Kept::Difference.write(control, run, spec, plain).await?;
             }
             return Ok(());
         }
@@ -464,6 +458,24 @@ impl Bundle {
             }
         }
         Ok(())
+    }
+
+    /// What the bundle shows of a stack that is planned where it is applied; none if it could not be previewed.
+    fn shown(&self, spec: &RunSpec) -> Option<ReviewedPlan> {
+        let stack = &spec.stack.name;
+        let shown = if self.shows_nothing(stack) {
+            ReviewedPlan {
+                own_source: spec.own_source.clone(),
+                ..ReviewedPlan::default()
+            }
+        } else {
+            let plain = self.parts.get(&Kept::Difference.part(stack))?;
+            serde_json::from_slice(plain).ok()?
+        };
+        Some(ReviewedPlan {
+            from_bundle: true,
+            ..shown
+        })
     }
 
     /// Whether a stack was shown as one that does not change.
@@ -481,8 +493,6 @@ pub enum LayOutBundleError {
     Seal(#[from] StoreError),
     #[error("could not put a plan of the bundle in its place")]
     Write(#[from] io::Error),
-    #[error(transparent)]
-    Fit(Box<FitError>),
 }
 
 /// What is kept of a run's plan in a file of its own.
@@ -525,7 +535,7 @@ impl Kept {
         match self {
             Self::File => (home.plan_file(run), format!("plan-file {run}")),
             Self::View => (home.plan_view(run), format!("plan-view {run}")),
-            Self::Difference => fit::place(control, run),
+            Self::Difference => (home.plan_difference(run), format!("plan-difference {run}")),
             Self::Case => crate::policy::place(control, run),
         }
     }

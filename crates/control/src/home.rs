@@ -394,6 +394,11 @@ impl Home {
         self.run_dir(run).join("plan.view")
     }
 
+    /// The plan of a run as later plans are compared with it, sealed.
+    pub(crate) fn plan_difference(&self, run: RunId) -> PathBuf {
+        self.run_dir(run).join("plan.difference")
+    }
+
     /// The outputs that the plan of a run would lead to, sealed.
     pub(crate) fn planned_outputs(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("plan.outputs")

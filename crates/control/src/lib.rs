@@ -22,7 +22,6 @@ pub mod engines;
 mod exec_args;
 pub mod facts;
 mod failure;
-pub mod fit;
 pub mod formatting;
 pub mod gates;
 pub mod held_backend;

@@ -18,7 +18,7 @@ use model::changeset::{ChangeSet, SetEvent};
 use model::context::When;
 use model::ids::RunId;
 use model::masking::Mask;
-use model::run::{Awaited, Run, RunEvent, RunSpec, RunState, Stage};
+use model::run::{Awaited, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
 use store::{ChangeSetError, Fence, ReportedEvent, RunSummary, StoreError, ValueOverride};
 use tokio::net::TcpListener;
@@ -44,9 +44,10 @@ mod ahead;
 mod apply;
 mod attend;
 mod check;
+mod confirmation;
+mod coverage;
 mod engine;
 mod exec;
-mod fitting;
 mod hooks;
 mod inputs;
 mod interrupts;
@@ -108,15 +109,21 @@ pub(crate) struct Job<'a> {
     goes_on: bool,
     /// Only a plan was asked for.
     review: bool,
-    /// Its plan goes into a bundle.
-    keeps_plan: bool,
-    /// Its plan was made and reviewed elsewhere, and is applied as it is.
-    is_bundled: bool,
     /// Whoever said yes put in other values than those it was asked for with: nobody has agreed to these.
     has_other_values: AtomicBool,
 }
 
 impl Job<'_> {
+    /// Its plan goes into a bundle.
+    fn keeps_plan(&self) -> bool {
+        self.set.request.keeps_plans
+    }
+
+    /// Its plan was made and reviewed elsewhere, and is applied as it is.
+    fn is_bundled(&self) -> bool {
+        self.set.request.bundle.is_some()
+    }
+
     /// The stage that follows when the stack is as its source says; none if only a plan was asked for.
     fn first_stage(&self) -> Option<Stage> {
         let stages = self.spec.stages_after();
@@ -315,9 +322,11 @@ async fn carry_out(
     interrupts.lock().await.begin(&control.store, run);
     lock.sign(std::process::id())
         .map_err(|source| RunnerError::Sign { run, source })?;
-    let brief = control.store.run_summary(run).await;
+    let summary = control.store.run_summary(run).await;
     let RunSummary { set, spec, state } =
-        brief.map_err(|source| RunnerError::Read { run, source })?;
+        summary.map_err(|source| RunnerError::Read { run, source })?;
+    let request = &set.request;
+    let holds_lanes = set.status.holds_lanes();
     let job = Job {
         control,
         set: &set,
@@ -333,79 +342,85 @@ async fn carry_out(
         place: Mutex::new(None),
         limit_of_apply: Mutex::new(None),
         fence: Mutex::new(None),
-        holds_lanes: set.status.holds_lanes(),
-        auto_approve: set.request.auto_approve,
-        goes_on: set.status.holds_lanes()
-            && set.request.auto_approve
-            && set.request.approvals.is_empty(),
-        review: set.request.action == model::changeset::Action::Plan,
-        keeps_plan: set.request.keeps_plans,
-        is_bundled: set.request.bundle.is_some(),
+        holds_lanes,
+        auto_approve: request.auto_approve,
+        goes_on: holds_lanes && request.auto_approve && request.approvals.is_empty(),
+        review: request.action == model::changeset::Action::Plan,
         has_other_values: AtomicBool::new(false),
     };
     let mut fence = None;
-    // Boxed each: their stacks need not lie beside one another.
     loop {
         // The turn before committed under the hold that it had: it has it still.
         if fence.is_none() {
             let held = control.store.lane_fence(&set).await;
             fence = held.map_err(|source| RunnerError::Read { run, source })?;
         }
-        *job.fence.lock().await = fence.clone();
-        let brought = match stage {
-            Stage::Preparing | Stage::Planning => brought(control, run, &spec, &set, asker).await?,
-            _ => None,
-        };
-        job.has_other_values
-            .store(brought.is_some(), Ordering::Relaxed);
-        let happened = match (stage, &spec.exec) {
-            (Stage::Preparing | Stage::Planning, None) => match job.awaits().await.as_slice() {
-                [] if spec.no_state => Box::pin(preview::without_state(&job)).await,
-                [] => Box::pin(plan::plan(&job)).await,
-                awaits => Box::pin(preview::preview(&job, awaits)).await,
-            },
-            (Stage::Applying, _) if job.is_applied().await => {
-                Box::pin(hooks::after_apply(&job)).await
-            }
-            (Stage::Applying, None) => Box::pin(apply::apply(&job)).await,
-            (Stage::Preparing | Stage::Planning, Some(_)) => Box::pin(exec::prepare(&job)).await,
-            (Stage::Applying, Some(exec)) => Box::pin(exec::exec(&job, exec)).await,
-            (Stage::Publishing | Stage::Bootstrapping | Stage::Verifying, _) => {
-                Box::pin(after::carry_out(&job, stage)).await
-            }
-        };
-        if job.carried.lock().await.is_none() {
-            job.leave_place().await;
-        }
-        let happened = ReportedEvent {
-            run,
-            event: cancelling::name_who_asked(control, run, happened).await,
-            brought,
-        };
-        // What happened must not be lost because the home does not answer now.
-        let commit = async || {
-            let own = Own {
-                happened: happened.clone(),
-                fence: fence.clone(),
-                goes_on: !interrupts.lock().await.is_terminated(),
-            };
-            worker::turn(control, set.id, None, asker, Some(own)).await
-        };
-        let standing = insist(worker::TurnError::is_outage, commit).await?;
-        let own: Vec<Run> = standing
-            .runs
-            .into_iter()
-            .filter(|other| other.id == run)
-            .collect();
+        job.fence.lock().await.clone_from(&fence);
+        let happened = carry_out_stage(&job, stage).await?;
+        let mut standing = commit(&job, happened, fence.clone()).await?;
+        standing.runs.retain(|other| other.id == run);
         let Some(next) = standing.own else {
-            crate::cleanup::remove_leftovers(control, &standing.set, &own).await;
+            crate::cleanup::remove_leftovers(control, &standing.set, &standing.runs).await;
             return Ok(standing.next);
         };
-        if let [run] = own.as_slice() {
+        if let [run] = standing.runs.as_slice() {
             *job.state.lock().await = run.state.clone();
         }
         stage = next;
     }
+}
+
+/// Carries out one stage of a run.
+async fn carry_out_stage(job: &Job<'_>, stage: Stage) -> Result<ReportedEvent, RunnerError> {
+    let (control, run, spec) = (job.control, job.run, job.spec);
+    let brought = match stage {
+        Stage::Preparing | Stage::Planning => {
+            brought(control, run, spec, job.set, job.asker).await?
+        }
+        _ => None,
+    };
+    job.has_other_values
+        .store(brought.is_some(), Ordering::Relaxed);
+    // Boxed each: their stacks need not lie beside one another.
+    let happened = match (stage, &spec.exec) {
+        (Stage::Preparing | Stage::Planning, None) => match job.awaits().await.as_slice() {
+            [] if spec.no_state => Box::pin(preview::without_state(job)).await,
+            [] => Box::pin(plan::plan(job)).await,
+            awaits => Box::pin(preview::preview(job, awaits)).await,
+        },
+        (Stage::Applying, _) if job.is_applied().await => Box::pin(hooks::after_apply(job)).await,
+        (Stage::Applying, None) => Box::pin(apply::apply(job)).await,
+        (Stage::Preparing | Stage::Planning, Some(_)) => Box::pin(exec::prepare(job)).await,
+        (Stage::Applying, Some(exec)) => Box::pin(exec::exec(job, exec)).await,
+        (Stage::Publishing | Stage::Bootstrapping | Stage::Verifying, _) => {
+            Box::pin(after::carry_out(job, stage)).await
+        }
+    };
+    if job.carried.lock().await.is_none() {
+        job.leave_place().await;
+    }
+    Ok(ReportedEvent {
+        run,
+        event: cancelling::name_who_asked(control, run, happened).await,
+        brought,
+    })
+}
+
+/// Records what happened. It must not be lost because the home does not answer now.
+async fn commit(
+    job: &Job<'_>,
+    happened: ReportedEvent,
+    fence: Option<Fence>,
+) -> Result<worker::Standing, RunnerError> {
+    let commit = async || {
+        let own = Own {
+            happened: happened.clone(),
+            fence: fence.clone(),
+            goes_on: !job.interrupts.lock().await.is_terminated(),
+        };
+        worker::turn(job.control, job.set.id, None, job.asker, Some(own)).await
+    };
+    Ok(insist(worker::TurnError::is_outage, commit).await?)
 }
 
 fn new_token() -> io::Result<Secret> {

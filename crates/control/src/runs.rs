@@ -526,7 +526,7 @@ mod tests {
                     on,
                     preview,
                     review,
-                    novelties: Vec::new(),
+                    new: Vec::new(),
                 },
             ),
         ];

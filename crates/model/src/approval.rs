@@ -273,6 +273,25 @@ pub fn owed_to_policy(
     count(set, &of_policy(wanted, run), None, &[run], approvals, now)
 }
 
+/// Whether approvals that the project requires are missing for a new plan of a run. `since`: those given before are for
+/// another plan.
+pub fn lacks_rule_approvals(
+    set: &ChangeSet,
+    (run, stack): (RunId, &StackName),
+    since: Option<Timestamp>,
+    approvals: &[Approval],
+    now: Timestamp,
+) -> bool {
+    let rules = set.request.approvals.iter();
+    rules.filter(|it| it.stacks.contains(stack)).any(|it| {
+        let about = match it.rule.scope {
+            ApprovalScope::Stack => Some(run),
+            ApprovalScope::ChangeSet => None,
+        };
+        heard(set, &it.rule, about, since, approvals, now).0 < it.rule.count
+    })
+}
+
 /// Whether nothing is owed for one run.
 pub(crate) fn is_free(owed: &[Owed], run: &Run) -> bool {
     !owed.iter().any(|one| one.keeps_back(run))

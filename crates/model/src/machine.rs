@@ -184,14 +184,15 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         on: awaited(),
         preview: Preview::Unchanged,
         review,
-        novelties: Vec::new(),
+        new: Vec::new(),
     };
     let finished = |confirmed, review| RunEvent::PlanFinished {
         plan: plan(),
         confirmed,
         review,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     };
     let started = |part| RunEvent::StageStarted { part };
     let ended = |part, then| RunEvent::StageFinished {
@@ -396,7 +397,7 @@ fn plan() -> PlanRecord {
     PlanRecord {
         policy: Verdict::default(),
         policy_since: BTreeMap::new(),
-        sight: None,
+        difference: None,
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),

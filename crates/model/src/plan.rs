@@ -2,8 +2,8 @@
 //!
 //! Not here: drawing it (`cli::view::plan`).
 
+pub mod coverage;
 pub(crate) mod diff;
-pub mod fit;
 mod outputs;
 mod parse;
 #[cfg(test)]

@@ -14,8 +14,11 @@ use crate::plan::PlanCounts;
 use crate::policy::{Point, Remark, Requirement, Verdict};
 use crate::project::Wait;
 
+use confirmation::Reason;
+
 mod advance;
 mod came_after;
+pub mod confirmation;
 mod owed;
 mod plan_record;
 mod spec;
@@ -353,9 +356,9 @@ pub enum RunEvent {
         preview: Preview,
         /// Only a plan was asked for.
         review: bool,
-        /// What goes beyond what was approved before, for people.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        novelties: Vec<String>,
+        /// What is new since people agreed to an earlier plan.
+        #[serde(rename = "novelties", default, skip_serializing_if = "Vec::is_empty")]
+        new: Vec<String>,
     },
     NothingToChange {
         /// Keyed digest of the values it takes from other stacks.
@@ -383,12 +386,15 @@ pub enum RunEvent {
         confirmed: bool,
         /// Only a plan was asked for.
         review: bool,
-        /// Whether it is no more than what was approved before; none if nothing was.
-        #[serde(default)]
-        fits: Option<bool>,
-        /// What goes beyond it, for people.
-        #[serde(default)]
-        novelties: Vec<String>,
+        /// Why a person is asked, if one is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Reason>,
+        /// Whether it is equal to the plan that people agreed to; none if they agreed to none.
+        #[serde(rename = "fits", default)]
+        is_equal: Option<bool>,
+        /// What is new since they agreed to an earlier plan.
+        #[serde(rename = "novelties", default)]
+        new: Vec<String>,
     },
     Deferred {
         on: Vec<Awaited>,

@@ -71,14 +71,20 @@ mod tests {
     fn a_refusal() {
         let seen = render(
             "this plan may no longer be applied: the state moved after it was made (serial 17, now 18)",
-            &["serial 18 was written by run r40 (commit 77ab310, CI job 5521) 3 minutes ago".to_owned()],
-            &["`terrane plan k8s-prod` makes a fresh plan; approvals carry over if it fits what was approved".to_owned()],
+            &[
+                "serial 18 was written by run r40 (commit 77ab310, CI job 5521) 3 minutes ago"
+                    .to_owned(),
+            ],
+            &[
+                "`terrane plan k8s-prod` makes a new plan; approvals stay valid if it is equal"
+                    .to_owned(),
+            ],
             Look::plain(100),
         );
         insta::assert_snapshot!(seen, @"
         error: this plan may no longer be applied: the state moved after it was made (serial 17, now 18)
                serial 18 was written by run r40 (commit 77ab310, CI job 5521) 3 minutes ago
-        hint: `terrane plan k8s-prod` makes a fresh plan; approvals carry over if it fits what was approved
+        hint: `terrane plan k8s-prod` makes a new plan; approvals stay valid if it is equal
         ");
     }
 

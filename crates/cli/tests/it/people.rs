@@ -759,7 +759,7 @@ fn what_a_plan_does_not_show_is_approved_with_its_source() {
     let _ = story.cli(&["run", "confirm", "c2"]).expect(4);
     story.module("solo", &module("2", "echo another"));
     let said = story.cli(&["apply", "--resume", "c2"]).expect(3);
-    let new = "new since it was approved: its own source is another one";
+    let new = "new since it was approved: its own source changed";
     assert!(said.stdout.contains(new), "{said}");
     assert!(said.stderr.contains("0 of 1 approval"), "{said}");
     let _ = as_person(&story, "eve", &["run", "approve", "c2"]).expect(0);

@@ -59,6 +59,45 @@ fn while_applying_the_engine_goes_on_and_its_state_is_found() {
     }
 }
 
+/// Nobody knows what such an apply did. What it was approved with says nothing about the plan that follows.
+#[test]
+fn after_an_unknown_end_a_resume_asks_whatever_was_approved_beforehand() {
+    let auto = "apply = \"auto\"";
+    let policy = "policy \"quiet\" {\n  path = \"quiet.rego\"\n}";
+    let resume = ["apply", "--resume", "c1"];
+    let resume_auto = ["apply", "--resume", "c1", "--auto-approve"];
+    let retry = ["run", "retry", "r1", "--auto-approve"];
+    let cases: [(&str, &str, &[&str]); 4] = [
+        ("", policy, &resume),
+        ("", policy, &resume_auto),
+        ("", "", &retry),
+        (auto, "", &resume),
+    ];
+    for (attributes, block, again) in cases {
+        let story = Story::new("tofu").stack("base", attributes, &gated("slow", ""));
+        story.write(
+            "quiet.rego",
+            "package terrane\ndeny contains \"never\" if false\n",
+        );
+        let story = story.block(block);
+        let apply = story.start("apply", &["apply", "--auto-approve"]);
+        story.wait_for("slow");
+        testkit::kill(story.runner("r1"));
+        story.kill_engine("r1");
+        let _ = apply.wait().expect(1);
+        story.open("slow");
+        let said = story.cli(again).expect(3);
+        assert!(
+            said.stdout.contains("its last apply ended unknown"),
+            "{again:?}: {said}"
+        );
+        assert_eq!(story.made(), Vec::<String>::new(), "{again:?}");
+        // A person who sees the plan confirms it.
+        let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
+        assert_eq!(story.made(), ["slow"], "{again:?}");
+    }
+}
+
 #[test]
 fn the_next_command_ends_what_a_crash_left() {
     let story = story("tofu");

@@ -1,5 +1,5 @@
-//! A plan is applied only if all it was made from is as it was; if not, what moved is said, and an approval carries
-//! over only to a plan that fits.
+//! A plan is applied only if all it was made from is as it was; if not, what moved is said, and an approval
+//! stays valid only for an equal plan.
 
 use std::fs;
 
@@ -53,8 +53,7 @@ fn a_state_that_moved_is_named_with_who_moved_it() {
     assert_snapshot!(shown, @"
     this plan may no longer be applied: the state moved after it was made (serial 1, now 2)
     serial 2 was written by run r3 (asked for by `USER`) less than a minute ago
-    `terrane apply --resume c2` plans `base` afresh; approvals carry over if that fits what was
-    approved
+    `terrane apply --resume c2` plans `base` again; approvals stay valid if the new plan is equal
     ");
 }
 
@@ -69,8 +68,7 @@ fn a_value_that_moved_is_not_shown() {
     let said = terminal.wait().expect(4);
     assert_snapshot!(refusal(&said), @"
     this plan may no longer be applied: the value of its input `from` changed after it was made
-    `terrane apply --resume c2` plans `top` afresh; approvals carry over if that fits what was
-    approved
+    `terrane apply --resume c2` plans `top` again; approvals stay valid if the new plan is equal
     ");
     assert_eq!(story.made(), ["base"]);
 }
@@ -90,8 +88,7 @@ fn an_engine_that_was_replaced_is_noticed() {
     assert_snapshot!(refusal(&said).replace(&version, "VERSION"), @"
     this plan may no longer be applied: the engine changed after it was made (tofu VERSION, now tofu
     1.99.0)
-    `terrane apply --resume c1` plans `base` afresh; approvals carry over if that fits what was
-    approved
+    `terrane apply --resume c1` plans `base` again; approvals stay valid if the new plan is equal
     ");
     assert_eq!(story.made(), Vec::<String>::new());
 }
@@ -111,8 +108,7 @@ fn a_lock_file_that_another_init_leaves_otherwise_is_noticed() {
     assert_snapshot!(refusal(&said), @"
     this plan may no longer be applied: the provider lock file changed after it was made (none, now
     4819503)
-    `terrane apply --resume c1` plans `base` afresh; approvals carry over if that fits what was
-    approved
+    `terrane apply --resume c1` plans `base` again; approvals stay valid if the new plan is equal
     ");
     assert_eq!(story.made(), Vec::<String>::new());
 }
@@ -153,8 +149,7 @@ fn a_state_that_moves_before_the_lock_is_noticed() {
     assert_snapshot!(shown, @"
     this plan may no longer be applied: the state moved after it was made (serial 1, now 2)
     serial 2 was written by `USER` less than a minute ago
-    `terrane apply --resume c2` plans `base` afresh; approvals carry over if that fits what was
-    approved
+    `terrane apply --resume c2` plans `base` again; approvals stay valid if the new plan is equal
     ");
 }
 
@@ -184,7 +179,7 @@ fn beside_another(content: &str) -> (Story, Terminal) {
 }
 
 #[test]
-fn a_yes_carries_over_to_a_fresh_plan_that_fits() {
+fn a_confirmation_covers_an_equal_plan() {
     let (story, terminal) = beside_another("second");
     let said = terminal.wait().expect(0);
     assert_eq!(said.stdout.matches("Only `yes`").count(), 1, "{said}");

@@ -7,7 +7,9 @@ use model::changeset::{Action, ChangeSet, Origin, Request};
 use model::engine::{Constraint, EngineRequirement};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
+use model::plan::coverage::Coverage;
 use model::project::{Backend, Project};
+use model::run::confirmation::{Confirmation, ConfirmationFacts, decide};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use model::seal::{self, Seal, SealedHead};
 use store::{BundleInsertion, Scope};
@@ -192,7 +194,7 @@ pub async fn begin_bundled(
         let events = if later.contains(&spec.stack.name) {
             Vec::new() // it has not begun
         } else {
-            events(run, spec, wanted.auto_approve)
+            events(run, spec, confirmation(wanted))
         };
         (spec.clone(), events)
     });
@@ -351,8 +353,18 @@ fn here(
     Ok(spec)
 }
 
+/// A plan of a bundle is applied as it was reviewed. Its approvals are counted before it starts.
+fn confirmation(wanted: &Wanted) -> Confirmation {
+    decide(&ConfirmationFacts {
+        auto_approve: wanted.auto_approve,
+        is_bundled: true,
+        coverage: Coverage::Equal,
+        ..ConfirmationFacts::default()
+    })
+}
+
 /// What happened to a run where it was planned, told again.
-fn events(planned: &Planned, spec: &RunSpec, confirmed: bool) -> Vec<RunEvent> {
+fn events(planned: &Planned, spec: &RunSpec, confirmation: Confirmation) -> Vec<RunEvent> {
     // Facts and gates are looked at again, changed or not.
     let then = spec.stages_after().first().copied();
     match &planned.outcome {
@@ -360,10 +372,11 @@ fn events(planned: &Planned, spec: &RunSpec, confirmed: bool) -> Vec<RunEvent> {
             RunEvent::PlanStarted,
             RunEvent::PlanFinished {
                 plan: plan.clone(),
-                confirmed,
+                confirmed: confirmation.is_confirmed(),
                 review: false,
-                fits: None,
-                novelties: Vec::new(),
+                reason: confirmation.reason(),
+                is_equal: None,
+                new: Vec::new(),
             },
         ],
         Outcome::Unchanged => vec![

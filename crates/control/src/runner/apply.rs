@@ -12,11 +12,11 @@ use model::seal::SealedHead;
 use model::state::ExpectedHead;
 use store::Scope;
 
-use super::engine::Caller;
+use super::engine::{Caller, Ended};
 use super::hooks::{Ending, Hooks};
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
-use super::plan::initialise;
+use super::plan::{EngineFiles, initialise};
 use super::seal::Void;
 use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, after, ahead, check, failed, limit, seal};
@@ -51,55 +51,17 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     job.take_place().await?;
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
-    let carried = job.carried.lock().await.take();
-    let mut limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
-    let (inputs, held, scratch) = if let Some(carried) = carried {
-        (carried.inputs, Some(carried.workspace), carried.scratch)
-    } else {
-        // Values that it needs may have gone with what moved.
-        let is_ours = job.spec.target.backend == Backend::Terrane;
-        if is_ours && !plan.preview && head(job).await? != plan.seal.head {
-            let void = seal::head_moved(job, &plan).await?;
-            return void.into_event(job, &plan);
-        }
-        see_upstreams(job, limit).await?;
-        let mut inputs = inputs::gather(job, limit).await?;
-        inputs.hide_outputs(ahead::own_sensitive(job).await?, &job.token);
-        (inputs, None, Scratch::open(job)?)
+    let setup = match start(job, &plan, mask).await? {
+        Start::Ready(setup) => *setup,
+        Start::Ended(event) => return Ok(event),
     };
-    *mask = inputs.log_mask.clone();
-    let goes_on = held.is_some();
-    if let Some(void) = moved(job, &plan, &inputs, goes_on, &scratch).await? {
-        scratch.remove();
-        return void.into_event(job, &plan);
-    }
-    let mut workspace = match held {
-        Some(workspace) => workspace,
-        None => limit::apart_from(&mut limit, Workspace::prepare(job)).await?,
-    };
-    *job.limit_of_apply.lock().await = limit;
-    workspace.mount(&inputs.files)?;
-    let workspace = workspace;
-    let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
-    nothing_left_over(job, left).await?;
-    match check::at_apply(job, &plan).await {
-        Ok(None) => {}
-        Ok(Some(put_off)) => {
-            scratch.remove();
-            return Ok(put_off);
-        }
-        Err(denied) => {
-            scratch.remove();
-            return Err(denied);
-        }
-    }
-    if let Err(refused) = upstreams::check(job.control, job.spec).await {
-        scratch.remove();
-        return Err(refused);
-    }
-    if !goes_on {
-        scratch.hand_over(job, &inputs)?;
-    }
+    let Setup {
+        inputs,
+        workspace,
+        scratch,
+        limit,
+        goes_on,
+    } = setup;
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
@@ -110,82 +72,210 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let environment = inputs.environment.clone();
     let caller = Caller::new(job, &workspace, environment, mask, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
-    let hidden = mask.clone();
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
-    let work = hooks.before_and(HookStage::Apply, async {
-        if !goes_on {
-            initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
-            if let Some(void) = seal::lock_file_moved(&workspace, &plan) {
-                scratch.remove();
-                return void.into_event(job, &plan);
+    let applying = Applying {
+        job,
+        plan: &plan,
+        files: EngineFiles {
+            workspace: &workspace,
+            inputs: &inputs,
+            var_files: &var_files,
+        },
+        scratch,
+        caller: &caller,
+        access: &access,
+        left: Leftovers::of(job.run, job.spec, &workspace.dir, &plan),
+        hidden: mask,
+        limit,
+        goes_on,
+    };
+    let work = hooks.before_and(HookStage::Apply, applying.run(&hooks));
+    let done = work.await?;
+    // Nothing was applied after all: hooks that prepared for it are told now.
+    if matches!(done, RunEvent::PlanVoided { .. }) {
+        hooks.after_failure(HookStage::Apply, Ending::Failed).await;
+    }
+    Ok(done)
+}
+
+/// Where and with what a plan is applied.
+struct Setup {
+    inputs: Inputs,
+    workspace: Workspace,
+    scratch: Scratch,
+    limit: Option<Limit>,
+    /// The process that made the plan applies it.
+    goes_on: bool,
+}
+
+enum Start {
+    Ready(Box<Setup>),
+    /// Nothing is applied now.
+    Ended(RunEvent),
+}
+
+/// Checks that the plan may be applied, and prepares what the engine needs.
+async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Start, Failure> {
+    let carried = job.carried.lock().await.take();
+    let mut limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    let (inputs, held, scratch) = if let Some(carried) = carried {
+        (carried.inputs, Some(carried.workspace), carried.scratch)
+    } else {
+        // Values that it needs may have gone with what moved.
+        let is_ours = job.spec.target.backend == Backend::Terrane;
+        if is_ours && !plan.preview && head(job).await? != plan.seal.head {
+            let void = seal::head_moved(job, plan).await?;
+            return void.into_event(job, plan).map(Start::Ended);
+        }
+        see_upstreams(job, limit).await?;
+        let mut inputs = inputs::gather(job, limit).await?;
+        inputs.hide_outputs(ahead::own_sensitive(job).await?, &job.token);
+        (inputs, None, Scratch::open(job)?)
+    };
+    *mask = inputs.log_mask.clone();
+    let goes_on = held.is_some();
+    if let Some(void) = moved(job, plan, &inputs, goes_on, &scratch).await? {
+        scratch.remove();
+        return void.into_event(job, plan).map(Start::Ended);
+    }
+    let mut workspace = match held {
+        Some(workspace) => workspace,
+        None => limit::apart_from(&mut limit, Workspace::prepare(job)).await?,
+    };
+    *job.limit_of_apply.lock().await = limit;
+    workspace.mount(&inputs.files)?;
+    let left = Leftovers::of(job.run, job.spec, &workspace.dir, plan);
+    nothing_left_over(job, left).await?;
+    match may_start(job, plan).await {
+        Ok(None) => {}
+        Ok(Some(put_off)) => {
+            scratch.remove();
+            return Ok(Start::Ended(put_off));
+        }
+        Err(refused) => {
+            scratch.remove();
+            return Err(refused);
+        }
+    }
+    if !goes_on {
+        scratch.hand_over(job, &inputs)?;
+    }
+    Ok(Start::Ready(Box::new(Setup {
+        inputs,
+        workspace,
+        scratch,
+        limit,
+        goes_on,
+    })))
+}
+
+/// Asks policies and upstreams for the last time. An event: the apply waits.
+async fn may_start(job: &Job<'_>, plan: &PlanRecord) -> Result<Option<RunEvent>, Failure> {
+    if let Some(put_off) = check::at_apply(job, plan).await? {
+        return Ok(Some(put_off));
+    }
+    upstreams::check(job.control, job.spec).await?;
+    Ok(None)
+}
+
+/// An apply that may start.
+struct Applying<'a> {
+    job: &'a Job<'a>,
+    plan: &'a PlanRecord,
+    files: EngineFiles<'a>,
+    scratch: Scratch,
+    caller: &'a Caller<'a>,
+    access: &'a StateAccess,
+    left: Leftovers<'a>,
+    hidden: &'a Mask,
+    limit: Option<Limit>,
+    goes_on: bool,
+}
+
+impl Applying<'_> {
+    async fn run(self, hooks: &Hooks<'_>) -> Result<RunEvent, Failure> {
+        let Self { job, files, .. } = self;
+        if !self.goes_on {
+            initialise(job, self.caller, files, self.limit, hooks).await?;
+            if let Some(void) = seal::lock_file_moved(files.workspace, self.plan) {
+                self.scratch.remove();
+                return void.into_event(job, self.plan);
             }
         }
         job.holds_its_lanes().await?;
         if after::before_destroy(job).await? {
             job.holds_its_lanes().await?; // it may have taken long
         }
-        kept_aside::note_applying(job.control, left);
-        workspace.owe_artifacts()?;
+        kept_aside::note_applying(job.control, self.left);
+        files.workspace.owe_artifacts()?;
         let call = EngineCall::Apply {
-            plan: &scratch.plan(),
-            var_files: &var_files,
+            plan: &self.scratch.plan(),
+            var_files: files.var_files,
         };
-        let ended = caller.call(&call, Stage::Applying, limit).await?;
+        let ended = self.caller.call(&call, Stage::Applying, self.limit).await?;
         if job.spec.target.backend == Backend::Terrane {
             job.leave_place().await;
         }
-
-        let kept = after_the_engine(job, &access, left).await?;
-        let artifacts = workspace.keep_artifacts(job).await;
-        if !ended.exit.success() {
+        let kept = after_the_engine(job, self.access, self.left).await?;
+        let artifacts = files.workspace.keep_artifacts(job).await;
+        if ended.exit.success() {
+            self.copy_state().await?;
+            self.scratch.remove();
+            artifacts?;
+            applied(job, self.plan, self.access).await
+        } else {
             if let Err(also) = artifacts {
-                job.warn(&hidden.mask_text(&also.message));
+                job.warn(&self.hidden.mask_text(&also.message));
             }
-            // A backend of the engine's may hold more than the copy that was made for the plan.
-            drop(keep_copy(job, &caller, &scratch, &var_files, Seen::Applied, None).await);
-            scratch.remove();
-            if access.found_head_moved() {
-                // The engine got no lock, so it changed nothing.
-                let void = seal::head_moved(job, &plan).await?;
-                return void.into_event(job, &plan);
-            }
-            let mut failure = ended.failure("could not apply");
-            failure.left = left_behind::look(
-                job.control,
-                job.run,
-                job.spec,
-                &ended.masked_events(&hidden),
-                ended.died(),
-            )
-            .await;
-            if let Some(kept) = kept {
-                failure.hint = Some(kept);
-            }
-            return Err(failure);
+            self.fail(&ended, kept).await
         }
-        keep_copy(job, &caller, &scratch, &var_files, Seen::Applied, None).await?;
-        scratch.remove();
-        artifacts?;
-        let now = head(job).await?;
-        // One that locked here and wrote nothing had nothing new to say.
-        let is_elsewhere = now == plan.seal.head && !access.was_locked();
-        if job.spec.target.backend == Backend::Terrane && is_elsewhere {
-            return Err(Failure::new("applied, but the engine stored no state here")
-                .hint("look for a `backend` or `cloud` block in an override file of the module"));
-        }
-        Ok(RunEvent::ApplyFinished {
-            counts: plan.counts,
-            serial: now.as_ref().map(|head| head.serial),
-            lineage: now.map(|head| head.lineage),
-            then: job.after_apply(),
-        })
-    });
-    let done = work.await?;
-    // Nothing was applied after all: whoever prepared for it is told now.
-    if matches!(done, RunEvent::PlanVoided { .. }) {
-        hooks.after_failure(HookStage::Apply, Ending::Failed).await;
     }
-    Ok(done)
+
+    async fn copy_state(&self) -> Result<(), Failure> {
+        let (caller, files) = (self.caller, self.files.var_files);
+        keep_copy(self.job, caller, &self.scratch, files, Seen::Applied, None).await
+    }
+
+    /// The engine failed. `kept`: what became of a state that it could not deliver.
+    async fn fail(self, ended: &Ended, kept: Option<String>) -> Result<RunEvent, Failure> {
+        let job = self.job;
+        // A backend of the engine's may hold more than the copy that was made for the plan.
+        drop(self.copy_state().await);
+        self.scratch.remove();
+        if self.access.found_head_moved() {
+            // The engine got no lock, so it changed nothing.
+            let void = seal::head_moved(job, self.plan).await?;
+            return void.into_event(job, self.plan);
+        }
+        let mut failure = ended.failure("could not apply");
+        let events = ended.masked_events(self.hidden);
+        let left = left_behind::look(job.control, job.run, job.spec, &events, ended.died());
+        failure.left = left.await;
+        if let Some(kept) = kept {
+            failure.hint = Some(kept);
+        }
+        Err(failure)
+    }
+}
+
+async fn applied(
+    job: &Job<'_>,
+    plan: &PlanRecord,
+    access: &StateAccess,
+) -> Result<RunEvent, Failure> {
+    let now = head(job).await?;
+    // An engine that locked here and wrote nothing had nothing new to store.
+    let is_elsewhere = now == plan.seal.head && !access.was_locked();
+    if job.spec.target.backend == Backend::Terrane && is_elsewhere {
+        return Err(Failure::new("applied, but the engine stored no state here")
+            .hint("look for a `backend` or `cloud` block in an override file of the module"));
+    }
+    Ok(RunEvent::ApplyFinished {
+        counts: plan.counts,
+        serial: now.as_ref().map(|head| head.serial),
+        lineage: now.map(|head| head.lineage),
+        then: job.after_apply(),
+    })
 }
 
 /// Time has passed since it was planned: what it takes from backends of the engine may have been applied from another home.

@@ -18,7 +18,7 @@ use super::engine::Caller;
 use super::hooks::Hooks;
 use super::interrupts::Interrupts;
 use super::limit::Limit;
-use super::plan::initialise;
+use super::plan::{EngineFiles, initialise};
 use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, Serve, failed, inputs, new_token};
 use crate::Control;
@@ -90,9 +90,7 @@ pub async fn attend(
         holds_lanes: false,
         auto_approve: false,
         goes_on: false,
-        is_bundled: false,
         has_other_values: AtomicBool::new(false),
-        keeps_plan: false,
         review: true,
     };
     let mut mask = Mask::default();
@@ -183,7 +181,12 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
     let caller = Caller::new(job, &workspace, environment, &inputs.mask, access).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
-    initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
+    let files = EngineFiles {
+        workspace: &workspace,
+        inputs: &inputs,
+        var_files: &var_files,
+    };
+    initialise(job, &caller, files, limit, &hooks).await?;
     let call = EngineCall::Exec {
         exec,
         var_files: &var_files,

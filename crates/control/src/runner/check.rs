@@ -326,26 +326,12 @@ pub(super) async fn at_apply(
     if is_waited_for && !verdict.denies() && request.policy_override.is_none() {
         return Ok(Some(RunEvent::ApplyPutOff { said: of_yes }));
     }
-    let remarks = missing.iter().map(|(remark, _)| remark.clone());
     let Some(reason) = &request.policy_override else {
-        let agreed = !at_plan.asked.is_empty() && !at_plan.denies();
-        let how = match (verdict.denies(), agreed) {
-            (true, true) => "denied by policy, which had no objection when it was planned",
-            (true, false) => "denied by policy",
-            (false, _) => "not approved as policy wants it",
-        };
-        let hint = way_to_approve(job, missing.iter().map(|(_, owed)| owed));
-        let hint = hint.filter(|_| !verdict.denies());
-        verdict.denials.extend(remarks);
-        return Err(hint.into_iter().fold(denied(how, verdict), Failure::hint));
+        return Err(not_allowed(job, at_plan, verdict, &missing));
     };
-    let past: Vec<String> = verdict
-        .denials
-        .iter()
-        .cloned()
-        .chain(remarks)
-        .map(|remark| remark.to_string())
-        .collect();
+    let denials = verdict.denials.iter();
+    let past = denials.chain(missing.iter().map(|(remark, _)| remark));
+    let past: Vec<String> = past.map(ToString::to_string).collect();
     let state = job.control.state_name(&job.spec.stack.state);
     let record = NewBreakGlass {
         act: Act::PolicyOverridden,
@@ -360,13 +346,33 @@ pub(super) async fn at_apply(
         .map_err(|err| Failure::because("could not record that policy is overridden", &err))
 }
 
+/// The refusal of an apply that policies deny, or that lacks approvals they require.
+fn not_allowed(
+    job: &Job<'_>,
+    at_plan: &Verdict,
+    mut verdict: Verdict,
+    missing: &[(Remark, Owed)],
+) -> Failure {
+    let agreed = !at_plan.asked.is_empty() && !at_plan.denies();
+    let how = match (verdict.denies(), agreed) {
+        (true, true) => "denied by policy, which had no objection when it was planned",
+        (true, false) => "denied by policy",
+        (false, _) => "not approved as policy wants it",
+    };
+    let hint = way_to_approve(job, missing.iter().map(|(_, owed)| owed));
+    let hint = hint.filter(|_| !verdict.denies());
+    let remarks = missing.iter().map(|(remark, _)| remark.clone());
+    verdict.denials.extend(remarks);
+    hint.into_iter().fold(denied(how, verdict), Failure::hint)
+}
+
 /// Whether nobody was asked about the yes yet: it was said beforehand, and others had to speak first, or there was no plan
 /// to make; or policies are overridden, and what they say goes on the record.
 fn is_yes_to_be_asked_about(job: &Job<'_>, plan: &PlanRecord) -> bool {
     let request = &job.set.request;
     let is_beforehand = job.auto_approve || job.spec.applies_by_itself();
     let others_speak = !request.approvals.is_empty() || plan.wanted().next().is_some();
-    let is_left = is_beforehand && (others_speak || job.is_bundled);
+    let is_left = is_beforehand && (others_speak || job.is_bundled());
     job.spec.is_asked_at(Point::Approval) && (is_left || request.policy_override.is_some())
 }
 
@@ -379,7 +385,7 @@ fn way_to_approve<'o>(job: &Job<'_>, owed: impl Iterator<Item = &'o Owed>) -> Op
         return None;
     }
     // Only an apply that plans for itself is taken up again.
-    let is_resumed = job.set.request.action == Action::Apply && !job.is_bundled;
+    let is_resumed = job.set.request.action == Action::Apply && !job.is_bundled();
     Some(if is_resumed {
         let commands = commands.join(", ");
         format!("{commands} approves it, then `terrane apply --resume {set}` goes on")

@@ -24,7 +24,7 @@ use super::apply::{
 use super::engine::Caller;
 use super::hooks::Hooks;
 use super::limit::Limit;
-use super::plan::initialise;
+use super::plan::{EngineFiles, initialise};
 use super::workspace::{Scratch, Workspace};
 use super::{Carried, Failure, Job, failed, inputs, limit, logs};
 use crate::exec_args;
@@ -56,7 +56,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
     let plan = PlanRecord {
         policy: model::policy::Verdict::default(),
         policy_since: BTreeMap::new(),
-        sight: None,
+        difference: None,
         counts: PlanCounts::default(),
         // Whoever says `state rm` means it.
         destroys: true,
@@ -89,8 +89,9 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
         plan,
         confirmed: true,
         review: false,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     })
 }
 
@@ -140,7 +141,12 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     let work = hooks.before_and(HookStage::Apply, async {
-        initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
+        let files = EngineFiles {
+            workspace: &workspace,
+            inputs: &inputs,
+            var_files: &var_files,
+        };
+        initialise(job, &caller, files, limit, &hooks).await?;
         job.holds_its_lanes().await?;
         workspace.owe_artifacts()?;
         let call = EngineCall::Exec {

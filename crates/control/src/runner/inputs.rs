@@ -170,28 +170,11 @@ pub(super) async fn gather_ahead(
     let earlier = earlier.map_err(|err| Failure::because("could not read what to hide", &err))?;
     known.hidden.borrow_mut().extend(earlier);
     let mut environment = environment(spec, job.asker, &known)?;
-    let mut variables = Map::new();
-    for context in &spec.contexts {
-        for (name, input) in &context.vars {
-            if spec.variables.contains_key(name) {
-                let what = format!("variable `{name}` of context `{}`", context.name);
-                variables.insert(name.clone(), known.evaluate(input, &what)?);
-            }
-        }
-    }
-    let (mut unknown, mut partly) = (Unknowns::new(), Partly::new());
-    for (name, input) in &spec.stack.inputs {
-        let after = known.awaited(input);
-        if !after.is_empty() {
-            variables.remove(name);
-            unknown.insert(name.clone(), after);
-            let known = known.partly(input).map(|value| (name.clone(), value));
-            partly.extend(known);
-            continue;
-        }
-        let value = known.evaluate(input, &format!("input `{name}`"))?;
-        variables.insert(name.clone(), value);
-    }
+    let Variables {
+        variables,
+        unknown,
+        partly,
+    } = variables(spec, &known)?;
     let backend = settings(spec, job.asker, &known, &mut environment)?;
     for (name, declared) in &spec.variables {
         if let (true, Some(value)) = (declared.sensitive, variables.get(name)) {
@@ -222,16 +205,7 @@ pub(super) async fn gather_ahead(
     let consumed = settled::digest(job.control, &consumed.collect())
         .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
-    // What only later stages put somewhere is known by now, if it is the asker's: nothing is applied yet.
-    let later = asker::later_secrets_of(spec);
-    let later = later.filter_map(|it| Some((it.to_owned(), job.asker.at_hand(it)?)));
-    let mut all: BTreeMap<String, Secret> = later.collect();
-    all.extend(known.secrets.clone());
-    let short = all
-        .into_iter()
-        .filter(|(_, secret)| is_short(secret))
-        .map(|(reference, _)| reference)
-        .collect();
+    let short = short_secrets(job, &known);
     let hidden = known.hidden.into_inner();
     let own_outputs = sensitive_outputs(job.control, spec).await?;
     let mut inputs = Inputs {
@@ -283,6 +257,53 @@ pub(super) fn collect_secrets(value: &Value, secrets: &mut Vec<Secret>) {
         Value::Number(number) => secrets.push(Secret::new(number.to_string())),
         Value::Null | Value::Bool(_) => {}
     }
+}
+
+/// What variables of the module are set to, and which of them are not known yet.
+struct Variables {
+    variables: Map<String, Value>,
+    unknown: Unknowns,
+    partly: Partly,
+}
+
+fn variables(spec: &RunSpec, known: &Known<'_>) -> Result<Variables, Failure> {
+    let mut variables = Map::new();
+    for context in &spec.contexts {
+        for (name, input) in &context.vars {
+            if spec.variables.contains_key(name) {
+                let what = format!("variable `{name}` of context `{}`", context.name);
+                variables.insert(name.clone(), known.evaluate(input, &what)?);
+            }
+        }
+    }
+    let (mut unknown, mut partly) = (Unknowns::new(), Partly::new());
+    for (name, input) in &spec.stack.inputs {
+        let after = known.awaited(input);
+        if !after.is_empty() {
+            variables.remove(name);
+            unknown.insert(name.clone(), after);
+            let known = known.partly(input).map(|value| (name.clone(), value));
+            partly.extend(known);
+            continue;
+        }
+        let value = known.evaluate(input, &format!("input `{name}`"))?;
+        variables.insert(name.clone(), value);
+    }
+    Ok(Variables {
+        variables,
+        unknown,
+        partly,
+    })
+}
+
+/// The secrets that are too short to be masked. What only later stages use is known by now, if it is the asker's.
+fn short_secrets(job: &Job<'_>, known: &Known<'_>) -> Vec<String> {
+    let later = asker::later_secrets_of(job.spec);
+    let later = later.filter_map(|it| Some((it.to_owned(), job.asker.at_hand(it)?)));
+    let mut all: BTreeMap<String, Secret> = later.collect();
+    all.extend(known.secrets.clone());
+    let short = all.into_iter().filter(|(_, secret)| is_short(secret));
+    short.map(|(reference, _)| reference).collect()
 }
 
 /// With the values that variables of the module take from the environment: `TF_VAR_NAME`.

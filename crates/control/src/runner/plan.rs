@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use drivers::engine::{
     self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
 };
-use model::approval::{ApprovalBlock, ApprovalScope};
 use model::context::HookStage;
 use model::engine::Flavor;
 use model::engine_event::nothing_changes;
@@ -19,18 +18,21 @@ use model::plan::Plan;
 use model::policy::{Point, Verdict};
 use model::project::Backend;
 use model::providers;
+use model::run::confirmation::Confirmation;
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
 use model::seal::{Seal, SealedHead};
 use model::state::{Contents, StateVersion};
 use store::Scope;
 
 use super::apply::{Seen, keep_copy};
-use super::engine::Caller;
+use super::confirmation::{Decided, confirmation};
+use super::coverage::{self, Compared};
+use super::engine::{Caller, Ended};
 use super::hooks::Hooks;
 use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, check, failed, fitting, limit, logs, seal};
+use super::{Carried, Failure, Job, ahead, check, failed, limit, logs, seal};
 use crate::home::write_private;
 use crate::settled;
 use crate::state::StateAccess;
@@ -48,13 +50,8 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     logs::begin_attempt(job)?;
     job.take_place().await?;
     let access = read_state(job).await?;
-    let head = access.pinned().cloned();
-    let is_ours = job.spec.target.backend == Backend::Terrane;
-    let is_empty = head
-        .as_ref()
-        .is_none_or(|head| head.contents == Contents::Nothing);
-    if job.spec.destroy && is_ours && is_empty {
-        // Nothing was ever made, or all of it is gone.
+    let base = Base::of(job, access.pinned().cloned()).await;
+    if base.has_nothing_to_destroy(job) {
         return Ok(RunEvent::NothingToChange {
             consumed: None,
             came_after: None,
@@ -63,38 +60,196 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
             then: job.after_nothing().await?,
         });
     }
-    // Only a plan of everything, from the newest state, tells that a stack is as its source says.
-    let is_whole = !job.spec.destroy && !job.spec.refresh_only && job.spec.pinned.is_none();
-    // Looked at before anything is planned: what moves from here on has changed since.
-    let came_after = if is_whole {
-        settled::came_after(job.control, job.spec).await
-    } else {
-        None
+    let mut setup = Setup::prepare(job, mask).await?;
+    let access = access.hiding(&setup.inputs.mask);
+    let environment = setup.inputs.environment.clone();
+    let caller = Caller::new(job, &setup.workspace, environment, mask, access).await?;
+    let shown = run_and_show(job, &base, &setup, &caller, mask).await;
+    let engine = caller.engine().to_string();
+    drop(caller);
+    let made = match shown {
+        Ok(Some(shown)) => judge(job, &mut setup, shown, mask).await,
+        Ok(None) => {
+            setup.scratch.remove();
+            check::of_nothing(job, &setup.workspace).await?;
+            return base.nothing(job, &setup.inputs).await;
+        }
+        Err(failure) => Err(failure),
     };
-    let mut limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
-    let mut inputs = inputs::gather(job, limit).await?;
+    match made {
+        Ok(made) => finish(job, base, setup, engine, made).await,
+        Err(failure) => {
+            setup.scratch.remove();
+            Err(failure)
+        }
+    }
+}
+
+/// What a plan is made from.
+struct Base {
+    head: Option<StateVersion>,
+    /// terrane keeps the state.
+    is_ours: bool,
+    /// Only a plan of everything, from the newest state, tells that a stack is as its source says.
+    is_whole: bool,
+    came_after: Option<BTreeMap<String, String>>,
+}
+
+impl Base {
+    /// Read before anything is planned: what moves from here on has changed since.
+    async fn of(job: &Job<'_>, head: Option<StateVersion>) -> Self {
+        let spec = job.spec;
+        let is_whole = !spec.destroy && !spec.refresh_only && spec.pinned.is_none();
+        let came_after = if is_whole {
+            settled::came_after(job.control, spec).await
+        } else {
+            None
+        };
+        Self {
+            head,
+            is_ours: spec.target.backend == Backend::Terrane,
+            is_whole,
+            came_after,
+        }
+    }
+
+    /// Nothing was ever made, or all of it is gone.
+    fn has_nothing_to_destroy(&self, job: &Job<'_>) -> bool {
+        let head = self.head.as_ref();
+        let is_empty = head.is_none_or(|head| head.contents == Contents::Nothing);
+        job.spec.destroy && self.is_ours && is_empty
+    }
+
+    fn consumed(&self, inputs: &Inputs) -> Option<String> {
+        self.is_whole.then(|| inputs.consumed.clone())
+    }
+
+    async fn nothing(&self, job: &Job<'_>, inputs: &Inputs) -> Result<RunEvent, Failure> {
+        let head = self.head.as_ref().filter(|_| self.is_ours);
+        Ok(RunEvent::NothingToChange {
+            consumed: self.consumed(inputs),
+            came_after: self.came_after.clone(),
+            serial: head.map(|head| SealedHead::of(head).serial),
+            lineage: head.map(|head| head.lineage.clone()),
+            then: job.after_nothing().await?,
+        })
+    }
+}
+
+/// Where and with what a plan is made.
+struct Setup {
+    inputs: Inputs,
+    workspace: Workspace,
+    scratch: Scratch,
+    var_files: Vec<PathBuf>,
+    limit: Option<Limit>,
+}
+
+impl Setup {
+    async fn prepare(job: &Job<'_>, mask: &mut Mask) -> Result<Self, Failure> {
+        let mut limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+        let inputs = inputs::gather(job, limit).await?;
+        *mask = inputs.log_mask.clone();
+        inputs.check_short(job)?;
+        let mut workspace = limit::apart_from(&mut limit, Workspace::prepare(job)).await?;
+        let scratch = Scratch::open(job)?;
+        scratch.hand_over(job, &inputs)?;
+        workspace.mount(&inputs.files)?;
+        let var_files = workspace.var_files(job, &scratch);
+        Ok(Self {
+            inputs,
+            workspace,
+            scratch,
+            var_files,
+            limit,
+        })
+    }
+
+    fn engine_files(&self) -> EngineFiles<'_> {
+        EngineFiles {
+            workspace: &self.workspace,
+            inputs: &self.inputs,
+            var_files: &self.var_files,
+        }
+    }
+}
+
+/// A plan with changes, and the engine's JSON of it.
+type Shown = (Plan, Vec<u8>);
+
+/// Runs the engine, and reads what it plans; none if nothing changes.
+async fn run_and_show(
+    job: &Job<'_>,
+    base: &Base,
+    setup: &Setup,
+    caller: &Caller<'_>,
+    mask: &Mask,
+) -> Result<Option<Shown>, Failure> {
+    let ended = run_engine(job, base, setup, caller, mask).await?;
+    if nothing_changes(&ended.events(), ended.exit.code(), job.spec.refresh_only) {
+        return Ok(None);
+    }
+    let shown = show(caller, &setup.scratch, &setup.var_files, mask, setup.limit).await?;
+    Ok(Some(shown).filter(|(plan, _)| !plan.is_empty()))
+}
+
+/// A plan with changes, compared and decided about.
+struct Made {
+    shown: Shown,
+    policy: Verdict,
+    compared: Compared,
+    decided: Decided,
+}
+
+async fn judge(
+    job: &Job<'_>,
+    setup: &mut Setup,
+    shown: Shown,
+    mask: &mut Mask,
+) -> Result<Made, Failure> {
+    let (plan, json) = &shown;
+    let inputs = &mut setup.inputs;
+    inputs.hide_outputs(ahead::sensitive(json)?, &job.token);
     *mask = inputs.log_mask.clone();
-    inputs.check_short(job)?;
-    let mut workspace = limit::apart_from(&mut limit, Workspace::prepare(job)).await?;
-    let scratch = Scratch::open(job)?;
-    scratch.hand_over(job, &inputs)?;
-    workspace.mount(&inputs.files)?;
-    let workspace = workspace;
-    let access = access.hiding(&inputs.mask);
-    let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, mask, access).await?;
-    let var_files = workspace.var_files(job, &scratch);
-    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
+    setup.scratch.hide(job, inputs)?;
+    keep_view(job, plan).await?;
+    let policy = check::at_plan(job, json, &inputs.mask, &setup.workspace).await?;
+    let compared = coverage::compare(job, json, inputs, None).await?;
+    let decided = confirmation(job, plan, &policy, &compared).await?;
+    Ok(Made {
+        shown,
+        policy,
+        compared,
+        decided,
+    })
+}
+
+async fn run_engine(
+    job: &Job<'_>,
+    base: &Base,
+    setup: &Setup,
+    caller: &Caller<'_>,
+    mask: &Mask,
+) -> Result<Ended, Failure> {
+    let Setup {
+        inputs,
+        workspace,
+        scratch,
+        var_files,
+        limit,
+    } = setup;
+    let limit = *limit;
+    let hooks = Hooks::of(job, workspace, inputs, mask, Some(scratch.plan()), limit);
     let planned = hooks.around(HookStage::Plan, async {
-        initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
+        initialise(job, caller, setup.engine_files(), limit, &hooks).await?;
         let call = EngineCall::Plan(PlanCall {
             out: &scratch.plan(),
             mode: mode(job.spec),
-            var_files: &var_files,
+            var_files,
         });
-        // The key of a new state comes into being while the engine works, not after. What fails here fails again there.
+        // The key of a new state is made while the engine works. If that fails here, it fails again later.
         let prepare = async {
-            if head.is_none() {
+            if base.head.is_none() {
                 let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
                 drop(job.control.store.seal_prepare(&scope).await);
             }
@@ -104,141 +259,94 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         if !matches!(ended.exit.code(), Some(0 | 2)) {
             return Err(ended.failure("could not plan"));
         }
-        keep_copy(job, &caller, &scratch, &var_files, Seen::Planned, limit).await?;
+        keep_copy(job, caller, scratch, var_files, Seen::Planned, limit).await?;
         Ok(ended)
     });
-    let ended = match planned.await {
-        Ok(ended) => ended,
-        Err(failure) => {
-            scratch.remove();
-            return Err(failure);
-        }
-    };
-    let consumed = is_whole.then(|| inputs.consumed.clone());
-    let nothing = RunEvent::NothingToChange {
-        consumed: consumed.clone(),
-        came_after: came_after.clone(),
-        serial: head
-            .as_ref()
-            .filter(|_| is_ours)
-            .map(|head| SealedHead::of(head).serial),
-        lineage: head
-            .as_ref()
-            .filter(|_| is_ours)
-            .map(|head| head.lineage.clone()),
-        then: job.after_nothing().await?,
-    };
-    if nothing_changes(&ended.events(), ended.exit.code(), job.spec.refresh_only) {
-        scratch.remove();
-        check::of_nothing(job, &workspace).await?;
-        return Ok(nothing);
-    }
-    let (plan, shown) = show(&caller, &scratch, &var_files, mask, limit).await?;
-    if plan.is_empty() {
-        scratch.remove();
-        check::of_nothing(job, &workspace).await?;
-        return Ok(nothing);
-    }
-    inputs.hide_outputs(ahead::sensitive(&shown)?, &job.token);
-    *mask = inputs.log_mask.clone();
-    scratch.hide(job, &inputs)?;
-    keep_view(job, &plan).await?;
-    let policy = match check::at_plan(job, &shown, &inputs.mask, &workspace).await {
-        Ok(policy) => policy,
-        Err(denied) => {
-            scratch.remove();
-            return Err(denied);
-        }
-    };
-    if !job.auto_approve {
-        ahead::keep(job, &shown, &inputs.mask).await?;
-    }
-    let compared = fitting::compare(job, &shown, &inputs, None).await?;
-    let judged = compared.judged.clone();
-    // Who confirmed the change set said yes to what fits what they saw; not to what nobody could see, nor to what is asked
-    // for itself.
-    let is_asked_itself = has_own_approval(job.spec);
-    let may_be_said = judged.is_said && !is_asked_itself;
-    // A bundle is applied as it was reviewed: the yes beforehand is not to what is new in it.
-    let is_auto_approved = job.auto_approve && !(job.is_bundled && judged.fits == Some(false));
-    let is_auto = is_auto_approved || job.spec.applies_by_itself();
-    // If others have to speak first, policies are asked again when they have.
-    let is_last_word = may_be_said || is_auto && job.set.request.approvals.is_empty();
-    // Who spoke may not have known that a policy wants their word.
-    let is_past = job.set.request.policy_override.is_some();
-    let is_foreseen =
-        |said: &Verdict| is_past || said.approvals.iter().all(|it| judged.foresaw(it));
-    let mut since = judged.since.filter(|_| !is_asked_itself);
-    if !is_foreseen(&policy) || since.is_none() && !may_be_said {
-        since = Some(job.control.now());
-    }
-    let owes_to_plan = check::is_owed(job, &policy, since).await?;
-    let of_yes = if job.review {
-        Verdict::default()
-    } else {
-        match check::at_yes(job, is_last_word && !owes_to_plan).await {
-            Ok(said) => said,
-            Err(denied) => {
-                scratch.remove();
-                return Err(denied);
-            }
-        }
-    };
-    if !is_foreseen(&of_yes) {
-        since = Some(job.control.now());
-    }
-    let is_owed = owes_to_plan || check::is_owed(job, &of_yes, since).await?;
-    let is_said = may_be_said && !is_owed;
-    let confirmed = !job.review && (is_auto || is_said);
-    let sight = compared.keep(job, is_said).await?;
+    planned.await
+}
+
+/// Records a plan with changes. The same process goes on to apply it if it may; otherwise the plan file is stored.
+async fn finish(
+    job: &Job<'_>,
+    base: Base,
+    setup: Setup,
+    engine: String,
+    made: Made,
+) -> Result<RunEvent, Failure> {
+    let Made {
+        shown: (plan, json),
+        policy,
+        compared,
+        decided,
+    } = made;
+    let Decided {
+        confirmation,
+        since,
+        of_yes,
+    } = decided;
+    let inputs = &setup.inputs;
+    let is_first = base.head.is_none() && base.is_ours;
     let mut record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
-        outputs: changing_outputs(job.spec, &plan, head.is_none() && is_ours),
+        outputs: changing_outputs(job.spec, &plan, is_first),
         seal: Box::new(Seal {
             source: job.spec.source.clone(),
-            head: head.as_ref().map(SealedHead::of),
+            head: base.head.as_ref().map(SealedHead::of),
             inputs: inputs.digest.clone(),
             each_input: inputs.each.clone(),
-            engine: caller.engine().to_string(),
-            lock_file: seal::lock_file(&workspace),
+            engine,
+            lock_file: seal::lock_file(&setup.workspace),
         }),
-        preview: !workspace.is_first,
+        preview: !setup.workspace.is_first,
         policy,
         policy_since: BTreeMap::new(),
-        sight,
-        since: since.or_else(|| (!is_said).then(|| job.control.now())),
-        consumed,
-        came_after,
+        difference: compared.keep(job).await?,
+        since,
+        consumed: base.consumed(inputs),
+        came_after: base.came_after,
     };
     if record.is_news(Point::Approval, &of_yes) {
         record.policy_since.insert(Point::Approval, of_yes);
     }
-    drop(caller);
-    // The same process goes on to apply it at once if it may; otherwise it must survive this process.
-    if job.goes_on && !is_owed {
+    leave(job, setup, confirmation, &json).await?;
+    Ok(RunEvent::PlanFinished {
+        plan: record,
+        confirmed: confirmation.is_confirmed(),
+        review: job.review,
+        reason: confirmation.reason().filter(|_| !job.review),
+        is_equal: compared.coverage.is_equal(),
+        new: compared.coverage.into_new(),
+    })
+}
+
+async fn leave(
+    job: &Job<'_>,
+    setup: Setup,
+    confirmation: Confirmation,
+    json: &[u8],
+) -> Result<(), Failure> {
+    let Setup {
+        inputs,
+        workspace,
+        scratch,
+        ..
+    } = setup;
+    if job.goes_on && confirmation == Confirmation::ApplyNow {
         let carried = Carried {
             inputs,
             workspace,
             scratch,
         };
         *job.carried.lock().await = Some(carried);
-    } else {
-        if !job.review || job.keeps_plan {
-            keep_plan_file(job, &scratch.plan()).await?;
-        }
-        if job.auto_approve {
-            ahead::keep(job, &shown, &inputs.mask).await?;
-        }
-        scratch.remove();
+        return Ok(());
     }
-    Ok(RunEvent::PlanFinished {
-        plan: record,
-        confirmed,
-        review: job.review,
-        fits: judged.fits,
-        novelties: judged.novelties,
-    })
+    if !job.review || job.keeps_plan() {
+        keep_plan_file(job, &scratch.plan()).await?;
+    }
+    ahead::keep(job, json, &inputs.mask).await?;
+    scratch.remove();
+    Ok(())
 }
 
 /// The state that a plan is made from: one version, whatever happens meanwhile.
@@ -279,12 +387,6 @@ pub(super) fn mode(spec: &RunSpec) -> PlanMode {
     }
 }
 
-/// Whether its stack is approved by itself, whatever was said of the change set.
-fn has_own_approval(spec: &RunSpec) -> bool {
-    let rule = ApprovalBlock::rule(spec.target.approval.as_ref(), spec.stack.approval.as_ref());
-    rule.is_some_and(|rule| rule.scope == ApprovalScope::Stack)
-}
-
 /// The outputs that will differ. Before the first apply that is every one: one that will be null is in no
 /// plan, and yet nobody knows it.
 pub(super) fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> BTreeSet<String> {
@@ -295,19 +397,25 @@ pub(super) fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> B
     outputs
 }
 
-/// `init`, unless nothing it depends on has changed since it last went well in this slot.
+/// What `init` is made with.
+#[derive(Clone, Copy)]
+pub(super) struct EngineFiles<'a> {
+    pub(super) workspace: &'a Workspace,
+    pub(super) inputs: &'a Inputs,
+    pub(super) var_files: &'a [PathBuf],
+}
+
+/// Runs `init`, unless nothing it depends on has changed since it last succeeded in this slot.
 pub(super) async fn initialise(
     job: &Job<'_>,
     caller: &Caller<'_>,
-    workspace: &Workspace,
-    inputs: &Inputs,
-    var_files: &[std::path::PathBuf],
+    files: EngineFiles<'_>,
     limit: Option<Limit>,
     hooks: &Hooks<'_>,
 ) -> Result<(), Failure> {
-    let backend_config: Vec<(String, String)> = inputs
-        .backend
-        .iter()
+    let workspace = files.workspace;
+    let settings = files.inputs.backend.iter();
+    let backend_config: Vec<(String, String)> = settings
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     let lock_path = workspace.dir.join(".terraform.lock.hcl");
@@ -339,38 +447,13 @@ pub(super) async fn initialise(
             LockFile::Readonly
         },
         backend_config: &backend_config,
-        var_files,
+        var_files: files.var_files,
         backend: true,
     });
-    let mut environment = caller.environment();
-    let cache = if job.spec.needs_providers {
-        let cache = shared_providers(job, caller.engine().flavor).await?;
-        cache.add_to(&mut environment);
-        Some(cache)
-    } else {
-        None
-    };
-    let initialised = hooks.around(HookStage::Init, async {
-        let ended = caller
-            .call_logged(&call, Stage::Preparing, &environment, limit)
-            .await?;
-        if !ended.exit.success() {
-            let failure = ended.failure("could not initialise");
-            let is_far = job.spec.target.backend != Backend::Terrane && !job.spec.no_state;
-            if job.review && is_far && failure.hint.is_none() && ended.timed_out.is_none() {
-                return Err(failure.hint(
-                    "what it needs of your environment reaches it by `pass_env` of a context; if its backend cannot be read from here, `terrane plan --no-state` reviews it without",
-                ));
-            }
-            return Err(failure);
-        }
-        Ok(())
-    });
-    initialised.await?;
-    drop(cache);
+    run_init(job, caller, &call, limit, hooks).await?;
     let lock_after = fs::read(&lock_path).ok();
     check_providers(job, lock_after.as_deref())?;
-    // What goes away leaves the source as it is; its module may be gone from there already.
+    // A destroy leaves the source as it is; its module may be gone from there already.
     if is_open
         && !job.spec.destroy
         && lock_after != lock_before
@@ -384,6 +467,42 @@ pub(super) async fn initialise(
     }
     engine::mark_initialised(&workspace.dir, &print(lock_after.as_deref()))
         .map_err(|err| Failure::because("could not remember the initialisation", &err))
+}
+
+async fn run_init(
+    job: &Job<'_>,
+    caller: &Caller<'_>,
+    call: &EngineCall<'_>,
+    limit: Option<Limit>,
+    hooks: &Hooks<'_>,
+) -> Result<(), Failure> {
+    let mut environment = caller.environment();
+    let cache = if job.spec.needs_providers {
+        let cache = shared_providers(job, caller.engine().flavor).await?;
+        cache.add_to(&mut environment);
+        Some(cache)
+    } else {
+        None
+    };
+    let initialised = hooks.around(HookStage::Init, async {
+        let ended = caller
+            .call_logged(call, Stage::Preparing, &environment, limit)
+            .await?;
+        if ended.exit.success() {
+            return Ok(());
+        }
+        let failure = ended.failure("could not initialise");
+        let is_far = job.spec.target.backend != Backend::Terrane && !job.spec.no_state;
+        if job.review && is_far && failure.hint.is_none() && ended.timed_out.is_none() {
+            return Err(failure.hint(
+                "what it needs of your environment reaches it by `pass_env` of a context; if its backend cannot be read from here, `terrane plan --no-state` reviews it without",
+            ));
+        }
+        Err(failure)
+    });
+    initialised.await?;
+    drop(cache);
+    Ok(())
 }
 
 /// No provider is started that the target does not list. What modules from elsewhere need shows only here.
@@ -446,7 +565,7 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
 pub(super) async fn show(
     caller: &Caller<'_>,
     scratch: &Scratch,
-    var_files: &[std::path::PathBuf],
+    var_files: &[PathBuf],
     mask: &Mask,
     limit: Option<Limit>,
 ) -> Result<(Plan, Vec<u8>), Failure> {

@@ -14,6 +14,7 @@ use model::context::HookStage;
 use model::ids::StackName;
 use model::masking::Mask;
 use model::plan::Plan;
+use model::plan::coverage::Coverage;
 use model::policy::{Verdict, redact};
 use model::preview::{Rewritten, rewrite};
 use model::project::EdgeKind;
@@ -25,20 +26,20 @@ use super::engine::Caller;
 use super::hooks::Hooks;
 use super::inputs::Inputs;
 use super::limit::Limit;
-use super::plan::{changing_outputs, initialise, keep_view, mode, read_state, show};
+use super::plan::{EngineFiles, changing_outputs, initialise, keep_view, mode, read_state, show};
 use super::seal::lock_file;
 use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, check, failed, fitting, inputs, logs};
+use super::{Failure, Job, check, coverage, failed, inputs, logs};
 
 /// For a run that waits for its upstreams: what could be seen of its plan by now.
 pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
     let mut mask = Mask::default();
     let looked = look(job, awaits, &mut mask, &mut BTreeSet::new()).await;
-    let (on, preview, novelties) = match looked {
+    let (on, preview, new) = match looked {
         Ok(looked) if looked.plan.is_empty() => (looked.on, Preview::Unchanged, Vec::new()),
         Ok(looked) => {
             let plan = Box::new(looked.record);
-            (looked.on, Preview::Planned { plan }, looked.novelties)
+            (looked.on, Preview::Planned { plan }, looked.new)
         }
         Err(failure) if failure.interrupted || failure.refused => {
             return failed(failure, Stage::Planning, None, &mask);
@@ -53,7 +54,7 @@ pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
         on,
         preview,
         review: job.review,
-        novelties,
+        new,
     }
 }
 
@@ -68,8 +69,9 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
             plan: looked.record,
             confirmed: false,
             review: true,
-            fits: None,
-            novelties: Vec::new(),
+            reason: None,
+            is_equal: None,
+            new: Vec::new(),
         },
         // As with any preview: with the real values it may well work.
         Err(failure) if !unknown.is_empty() && !failure.interrupted && !failure.refused => {
@@ -83,7 +85,7 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
                     why: mask.mask_text(&reason(job, &failure)),
                 },
                 review: true,
-                novelties: Vec::new(),
+                new: Vec::new(),
             }
         }
         Err(failure) => failed(failure, Stage::Planning, None, &mask),
@@ -106,8 +108,8 @@ struct Looked {
     on: Vec<Awaited>,
     plan: Plan,
     record: PlanRecord,
-    /// What goes beyond what was approved before.
-    novelties: Vec<String>,
+    /// What is new since people agreed to an earlier plan.
+    new: Vec<String>,
 }
 
 /// Leaves behind what is to be masked, and the stacks whose outputs are missing, however it ends.
@@ -130,52 +132,29 @@ async fn look(
     workspace.mount(&inputs.files)?;
     let rewritten = rewrite_source(job, &mut workspace, &inputs)?;
     let workspace = workspace;
-    let scratch = Scratch::open(job)?;
-    scratch.hand_over(job, &inputs)?;
     let environment = inputs.environment.clone();
     let caller = Caller::new(job, &workspace, environment, mask, access).await?;
-    let var_files = workspace.var_files(job, &scratch);
-    let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
-    let planned = hooks.around(HookStage::Plan, async {
-        initialise(job, &caller, &workspace, &inputs, &var_files, limit, &hooks).await?;
-        let call = EngineCall::Plan(PlanCall {
-            out: &scratch.plan(),
-            mode: mode(job.spec),
-            var_files: &var_files,
-        });
-        let ended = caller.call(&call, Stage::Planning, limit).await?;
-        if !matches!(ended.exit.code(), Some(0 | 2)) {
-            return Err(ended.failure("could not plan"));
-        }
-        show(&caller, &scratch, &var_files, mask, limit).await
-    });
-    let planned = planned.await;
-    scratch.remove(); // the plan file above all: nobody may apply it
+    let planned = plan_once(job, &caller, &workspace, &inputs, limit).await;
     let (mut plan, json) =
         planned.map_err(|failure| in_words_of_source(failure, rewritten.as_ref()))?;
     if let Some(rewritten) = &rewritten {
         let explained = rewritten.origins.explain(&mut plan, &json);
         explained.map_err(|err| Failure::because("could not understand the plan", &err))?;
     }
-    let policy = if plan.is_empty() || job.spec.no_state {
-        Verdict::default()
-    } else {
-        let understood = redact(&json, &inputs.mask);
-        let mut shown =
-            understood.map_err(|err| Failure::because("could not understand the plan", &err))?;
-        if let Some(rewritten) = &rewritten {
-            rewritten.take_out(&mut shown);
-        }
-        check::at_preview(job, shown, &workspace).await?
-    };
+    let policy = ask_policies(
+        job,
+        &plan,
+        &json,
+        &workspace,
+        &inputs.mask,
+        rewritten.as_ref(),
+    )
+    .await?;
     keep_view(job, &plan).await?;
     ahead::keep(job, &json, &inputs.mask).await?;
     // Whoever confirms, or reviews a bundle, has seen this: the real plan is compared with it.
-    let compared = fitting::compare(job, &json, &inputs, rewritten.as_ref()).await?;
-    let judged = compared.judged.clone();
-    let sight = compared.keep(job, false).await?;
-    let is_foreseen = policy.approvals.iter().all(|it| judged.foresaw(it));
-    let since = judged.since.filter(|_| is_foreseen);
+    let compared = coverage::compare(job, &json, &inputs, rewritten.as_ref()).await?;
+    let is_equal = compared.coverage == Coverage::Equal;
     let record = PlanRecord {
         counts: plan.counts(),
         destroys: plan.destroys(),
@@ -189,10 +168,10 @@ async fn look(
             lock_file: lock_file(&workspace),
         }),
         preview: true,
+        difference: compared.keep(job).await?,
+        since: compared.approvals_since(job, is_equal, &policy),
         policy,
         policy_since: BTreeMap::new(),
-        sight,
-        since: since.or_else(|| Some(job.control.now())),
         consumed: None,
         came_after: None,
     };
@@ -200,8 +179,65 @@ async fn look(
         on: ahead.unknown(awaits),
         plan,
         record,
-        novelties: judged.novelties,
+        new: compared.coverage.into_new(),
     })
+}
+
+/// Runs the engine. The plan file is removed at once: nobody may apply it.
+async fn plan_once(
+    job: &Job<'_>,
+    caller: &Caller<'_>,
+    workspace: &Workspace,
+    inputs: &Inputs,
+    limit: Option<Limit>,
+) -> Result<(Plan, Vec<u8>), Failure> {
+    let scratch = Scratch::open(job)?;
+    scratch.hand_over(job, inputs)?;
+    let var_files = workspace.var_files(job, &scratch);
+    let (mask, file) = (&inputs.log_mask, scratch.plan());
+    let hooks = Hooks::of(job, workspace, inputs, mask, Some(file.clone()), limit);
+    let planned = hooks.around(HookStage::Plan, async {
+        let files = EngineFiles {
+            workspace,
+            inputs,
+            var_files: &var_files,
+        };
+        initialise(job, caller, files, limit, &hooks).await?;
+        let call = EngineCall::Plan(PlanCall {
+            out: &file,
+            mode: mode(job.spec),
+            var_files: &var_files,
+        });
+        let ended = caller.call(&call, Stage::Planning, limit).await?;
+        if !matches!(ended.exit.code(), Some(0 | 2)) {
+            return Err(ended.failure("could not plan"));
+        }
+        show(caller, &scratch, &var_files, mask, limit).await
+    });
+    let planned = planned.await;
+    scratch.remove();
+    planned
+}
+
+/// What policies would say of what is to be seen.
+async fn ask_policies(
+    job: &Job<'_>,
+    plan: &Plan,
+    json: &[u8],
+    workspace: &Workspace,
+    mask: &Mask,
+    rewritten: Option<&Rewritten>,
+) -> Result<Verdict, Failure> {
+    if plan.is_empty() || job.spec.no_state {
+        return Ok(Verdict::default());
+    }
+    let understood = redact(json, mask);
+    let mut shown =
+        understood.map_err(|err| Failure::because("could not understand the plan", &err))?;
+    if let Some(rewritten) = rewritten {
+        rewritten.take_out(&mut shown);
+    }
+    check::at_preview(job, shown, workspace).await
 }
 
 /// Puts something unknown in the place of what is unknown. With all values at hand the source is as good

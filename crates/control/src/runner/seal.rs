@@ -37,7 +37,7 @@ impl Void {
     /// elsewhere is applied as it was reviewed, or not at all.
     pub(super) fn into_event(self, job: &Job<'_>, plan: &PlanRecord) -> Result<RunEvent, Failure> {
         let Self { why, by } = self;
-        if !job.is_bundled && (plan.preview || job.auto_approve) {
+        if !job.is_bundled() && (plan.preview || job.auto_approve) {
             return Ok(RunEvent::PlanVoided { why });
         }
         let mut message = format!("this plan may no longer be applied: {why}");
@@ -46,10 +46,10 @@ impl Void {
         }
         let (stack, set) = (&job.spec.stack.name, job.set.id);
         let hint = match job.set.request.action {
-            _ if job.is_bundled => "`terrane plan --out FILE` makes a fresh one".to_owned(),
+            _ if job.is_bundled() => "`terrane plan --out FILE` makes a fresh one".to_owned(),
             Action::Destroy => "the same `terrane destroy` again plans it afresh".to_owned(),
             Action::Plan | Action::Apply | Action::Exec => format!(
-                "`terrane apply --resume {set}` plans `{stack}` afresh; approvals carry over if that fits what was approved"
+                "`terrane apply --resume {set}` plans `{stack}` again; approvals stay valid if the new plan is equal"
             ),
         };
         Err(Failure::new(message).hint(hint).refused())

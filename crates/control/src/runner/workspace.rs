@@ -150,7 +150,7 @@ impl Taking {
             control: job.control.clone(),
             run: job.run,
             spec: job.spec.clone(),
-            waits: job.holds_lanes || job.keeps_plan,
+            waits: job.holds_lanes || job.keeps_plan(),
             runtime: tokio::runtime::Handle::current(),
         })
     }

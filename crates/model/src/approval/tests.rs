@@ -51,7 +51,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
     let plan = PlanRecord {
         policy: policy::Verdict::default(),
         policy_since: BTreeMap::new(),
-        sight: None,
+        difference: None,
         counts: PlanCounts::default(),
         destroys: false,
         outputs: BTreeSet::new(),
@@ -407,5 +407,35 @@ fn a_rule_that_became_stricter_asks_for_more() {
         assert!(!plain.asks_as_much_as(&rule(text)), "{text}");
         assert!(rule(text).asks_as_much_as(&plain), "{text}");
         assert!(rule(text).asks_as_much_as(&rule(text)), "{text}");
+    }
+}
+
+/// A new plan of run 1: only approvals for it, and since it was made, count.
+#[test]
+fn a_new_plan_lacks_approvals_until_they_are_given_for_it() {
+    let own = ApprovalRule {
+        scope: ApprovalScope::Stack,
+        ..rule(1)
+    };
+    let for_run = |run| Approval {
+        run: Some(RunId(run)),
+        ..yes("eve", 11)
+    };
+    let (a, other): (StackName, StackName) = ("a".parse().unwrap(), "z".parse().unwrap());
+    for (rule, stack, since, approvals, expected) in [
+        (rule(1), &a, Some(at(10)), vec![], true),
+        (rule(1), &a, Some(at(10)), vec![yes("eve", 11)], false),
+        (rule(1), &a, Some(at(12)), vec![yes("eve", 11)], true),
+        (rule(1), &a, None, vec![yes("eve", 1)], false),
+        (rule(2), &a, Some(at(10)), vec![yes("eve", 11)], true),
+        (rule(1), &a, Some(at(10)), vec![yes("ada", 11)], true),
+        (rule(1), &other, Some(at(10)), vec![], false),
+        (own.clone(), &a, Some(at(10)), vec![yes("eve", 11)], true),
+        (own.clone(), &a, Some(at(10)), vec![for_run(1)], false),
+        (own, &a, Some(at(10)), vec![for_run(2)], true),
+    ] {
+        let (set, _) = set(rule);
+        let lacks = lacks_rule_approvals(&set, (RunId(1), stack), since, &approvals, at(13));
+        assert_eq!(lacks, expected, "{stack} {since:?} {approvals:?}");
     }
 }

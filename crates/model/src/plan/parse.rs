@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::coverage::{Change, Difference};
 use super::diff::{Digest, Marks, Segment, compare, render_path};
-use super::fit::{Change, Difference};
 use super::{Action, Mode, OutputChange, Plan, ResourceChange};
 use crate::digits;
 use crate::masking::Mask;

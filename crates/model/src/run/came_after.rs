@@ -67,7 +67,7 @@ mod tests {
             preview: false,
             policy: Verdict::default(),
             policy_since: BTreeMap::new(),
-            sight: None,
+            difference: None,
             since: None,
             consumed: Some("consumed".to_owned()),
             came_after: held.map(states),
@@ -76,8 +76,9 @@ mod tests {
             plan,
             confirmed: true,
             review: false,
-            fits: None,
-            novelties: Vec::new(),
+            reason: None,
+            is_equal: None,
+            new: Vec::new(),
         }
     }
 

@@ -28,14 +28,12 @@ pub struct PlanRecord {
     /// What they said when they were last asked again: about a yes to it, and before its apply; and all that they warned of.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policy_since: BTreeMap<Point, Verdict>,
-    /// From when on a person's word is about this plan. None: it had to wait for an upstream, and what was
-    /// said of the change set covers it.
+    /// Approvals count for this plan from then on. None: it came with a bundle, and all approvals of the change set count.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// Which of what is kept beside the run is what there was to see of it: later plans are compared with that, and never
-    /// with what was kept of a plan that was not recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sight: Option<String>,
+    /// Digest of its difference, which is stored beside the run. An approval is for this difference.
+    #[serde(rename = "sight", default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<String>,
     /// Keyed digest of the values it takes from other stacks.
     #[serde(default)]
     pub consumed: Option<String>,
@@ -60,8 +58,8 @@ impl PlanRecord {
         kept.chain(of_yes.iter().filter(|it| !of_plan.contains(it)))
     }
 
-    /// The approvals that policies were ever heard to want, for whatever: who looks at it knows of them.
-    pub fn foreseen(&self) -> impl Iterator<Item = &Requirement> {
+    /// All approvals that policies have required so far: who looks at the plan knows of them.
+    pub fn required(&self) -> impl Iterator<Item = &Requirement> {
         let of_yes = self.policy_since.get(&Point::Approval);
         let of_yes = of_yes.map_or(&[][..], |said| &said.approvals);
         self.policy.approvals.iter().chain(of_yes)

@@ -6,6 +6,7 @@ use control::in_force::InForce;
 use model::changeset::Action;
 use model::plan::words::as_text;
 use model::project::Project;
+use model::run::confirmation::Reason;
 use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};
 
@@ -61,7 +62,7 @@ pub(super) async fn plan_set(
             remarks.push("policy would deny it".to_owned());
         }
         if denied != Denied::Now {
-            remarks.extend(novelties(watcher, run).await?);
+            remarks.extend(asked_again(watcher, run).await?);
         }
         stacks.push(StackPlan {
             stack: run.stack.to_string(),
@@ -110,8 +111,8 @@ fn hear(run: &Run, policy: &mut Vec<StackVerdict>) -> Denied {
     denied
 }
 
-/// What a plan that was made afresh would do beyond what was approved before.
-async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, CommandError> {
+/// Why a person is asked again, and what is new since somebody agreed to an earlier plan.
+async fn asked_again(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, CommandError> {
     let (RunState::Planned { .. } | RunState::Deferred { .. }) = run.state else {
         return Ok(None);
     };
@@ -119,16 +120,24 @@ async fn novelties(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, C
     let events = events.map_err(|err| CommandError::from_error(&err))?;
     let last = events.into_iter().rev().find_map(|(_, event)| match event {
         RunEvent::PlanFinished {
-            novelties, fits, ..
-        } => Some((novelties, fits)),
-        RunEvent::Previewed { novelties, .. } => Some((novelties, None)),
+            new,
+            is_equal,
+            reason,
+            ..
+        } => Some((new, is_equal, reason)),
+        RunEvent::Previewed { new, .. } => Some((new, None, None)),
         _ => None,
     });
-    Ok(last.and_then(|(new, fits)| match (new.as_slice(), fits) {
-        // Who said `--auto-approve` saw nothing that it could be compared with.
-        ([], Some(false)) => Some("planned afresh: look at all of it".to_owned()),
-        ([], _) => None,
-        (new, _) => Some(format!("new since it was approved: {}", new.join("; "))),
+    Ok(last.and_then(|(new, is_equal, reason)| {
+        if reason == Some(Reason::EndedUnknown) {
+            return Some("its last apply ended unknown: check the whole plan".to_owned());
+        }
+        match (new.as_slice(), is_equal) {
+            // What was agreed to can no longer be read.
+            ([], Some(false)) => Some("planned again: check the whole plan".to_owned()),
+            ([], _) => None,
+            (new, _) => Some(format!("new since it was approved: {}", new.join("; "))),
+        }
     }))
 }
 

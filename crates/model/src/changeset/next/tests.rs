@@ -111,7 +111,7 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
         preview: false,
         policy: crate::policy::Verdict::default(),
         policy_since: BTreeMap::new(),
-        sight: None,
+        difference: None,
         since: None,
         consumed: None,
         came_after: None,
@@ -207,8 +207,9 @@ fn planned(outputs: &[&str]) -> RunEvent {
         plan: record(outputs, false),
         confirmed: false,
         review: false,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     }
 }
 
@@ -218,8 +219,9 @@ fn said(outputs: &[&str]) -> RunEvent {
         plan: record(outputs, false),
         confirmed: true,
         review: false,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     }
 }
 
@@ -233,7 +235,7 @@ fn seen(preview: Preview, review: bool) -> RunEvent {
         on: Vec::new(),
         preview,
         review,
-        novelties: Vec::new(),
+        new: Vec::new(),
     }
 }
 
@@ -320,8 +322,9 @@ fn a_review_defers_what_needs_a_changed_output_and_plans_the_rest() {
         plan: record(&["x"], false),
         confirmed: false,
         review: true,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     };
     happen(&mut runs, "a", review);
     assert_eq!(settle(&mut set, &mut runs), ["preview b", "plan c"]);
@@ -372,8 +375,9 @@ fn a_preview_that_changes_no_output_defers_nobody_else() {
         plan: record(&["x"], false),
         confirmed: false,
         review: true,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     };
     happen(&mut runs, "a", review);
     settle(&mut set, &mut runs);
@@ -454,8 +458,9 @@ fn a_later_plan_that_destroys_is_asked_about_again() {
         plan: record(&[], true),
         confirmed: false,
         review: false,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     };
     happen(&mut runs, "b", destroys);
     assert!(settle(&mut set, &mut runs).is_empty());
@@ -767,8 +772,9 @@ proptest! {
                     plan: record(&["x"], n == 3),
                     confirmed: n != 3,
                     review: action == Action::Plan,
-                    fits: None,
-                    novelties: Vec::new(),
+                    reason: None,
+                    is_equal: None,
+                    new: Vec::new(),
                 },
                 (_, 2) => RunEvent::RunnerLost { kept: None, left: None },
                 (RunState::Completing { part, .. }, _) => staged(*part, Some(Stage::Verifying)),

@@ -135,7 +135,7 @@ fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
     PlanRecord {
         policy: model::policy::Verdict::default(),
         policy_since: BTreeMap::new(),
-        sight: None,
+        difference: None,
         counts: PlanCounts::default(),
         destroys,
         outputs: BTreeSet::from(["x".to_owned()]),
@@ -159,7 +159,7 @@ fn previewed(on: &[Awaited], preview: Preview) -> RunEvent {
         on: on.to_vec(),
         preview,
         review: false,
-        novelties: Vec::new(),
+        new: Vec::new(),
     }
 }
 
@@ -405,8 +405,9 @@ impl World {
                     plan: plan(self.now, how == 3),
                     confirmed: how == 4,
                     review: false,
-                    fits: None,
-                    novelties: Vec::new(),
+                    reason: None,
+                    is_equal: None,
+                    new: Vec::new(),
                 },
             }),
             RunState::Applying { .. } => Some(match how {

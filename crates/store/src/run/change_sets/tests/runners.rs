@@ -44,8 +44,9 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
         plan: plan(START, false),
         confirmed: true,
         review: false,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     };
     let applied = || RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
@@ -132,8 +133,9 @@ async fn whose_values_a_plan_has_is_kept_with_the_plan_or_not_at_all() {
         plan: plan(START, false),
         confirmed: false,
         review: false,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     };
     turn(Some(brought(planned))).await.unwrap();
     let spec = store.run_spec(run).await.unwrap();
@@ -179,8 +181,9 @@ async fn what_was_said_before_a_plan_was_there_is_not_about_it() {
         plan: plan(START + SignedDuration::from_secs(3), false),
         confirmed: false,
         review: false,
-        fits: None,
-        novelties: Vec::new(),
+        reason: None,
+        is_equal: None,
+        new: Vec::new(),
     };
     let turn = store.change_set_turn(id, None, Some((run, planned)), START, &mut claim);
     let turn = turn.await.unwrap();

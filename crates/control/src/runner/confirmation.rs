@@ -1,0 +1,73 @@
+//! Collects what the decision about a new plan needs, and asks policies on the way.
+//!
+//! Not here: the decision (`model::run::confirmation`), comparing plans (`coverage`), asking a policy (`check`).
+
+use jiff::Timestamp;
+use model::approval::{ApprovalBlock, ApprovalScope, lacks_rule_approvals};
+use model::plan::Plan;
+use model::policy::Verdict;
+use model::run::RunSpec;
+use model::run::confirmation::{Confirmation, ConfirmationFacts, decide};
+
+use super::coverage::Compared;
+use super::{Failure, Job, check};
+
+/// What happens with a plan, and what is recorded with it.
+pub(super) struct Decided {
+    pub(super) confirmation: Confirmation,
+    /// From when on approvals count for it.
+    pub(super) since: Option<Timestamp>,
+    /// What policies said about confirming it.
+    pub(super) of_yes: Verdict,
+}
+
+/// `policy`: what policies said about the plan.
+pub(super) async fn confirmation(
+    job: &Job<'_>,
+    plan: &Plan,
+    policy: &Verdict,
+    compared: &Compared,
+) -> Result<Decided, Failure> {
+    let mut facts = ConfirmationFacts {
+        is_review: job.review,
+        is_empty: plan.is_empty(),
+        auto_approve: job.auto_approve,
+        applies_by_itself: job.spec.applies_by_itself(),
+        is_bundled: job.is_bundled(),
+        ended_unknown: compared.history.ended_unknown,
+        has_own_approval: has_own_approval(job.spec),
+        coverage: compared.coverage.clone(),
+        was_confirmed: compared.was_confirmed,
+        lacks_approvals: false,
+        lacks_policy_approvals: false,
+    };
+    let request = &job.set.request;
+    let mut since = compared.approvals_since(job, facts.keeps_agreement(), policy);
+    facts.lacks_policy_approvals = check::is_owed(job, policy, since).await?;
+    // If other people have to approve first, policies are asked again when they have.
+    let is_final = decide(&facts) == Confirmation::ApplyNow
+        && (facts.is_confirmed() || request.approvals.is_empty());
+    let of_yes = if job.review {
+        Verdict::default()
+    } else {
+        check::at_yes(job, is_final).await?
+    };
+    if !compared.knew_of(job, &of_yes) {
+        since = Some(job.control.now());
+    }
+    facts.lacks_policy_approvals |= check::is_owed(job, &of_yes, since).await?;
+    let (stack, now) = (&job.spec.stack.name, job.control.now());
+    let given = &compared.approvals;
+    facts.lacks_approvals = lacks_rule_approvals(job.set, (job.run, stack), since, given, now);
+    Ok(Decided {
+        confirmation: decide(&facts),
+        since,
+        of_yes,
+    })
+}
+
+/// Whether its stack is approved by itself, whatever was said of the change set.
+fn has_own_approval(spec: &RunSpec) -> bool {
+    let rule = ApprovalBlock::rule(spec.target.approval.as_ref(), spec.stack.approval.as_ref());
+    rule.is_some_and(|rule| rule.scope == ApprovalScope::Stack)
+}

@@ -1,0 +1,268 @@
+//! Whether a plan that was just made is applied, needs a confirmation, or needs approvals. One pure decision over facts
+//! that the caller collects.
+//!
+//! Not here: which plans are equal (`plan::coverage`), who must approve (`approval`), collecting the facts (`control`).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{PlanRecord, Preview, RunEvent};
+use crate::plan::coverage::Coverage;
+use crate::policy::{Point, Requirement};
+
+#[cfg(test)]
+mod tests;
+
+/// What is known about a plan when it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfirmationFacts {
+    /// Only a plan was requested: nothing is applied.
+    pub is_review: bool,
+    /// The plan has no changes.
+    pub is_empty: bool,
+    /// `--auto-approve` was given for this apply.
+    pub auto_approve: bool,
+    /// The stack says `apply = "auto"`, and this is not a destroy.
+    pub applies_by_itself: bool,
+    /// The change set applies a bundle. `--auto-approve` then covers only what the bundle shows.
+    pub is_bundled: bool,
+    /// An apply of this run ended `unknown`, and nobody has confirmed a plan since.
+    pub ended_unknown: bool,
+    /// The stack is approved by itself (`scope = "stack"`), so no earlier agreement covers a new plan of it.
+    pub has_own_approval: bool,
+    /// How the plan compares with the one that people saw last.
+    pub coverage: Coverage,
+    /// Somebody confirmed that one.
+    pub was_confirmed: bool,
+    /// Approvals that the project's `approval` blocks require are missing.
+    pub lacks_approvals: bool,
+    /// Approvals that policies require are missing.
+    pub lacks_policy_approvals: bool,
+}
+
+/// What happens with a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    /// It is applied without asking anybody.
+    ApplyNow,
+    /// It is confirmed, and is applied as soon as the missing approvals are given.
+    NeedsApprovals,
+    /// A person has to confirm it.
+    NeedsConfirmation(Reason),
+}
+
+/// Why a person is asked. Stored in `run_event.body`: variants are only added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Only a plan was requested.
+    Review,
+    /// The last apply of this run ended `unknown`.
+    EndedUnknown,
+    /// Nobody confirmed it yet, or nobody could see it.
+    NotConfirmed,
+    /// Somebody confirmed another plan.
+    Different,
+    /// The stack is approved by itself.
+    OwnApproval,
+    /// A policy requires an approval that was not known when it was confirmed.
+    PolicyApproval,
+}
+
+impl ConfirmationFacts {
+    /// Whether what people said of the earlier plan holds for this one.
+    pub fn keeps_agreement(&self) -> bool {
+        self.coverage == Coverage::Equal && !self.has_own_approval && !self.ended_unknown
+    }
+
+    /// Whether somebody confirmed an equal plan.
+    pub fn is_confirmed(&self) -> bool {
+        self.was_confirmed && self.keeps_agreement()
+    }
+
+    /// Whether `--auto-approve` or `apply = "auto"` covers the plan.
+    fn is_automatic(&self) -> bool {
+        let is_reviewed = !self.is_bundled || self.coverage == Coverage::Equal;
+        self.applies_by_itself || self.auto_approve && is_reviewed
+    }
+
+    fn reason(&self) -> Reason {
+        if self.is_confirmed() {
+            Reason::PolicyApproval
+        } else if matches!(self.coverage, Coverage::Different { .. }) {
+            Reason::Different
+        } else if self.has_own_approval {
+            Reason::OwnApproval
+        } else {
+            Reason::NotConfirmed
+        }
+    }
+}
+
+/// Decides what happens with a plan.
+pub fn decide(facts: &ConfirmationFacts) -> Confirmation {
+    if facts.is_review {
+        return Confirmation::NeedsConfirmation(Reason::Review);
+    }
+    if facts.is_empty {
+        return Confirmation::ApplyNow;
+    }
+    if facts.ended_unknown {
+        return Confirmation::NeedsConfirmation(Reason::EndedUnknown);
+    }
+    // Who confirmed it did not know of an approval that a policy requires only now.
+    let is_confirmed = facts.is_confirmed() && !facts.lacks_policy_approvals;
+    if !is_confirmed && !facts.is_automatic() {
+        return Confirmation::NeedsConfirmation(facts.reason());
+    }
+    if facts.lacks_approvals || facts.lacks_policy_approvals {
+        return Confirmation::NeedsApprovals;
+    }
+    Confirmation::ApplyNow
+}
+
+impl Confirmation {
+    /// Whether nobody has to confirm the plan.
+    pub fn is_confirmed(self) -> bool {
+        match self {
+            Self::ApplyNow | Self::NeedsApprovals => true,
+            Self::NeedsConfirmation(_) => false,
+        }
+    }
+
+    /// Why a person is asked; none if nobody is.
+    pub fn reason(self) -> Option<Reason> {
+        match self {
+            Self::ApplyNow | Self::NeedsApprovals => None,
+            Self::NeedsConfirmation(reason) => Some(reason),
+        }
+    }
+}
+
+/// What people saw of a run and said about it, as its events tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReviewHistory {
+    /// The plan or preview that they saw last.
+    pub last: Option<LastReview>,
+    pub confirmed: Confirmed,
+    /// An apply ended `unknown`, and nobody has confirmed a plan since.
+    pub ended_unknown: bool,
+}
+
+/// The plan or preview that people saw last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastReview {
+    /// Digest of what is stored of it.
+    pub digest: Option<String>,
+    /// Approvals count for it from then on; none: all of its change set do.
+    pub since: Option<Timestamp>,
+    /// The approvals that policies were known to require.
+    pub required: Vec<Requirement>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Confirmed {
+    #[default]
+    No,
+    /// It is a preview: who confirms the change set confirms it.
+    WithChangeSet,
+    Yes,
+}
+
+impl ReviewHistory {
+    /// Reads the events of a run, oldest first.
+    pub fn of<'a>(events: impl IntoIterator<Item = &'a RunEvent>) -> Self {
+        let mut history = Self::default();
+        let mut is_applying = false;
+        for event in events {
+            match event {
+                RunEvent::PlanFinished {
+                    plan,
+                    confirmed,
+                    is_equal,
+                    ..
+                } => {
+                    // A confirmation holds for an equal plan.
+                    let is_carried = *confirmed && *is_equal == Some(true);
+                    history.show(
+                        plan,
+                        if is_carried {
+                            Confirmed::Yes
+                        } else {
+                            Confirmed::No
+                        },
+                    );
+                }
+                RunEvent::Previewed { preview, .. } => match preview {
+                    Preview::Planned { plan } => history.show(plan, Confirmed::WithChangeSet),
+                    Preview::None | Preview::Unchanged | Preview::Impossible { .. } => {
+                        history.forget();
+                    }
+                },
+                RunEvent::PolicyAsked {
+                    at: Point::Approval,
+                    said,
+                    ..
+                } => history.require(&said.approvals),
+                RunEvent::ApplyPutOff { said } => {
+                    is_applying = false;
+                    history.require(&said.approvals);
+                }
+                RunEvent::Confirmed => {
+                    history.confirmed = Confirmed::Yes;
+                    history.ended_unknown = false;
+                }
+                RunEvent::ApplyStarted => is_applying = true,
+                RunEvent::RunnerLost { .. } if is_applying => {
+                    is_applying = false;
+                    history.forget();
+                    history.ended_unknown = true;
+                }
+                RunEvent::ApplyFinished { .. } | RunEvent::NothingToChange { .. } => {
+                    is_applying = false;
+                    history = Self::default();
+                }
+                RunEvent::PlanVoided { .. } | RunEvent::Failed { .. } => is_applying = false,
+                // A resume asks again. Approvals stay.
+                RunEvent::Reopened { .. } => history.confirmed = Confirmed::No,
+                RunEvent::PolicyAsked { .. }
+                | RunEvent::PlanStarted
+                | RunEvent::PreviewStarted { .. }
+                | RunEvent::NothingConsumed { .. }
+                | RunEvent::Deferred { .. }
+                | RunEvent::StageStarted { .. }
+                | RunEvent::StageFinished { .. }
+                | RunEvent::Skipped { .. }
+                | RunEvent::RunnerLost { .. }
+                | RunEvent::CancelAsked { .. } => {}
+            }
+        }
+        history
+    }
+
+    /// Whether policies were known to require this when people agreed.
+    pub fn knew_of(&self, required: &Requirement) -> bool {
+        let mut known = self.last.iter().flat_map(|last| &last.required);
+        known.any(|known| known == required)
+    }
+
+    fn show(&mut self, plan: &PlanRecord, confirmed: Confirmed) {
+        self.last = Some(LastReview {
+            digest: plan.difference.clone(),
+            since: plan.since,
+            required: plan.required().cloned().collect(),
+        });
+        self.confirmed = confirmed;
+    }
+
+    fn forget(&mut self) {
+        self.last = None;
+        self.confirmed = Confirmed::No;
+    }
+
+    fn require(&mut self, approvals: &[Requirement]) {
+        if let Some(last) = &mut self.last {
+            last.required.extend_from_slice(approvals);
+        }
+    }
+}
