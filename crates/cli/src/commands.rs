@@ -77,6 +77,7 @@ pub(crate) fn sound_but_for(
     process: &Process,
 ) -> Result<(OpenProject, Project), CommandError> {
     let mut open = read_project(global, process)?;
+    control::validation::check_stages(&mut open);
     control::policy::check(&mut open.loaded);
     open.loaded
         .findings

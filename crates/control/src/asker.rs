@@ -12,7 +12,7 @@ use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use model::context::{STATE_VARIABLES, refused_variable};
 use model::diagnostic::Location;
-use model::project::{Backend, Context, Input, Needs, Target};
+use model::project::{Backend, Context, FactsPlace, Input, Needs, Target};
 use model::run::RunSpec;
 use model::secret::{Secret, is_secret_variable};
 use model::stage::inputs;
@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use store::{Store, StoreError};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::facts::place_inputs;
 use crate::home::{Home, StorePlace};
 use crate::keys::KeySource;
 
@@ -179,15 +178,6 @@ impl Asker {
                         let one = Missing::secret(&stack, reference, places, cause);
                         missing.insert(reference.clone(), one);
                     }
-                }
-            }
-            // What is missing to leave a former place stops nobody.
-            for needs in former_needs_of(spec) {
-                for name in needs.env.iter().chain(&needs.env_if_set) {
-                    asker.take(env, name);
-                }
-                for reference in &needs.secrets {
-                    drop(asker.take_secret(env, root, reference));
                 }
             }
         }
@@ -512,20 +502,10 @@ pub(crate) fn takes_secrets_or_environment(spec: &RunSpec) -> bool {
 fn later_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let wanted = !spec.stages_after().is_empty();
     let blocks = spec.stack.stages.blocks().filter(move |_| wanted);
-    let places = place_inputs(&spec.facts).filter(move |_| wanted);
+    let places = spec.facts.values().flat_map(FactsPlace::inputs);
+    let places = places.filter(move |_| wanted);
     let inputs = blocks.flat_map(|block| inputs(std::slice::from_ref(block)));
     inputs.chain(places).filter_map(|input| match input {
-        Input::Known(_) => None,
-        Input::Expression(expression) => Some(&expression.needs),
-    })
-}
-
-/// What it takes to reach the places where its facts stand from before.
-fn former_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
-    let wanted = !spec.stages_after().is_empty();
-    let standing = spec.standing.iter().filter(move |_| wanted);
-    let inputs = standing.flat_map(model::facts::Standing::inputs);
-    inputs.filter_map(|input| match input {
         Input::Known(_) => None,
         Input::Expression(expression) => Some(&expression.needs),
     })

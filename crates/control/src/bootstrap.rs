@@ -1,59 +1,40 @@
-//! Bootstrap, carried out: each step with its own time limit and its evidence, in the order that the model says.
+//! Carries out `bootstrap` blocks: each step with its own time limit and evidence.
 //!
-//! A second run changes nothing: what would be applied is compared first. What others hold by now is reported and
-//! left to them, unless a person wants it back. Dropping the future stops between two requests; nothing is half
-//! written, and the next run goes on from what it finds.
+//! A second run changes nothing: objects are compared before they are applied. Objects that others manage are reported
+//! and left alone, unless a person wants them back. Dropping the future stops between two requests; the next run
+//! continues from what it finds.
 //!
-//! Not here: which steps there are (`model::bootstrap`), the cluster's API (`drivers::kubernetes`).
+//! Not here: which steps there are (`model::bootstrap`), applying objects (`cluster`).
 
-pub(crate) mod apply;
 mod command;
 mod manifests;
 mod waiting;
 
-use std::fs::File;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drivers::kubernetes::{Client, KubernetesError};
-use drivers::process::Environment;
 use model::bootstrap::{
     Agent, Bootstrap, BootstrapReport, CommandStep, Deed, ObjectOutcome, ObjectReport, Step,
     StepEnd, StepReport,
 };
 use model::duration::seconds;
 use model::masking::Mask;
-use model::secret::Secret;
 use serde_json::{Value, json};
 
-use apply::ApplyAll;
+use crate::cluster::ClusterContext;
+use crate::cluster::apply::{self, ApplyAll};
+use crate::error_text::one_line;
 use manifests::ManifestsError;
-pub(crate) use waiting::Pace;
 
-/// Where a bootstrap happens.
-#[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
-    /// The project's source, as the run uses it.
-    pub source: &'a Path,
-    /// What programs see: credential plugins, renderers, the project's own steps.
-    pub env: &'a Environment,
-    /// What of it must not be shown.
-    pub hidden: &'a [Secret],
-    /// Where what was downloaded may be kept.
-    pub cache: &'a Path,
-    /// The lock of the run, which a step of the project's own holds as well: it is not begun again beside itself.
-    pub held: Option<&'a File>,
-}
-
-/// What is done about objects that others have taken over.
+/// What happens to objects that others manage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Manner {
-    /// They are theirs.
+    /// They are left alone.
     #[default]
     Yield,
-    /// They are taken back: a person said so, with a reason.
+    /// They are taken back: a person gave a reason.
     Reinstall,
 }
 
@@ -61,15 +42,15 @@ pub enum Manner {
 #[derive(Debug)]
 pub enum Progress<'a> {
     Began(Step),
-    /// What is waited for, each time it looks different.
+    /// What the step waits for, each time that changes.
     Seen(Step, &'a str),
     Ended(&'a StepReport),
 }
 
-/// Carries a `bootstrap` block out. The report ends with the step that failed, if one did.
+/// Carries out a `bootstrap` block. The report ends with the step that failed, if one did.
 pub async fn run(
     bootstrap: &Bootstrap,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
     manner: Manner,
     said: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> BootstrapReport {
@@ -79,9 +60,9 @@ pub async fn run(
     };
     let mut work = Work {
         bootstrap,
-        ground,
+        cluster,
         manner,
-        mask: Mask::new(&[bootstrap.hidden(), ground.hidden.to_vec()].concat()),
+        mask: Mask::new(&[bootstrap.hidden(), cluster.hidden.to_vec()].concat()),
         client: None,
         workloads: Vec::new(),
         roots: Vec::new(),
@@ -111,7 +92,7 @@ struct Done {
     notes: Vec<String>,
 }
 
-/// Why a step did not get to its end, and what it had done and seen until then.
+/// Why a step failed, and what it had done until then.
 #[derive(Debug)]
 struct Failure {
     why: String,
@@ -133,7 +114,7 @@ impl From<KubernetesError> for Failure {
     fn from(err: KubernetesError) -> Self {
         Self {
             hint: err.hint(),
-            ..Self::new(told(&err))
+            ..Self::new(one_line(&err))
         }
     }
 }
@@ -142,32 +123,18 @@ impl From<ManifestsError> for Failure {
     fn from(err: ManifestsError) -> Self {
         Self {
             hint: err.hint(),
-            ..Self::new(told(&err))
+            ..Self::new(one_line(&err))
         }
     }
-}
-
-/// An error with its causes in one line.
-pub(crate) fn told(err: &dyn std::error::Error) -> String {
-    let mut text = err.to_string();
-    let mut cause = err.source();
-    while let Some(source) = cause {
-        let more = source.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = source.source();
-    }
-    text
 }
 
 struct Work<'a> {
     bootstrap: &'a Bootstrap,
-    ground: Ground<'a>,
+    cluster: ClusterContext<'a>,
     manner: Manner,
     mask: Mask,
     client: Option<Client>,
-    /// What the installation consists of and the root manifests hold, as far as it is waited for.
+    /// Objects of the installation and of the root manifests that a step waits for.
     workloads: Vec<Value>,
     roots: Vec<Value>,
 }
@@ -246,7 +213,7 @@ impl<'a> Work<'a> {
         let Some((config, _)) = &self.bootstrap.kubeconfig else {
             return Ok(Done::default());
         };
-        let client = Client::new(config.clone(), self.ground.env, self.ground.source).await?;
+        let client = Client::new(config.clone(), self.cluster.env, self.cluster.source).await?;
         let version = waiting::for_api(&client, limit, seen).await?;
         let note = format!("{version} at {}", client.server());
         self.client = Some(client);
@@ -272,7 +239,7 @@ impl<'a> Work<'a> {
         let Some(agent) = self.agent() else {
             return Ok(Done::default());
         };
-        let found = manifests::of_agent(agent, self.ground).await?;
+        let found = manifests::of_agent(agent, self.cluster).await?;
         let objects = self.placed(found.objects, &agent.namespace).await?;
         self.workloads = objects
             .iter()
@@ -288,7 +255,7 @@ impl<'a> Work<'a> {
         let Some(agent) = self.agent() else {
             return Ok(Done::default());
         };
-        let found = manifests::of_root(agent, self.ground).await?;
+        let found = manifests::of_root(agent, self.cluster).await?;
         let objects = self.placed(found, &agent.namespace).await?;
         self.roots = objects
             .iter()
@@ -314,7 +281,7 @@ impl<'a> Work<'a> {
         };
         let step: &CommandStep = step;
         let kubeconfig = self.bootstrap.kubeconfig.as_ref().map(|(_, text)| text);
-        command::run(step, kubeconfig, self.ground, limit, &self.mask).await
+        command::run(step, kubeconfig, self.cluster, limit, &self.mask).await
     }
 
     fn agent(&self) -> Option<&'a Agent> {
@@ -338,7 +305,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Objects that have a namespace and name none lie where the agent is.
+    /// Gives namespaced objects without a namespace that of the agent.
     async fn placed(&self, objects: Vec<Value>, namespace: &str) -> Result<Vec<Value>, Failure> {
         let client = self.client()?;
         let mut placed = Vec::new();
@@ -346,7 +313,7 @@ impl<'a> Work<'a> {
             apply::place(&client, &mut object, namespace).await?;
             placed.push(object);
         }
-        // Kinds that the manifests themselves bring are known only after they were applied.
+        // The cluster does not know kinds yet that the manifests themselves define.
         apply::place_by_definitions(&mut placed, namespace);
         Ok(placed)
     }

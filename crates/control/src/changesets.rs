@@ -40,7 +40,6 @@ pub use approvals::asks_for_more;
 pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
 pub use moved::Moved;
 pub use prepare_error::PrepareError;
-pub use spec::is_ours;
 pub(crate) use spec::spec_alone;
 
 /// What somebody asked for, checked against nothing yet.
@@ -239,7 +238,7 @@ async fn prepare(
         }
         let looks = match wanted.action {
             Action::Plan | Action::Apply => !wanted.no_state,
-            Action::Destroy => !is_ours(project, name),
+            Action::Destroy => !project.is_on_terrane_backend(name),
             Action::Exec => false,
         };
         if looks {
@@ -285,14 +284,14 @@ async fn prepare(
         .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
     let mut known = KnownOutputs::default();
-    let standing = crate::facts::add_standing(control, project, &mut specs).await;
-    standing.map_err(PrepareError::Standing)?;
+    let located = crate::facts::add_locations(control, &mut specs).await;
+    located.map_err(PrepareError::FactLocations)?;
     for spec in &mut specs {
         // One that has no upstream here was asked for itself.
         let name = &spec.stack.name;
         let may_be =
             !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
-        if !spec.upstreams.is_empty() && may_be && crate::facts::stand_as_named(spec) {
+        if !spec.upstreams.is_empty() && may_be && crate::facts::are_where_named(spec) {
             spec.settled = settled::is_settled(control, spec, &mut known).await;
         }
     }

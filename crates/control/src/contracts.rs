@@ -1,11 +1,8 @@
-//! Contracts where they are: those that come with terrane, and a project's own in `contracts/NAME/vN.json`.
+//! Finding contracts (those that come with terrane, and a project's own in `contracts/NAME/vN.json`) and checking them:
+//! in the source (`check`) and in the plan (`check_plan`). A publication checks the outputs that were applied (`facts`).
 //!
-//! Whether a stack can keep them is looked at three times: in the source (`check`), in the plan (`check_plan`), and with
-//! the outputs that were applied (`facts`).
-//!
-//! Not here: what they say (`model::contract`).
+//! Not here: what a contract means (`model::contract`), who reads a fact (`fact_readers`).
 
-mod gitops;
 mod published;
 #[cfg(test)]
 mod tests;
@@ -16,26 +13,25 @@ use std::path::{Path, PathBuf};
 
 use model::config::Loaded;
 use model::contract::{
-    self, Consumer, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError,
-    Reliance, Use, is_manifest, mapped, narrowed, narrowed_manifest,
+    self, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, is_manifest,
+    mapped, narrowed, narrowed_manifest,
 };
 use model::diagnostic::{Finding, Location};
-use model::facts::Standing;
-use model::ids::StackName;
-use model::project::{EdgeKind, Input, Project};
+use model::fact_readers::{Fact, FactReader, Reliance};
+use model::facts::FactLocation;
+use model::project::Input;
 use model::stage::StageBlock;
 use serde_json::{Map, Value};
 
-use gitops::GitopsFiles;
-pub use gitops::ReadGitopsError;
+use crate::fact_readers::{FactReaders, ReadGitopsError};
 use published::WouldPublish;
-pub(crate) use published::{Foretold, foretell, foretell_sinks};
+pub(crate) use published::{PlannedValues, resolve_planned, resolve_planned_sinks};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FindContractError {
     #[error("there is no contract `{name}`")]
     Missing { name: ContractName },
-    #[error("could not read the contract `{}`", path.display())]
+    #[error("cannot read the contract `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("`{}` has the name of a contract that comes with terrane", path.display())]
     Shadowed { path: PathBuf },
@@ -51,7 +47,7 @@ impl FindContractError {
                 "write it as a JSON Schema in `{}`; `cluster/v1` comes with terrane",
                 name.path()
             )),
-            Self::Shadowed { .. } => Some("call your own one otherwise".to_owned()),
+            Self::Shadowed { .. } => Some("give your own contract another name".to_owned()),
             Self::Read { .. } | Self::Wrong(_) => None,
         }
     }
@@ -84,7 +80,8 @@ pub fn find_all(
     names.iter().map(find).collect()
 }
 
-/// What is wrong in the source: contracts that are not there or no schemas, and outputs that a stack does not declare.
+/// Finds mistakes in the source: contracts that are missing or invalid, and required outputs that a stack does not
+/// declare.
 pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let mut findings = Vec::new();
     for stack in loaded
@@ -104,7 +101,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
                     if let FindContractError::Wrong(ReadContractError::NotJson { name, source }) =
                         &err
                     {
-                        finding = finding.at(place_of(name, source), "it ends to be JSON here");
+                        finding = finding.at(place_of(name, source), "it is not JSON here");
                     }
                     let finding = finding.at(block.at.clone(), "named here");
                     findings.push(match err.hint() {
@@ -120,7 +117,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
                 let message = format!("the contract `{name}` names no outputs to publish");
                 let finding = Finding::error("contract-output", message);
                 findings.push(finding.at(block.at.clone(), "published here").hint(
-                    "say `values = { … }`, or name the outputs under `properties` of the contract",
+                    "set `values = { … }`, or name the outputs under `properties` of the contract",
                 ));
             }
             let missing: Vec<String> = contract
@@ -152,7 +149,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     loaded.add(findings, &texts);
 }
 
-/// Where a file stops to be JSON.
+/// Where a file is not JSON.
 fn place_of(name: &ContractName, err: &serde_json::Error) -> Location {
     Location {
         file: name.path(),
@@ -162,7 +159,7 @@ fn place_of(name: &ContractName, err: &serde_json::Error) -> Location {
     }
 }
 
-/// Fields that may be missing, and that the contract does not speak of.
+/// Entries of `partial` that the contract does not have.
 fn unknown_partial(block: &StageBlock, contract: &Contract, partial: &[String]) -> Option<Finding> {
     let fields = contract.fields();
     let is_known = |name: &&String| {
@@ -191,16 +188,16 @@ fn texts(block: &StageBlock, name: &str) -> Vec<String> {
     }
 }
 
-/// What a plan would break for those who rely on a stack.
+/// What a plan would break for readers of a stack's outputs and facts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanBreaks {
     pub problems: Vec<(ContractName, Problem)>,
-    /// Only what somebody uses.
-    pub narrowed: Vec<(Narrowed, Vec<Consumer>)>,
-    /// Fields that would be published no more, and somebody uses.
-    pub unpublished: Vec<(Narrowed, Vec<Consumer>)>,
-    /// Files that would be published no more, and somebody names.
-    pub withdrawn: Vec<(String, Vec<Consumer>)>,
+    /// Outputs that would be gone or of another type, and somebody reads.
+    pub narrowed: Vec<(Narrowed, Vec<FactReader>)>,
+    /// Fields that would no longer be published, and somebody reads.
+    pub unpublished: Vec<(Narrowed, Vec<FactReader>)>,
+    /// Files that would no longer be published, and somebody reads.
+    pub withdrawn: Vec<(String, Vec<FactReader>)>,
 }
 
 impl PlanBreaks {
@@ -208,12 +205,12 @@ impl PlanBreaks {
         self.problems.is_empty() && !self.takes_away()
     }
 
-    /// Whether somebody would miss something.
+    /// Whether a reader would lose something.
     pub fn takes_away(&self) -> bool {
         !(self.narrowed.is_empty() && self.unpublished.is_empty() && self.withdrawn.is_empty())
     }
 
-    /// What it is all about, in a few words.
+    /// The fields and files, for a summary.
     pub fn names(&self) -> Vec<String> {
         let problems = self.problems.iter().map(|(_, problem)| &problem.field);
         let mut names: Vec<String> = problems.map(|field| format!("`{field}`")).collect();
@@ -225,7 +222,7 @@ impl PlanBreaks {
         names
     }
 
-    /// A line for each thing, consumers with file and line below it.
+    /// One line for each problem, readers with file and line below it.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (contract, problem) in &self.problems {
@@ -269,32 +266,32 @@ pub enum CheckPlanError {
     Gitops(#[from] ReadGitopsError),
 }
 
-/// What a plan is looked at with.
+/// What a plan is checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanCheck<'a> {
-    /// The tree that is planned: contracts lie there.
+    /// The tree that is planned, with its contracts.
     pub source: &'a Path,
-    /// Where the project lies; GitOps files lie beside it.
+    /// The project's root; GitOps files are found from there.
     pub root: &'a Path,
     pub blocks: &'a [StageBlock],
     pub relied: &'a Reliance,
-    /// Where the stack's facts stand from before.
-    pub standing: &'a [Standing],
+    /// Where the stack's facts were published before.
+    pub locations: &'a [FactLocation],
     /// The outputs that the stack last applied.
     pub before: &'a Map<String, Value>,
     pub planned: &'a Planned,
-    /// The environment of whoever asks.
+    /// The environment of the person or job that asked.
     pub env: &'a BTreeMap<String, String>,
 }
 
-/// Looks at a plan's outputs, and at what the stack would publish, with the contracts and the known consumers.
+/// Checks a plan's outputs, and what the stack would publish, against contracts and known readers.
 pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
     let (blocks, planned) = (check.blocks, check.planned);
     let env = check.env;
-    let foretold = Foretold { planned, env };
+    let values = PlannedValues { planned, env };
     let mut breaks = PlanBreaks::default();
     for block in blocks {
-        for (name, partial) in published::contracts_of(block, foretold).unwrap_or_default() {
+        for (name, partial) in published::contracts_of(block, values).unwrap_or_default() {
             let contract = find(check.source, &name)?;
             let problems = contract.check_planned(planned, &partial, &planned.sensitive);
             let problems = problems.into_iter().map(|problem| (name.clone(), problem));
@@ -303,21 +300,18 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
     }
     breaks.problems.dedup();
     let lost = narrowed(check.before, planned);
-    let would = WouldPublish::by(blocks, foretold, |name| find(check.source, name).ok());
-    let (unpublished, withdrawn) = taken_away(check.standing, &would, &lost);
+    let would = WouldPublish::by(blocks, values, |name| find(check.source, name).ok());
+    let (unpublished, withdrawn) = taken_away(check.locations, &would, &lost);
     if lost.is_empty() && unpublished.is_empty() && withdrawn.is_empty() {
         return Ok(breaks);
     }
-    let files = GitopsFiles::read(check.root, &check.relied.gitops)?;
+    let readers = FactReaders::load(check.root, check.relied)?;
     for narrowed in lost {
-        let inputs = narrowed
-            .path
-            .first()
-            .and_then(|name| check.relied.inputs.get(name));
-        let mut used = inputs.cloned().unwrap_or_default();
-        for field in published_fields(blocks, &narrowed) {
-            let parts = moved_parts(&narrowed, &field);
-            used.extend(files.using(&field, &parts));
+        let output = narrowed.path.first().map_or("", String::as_str);
+        let mut used = readers.of(Fact::Output(output));
+        for path in published_fields(blocks, &narrowed) {
+            let (path, parts) = (&path, &moved_parts(&narrowed, &path));
+            used.extend(readers.of(Fact::Field { path, parts }));
         }
         used.sort();
         used.dedup();
@@ -326,13 +320,14 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
         }
     }
     for narrowed in unpublished {
-        let used = files.using(&narrowed.path, &narrowed.parts);
+        let (path, parts) = (&narrowed.path, &narrowed.parts);
+        let used = readers.of(Fact::Field { path, parts });
         if !used.is_empty() {
             breaks.unpublished.push((narrowed, used));
         }
     }
     for path in withdrawn {
-        let used = files.naming(&path);
+        let used = readers.of(Fact::File(&path));
         if !used.is_empty() {
             breaks.withdrawn.push((path, used));
         }
@@ -340,16 +335,16 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
     Ok(breaks)
 }
 
-/// Fields and files that are published now and would be no more. What is not known yet takes nothing away.
+/// Fields and files that are published now and would not be any more. What is not known yet counts as kept.
 fn taken_away(
-    standing: &[Standing],
+    locations: &[FactLocation],
     would: &WouldPublish,
     lost: &[Narrowed],
 ) -> (Vec<Narrowed>, BTreeSet<String>) {
     let mut fields: Vec<Narrowed> = Vec::new();
     let mut withdrawn = BTreeSet::new();
-    for standing in standing {
-        let Standing::Branch { files, .. } = standing else {
+    for location in locations {
+        let FactLocation::Branch { files, .. } = location else {
             continue;
         };
         for (path, shape) in files {
@@ -365,35 +360,14 @@ fn taken_away(
             };
             let gone = would.fields.as_ref().map(|now| less(shape, now));
             for field in gone.into_iter().flatten() {
-                let is_said = lost.iter().chain(&fields).any(|it| it.path == field.path);
-                if !is_said {
+                let is_known = lost.iter().chain(&fields).any(|it| it.path == field.path);
+                if !is_known {
                     fields.push(field);
                 }
             }
         }
     }
     (fields, withdrawn)
-}
-
-/// Who relies on a stack: inputs of other stacks, and where facts are consumed.
-pub fn reliance(project: &Project, stack: &StackName) -> Reliance {
-    let mut inputs: BTreeMap<String, Vec<Consumer>> = BTreeMap::new();
-    for (name, other) in &project.stacks {
-        for edge in other.edges.iter().filter(|edge| edge.upstream == *stack) {
-            if let EdgeKind::Output { output, input } = &edge.kind {
-                inputs.entry(output.clone()).or_default().push(Consumer {
-                    file: edge.at.file.clone(),
-                    line: edge.at.line,
-                    text: format!("input `{input}` of stack `{name}`"),
-                    how: Use::Input,
-                });
-            }
-        }
-    }
-    Reliance {
-        inputs,
-        gitops: project.gitops.clone(),
-    }
 }
 
 /// The parts of an output under the name that it is published by.

@@ -1,7 +1,7 @@
-//! Draining a cluster: nobody reconciles it any more, then what owns something outside is deleted, then zero is waited
-//! for. Whatever comes back meanwhile is deleted again. Dropping the future stops between two requests.
+//! Draining a cluster: suspends reconciliation, deletes objects that own something outside, and waits until they are
+//! gone. What comes back is deleted again. Dropping the future stops between two requests.
 //!
-//! Not here: when (`runner`), what owns what (`model::drain`).
+//! Not here: when it happens (`runner`), which objects own something (`model::drain`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,9 +14,10 @@ use model::duration::seconds;
 use model::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::Value;
 
-use crate::bootstrap::{Ground, Pace, told};
+use crate::cluster::{ClusterContext, Poll};
+use crate::error_text::one_line;
 
-/// A cluster that does not answer for this long is taken for gone.
+/// A cluster that does not answer for this long counts as gone.
 const UNREACHABLE: Duration = Duration::from_mins(1);
 
 /// What happens, as it happens.
@@ -25,14 +26,14 @@ pub enum Progress<'a> {
     Suspended(&'a ObjectRef),
     ScaledDown(&'a ObjectRef),
     Deleted(&'a ObjectRef),
-    /// Each time another set of objects is waited for.
+    /// Reported each time the set of remaining objects changes.
     Waiting(&'a BTreeSet<Remaining>),
 }
 
-/// Drains the cluster. What it has done is in the report, however it ends.
+/// Drains the cluster. The report says what was done, also after a failure.
 pub async fn run(
     config: &Kubeconfig,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
     limit: Duration,
     said: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> DrainReport {
@@ -44,7 +45,7 @@ pub async fn run(
         volumes: BTreeSet::new(),
         said,
     };
-    let client = match reach(config, ground, limit.min(UNREACHABLE)).await {
+    let client = match reach(config, cluster, limit.min(UNREACHABLE)).await {
         Ok(client) => client,
         Err(end) => {
             work.report.end = end;
@@ -52,27 +53,33 @@ pub async fn run(
         }
     };
     let end = work.run(&client, limit).await;
-    work.report.end = end.unwrap_or_else(|err| DrainEnd::Failed { why: told(&err) });
+    work.report.end = end.unwrap_or_else(|err| DrainEnd::Failed {
+        why: one_line(&err),
+    });
     work.report
 }
 
 async fn reach(
     config: &Kubeconfig,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
     limit: Duration,
 ) -> Result<Client, DrainEnd> {
-    let failed = |err: &KubernetesError| DrainEnd::Failed { why: told(err) };
-    let client = Client::new(config.clone(), ground.env, ground.source).await;
+    let failed = |err: &KubernetesError| DrainEnd::Failed { why: one_line(err) };
+    let client = Client::new(config.clone(), cluster.env, cluster.source).await;
     let client = client.map_err(|err| failed(&err))?;
-    let mut pace = Pace::new(limit);
+    let mut poll = Poll::new(limit);
     let mut last = DrainEnd::Unreachable {
         why: format!("nothing within {}", seconds(limit)),
     };
     loop {
-        match pace.look(client.version()).await {
+        match poll.look(client.version()).await {
             Some(Ok(_)) => return Ok(client),
-            Some(Err(err)) if err.is_silence() => last = DrainEnd::Unreachable { why: told(&err) },
-            // It is there, and may be better soon.
+            Some(Err(err)) if err.is_silence() => {
+                last = DrainEnd::Unreachable {
+                    why: one_line(&err),
+                }
+            }
+            // It answers, and may recover.
             Some(Err(err)) if err.may_pass() => last = failed(&err),
             Some(Err(err)) => return Err(failed(&err)),
             None => {
@@ -81,7 +88,7 @@ async fn reach(
                 }
             }
         }
-        if !pace.pause().await {
+        if !poll.pause().await {
             return Err(last);
         }
     }
@@ -89,17 +96,17 @@ async fn reach(
 
 struct Work<'a> {
     report: DrainReport,
-    /// Names of disks that go with claims we deleted.
+    /// Names of disks whose claims we deleted.
     volumes: BTreeSet<String>,
     said: &'a mut (dyn FnMut(Progress<'_>) + Send),
 }
 
 impl Work<'_> {
     async fn run(&mut self, client: &Client, limit: Duration) -> Result<DrainEnd, KubernetesError> {
-        let mut pace = Pace::new(limit);
+        let mut poll = Poll::new(limit);
         let mut before = BTreeSet::new();
         loop {
-            let looked = pace.look(self.round(client)).await;
+            let looked = poll.look(self.round(client)).await;
             let Some(remaining) = looked.transpose()? else {
                 return Ok(self.timed_out(before));
             };
@@ -110,7 +117,7 @@ impl Work<'_> {
                 (self.said)(Progress::Waiting(&remaining));
                 before = remaining;
             }
-            if !pace.pause().await {
+            if !poll.pause().await {
                 return Ok(self.timed_out(before));
             }
         }
@@ -121,9 +128,9 @@ impl Work<'_> {
         DrainEnd::TimedOut
     }
 
-    /// Everything once: suspends, deletes what is there, and says what is.
+    /// One round: suspends, deletes, and returns what remains.
     async fn round(&mut self, client: &Client) -> Result<BTreeSet<Remaining>, KubernetesError> {
-        // A set first: it writes its Applications.
+        // An ApplicationSet first: it writes its Applications.
         for kind in [
             "ApplicationSet.argoproj.io",
             "Application.argoproj.io",
@@ -135,7 +142,7 @@ impl Work<'_> {
             }
         }
         let mut there = Vec::new();
-        // Gateways and Ingresses first: a Service of theirs would come back.
+        // Gateways and Ingresses first: they would create their Services again.
         for kind in [
             "Gateway.gateway.networking.k8s.io",
             "Ingress.networking.k8s.io",
@@ -149,7 +156,7 @@ impl Work<'_> {
             self.delete(client, object).await?;
         }
         let mut remaining: BTreeSet<Remaining> = there.iter().filter_map(Remaining::of).collect();
-        // A disk outlives its claim for a while; also one whose claim went before this began.
+        // A disk outlives its claim for a while. Disks whose claims were deleted earlier count as well.
         for volume in listed(client, "PersistentVolume").await? {
             if let Some(found) = Remaining::of(&volume)
                 && (self.volumes.contains(&found.object.name) || is_going(&volume))
@@ -187,7 +194,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Claims whose disk goes with them. A claim does not go as long as a pod uses it.
+    /// Claims whose disk is deleted with them. A claim stays as long as a pod uses it.
     async fn claims(&mut self, client: &Client) -> Result<Vec<Value>, KubernetesError> {
         let disks: BTreeSet<String> = listed(client, "PersistentVolume")
             .await?
@@ -221,7 +228,7 @@ impl Work<'_> {
         Ok(claims)
     }
 
-    /// Whoever made the pod makes none any more; a pod of nobody is deleted.
+    /// Scales down the owner of a pod; a pod without an owner is deleted.
     async fn stop(&mut self, client: &Client, pod: &Value) -> Result<(), KubernetesError> {
         let mut child = pod.clone();
         let mut is_stopped = false;
@@ -229,7 +236,7 @@ impl Work<'_> {
             let Some(found) = client.get_ref(&owner).await? else {
                 break;
             };
-            // One of a Deployment does as that says.
+            // A ReplicaSet of a Deployment follows the Deployment.
             if owner.kind == "ReplicaSet" && self::owner(&found).is_some() {
                 child = found;
                 continue;
@@ -241,7 +248,7 @@ impl Work<'_> {
                     self.report.scaled_down.push(owner.clone());
                 }
             }
-            // Its own controller takes the pod away.
+            // Its controller deletes the pod.
             if matches!(owner.kind.as_str(), "StatefulSet" | "Deployment") {
                 return Ok(());
             }
@@ -251,7 +258,7 @@ impl Work<'_> {
         if is_stopped {
             return Ok(());
         }
-        // Of a DaemonSet or an operator it comes back; then it is among what remains.
+        // A DaemonSet or an operator creates it again; then it is among what remains.
         self.delete(client, pod).await
     }
 }
@@ -276,7 +283,7 @@ fn uses(pod: &Value, claims: &BTreeSet<(String, String)>) -> bool {
     })
 }
 
-/// All of a kind in the whole cluster; none if the cluster does not know it.
+/// All objects of a kind; none if the cluster does not know the kind.
 async fn listed(client: &Client, kind: &str) -> Result<Vec<Value>, KubernetesError> {
     let resource = match client.resource(kind).await {
         Err(KubernetesError::UnknownKind { .. }) => return Ok(Vec::new()),

@@ -1,24 +1,22 @@
-//! Publishing facts: one stack's files, to every place it names, as one commit each, whoever else is writing there.
+//! Publishing facts: one stack's files, to every branch that its blocks name, as one commit each.
 //!
-//! The order that makes a crash harmless: everything is prepared and checked first; a commit is made here and its id
-//! stored; then it is pushed; then it is noted as pushed. A branch that stands at a stored id is ours. Whoever loses a
-//! push looks again and builds anew.
+//! The order makes a crash harmless: everything is prepared and checked first; the commit is made and its id stored;
+//! then it is pushed; then the store records that. A branch that points to a stored id is ours. A push that loses a
+//! race is built again on the new tip.
 //!
-//! Not here: what files hold and whose commit it was (`model::facts`), Git (`drivers::git::publish`).
+//! Not here: what files contain (`model::facts`), Git (`drivers::git::publish`), objects in clusters (`crate::sinks`).
 
 mod answers;
 mod branch;
-mod claims;
-mod current;
-mod early;
-mod elsewhere;
+mod destination;
 mod forecast;
 mod foreign;
-mod former;
-mod place;
+mod lint;
+mod project_files;
 mod records;
 mod sealed;
 mod sinks;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +29,8 @@ use jiff::Timestamp;
 use model::break_glass::Act;
 use model::contract::{Contract, ContractName, Problem};
 use model::facts::{
-    Clash, FactFile, Outputs, Paths, PrepareFactsError, Publish, Published, ReadManifestError,
-    StateMark, TakenPath, prepare,
+    Clash, FactFile, FactLocation, Outputs, Paths, PrepareFactsError, Publish, Published,
+    ReadManifestError, StateMark, TakenPath, prepare,
 };
 use model::ids::{RunId, StackName};
 use model::state::StateName;
@@ -40,39 +38,35 @@ use serde_json::{Map, Value};
 use store::{NewBreakGlass, StoreError};
 
 use crate::Control;
-use crate::bootstrap::Ground;
+use crate::cluster::ClusterContext;
 use crate::contracts::{FindContractError, find_all};
 use crate::outputs::Output;
 use crate::sinks::SinkError;
 
-pub use answers::{answer, place_inputs};
+pub use answers::answer;
 pub use branch::Compared;
-pub(crate) use branch::is_published;
-pub use current::{Current, CurrentFactsError, publishers, stacks_standing};
-pub(crate) use current::{add_standing, stand_as_named};
-pub(crate) use early::check;
-pub use elsewhere::{
-    ClusterSink, ComparedElsewhere, Elsewhere, ReadSinkError, Standpoint, sinks_of,
-};
+pub use destination::{Destination, ReadDestinationError, own_remote};
 pub use forecast::forecast_of;
-pub(crate) use forecast::{Outlook, note_forecast};
+pub(crate) use forecast::{ForecastContext, note_forecast};
 pub use foreign::ForeignCommit;
-pub use former::{Former, Searching, find_former};
-pub use place::{Place, ReadPlaceError, own_remote};
+pub(crate) use lint::check;
 use records::key_of;
-pub use records::{Untold, tell};
+pub use records::{MissedRecord, publish_records};
 pub use sealed::SealFactsError;
+pub use sinks::{ClusterSink, ComparedSink, ReadSinkError, SinkOutcome, SinkState, sinks_of};
+pub use snapshot::{FactsSnapshot, ReadFactsError, publishers, stacks_with_facts};
+pub(crate) use snapshot::{add_locations, are_where_named};
 
 /// What is published, and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Publication<'a> {
     /// The project's root: paths start there.
     pub root: &'a Path,
-    /// The source: contracts and `.sops.yaml` lie there. What a run planned with, or the root itself.
+    /// The source with contracts and `.sops.yaml`: the tree that a run planned, or the root itself.
     pub tree: &'a Path,
-    /// The environment of whoever asks.
+    /// The environment of the person or job that asked.
     pub asker: &'a BTreeMap<String, String>,
-    pub places: &'a BTreeMap<String, Place>,
+    pub places: &'a BTreeMap<String, Destination>,
     pub stack: &'a StackName,
     /// The name of its state.
     pub state_name: &'a str,
@@ -83,20 +77,17 @@ pub struct Publication<'a> {
     /// When it is published: the date of its commits.
     pub at: Timestamp,
     pub outputs: &'a BTreeMap<String, Output>,
-    /// None: everything of this stack is withdrawn.
+    /// Empty: everything of this stack is withdrawn.
     pub blocks: &'a [Publish],
-    /// The objects in clusters that they name.
+    /// The objects in clusters that they name; of a destroyed stack those that they named.
     pub sinks: &'a [ClusterSink],
-    /// Where its facts stand from before and are named no more.
-    pub former: &'a [Former],
-    /// The version of the state that the facts come from.
-    pub version: Option<i64>,
-    /// What it takes to reach clusters.
-    pub ground: Ground<'a>,
-    /// The stack is gone: a cluster that cannot be reached is gone with it.
+    /// Where its facts were published before.
+    pub locations: &'a [FactLocation],
+    pub cluster: ClusterContext<'a>,
+    /// Its facts are withdrawn.
     pub is_destroyed: bool,
-    /// By place, the stacks of the project that publish there; files of others of its stacks are withdrawn. A place
-    /// that is missing here keeps them.
+    /// By place, the stacks of the project that publish there: files of removed stacks are withdrawn. A place that is
+    /// missing here keeps them.
     pub stacks: &'a BTreeMap<String, BTreeSet<String>>,
     pub take_over: Option<&'a TakeOver>,
 }
@@ -120,7 +111,7 @@ pub enum PublishFactsError {
         contract: ContractName,
         problems: Vec<Problem>,
     },
-    #[error("facts of stack `{stack}` cannot be published")]
+    #[error("cannot publish facts of stack `{stack}`")]
     Prepare {
         stack: StackName,
         source: PrepareFactsError,
@@ -134,14 +125,14 @@ pub enum PublishFactsError {
         there: String,
         how: Clash,
     },
-    #[error("could not encrypt `{path}`")]
+    #[error("cannot encrypt `{path}`")]
     Seal {
         path: String,
         source: SealFactsError,
     },
-    #[error("could not use the facts at `{place}`")]
+    #[error("cannot use the facts at `{place}`")]
     Git { place: String, source: PublishError },
-    #[error("could not use the facts at `{place}`")]
+    #[error("cannot use the facts at `{place}`")]
     Manifest {
         place: String,
         source: ReadManifestError,
@@ -160,22 +151,22 @@ pub enum PublishFactsError {
     },
     #[error("the branch `{branch}` of `{place}` is gone")]
     BranchGone { place: String, branch: String },
-    #[error("others were faster {attempts} times at `{place}`")]
+    #[error("cannot push to `{place}`: other pushes won {attempts} times")]
     Busy { place: String, attempts: usize },
-    #[error("could not use `{}`", path.display())]
+    #[error("cannot use `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("`{path}` of the project is not as terrane left it, or was never terrane's")]
     NotOurs { path: String },
-    #[error("`{path}` leads through a link, and links are not followed here")]
+    #[error("cannot write `{path}`: part of the path is a symbolic link")]
     Link { path: String },
-    #[error("could not put facts into a cluster")]
+    #[error("cannot put facts into a cluster")]
     Sink(#[from] SinkError),
-    #[error("could not remember what was published")]
+    #[error("cannot record what was published")]
     Store(#[from] StoreError),
 }
 
 impl PublishFactsError {
-    /// Whether a rule said no, rather than that something broke.
+    /// Whether a rule refused it, rather than that something broke.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Foreign { .. }
@@ -198,7 +189,7 @@ impl PublishFactsError {
         }
     }
 
-    /// Whether what is known here could not be read.
+    /// Whether the store failed.
     fn is_of_store(&self) -> bool {
         matches!(self, Self::Store(_))
     }
@@ -211,20 +202,20 @@ impl PublishFactsError {
             Self::Prepare { source, .. } => source.hint(),
             Self::Seal { source, .. } => source.hint(),
             Self::Git { source, .. } => source.hint(),
-            Self::Foreign { .. } | Self::BranchGone { .. } | Self::Manifest { .. } => {
-                Some(format!("undo it there, or write over it: {}", over()))
-            }
-            Self::Broken { .. } => Some(
-                "mend the outputs, or name what may be missing for now in `partial`".to_owned(),
+            Self::Foreign { .. } | Self::BranchGone { .. } | Self::Manifest { .. } => Some(
+                format!("undo the change there, or overwrite it: {}", over()),
             ),
+            Self::Broken { .. } => {
+                Some("fix the outputs, or name what may be missing for now in `partial`".to_owned())
+            }
             Self::NoPlace { place } => Some(format!("declare it: `facts \"{place}\" {{ … }}`")),
-            Self::Busy { .. } => Some(format!("`terrane facts publish {stack}` tries again")),
+            Self::Busy { .. } => Some(format!("try again: `terrane facts publish {stack}`")),
             Self::Taken { source, .. } => Some(format!(
-                "a file has one owner: publish to another path; if `{}` lets go of it, apply that first; what a removed stack left, `terrane facts publish` withdraws",
+                "publish to another path, or apply `{}` first if it no longer publishes this file; `terrane facts publish` withdraws files of removed stacks",
                 source.owner.stack
             )),
             Self::NotOurs { path } => Some(format!(
-                "move `{path}` away, name another `path` in `sink \"file\"`, or write over it: {}",
+                "move `{path}` away, name another `path` in `sink \"file\"`, or overwrite it: {}",
                 over()
             )),
             Self::Link { .. } => Some("name a `path` without links".to_owned()),
@@ -252,7 +243,7 @@ fn twice(stack: &StackName, place: &str, path: &str, there: &str, how: Clash) ->
     }
 }
 
-/// Two files of a stack that cannot lie on one branch.
+/// Refuses two files of a stack that cannot be on one branch.
 fn check_beside(
     publication: &Publication<'_>,
     place: &str,
@@ -283,7 +274,7 @@ fn said(problems: &[Problem]) -> String {
     problems.join("; ")
 }
 
-/// Files of a stack by place, checked against their contracts; nothing was touched. Values are in clear.
+/// The files of a stack by place, checked against their contracts; nothing is written. Values are in clear.
 pub fn prepare_files(
     publication: &Publication<'_>,
 ) -> Result<BTreeMap<String, Vec<FactFile>>, PublishFactsError> {
@@ -343,55 +334,40 @@ pub fn prepare_files(
 
 /// What a publication did.
 #[derive(Clone, Debug, Default)]
-pub struct Done {
+pub struct PublishOutcome {
     pub places: Vec<Published>,
     /// Files of the project and objects in clusters.
-    pub elsewhere: Vec<Elsewhere>,
+    pub elsewhere: Vec<SinkOutcome>,
 }
 
-/// How everything that holds a stack's facts differs from what the stack says.
+/// How the places with a stack's facts differ from what the stack would publish.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
     pub places: Vec<Compared>,
-    pub elsewhere: Vec<ComparedElsewhere>,
+    pub elsewhere: Vec<ComparedSink>,
 }
 
-/// Compares what a stack's blocks say with what every place, file and cluster holds; nothing is changed.
+/// Compares what a stack would publish with what every branch, file and cluster holds; nothing is changed.
 pub async fn compare(
     control: &Control,
     publication: &Publication<'_>,
 ) -> Result<Differences, PublishFactsError> {
-    let mut differences = Differences::default();
+    let mut places = Vec::new();
     for job in jobs(control, publication).await? {
-        differences.places.push(job.compare().await?);
+        places.push(job.compare().await?);
     }
-    for former in publication.former {
-        let Former::Branch { key, place, .. } = former else {
-            continue;
-        };
-        match place {
-            Ok(place) => {
-                let job = withdrawal(control, publication, place, key.clone()).await?;
-                differences.places.push(job.compare().await?);
-            }
-            Err(why) => differences
-                .elsewhere
-                .push(ComparedElsewhere::unknown(former.to_string(), why.clone())),
-        }
-    }
-    let files = prepare_files(publication)?;
-    let elsewhere = elsewhere::compare(control, publication, &files).await?;
-    differences.elsewhere.extend(elsewhere);
-    Ok(differences)
+    let (files, keys) = (prepare_files(publication)?, publication.keys()?);
+    let elsewhere = sinks::compare(control, publication, &files, &keys).await?;
+    Ok(Differences { places, elsewhere })
 }
 
-/// Publishes what a stack's blocks say, at every place, and withdraws what they no longer say. Dropping this ends it
-/// after the call of Git that is under way; doing it again goes on from there.
+/// Publishes what a stack's blocks say, at every place, and withdraws what they no longer say. Dropping the future stops
+/// it after the current call of Git; the next publication continues from there.
 pub async fn publish(
     control: &Control,
     publication: &Publication<'_>,
-) -> Result<Done, PublishFactsError> {
-    let mut done = Done::default();
+) -> Result<PublishOutcome, PublishFactsError> {
+    let mut done = PublishOutcome::default();
     let jobs = jobs(control, publication).await?;
     for (at, job) in jobs.iter().enumerate() {
         match job.publish().await {
@@ -403,47 +379,13 @@ pub async fn publish(
         }
     }
     let files = prepare_files(publication)?;
-    let put = elsewhere::put(control, publication, &files).await?;
-    done.elsewhere.extend(put);
-    for former in publication.former {
-        match former {
-            Former::Branch { key, place, .. } => {
-                let left = match place {
-                    Err(why) => why.clone(),
-                    Ok(place) => {
-                        let job = withdrawal(control, publication, place, key.clone()).await?;
-                        match job.publish().await {
-                            Ok((published, _)) => {
-                                done.places.push(published);
-                                continue;
-                            }
-                            Err(PublishFactsError::BranchGone { .. }) => {
-                                former.forget(control, publication.stack).await?;
-                                done.elsewhere.push(Elsewhere::gone(former.to_string()));
-                                continue;
-                            }
-                            Err(err @ PublishFactsError::Git { .. }) => chain(&err),
-                            Err(err) => return Err(err),
-                        }
-                    }
-                };
-                let keep = publication.take_over.is_none();
-                if !keep {
-                    former.forget(control, publication.stack).await?;
-                }
-                done.elsewhere
-                    .push(Elsewhere::left(former.to_string(), &left, keep));
-            }
-            Former::File { .. } | Former::Object { .. } => {
-                let withdrawn = elsewhere::withdraw(control, publication, former).await?;
-                done.elsewhere.push(withdrawn);
-            }
-        }
-    }
+    let put = sinks::put(control, publication, &files).await?;
+    let withdrawn = sinks::withdraw(control, publication, &publication.keys()?).await?;
+    done.elsewhere.extend(put.into_iter().chain(withdrawn));
     Ok(done)
 }
 
-/// Who finds that others wrote there wants to hear of all places at once.
+/// Adds the foreign changes at the remaining places, so that a person learns of all of them at once.
 async fn with_others(err: PublishFactsError, rest: &[branch::Job<'_>]) -> PublishFactsError {
     let PublishFactsError::Foreign {
         place,
@@ -465,18 +407,7 @@ async fn with_others(err: PublishFactsError, rest: &[branch::Job<'_>]) -> Publis
     }
 }
 
-/// An error with all its causes, on one line.
-fn chain(err: &dyn std::error::Error) -> String {
-    let mut said = err.to_string();
-    let mut next = err.source();
-    while let Some(cause) = next {
-        said = format!("{said}: {cause}");
-        next = cause.source();
-    }
-    said
-}
-
-/// What is to be done at each place where the stack has facts, or had some.
+/// One publication for each branch where the stack has facts, or had some.
 async fn jobs<'a>(
     control: &'a Control,
     publication: &'a Publication<'a>,
@@ -486,49 +417,36 @@ async fn jobs<'a>(
     for (name, place) in publication.places {
         let files = files.remove(name).unwrap_or_default();
         let key = place_key(publication.root, place)?;
-        // Two blocks that lead to one branch are one place: it gets one commit.
+        // Two blocks with one branch share one commit.
         if let Some(job) = jobs.iter_mut().find(|job| job.key == key) {
             check_beside(publication, name, &job.files, &files)?;
             job.files.extend(files);
             job.names.push(name);
             continue;
         }
-        let mut job = withdrawal(control, publication, place, key).await?;
-        job.files = files;
-        job.names.push(name);
-        jobs.push(job);
+        let (project, stack) = (control.home.project(), publication.stack.as_str());
+        let remembered = control.store.fact_file_paths(project, &key, stack).await?;
+        jobs.push(branch::Job {
+            control,
+            publication,
+            place,
+            names: vec![name.as_str()],
+            key,
+            files,
+            remembered,
+            is_record: false,
+        });
     }
     jobs.retain(|job| !job.files.is_empty() || !job.remembered.is_empty());
     Ok(jobs)
 }
 
-/// Everything of a stack goes from a place.
-async fn withdrawal<'a>(
-    control: &'a Control,
-    publication: &'a Publication<'a>,
-    place: &'a Place,
-    key: String,
-) -> Result<branch::Job<'a>, PublishFactsError> {
-    let (project, stack) = (control.home.project(), publication.stack.as_str());
-    let remembered = control.store.fact_file_paths(project, &key, stack).await?;
-    Ok(branch::Job {
-        control,
-        publication,
-        place,
-        names: Vec::new(),
-        key,
-        files: Vec::new(),
-        remembered,
-        is_record: false,
-    })
-}
-
-/// A file as it is published at a place now; none if it is not there, or is encrypted.
+/// A published file; none if it does not exist, or is encrypted.
 pub async fn read_file(
     control: &Control,
     root: &Path,
     asker: &BTreeMap<String, String>,
-    place: &Place,
+    place: &Destination,
     path: &str,
 ) -> Result<Option<Value>, PublishFactsError> {
     let key = place_key(root, place)?;
@@ -536,8 +454,8 @@ pub async fn read_file(
     Ok(bytes.and_then(|bytes| model::facts::read_values(&bytes)))
 }
 
-/// What the store calls a place: two blocks that lead to one branch are one, and so are two paths to one directory.
-fn place_key(root: &Path, place: &Place) -> Result<String, PublishFactsError> {
+/// The identity of a branch in the store: the same for two blocks that name it, and for two paths to one repository.
+fn place_key(root: &Path, place: &Destination) -> Result<String, PublishFactsError> {
     let url = url_of(root, place)?;
     let url = url
         .local()
@@ -545,17 +463,17 @@ fn place_key(root: &Path, place: &Place) -> Result<String, PublishFactsError> {
     Ok(format!("{url}#{}", place.branch))
 }
 
-/// Where a path leads, also while nothing is there: a repository that is away for a while is no other one.
+/// The canonical path, also while a repository is missing for a time.
 fn real(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| {
         let rest = path.strip_prefix(above).ok()?;
-        // Part by part: joined with nothing, it would end with a slash.
+        // `join` with an empty rest would append a slash.
         Some(above.canonicalize().ok()?.iter().chain(rest).collect())
     });
     found.unwrap_or_else(|| path.to_owned())
 }
 
-fn url_of(root: &Path, place: &Place) -> Result<RemoteUrl, PublishFactsError> {
+fn url_of(root: &Path, place: &Destination) -> Result<RemoteUrl, PublishFactsError> {
     let wrong = |err: AccessError| PublishFactsError::Git {
         place: place.name.clone(),
         source: err.into(),
@@ -563,7 +481,7 @@ fn url_of(root: &Path, place: &Place) -> Result<RemoteUrl, PublishFactsError> {
     RemoteUrl::parse(&place.repository, root).map_err(wrong)
 }
 
-fn remote_of(root: &Path, place: &Place) -> Result<Remote, PublishFactsError> {
+fn remote_of(root: &Path, place: &Destination) -> Result<Remote, PublishFactsError> {
     Ok(Remote {
         url: url_of(root, place)?,
         branch: place.branch.clone(),
@@ -572,7 +490,7 @@ fn remote_of(root: &Path, place: &Place) -> Result<Remote, PublishFactsError> {
 }
 
 impl Publication<'_> {
-    /// What others wrote is written over: that happens on the record.
+    /// Records that somebody else's change is overwritten.
     async fn record_take_over(
         &self,
         control: &Control,
@@ -594,5 +512,11 @@ impl Publication<'_> {
 
     fn state_of(&self, control: &Control) -> StateName {
         control.state_name(self.state_name)
+    }
+
+    /// The branches that the project names.
+    fn keys(&self) -> Result<Vec<String>, PublishFactsError> {
+        let places = self.places.values();
+        places.map(|place| place_key(self.root, place)).collect()
     }
 }

@@ -343,11 +343,6 @@ impl Home {
         self.run_dir(run).join("facts.json")
     }
 
-    /// Which paths of facts it is about to publish.
-    pub fn run_claims(&self, run: RunId) -> PathBuf {
-        self.run_dir(run).join("claims.json")
-    }
-
     /// Notes which project lives here; says which other one did already. Two projects with one id would
     /// share states and lanes without knowing.
     pub fn claim_for(&self, name: &str) -> io::Result<Option<String>> {

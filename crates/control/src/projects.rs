@@ -75,8 +75,8 @@ pub fn find_root(start: &Path) -> Result<PathBuf, OpenProjectError> {
     })
 }
 
-/// Reads and checks the project; what is wrong with it is in `loaded.findings`. Its policies are read by those who
-/// need them to be sound (`policy::check`).
+/// Reads the project; what is wrong with its file is in `loaded.findings`. What its stages refer to is checked by
+/// `validation::check_stages`, its policies by `policy::check`.
 pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, OpenProjectError> {
     let git = Git::new(env).repository(root)?;
     let lookup = |name: &str| env.get(name).cloned();
@@ -90,10 +90,7 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
             path: root.to_owned(),
             source,
         })?;
-    let mut loaded = config::load(&tree, &around);
-    crate::contracts::check(&mut loaded, root);
-    crate::facts::check(&mut loaded, root);
-    crate::stage_files::check(&mut loaded, root);
+    let loaded = config::load(&tree, &around);
     let words = Words::of(&loaded);
     let derived = derive(root, words.name.as_deref(), git.as_ref());
     let identity = words.identity().unwrap_or_else(|| derived.clone());

@@ -1,7 +1,7 @@
-//! Facts in a cluster: put there, compared with what is there, taken away again.
+//! One object in a cluster that holds facts: put, compared, withdrawn. Only our fields are written; a change to them by
+//! somebody else stops the publication.
 //!
-//! Only our fields are written. If somebody else changed one of them, that stops it, as a foreign commit does on a
-//! branch. Not here: what the object looks like (`model::sink`), facts in Git.
+//! Not here: what the object looks like (`model::sink`), all sinks of a publication (`facts`).
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use model::kubernetes::{ObjectRef, managers};
 use model::sink::{Sink, SinkKind, SinkValuesError};
 use serde_json::{Map, Value, json};
 
-use crate::bootstrap::{Ground, apply};
+use crate::cluster::{ClusterContext, apply};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     #[error(transparent)]
     Values(#[from] SinkValuesError),
-    #[error("could not reach the cluster of {object}")]
+    #[error("cannot reach the cluster of {object}")]
     Cluster {
         object: Box<ObjectRef>,
         source: Box<KubernetesError>,
@@ -48,22 +48,22 @@ impl SinkError {
 /// How an object in a cluster differs from the facts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Difference {
-    /// The object is not there.
+    /// The object does not exist.
     Missing,
     Field(FieldDifference),
 }
 
-/// Puts facts into the cluster. `sensitive` names facts by path; `take_over` also takes what others changed.
+/// Puts facts into the cluster. `sensitive` names facts by path; `take_over` overwrites changes by others.
 pub async fn put(
     sink: &Sink,
     facts: &Map<String, Value>,
     sensitive: &BTreeSet<String>,
     take_over: bool,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
 ) -> Result<ObjectOutcome, SinkError> {
     let (object, mut manifest) = manifest(sink, facts, sensitive)?;
     let work = async {
-        let client = Client::new(sink.kubeconfig.clone(), ground.env, ground.source).await?;
+        let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         yield_connection(sink, &client, &object, &mut manifest).await?;
         apply::apply_one(&client, &manifest, take_over).await
     };
@@ -86,11 +86,11 @@ pub async fn compare(
     sink: &Sink,
     facts: &Map<String, Value>,
     sensitive: &BTreeSet<String>,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
 ) -> Result<Vec<Difference>, SinkError> {
     let (object, mut manifest) = manifest(sink, facts, sensitive)?;
     let work = async {
-        let client = Client::new(sink.kubeconfig.clone(), ground.env, ground.source).await?;
+        let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         yield_connection(sink, &client, &object, &mut manifest).await?;
         client.get_ref(&object).await
     };
@@ -104,11 +104,11 @@ pub async fn compare(
     Ok(differences(&sink.kind, &manifest, &live))
 }
 
-/// Whether anything of ours is there.
-pub async fn is_there(sink: &Sink, ground: Ground<'_>) -> Result<bool, SinkError> {
+/// Whether the object exists and has fields of ours.
+pub async fn is_there(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, SinkError> {
     let (object, _) = manifest(sink, &Map::new(), &BTreeSet::new())?;
     let work = async {
-        let client = Client::new(sink.kubeconfig.clone(), ground.env, ground.source).await?;
+        let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         client.get_ref(&object).await
     };
     let live = work.await.map_err(|source| SinkError::Cluster {
@@ -122,12 +122,12 @@ pub async fn is_there(sink: &Sink, ground: Ground<'_>) -> Result<bool, SinkError
     Ok(live.as_ref().is_some_and(is_ours))
 }
 
-/// Takes facts away: the whole object if nobody else writes to it, else our fields of it. Says whether there was
-/// anything of ours.
-pub async fn withdraw(sink: &Sink, ground: Ground<'_>) -> Result<bool, SinkError> {
+/// Withdraws facts: deletes the object, or only our fields if somebody else writes to it as well. False if there was
+/// nothing of ours.
+pub async fn withdraw(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, SinkError> {
     let (object, _) = manifest(sink, &Map::new(), &BTreeSet::new())?;
     let work = async {
-        let client = Client::new(sink.kubeconfig.clone(), ground.env, ground.source).await?;
+        let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         let Some(live) = client.get_ref(&object).await? else {
             return Ok(false);
         };
@@ -140,7 +140,7 @@ pub async fn withdraw(sink: &Sink, ground: Ground<'_>) -> Result<bool, SinkError
         if theirs.is_empty() {
             return client.delete(&object).await;
         }
-        // Fields of ours that a new apply does not name are removed.
+        // An apply without our fields removes them.
         let nothing = json!({
             "apiVersion": object.api_version,
             "kind": object.kind,
@@ -174,7 +174,7 @@ fn manifest(
     Ok((object, manifest))
 }
 
-/// How Argo CD reaches a cluster may be the affair of whoever added it there; then only facts are ours.
+/// If somebody else added the cluster to Argo CD, its connection is theirs: only facts are ours.
 async fn yield_connection(
     sink: &Sink,
     client: &Client,
@@ -211,7 +211,7 @@ fn differences(kind: &SinkKind, manifest: &Value, live: &Value) -> Vec<Differenc
         ("/metadata/annotations", "annotations."),
         ("/metadata/labels", "labels."),
     ] {
-        // What is in a Secret is not for everybody's eyes.
+        // Values of a Secret are not shown.
         let is_hidden = place == "/data" && *kind != SinkKind::ConfigMap;
         let side = |value: Option<&Value>| match value {
             None => Side::Absent,
@@ -229,7 +229,7 @@ fn differences(kind: &SinkKind, manifest: &Value, live: &Value) -> Vec<Differenc
                 differs(field, side(seen.get(key)), side(Some(value)));
             }
         }
-        // Of annotations and labels, others may have their own.
+        // Others may add annotations and labels of their own.
         if place == "/data" && !wanted.is_empty() {
             for key in seen.keys().filter(|key| !wanted.contains_key(*key)) {
                 differs(format!("{prefix}{key}"), side(seen.get(key)), Side::Absent);

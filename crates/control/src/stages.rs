@@ -1,5 +1,5 @@
-//! The values of the blocks that act after a stack's apply: its outputs and resources as they are now, the
-//! asker's environment, secrets, and what the outside world answers.
+//! The values of the blocks that run after a stack's apply: its outputs and resources, the asker's environment,
+//! secrets, and answers from outside, such as published facts.
 //!
 //! Not here: what a block then does (`facts`, `bootstrap`, `gates`), when (`runner`).
 
@@ -27,34 +27,34 @@ pub struct StackValues {
     document: Option<Document>,
     env: BTreeMap<String, String>,
     secrets: BTreeMap<String, Secret>,
-    /// What the asker's environment calls a secret.
+    /// Secrets in the asker's environment.
     named: Vec<Secret>,
     answers: BTreeMap<Ask, Value>,
     /// Why there is no answer.
     unanswered: BTreeMap<Ask, String>,
 }
 
-/// On whose behalf, and from where.
+/// Whose environment and secrets are used, and in which project.
 pub struct Side<'a> {
     pub asker: &'a Asker,
     /// The project's root.
     pub root: &'a Path,
-    /// What a program that is asked for a secret sees.
+    /// The environment of programs that print a secret.
     pub env: &'a Environment,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum StageValuesError {
-    #[error("could not read the outputs of stack `{stack}`")]
+    #[error("cannot read the outputs of stack `{stack}`")]
     Outputs { stack: String, source: OutputsError },
-    #[error("could not read the state of stack `{stack}`")]
+    #[error("cannot read the state of stack `{stack}`")]
     State { stack: String, source: StoreError },
-    #[error("could not resolve the secret `{reference}`")]
+    #[error("cannot resolve the secret `{reference}`")]
     Secret {
         reference: String,
         source: SecretError,
     },
-    #[error("needs the secret `{reference}` from the side of whoever asked")]
+    #[error("the secret `{reference}` must come from the person or job that asked")]
     SecretElsewhere { reference: String },
 }
 
@@ -110,7 +110,7 @@ impl StackValues {
         Ok(values)
     }
 
-    /// Of a stack of which nothing is known: only what comes from whoever asks.
+    /// Without a stack: only the asker's environment and secrets.
     pub(crate) fn of_nothing(side: &Side<'_>) -> Self {
         Self {
             outputs: BTreeMap::new(),
@@ -123,45 +123,7 @@ impl StackValues {
         }
     }
 
-    /// The same, with outputs and resources as a former version of the state has them; none: as they are now.
-    pub async fn gather_at(
-        control: &Control,
-        (stack, state_name): (&str, &str),
-        version: Option<i64>,
-        blocks: &[StageBlock],
-        side: &Side<'_>,
-    ) -> Result<Self, StageValuesError> {
-        let failed = |source| StageValuesError::State {
-            stack: stack.to_owned(),
-            source,
-        };
-        let state = control.state_name(state_name);
-        let found = match version {
-            Some(version) => control.store.state_version_get(&state, version).await,
-            None => control.store.state_head(&state).await,
-        };
-        let (mut outputs, mut document) = (BTreeMap::new(), None);
-        if let Some(version) = found.map_err(failed)? {
-            let body = control.store.state_version_bytes(&version).await;
-            let body = body.map_err(failed)?;
-            let read = hidden::document(&control.store, &version).await;
-            document = read.map_err(failed)?.ok();
-            let read = outputs::of_version(control, &version, &body).await;
-            outputs = read.map_err(|source| StageValuesError::Outputs {
-                stack: stack.to_owned(),
-                source,
-            })?;
-        }
-        let mut values = Self {
-            outputs,
-            document,
-            ..Self::of_nothing(side)
-        };
-        values.add_secrets(inputs(blocks).into_iter(), side).await?;
-        Ok(values)
-    }
-
-    /// Reads the secrets that these values need, too.
+    /// Also reads the secrets that these values need.
     pub async fn add_secrets<'i>(
         &mut self,
         inputs: impl Iterator<Item = &'i Input>,
@@ -191,12 +153,11 @@ impl StackValues {
         &self.outputs
     }
 
-    /// What the world answered.
     pub fn answer_with(&mut self, ask: Ask, value: Value) {
         self.answers.insert(ask, value);
     }
 
-    /// Why the world gave no answer.
+    /// Records why a question has no answer.
     pub fn leave_unanswered(&mut self, ask: Ask, why: String) {
         self.unanswered.insert(ask, why);
     }
@@ -205,7 +166,7 @@ impl StackValues {
         self.unanswered.get(ask).map(String::as_str)
     }
 
-    /// The blocks with their values; `Asks` names what must be asked first.
+    /// The blocks with their values; `Asks` names the questions that must be answered first.
     pub fn resolve(&self, blocks: &[StageBlock]) -> Result<Vec<ResolvedBlock>, ResolveError> {
         let mut asks = Vec::new();
         let mut resolved = Vec::new();
@@ -224,7 +185,7 @@ impl StackValues {
         Err(ResolveError::Asks { asks })
     }
 
-    /// Hides the secrets among them, sensitive outputs, and these.
+    /// Masks these secrets, those given, and sensitive outputs.
     pub fn mask(&self, more: &[Secret]) -> Mask {
         let hidden = self.secrets.values().chain(&self.named).chain(more);
         let mut hidden: Vec<Secret> = hidden.cloned().collect();
@@ -262,7 +223,7 @@ impl StageValues for StackValues {
     }
 }
 
-/// The stack's state as a document; none if there is none that can be read.
+/// The stack's state as a document; none if it cannot be read.
 async fn document(
     control: &Control,
     stack: &Stack,
@@ -285,7 +246,7 @@ async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesE
     if let Some(secret) = found.map_err(failed)? {
         return Ok(secret);
     }
-    // Whoever asks for a run brings them along; who looks by hand reads them here.
+    // A run got its secrets from the asker; a command by hand reads them here.
     let parsed = reference.parse().map_err(failed)?;
     let found = if let Reference::Env(_) = parsed {
         None
@@ -297,7 +258,7 @@ async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesE
     })
 }
 
-/// Every text in a sensitive value.
+/// Every string in a sensitive value.
 fn texts(value: &Value, found: &mut Vec<Secret>) {
     match value {
         Value::String(text) => found.push(Secret::new(text)),

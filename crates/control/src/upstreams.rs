@@ -13,7 +13,6 @@ use store::ChangeSetError;
 
 use crate::asker::Asker;
 use crate::backends::{self, Copies, LookAgainError};
-use crate::changesets::is_ours;
 use crate::failure::Failure;
 use crate::{Control, projects};
 
@@ -256,7 +255,7 @@ pub(crate) async fn look_again(
     let is_there = |name: &StackName| {
         let state = project.stacks.get(name).map(|stack| &stack.state);
         let then = spec.output_states.get(name).map(|then| &then.name);
-        state.is_some() && state == then && !is_ours(project, name)
+        state.is_some() && state == then && !project.is_on_terrane_backend(name)
     };
     let (there, moved): (BTreeSet<StackName>, BTreeSet<StackName>) =
         stacks.into_iter().partition(is_there);

@@ -1,4 +1,5 @@
-//! `validate --engine`: the engine's own opinion of every root module, as findings of the project.
+//! Checks beyond the project file: what stage blocks refer to, and for `validate --engine` what the engine finds in
+//! every root module.
 //!
 //! The engine works on a copy of the source, without backend and without inputs, so that nothing is
 //! contacted but the registries that modules and providers come from.
@@ -20,6 +21,7 @@ use serde::Deserialize;
 
 use crate::engines::{LayOutSourceError, lay_out};
 use crate::projects::OpenProject;
+use crate::{contracts, facts, stage_files};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ValidateError {
@@ -40,6 +42,14 @@ impl ValidateError {
             Self::Copy(_) | Self::Cache(_) | Self::Call(_) => None,
         }
     }
+}
+
+/// Checks contracts, facts and the files that stage blocks name, and adds what is wrong to the findings.
+pub fn check_stages(open: &mut OpenProject) {
+    let OpenProject { loaded, root, .. } = open;
+    contracts::check(loaded, root);
+    facts::check(loaded, root);
+    stage_files::check(loaded, root);
 }
 
 /// What the engine finds, and the texts its findings point into.

@@ -3,10 +3,8 @@
 //! `cluster/v1` is built in; a project's own lie in `contracts/NAME/vN.json`. All problems are said at once, each
 //! with the field, what it is and what was expected, and never with a value that may not be shown.
 //!
-//! Not here: what a change takes away from consumers (`narrowing`), reading files (`control::contracts`).
+//! Not here: who reads what is published (`fact_readers`), reading contract files (`control::contracts`).
 
-mod consumers;
-mod flux;
 mod mapping;
 mod narrowing;
 mod planned;
@@ -27,8 +25,6 @@ use serde_json::{Map, Value};
 use crate::project::Input;
 use crate::stage::StageBlock;
 
-pub use consumers::{Consumer, Reliance, Use, consumers, consumers_by_variable, consumers_of_path};
-pub use flux::{Kustomization, kustomizations};
 pub use mapping::{Mapped, declared_fields, mapped};
 pub use narrowing::{Narrowed, is_manifest, narrowed, narrowed_manifest};
 pub use planned::{Planned, planned};

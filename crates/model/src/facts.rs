@@ -1,17 +1,16 @@
-//! Facts: what a stack's outputs say to those who read Git instead of states. From outputs and `publish` blocks to the
-//! bytes of files, to what a commit changes, and to who else has written there.
+//! Facts: values of a stack for those who read Git instead of states. From outputs and `publish` blocks to the bytes of
+//! files, the changes of a commit, and the changes of others. All of it is pure.
 //!
-//! All of it is pure. Not here: Git (`drivers::git::publish`), SOPS (`drivers::sops`), order and memory
-//! (`control::facts`).
+//! Not here: Git (`drivers::git::publish`), SOPS (`drivers::sops`), publishing (`control::facts`).
 
 mod commit;
 mod difference;
+mod locations;
 mod manifest;
 mod paths;
 mod publish;
 mod records;
 mod secrets;
-mod standing;
 #[cfg(test)]
 mod tests;
 mod yaml;
@@ -27,6 +26,7 @@ use crate::project::SensitiveFacts;
 
 pub use commit::{CommitMessage, StateMark, TRAILER_PROJECT, trailer};
 pub use difference::{FieldDifference, Side, field_differences};
+pub use locations::{FactLocation, SinkObject, shape};
 pub use manifest::{
     BREAK_GLASS, Changes, MANIFEST, Manifest, Owner, ReadManifestError, TakenPath, Wanted, changes,
     foreign_files,
@@ -35,9 +35,8 @@ pub use paths::{Clash, Paths, path_problem};
 pub use publish::{Publish, ReadPublishError};
 pub use records::records;
 pub use secrets::looks_secret;
-pub use standing::{Standing, StandingObject, shape};
 
-/// The file of a project that says for whom facts are encrypted.
+/// The project's file with the recipients of encrypted facts.
 pub const SOPS_RULES: &str = ".sops.yaml";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +73,7 @@ pub enum Encrypt {
     All,
 }
 
-/// A file, ready to be rendered: nothing in it is in clear that may not be, save what `encrypt` names.
+/// A file, ready to be rendered. All sensitive values in it are named by `encrypt`.
 #[derive(Clone, PartialEq)]
 pub struct FactFile {
     pub path: String,
@@ -86,7 +85,7 @@ pub struct FactFile {
 }
 
 impl FactFile {
-    /// Its values that are not for everybody's eyes, by path.
+    /// Its sensitive values, by path.
     pub fn sensitive_paths(&self) -> BTreeSet<String> {
         match &self.encrypt {
             Encrypt::Nothing => BTreeSet::new(),
@@ -96,7 +95,20 @@ impl FactFile {
     }
 }
 
-/// What a published file holds, unless it is encrypted.
+const HEADER: &str = "Written by terrane: stack ";
+
+/// The comment at the top of a published file.
+pub fn file_header(stack: &str, project: &str) -> String {
+    format!("{HEADER}`{stack}` of project `{project}`. An edit stops the next publication.")
+}
+
+/// Whether a text has that comment. JSON cannot.
+pub fn is_published(text: &str) -> bool {
+    let header = text.strip_prefix("# ");
+    header.is_some_and(|header| header.starts_with(HEADER))
+}
+
+/// The values of a published file, unless it is encrypted.
 pub fn read_values(bytes: &[u8]) -> Option<Value> {
     let value: Value = yaml_serde::from_slice(bytes).ok()?;
     value.get("sops").is_none().then_some(value)
@@ -107,7 +119,7 @@ pub fn holds_fields(bytes: &[u8]) -> bool {
     yaml_serde::from_slice::<Value>(bytes).is_ok_and(|value| value.is_object())
 }
 
-/// The fields of a file that SOPS encrypted, as they are.
+/// The fields of a file that SOPS encrypted, still encrypted.
 pub fn encrypted_fields(bytes: &[u8]) -> Option<Value> {
     let value: Value = yaml_serde::from_slice(bytes).ok()?;
     value.get("sops").is_some().then_some(value)
@@ -122,21 +134,18 @@ impl fmt::Debug for FactFile {
     }
 }
 
-/// What a publication did at one place: no value is in it.
+/// What a publication did at one place. Holds no value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     /// The name of the `facts` block.
     pub place: String,
     pub repository: String,
     pub branch: String,
-    /// Where the branch is now; none if nothing was ever published there.
+    /// The tip of the branch; none if nothing was ever published there.
     pub commit: Option<String>,
-    /// Whether that commit was made for this.
+    /// Whether this publication made that commit.
     pub is_new: bool,
     pub files: Vec<PublishedFile>,
-    /// What others did there and undid again.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub undone: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,11 +162,11 @@ pub enum FileChange {
     Written,
     Unchanged,
     Withdrawn,
-    /// No longer ours to withdraw: somebody else changed it since.
+    /// Not withdrawn: somebody else changed it.
     Left,
 }
 
-/// What an apply would do to a published file, as its plan tells it: no value is in it.
+/// What an apply would do to a published file, as far as the plan tells. Holds no value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forecast {
     /// The name of the `facts` block.
@@ -165,12 +174,9 @@ pub struct Forecast {
     /// Of a file; an object in a cluster is `NAMESPACE/NAME`.
     pub path: String,
     pub change: ForecastChange,
-    /// The kind of `sink` it is about; none: it is a file on the branch.
+    /// The kind of `sink`; none for a file on the branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sink: Option<String>,
-    /// Whether the place leads elsewhere by now.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_former: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,9 +185,11 @@ pub enum ForecastChange {
     New,
     Changed,
     Withdrawn,
+    /// Nothing in the project names the branch or the object any more: it stays as it is.
+    Left,
 }
 
-/// Why a file cannot be published as it is; all fields at once, none with its value.
+/// Why a file cannot be published. Names all fields, and no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareFactsError {
     #[error("`{path}` is neither `.yaml` nor `.json`")]
@@ -243,7 +251,7 @@ impl PrepareFactsError {
     }
 }
 
-/// Where they are; the names themselves are not said.
+/// Where they are, without the names themselves.
 fn below(fields: &[String]) -> String {
     if fields.iter().all(String::is_empty) {
         return String::new();
@@ -256,7 +264,7 @@ fn list(fields: &[String]) -> String {
     fields.join(", ")
 }
 
-/// From what a block wants to a file. `contract` is the one it names.
+/// Makes the file that a block publishes. `contract` is the one it names.
 pub fn prepare(
     publish: &Publish,
     stack: &str,
@@ -335,7 +343,7 @@ pub fn prepare(
     })
 }
 
-/// Puts a reference where a sensitive value was: whoever may read the state can follow it.
+/// Replaces sensitive values by references, for readers with access to the state.
 fn refer(values: &mut Map<String, Value>, stack: &str, hidden: &BTreeMap<String, Option<String>>) {
     let mut whole = Value::Object(std::mem::take(values));
     for (pointer, origin) in hidden {
@@ -358,7 +366,7 @@ fn check_path(path: &str) -> Result<(), PrepareFactsError> {
     }
 }
 
-/// Keys in order, at every depth. Nulls stay: a consumer may tell them from nothing.
+/// Sorts keys at every depth. Nulls stay: a reader may distinguish them from missing keys.
 pub fn canonical(fields: Map<String, Value>) -> Map<String, Value> {
     let sorted: BTreeMap<String, Value> = fields.into_iter().collect();
     sorted
@@ -375,7 +383,7 @@ fn canonical_value(value: Value) -> Value {
     }
 }
 
-/// The bytes of a file, values in clear. `header` is said in a comment where there can be one.
+/// The bytes of a file, values in clear. YAML gets `header` as a comment.
 pub fn render(format: Format, values: &Map<String, Value>, header: Option<&str>) -> Vec<u8> {
     let text = match format {
         Format::Yaml => {
@@ -392,7 +400,7 @@ pub fn render(format: Format, values: &Map<String, Value>, header: Option<&str>)
     text.into_bytes()
 }
 
-/// As `serde_json` writes it, two spaces deep, with numbers that keep their digits.
+/// Like `serde_json` with two spaces, but numbers keep their digits.
 fn json(text: &mut String, value: &Value, depth: usize) {
     let pad = |depth: usize| "  ".repeat(depth);
     match value {

@@ -22,6 +22,7 @@ pub mod engine;
 pub mod engine_event;
 pub mod exception;
 pub mod exec;
+pub mod fact_readers;
 pub mod facts;
 pub mod gate;
 pub mod graph;

@@ -46,6 +46,13 @@ pub struct Project {
     pub stacks: BTreeMap<StackName, Stack>,
 }
 
+impl Project {
+    /// Whether terrane itself keeps a stack's state; otherwise the engine's backend does.
+    pub fn is_on_terrane_backend(&self, stack: &StackName) -> bool {
+        self.targets[&self.stacks[stack].target].backend == Backend::Terrane
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     pub name: String,
@@ -104,6 +111,12 @@ pub struct FactsPlace {
 }
 
 impl FactsPlace {
+    /// The values that lead there.
+    pub fn inputs(&self) -> impl Iterator<Item = &Input> {
+        let inputs = [&self.repository, &self.branch, &self.credential];
+        inputs.into_iter().flatten()
+    }
+
     /// Whether files there may be encrypted, for whom the project names.
     pub fn may_encrypt(&self) -> bool {
         self.encrypt_all || self.sensitive == SensitiveFacts::Encrypt

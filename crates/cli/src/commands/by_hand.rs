@@ -4,7 +4,7 @@ use std::io::{self, BufRead as _};
 use std::path::Path;
 
 use control::Control;
-use control::facts::{self, Untold};
+use control::facts::{self, MissedRecord};
 use control::in_force::InForce;
 use control::reasons::Reason;
 use control::reasons::without_secrets_here;
@@ -69,9 +69,9 @@ pub(crate) async fn tell_git(
     let Some(project) = project.filter(|project| !project.facts.is_empty()) else {
         return Ok(());
     };
-    let untold = facts::tell(control, root, &process.env, &project.facts).await;
+    let missed = facts::publish_records(control, root, &process.env, &project.facts).await;
     let untold = untold.map_err(|err| CommandError::from_error(&err))?;
-    for Untold { place, why } in untold {
+    for MissedRecord { place, why } in missed {
         let said = format!(
             "the record of break-glass acts is not on `{place}` yet; the next publication brings it there: {why}"
         );

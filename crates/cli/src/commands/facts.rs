@@ -1,13 +1,12 @@
-//! `terrane facts`: what stacks publish for GitOps, whether the branch says it, and saying it again.
+//! `terrane facts`: show, compare and publish what stacks publish for GitOps.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use control::Control;
 use control::contracts::PlanBreaks;
 use control::facts::{
-    self, Compared, ComparedElsewhere, Current, CurrentFactsError, Done, Elsewhere,
-    PublishFactsError, Standpoint, TakeOver,
+    self, Compared, ComparedSink, FactsSnapshot, PublishFactsError, PublishOutcome, SinkOutcome,
+    SinkState, TakeOver,
 };
 use control::projects::OpenProject;
 use control::reasons::without_secrets;
@@ -22,7 +21,7 @@ use crate::args::Global;
 use crate::view::errors;
 use crate::{CommandError, ExitStatus, Process, report, view};
 
-/// Show, compare or publish what stacks say to GitOps
+/// Show, compare or publish facts for GitOps
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane facts show k8s-prod\n  terrane facts diff\n  terrane facts publish"
@@ -39,48 +38,48 @@ enum FactsCommand {
     Publish(PublishArgs),
 }
 
-/// Show the facts of stacks, as their states say them now
+/// Show the facts of stacks, from their current states
 ///
 /// Sensitive values are not shown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane facts show\n  terrane facts show k8s-prod --json")]
 struct ShowArgs {
-    /// Stacks, as selectors; none: those here
+    /// Stacks, as selectors; default: those here
     stacks: Vec<String>,
 }
 
-/// Say whether branches, clusters, files and states agree
+/// Compare published facts with the states
 ///
-/// What differs is shown field by field, as it is published → as it would be; sensitive values are not shown. Exit code 2
-/// if something differs, is not there, or was written by somebody else; 1 if something could not be looked at.
+/// Differences are shown field by field, published → current; sensitive values are not shown. Exit code 2 if something
+/// differs, is missing, or was changed by somebody else; 1 if something cannot be read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane facts diff\n  terrane facts diff k8s-prod")]
 struct DiffArgs {
-    /// Stacks, as selectors; none: those here
+    /// Stacks, as selectors; default: those here
     stacks: Vec<String>,
 }
 
 /// Publish the facts of stacks again, without a run
 ///
-/// What stacks no longer say is withdrawn; without STACKS also what stacks said that the project no longer has.
+/// Withdraws what stacks no longer publish; without STACKS, also removes facts of deleted stacks.
 ///
-/// `--take-over` writes over what others committed there, `--withdraw-used` withdraws also what others are known to use:
-/// break-glass acts, recorded with their reason in the home and in the branch itself.
+/// `--take-over` overwrites changes by others, `--withdraw-used` also withdraws facts that somebody is known to read:
+/// break-glass acts, recorded with their reason in the home and on the branch.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("emergency").multiple(true))]
 #[command(after_help = "Examples:\n  terrane facts publish k8s-prod\n  \
                   terrane facts publish k8s-prod --take-over --reason \"edited by hand in the incident\"\n  \
                   terrane facts publish k8s-old --withdraw-used --reason \"its consumers go today\"")]
 struct PublishArgs {
-    /// Stacks, as selectors; none: those here
+    /// Stacks, as selectors; default: those here
     stacks: Vec<String>,
-    /// Write over what others wrote there
+    /// Overwrite changes by others
     #[arg(long, requires = "reason", group = "emergency")]
     take_over: bool,
-    /// Withdraw also what others are known to use
+    /// Also withdraw facts that somebody is known to read
     #[arg(long, requires = "reason", group = "emergency")]
     withdraw_used: bool,
-    /// Why, in a sentence: it stays in the record
+    /// Why, in a sentence; it is recorded
     #[arg(long, value_name = "TEXT", requires = "emergency")]
     reason: Option<String>,
 }
@@ -123,7 +122,7 @@ pub(crate) async fn facts(
     }
 }
 
-/// What may be done past the usual rules, and why.
+/// The break-glass acts that were allowed, and why.
 struct Consent {
     take_over: Option<TakeOver>,
     withdraw_used: Option<TakeOver>,
@@ -138,19 +137,20 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The stacks that are meant and publish anything, or did.
+    /// The selected stacks that publish facts, or did.
     async fn stacks(&self, words: &[String]) -> Result<Vec<StackName>, CommandError> {
         let all = &self.project.stacks;
         let mut stacks = selection::resolve(words, &self.open, &self.project, self.process, None)?;
         if !words.is_empty() {
             return Ok(stacks.into_iter().collect());
         }
-        let standing = self.standing().await?;
+        let published = facts::stacks_with_facts(&self.control).await;
+        let published = published.map_err(|err| CommandError::judged(&err, false, None))?;
         stacks.retain(|stack| {
-            !all[stack].stages.publish.is_empty() || standing.contains(stack.as_str())
+            !all[stack].stages.publish.is_empty() || published.contains(stack.as_str())
         });
         let mut stacks: Vec<StackName> = stacks.into_iter().collect();
-        let removed = standing.iter().filter_map(|name| name.parse().ok());
+        let removed = published.iter().filter_map(|name| name.parse().ok());
         stacks.extend(removed.filter(|name: &StackName| !all.contains_key(name)));
         if stacks.is_empty() {
             return Err(CommandError::new("no stack here publishes facts")
@@ -159,29 +159,19 @@ impl Asked<'_> {
         Ok(stacks)
     }
 
-    /// Whose facts stand anywhere.
-    async fn standing(&self) -> Result<BTreeSet<String>, CommandError> {
-        let standing = facts::stacks_standing(&self.control).await;
-        standing.map_err(|err| CommandError::judged(&err, false, None))
-    }
-
-    async fn current(&self, stack: &StackName) -> Result<Current, CommandError> {
+    async fn snapshot(&self, stack: &StackName) -> Result<FactsSnapshot, CommandError> {
         let env = &self.process.env;
         let (control, open, project) = (&self.control, &self.open, &self.project);
-        let read = if project.stacks.contains_key(stack) {
-            Current::read(control, open, project, stack, env).await
-        } else {
-            Current::of_removed(control, open, project, stack, env).await
-        };
-        read.map_err(|err| refused(&err, err.hint()))
+        let read = FactsSnapshot::read(control, open, project, stack, env).await;
+        read.map_err(|err| CommandError::judged(&err, false, err.hint()))
     }
 
     async fn show(&self, words: &[String]) -> Result<ExitStatus, CommandError> {
         let mut documents = Vec::new();
         let mut is_first = true;
         for stack in self.stacks(words).await? {
-            let current = self.current(&stack).await?;
-            let files = facts::prepare_files(&current.publication(None));
+            let snapshot = self.snapshot(&stack).await?;
+            let files = facts::prepare_files(&snapshot.publication(None));
             for (place, files) in files.map_err(|err| publishing(&err, &stack))? {
                 for file in files {
                     let values = shown(&file);
@@ -207,7 +197,7 @@ impl Asked<'_> {
         if self.global.json {
             report::json(&Value::Array(documents))?;
         } else if is_first {
-            report::say("There are no facts: nothing that publishes any is applied.\n")?;
+            report::say("There are no facts: no stack that publishes any is applied.\n")?;
         }
         Ok(ExitStatus::Done)
     }
@@ -217,8 +207,8 @@ impl Asked<'_> {
         let mut is_empty = true;
         let mut documents = Vec::new();
         for stack in self.stacks(words).await? {
-            let current = self.current(&stack).await?;
-            let compared = facts::compare(&self.control, &current.publication(None)).await;
+            let snapshot = self.snapshot(&stack).await?;
+            let compared = facts::compare(&self.control, &snapshot.publication(None)).await;
             let compared = compared.map_err(|err| publishing(&err, &stack))?;
             is_empty &= compared.places.is_empty() && compared.elsewhere.is_empty();
             let places = compared.places.iter().map(|place| {
@@ -229,13 +219,11 @@ impl Asked<'_> {
                 }
             });
             let elsewhere = compared.elsewhere.iter().map(|one| match &one.found {
-                Standpoint::Agrees => ExitStatus::Done,
-                Standpoint::Differs(_) | Standpoint::Missing | Standpoint::Left => {
-                    ExitStatus::Changes
-                }
-                Standpoint::Unknown(_) => ExitStatus::Failed,
+                SinkState::Agrees => ExitStatus::Done,
+                SinkState::Differs(_) | SinkState::Missing | SinkState::Left => ExitStatus::Changes,
+                SinkState::Unknown(_) => ExitStatus::Failed,
             });
-            // Not to know outweighs to know that something differs.
+            // A failure outweighs a difference.
             for found in places.chain(elsewhere) {
                 if found == ExitStatus::Failed || status == ExitStatus::Done {
                     status = found;
@@ -259,14 +247,12 @@ impl Asked<'_> {
         if self.global.json {
             report::json(&Value::Array(documents))?;
         } else if is_empty {
-            report::say(
-                "There is nothing to compare: no facts are published, and none would be.\n",
-            )?;
+            report::say("There is nothing to compare: no facts are published.\n")?;
         }
         Ok(status)
     }
 
-    /// One stack's refusal does not keep the others from being published; all of them are said.
+    /// A refusal of one stack does not stop the others; all refusals are shown.
     async fn publish(
         &self,
         words: &[String],
@@ -304,30 +290,32 @@ impl Asked<'_> {
         &self,
         stack: &StackName,
         consent: &Consent,
-    ) -> Result<Done, CommandError> {
-        let current = self.current(stack).await?;
-        let breaks = current.takes_away(&self.project);
+    ) -> Result<PublishOutcome, CommandError> {
+        let snapshot = self.snapshot(stack).await?;
+        let breaks = snapshot.takes_away(&self.project);
         let breaks = breaks.map_err(|err| CommandError::from_error(&err))?;
         if !breaks.is_empty() {
             let Some(by) = &consent.withdraw_used else {
                 return Err(still_used(stack, &breaks));
             };
-            let by = self.kept(by, &current).await;
-            let recorded = current.record_withdrawal(&self.control, &breaks, &by).await;
+            let by = self.kept(by, &snapshot).await;
+            let recorded = snapshot
+                .record_withdrawal(&self.control, &breaks, &by)
+                .await;
             recorded.map_err(|err| CommandError::from_error(&err))?;
         }
         let take_over = match &consent.take_over {
-            Some(by) => Some(self.kept(by, &current).await),
+            Some(by) => Some(self.kept(by, &snapshot).await),
             None => None,
         };
-        let publication = current.publication(take_over.as_ref());
+        let publication = snapshot.publication(take_over.as_ref());
         let done = facts::publish(&self.control, &publication).await;
         done.map_err(|err| publishing(&err, stack))
     }
 
-    /// A reason is kept, and committed for others to read: without what the state holds in secret.
-    async fn kept(&self, by: &TakeOver, current: &Current) -> TakeOver {
-        let states = [current.state(&self.control)];
+    /// The reason without secrets of the state: it is stored, and committed for others to read.
+    async fn kept(&self, by: &TakeOver, snapshot: &FactsSnapshot) -> TakeOver {
+        let states = [snapshot.state(&self.control)];
         TakeOver {
             person: by.person.clone(),
             reason: without_secrets(&self.control, &states, &by.reason).await,
@@ -337,7 +325,7 @@ impl Asked<'_> {
     fn tell(
         &self,
         stack: &StackName,
-        done: &Done,
+        done: &PublishOutcome,
         documents: &mut Vec<Value>,
     ) -> Result<(), CommandError> {
         for published in &done.places {
@@ -351,7 +339,7 @@ impl Asked<'_> {
             if self.global.json {
                 documents.push(json!({ "stack": stack, "elsewhere": elsewhere }));
             } else {
-                let Elsewhere { what, outcome, .. } = elsewhere;
+                let SinkOutcome { what, outcome, .. } = elsewhere;
                 report::data(&format!("{stack} → {what}: {outcome}\n"))?;
             }
         }
@@ -359,7 +347,7 @@ impl Asked<'_> {
     }
 }
 
-/// As the plan would be refused.
+/// The same refusal as that of a plan.
 fn still_used(stack: &StackName, breaks: &PlanBreaks) -> CommandError {
     let said = format!(
         "others rely on what `{stack}` publishes no more: {}\n{}",
@@ -414,12 +402,12 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
         would.place, would.repository, would.branch
     );
     if compared.is_gone {
-        text.push_str("  ! the branch was there, and is gone\n");
+        text.push_str("  ! the branch existed and is gone\n");
     }
     let words = [
         "differs from the state",
         "as in the state",
-        "nothing names it any more",
+        "the project no longer names it",
     ];
     for file in &would.files {
         let [written, same, gone] = words;
@@ -430,7 +418,7 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
             continue;
         };
         if compared.unreadable.contains(&file.path) {
-            text.push_str("      it holds no fields: it is a link, or something else entirely\n");
+            text.push_str("      it has no fields: it is a link or another kind of file\n");
         } else if fields.is_empty() {
             text.push_str(if file.encrypted {
                 "      encrypted values, or who may read them\n"
@@ -445,23 +433,17 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
     if let Some(foreign) = &compared.foreign {
         text.extend(["  ! ", &*view::text::clean(&foreign.to_string()), "\n"]);
     }
-    for undone in &would.undone {
-        text.extend(["  · ", undone, "\n"]);
-    }
     text
 }
 
-fn elsewhere_difference(stack: &StackName, compared: &ComparedElsewhere) -> String {
+fn elsewhere_difference(stack: &StackName, compared: &ComparedSink) -> String {
     let what = &compared.what;
     let (word, fields) = match &compared.found {
-        Standpoint::Agrees => ("agrees".to_owned(), [].as_slice()),
-        Standpoint::Differs(fields) => ("differs".to_owned(), fields.as_slice()),
-        Standpoint::Missing => ("is not there".to_owned(), [].as_slice()),
-        Standpoint::Left => (
-            "nothing names it any more, and it is still there".to_owned(),
-            [].as_slice(),
-        ),
-        Standpoint::Unknown(why) => (format!("could not be looked at: {why}"), [].as_slice()),
+        SinkState::Agrees => ("agrees".to_owned(), [].as_slice()),
+        SinkState::Differs(fields) => ("differs".to_owned(), fields.as_slice()),
+        SinkState::Missing => ("is not there".to_owned(), [].as_slice()),
+        SinkState::Left => ("the project no longer names it".to_owned(), [].as_slice()),
+        SinkState::Unknown(why) => (format!("cannot be read: {why}"), [].as_slice()),
     };
     let mut text = format!("{stack} → {what}: {word}\n");
     for field in fields {
@@ -472,13 +454,9 @@ fn elsewhere_difference(stack: &StackName, compared: &ComparedElsewhere) -> Stri
 
 fn files(published: &Published, words: [&str; 3]) -> String {
     let files = published.files.iter();
-    let mut text: String = files
+    files
         .map(|file| file_line(published, file, words))
-        .collect();
-    for undone in &published.undone {
-        text.extend(["  · ", undone, "\n"]);
-    }
-    text
+        .collect()
 }
 
 fn file_line(
@@ -511,11 +489,7 @@ fn difference_json(stack: &StackName, compared: &Compared) -> Value {
     })
 }
 
-/// A rule's no is told from something that broke.
+/// A refusal has another exit code than a failure.
 fn publishing(err: &PublishFactsError, stack: &StackName) -> CommandError {
     CommandError::judged(err, err.is_refusal(), err.hint(stack))
-}
-
-fn refused(err: &CurrentFactsError, hint: Option<String>) -> CommandError {
-    CommandError::judged(err, false, hint)
 }

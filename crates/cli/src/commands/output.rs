@@ -62,7 +62,7 @@ pub(crate) async fn output(
     let known = outputs::of_state(
         &control,
         &project.stacks[stack].state,
-        changesets::is_ours(&project, stack),
+        project.is_on_terrane_backend(stack),
     )
     .await
     .map_err(|err| match &err {

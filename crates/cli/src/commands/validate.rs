@@ -31,6 +31,7 @@ pub(crate) async fn validate(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let mut open = read_project(global, process)?;
+    validation::check_stages(&mut open);
     policy::check(&mut open.loaded);
     if args.engine {
         ask_the_engine(&mut open, global, process).await?;

@@ -135,6 +135,7 @@ fn facts_lines(stack: &str, forecast: &[Forecast], look: Look) -> String {
             ForecastChange::New => "+",
             ForecastChange::Changed => "~",
             ForecastChange::Withdrawn => "-",
+            ForecastChange::Left => "!",
         };
         let words = forecast_words(one);
         out.extend(["  ", mark, " ", &*clean(&one.path), "  ", &*words, "\n"]);
@@ -146,17 +147,22 @@ fn forecast_words(one: &Forecast) -> String {
     let place = clean(&one.place);
     match (one.sink.as_deref(), one.change) {
         (None, ForecastChange::New) => format!("published to `{place}`"),
-        (None, ForecastChange::Changed) => format!("published anew to `{place}`"),
-        (None, ForecastChange::Withdrawn) if one.is_former => {
-            format!("withdrawn from where `{place}` led before")
+        (None, ForecastChange::Changed) => format!("published again to `{place}`"),
+        (None, ForecastChange::Left) => {
+            format!("stays where `{place}` pointed before: remove it there by hand")
         }
         (None, ForecastChange::Withdrawn) => format!("withdrawn from `{place}`"),
         (Some("file"), ForecastChange::New) => "written into the project".to_owned(),
-        (Some("file"), ForecastChange::Changed) => "written anew into the project".to_owned(),
-        (Some("file"), ForecastChange::Withdrawn) => "removed from the project".to_owned(),
+        (Some("file"), ForecastChange::Changed) => "written again into the project".to_owned(),
+        (Some("file"), ForecastChange::Withdrawn | ForecastChange::Left) => {
+            "removed from the project".to_owned()
+        }
         (Some(kind), ForecastChange::New) => format!("put into the cluster as {kind}"),
-        (Some(kind), ForecastChange::Changed) => format!("put anew into the cluster as {kind}"),
-        (Some(kind), ForecastChange::Withdrawn) => format!("{kind} taken out of the cluster"),
+        (Some(kind), ForecastChange::Changed) => format!("put again into the cluster as {kind}"),
+        (Some(kind), ForecastChange::Withdrawn) => format!("{kind} removed from the cluster"),
+        (Some(kind), ForecastChange::Left) => {
+            format!("{kind} stays in its cluster: remove it there by hand")
+        }
     }
 }
 

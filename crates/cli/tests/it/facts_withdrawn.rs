@@ -1,4 +1,4 @@
-//! What a stack published and nothing names any more: gone after the next apply, from branches, files and clusters.
+//! What a stack no longer publishes is withdrawn from every place that the project names, by the next run.
 
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -64,23 +64,38 @@ const ADDRESS: &str = "output \"address\" {\n  value = \"20.1.2.3\"\n}\n";
 const MANIFEST: &str = ".terrane/manifest.json";
 
 #[test]
-fn the_last_block_that_goes_takes_its_files_along() {
+fn a_removed_path_or_block_withdraws_its_files() {
     let world = World::new(ADDRESS);
     let sink = "sink \"file\" { path = \"out/facts.json\" }";
     world.apply(FACTS, &publish("prod/a.yaml", sink));
     assert_eq!(world.files("facts"), [MANIFEST, "prod/a.yaml"]);
     assert!(world.file("out/facts.json"));
-    // Another path, then another branch, then no block, and not even the place is declared.
+    // Another path, then no sink, then no block.
     world.apply(FACTS, &publish("prod/b.yaml", sink));
     assert_eq!(world.files("facts"), [MANIFEST, "prod/b.yaml"]);
-    world.apply(OTHER, &publish("prod/b.yaml", ""));
-    assert_eq!(world.files("facts"), [MANIFEST]);
-    assert_eq!(world.files("other"), [MANIFEST, "prod/b.yaml"]);
+    world.apply(FACTS, &publish("prod/b.yaml", ""));
     assert!(!world.file("out/facts.json"));
-    world.apply("", "");
-    assert_eq!(world.files("other"), [MANIFEST]);
+    world.apply(FACTS, "");
+    assert_eq!(world.files("facts"), [MANIFEST]);
     let said = world.run(&["facts", "diff"], 1);
     assert!(said.contains("no stack here publishes facts"), "{said}");
+}
+
+#[test]
+fn facts_on_a_branch_that_is_no_longer_named_stay_with_a_warning() {
+    let world = World::new(ADDRESS);
+    world.apply(FACTS, &publish("a.yaml", ""));
+    let said = world.apply(OTHER, &publish("a.yaml", ""));
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert!(
+        words
+            .join(" ")
+            .contains("left there, remove it by hand: the project no longer names it"),
+        "{said}"
+    );
+    assert_eq!(world.files("facts"), [MANIFEST, "a.yaml"]);
+    assert_eq!(world.files("other"), [MANIFEST, "a.yaml"]);
+    world.run(&["facts", "diff"], 0);
 }
 
 #[test]
@@ -122,16 +137,14 @@ fn a_destroyed_stack_and_one_that_the_project_lost_leave_nothing() {
     assert!(!world.file("out/facts.json"));
 
     world.apply(FACTS, &block);
-    let gone = format!("{HEAD}{}", stack("other", ""));
+    let gone = format!("{HEAD}{FACTS}{}", stack("other", ""));
     world
         .test
         .write("terrane.hcl", &gone)
         .write("other/main.tf", "");
     let said = world.run(&["facts", "diff"], 2);
     assert!(
-        said.contains(
-            "app → file `out/facts.json`: nothing names it any more, and it is still there"
-        ),
+        said.contains("app → file `out/facts.json`: the project no longer names it"),
         "{said}"
     );
     let said = world.run(&["facts", "publish"], 0);
@@ -156,7 +169,6 @@ fn a_dependent_of_which_nothing_changed_follows_its_place() {
     };
     apply(FACTS);
     apply(OTHER);
-    assert_eq!(world.files("facts"), [MANIFEST]);
     assert_eq!(world.files("other"), [MANIFEST, "a.yaml"]);
 }
 
@@ -195,7 +207,7 @@ fn there(cluster: &Kubernetes, namespace: &str) -> Vec<String> {
 }
 
 #[test]
-fn objects_in_clusters_are_compared_and_go_with_their_blocks() {
+fn objects_in_clusters_are_compared_and_go_with_their_stack() {
     let cluster = Kubernetes::start();
     let namespace = cluster.namespace();
     let world = World::new(&with_cluster(&cluster.kubeconfig()));
@@ -233,11 +245,18 @@ fn objects_in_clusters_are_compared_and_go_with_their_blocks() {
     world.run(&taken, 0);
     world.run(&["facts", "diff"], 0);
 
-    world.apply(FACTS, &sinks(&namespace, &["secret"]));
-    assert_eq!(there(cluster, &namespace), ["facts-secret"]);
-    // The outputs are gone with the stack; its state remembers how to get there.
+    // A removed sink leaves its object, and says so.
+    let said = world.apply(FACTS, &sinks(&namespace, &["configmap", "secret"]));
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert!(
+        words
+            .join(" ")
+            .contains("left there, remove it by hand: the project no longer names it"),
+        "{said}"
+    );
+    // The kubeconfig is an output from before the destroy.
     world.run(&["destroy", "--auto-approve"], 0);
-    assert_eq!(there(cluster, &namespace), [""; 0]);
+    assert_eq!(there(cluster, &namespace), ["facts-argocd-cluster"]);
     assert!(!world.files("facts").contains(&"a.yaml".to_owned()));
 }
 
@@ -254,14 +273,12 @@ fn a_cluster_that_is_gone_with_its_stack_stops_nobody() {
     assert_eq!(there(cluster, &namespace), ["facts-configmap"]);
     door.shut();
     let said = world.run(&["facts", "diff"], 1);
-    assert!(said.contains("could not be looked at"), "{said}");
+    assert!(said.contains("cannot be read"), "{said}");
     let said = world.run(&["destroy", "--auto-approve"], 0);
     // Lines are broken to fit.
     let words: Vec<&str> = said.split_whitespace().collect();
     assert!(
-        words
-            .join(" ")
-            .contains("could not be withdrawn (it is let go)"),
+        words.join(" ").contains("left there, remove it by hand"),
         "{said}"
     );
     assert_eq!(world.files("facts"), [MANIFEST]);

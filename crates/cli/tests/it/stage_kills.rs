@@ -101,7 +101,7 @@ fn check_disappearance(story: &Story, here: &Path, away: &Path) {
     let said = essence(&said).replace(&story.root().display().to_string(), "ROOT");
     let line = said.lines().find(|line| line.contains("not published"));
     insta::allow_duplicates! {
-        assert_snapshot!(line.unwrap_or_default(), @"✗ base   applied, not published: could not use the facts at `runtime`: could not read `ROOT/project/../facts.git`: 'ROOT/project/../facts.git' does not appear to be a git repository; Could not read from remote repository.");
+        assert_snapshot!(line.unwrap_or_default(), @"✗ base   applied, not published: cannot use the facts at `runtime`: could not read `ROOT/project/../facts.git`: 'ROOT/project/../facts.git' does not appear to be a git repository; Could not read from remote repository.");
     }
     assert!(
         said.contains("must name a repository that exists"),

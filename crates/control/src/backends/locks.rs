@@ -11,9 +11,9 @@ use model::project::{Backend, Project};
 use store::NewBreakGlass;
 
 use super::{BackendError, Seat, Which};
+use crate::Control;
 use crate::projects::OpenProject;
 use crate::reasons::without_secrets;
-use crate::{Control, changesets};
 
 /// What a backend tells about the lock of a stack's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub async fn locks(
 ) -> Vec<FoundLock> {
     let mut found = Vec::new();
     for stack in project.stacks.keys() {
-        if !changesets::is_ours(project, stack) {
+        if !project.is_on_terrane_backend(stack) {
             let lock = lock_of(control, open, project, stack, env).await;
             found.push(FoundLock {
                 stack: stack.clone(),

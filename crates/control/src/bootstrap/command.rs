@@ -1,4 +1,4 @@
-//! A step of the project's own: a program with outputs in its environment.
+//! `bootstrap "command"`: a program of the project, with outputs in its environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,24 @@ use model::duration::seconds;
 use model::masking::Mask;
 use model::secret::Secret;
 
-use super::{Done, Failure, Ground, told};
+use super::{Done, Failure};
+use crate::cluster::ClusterContext;
+use crate::error_text::one_line;
 use crate::home::write_private;
 use crate::last_words::LastWords;
 
-/// As much of what it says is kept, of its end; so much more is looked through for secrets.
+/// How many lines of its output are kept, and how many bytes are searched for secrets.
 const KEPT_LINES: usize = 20;
 const MAX_SAID: usize = 1 << 20;
 
 pub(super) async fn run(
     step: &CommandStep,
     kubeconfig: Option<&Secret>,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
     limit: Duration,
     mask: &Mask,
 ) -> Result<Done, Failure> {
-    let mut env = ground.env.clone();
+    let mut env = cluster.env.clone();
     for (name, value) in &step.env {
         env.set_secret(name, value.clone());
     }
@@ -38,7 +40,7 @@ pub(super) async fn run(
         .split_first()
         .ok_or_else(|| Failure::new("no program is named"))?;
     let path = env.get("PATH").map(Secret::expose).unwrap_or_default();
-    let program = locate(name, path, ground.source).ok_or_else(|| Failure {
+    let program = locate(name, path, cluster.source).ok_or_else(|| Failure {
         hint: Some("a program of the project is named by its path: `./scripts/step.sh`".to_owned()),
         ..Failure::new(format!("there is no program `{name}`"))
     })?;
@@ -46,11 +48,11 @@ pub(super) async fn run(
     let call = Capture {
         timeout: limit,
         limit: MAX_SAID,
-        held: ground.held,
-        ..Capture::new(&program, &args, ground.source, &env)
+        held: cluster.held,
+        ..Capture::new(&program, &args, cluster.source, &env)
     };
     let ended = run_to_end(call).await;
-    let ended = ended.map_err(|err| Failure::new(told(&err)))?;
+    let ended = ended.map_err(|err| Failure::new(one_line(&err)))?;
     let how = match &ended.exit {
         Some(exit) => format!("`{name}` ended with {exit}"),
         None => format!("`{name}` did not end within {}", seconds(limit)),
@@ -84,8 +86,7 @@ fn locate(name: &str, path: &str, source: &Path) -> Option<PathBuf> {
     Some(source.join(name)).filter(|program| program.is_file())
 }
 
-/// Programs want a kubeconfig as a file: one that only we may read, in memory, and gone with the step, or with us if we
-/// are killed.
+/// A kubeconfig as a private file in memory, removed with the step, also if terrane is killed.
 struct InMemory {
     path: PathBuf,
     _keeper: Keeper,

@@ -1,5 +1,5 @@
-//! What is installed: files of the project, or what `helm` and `kustomize` make of them, or the maker's own release.
-//! Always pinned: its digest stands in the project file.
+//! The manifests of an installation: files of the project, output of `helm` or `kustomize`, or the agent's release.
+//! The digest in the project file pins them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,7 +15,7 @@ use model::kubernetes::{ManifestError, documents};
 use model::secret::Secret;
 use serde_json::Value;
 
-use super::Ground;
+use crate::cluster::ClusterContext;
 
 const RENDERING: Duration = Duration::from_mins(2);
 const MAX_SIZE: usize = 32 << 20;
@@ -82,18 +82,21 @@ impl ManifestsError {
 
 pub(super) struct Loaded {
     pub(super) objects: Vec<Value>,
-    /// What it is, for the evidence.
+    /// Their origin, for the evidence.
     pub(super) note: String,
 }
 
 /// All objects of an installation.
-pub(super) async fn of_agent(agent: &Agent, ground: Ground<'_>) -> Result<Loaded, ManifestsError> {
+pub(super) async fn of_agent(
+    agent: &Agent,
+    cluster: ClusterContext<'_>,
+) -> Result<Loaded, ManifestsError> {
     let mut texts = Vec::new();
     for path in &agent.manifests {
-        texts.extend(rendered(path, agent, ground).await?);
+        texts.extend(rendered(path, agent, cluster).await?);
     }
     if agent.manifests.is_empty() {
-        texts.push(released(agent, ground).await?);
+        texts.push(released(agent, cluster).await?);
     }
     let whole: Vec<u8> = texts.iter().flat_map(|(_, text)| text.bytes()).collect();
     let seen = format!("sha256:{}", sha256(&whole));
@@ -122,11 +125,11 @@ pub(super) async fn of_agent(agent: &Agent, ground: Ground<'_>) -> Result<Loaded
 /// All objects of the root manifests. Git pins them.
 pub(super) async fn of_root(
     agent: &Agent,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
 ) -> Result<Vec<Value>, ManifestsError> {
     let mut texts = Vec::new();
     for path in &agent.root {
-        texts.extend(rendered(path, agent, ground).await?);
+        texts.extend(rendered(path, agent, cluster).await?);
     }
     objects(&texts)
 }
@@ -143,22 +146,22 @@ fn objects(texts: &[(String, String)]) -> Result<Vec<Value>, ManifestsError> {
     Ok(all)
 }
 
-/// The texts at a path of the project, each with where it is from.
+/// The texts at a path of the project, each with its origin.
 async fn rendered(
     path: &str,
     agent: &Agent,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
 ) -> Result<Vec<(String, String)>, ManifestsError> {
-    let at = ground.source.join(path);
+    let at = cluster.source.join(path);
     let is_chart =
         at.extension().is_some_and(|ending| ending == "tgz") || at.join("Chart.yaml").is_file();
     if is_chart {
-        let text = chart(path, agent, ground).await?;
+        let text = chart(path, agent, cluster).await?;
         return Ok(vec![(path.to_owned(), text)]);
     }
     let kustomizations = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
     if kustomizations.iter().any(|name| at.join(name).is_file()) {
-        let text = kustomized(path, ground).await?;
+        let text = kustomized(path, cluster).await?;
         return Ok(vec![(path.to_owned(), text)]);
     }
     let mut files = Vec::new();
@@ -171,11 +174,11 @@ async fn rendered(
             path: path.to_owned(),
         });
     }
-    files.into_iter().map(|file| read(&file, ground)).collect()
+    files.into_iter().map(|file| read(&file, cluster)).collect()
 }
 
-fn read(file: &Path, ground: Ground<'_>) -> Result<(String, String), ManifestsError> {
-    let shown = file.strip_prefix(ground.source).unwrap_or(file);
+fn read(file: &Path, cluster: ClusterContext<'_>) -> Result<(String, String), ManifestsError> {
+    let shown = file.strip_prefix(cluster.source).unwrap_or(file);
     let path = shown.display().to_string();
     let text = fs::read_to_string(file).map_err(|source| ManifestsError::Read {
         path: path.clone(),
@@ -190,7 +193,7 @@ fn read(file: &Path, ground: Ground<'_>) -> Result<(String, String), ManifestsEr
 /// A file, or the manifests of a directory and those below it, sorted.
 fn collect(at: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if !at.is_dir() {
-        // That it is missing is said by whoever reads it.
+        // Reading it reports that it is missing.
         files.push(at.to_owned());
         return Ok(());
     }
@@ -209,38 +212,42 @@ fn collect(at: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-async fn chart(path: &str, agent: &Agent, ground: Ground<'_>) -> Result<String, ManifestsError> {
-    let helm = program("helm", ground).ok_or_else(|| ManifestsError::NoRenderer {
+async fn chart(
+    path: &str,
+    agent: &Agent,
+    cluster: ClusterContext<'_>,
+) -> Result<String, ManifestsError> {
+    let helm = program("helm", cluster).ok_or_else(|| ManifestsError::NoRenderer {
         path: path.to_owned(),
         what: "a chart",
         hint: "install `helm`, or put what `helm template` says into the project",
     })?;
     let mut args: Vec<OsString> = ["template", agent.kind.word()].map(OsString::from).into();
-    args.push(ground.source.join(path).into());
+    args.push(cluster.source.join(path).into());
     args.extend(["--include-crds", "--no-hooks", "--namespace"].map(OsString::from));
     args.push((&agent.namespace).into());
     for values in &agent.values {
         args.push("--values".into());
-        args.push(ground.source.join(values).into());
+        args.push(cluster.source.join(values).into());
     }
-    render(&helm, &args, path, ground).await
+    render(&helm, &args, path, cluster).await
 }
 
-async fn kustomized(path: &str, ground: Ground<'_>) -> Result<String, ManifestsError> {
-    let at: OsString = ground.source.join(path).into();
-    if let Some(kustomize) = program("kustomize", ground) {
-        return render(&kustomize, &["build".into(), at], path, ground).await;
+async fn kustomized(path: &str, cluster: ClusterContext<'_>) -> Result<String, ManifestsError> {
+    let at: OsString = cluster.source.join(path).into();
+    if let Some(kustomize) = program("kustomize", cluster) {
+        return render(&kustomize, &["build".into(), at], path, cluster).await;
     }
-    let kubectl = program("kubectl", ground).ok_or_else(|| ManifestsError::NoRenderer {
+    let kubectl = program("kubectl", cluster).ok_or_else(|| ManifestsError::NoRenderer {
         path: path.to_owned(),
         what: "a kustomization",
         hint: "install `kustomize` or `kubectl`, or put what `kustomize build` says into the project",
     })?;
-    render(&kubectl, &["kustomize".into(), at], path, ground).await
+    render(&kubectl, &["kustomize".into(), at], path, cluster).await
 }
 
-fn program(name: &str, ground: Ground<'_>) -> Option<PathBuf> {
-    let path = ground.env.get("PATH").map(Secret::expose)?;
+fn program(name: &str, cluster: ClusterContext<'_>) -> Option<PathBuf> {
+    let path = cluster.env.get("PATH").map(Secret::expose)?;
     find_program(name, path.as_ref())
 }
 
@@ -248,12 +255,12 @@ async fn render(
     program: &Path,
     args: &[OsString],
     path: &str,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
 ) -> Result<String, ManifestsError> {
     let call = Capture {
         timeout: RENDERING,
         limit: MAX_SIZE,
-        ..Capture::new(program, args, ground.source, ground.env)
+        ..Capture::new(program, args, cluster.source, cluster.env)
     };
     let said = capture(call)
         .await
@@ -270,8 +277,11 @@ async fn render(
     })
 }
 
-/// The release of the maker, which its digest vouches for; kept by that digest.
-async fn released(agent: &Agent, ground: Ground<'_>) -> Result<(String, String), ManifestsError> {
+/// The agent's release, checked against its digest and cached by it.
+async fn released(
+    agent: &Agent,
+    cluster: ClusterContext<'_>,
+) -> Result<(String, String), ManifestsError> {
     let failed = |source| ManifestsError::Fetch {
         agent: agent.kind.title(),
         version: agent.version.clone(),
@@ -279,7 +289,7 @@ async fn released(agent: &Agent, ground: Ground<'_>) -> Result<(String, String),
     };
     let place = place(agent);
     let digest = agent.digest.clone().unwrap_or_default();
-    let kept = ground
+    let kept = cluster
         .cache
         .join("manifests")
         .join(format!("{}.yaml", digest.replace(':', "-")));
@@ -290,7 +300,7 @@ async fn released(agent: &Agent, ground: Ground<'_>) -> Result<(String, String),
     }
     let text = fetch_manifest(&place).await.map_err(failed)?;
     if format!("sha256:{}", sha256(text.as_bytes())) == digest {
-        // Only to be faster next time.
+        // The cache is only for speed.
         let _ = kept.parent().map(fs::create_dir_all);
         let _ = fs::write(&kept, &text);
     }

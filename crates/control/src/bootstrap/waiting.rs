@@ -1,26 +1,25 @@
-//! Waiting for a cluster: looks, and looks again a little later, until all is well or the time is over.
+//! Waiting for a cluster: polls until everything is healthy or the time is over.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use drivers::kubernetes::{Among, Client, KubernetesError};
 use model::duration::seconds;
 use model::kubernetes::{Health, ObjectRef, agent_health, rollout};
 use serde_json::Value;
 
-use super::{Done, Failure, told};
+use super::{Done, Failure};
+use crate::cluster::Poll;
+use crate::error_text::one_line;
 
-const SHORTEST: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(5);
-
-/// Until the API server answers: a new one does not at first, and may not know us yet.
+/// Waits until the API server answers. A new one may refuse connections or credentials at first.
 pub(super) async fn for_api(
     client: &Client,
     limit: Duration,
     seen: &mut (dyn FnMut(&str) + Send),
 ) -> Result<String, Failure> {
-    let mut pace = Pace::new(limit);
+    let mut poll = Poll::new(limit);
     loop {
-        let err = match pace.look(client.version()).await {
+        let err = match poll.look(client.version()).await {
             Some(Ok(version)) => return Ok(version),
             Some(Err(err)) => err,
             None => return Err(unanswered(client, limit)),
@@ -29,9 +28,9 @@ pub(super) async fn for_api(
         if !err.may_pass() && !unknown {
             return Err(err.into());
         }
-        let said = told(&err);
+        let said = one_line(&err);
         seen(&said);
-        if !pace.pause().await {
+        if !poll.pause().await {
             return Err(Failure {
                 why: format!("{said}, for {}", seconds(limit)),
                 ..Failure::from(err)
@@ -40,7 +39,7 @@ pub(super) async fn for_api(
     }
 }
 
-/// The time was over before anybody answered.
+/// The failure when the time is over without an answer.
 fn unanswered(client: &Client, limit: Duration) -> Failure {
     match client.hung_plugin(limit) {
         Some(hung) => hung.into(),
@@ -53,7 +52,7 @@ pub(super) fn is_workload(object: &Value) -> bool {
     matches!(kind, Some("Deployment" | "StatefulSet" | "DaemonSet"))
 }
 
-/// Objects that Argo CD or Flux reconcile and say something of.
+/// Objects that Argo CD or Flux reconcile and report on.
 pub(super) fn is_of_agent(object: &Value) -> bool {
     let Some(identity) = ObjectRef::of(object) else {
         return false;
@@ -61,7 +60,7 @@ pub(super) fn is_of_agent(object: &Value) -> bool {
     identity.group() == "argoproj.io" || identity.group().ends_with(".toolkit.fluxcd.io")
 }
 
-/// Until the workloads of the agent are rolled out: those that were installed, or whatever is in its namespace.
+/// Waits until the workloads of the agent are rolled out: those that were installed, or all in its namespace.
 pub(super) async fn for_workloads(
     client: &Client,
     installed: &[Value],
@@ -70,39 +69,39 @@ pub(super) async fn for_workloads(
     seen: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Done, Failure> {
     if !installed.is_empty() {
-        return for_objects(client, Whose::These(installed), rollout, limit, seen).await;
+        return for_objects(client, Objects::These(installed), rollout, limit, seen).await;
     }
-    for_objects(client, Whose::Namespace(namespace), rollout, limit, seen).await
+    for_objects(client, Objects::Namespace(namespace), rollout, limit, seen).await
 }
 
-/// Until the root objects are what their agent calls healthy.
+/// Waits until the agent reports the root objects as healthy.
 pub(super) async fn for_roots(
     client: &Client,
     roots: &[Value],
     limit: Duration,
     seen: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Done, Failure> {
-    for_objects(client, Whose::These(roots), agent_health, limit, seen).await
+    for_objects(client, Objects::These(roots), agent_health, limit, seen).await
 }
 
-enum Whose<'a> {
+enum Objects<'a> {
     These(&'a [Value]),
     Namespace(&'a str),
 }
 
 async fn for_objects(
     client: &Client,
-    whose: Whose<'_>,
+    objects: Objects<'_>,
     judge: fn(&Value) -> Health,
     limit: Duration,
     seen: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Done, Failure> {
-    let mut pace = Pace::new(limit);
-    let mut last = Looked::default();
+    let mut poll = Poll::new(limit);
+    let mut last = Observed::default();
     loop {
-        match pace.look(look(client, &whose, judge)).await {
+        match poll.look(look(client, &objects, judge)).await {
             Some(Ok(looked)) => last = looked,
-            Some(Err(err)) if err.may_pass() => last.trouble = Some(told(&err)),
+            Some(Err(err)) if err.may_pass() => last.trouble = Some(one_line(&err)),
             Some(Err(err)) => return Err(err.into()),
             None => {}
         }
@@ -113,23 +112,23 @@ async fn for_objects(
             });
         }
         seen(&last.brief());
-        if !pace.pause().await {
+        if !poll.pause().await {
             return Err(last.failure(client, limit).await);
         }
     }
 }
 
-/// All objects at one moment.
+/// The objects as they were seen at once.
 #[derive(Default)]
-struct Looked {
+struct Observed {
     lines: Vec<String>,
     unwell: Vec<(Option<Value>, String)>,
-    /// Why nothing could be seen.
+    /// Why they could not be read.
     trouble: Option<String>,
     any: bool,
 }
 
-impl Looked {
+impl Observed {
     fn is_well(&self) -> bool {
         self.any && self.unwell.is_empty() && self.trouble.is_none()
     }
@@ -165,13 +164,13 @@ impl Looked {
 
 async fn look(
     client: &Client,
-    whose: &Whose<'_>,
+    objects: &Objects<'_>,
     judge: fn(&Value) -> Health,
-) -> Result<Looked, KubernetesError> {
-    let mut looked = Looked::default();
-    match whose {
-        Whose::These(objects) => {
-            for object in *objects {
+) -> Result<Observed, KubernetesError> {
+    let mut looked = Observed::default();
+    match objects {
+        Objects::These(these) => {
+            for object in *these {
                 let Some(identity) = ObjectRef::of(object) else {
                     continue;
                 };
@@ -179,13 +178,13 @@ async fn look(
                     Some(live) => looked.add(live, judge),
                     None => looked
                         .unwell
-                        .push((None, format!("{identity}: it is not there"))),
+                        .push((None, format!("{identity}: it does not exist"))),
                 }
             }
-            // Nothing to wait for is no reason to wait.
+            // An empty list is healthy.
             looked.any = true;
         }
-        Whose::Namespace(namespace) => {
+        Objects::Namespace(namespace) => {
             for kind in ["Deployment", "StatefulSet"] {
                 let resource = client.resource(kind).await?;
                 let among = Among {
@@ -201,7 +200,7 @@ async fn look(
     Ok(looked)
 }
 
-impl Looked {
+impl Observed {
     fn add(&mut self, live: Value, judge: fn(&Value) -> Health) {
         self.any = true;
         let health = judge(&live);
@@ -212,36 +211,5 @@ impl Looked {
         } else {
             self.unwell.push((Some(live), line));
         }
-    }
-}
-
-/// When to look again: soon at first, then less often, and never past the end.
-pub(crate) struct Pace {
-    end: Instant,
-    next: Duration,
-}
-
-impl Pace {
-    pub(crate) fn new(limit: Duration) -> Self {
-        Self {
-            end: Instant::now() + limit,
-            next: SHORTEST,
-        }
-    }
-
-    /// Nothing if the time is over before the look is.
-    pub(crate) async fn look<T>(&self, look: impl Future<Output = T>) -> Option<T> {
-        tokio::time::timeout_at(self.end.into(), look).await.ok()
-    }
-
-    /// Whether there is time for another look; then it is due.
-    pub(crate) async fn pause(&mut self) -> bool {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
-        }
-        tokio::time::sleep(self.next.min(left)).await;
-        self.next = (self.next * 3 / 2).min(LONGEST);
-        Instant::now() < self.end
     }
 }

@@ -14,7 +14,7 @@ use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use model::seal::{self, Seal, SealedHead};
 use store::{BundleInsertion, Scope};
 
-use super::{Begun, PrepareError, Wanted, approvals, checks, is_ours, source};
+use super::{Begun, PrepareError, Wanted, approvals, checks, source};
 use crate::asker::Asker;
 use crate::backends::{self, Copies, Unseen};
 use crate::bundle::{Bundle, LayOutBundleError, Planned};
@@ -183,8 +183,8 @@ pub async fn begin_bundled(
         spec.policies.extend(lacking.iter().cloned());
     }
     // Where facts stand, the home knows that publishes them.
-    let standing = crate::facts::add_standing(control, project, &mut specs).await;
-    standing.map_err(PrepareError::Standing)?;
+    let located = crate::facts::add_locations(control, &mut specs).await;
+    located.map_err(PrepareError::FactLocations)?;
     let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
     let asker = asker.map_err(PrepareError::from)?;
     let signed = asker.sign(&control.store, &mut specs).await;
@@ -411,8 +411,9 @@ async fn see_outputs(
 ) -> Result<Vec<Unseen>, PrepareError> {
     let needed = bundle.runs.iter();
     let needed = needed.flat_map(|run| run.spec.output_states.keys());
-    let is_elsewhere =
-        |stack: &&StackName| project.stacks.contains_key(*stack) && !is_ours(project, stack);
+    let is_elsewhere = |stack: &&StackName| {
+        project.stacks.contains_key(*stack) && !project.is_on_terrane_backend(stack)
+    };
     let needed: BTreeSet<StackName> = needed.filter(is_elsewhere).cloned().collect();
     let changing = bundle.changing();
     let (applied, rest): (BTreeSet<StackName>, BTreeSet<StackName>) = needed

@@ -14,7 +14,7 @@ use model::run::{Outcome, OutputState, Run, RunState, Stage};
 use model::state::{Contents, StateFacts};
 use render::check_fresh;
 
-use super::{PrepareError, Resumed, Wanted, is_ours};
+use super::{PrepareError, Resumed, Wanted};
 use crate::applied::{self, LookError};
 use crate::outputs::{self, OutputsError};
 use crate::projects::OpenProject;
@@ -346,7 +346,7 @@ pub(super) fn upstreams_elsewhere(project: &Project, wanted: &Wanted) -> BTreeSe
     let gives = |kind: &EdgeKind| matches!(kind, EdgeKind::Output { .. });
     edges
         .filter(|edge| gives(&edge.kind) && !wanted.stacks.contains(&edge.upstream))
-        .filter(|edge| !is_ours(project, &edge.upstream))
+        .filter(|edge| !project.is_on_terrane_backend(&edge.upstream))
         .map(|edge| edge.upstream.clone())
         .collect()
 }
@@ -371,7 +371,7 @@ pub(super) async fn check_upstreams(
             if !known.contains_key(state) {
                 let place = OutputState {
                     name: state.clone(),
-                    is_ours: is_ours(project, &edge.upstream),
+                    is_ours: project.is_on_terrane_backend(&edge.upstream),
                 };
                 let found = outputs::with_nulls(control, &edge.upstream, &place).await?;
                 known.insert(state.clone(), found.into_keys().collect::<BTreeSet<_>>());

@@ -170,7 +170,7 @@ pub enum PrepareError {
     #[error("could not look after a state")]
     Reserve(#[source] store::StoreError),
     #[error("could not read where its facts stand")]
-    Standing(#[source] store::StoreError),
+    FactLocations(#[source] store::StoreError),
     #[error(transparent)]
     Reopen(#[from] ReopenError),
     #[error("there is no change set `{id}`")]
@@ -270,7 +270,7 @@ impl PrepareError {
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)
-            | Self::Standing(_)
+            | Self::FactLocations(_)
             | Self::Digest(_)
             | Self::Reserve(_)
             | Self::Store(_) => None,
@@ -320,7 +320,7 @@ impl PrepareError {
             | Self::Snapshot(_)
             | Self::Keep { .. }
             | Self::Seal(_)
-            | Self::Standing(_)
+            | Self::FactLocations(_)
             | Self::Digest(_)
             | Self::Reserve(_)
             | Self::Reopen(_)

@@ -87,8 +87,8 @@ pub(super) fn spec(
         settled: false,
         review: wanted.action == Action::Plan,
         facts: facts_of(project, stack),
-        standing: Vec::new(),
-        relied: crate::contracts::reliance(project, name),
+        fact_locations: Vec::new(),
+        relied: crate::fact_readers::reliance(project, name),
         stands_on: match wanted.action {
             Action::Apply => upstreams::outside(project, name, &wanted.stacks),
             Action::Plan | Action::Destroy | Action::Exec => BTreeSet::new(),
@@ -245,11 +245,6 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
         .collect()
 }
 
-/// Whether a stack's state is in terrane's own backend.
-pub fn is_ours(project: &Project, stack: &StackName) -> bool {
-    project.targets[&project.stacks[stack].target].backend == Backend::Terrane
-}
-
 /// The states of the stacks that this one merely comes after.
 fn order_states(project: &Project, stack: &Stack) -> BTreeSet<String> {
     let before = stack
@@ -272,7 +267,7 @@ fn output_states(project: &Project, stack: &Stack) -> BTreeMap<StackName, Output
         .flatten()
         .map(|(upstream, _)| {
             let name = project.stacks[upstream].state.clone();
-            let is_ours = is_ours(project, upstream);
+            let is_ours = project.is_on_terrane_backend(upstream);
             (upstream.clone(), OutputState { name, is_ours })
         })
         .collect()

@@ -1,4 +1,4 @@
-//! What `publish` blocks would publish, as far as a plan tells it: paths, and the fields of their files.
+//! What `publish` blocks would publish, as far as a plan tells: paths, and the fields of their files.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use model::secret::Secret;
 use model::stage::{Ask, ResolvedBlock, StageBlock};
 use serde_json::Value;
 
-/// Outputs as a plan foretells them, and the asker's environment; nothing else is known yet.
+/// The values that a plan knows: planned outputs and the asker's environment.
 #[derive(Clone, Copy)]
-pub(crate) struct Foretold<'a> {
+pub(crate) struct PlannedValues<'a> {
     pub(crate) planned: &'a Planned,
     pub(crate) env: &'a BTreeMap<String, String>,
 }
 
-impl StageValues for Foretold<'_> {
+impl StageValues for PlannedValues<'_> {
     fn output(&self, key: &str) -> Option<(Value, bool)> {
         let value = self.planned.fields.get(key)?;
         if self.planned.leaves_open(key) {
@@ -42,11 +42,11 @@ impl StageValues for Foretold<'_> {
     }
 }
 
-/// The block with only these attributes, resolved if the plan tells enough.
-pub(crate) fn foretell(
+/// The block with only these attributes; none if the plan does not know their values.
+pub(crate) fn resolve_planned(
     block: &StageBlock,
     attributes: &[&str],
-    foretold: Foretold<'_>,
+    values: PlannedValues<'_>,
 ) -> Option<Vec<ResolvedBlock>> {
     let attrs = block.attrs.iter();
     let kept = attrs.filter(|(name, _)| attributes.contains(&name.as_str()));
@@ -57,13 +57,13 @@ pub(crate) fn foretell(
         blocks: Vec::new(),
         ..block.clone()
     };
-    resolve(&trimmed, &foretold).ok()
+    resolve(&trimmed, &values).ok()
 }
 
-/// The same for what names the sinks of a block.
-pub(crate) fn foretell_sinks(
+/// The block and its sinks, with only the attributes that name them.
+pub(crate) fn resolve_planned_sinks(
     block: &StageBlock,
-    foretold: Foretold<'_>,
+    values: PlannedValues<'_>,
 ) -> Option<Vec<ResolvedBlock>> {
     let named = |block: &StageBlock| {
         let mut named = block.clone();
@@ -73,15 +73,15 @@ pub(crate) fn foretell_sinks(
     };
     let mut trimmed = named(block);
     trimmed.blocks = block.blocks.iter().map(named).collect();
-    resolve(&trimmed, &foretold).ok()
+    resolve(&trimmed, &values).ok()
 }
 
 /// What all blocks of a stack would publish.
 #[derive(Debug)]
 pub(super) struct WouldPublish {
-    /// None: one of them is not known yet.
+    /// None if one of them is not known yet.
     pub(super) paths: Option<Vec<String>>,
-    /// The fields of all files together; none: those of one are not known.
+    /// The fields of all files together; none if those of one file are not known.
     pub(super) fields: Option<Planned>,
 }
 
@@ -89,13 +89,13 @@ impl WouldPublish {
     /// `contract` finds the contract of a name.
     pub(super) fn by(
         blocks: &[StageBlock],
-        foretold: Foretold<'_>,
+        values: PlannedValues<'_>,
         contract: impl Fn(&ContractName) -> Option<Contract>,
     ) -> Self {
         let mut paths = Some(Vec::new());
         let mut fields = Some(Planned::default());
         for block in blocks {
-            let known = foretell(block, &["path"], foretold).and_then(|blocks| {
+            let known = resolve_planned(block, &["path"], values).and_then(|blocks| {
                 let path = |one: &ResolvedBlock| Some(one.attrs.get("path")?.as_str()?.to_owned());
                 blocks.iter().map(path).collect::<Option<Vec<_>>>()
             });
@@ -103,7 +103,7 @@ impl WouldPublish {
                 all.extend(more);
                 all
             });
-            let more = fields_of(block, foretold, &contract);
+            let more = fields_of(block, values, &contract);
             fields = fields.zip(more).map(|(mut all, more)| {
                 for one in more {
                     all.add(one);
@@ -118,12 +118,12 @@ impl WouldPublish {
 /// The fields of each file that a block stands for.
 fn fields_of(
     block: &StageBlock,
-    foretold: Foretold<'_>,
+    values: PlannedValues<'_>,
     contract: &impl Fn(&ContractName) -> Option<Contract>,
 ) -> Option<Vec<Planned>> {
-    if let Some(values) = block.attrs.get("values") {
-        let Some(resolved) = foretell(block, &["values"], foretold) else {
-            return declared_fields(values).map(|fields| vec![fields]);
+    if let Some(written) = block.attrs.get("values") {
+        let Some(resolved) = resolve_planned(block, &["values"], values) else {
+            return declared_fields(written).map(|fields| vec![fields]);
         };
         let fields = resolved.into_iter().map(|mut one| {
             let Some(Value::Object(fields)) = one.attrs.remove("values") else {
@@ -136,8 +136,8 @@ fn fields_of(
         });
         return fields.collect();
     }
-    let planned = foretold.planned;
-    let names = contracts_of(block, foretold)?;
+    let planned = values.planned;
+    let names = contracts_of(block, values)?;
     let of_contract = |(name, _): &(ContractName, Vec<String>)| {
         let contract = contract(name)?;
         let mut picked = Planned::default();
@@ -155,11 +155,11 @@ fn fields_of(
 /// The contracts that a block names, with what may be missing; none if that is not known yet.
 pub(super) fn contracts_of(
     block: &StageBlock,
-    foretold: Foretold<'_>,
+    values: PlannedValues<'_>,
 ) -> Option<Vec<(ContractName, Vec<String>)>> {
     let wanted = ["contract", "partial"];
     let is_known = |name: &&str| matches!(block.attrs.get(*name), None | Some(Input::Known(_)));
-    // What the project file says outright hangs on no `for_each`.
+    // Literal attributes do not depend on `for_each`.
     let each = if wanted.iter().all(is_known) {
         None
     } else {
@@ -169,7 +169,7 @@ pub(super) fn contracts_of(
         for_each: each,
         ..block.clone()
     };
-    let resolved = foretell(&block, &wanted, foretold)?;
+    let resolved = resolve_planned(&block, &wanted, values)?;
     let mut found = Vec::new();
     for one in resolved {
         let Some(name) = one.attrs.get("contract").and_then(Value::as_str) else {

@@ -6,6 +6,7 @@ use model::contract::planned;
 use serde_json::json;
 
 use super::*;
+use crate::fact_readers::reliance;
 
 const PROJECT: &str = r#"
 project "platform" {
@@ -80,7 +81,8 @@ fn world() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn an_output_that_is_not_declared_is_found_in_the_source() {
     let (_dir, root) = world();
-    let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    let mut open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    crate::validation::check_stages(&mut open);
     let found = open
         .loaded
         .findings
@@ -90,7 +92,8 @@ fn an_output_that_is_not_declared_is_found_in_the_source() {
     insta::assert_snapshot!(found.message, @"stack `network` declares no output `zone`, which the contract `edge/v1` requires");
     assert_eq!(found.places[0].at.line, 23);
     fs::remove_file(root.join("contracts/edge/v1.json")).unwrap();
-    let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    let mut open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
+    crate::validation::check_stages(&mut open);
     let found = open
         .loaded
         .findings
@@ -119,7 +122,7 @@ fn a_plan_that_takes_a_used_output_away_lists_who_uses_it() {
         root: &root,
         blocks,
         relied: &relied,
-        standing: &[],
+        locations: &[],
         before,
         planned: &planned,
         env: &BTreeMap::new(),
@@ -153,7 +156,7 @@ fn taken_away(before: &Value, publish: &str) -> String {
     let open = crate::projects::open(&root, &BTreeMap::new()).unwrap();
     let project = open.loaded.project.unwrap();
     let stack = "network".parse().unwrap();
-    let standing = Standing::Branch {
+    let location = FactLocation::Branch {
         key: "facts.git#facts".to_owned(),
         place: Box::new(project.facts["runtime"].clone()),
         files: BTreeMap::from([(
@@ -168,7 +171,7 @@ fn taken_away(before: &Value, publish: &str) -> String {
         root: &root,
         blocks: &project.stacks[&stack].stages.publish,
         relied: &reliance(&project, &stack),
-        standing: &[standing],
+        locations: &[location],
         before: outputs,
         planned: &Planned::known(outputs.clone()),
         env: &BTreeMap::new(),
@@ -244,7 +247,7 @@ spec:
     let project = open.loaded.project.unwrap();
     let stack = "network".parse().unwrap();
     let shape = json!({"apiVersion": "", "kind": "", "data": {"gateway_address": ""}});
-    let standing = Standing::Branch {
+    let location = FactLocation::Branch {
         key: "facts.git#facts".to_owned(),
         place: Box::new(project.facts["runtime"].clone()),
         files: BTreeMap::from([(
@@ -259,7 +262,7 @@ spec:
         root: &root,
         blocks: &project.stacks[&stack].stages.publish,
         relied: &reliance(&project, &stack),
-        standing: &[standing],
+        locations: &[location],
         before: outputs,
         planned: &Planned::known(outputs.clone()),
         env: &BTreeMap::new(),

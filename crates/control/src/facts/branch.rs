@@ -1,4 +1,6 @@
-//! One stack's files at one place: look, judge, build, store, push; again if somebody was faster.
+//! One stack's files on one branch: look, check, build a commit, store its id, push it; again if another push won.
+//!
+//! Not here: whether somebody else wrote there (`foreign`), the other places of a publication (`facts`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -9,45 +11,46 @@ use drivers::git::publish::{PublishError, Publisher, Push};
 use model::break_glass::BreakGlass;
 use model::diagnostic::Location;
 use model::facts::{
-    Changes, CommitMessage, Encrypt, FactFile, FieldDifference, FileChange, MANIFEST, Manifest,
-    Published, PublishedFile, Standing, Wanted, changes, field_differences, holds_fields, shape,
+    Changes, CommitMessage, Encrypt, FactFile, FactLocation, FieldDifference, FileChange, MANIFEST,
+    Manifest, Published, PublishedFile, Wanted, changes, field_differences, file_header,
+    holds_fields, shape,
 };
 use model::project::{FactsPlace, Owns};
 use store::{FactDigest, KeyedDigester, NewFactCommit};
 
 use super::{
-    Elsewhere, ForeignCommit, Place, Publication, PublishFactsError, records, remote_of, sealed,
-    sinks,
+    Destination, ForeignCommit, Publication, PublishFactsError, SinkOutcome, project_files,
+    records, remote_of, sealed,
 };
 use crate::Control;
 use crate::home::make_private;
 
-/// Whoever loses that often in a row has not lost a race.
+/// After so many lost pushes in a row, something else is wrong.
 const ATTEMPTS: usize = 64;
 
 /// A publication to one place.
 pub(super) struct Job<'a> {
     pub(super) control: &'a Control,
     pub(super) publication: &'a Publication<'a>,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a Destination,
     /// The `facts` blocks that lead there.
     pub(super) names: Vec<&'a str>,
     pub(super) key: String,
     pub(super) files: Vec<FactFile>,
     /// What this stack published there before.
     pub(super) remembered: BTreeSet<String>,
-    /// Nothing of any stack: only emergency acts are told.
+    /// No facts of a stack: only break-glass records.
     pub(super) is_record: bool,
 }
 
-/// How a place differs from what a stack says.
+/// How a branch differs from what a stack would publish.
 #[derive(Clone, Debug)]
 pub struct Compared {
     /// What a publication would do.
     pub would: Published,
-    /// Who stands in its way.
+    /// The change by somebody else that would stop it.
     pub foreign: Option<ForeignCommit>,
-    /// The branch was there once, and is not any more.
+    /// The branch existed once, and does not any more.
     pub is_gone: bool,
     /// By path: how files that would be written differ from what is published.
     pub fields: BTreeMap<String, Vec<FieldDifference>>,
@@ -56,7 +59,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Whether the branch says what the state says, and nobody else wrote there.
+    /// Whether the branch holds what the state says, and nobody else wrote there.
     pub fn agrees(&self) -> bool {
         let is_same =
             |file: &PublishedFile| matches!(file.what, FileChange::Unchanged | FileChange::Left);
@@ -65,12 +68,12 @@ impl Compared {
 }
 
 /// The branch as it is now.
-pub(super) struct Seen {
+pub(super) struct BranchState {
     pub(super) tip: Option<String>,
     pub(super) manifest: Manifest,
-    /// Whether somebody wrote a list of files there that cannot be read.
+    /// Whether its manifest cannot be read.
     pub(super) is_broken: bool,
-    /// Those that matter.
+    /// Those that this publication may touch.
     pub(super) files: BTreeMap<String, Vec<u8>>,
 }
 
@@ -86,7 +89,7 @@ pub(super) async fn read_file(
     control: &Control,
     root: &Path,
     asker: &BTreeMap<String, String>,
-    place: &Place,
+    place: &Destination,
     key: &str,
     path: &str,
 ) -> Result<Option<Vec<u8>>, PublishFactsError> {
@@ -116,7 +119,7 @@ async fn open(
     control: &Control,
     root: &Path,
     asker: &BTreeMap<String, String>,
-    place: &Place,
+    place: &Destination,
     key: &str,
 ) -> Result<Publisher, PublishFactsError> {
     let remote = remote_of(root, place)?;
@@ -129,8 +132,7 @@ async fn open(
     })
 }
 
-/// One publisher of this home at a time for each place: they share a cache, and would only lose pushes to each
-/// other.
+/// One publisher of this home at a time for each branch: they share a cache, and would lose pushes to each other.
 async fn lock(cache: PathBuf) -> Result<File, PublishFactsError> {
     let path = cache.with_extension("lock");
     let open = path.clone();
@@ -146,33 +148,19 @@ async fn lock(cache: PathBuf) -> Result<File, PublishFactsError> {
     locked.map_err(|source| PublishFactsError::File { path, source })
 }
 
-const HEADER: &str = "Written by terrane: stack ";
-
-/// Whether a text says of itself that it was published. JSON cannot say so.
-pub(crate) fn is_published(text: &str) -> bool {
-    let header = text.strip_prefix("# ");
-    header.is_some_and(|header| header.starts_with(HEADER))
-}
-
-/// What a file says of itself.
-pub(super) fn header(stack: &str, project: &str) -> String {
-    format!("{HEADER}`{stack}` of project `{project}`. An edit stops the next publication.")
-}
-
 impl Job<'_> {
-    /// Says what it did there, and to further files of the project.
-    pub(super) async fn publish(&self) -> Result<(Published, Vec<Elsewhere>), PublishFactsError> {
+    /// Publishes, and writes the files of `sink "file"`.
+    pub(super) async fn publish(&self) -> Result<(Published, Vec<SinkOutcome>), PublishFactsError> {
         let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let mut taken_over = false;
         for _ in 0..ATTEMPTS {
             let seen = self.look(&publisher).await?;
-            let mut undone = Vec::new();
-            match self.judge(&publisher, &seen, &digester).await {
-                Ok(_) if seen.is_broken => taken_over = self.take_over(taken_over).await?,
-                Ok(seen) => undone = seen,
-                // Whoever takes over need not be able to tell from whom.
+            match self.check_foreign(&publisher, &seen, &digester).await {
+                Ok(()) if seen.is_broken => taken_over = self.take_over(taken_over).await?,
+                Ok(()) => {}
+                // A take-over does not need to know whose change it was.
                 Err(err) if self.publication.take_over.is_some() && !err.is_of_store() => {
                     taken_over = self.take_over(taken_over).await?;
                 }
@@ -184,26 +172,24 @@ impl Job<'_> {
             let left = self.left(&seen, &changes);
             if changes.is_empty() {
                 let files = self.write_files(&sealed, &digester).await?;
-                self.note_standing(false).await?;
-                let report = self.report(seen.tip, &changes, &left, false);
-                return Ok((Published { undone, ..report }, files));
+                self.note_location(false).await?;
+                return Ok((self.report(seen.tip, &changes, &left, false), files));
             }
             let message = self.message(&changes, taken_over);
             let made =
                 publisher.commit(seen.tip.as_deref(), &changes, &message, self.publication.at);
             let commit = made.await.map_err(|err| self.git(err))?;
             let files = self.digests(&changes, &sealed, &acts, &digester);
-            // Not sooner: what is refused has not been anywhere.
-            self.note_standing(true).await?;
+            // Before the push, so that a crash forgets nothing; not sooner, because a refusal publishes nothing.
+            self.note_location(true).await?;
             self.remember(&commit, &files).await?;
             let pushed = publisher.push(&commit, seen.tip.as_deref()).await;
             match pushed.map_err(|err| self.git(err))? {
                 Push::Done => {
                     self.note_pushed(&commit).await?;
                     let files = self.write_files(&sealed, &digester).await?;
-                    self.note_standing(false).await?;
-                    let report = self.report(Some(commit), &changes, &left, true);
-                    return Ok((Published { undone, ..report }, files));
+                    self.note_location(false).await?;
+                    return Ok((self.report(Some(commit), &changes, &left, true), files));
                 }
                 Push::Late => {}
             }
@@ -214,15 +200,15 @@ impl Job<'_> {
         })
     }
 
-    /// Who stands in the way, if somebody does; nothing is changed.
+    /// The foreign change that would stop a publication; nothing is changed.
     pub(super) async fn foreign_there(&self) -> Result<Option<ForeignCommit>, PublishFactsError> {
         let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let seen = self.look(&publisher).await?;
-        match self.judge(&publisher, &seen, &digester).await {
+        match self.check_foreign(&publisher, &seen, &digester).await {
             Err(PublishFactsError::Foreign { foreign, .. }) => Ok(Some(*foreign)),
-            Ok(_) => Ok(None),
+            Ok(()) => Ok(None),
             Err(err) => Err(err),
         }
     }
@@ -232,9 +218,9 @@ impl Job<'_> {
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
         let seen = self.look(&publisher).await?;
-        let (mut foreign, mut is_gone, mut undone) = (None, false, Vec::new());
-        match self.judge(&publisher, &seen, &digester).await {
-            Ok(seen) => undone = seen,
+        let (mut foreign, mut is_gone) = (None, false);
+        match self.check_foreign(&publisher, &seen, &digester).await {
+            Ok(()) => {}
             Err(PublishFactsError::Foreign { foreign: found, .. }) => foreign = Some(*found),
             Err(PublishFactsError::BranchGone { .. }) => is_gone = true,
             Err(err) => return Err(err),
@@ -254,9 +240,8 @@ impl Job<'_> {
             }
         }
         let left = self.left(&seen, &changes);
-        let would = self.report(seen.tip, &changes, &left, false);
         Ok(Compared {
-            would: Published { undone, ..would },
+            would: self.report(seen.tip, &changes, &left, false),
             foreign,
             is_gone,
             fields,
@@ -264,17 +249,18 @@ impl Job<'_> {
         })
     }
 
-    /// Remembers where the facts are and what they say: before they go there what was and what will be, afterwards
-    /// what is.
-    async fn note_standing(&self, is_before: bool) -> Result<(), PublishFactsError> {
+    /// Records the files and their fields: before the push the old ones and the new ones, afterwards the new ones.
+    async fn note_location(&self, is_before: bool) -> Result<(), PublishFactsError> {
         if self.is_record {
             return Ok(());
         }
         let (store, stack) = (&self.control.store, self.publication.stack.as_str());
-        let known = store.fact_standing_list(self.project(), stack).await?;
-        let known = known.into_iter().find_map(|standing| match standing {
-            Standing::Branch { key, place, files } if key == self.key => Some((place, files)),
-            Standing::Branch { .. } | Standing::File { .. } | Standing::Object { .. } => None,
+        let known = store.fact_location_list(self.project(), stack).await?;
+        let known = known.into_iter().find_map(|location| match location {
+            FactLocation::Branch { key, place, files } if key == self.key => Some((place, files)),
+            FactLocation::Branch { .. }
+            | FactLocation::File { .. }
+            | FactLocation::Object { .. } => None,
         });
         let now = self.files.iter();
         let mut files: BTreeMap<_, _> = now
@@ -288,7 +274,7 @@ impl Job<'_> {
         if files.is_empty() {
             if known.is_some() && !is_before {
                 let identity = format!("branch {}", self.key);
-                let removed = store.fact_standing_remove(self.project(), stack, &identity);
+                let removed = store.fact_location_remove(self.project(), stack, &identity);
                 removed.await?;
             }
             return Ok(());
@@ -301,13 +287,13 @@ impl Job<'_> {
             return Ok(());
         }
         let key = self.key.clone();
-        let standing = Standing::Branch { key, place, files };
-        let put = store.fact_standing_put(self.project(), stack, &standing);
+        let location = FactLocation::Branch { key, place, files };
+        let put = store.fact_location_put(self.project(), stack, &location);
         Ok(put.await?)
     }
 
-    /// Files that were ours and that somebody else changed: named no more, they are left to them.
-    fn left(&self, seen: &Seen, changes: &Changes) -> BTreeSet<String> {
+    /// Files that the stack no longer publishes and that somebody else changed: they stay.
+    fn left(&self, seen: &BranchState, changes: &Changes) -> BTreeSet<String> {
         let remembered = self.remembered.iter();
         let named = |path: &String| self.files.iter().any(|file| file.path == *path);
         remembered
@@ -350,10 +336,10 @@ impl Job<'_> {
         .await
     }
 
-    async fn look(&self, publisher: &Publisher) -> Result<Seen, PublishFactsError> {
+    async fn look(&self, publisher: &Publisher) -> Result<BranchState, PublishFactsError> {
         let git = |err| self.git(err);
         let Some(mut tip) = publisher.tip().await.map_err(git)? else {
-            return Ok(Seen {
+            return Ok(BranchState {
                 tip: None,
                 manifest: Manifest::default(),
                 is_broken: false,
@@ -387,7 +373,7 @@ impl Job<'_> {
                 });
             }
         };
-        Ok(Seen {
+        Ok(BranchState {
             tip: Some(tip),
             manifest,
             is_broken,
@@ -398,7 +384,7 @@ impl Job<'_> {
     /// The bytes of every file. One whose plaintext and readers are as they were keeps its bytes.
     async fn seal(
         &self,
-        seen: &Seen,
+        seen: &BranchState,
         digester: &KeyedDigester,
     ) -> Result<BTreeMap<String, Sealed>, PublishFactsError> {
         let mut all = BTreeMap::new();
@@ -438,27 +424,27 @@ impl Job<'_> {
         Ok(all)
     }
 
-    /// The further files that blocks of this place name.
+    /// Writes the files of `sink "file"` that blocks of this place name.
     async fn write_files(
         &self,
         sealed: &BTreeMap<String, Sealed>,
         digester: &KeyedDigester,
-    ) -> Result<Vec<Elsewhere>, PublishFactsError> {
+    ) -> Result<Vec<SinkOutcome>, PublishFactsError> {
         let (store, stack) = (&self.control.store, self.publication.stack.as_str());
         let mut done = Vec::new();
-        for (path, bytes) in self.further_files(sealed) {
+        for (path, bytes) in self.sink_files(sealed) {
             let digest = digester.digest(&bytes);
-            let standing = Standing::File {
+            let location = FactLocation::File {
                 path: path.to_owned(),
                 digest,
             };
-            let noted = store.fact_standing_list(self.project(), stack).await?;
+            let noted = store.fact_location_list(self.project(), stack).await?;
             let is_ours = |there: &[u8]| {
                 let digest = digester.digest(there);
                 let (path, digest) = (path.to_owned(), digest);
-                there == bytes || noted.contains(&Standing::File { path, digest })
+                there == bytes || noted.contains(&FactLocation::File { path, digest })
             };
-            let there = sinks::read(self.publication.root, path)?;
+            let there = project_files::read(self.publication.root, path)?;
             if there.is_some_and(|there| !is_ours(&there)) {
                 if self.publication.take_over.is_none() {
                     let path = path.to_owned();
@@ -469,17 +455,17 @@ impl Job<'_> {
                     .record_take_over(self.control, detail)
                     .await?;
             }
-            if !noted.contains(&standing) {
-                let put = store.fact_standing_put(self.project(), stack, &standing);
+            if !noted.contains(&location) {
+                let put = store.fact_location_put(self.project(), stack, &location);
                 put.await?;
             }
-            let is_new = sinks::write(self.publication.root, path, &bytes)?;
-            done.push(Elsewhere::file(path, is_new));
+            let is_new = project_files::write(self.publication.root, path, &bytes)?;
+            done.push(SinkOutcome::file(path, is_new));
         }
         Ok(done)
     }
 
-    fn further_files(&self, sealed: &BTreeMap<String, Sealed>) -> Vec<(&str, Vec<u8>)> {
+    fn sink_files(&self, sealed: &BTreeMap<String, Sealed>) -> Vec<(&str, Vec<u8>)> {
         let mut all = Vec::new();
         for block in self.publication.blocks {
             let file = self.files.iter().find(|file| file.path == block.path);
@@ -488,7 +474,7 @@ impl Job<'_> {
                 continue;
             };
             for path in &block.files {
-                let bytes = sinks::bytes(file, &sealed.bytes, path, &self.header());
+                let bytes = project_files::bytes(file, &sealed.bytes, path, &self.header());
                 all.push((path.as_str(), bytes));
             }
         }
@@ -496,12 +482,12 @@ impl Job<'_> {
     }
 
     fn header(&self) -> String {
-        header(self.publication.stack.as_str(), self.project())
+        file_header(self.publication.stack.as_str(), self.project())
     }
 
     async fn changes(
         &self,
-        seen: &Seen,
+        seen: &BranchState,
         sealed: &BTreeMap<String, Sealed>,
         acts: &[BreakGlass],
         digester: &KeyedDigester,
@@ -519,7 +505,6 @@ impl Job<'_> {
             stack: self.stack(),
             files: &files,
             common: &common,
-            // A place that nothing names any more tells nothing about others.
             stacks: self
                 .names
                 .first()
@@ -533,7 +518,7 @@ impl Job<'_> {
         })
     }
 
-    /// The stack whose files these are; none has this name.
+    /// The stack whose files these are; a record belongs to none.
     fn stack(&self) -> &str {
         if self.is_record {
             return "";
@@ -545,8 +530,8 @@ impl Job<'_> {
         records::path(self.project())
     }
 
-    /// The emergency acts of this project, so that whoever looks into Git next finds them.
-    fn break_glass(&self, seen: &Seen, acts: &[BreakGlass]) -> BTreeMap<String, Vec<u8>> {
+    /// The break-glass records of this project, so that they can be found in Git.
+    fn break_glass(&self, seen: &BranchState, acts: &[BreakGlass]) -> BTreeMap<String, Vec<u8>> {
         if acts.is_empty() {
             return BTreeMap::new();
         }
@@ -607,7 +592,7 @@ impl Job<'_> {
             bytes: digester.digest(bytes),
             plain: match sealed.get(path) {
                 Some(sealed) => sealed.plain.clone(),
-                // What of it this home had to tell.
+                // The part of it that this home wrote.
                 None if *path == records => {
                     Some(digester.digest(&model::facts::records(None, acts)))
                 }
@@ -623,7 +608,7 @@ impl Job<'_> {
         written.chain(withdrawn).collect()
     }
 
-    /// Stores the commit's id before anybody else can see it.
+    /// Stores the commit's id before the push.
     async fn remember(&self, commit: &str, files: &[FactDigest]) -> Result<(), PublishFactsError> {
         let new = NewFactCommit {
             project: self.project(),
@@ -635,10 +620,10 @@ impl Job<'_> {
         Ok(self.control.store.fact_commit_insert(&new).await?)
     }
 
-    /// On the record, once however often the push is tried.
+    /// Records the take-over, once for all attempts to push.
     async fn take_over(&self, is_recorded: bool) -> Result<bool, PublishFactsError> {
         if !is_recorded {
-            let Place { name, branch, .. } = self.place;
+            let Destination { name, branch, .. } = self.place;
             let detail = format!("facts `{name}`, branch `{branch}`");
             self.publication
                 .record_take_over(self.control, detail)
@@ -680,7 +665,6 @@ impl Job<'_> {
             commit,
             is_new,
             files: declared.chain(withdrawn).chain(left).collect(),
-            undone: Vec::new(),
         }
     }
 }

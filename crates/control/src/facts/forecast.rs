@@ -1,7 +1,7 @@
-//! What an apply would do to a stack's facts, as far as its plan tells: without asking any repository, by what this home
-//! remembers of its own publications. What is bound to be refused is refused here already.
+//! What an apply would do to a stack's facts, as far as its plan tells. No repository is contacted: the store knows
+//! what this home published. What an apply would certainly refuse is refused here.
 //!
-//! Not here: what others would miss (`contracts`), what a branch really holds (`facts diff`).
+//! Not here: what readers of facts would lose (`contracts`), what a branch really holds (`facts diff`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,31 +9,29 @@ use std::path::Path;
 use drivers::process::Environment;
 use model::contract::Planned;
 use model::facts::{
-    Clash, Encrypt, FactFile, Forecast, ForecastChange, Outputs, Owner, PrepareFactsError, Publish,
-    ReadPublishError, Standing, TakenPath, prepare, render,
+    Clash, Encrypt, FactFile, FactLocation, Forecast, ForecastChange, Outputs, Paths,
+    PrepareFactsError, Publish, ReadPublishError, file_header, prepare, render,
 };
-use model::ids::{ChangeSetId, RunId, StackName};
+use model::ids::{RunId, StackName};
 use model::project::FactsPlace;
-use model::run::{RunSpec, Upstream};
+use model::run::RunSpec;
 use model::stage::StageBlock;
 use serde_json::{Map, Value};
-use store::{ChangeSetError, KeyedDigester, StoreError};
+use store::StoreError;
 
-use super::branch::header;
-use super::claims::{Claimed, Claims};
-use super::{PublishFactsError, SealFactsError, key_of, sealed};
+use super::{PublishFactsError, SealFactsError, foreign, key_of, sealed};
 use crate::Control;
 use crate::asker::Asker;
-use crate::contracts::{FindContractError, Foretold, find, foretell, foretell_sinks};
+use crate::contracts::{
+    FindContractError, PlannedValues, find, resolve_planned, resolve_planned_sinks,
+};
 use crate::home::Home;
 use crate::stages::Side;
 
-/// What it is told from.
+/// What a forecast is made from.
 #[derive(Clone, Copy)]
-pub(crate) struct Outlook<'a> {
+pub(crate) struct ForecastContext<'a> {
     pub(crate) control: &'a Control,
-    pub(crate) set: ChangeSetId,
-    pub(crate) run: RunId,
     pub(crate) spec: &'a RunSpec,
     pub(crate) asker: &'a Asker,
     pub(crate) env: &'a Environment,
@@ -42,25 +40,26 @@ pub(crate) struct Outlook<'a> {
     pub(crate) planned: &'a Planned,
 }
 
-/// The kind of a sink, and what it is called.
-fn sink_of(standing: &Standing) -> Option<(String, String)> {
-    match standing {
-        Standing::Branch { .. } => None,
-        Standing::File { path, .. } => Some(("file".to_owned(), path.clone())),
-        Standing::Object { object, .. } => {
-            let called = format!("{}/{}", object.namespace, object.name);
-            Some((object.sink.clone(), called))
+const FILE: &str = "file";
+
+/// The kind of a sink and its name.
+fn sink_of(location: &FactLocation) -> Option<(String, String)> {
+    match location {
+        FactLocation::Branch { .. } => None,
+        FactLocation::File { path, .. } => Some((FILE.to_owned(), path.clone())),
+        FactLocation::Object { object } => {
+            let name = format!("{}/{}", object.namespace, object.name);
+            Some((object.sink.clone(), name))
         }
     }
 }
 
-fn withdrawn_sink(kind: String, path: String) -> Forecast {
+fn of_sink((kind, path): (String, String), change: ForecastChange) -> Forecast {
     Forecast {
         place: String::new(),
         path,
-        change: ForecastChange::Withdrawn,
+        change,
         sink: Some(kind),
-        is_former: false,
     }
 }
 
@@ -72,47 +71,23 @@ pub(crate) enum ForecastError {
     Prepare(#[from] PrepareFactsError),
     #[error(transparent)]
     Contract(#[from] FindContractError),
-    #[error("could not encrypt `{path}`")]
+    #[error("cannot encrypt `{path}`")]
     Seal {
         path: String,
         source: SealFactsError,
     },
     #[error(transparent)]
     Taken(Box<PublishFactsError>),
-    #[error("{}", both(.0))]
-    Claimed(Claimed),
-    #[error("could not read what was published")]
+    #[error("cannot read what was published")]
     Store(#[from] StoreError),
-    #[error("could not read what others are about to publish")]
-    Others(#[from] ChangeSetError),
-}
-
-fn both(claimed: &Claimed) -> String {
-    let Claimed {
-        path,
-        there,
-        how,
-        stack,
-    } = claimed;
-    match how {
-        Clash::Same => format!("stack `{stack}`, in the same change set, publishes `{path}`, too"),
-        Clash::Directory | Clash::Case => format!(
-            "`{path}` cannot lie beside `{there}`, which stack `{stack}` publishes in the same change set: {}",
-            how.why()
-        ),
-    }
 }
 
 impl ForecastError {
-    /// Whether a rule would say no after the apply, too.
+    /// Whether a rule would refuse it after the apply as well.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
-            Self::Read(_)
-            | Self::Prepare(_)
-            | Self::Seal { .. }
-            | Self::Taken(_)
-            | Self::Claimed(_) => true,
-            Self::Contract(_) | Self::Store(_) | Self::Others(_) => false,
+            Self::Read(_) | Self::Prepare(_) | Self::Seal { .. } | Self::Taken(_) => true,
+            Self::Contract(_) | Self::Store(_) => false,
         }
     }
 
@@ -123,15 +98,12 @@ impl ForecastError {
             Self::Prepare(err) => err.hint(),
             Self::Contract(err) => err.hint(),
             Self::Seal { source, .. } => source.hint(),
-            Self::Claimed(_) => {
-                Some("a file has one owner: publish one of them to another path".to_owned())
-            }
-            Self::Read(_) | Self::Store(_) | Self::Others(_) => None,
+            Self::Read(_) | Self::Store(_) => None,
         }
     }
 }
 
-/// Keeps it beside the run's logs, for who looks at the plan. What is not kept is not shown: no reason to fail.
+/// Stores it beside the run's logs, for the view of the plan. If that fails, the view lacks it: no reason to fail.
 pub(crate) fn note_forecast(home: &Home, run: RunId, forecast: &[Forecast]) {
     let path = home.run_facts(run);
     if forecast.is_empty() {
@@ -141,81 +113,53 @@ pub(crate) fn note_forecast(home: &Home, run: RunId, forecast: &[Forecast]) {
     }
 }
 
-/// What was told of a run's plan.
+/// The forecast of a run.
 pub fn forecast_of(home: &Home, run: RunId) -> Vec<Forecast> {
     let bytes = std::fs::read(home.run_facts(run)).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
-impl Outlook<'_> {
-    /// Files that would be written or withdrawn.
+impl ForecastContext<'_> {
+    /// Files and objects that would be written or withdrawn.
     pub(crate) async fn forecast(&self) -> Result<Vec<Forecast>, ForecastError> {
-        let digester = self.control.store.keyed_digester("facts").await?;
+        let mut keys = BTreeMap::new();
+        for place in self.spec.facts.values() {
+            keys.insert(place.name.as_str(), self.key(place).await);
+        }
+        let is_known = keys.values().all(Option::is_some);
+        let named: BTreeSet<&String> = keys.values().flatten().collect();
+        let is_named = |key: &String| !is_known || named.contains(key);
         if self.spec.destroy {
-            return Ok(self.all_withdrawn());
+            return Ok(self.withdrawn(is_named, |_, _| false));
         }
         let mut found = Vec::new();
-        // By place, the paths that would be there; none: not all is known.
-        let mut named: Option<BTreeMap<String, BTreeSet<String>>> = Some(BTreeMap::new());
-        let mut claims = Claims::default();
+        // By branch, the paths that would be there.
+        let mut wanted: BTreeMap<&String, BTreeSet<String>> = BTreeMap::new();
+        let mut is_complete = true;
         for block in &self.spec.stack.stages.publish {
             let files = self.files(block)?;
-            let place = self.spec.facts.get(&block.name);
-            let key = match place {
-                Some(place) => self.key(place).await,
-                None => None,
-            };
-            let (Some(files), Some(place), Some(key)) = (files, place, key) else {
-                named = None;
+            let key = keys.get(block.name.as_str()).and_then(Option::as_ref);
+            let (Some(files), Some(key)) = (files, key) else {
+                is_complete = false;
                 continue;
             };
-            let has_moved = self.has_moved(&place.name, &key);
             for file in files {
-                if let Some((there, how)) = claims.add(&key, &file.path) {
-                    let clash = PublishFactsError::Twice {
-                        stack: self.spec.stack.name.clone(),
-                        place: place.name.clone(),
-                        path: file.path,
-                        there,
-                        how,
-                    };
-                    return Err(ForecastError::Taken(Box::new(clash)));
-                }
-                self.check_owner(&place.name, &key, &file.path).await?;
-                let mut change = self.change(&key, &file, &digester).await?;
-                if has_moved {
-                    change = change.or(Some(ForecastChange::New));
-                }
-                if let Some(change) = change {
+                let there = wanted.entry(key).or_default();
+                self.check_beside(&block.name, there, &file.path)?;
+                there.insert(file.path.clone());
+                if let Some(change) = self.change(&block.name, key, &file).await? {
                     found.push(Forecast {
-                        place: place.name.clone(),
-                        path: file.path.clone(),
+                        place: block.name.clone(),
+                        path: file.path,
                         change,
                         sink: None,
-                        is_former: false,
                     });
-                }
-                if let Some(named) = &mut named {
-                    named.entry(key.clone()).or_default().insert(file.path);
                 }
             }
         }
-        if let Some(claimed) = claims.note(self.control, self.set, self.run).await? {
-            return Err(ForecastError::Claimed(claimed));
-        }
-        for standing in &self.spec.standing {
-            let (Standing::Branch { key, place, files }, Some(named)) = (standing, &named) else {
-                continue;
-            };
-            let there = named.get(key);
-            let is_named = |path: &&String| there.is_some_and(|there| there.contains(*path));
-            let gone = files.keys().filter(|path| !is_named(path));
-            found.extend(gone.map(|path| Forecast {
-                place: place.name.clone(),
-                path: path.clone(),
-                change: ForecastChange::Withdrawn,
-                sink: None,
-                is_former: !named.contains_key(key) && self.spec.facts.contains_key(&place.name),
+        if is_complete {
+            found.extend(self.withdrawn(is_named, |key, path| {
+                wanted.get(key).is_some_and(|there| there.contains(path))
             }));
         }
         let sinks = self.sinks(&found);
@@ -223,45 +167,73 @@ impl Outlook<'_> {
         Ok(found)
     }
 
-    /// A destroy leaves nothing standing.
-    fn all_withdrawn(&self) -> Vec<Forecast> {
+    /// Published files that would go, or stay where no block leads any more; after a destroy also what sinks wrote.
+    fn withdrawn(
+        &self,
+        is_named: impl Fn(&String) -> bool,
+        stays: impl Fn(&String, &String) -> bool,
+    ) -> Vec<Forecast> {
         let mut found = Vec::new();
-        for standing in &self.spec.standing {
-            if let Standing::Branch { place, files, .. } = standing {
-                found.extend(files.keys().map(|path| Forecast {
+        for location in &self.spec.fact_locations {
+            if let FactLocation::Branch { key, place, files } = location {
+                let change = if is_named(key) {
+                    ForecastChange::Withdrawn
+                } else {
+                    ForecastChange::Left
+                };
+                let gone = files.keys().filter(|path| !stays(key, path));
+                found.extend(gone.map(|path| Forecast {
                     place: place.name.clone(),
                     path: path.clone(),
-                    change: ForecastChange::Withdrawn,
+                    change,
                     sink: None,
-                    is_former: false,
                 }));
             }
-            found.extend(sink_of(standing).map(|(kind, path)| withdrawn_sink(kind, path)));
+            if self.spec.destroy {
+                let sink = sink_of(location);
+                found.extend(sink.map(|sink| of_sink(sink, ForecastChange::Withdrawn)));
+            }
         }
         found
     }
 
-    /// Whether the stack has facts where a place led before, and none yet where it leads now.
-    fn has_moved(&self, name: &str, now: &str) -> bool {
-        let mut is_elsewhere = false;
-        for standing in &self.spec.standing {
-            match standing {
-                Standing::Branch { key, .. } if key == now => return false,
-                Standing::Branch { place, .. } => is_elsewhere |= place.name == name,
-                Standing::File { .. } | Standing::Object { .. } => {}
-            }
+    /// Refuses two paths of the stack that cannot be on one branch.
+    fn check_beside(
+        &self,
+        place: &str,
+        others: &BTreeSet<String>,
+        path: &str,
+    ) -> Result<(), ForecastError> {
+        let mut paths = Paths::default();
+        for other in others {
+            paths.add(other, ());
         }
-        is_elsewhere
+        let Some((there, (), how)) = paths.clash(path) else {
+            return Ok(());
+        };
+        Err(ForecastError::Taken(Box::new(PublishFactsError::Twice {
+            stack: self.spec.stack.name.clone(),
+            place: place.to_owned(),
+            path: path.to_owned(),
+            there: there.to_owned(),
+            how,
+        })))
     }
 
-    /// What would become of files of the project and of objects in clusters, once some were put there.
+    /// What would happen to files of the project and to objects in clusters.
     fn sinks(&self, changed: &[Forecast]) -> Vec<Forecast> {
-        let known: BTreeSet<_> = self.spec.standing.iter().filter_map(sink_of).collect();
+        let known: BTreeSet<_> = self
+            .spec
+            .fact_locations
+            .iter()
+            .filter_map(sink_of)
+            .collect();
         let mut found = Vec::new();
         let mut named = Some(BTreeSet::new());
         for block in &self.spec.stack.stages.publish {
             let (planned, env) = (self.planned, self.asker.env());
-            let Some(resolved) = foretell_sinks(block, Foretold { planned, env }) else {
+            let Some(resolved) = resolve_planned_sinks(block, PlannedValues { planned, env })
+            else {
                 named = None;
                 continue;
             };
@@ -287,9 +259,9 @@ impl Outlook<'_> {
                     let change = match (known.contains(&id), is_changed) {
                         (true, false) => None,
                         (true, true) => Some(ForecastChange::Changed),
-                        // Of a stack that never published anything, nothing is foretold.
+                        // Of a stack that never published anything, the plan reports nothing.
                         (false, _) => {
-                            (!self.spec.standing.is_empty()).then_some(ForecastChange::New)
+                            (!self.spec.fact_locations.is_empty()).then_some(ForecastChange::New)
                         }
                     };
                     found.extend(change.map(|change| Forecast {
@@ -297,7 +269,6 @@ impl Outlook<'_> {
                         path: called,
                         change,
                         sink: Some(sink.kind.clone()),
-                        is_former: false,
                     }));
                     if let Some(named) = &mut named {
                         named.insert(id);
@@ -307,47 +278,24 @@ impl Outlook<'_> {
         }
         if let Some(named) = named {
             let gone = known.into_iter().filter(|it| !named.contains(it));
-            found.extend(gone.map(|(kind, path)| withdrawn_sink(kind, path)));
+            found.extend(gone.map(|sink| {
+                // An object that no block names stays: nothing remembers its cluster.
+                let change = match sink.0.as_str() {
+                    FILE => ForecastChange::Withdrawn,
+                    _ => ForecastChange::Left,
+                };
+                of_sink(sink, change)
+            }));
         }
         found
     }
 
-    /// A file has one owner. One that is applied before, in the same change set, may let go of it.
-    async fn check_owner(&self, place: &str, key: &str, path: &str) -> Result<(), ForecastError> {
-        let (store, project) = (&self.control.store, self.control.home.project());
-        let past = store.fact_file_history(project, key, path).await?;
-        let last = past.iter().find(|past| past.is_pushed);
-        let Some(owner) = last.map(|last| last.digest.stack.as_str()) else {
-            return Ok(());
-        };
-        let is_first = |upstream: &Upstream| upstream.stack.as_str() == owner;
-        if owner == self.spec.stack.name.as_str() || self.spec.upstreams.iter().any(is_first) {
-            return Ok(());
-        }
-        let kept = store.fact_file_paths(project, key, owner).await?;
-        if !kept.contains(path) {
-            return Ok(());
-        }
-        Err(ForecastError::Taken(Box::new(PublishFactsError::Taken {
-            place: place.to_owned(),
-            source: Box::new(TakenPath {
-                path: path.to_owned(),
-                there: path.to_owned(),
-                how: Clash::Same,
-                owner: Owner {
-                    project: project.to_owned(),
-                    stack: owner.to_owned(),
-                },
-            }),
-        })))
-    }
-
-    /// The files of a block; none if the plan does not tell them yet.
+    /// The files of a block; none if the plan does not know them yet.
     fn files(&self, block: &StageBlock) -> Result<Option<Vec<FactFile>>, ForecastError> {
         let planned = self.planned;
         let env = self.asker.env();
         let wanted = ["path", "contract", "partial", "values", "plain"];
-        let Some(resolved) = foretell(block, &wanted, Foretold { planned, env }) else {
+        let Some(resolved) = resolve_planned(block, &wanted, PlannedValues { planned, env }) else {
             return Ok(None);
         };
         let Some(place) = self.spec.facts.get(&block.name) else {
@@ -388,53 +336,59 @@ impl Outlook<'_> {
         Ok(Some(files))
     }
 
-    /// What the home calls the place; none if that cannot be told now.
+    /// The identity of a branch in the store; none if it cannot be determined now.
     async fn key(&self, place: &FactsPlace) -> Option<String> {
-        let root = Path::new(&self.spec.root);
         let side = Side {
             asker: self.asker,
-            root,
+            root: Path::new(&self.spec.root),
             env: self.env,
         };
         key_of(place, &side).await.ok()
     }
 
-    /// How a file differs from what was published last; none if it does not, or nobody here ever published there.
+    /// How a file differs from what was published last; none if it does not, or if the stack published nothing yet.
+    /// Refuses a file that another stack of the project publishes.
     async fn change(
         &self,
+        place: &str,
         key: &str,
         file: &FactFile,
-        digester: &KeyedDigester,
     ) -> Result<Option<ForecastChange>, ForecastError> {
         let (store, project) = (&self.control.store, self.control.home.project());
-        if store.fact_commit_last(project, key).await?.is_none() {
-            return Ok(None);
-        }
-        let header = header(self.spec.stack.name.as_str(), project);
         let past = store.fact_file_history(project, key, &file.path).await?;
-        let last = past.iter().find(|past| past.is_pushed);
-        let last = last.filter(|past| !past.digest.bytes.is_empty());
-        let Some(last) = last else {
-            return Ok(Some(ForecastChange::New));
+        let stack = self.spec.stack.name.as_str();
+        // A stack that is applied before this one may withdraw its file.
+        let is_upstream = |owner: &str| {
+            let mut upstreams = self.spec.upstreams.iter();
+            upstreams.any(|upstream| upstream.stack.as_str() == owner)
         };
-        let is_same = match file.encrypt {
-            Encrypt::Nothing => {
-                let bytes = render(file.format, &file.values, Some(&header));
-                last.digest.bytes == digester.digest(&bytes)
-            }
-            Encrypt::Leaves(_) | Encrypt::All => {
-                let now = self.control.now();
-                let (tree, env) = (self.tree, self.asker.env());
-                // The digest is all that is wanted: nothing is encrypted.
-                let sealed = sealed::seal(tree, env, file, &header, now, |plain| {
-                    (digester.digest(plain), Some(Vec::new()))
-                });
-                let sealed = sealed.map_err(|source| ForecastError::Seal {
-                    path: file.path.clone(),
-                    source,
-                })?;
-                sealed.plain.is_some() && sealed.plain == last.digest.plain
-            }
+        if let Some(owner) = foreign::owner(&past).filter(|it| *it != stack && !is_upstream(it)) {
+            let clash = (file.path.as_str(), file.path.as_str(), Clash::Same);
+            let taken = foreign::taken(project, place, clash, owner);
+            return Err(ForecastError::Taken(Box::new(taken)));
+        }
+        let last = past.iter().find(|past| past.is_pushed);
+        let Some(last) = last.filter(|past| !past.digest.bytes.is_empty()) else {
+            let is_first = self.spec.fact_locations.is_empty()
+                && store.fact_commit_last(project, key).await?.is_none();
+            return Ok((!is_first).then_some(ForecastChange::New));
+        };
+        let digester = store.keyed_digester("facts").await?;
+        let header = file_header(stack, project);
+        let is_same = if file.encrypt == Encrypt::Nothing {
+            let bytes = render(file.format, &file.values, Some(&header));
+            last.digest.bytes == digester.digest(&bytes)
+        } else {
+            let (tree, env, now) = (self.tree, self.asker.env(), self.control.now());
+            // Only the digest of the plaintext is needed: nothing is encrypted.
+            let sealed = sealed::seal(tree, env, file, &header, now, |plain| {
+                (digester.digest(plain), Some(Vec::new()))
+            });
+            let sealed = sealed.map_err(|source| ForecastError::Seal {
+                path: file.path.clone(),
+                source,
+            })?;
+            sealed.plain.is_some() && sealed.plain == last.digest.plain
         };
         Ok((!is_same).then_some(ForecastChange::Changed))
     }

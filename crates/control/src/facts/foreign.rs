@@ -1,11 +1,13 @@
-//! Whose commits lie between what we last wrote and what the branch is now.
+//! Whether somebody else changed what terrane published.
 //!
-//! | `owns` | memory | foreign is |
+//! | `owns` | this home published there | foreign is |
 //! |---|---|---|
-//! | `branch` | ids of commits | a commit after our last one that is none of ours, unless it keeps to files that the manifest gives to other projects, or was undone since |
-//! | `branch` | none: a home that never published there | a tip that no terrane made |
-//! | `paths` | digests of files | a file of ours that is not as we left it |
-//! | `paths` | none | a file that was last touched by a commit which does not name this project |
+//! | `branch` | yes | any change since our last commit, except to files that the manifest gives to other projects |
+//! | `branch` | no | a branch whose last commit was not made by terrane |
+//! | `paths` | yes | a file of ours that differs from what we pushed |
+//! | `paths` | no | a file whose last commit does not name this project |
+//!
+//! What was changed and changed back is no change.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,18 +21,18 @@ use model::project::Owns;
 use store::{KeyedDigester, PastFact};
 
 use super::PublishFactsError;
-use super::branch::{Job, Seen};
+use super::branch::{BranchState, Job};
 
-/// A commit that stands in the way.
+/// A change by somebody else, as the commit that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignCommit {
     pub commit: String,
     pub author: String,
     pub at: Option<Timestamp>,
     pub subject: String,
-    /// Those by which it is in the way.
+    /// The files that are not as we left them.
     pub files: Vec<String>,
-    /// Whether what we last wrote is no longer in the branch's history.
+    /// Whether our last commit is no longer in the branch's history.
     pub rewritten: bool,
 }
 
@@ -38,7 +40,7 @@ impl fmt::Display for ForeignCommit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let short = self.commit.get(..10).unwrap_or(&self.commit);
         if self.rewritten {
-            // Who moved the branch, Git does not say: only who made what it stands at.
+            // Git does not record who moved a branch, only who made the commit that it points to.
             write!(
                 f,
                 "what was published last is no longer in the branch's history, which now ends at commit `{short}` (`{}`) by {}",
@@ -63,32 +65,30 @@ impl fmt::Display for ForeignCommit {
 }
 
 impl Job<'_> {
-    /// Refuses if somebody else wrote what is ours. Says what somebody wrote and undid again.
-    pub(super) async fn judge(
+    /// Refuses if somebody else changed what is ours.
+    pub(super) async fn check_foreign(
         &self,
         publisher: &Publisher,
-        seen: &Seen,
+        now: &BranchState,
         digester: &KeyedDigester,
-    ) -> Result<Vec<String>, PublishFactsError> {
+    ) -> Result<(), PublishFactsError> {
         match self.place.owns {
-            Owns::Branch => self.judge_branch(publisher, seen).await,
-            Owns::Paths => {
-                self.judge_paths(publisher, seen, digester).await?;
-                Ok(Vec::new())
-            }
+            Owns::Branch => self.check_branch(publisher, now).await,
+            Owns::Paths => self.check_files(publisher, now, digester).await,
         }
     }
 
-    async fn judge_branch(
+    async fn check_branch(
         &self,
         publisher: &Publisher,
-        seen: &Seen,
-    ) -> Result<Vec<String>, PublishFactsError> {
-        let store = &self.control.store;
-        let last = store.fact_commit_last(self.project(), &self.key).await?;
-        let Some(tip) = &seen.tip else {
+        now: &BranchState,
+    ) -> Result<(), PublishFactsError> {
+        let git = |err| self.git(err);
+        let (store, project) = (&self.control.store, self.project());
+        let last = store.fact_commit_last(project, &self.key).await?;
+        let Some(tip) = &now.tip else {
             return match last {
-                None => Ok(Vec::new()),
+                None => Ok(()),
                 Some(_) => Err(PublishFactsError::BranchGone {
                     place: self.place.name.clone(),
                     branch: self.place.branch.clone(),
@@ -96,243 +96,181 @@ impl Job<'_> {
             };
         };
         let tips = std::slice::from_ref(tip);
-        if !store
-            .fact_commit_known(self.project(), &self.key, tips)
-            .await?
-            .is_empty()
-        {
-            self.note_pushed(tip).await?;
-            return Ok(Vec::new());
+        let known = store.fact_commit_known(project, &self.key, tips).await?;
+        if !known.is_empty() {
+            return self.note_pushed(tip).await;
         }
-        let git = |err| self.git(err);
         let Some(last) = last else {
             let commit = publisher.commit_read(tip).await.map_err(git)?;
-            if trailer(&commit.message, TRAILER_PROJECT).is_some() {
-                return Ok(Vec::new());
-            }
-            let files = publisher.changed_by(tip).await.map_err(git)?;
-            return Err(self.foreign(commit, files, false));
+            return match trailer(&commit.message, TRAILER_PROJECT) {
+                Some(_) => Ok(()),
+                None => Err(self.foreign(commit, Vec::new(), false)),
+            };
         };
-        let mut since = publisher.between(&last, tip).await.map_err(git)?;
-        if since.is_none() {
-            publisher.fetch(true).await.map_err(git)?;
-            since = publisher.between(&last, tip).await.map_err(git)?;
-        }
-        let Some(since) = since else {
+        let Some(ours) = self.newest_own(publisher, &last, tip).await? else {
             let commit = publisher.commit_read(tip).await.map_err(git)?;
             return Err(self.foreign(commit, Vec::new(), true));
         };
-        let known = store
-            .fact_commit_known(self.project(), &self.key, &since)
-            .await?;
-        let mut found = Vec::new();
-        for id in since.iter().filter(|id| !known.contains(*id)) {
-            let commit = publisher.commit_read(id).await.map_err(git)?;
-            let changed = publisher.changed_by(id).await.map_err(git)?;
-            let before = match commit.parents.first() {
-                Some(parent) => self.manifest_at(publisher, parent).await?,
-                None => Some(Manifest::default()),
-            };
-            let after = self.manifest_at(publisher, id).await?;
-            let files = match before {
-                Some(before) => foreign_files(self.project(), &before, after.as_ref(), &changed),
-                None => changed,
-            };
-            if !files.is_empty() {
-                found.push((commit, files));
-            }
+        let changed = publisher.changed_between(&ours, tip).await.map_err(git)?;
+        let before = self.manifest_at(publisher, &ours).await?;
+        let after = (!now.is_broken).then_some(&now.manifest);
+        let files = foreign_files(project, &before, after, &changed);
+        // Other projects change the manifest as well: a file tells better who it was.
+        let telling = files.iter().find(|path| *path != MANIFEST);
+        match telling.or(files.first()).cloned() {
+            None => Ok(()),
+            Some(path) => Err(self.foreign_at(publisher, tip, &path, files).await?),
         }
-        // Ours after theirs was made by who looked then, or took over.
-        let base = since.iter().rev().find(|id| known.contains(*id));
-        let base = base.unwrap_or(&last);
-        let touched: BTreeSet<&str> = found
-            .iter()
-            .flat_map(|(_, files)| files.iter().map(String::as_str))
-            .collect();
-        if !touched.is_empty() && !self.is_undone(publisher, base, tip, &touched).await? {
-            let (commit, files) = found.swap_remove(0);
-            return Err(self.foreign(commit, files, false));
-        }
-        let said = found.into_iter().map(|(commit, files)| {
-            let foreign = foreign_commit(commit, files, false);
-            format!("{foreign}; it was undone since")
-        });
-        Ok(said.collect())
     }
 
-    /// Whether the files that others touched are as we left them.
-    async fn is_undone(
+    /// The newest commit of this home on the way from its last known one to the tip; none if the branch was rewritten.
+    async fn newest_own(
         &self,
         publisher: &Publisher,
-        ours: &str,
+        last: &str,
         tip: &str,
-        touched: &BTreeSet<&str>,
-    ) -> Result<bool, PublishFactsError> {
-        let paths: Vec<&str> = touched.iter().copied().collect();
+    ) -> Result<Option<String>, PublishFactsError> {
         let git = |err| self.git(err);
-        let before = publisher.files(ours, &paths).await.map_err(git)?;
-        let now = publisher.files(tip, &paths).await.map_err(git)?;
-        let (Some(mut before), Some(mut now)) = (before, now) else {
-            return Ok(false);
-        };
-        // Other projects may have published in between: of the manifest, our part counts.
-        if let (Some(one), Some(other)) = (before.remove(MANIFEST), now.remove(MANIFEST)) {
-            let part = |bytes: &[u8]| {
-                let manifest = Manifest::read(Some(bytes)).ok()?;
-                let ours = |owner: &Owner| owner.project == self.project();
-                let files = manifest.files.into_iter();
-                Some(files.filter(|(_, owner)| ours(owner)).collect::<Vec<_>>())
-            };
-            if part(&one).is_none() || part(&one) != part(&other) {
-                return Ok(false);
-            }
+        let mut since = publisher.between(last, tip).await.map_err(git)?;
+        if since.is_none() {
+            publisher.fetch(true).await.map_err(git)?;
+            since = publisher.between(last, tip).await.map_err(git)?;
         }
-        Ok(before == now)
+        let Some(since) = since else {
+            return Ok(None);
+        };
+        let store = &self.control.store;
+        let known = store.fact_commit_known(self.project(), &self.key, &since);
+        let known = known.await?;
+        let newest = since.into_iter().rev().find(|id| known.contains(id));
+        Ok(Some(newest.unwrap_or_else(|| last.to_owned())))
     }
 
-    /// None if it cannot be read.
+    /// The manifest of one of our own commits.
     async fn manifest_at(
         &self,
         publisher: &Publisher,
         commit: &str,
-    ) -> Result<Option<Manifest>, PublishFactsError> {
+    ) -> Result<Manifest, PublishFactsError> {
         let files = publisher.files(commit, &[MANIFEST]).await;
         let files = files.map_err(|err| self.git(err))?.unwrap_or_default();
-        Ok(Manifest::read(files.get(MANIFEST).map(Vec::as_slice)).ok())
+        let manifest = Manifest::read(files.get(MANIFEST).map(Vec::as_slice));
+        manifest.map_err(|source| PublishFactsError::Manifest {
+            place: self.place.name.clone(),
+            source,
+        })
     }
 
-    async fn judge_paths(
+    async fn check_files(
         &self,
         publisher: &Publisher,
-        seen: &Seen,
+        now: &BranchState,
         digester: &KeyedDigester,
     ) -> Result<(), PublishFactsError> {
-        let Some(tip) = &seen.tip else {
+        let Some(tip) = &now.tip else {
             return Ok(());
         };
         for file in &self.files {
             let path = &file.path;
-            let now = seen.files.get(path).map(|bytes| digester.digest(bytes));
-            let store = &self.control.store;
-            let past = store
-                .fact_file_history(self.project(), &self.key, path)
-                .await?;
-            self.check_owner(path, path, Clash::Same, &past).await?;
-            if now.is_none()
-                && let Some((there, how)) = self.in_the_way(publisher, seen, path, digester).await?
-            {
-                let git = |err| self.git(err);
-                let past = store.fact_file_history(self.project(), &self.key, &there);
-                self.check_owner(path, &there, how, &past.await?).await?;
-                publisher.fetch(true).await.map_err(git)?;
-                let id = publisher.last_touched(tip, &there).await.map_err(git)?;
-                let commit = publisher.commit_read(id.as_ref().unwrap_or(tip)).await;
-                return Err(self.foreign(commit.map_err(git)?, vec![there], false));
-            }
-            let is_ours = match (&now, past.is_empty()) {
-                (None, true) => true,
-                (Some(_), true) => self.says_it_is_ours(publisher, tip, path).await?,
-                (now, false) => is_as_we_left_it(&past, now.as_deref()),
+            let past = self.history(path).await?;
+            self.check_owner(path, path, Clash::Same, &past)?;
+            let foreign = match now.files.get(path) {
+                None if is_as_we_left_it(&past, None) => {
+                    self.in_the_way(publisher, now, tip, path, digester).await?
+                }
+                Some(_) if past.is_empty() => {
+                    let is_ours = self.is_of_project(publisher, tip, path).await?;
+                    (!is_ours).then(|| path.clone())
+                }
+                there => {
+                    let digest = there.map(|bytes| digester.digest(bytes));
+                    let is_ours = is_as_we_left_it(&past, digest.as_deref());
+                    (!is_ours).then(|| path.clone())
+                }
             };
-            if !is_ours {
-                let git = |err| self.git(err);
-                publisher.fetch(true).await.map_err(git)?;
-                let id = publisher.last_touched(tip, path).await.map_err(git)?;
-                let commit = publisher
-                    .commit_read(id.as_ref().unwrap_or(tip))
-                    .await
-                    .map_err(git)?;
-                return Err(self.foreign(commit, vec![path.clone()], false));
+            if let Some(foreign) = foreign {
+                publisher.fetch(true).await.map_err(|err| self.git(err))?;
+                let files = vec![foreign.clone()];
+                return Err(self.foreign_at(publisher, tip, &foreign, files).await?);
             }
         }
         Ok(())
     }
 
-    /// Refuses what another stack of this project has there.
-    async fn check_owner(
+    async fn history(&self, path: &str) -> Result<Vec<PastFact>, PublishFactsError> {
+        let store = &self.control.store;
+        let past = store.fact_file_history(self.project(), &self.key, path);
+        Ok(past.await?)
+    }
+
+    /// Refuses a path that another stack of this project publishes.
+    fn check_owner(
         &self,
         path: &str,
         there: &str,
         how: Clash,
         past: &[PastFact],
     ) -> Result<(), PublishFactsError> {
-        let own = self.publication.stack.as_str();
-        let Some(owner) = past.first().map(|past| past.digest.stack.as_str()) else {
+        let Some(owner) = owner(past) else {
             return Ok(());
         };
         let stacks = self.names.first();
         let stacks = stacks.and_then(|name| self.publication.stacks.get(*name));
-        if owner == own || stacks.is_some_and(|stacks| !stacks.contains(owner)) {
+        let is_removed = stacks.is_some_and(|stacks| !stacks.contains(owner));
+        if owner == self.publication.stack.as_str() || is_removed {
             return Ok(());
         }
-        let store = &self.control.store;
-        let kept = store.fact_file_paths(self.project(), &self.key, owner);
-        if !kept.await?.contains(there) {
-            return Ok(());
-        }
-        Err(PublishFactsError::Taken {
-            place: self.place.name.clone(),
-            source: Box::new(TakenPath {
-                path: path.to_owned(),
-                there: there.to_owned(),
-                how,
-                owner: Owner {
-                    project: self.project().to_owned(),
-                    stack: owner.to_owned(),
-                },
-            }),
-        })
+        Err(taken(
+            self.project(),
+            &self.place.name,
+            (path, there, how),
+            owner,
+        ))
     }
 
-    /// A file of others that a path cannot lie beside: one where it wants a directory, say.
+    /// A file of others that a path cannot lie beside, such as a file where it needs a directory.
     async fn in_the_way(
         &self,
         publisher: &Publisher,
-        seen: &Seen,
+        now: &BranchState,
+        tip: &str,
         path: &str,
         digester: &KeyedDigester,
-    ) -> Result<Option<(String, Clash)>, PublishFactsError> {
-        let Some(tip) = &seen.tip else {
-            return Ok(None);
-        };
-        let there = publisher.list(tip).await.map_err(|err| self.git(err))?;
-        // What this very publication takes away is in nobody's way.
-        let ours = self.still_ours(seen, digester).await?;
+    ) -> Result<Option<String>, PublishFactsError> {
+        let all = publisher.list(tip).await.map_err(|err| self.git(err))?;
+        // This publication removes what it no longer names.
+        let ours = self.still_ours(now, digester).await?;
         let is_named = |other: &String| self.files.iter().any(|file| file.path == *other);
         let mut others = Paths::default();
-        for other in there
-            .iter()
-            .filter(|it| !ours.contains(*it) || is_named(it))
-        {
+        for other in all.iter().filter(|it| !ours.contains(*it) || is_named(it)) {
             others.add(other, ());
         }
-        let found = others.clash(path);
-        Ok(found.map(|(other, (), how)| (other.to_owned(), how)))
+        let Some((there, (), how)) = others.clash(path) else {
+            return Ok(None);
+        };
+        self.check_owner(path, there, how, &self.history(there).await?)?;
+        Ok(Some(there.to_owned()))
     }
 
-    /// Of the files that this stack published before, those that are there as it left them: what others have made of the
-    /// rest is theirs.
+    /// The files of this stack from before that nobody else changed since.
     pub(super) async fn still_ours(
         &self,
-        seen: &Seen,
+        now: &BranchState,
         digester: &KeyedDigester,
     ) -> Result<BTreeSet<String>, PublishFactsError> {
         let mut ours = BTreeSet::new();
         for path in &self.remembered {
-            let Some(bytes) = seen.files.get(path) else {
-                continue;
-            };
-            let store = &self.control.store;
-            let past = store.fact_file_history(self.project(), &self.key, path);
-            if is_as_we_left_it(&past.await?, Some(&digester.digest(bytes))) {
+            if let Some(bytes) = now.files.get(path)
+                && is_as_we_left_it(&self.history(path).await?, Some(&digester.digest(bytes)))
+            {
                 ours.insert(path.clone());
             }
         }
         Ok(ours)
     }
 
-    /// Whether a file that this home does not remember was last written for this project, by another home.
-    async fn says_it_is_ours(
+    /// Whether another home wrote a file for this project.
+    async fn is_of_project(
         &self,
         publisher: &Publisher,
         tip: &str,
@@ -347,27 +285,67 @@ impl Job<'_> {
         Ok(trailer(&commit.message, TRAILER_PROJECT) == Some(self.project()))
     }
 
+    /// The refusal, with the commit that last changed a file.
+    async fn foreign_at(
+        &self,
+        publisher: &Publisher,
+        tip: &str,
+        path: &str,
+        files: Vec<String>,
+    ) -> Result<PublishFactsError, PublishFactsError> {
+        let git = |err| self.git(err);
+        let id = publisher.last_touched(tip, path).await.map_err(git)?;
+        let commit = publisher.commit_read(id.as_deref().unwrap_or(tip)).await;
+        Ok(self.foreign(commit.map_err(git)?, files, false))
+    }
+
     fn foreign(&self, commit: Commit, files: Vec<String>, rewritten: bool) -> PublishFactsError {
         PublishFactsError::Foreign {
             place: self.place.name.clone(),
-            foreign: Box::new(foreign_commit(commit, files, rewritten)),
+            foreign: Box::new(ForeignCommit {
+                subject: commit.message.lines().next().unwrap_or_default().to_owned(),
+                commit: commit.id,
+                author: commit.author,
+                at: commit.at,
+                files,
+                rewritten,
+            }),
             more: Vec::new(),
         }
     }
 }
 
-fn foreign_commit(commit: Commit, files: Vec<String>, rewritten: bool) -> ForeignCommit {
-    ForeignCommit {
-        subject: commit.message.lines().next().unwrap_or_default().to_owned(),
-        commit: commit.id,
-        author: commit.author,
-        at: commit.at,
-        files,
-        rewritten,
+/// The stack that published a file last, unless it was withdrawn since.
+pub(super) fn owner(past: &[PastFact]) -> Option<&str> {
+    let is_written = |past: &&PastFact| !past.digest.bytes.is_empty();
+    let mut past = past.iter();
+    let last = past.find(|past| past.is_pushed || is_written(past));
+    last.filter(is_written)
+        .map(|past| past.digest.stack.as_str())
+}
+
+/// The refusal of a path that a stack of this project has.
+pub(super) fn taken(
+    project: &str,
+    place: &str,
+    (path, there, how): (&str, &str, Clash),
+    owner: &str,
+) -> PublishFactsError {
+    PublishFactsError::Taken {
+        place: place.to_owned(),
+        source: Box::new(TakenPath {
+            path: path.to_owned(),
+            there: there.to_owned(),
+            how,
+            owner: Owner {
+                project: project.to_owned(),
+                stack: owner.to_owned(),
+            },
+        }),
     }
 }
 
-/// What is on the branch for certain, and whatever may have arrived since.
+/// Whether a file is what was pushed last, or what may have been pushed since.
 fn is_as_we_left_it(past: &[PastFact], now: Option<&str>) -> bool {
     let certain = past.iter().position(|past| past.is_pushed);
     let valid = &past[..certain.map_or(past.len(), |at| at + 1)];

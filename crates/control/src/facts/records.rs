@@ -1,7 +1,7 @@
-//! Emergency acts are told to the branches that only terrane writes as soon as they are done, and again when they are
-//! closed: whoever looks into Git next finds them, whether or not anything is published meanwhile.
+//! Break-glass records on the branches that only terrane writes: committed when an act happens and again when it is
+//! closed, so that an investigation can start from Git.
 //!
-//! Not here: what the file says (`model::facts`), publications, which bring it along (`branch`).
+//! Not here: what the file contains (`model::facts`), publications, which commit it as well (`branch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,94 +13,89 @@ use model::project::{FactsPlace, Owns};
 use store::StoreError;
 
 use super::branch::Job;
-use super::{Place, Publication, chain, own_remote, place_key};
+use super::{Destination, Publication, own_remote, place_key};
 use crate::Control;
 use crate::asker::Asker;
-use crate::bootstrap::Ground;
+use crate::cluster::ClusterContext;
+use crate::error_text::one_line;
 use crate::stages::{Side, StackValues};
 
-/// A place that does not know of an act yet. The next publication there brings it along.
+/// A branch that does not have the records yet. The next publication there commits them.
 #[derive(Clone, Debug)]
-pub struct Untold {
+pub struct MissedRecord {
     pub place: String,
     pub why: String,
 }
 
-/// Where the acts of a project lie on a branch.
+/// The file with the records of a project.
 pub(super) fn path(project: &str) -> String {
     format!("{BREAK_GLASS}/{project}.json")
 }
 
-/// Tells every branch of the project that this home has published to, and that only terrane writes, what was done past
-/// the usual rules. One that knows it already is not asked.
-pub async fn tell(
+/// Commits the break-glass records of the project to every branch that only terrane writes and that this home has
+/// published to. A branch that has them already is not contacted.
+pub async fn publish_records(
     control: &Control,
     root: &Path,
     asker: &BTreeMap<String, String>,
     places: &BTreeMap<String, FactsPlace>,
-) -> Result<Vec<Untold>, StoreError> {
+) -> Result<Vec<MissedRecord>, StoreError> {
     let acts = control.store.break_glass_list_of(control.home.project());
     let acts = acts.await?;
-    let mut untold = Vec::new();
+    let mut missed = Vec::new();
     if acts.is_empty() {
-        return Ok(untold);
+        return Ok(missed);
     }
     let digester = control.store.keyed_digester("facts").await?;
-    let said = digester.digest(&records(None, &acts));
+    let digest = digester.digest(&records(None, &acts));
     let owned = places.values().filter(|place| place.owns == Owns::Branch);
-    let mut told = BTreeSet::new();
+    let mut done = BTreeSet::new();
     for place in owned {
-        let telling = Telling {
+        let publishing = Publishing {
             control,
             root,
             asker,
         };
-        if let Err(why) = telling.tell(place, &said, &mut told).await {
-            untold.push(Untold {
+        if let Err(why) = publishing.publish(place, &digest, &mut done).await {
+            missed.push(MissedRecord {
                 place: place.name.clone(),
                 why,
             });
         }
     }
-    Ok(untold)
+    Ok(missed)
 }
 
-/// What the home calls a place; its credential is not asked for. Why it cannot be told is a sentence.
+/// The identity of a branch in the store. Its credential is not read. The error is a sentence.
 pub(super) async fn key_of(declared: &FactsPlace, side: &Side<'_>) -> Result<String, String> {
     let mut values = StackValues::of_nothing(side);
     let where_to = [&declared.repository, &declared.branch];
     let secrets = values.add_secrets(where_to.into_iter().flatten(), side);
-    secrets.await.map_err(|err| chain(&err))?;
-    let own = remote_for(declared, side)?;
+    secrets.await.map_err(|err| one_line(&err))?;
+    let own = own_remote(side.asker.env(), side.root, [declared]);
+    let own = own.map_err(|err| one_line(&err))?;
     let without = FactsPlace {
         credential: None,
         ..declared.clone()
     };
-    let place = Place::read(&without, &values, own.as_deref()).map_err(|err| chain(&err))?;
-    place_key(side.root, &place).map_err(|err| chain(&err))
+    let place =
+        Destination::read(&without, &values, own.as_deref()).map_err(|err| one_line(&err))?;
+    place_key(side.root, &place).map_err(|err| one_line(&err))
 }
 
-/// The project's own repository, where a place names none.
-fn remote_for(declared: &FactsPlace, side: &Side<'_>) -> Result<Option<String>, String> {
-    match declared.repository {
-        Some(_) => Ok(None),
-        None => own_remote(side.asker.env(), side.root).map_err(|err| chain(&err)),
-    }
-}
-
-struct Telling<'a> {
+struct Publishing<'a> {
     control: &'a Control,
     root: &'a Path,
     asker: &'a BTreeMap<String, String>,
 }
 
-impl Telling<'_> {
-    /// `said` is the digest of what this home has to tell, `told` are the places that were seen to.
-    async fn tell(
+impl Publishing<'_> {
+    /// `digest` is that of the records of this home; `done` are the branches that need no further look.
+    async fn publish(
         &self,
         declared: &FactsPlace,
-        said: &str,
-        told: &mut BTreeSet<String>,
+        digest: &str,
+        done: &mut BTreeSet<String>,
     ) -> Result<(), String> {
         let env = engine_environment(self.asker, true);
         let side = Side {
@@ -109,23 +104,30 @@ impl Telling<'_> {
             env: &env,
         };
         let key = key_of(declared, &side).await?;
-        if !told.insert(key.clone()) || self.is_told(&key, said).await.map_err(|err| chain(&err))? {
+        let is_new = done.insert(key.clone());
+        if !is_new
+            || self
+                .is_up_to_date(&key, digest)
+                .await
+                .map_err(|err| one_line(&err))?
+        {
             return Ok(());
         }
         let mut values = StackValues::of_nothing(&side);
-        let all = [&declared.repository, &declared.branch, &declared.credential];
-        let secrets = values.add_secrets(all.into_iter().flatten(), &side);
-        secrets.await.map_err(|err| chain(&err))?;
-        let own = remote_for(declared, &side)?;
-        let place = Place::read(declared, &values, own.as_deref()).map_err(|err| chain(&err))?;
-        // A record is of no stack; this name is written nowhere.
-        let nobody: StackName = "nobody".parse().map_err(|err| chain(&err))?;
+        let secrets = values.add_secrets(declared.inputs(), &side);
+        secrets.await.map_err(|err| one_line(&err))?;
+        let own = own_remote(self.asker, self.root, [declared]);
+        let own = own.map_err(|err| one_line(&err))?;
+        let place =
+            Destination::read(declared, &values, own.as_deref()).map_err(|err| one_line(&err))?;
+        // A record belongs to no stack; this name is written nowhere.
+        let no_stack: StackName = "none".parse().map_err(|err| one_line(&err))?;
         let publication = Publication {
             root: self.root,
             tree: self.root,
             asker: self.asker,
             places: &BTreeMap::new(),
-            stack: &nobody,
+            stack: &no_stack,
             state_name: "",
             run: None,
             state: None,
@@ -134,9 +136,8 @@ impl Telling<'_> {
             outputs: &BTreeMap::new(),
             blocks: &[],
             sinks: &[],
-            former: &[],
-            version: None,
-            ground: Ground {
+            locations: &[],
+            cluster: ClusterContext {
                 source: self.root,
                 env: &env,
                 hidden: &[],
@@ -157,11 +158,11 @@ impl Telling<'_> {
             remembered: BTreeSet::new(),
             is_record: true,
         };
-        job.publish().await.map(drop).map_err(|err| chain(&err))
+        job.publish().await.map(drop).map_err(|err| one_line(&err))
     }
 
-    /// Whether there is nothing new for a place, or nobody has published there yet.
-    async fn is_told(&self, key: &str, said: &str) -> Result<bool, StoreError> {
+    /// Whether a branch has the records already, or this home never published there.
+    async fn is_up_to_date(&self, key: &str, digest: &str) -> Result<bool, StoreError> {
         let (store, project) = (&self.control.store, self.control.home.project());
         if store.fact_commit_last(project, key).await?.is_none() {
             return Ok(true);
@@ -169,6 +170,6 @@ impl Telling<'_> {
         let path = path(project);
         let past = store.fact_file_history(project, key, &path).await?;
         let last = past.first().filter(|past| past.is_pushed);
-        Ok(last.is_some_and(|past| past.digest.plain.as_deref() == Some(said)))
+        Ok(last.is_some_and(|past| past.digest.plain.as_deref() == Some(digest)))
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of a file of facts: in clear, or encrypted for whom `.sops.yaml` of the project names.
+//! The bytes of a file of facts: in clear, or encrypted for the recipients in the project's `.sops.yaml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,17 +15,17 @@ use super::branch::Sealed;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SealFactsError {
-    #[error("a sensitive value would stand in it in clear")]
+    #[error("it would contain a sensitive value in clear")]
     InClear,
     #[error("the project has no `{RULES}`")]
     NoRules,
-    #[error("could not read `{RULES}`")]
+    #[error("cannot read `{RULES}`")]
     Read(#[source] io::Error),
-    #[error("could not understand `{RULES}`")]
+    #[error("cannot parse `{RULES}`")]
     Rules(#[from] RulesError),
-    #[error("no recipient could be found")]
+    #[error("cannot find a recipient")]
     Rule(#[from] RuleError),
-    #[error("the names of its fields cannot be told to SOPS")]
+    #[error("SOPS cannot select fields by these names")]
     Selection(#[from] SelectionError),
     #[error("SOPS refused it")]
     Encrypt(#[from] EncryptError),
@@ -46,7 +46,7 @@ impl SealFactsError {
     }
 }
 
-/// `reuse` gets what would be encrypted and for whom; it says its digest, and the bytes there are for it already.
+/// `reuse` gets the plaintext and its recipients; it returns their digest, and the bytes that were published for it.
 pub(super) fn seal(
     root: &Path,
     asker: &BTreeMap<String, String>,
@@ -76,7 +76,7 @@ pub(super) fn seal(
         None => Selection::default(),
     };
     let rule = rule.selecting(selection);
-    // A comment would be encrypted, too.
+    // SOPS would encrypt a comment as well.
     let plain = render(file.format, &file.values, None);
     let mut readers: Vec<&str> = rule
         .recipients
@@ -112,7 +112,7 @@ pub(super) fn seal(
     })
 }
 
-/// SOPS chooses by the name of a key: the nearest one above each leaf.
+/// SOPS selects by the name of a key: the nearest one above each leaf.
 fn key_names(values: &Map<String, Value>, pointers: &BTreeSet<String>) -> BTreeSet<String> {
     let nearest = |pointer: &String| {
         let parts = pointer.split('/').skip(1);
@@ -121,7 +121,7 @@ fn key_names(values: &Map<String, Value>, pointers: &BTreeSet<String>) -> BTreeS
         let mut value = values.get(&first)?;
         let mut key = first;
         for part in at {
-            // A number is the place in a list, or the name of a key, as the value has it.
+            // A number is an index of a list, or the name of a key.
             value = match value {
                 Value::Object(fields) => {
                     key.clone_from(&part);
@@ -136,7 +136,7 @@ fn key_names(values: &Map<String, Value>, pointers: &BTreeSet<String>) -> BTreeS
     pointers.iter().filter_map(nearest).collect()
 }
 
-/// Whether a text that must be hidden stands in a file as it is to be published.
+/// Whether the published bytes contain a string that must be encrypted.
 fn is_in_clear(values: &Map<String, Value>, pointers: &BTreeSet<String>, sealed: &[u8]) -> bool {
     let whole = Value::Object(values.clone());
     let sealed = String::from_utf8_lossy(sealed);

@@ -1,4 +1,4 @@
-//! Publishing with real Git to bare repositories: who may write, who loses, and what a crash leaves behind.
+//! Publishing with real Git to bare repositories: foreign changes, races and crashes.
 
 mod secrets;
 mod withdrawal;
@@ -10,17 +10,15 @@ use std::sync::Arc;
 use drivers::git::publish::{Publisher, Push};
 use drivers::process::Environment;
 use model::diagnostic::Location;
-use model::facts::{Changes, FileChange, MANIFEST, Manifest, Standing};
+use model::facts::{Changes, FactLocation, FileChange, MANIFEST, Manifest};
 use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
 use model::secret::Secret;
 use serde_json::json;
 use store::{FactDigest, NewFactCommit};
 
 use super::*;
-use crate::asker::Asker;
 use crate::home::{Home, Opened, StorePlace};
 use crate::keys::KeySource;
-use crate::stages::{Side, StackValues};
 
 /// A machine with a home, and a repository that others can write to as well.
 struct World {
@@ -103,8 +101,8 @@ impl World {
         Ok(done.places.pop().unwrap())
     }
 
-    async fn publish_all(&self, call: Call<'_>) -> Result<Done, PublishFactsError> {
-        let place = Place {
+    async fn publish_all(&self, call: Call<'_>) -> Result<PublishOutcome, PublishFactsError> {
+        let place = Destination {
             name: "runtime".to_owned(),
             repository: "facts.git".to_owned(),
             branch: call.branch.to_owned(),
@@ -141,24 +139,8 @@ impl World {
             lineage: "line".to_owned(),
         };
         let env = Environment::new();
-        let side = Side {
-            asker: &Asker::of_environment(&asker),
-            root: self.dir.path(),
-            env: &env,
-        };
         let stack: StackName = call.stack.parse().unwrap();
-        let searching = Searching {
-            control: &self.control,
-            side: &side,
-            stack: &stack,
-            places: &places,
-            blocks: &blocks,
-            sinks: &[],
-            own: None,
-        };
-        let standing = self.standing(call.stack).await;
-        let mut values = StackValues::of_nothing(&side);
-        let former = find_former(&standing, &searching, &mut values).await;
+        let locations = self.locations(call.stack).await;
         let publication = Publication {
             root: self.dir.path(),
             tree: self.dir.path(),
@@ -173,9 +155,8 @@ impl World {
             outputs: &BTreeMap::new(),
             blocks: &blocks,
             sinks: &[],
-            former: &former,
-            version: None,
-            ground: ground(&env),
+            locations: &locations,
+            cluster: cluster(&env),
             is_destroyed: call.files.is_empty(),
             stacks: if call.stacks.is_empty() {
                 &BTreeMap::new()
@@ -187,10 +168,10 @@ impl World {
         publish(&self.control, &publication).await
     }
 
-    async fn standing(&self, stack: &str) -> Vec<Standing> {
+    async fn locations(&self, stack: &str) -> Vec<FactLocation> {
         let store = &self.control.store;
-        let standing = store.fact_standing_list(&self.project, stack);
-        standing.await.unwrap()
+        let locations = store.fact_location_list(&self.project, stack);
+        locations.await.unwrap()
     }
 }
 
@@ -208,8 +189,8 @@ fn declared(name: &str, branch: &str) -> FactsPlace {
     }
 }
 
-fn ground(env: &Environment) -> Ground<'_> {
-    Ground {
+fn cluster(env: &Environment) -> ClusterContext<'_> {
+    ClusterContext {
         source: Path::new("/"),
         env,
         hidden: &[],
@@ -679,9 +660,8 @@ async fn outputs_that_break_their_contract_are_not_published() {
         outputs: &BTreeMap::from([("address".to_owned(), output)]),
         blocks: &[block],
         sinks: &[],
-        former: &[],
-        version: None,
-        ground: ground(&env),
+        locations: &[],
+        cluster: cluster(&env),
         is_destroyed: false,
         stacks: &BTreeMap::new(),
         take_over: None,

@@ -12,7 +12,7 @@ use model::secret::Secret;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::bootstrap::told;
+use crate::error_text::one_line;
 
 /// A look at a cluster that ends in time, whatever the cluster does.
 pub(super) async fn within(
@@ -45,7 +45,7 @@ pub(super) async fn object(gate: &KubernetesGate, clusters: &Clusters) -> Look {
                 path,
                 expect: expect.clone(),
             },
-            Err(err) => return Look::impossible(told(&err)),
+            Err(err) => return Look::impossible(one_line(&err)),
         },
     };
     let namespace = gate.namespace.as_deref();
@@ -73,7 +73,7 @@ pub(super) async fn field(
     field: &str,
     clusters: &Clusters,
 ) -> Result<Value, NotAsked> {
-    let path: FieldPath = field.parse().map_err(|err| NotAsked(told(&err)))?;
+    let path: FieldPath = field.parse().map_err(|err| NotAsked(one_line(&err)))?;
     let found = clusters.field(kubeconfig, object, &path).await;
     let found = found.map_err(|err| NotAsked(why(&err)))?;
     found.ok_or_else(|| NotAsked(format!("{object} is not there, or has no `{path}`")))
@@ -108,7 +108,7 @@ fn judged(
 
 fn why(err: &KubernetesError) -> String {
     match err.hint() {
-        Some(hint) => format!("{} ({hint})", told(err)),
-        None => told(err),
+        Some(hint) => format!("{} ({hint})", one_line(err)),
+        None => one_line(err),
     }
 }

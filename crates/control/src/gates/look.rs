@@ -13,7 +13,7 @@ use model::masking::Mask;
 use tokio::time::{Instant, timeout};
 
 use super::{Around, clusters};
-use crate::bootstrap::told;
+use crate::error_text::one_line;
 use crate::last_words::LastWords;
 
 /// A probe ends by itself at its limit; this much later it is ended.
@@ -97,7 +97,7 @@ async fn command(gate: &CommandGate, mask: &Mask, around: &Around, limit: Durati
     });
     let ended = match ended.await {
         Ok(ended) => ended,
-        Err(err) => return Look::impossible(told(&err)),
+        Err(err) => return Look::impossible(one_line(&err)),
     };
     let said = |output: &[u8]| {
         let words = LastWords {

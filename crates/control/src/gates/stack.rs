@@ -13,10 +13,10 @@ use model::stage::{Ask, StageBlock};
 use model::state::Contents;
 use serde_json::Value;
 
+use crate::Control;
 use crate::asker::Asker;
 use crate::facts;
 use crate::stages::{Side, StackValues, StageValuesError};
-use crate::{Control, changesets};
 
 /// What is ready to be looked at.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub async fn of_stack(
         root,
         env: &engine_environment(env, project.targets[&stack.target].is_open()),
     };
-    let is_ours = changesets::is_ours(project, &stack.name);
+    let is_ours = project.is_on_terrane_backend(&stack.name);
     let mut values = if is_gone {
         StackValues::gather_before_destroy(control, stack, is_ours, blocks, &side).await?
     } else {

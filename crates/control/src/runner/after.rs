@@ -11,7 +11,7 @@ use std::path::Path;
 use drivers::process::{Environment, engine_environment};
 use model::break_glass::Act;
 use model::masking::Mask;
-use model::project::Backend;
+use model::project::{Backend, FactsPlace};
 use model::run::{RunEvent, Stage};
 use model::secret::Secret;
 use model::stage::{ResolvedBlock, StageBlock};
@@ -22,7 +22,6 @@ use super::inputs::{check_short, for_hooks};
 use super::workspace::Workspace;
 use super::{Failure, Job, failed, hooks};
 use crate::applied;
-use crate::facts::place_inputs;
 use crate::stages::{Side, StackValues, StageValuesError};
 
 mod bootstrapping;
@@ -118,18 +117,17 @@ async fn stage_of(
     let gates = stages.gates_when(job.spec.destroy);
     let blocks: &[StageBlock] = match stage {
         Stage::Verifying => &gates,
-        // What is gone has no values any more.
-        _ if job.spec.destroy => &[],
         Stage::Publishing => &stages.publish,
+        _ if job.spec.destroy => &[],
         Stage::Bootstrapping => &stages.bootstrap,
         Stage::Preparing | Stage::Planning | Stage::Applying => &[],
     };
     check_state(job).await?;
-    let mut part = part_of(job, stage, blocks).await?;
+    let part = part_of(job, stage, blocks).await?;
     *mask = part.values.mask(&part.hidden);
     let source = source.unwrap_or(part.root);
     match stage {
-        Stage::Publishing => publishing::publish(&mut part, source, blocks).await,
+        Stage::Publishing => publishing::publish(&part, source, blocks).await,
         Stage::Bootstrapping => bootstrapping::bootstrap(&part, source, blocks).await,
         Stage::Verifying => verifying::verify(part, source, blocks).await,
         Stage::Preparing | Stage::Planning | Stage::Applying => {
@@ -196,15 +194,16 @@ async fn part_of<'a>(
     let is_ours = job.spec.target.backend == Backend::Terrane;
     let failed = |err: StageValuesError| Failure::because("could not get its values", &err);
     let (control, stack) = (job.control, &job.spec.stack);
-    let gathered = if job.spec.destroy && stage == Stage::Verifying {
+    let is_after = matches!(stage, Stage::Publishing | Stage::Verifying);
+    let gathered = if job.spec.destroy && is_after {
         StackValues::gather_before_destroy(control, stack, is_ours, blocks, &side).await
     } else {
         StackValues::gather(control, stack, is_ours, blocks, &side).await
     };
     let mut values = gathered.map_err(failed)?;
     if stage == Stage::Publishing {
-        let places = place_inputs(&job.spec.facts);
-        values.add_secrets(places, &side).await.map_err(failed)?;
+        let inputs = job.spec.facts.values().flat_map(FactsPlace::inputs);
+        values.add_secrets(inputs, &side).await.map_err(failed)?;
     }
     // What the asker brought along was looked at before anything was applied.
     let elsewhere = |reference: &&str| job.asker.at_hand(reference).is_none();

@@ -22,7 +22,7 @@ use store::NewBreakGlass;
 use super::workspace::Workspace;
 use super::{Failure, Job};
 use crate::contracts::{self, PlanCheck};
-use crate::facts::{self, Outlook};
+use crate::facts::{self, ForecastContext};
 use crate::outputs;
 use crate::policy::{self, Asking, Case, CasePolicy, PolicyError};
 
@@ -109,7 +109,7 @@ async fn foresee(job: &Job<'_>, case: &Case, point: Point) -> Result<Verdict, Fa
 /// A plan without changes may still publish less than before: what the stack says to others may have changed.
 pub(super) async fn of_nothing(job: &Job<'_>, workspace: &Workspace) -> Result<(), Failure> {
     let spec = job.spec;
-    let says_nothing = spec.stack.stages.publish.is_empty() && spec.standing.is_empty();
+    let says_nothing = spec.stack.stages.publish.is_empty() && spec.fact_locations.is_empty();
     if says_nothing || spec.refresh_only {
         return Ok(());
     }
@@ -125,10 +125,11 @@ async fn keeps_contracts(
 ) -> Result<(), Failure> {
     let spec = job.spec;
     if spec.destroy {
-        return foretell_facts(job, &Planned::default(), workspace).await;
+        return forecast_facts(job, &Planned::default(), workspace).await;
     }
     let stages = &spec.stack.stages;
-    if stages.publish.is_empty() && spec.relied.inputs.is_empty() && spec.standing.is_empty() {
+    if stages.publish.is_empty() && spec.relied.inputs.is_empty() && spec.fact_locations.is_empty()
+    {
         return Ok(());
     }
     let is_ours = spec.target.backend == Backend::Terrane;
@@ -153,19 +154,19 @@ async fn keeps_contracts(
         root: Path::new(&spec.root),
         blocks: &spec.stack.stages.publish,
         relied: &spec.relied,
-        standing: &spec.standing,
+        locations: &spec.fact_locations,
         before: &before,
         planned: &planned,
         env: job.asker.env(),
     })
     .map_err(|err| Failure::because("could not check its contracts", &err))?;
     if breaks.is_empty() {
-        return foretell_facts(job, &planned, workspace).await;
+        return forecast_facts(job, &planned, workspace).await;
     }
     let (what, hint) = match (breaks.takes_away(), breaks.narrowed.is_empty()) {
         (false, _) => (
-            "outputs would break what they promise",
-            "mend the outputs, or name what may be missing for now in `partial`",
+            "outputs violate their contract",
+            "fix the outputs, or name what may be missing for now in `partial`",
         ),
         (true, false) => (
             "others rely on what it takes away",
@@ -185,27 +186,25 @@ async fn keeps_contracts(
 }
 
 /// Notes what an apply would do to facts, for who looks at the plan. What is bound to be refused then is refused now.
-async fn foretell_facts(
+async fn forecast_facts(
     job: &Job<'_>,
     planned: &Planned,
     workspace: &Workspace,
 ) -> Result<(), Failure> {
     let spec = job.spec;
-    if spec.stack.stages.publish.is_empty() && spec.standing.is_empty() {
+    if spec.stack.stages.publish.is_empty() && spec.fact_locations.is_empty() {
         return Ok(());
     }
-    let outlook = Outlook {
+    let context = ForecastContext {
         control: job.control,
-        set: job.set.id,
-        run: job.run,
         spec: job.spec,
         asker: job.asker,
         env: &engine_environment(job.asker.env(), job.spec.target.is_open()),
         tree: workspace.tree(),
         planned,
     };
-    let forecast = outlook.forecast().await.map_err(|err| {
-        let failure = Failure::because("its facts could not be published", &err);
+    let forecast = context.forecast().await.map_err(|err| {
+        let failure = Failure::because("cannot publish its facts", &err);
         failure.told(err.hint(&spec.stack.name), err.is_refusal())
     })?;
     facts::note_forecast(&job.control.home, job.run, &forecast);

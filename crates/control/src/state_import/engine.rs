@@ -14,7 +14,6 @@ use model::state::StateName;
 use super::{Import, ImportError, Imported, Notes, OldHome, store};
 use crate::Control;
 use crate::backends::{Locks, Seat, Which};
-use crate::changesets::is_ours;
 use crate::held_backend::{HoldError, told_to_stop};
 use crate::projects::OpenProject;
 
@@ -30,7 +29,7 @@ pub(super) async fn import(
 ) -> Result<Imported, ImportError> {
     let stack = import.stack;
     let state = control.state_name(&project.stacks[stack].state);
-    if !is_ours(project, stack) {
+    if !project.is_on_terrane_backend(stack) {
         if import.leave_locked {
             let why = "the state goes on being used in the backend of its target".to_owned();
             return Err(ImportError::NoLocks { why });

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use control::bootstrap::{Ground, Manner, Progress, run};
+use control::bootstrap::{Manner, Progress, run};
+use control::cluster::ClusterContext;
 use drivers::process::Environment;
 use drivers::snapshot::sha256;
 use model::bootstrap::{Bootstrap, BootstrapReport, ObjectOutcome};
@@ -98,14 +99,14 @@ impl Scene {
         env: &Environment,
     ) -> BootstrapReport {
         let bootstrap = Bootstrap::read(block).unwrap();
-        let ground = Ground {
+        let context = ClusterContext {
             source: self.source.path(),
             env,
             hidden: &[],
             cache: self.source.path(),
             held: None,
         };
-        run(&bootstrap, ground, manner, &mut |_: Progress<'_>| {}).await
+        run(&bootstrap, context, manner, &mut |_: Progress<'_>| {}).await
     }
 }
 
@@ -324,7 +325,7 @@ async fn all_of_argo_cd_is_installed_from_its_own_manifest() {
     install.attrs.insert("timeout".to_owned(), "45s".into());
     let bootstrap = Bootstrap::read(&install).unwrap();
     let env = Environment::new();
-    let ground = Ground {
+    let context = ClusterContext {
         source: scene.source.path(),
         env: &env,
         hidden: &[],
@@ -343,7 +344,7 @@ async fn all_of_argo_cd_is_installed_from_its_own_manifest() {
     // Dropping the future ends it.
     let mut lines = Vec::new();
     tokio::select! {
-        report = run(&bootstrap, ground, Manner::Yield, &mut tell) => panic!("{report:?}"),
+        report = run(&bootstrap, context, Manner::Yield, &mut tell) => panic!("{report:?}"),
         () = async {
             while let Some(line) = heard.recv().await {
                 lines.push(line);

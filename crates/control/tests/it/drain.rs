@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use control::bootstrap::Ground;
+use control::cluster::ClusterContext;
 use control::drain::{Progress, run};
 use drivers::process::Environment;
 use model::drain::DrainEnd;
@@ -132,7 +132,7 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
     fill(&cluster);
     let config = Kubeconfig::from_text(&cluster.kubeconfig()).unwrap();
     let env = Environment::new();
-    let ground = Ground {
+    let context = ClusterContext {
         source: Path::new("/"),
         env: &env,
         hidden: &[],
@@ -141,7 +141,7 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
     };
     // Nobody takes the finalizers off.
     let limit = Duration::from_secs(10);
-    let report = run(&config, ground, limit, &mut |_| {}).await;
+    let report = run(&config, context, limit, &mut |_| {}).await;
     assert_eq!(report.end, DrainEnd::TimedOut);
     assert_eq!(
         names(&report.suspended),
@@ -220,7 +220,7 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
             }
         }
     };
-    let report = run(&config, ground, Duration::from_mins(2), &mut said).await;
+    let report = run(&config, context, Duration::from_mins(2), &mut said).await;
     assert_eq!(report.end, DrainEnd::Empty, "{report:?}");
     assert!(report.suspended.is_empty(), "{report:?}");
     assert!(
@@ -249,14 +249,14 @@ async fn a_cluster_that_is_gone_is_said_to_be() {
     );
     let config = Kubeconfig::from_text(&config).unwrap();
     let env = Environment::new();
-    let ground = Ground {
+    let context = ClusterContext {
         source: Path::new("/"),
         env: &env,
         hidden: &[],
         cache: Path::new("/"),
         held: None,
     };
-    let report = run(&config, ground, Duration::from_secs(1), &mut |_| {}).await;
+    let report = run(&config, context, Duration::from_secs(1), &mut |_| {}).await;
     let DrainEnd::Unreachable { why } = report.end else {
         panic!("{report:?}");
     };
@@ -278,14 +278,14 @@ fn of_user(listener: &std::net::TcpListener, user: &str) -> Kubeconfig {
 
 async fn drained(config: &Kubeconfig, limit: Duration) -> DrainEnd {
     let env = Environment::from_iter([("PATH", "/usr/bin:/bin")]);
-    let ground = Ground {
+    let context = ClusterContext {
         source: Path::new("/"),
         env: &env,
         hidden: &[],
         cache: Path::new("/"),
         held: None,
     };
-    run(config, ground, limit, &mut |_| {}).await.end
+    run(config, context, limit, &mut |_| {}).await.end
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use control::bootstrap::Ground;
+use control::cluster::ClusterContext;
 use control::sinks::{Difference, SinkError, compare, put, withdraw};
 use drivers::process::Environment;
 use model::bootstrap::ObjectOutcome;
@@ -56,8 +56,8 @@ impl Scene {
         }
     }
 
-    fn ground(&self) -> Ground<'_> {
-        Ground {
+    fn context(&self) -> ClusterContext<'_> {
+        ClusterContext {
             source: Path::new("/"),
             env: &self.env,
             hidden: &[],
@@ -75,11 +75,11 @@ impl Scene {
         sink: &Sink,
         facts: &Map<String, Value>,
     ) -> Result<ObjectOutcome, SinkError> {
-        put(sink, facts, &BTreeSet::new(), false, self.ground()).await
+        put(sink, facts, &BTreeSet::new(), false, self.context()).await
     }
 
     async fn compare(&self, sink: &Sink, facts: &Map<String, Value>) -> Vec<Difference> {
-        let compared = compare(sink, facts, &BTreeSet::new(), self.ground()).await;
+        let compared = compare(sink, facts, &BTreeSet::new(), self.context()).await;
         compared.unwrap()
     }
 }
@@ -117,13 +117,13 @@ async fn facts_are_put_once_and_a_foreign_change_stops_them() {
             scene.namespace
         )
     );
-    let taken = put(&sink, &new, &BTreeSet::new(), true, scene.ground()).await;
+    let taken = put(&sink, &new, &BTreeSet::new(), true, scene.context()).await;
     assert!(
         matches!(taken, Ok(ObjectOutcome::TakenBack { .. })),
         "{taken:?}"
     );
-    assert!(withdraw(&sink, scene.ground()).await.unwrap());
-    assert!(!withdraw(&sink, scene.ground()).await.unwrap());
+    assert!(withdraw(&sink, scene.context()).await.unwrap());
+    assert!(!withdraw(&sink, scene.context()).await.unwrap());
 }
 
 #[tokio::test]
@@ -170,7 +170,7 @@ async fn a_cluster_that_argo_cd_knows_keeps_its_connection() {
     );
     assert_eq!(live["metadata"]["labels"]["cluster_name"], "prod");
 
-    assert!(withdraw(&sink, scene.ground()).await.unwrap());
+    assert!(withdraw(&sink, scene.context()).await.unwrap());
     let live: Value = serde_json::from_str(&scene.cluster.get(&scene.path("secrets"))).unwrap();
     assert_eq!(live["data"]["server"], "aHR0cHM6Ly9lZGdl");
     assert_eq!(live["metadata"]["annotations"], Value::Null);

@@ -89,7 +89,6 @@ impl PublishError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     pub id: String,
-    pub parents: Vec<String>,
     pub author: String,
     pub at: Option<Timestamp>,
     pub message: String,
@@ -232,24 +231,19 @@ impl Publisher {
             })
     }
 
-    /// The files by which a commit differs from each of its parents.
-    pub async fn changed_by(&self, id: &str) -> Result<Vec<String>, PublishError> {
+    /// The files that differ between two commits.
+    pub async fn changed_between(&self, from: &str, to: &str) -> Result<Vec<String>, PublishError> {
         let args = [
             "diff-tree",
-            "--root",
             "-r",
-            "-m",
             "-z",
             "--name-only",
             "--no-renames",
-            "--no-commit-id",
-            id,
+            from,
+            to,
         ];
         let called = self.git(&args, &[]).await?;
-        let mut files = names(&self.said(&called, "compare commits of")?);
-        files.sort_unstable();
-        files.dedup();
-        Ok(files)
+        Ok(names(&self.said(&called, "compare commits of")?))
     }
 
     /// Makes a commit here; nothing is pushed yet.
@@ -440,11 +434,6 @@ fn read_commit(id: &str, text: &str) -> Option<Commit> {
     let seconds = stamp.split(' ').next().and_then(|word| word.parse().ok());
     Some(Commit {
         id: id.to_owned(),
-        parents: head
-            .lines()
-            .filter_map(|line| line.strip_prefix("parent "))
-            .map(str::to_owned)
-            .collect(),
         author: format!("{name}>"),
         at: seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()),
         message: message.to_owned(),

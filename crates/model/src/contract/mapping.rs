@@ -1,4 +1,4 @@
-//! Which fields of published `values` are made of which outputs, from how the project file writes them.
+//! Which fields of published `values` are made of which outputs, read from their expressions.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ pub struct Mapped {
 static OUTPUT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\boutput\.([A-Za-z_][A-Za-z0-9_-]*)").ok());
 
-/// The fields of an object as it is written. What is computed as a whole is one field.
+/// The fields of an object expression. A computed object is one field.
 pub fn mapped(values: &Input) -> Vec<Mapped> {
     let Input::Expression(expression) = values else {
         return Vec::new();
@@ -32,7 +32,7 @@ pub fn mapped(values: &Input) -> Vec<Mapped> {
     found
 }
 
-/// The fields that an object declares, each of them unknown; none if not even their names are written there.
+/// The fields of an object expression, all unknown; none if their names are computed.
 pub fn declared_fields(values: &Input) -> Option<Planned> {
     let expression = match values {
         Input::Known(Value::Object(fields)) => {

@@ -1,5 +1,5 @@
-//! What a change takes away from those who consume a stack's outputs or facts: a field that is gone, or one that is
-//! of another kind than before. A value that changes, and a field that is new, take nothing away.
+//! What a change takes away from readers of a stack's outputs or facts: fields that are removed or get another type.
+//! New fields and other values take nothing away.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::planned::escape;
 use super::{Planned, kind_of, with_article};
 
-/// One field that offers less than before.
+/// One field that is removed or gets another type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Narrowed {
     /// Its names from the outside in.
@@ -17,7 +17,7 @@ pub struct Narrowed {
     pub was: String,
     /// None: it is gone.
     pub now: Option<String>,
-    /// What it held, if it was an object: the paths of its values.
+    /// The paths of its values, if it was an object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Vec<String>>,
 }
@@ -39,7 +39,7 @@ impl fmt::Display for Narrowed {
     }
 }
 
-/// Compares values as they are with values as they are planned. What is unknown takes nothing away.
+/// Compares current values with planned ones. An unknown value counts as kept.
 pub fn narrowed(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
     let mut found = Vec::new();
     compare(
@@ -53,7 +53,7 @@ pub fn narrowed(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
     found
 }
 
-/// Of a file that is an object of Kubernetes, only its data is a fact, each value by itself: every manifest has a kind.
+/// The same for a file that is a Kubernetes object: only its data counts, each value by itself.
 pub fn narrowed_manifest(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
     let is_data = |one: &Narrowed| {
         let first = one.path.first().map(String::as_str);
@@ -75,7 +75,7 @@ pub fn narrowed_manifest(before: &Map<String, Value>, after: &Planned) -> Vec<Na
     .collect()
 }
 
-/// Whether what is published in a file is an object of Kubernetes.
+/// Whether a published file is a Kubernetes object.
 pub fn is_manifest(fields: &Map<String, Value>) -> bool {
     fields.contains_key("apiVersion") && fields.contains_key("kind")
 }

@@ -1,4 +1,4 @@
-//! Outputs as a plan foretells them: what is known of them, and where something is not.
+//! Planned outputs: their known values, and where a value is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::digits;
 use crate::plan::ParsePlanError;
 
-/// Fields by name. Where a value is unknown stands null, and its place is remembered.
+/// Fields by name. An unknown value is null, and its pointer is in `unknown`.
 #[derive(Clone, Default, PartialEq)]
 pub struct Planned {
     pub fields: Map<String, Value>,
@@ -40,7 +40,7 @@ impl Planned {
         unknown.any(|at| *at == pointer || at.starts_with(&inside))
     }
 
-    /// Outputs of which everything is known. What is null is not there.
+    /// Fully known outputs. A null output counts as missing.
     pub fn known(outputs: Map<String, Value>) -> Self {
         Self {
             fields: outputs
@@ -51,7 +51,7 @@ impl Planned {
         }
     }
 
-    /// Fields of another file beside these.
+    /// Adds the fields of another file.
     pub fn add(&mut self, more: Self) {
         merge(&mut self.fields, more.fields);
         self.unknown.extend(more.unknown);
@@ -63,7 +63,7 @@ impl Planned {
         self.unknown.contains(pointer)
     }
 
-    /// Whether it hangs on an unknown value that a rule is broken.
+    /// Whether an error depends on an unknown value.
     pub(super) fn decides(&self, at: &str, error: &ValidationError<'_>) -> bool {
         if self.is_unknown(at) {
             return true;
@@ -81,7 +81,7 @@ impl Planned {
         );
         let inside = format!("{at}/");
         looks_inside && self.unknown.iter().any(|one| one.starts_with(&inside))
-            // Alternatives that only ask which fields are there do not look at what is in them.
+            // Alternatives that only require fields do not depend on their values.
             && !asks_for_names_only(error.kind())
     }
 }
@@ -109,7 +109,7 @@ fn asks_for_names_only(kind: &ValidationErrorKind) -> bool {
         .all(|error| matches!(error.kind(), ValidationErrorKind::Required { .. }))
 }
 
-/// The outputs that a plan's JSON foretells; those it deletes are not among them.
+/// The outputs of a plan's JSON, without those that it deletes.
 pub fn planned(json: &[u8]) -> Result<Planned, ParsePlanError> {
     let raw: RawPlan = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
     let mut all = Planned::default();
@@ -132,7 +132,7 @@ pub fn planned(json: &[u8]) -> Result<Planned, ParsePlanError> {
     Ok(all)
 }
 
-/// Puts null where something is unknown (engines leave it out), and remembers the place.
+/// Puts null where a value is unknown (engines leave it out), and records its pointer.
 fn mark(known: Value, unknown: &Value, pointer: String, places: &mut BTreeSet<String>) -> Value {
     match unknown {
         Value::Bool(true) => {

@@ -1,21 +1,21 @@
-//! The message of a commit that publishes facts: what it did for people, and trailers for programs.
+//! The message of a commit that publishes facts: a summary for people, trailers for programs.
 
 use std::fmt::Write as _;
 
 use crate::contract::ContractName;
 
-/// What the state was that the facts come from.
+/// The state that the facts come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateMark {
     pub serial: u64,
     pub lineage: String,
 }
 
-/// Everything a commit says of where its facts come from.
+/// What a commit says about the origin of its facts.
 #[derive(Clone, Debug)]
 pub struct CommitMessage<'a> {
     pub project: &'a str,
-    /// None if it is of no stack in particular.
+    /// None for break-glass records.
     pub stack: Option<&'a str>,
     /// `r44`; none if it was published by hand.
     pub run: Option<String>,
@@ -24,9 +24,9 @@ pub struct CommitMessage<'a> {
     pub source: Option<&'a str>,
     pub written: Vec<&'a str>,
     pub withdrawn: Vec<&'a str>,
-    /// Whether it changes the record of emergency acts.
+    /// Whether it changes break-glass records.
     pub records: bool,
-    /// Who took the place over from others, and why.
+    /// Who overwrote changes of others, and why.
     pub taken_over: Option<(&'a str, &'a str)>,
 }
 
@@ -81,7 +81,7 @@ impl CommitMessage<'_> {
     }
 }
 
-/// One line of it: what comes from outside must not add a trailer of its own.
+/// One line of a value, so that it cannot add a trailer.
 fn line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

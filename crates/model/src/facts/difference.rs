@@ -1,5 +1,4 @@
-//! Field by field, how a published file differs from what would be published. Values that may not be shown are not in
-//! it.
+//! How a published file differs from what would be published, field by field, without sensitive values.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{Encrypt, FactFile, secrets::looks_secret};
 use crate::digits;
 
-/// One field that is not as it would be.
+/// One field that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldDifference {
     /// `azure.address`
@@ -25,7 +24,7 @@ pub struct FieldDifference {
 pub enum Side {
     Absent,
     Value(Value),
-    /// It is there, and is not for everybody's eyes.
+    /// It exists, and is sensitive.
     Hidden,
 }
 
@@ -104,7 +103,7 @@ impl Walk<'_> {
             self.objects(pointer, &field, one, other);
             return;
         }
-        // What is encrypted cannot be compared; that the file differs is said elsewhere.
+        // Encrypted values cannot be compared.
         let is_sealed = published.is_some_and(is_encrypted);
         if would.is_some() && is_sealed && self.is_hidden(pointer) {
             return;
@@ -128,7 +127,7 @@ impl Walk<'_> {
         });
     }
 
-    /// Whether it is sensitive, holds what is, or is part of it.
+    /// Whether it is sensitive, contains a sensitive value, or is part of one.
     fn is_hidden(&self, pointer: &str) -> bool {
         let Some(hidden) = &self.hidden else {
             return true;

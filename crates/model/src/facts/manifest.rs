@@ -1,7 +1,7 @@
-//! Who owns which file of a branch, what a publication changes there, and whose change another commit was.
+//! Who owns which file of a branch, what a publication changes there, and which changes are foreign.
 //!
-//! The manifest lies on the branch itself, so that several projects can share one, each with a memory of its own.
-//! Where only some paths are terrane's (`owns = "paths"`) there is none: the home remembers those.
+//! The manifest is on the branch, so that several projects with homes of their own can share it. With `owns = "paths"`
+//! there is no manifest: the home knows its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::paths::{Clash, Paths};
 use crate::project::Owns;
 
-/// Where it lies. Hidden, and no YAML: who deploys a whole directory must not stumble over it.
+/// Its path. Hidden and not YAML, so that tools which deploy a whole directory skip it.
 pub const MANIFEST: &str = ".terrane/manifest.json";
 
-/// Where emergency acts are recorded, a file for each project.
+/// The directory of break-glass records, one file for each project.
 pub const BREAK_GLASS: &str = ".terrane/break-glass";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub struct Owner {
 pub struct ReadManifestError(#[source] serde_json::Error);
 
 impl Manifest {
-    /// None is an empty one: nobody has published there yet.
+    /// Without bytes it is empty: nobody has published there yet.
     pub fn read(bytes: Option<&[u8]>) -> Result<Self, ReadManifestError> {
         bytes.map_or_else(
             || Ok(Self::default()),
@@ -57,7 +57,7 @@ impl Manifest {
     }
 }
 
-/// What one stack's publication wants to be there.
+/// What one stack publishes to a branch.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
     pub project: &'a str,
@@ -66,8 +66,8 @@ pub struct Wanted<'a> {
     pub files: &'a BTreeMap<String, Vec<u8>>,
     /// Files of the project as a whole.
     pub common: &'a BTreeMap<String, Vec<u8>>,
-    /// The stacks of the project that publish there; files of others of its stacks are withdrawn. None: not known,
-    /// so they stay.
+    /// The stacks of the project that publish there: files of removed stacks are withdrawn. None if not known; then
+    /// they stay.
     pub stacks: Option<&'a BTreeSet<String>>,
     /// Files of this stack that the home remembers, for places without a manifest.
     pub remembered: &'a BTreeSet<String>,
@@ -86,12 +86,12 @@ impl Changes {
     }
 }
 
-/// A path that somebody else has, or that cannot lie beside what somebody else has.
+/// A path that another stack has, or that cannot exist beside a path of another stack.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", said(.path, .there, *.how, .owner))]
 pub struct TakenPath {
     pub path: String,
-    /// What is there.
+    /// The path of the other one.
     pub there: String,
     pub how: Clash,
     pub owner: Owner,
@@ -112,8 +112,7 @@ fn said(path: &str, there: &str, how: Clash, owner: &Owner) -> String {
     }
 }
 
-/// What differs between the branch and what is wanted. `current` holds the files of the tip that matter: those of
-/// the manifest and those that are wanted.
+/// The changes that a publication makes. `current` are the files of the tip that the manifest or `wanted` names.
 pub fn changes(
     owns: Owns,
     manifest: &Manifest,
@@ -180,13 +179,12 @@ pub fn changes(
     Ok(changes)
 }
 
-/// Nobody has published, and nobody does: an empty manifest would be a commit for nothing.
+/// An empty manifest on an empty branch needs no commit.
 fn next_is_nothing(next: &Manifest, manifest: &Manifest) -> bool {
     next.files.is_empty() && manifest.files.is_empty()
 }
 
-/// The files by which a commit that is not ours touched what is ours, or nobody's: none if it kept to files, and
-/// entries of the manifest, that belong to other projects.
+/// The changed files that do not belong to other projects. A change of the manifest counts if it changes our entries.
 pub fn foreign_files(
     project: &str,
     before: &Manifest,

@@ -1,8 +1,8 @@
-//! Where facts may lie: what a path must not be, and which two cannot lie beside each other.
+//! Paths of facts: which are invalid, and which two cannot exist in one tree.
 
 use std::collections::BTreeMap;
 
-/// Why facts cannot lie under a path; it starts at a root that it must not leave.
+/// Why a path is invalid; it must stay below its root.
 pub fn path_problem(path: &str) -> Option<&'static str> {
     let is = |part: &str, name: &str| part.eq_ignore_ascii_case(name);
     let why = if path.is_empty() || path.starts_with('/') || path.ends_with('/') {
@@ -25,13 +25,13 @@ pub fn path_problem(path: &str) -> Option<&'static str> {
     Some(why)
 }
 
-/// Why two paths cannot lie in one tree.
+/// Why two paths cannot exist in one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clash {
     Same,
-    /// One would be a file, and a directory for the other.
+    /// One is a file where the other needs a directory.
     Directory,
-    /// Where case does not count, they are one.
+    /// They differ only in case.
     Case,
 }
 
@@ -45,7 +45,7 @@ impl Clash {
     }
 }
 
-/// Paths of one tree, each with what is known of it.
+/// Paths of one tree, each with a value.
 #[derive(Debug)]
 pub struct Paths<T>(BTreeMap<String, (String, T)>);
 
@@ -60,7 +60,7 @@ impl<T> Paths<T> {
         self.0.insert(key(path), (path.to_owned(), what));
     }
 
-    /// One that another path cannot lie beside.
+    /// A path that another one cannot exist beside.
     pub fn clash(&self, path: &str) -> Option<(&str, &T, Clash)> {
         let wanted = key(path);
         if let Some((there, what)) = self.0.get(&wanted) {

@@ -1,4 +1,4 @@
-//! What a `publish` block says, once everything in it is known.
+//! A `publish` block with its values known.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::contract::{ContractName, InvalidContractName};
 use crate::stage::ResolvedBlock;
 
-/// What one `publish` block wants written. Holds values that may not be shown.
+/// What one `publish` block publishes. May hold sensitive values.
 #[derive(Clone, PartialEq)]
 pub struct Publish {
     /// The `facts` block it goes to.
@@ -16,11 +16,11 @@ pub struct Publish {
     pub contract: Option<ContractName>,
     /// Fields of the contract that may be missing.
     pub partial: Vec<String>,
-    /// None: the contract's outputs as they are.
+    /// None: the outputs that the contract names.
     pub values: Option<Map<String, Value>>,
     /// Whether a sensitive output or a secret went into `values`.
     pub holds_sensitive: bool,
-    /// Fields that look like a secret and are none.
+    /// Fields that look like a secret and are not.
     pub plain: Vec<String>,
     /// Files of the project that get the same facts.
     pub files: Vec<String>,
@@ -59,13 +59,13 @@ pub enum ReadPublishError {
     Contract(#[from] InvalidContractName),
 }
 
-/// What a sink is called by.
+/// The attributes that name a sink.
 const NAMES: [&str; 3] = ["path", "name", "namespace"];
 
 impl Publish {
-    /// Reads a resolved block; sinks in clusters are left to who writes those.
+    /// Reads a resolved block, without its sinks in clusters.
     pub fn read(block: &ResolvedBlock) -> Result<Self, ReadPublishError> {
-        // The name of one of a `for_each` ends in its key.
+        // With `for_each`, the name ends in the key.
         let key = block.each.as_ref().map(|key| format!("-{key}"));
         let name = key.and_then(|key| block.name.strip_suffix(&key));
         let place = name.unwrap_or(&block.name).to_owned();

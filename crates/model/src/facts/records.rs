@@ -1,11 +1,10 @@
-//! Emergency acts as a branch of facts tells them: those of one home, beside those that other homes of the project
-//! wrote there.
+//! Break-glass records on a branch of facts: those of this home, beside those of other homes of the project.
 
 use serde_json::{Value, json};
 
 use crate::break_glass::BreakGlass;
 
-/// The file as it is to be. `there` is what the branch has: acts of which this home knows nothing stay.
+/// The new file. `there` are its current bytes: records of other homes stay.
 pub fn records(there: Option<&[u8]>, acts: &[BreakGlass]) -> Vec<u8> {
     let own: Vec<Value> = acts.iter().map(document).collect();
     let there: Option<Value> = there.and_then(|bytes| serde_json::from_slice(bytes).ok());
@@ -34,7 +33,7 @@ fn document(act: &BreakGlass) -> Value {
     })
 }
 
-/// What of an act never changes.
+/// What identifies a record.
 fn identity(act: &Value) -> [&str; 4] {
     ["act", "state", "actor", "at"].map(|name| text(act, name))
 }

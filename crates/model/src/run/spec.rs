@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Stage;
 use crate::context::{HookStage, When};
-use crate::contract::Reliance;
 use crate::engine::Flavor;
 use crate::exec::{Exec, ExecKind};
-use crate::facts::Standing;
+use crate::fact_readers::Reliance;
+use crate::facts::FactLocation;
 use crate::ids::StackName;
 use crate::policy::{AppliedPolicy, Point};
 use crate::project::{Confirm, Context, FactsPlace, Stack, Target, Wait};
@@ -64,9 +64,9 @@ pub struct RunSpec {
     /// The places it publishes facts to, by name.
     #[serde(default)]
     pub facts: BTreeMap<String, FactsPlace>,
-    /// Where its facts stand from before: what is named no more is withdrawn.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub standing: Vec<Standing>,
+    /// Where its facts were published before.
+    #[serde(default, rename = "standing", skip_serializing_if = "Vec::is_empty")]
+    pub fact_locations: Vec<FactLocation>,
     /// Who relies on its outputs and facts.
     #[serde(default)]
     pub relied: Reliance,
@@ -137,7 +137,7 @@ impl RunSpec {
         let all = [
             (
                 Stage::Publishing,
-                !stages.publish.is_empty() || !self.standing.is_empty(),
+                !stages.publish.is_empty() || !self.fact_locations.is_empty(),
             ),
             (Stage::Bootstrapping, !stages.bootstrap.is_empty()),
             (

@@ -2,7 +2,7 @@
 //!
 //! Not here: the facts themselves; they are in Git, and in states.
 
-mod standing;
+mod locations;
 
 use std::collections::BTreeSet;
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use control::backends::{self, BackendError, BackendLock, Broken, FoundLock};
-use control::changesets::is_ours;
 use control::lock_admin::applying;
 use control::reasons::Reason;
 use jiff::Timestamp;
@@ -32,7 +31,8 @@ pub(super) fn stack(place: &Place, state: &StateName) -> Option<StackName> {
     let project = place.project.as_ref()?;
     let mut stacks = project.stacks.iter();
     let is_it = |stack: &str| place.control.state_name(stack) == *state;
-    let (name, _) = stacks.find(|(name, stack)| is_it(&stack.state) && !is_ours(project, name))?;
+    let (name, _) =
+        stacks.find(|(name, stack)| is_it(&stack.state) && !project.is_on_terrane_backend(name))?;
     Some(name.clone())
 }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use control::Control;
 use control::artifacts::BroughtArtifacts;
-use control::changesets::is_ours;
 use control::held_backend::Locking;
 use control::projects::OpenProject;
 use control::state_import::{
@@ -239,7 +238,7 @@ async fn import_stacks(
     let who = process.actor();
     let mut done = Vec::new();
     for stack in &stacks {
-        if !is_ours(project, stack) && *from != Place::Engine {
+        if !project.is_on_terrane_backend(stack) && *from != Place::Engine {
             return Err(CommandError::new(format!(
                 "the target of stack `{stack}` keeps states in a backend of the engine"
             ))
@@ -294,7 +293,7 @@ async fn upstreams_are_here(
         for edge in &project.stacks[stack].edges {
             let upstream = &edge.upstream;
             let takes = matches!(edge.kind, EdgeKind::Output { .. });
-            if !takes || !is_ours(project, upstream) {
+            if !takes || !project.is_on_terrane_backend(upstream) {
                 continue;
             }
             let state = control.state_name(&project.stacks[upstream].state);

@@ -20,7 +20,7 @@ async fn publish_to(
     url: &str,
     wanted: &Wanted,
 ) -> Result<Published, PublishFactsError> {
-    let place = Place {
+    let place = Destination {
         name: "runtime".to_owned(),
         repository: url.to_owned(),
         branch: "facts".to_owned(),
@@ -61,9 +61,8 @@ async fn publish_to(
         outputs: &outputs,
         blocks: &[block],
         sinks: &[],
-        former: &[],
-        version: None,
-        ground: ground(&env),
+        locations: &[],
+        cluster: cluster(&env),
         is_destroyed: false,
         stacks: &BTreeMap::new(),
         take_over: None,

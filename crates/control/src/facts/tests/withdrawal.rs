@@ -1,4 +1,5 @@
-//! What nothing names any more goes, wherever it stands; what others undid is forgiven.
+//! Withdrawing facts: what a stack no longer publishes goes from the branches that the project names, and files of the
+//! project go. A branch that the project no longer names is reported and left.
 
 use super::*;
 
@@ -10,98 +11,43 @@ fn at<'a>(branch: &'a str, files: &'a [(&'a str, &'a str)]) -> Call<'a> {
 }
 
 #[tokio::test]
-async fn facts_leave_the_branch_that_nothing_names_any_more() {
+async fn a_destroyed_stack_leaves_nothing_on_its_branch() {
     let world = World::new().await;
     world
         .publish(at("facts", &[("a.yaml", "1")]))
         .await
         .unwrap();
-    let other = Call {
-        branch: "facts",
-        ..call("two", &[("b.yaml", "1")])
-    };
-    world.publish(other).await.unwrap();
-    let done = world
-        .publish_all(at("other", &[("a.yaml", "1")]))
+    world
+        .publish(call("two", &[("b.yaml", "1")]))
         .await
         .unwrap();
-    assert_eq!(done.places.len(), 2);
-    let (new, old) = (&done.places[0], &done.places[1]);
-    assert_eq!(
-        (new.branch.as_str(), old.branch.as_str()),
-        ("other", "facts")
-    );
-    assert_eq!(old.files[0].what, FileChange::Withdrawn);
+    let done = world.publish_all(at("facts", &[])).await.unwrap();
+    assert_eq!(done.places[0].files[0].what, FileChange::Withdrawn);
     assert_eq!(world.files(), [MANIFEST, "b.yaml"]);
-    assert_eq!(world.standing("one").await.len(), 1);
-    // Destroyed, and it no longer stands anywhere.
-    world.publish_all(at("other", &[])).await.unwrap();
-    let said = world.in_branch(&["ls-tree", "-r", "--name-only", "other"]);
-    assert_eq!(said.trim(), MANIFEST);
-    assert_eq!(world.standing("one").await, []);
-    let done = world.publish_all(at("other", &[])).await.unwrap();
+    assert_eq!(world.locations("one").await, []);
+    let done = world.publish_all(at("facts", &[])).await.unwrap();
     assert!(done.places.is_empty());
 }
 
 #[tokio::test]
-async fn a_former_branch_that_others_wrote_to_stops_it_and_one_that_is_gone_does_not() {
+async fn a_branch_that_the_project_no_longer_names_is_reported_once_and_left() {
     let world = World::new().await;
     world
         .publish(at("facts", &[("a.yaml", "1")]))
         .await
         .unwrap();
-    world.edit("a.yaml", "value: by hand\n");
     let moved = at("other", &[("a.yaml", "1")]);
-    let refused = world.publish_all(moved).await.unwrap_err();
-    assert!(
-        matches!(refused, PublishFactsError::Foreign { .. }),
-        "{refused}"
-    );
-    world.in_branch(&["update-ref", "-d", "refs/heads/facts"]);
     let done = world.publish_all(moved).await.unwrap();
-    insta::assert_snapshot!(done.elsewhere[0].outcome, @"was gone already");
-    assert_eq!(world.standing("one").await.len(), 1);
-}
-
-#[tokio::test]
-async fn a_former_repository_that_cannot_be_reached_is_said_and_tried_again() {
-    let world = World::new().await;
-    world
-        .publish(at("facts", &[("a.yaml", "1")]))
-        .await
-        .unwrap();
-    let standing = world.standing("one").await;
-    let Standing::Branch { key, files, .. } = standing[0].clone() else {
-        panic!("{standing:?}");
-    };
-    // The place is elsewhere now, and the old one does not answer.
-    let gone = Standing::Branch {
-        key: key.replace("facts.git", "gone.git"),
-        place: Box::new(FactsPlace {
-            repository: Some(Input::Known(json!("gone.git"))),
-            ..declared("runtime", "facts")
-        }),
-        files,
-    };
-    let store = &world.control.store;
-    store.fact_standing_put("p", "one", &gone).await.unwrap();
-    let done = world.publish_all(at("facts", &[("a.yaml", "1")])).await;
-    let done = done.unwrap();
     assert!(done.elsewhere[0].is_left);
+    let said = format!("{}: {}", done.elsewhere[0].what, done.elsewhere[0].outcome);
     assert!(
-        done.elsewhere[0]
-            .outcome
-            .contains("the next publication tries again"),
-        "{:?}",
-        done.elsewhere
+        said.starts_with("branch `facts` of ")
+            && said.ends_with("left there, remove it by hand: the project no longer names it"),
+        "{said}"
     );
-    assert_eq!(world.standing("one").await.len(), 2);
-    let forced = Call {
-        take_over: Some("the repository was deleted"),
-        ..at("facts", &[("a.yaml", "1")])
-    };
-    world.publish_all(forced).await.unwrap();
-    assert_eq!(world.standing("one").await.len(), 1);
+    assert_eq!(world.files(), [MANIFEST, "a.yaml"]);
+    let again = world.publish_all(moved).await.unwrap();
+    assert_eq!(again.elsewhere, []);
 }
 
 #[tokio::test]
@@ -134,7 +80,7 @@ async fn a_file_of_the_project_goes_unless_somebody_changed_it() {
 }
 
 #[tokio::test]
-async fn what_was_undone_is_seen_and_forgiven() {
+async fn a_foreign_change_that_was_undone_stops_nothing() {
     let world = World::new().await;
     world
         .publish(call("one", &[("a.yaml", "1")]))
@@ -146,27 +92,13 @@ async fn what_was_undone_is_seen_and_forgiven() {
     world.edit("a.yaml", &ours);
     let refused = world.publish(call("one", &[("a.yaml", "2")])).await;
     assert!(
-        matches!(&refused, Err(PublishFactsError::Foreign { .. })),
+        matches!(&refused, Err(PublishFactsError::Foreign { foreign, .. }) if foreign.files == ["README.md"]),
         "a file of nobody is still there: {refused:?}"
     );
     let clone = world.dir.path().join("clone");
     git(&clone, &["rm", "--quiet", "README.md"]);
     git(&clone, &["commit", "--quiet", "-m", "take it back"]);
     git(&clone, &["push", "--quiet", "origin", "facts"]);
-    let done = world
-        .publish(call("one", &[("a.yaml", "2")]))
-        .await
-        .unwrap();
-    assert_eq!(done.undone.len(), 4, "{:?}", done.undone);
-    assert!(
-        done.undone[0].contains("`mend it by hand`") && done.undone[0].ends_with("undone since"),
-        "{:?}",
-        done.undone
-    );
-    // From here on nobody speaks of it.
-    let again = world
-        .publish(call("one", &[("a.yaml", "2")]))
-        .await
-        .unwrap();
-    assert!(again.undone.is_empty());
+    let done = world.publish(call("one", &[("a.yaml", "2")])).await;
+    assert!(done.unwrap().is_new);
 }

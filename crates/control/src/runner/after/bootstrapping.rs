@@ -10,8 +10,9 @@ use model::stage::StageBlock;
 use serde_json::json;
 
 use super::{Failure, Part, Report, count, record_act};
-use crate::bootstrap::{self, Ground, Manner, Progress};
+use crate::bootstrap::{self, Manner, Progress};
 use crate::cadence::Cadence;
+use crate::cluster::ClusterContext;
 
 pub(super) async fn bootstrap(
     part: &Part<'_>,
@@ -24,7 +25,7 @@ pub(super) async fn bootstrap(
         .map(Bootstrap::read)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|err| wrong(&err))?;
-    let ground = Ground {
+    let cluster = ClusterContext {
         source,
         env: &part.env,
         hidden: &part.hidden,
@@ -35,7 +36,7 @@ pub(super) async fn bootstrap(
     let mut reports = Vec::new();
     let mut steps = 0;
     for block in &blocks {
-        let report = run(part, block, ground, manner).await;
+        let report = run(part, block, cluster, manner).await;
         steps += report.steps.len();
         if let Some(last) = report.steps.last()
             && let StepEnd::Failed { why, hint } = &last.end
@@ -82,7 +83,7 @@ fn wrong(err: &BootstrapSettingError) -> Failure {
 async fn run(
     part: &Part<'_>,
     block: &Bootstrap,
-    ground: Ground<'_>,
+    cluster: ClusterContext<'_>,
     manner: Manner,
 ) -> BootstrapReport {
     let now = Mutex::new(String::new());
@@ -102,7 +103,7 @@ async fn run(
             }
         }
     };
-    let running = bootstrap::run(block, ground, manner, &mut said);
+    let running = bootstrap::run(block, cluster, manner, &mut said);
     tokio::pin!(running);
     let mut cadence = Cadence::begin();
     loop {

@@ -9,7 +9,7 @@ use model::stage::StageBlock;
 use serde_json::json;
 
 use super::{Failure, Job, count, part_of};
-use crate::bootstrap::Ground;
+use crate::cluster::ClusterContext;
 use crate::drain::{self, Progress};
 
 /// How long load balancers and disks may take to go.
@@ -64,7 +64,7 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
         Err(err) => return Err(not_found(&err)),
     };
     let configs = clusters(&resolved).map_err(|err| not_found(&err))?;
-    let ground = Ground {
+    let cluster = ClusterContext {
         source: part.root,
         env: &part.env,
         hidden: &part.hidden,
@@ -97,7 +97,7 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
         let note = job.control.home.run_waits(job.run);
         let begun = format!("drains its cluster: asks `{}`", config.server);
         drop(fs::write(note, begun));
-        let report = drain::run(config, ground, LIMIT, &mut said).await;
+        let report = drain::run(config, cluster, LIMIT, &mut said).await;
         match &report.end {
             DrainEnd::Empty => {}
             DrainEnd::Unreachable { why } => job.warn(&format!(

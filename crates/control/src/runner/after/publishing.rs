@@ -1,4 +1,4 @@
-//! Publishing: the stack's facts, at every place its `publish` blocks name. Of a stack that was destroyed they are
+//! Publishing: the stack's facts, at every place that its `publish` blocks name. A destroyed stack's facts are
 //! withdrawn.
 
 use std::collections::BTreeMap;
@@ -13,12 +13,10 @@ use model::state::Contents;
 use serde_json::json;
 
 use super::{Failure, Part, Report, count};
-use crate::bootstrap::Ground;
-use crate::facts::{self, Place, Publication, Searching};
-use crate::stages::Side;
+use crate::cluster::ClusterContext;
+use crate::facts::{self, ClusterSink, Destination, Publication, PublishOutcome};
 
-/// Whether it takes more of the source than what the project file says: contracts, `.sops.yaml`, plugins of a
-/// kubeconfig.
+/// Whether it reads more of the source than the project file: contracts, `.sops.yaml`, plugins of a kubeconfig.
 pub(super) fn reads_source(spec: &RunSpec) -> bool {
     let blocks = &spec.stack.stages.publish;
     let reads = |block: &StageBlock| {
@@ -33,24 +31,20 @@ pub(super) fn reads_source(spec: &RunSpec) -> bool {
 }
 
 pub(super) async fn publish(
-    part: &mut Part<'_>,
+    part: &Part<'_>,
     source: &Path,
     blocks: &[StageBlock],
 ) -> Result<Report, Failure> {
     let (job, spec) = (part.job, part.job.spec);
-    let resolved = part.resolve(blocks)?;
-    let said = resolved.iter().map(Publish::read);
-    let said = said
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|err| Failure::because("could not work out what is published", &err))?;
-    let sinks = facts::sinks_of(&resolved, blocks)
-        .map_err(|err| Failure::because("could not work out what is published", &err))?;
-    let own = own_remote(part)?;
-    let places = Place::read_all(&spec.facts, &part.values, own.as_deref())
-        .map_err(|err| with_hint("could not find a place of its facts", &err, err.hint()))?;
+    let (publish, sinks) = publish_blocks(part, blocks)?;
+    let asker = job.asker.env();
+    let own = facts::own_remote(asker, part.root, spec.facts.values())
+        .map_err(|err| Failure::because("cannot read the project's own remote", &err))?;
+    let places = Destination::read_all(&spec.facts, &part.values, own.as_deref())
+        .map_err(|err| with_hint("cannot find a place of its facts", &err, err.hint()))?;
     let state = job.control.state_name(&spec.stack.state);
     let head = job.control.store.state_head(&state).await;
-    let head = head.map_err(|err| Failure::because("could not read the state", &err))?;
+    let head = head.map_err(|err| Failure::because("cannot read the state", &err))?;
     let has_resources = head
         .as_ref()
         .is_some_and(|head| head.contents != Contents::Nothing);
@@ -63,37 +57,22 @@ pub(super) async fn publish(
         serial: head.serial,
         lineage: head.lineage.clone(),
     });
-    let searching = Searching {
-        control: job.control,
-        side: &Side {
-            asker: job.asker,
-            root: part.root,
-            env: &part.env,
-        },
-        stack: &spec.stack.name,
-        places: &places,
-        blocks: &said,
-        sinks: &sinks,
-        own: own.as_deref(),
-    };
-    let former = facts::find_former(&spec.standing, &searching, &mut part.values).await;
     let publication = Publication {
         root: part.root,
         tree: source,
-        asker: job.asker.env(),
+        asker,
         places: &places,
         stack: &spec.stack.name,
         state_name: &spec.stack.state,
         run: Some(job.run),
         state: mark.as_ref(),
         source: job.set.request.commit.as_deref(),
-        version: head.as_ref().map(|head| head.version),
         at: job.control.now(),
         outputs: part.values.outputs(),
-        blocks: &said,
+        blocks: &publish,
         sinks: &sinks,
-        former: &former,
-        ground: Ground {
+        locations: &spec.fact_locations,
+        cluster: ClusterContext {
             source,
             env: &part.env,
             hidden: &[],
@@ -101,14 +80,14 @@ pub(super) async fn publish(
             held: None,
         },
         is_destroyed: spec.destroy,
-        // Only who reads the whole project as it is now knows which stacks are gone: `facts publish`.
+        // A run does not know which stacks the project has now; `facts publish` does.
         stacks: &BTreeMap::new(),
         take_over: None,
     };
     let done = facts::publish(job.control, &publication)
         .await
         .map_err(|err| {
-            // That it is not published, the stage says itself.
+            // The stage itself says that it did not publish.
             let failure = match err.source() {
                 Some(cause) => Failure::because(&err.to_string(), cause),
                 None => Failure::new(err.to_string()),
@@ -118,7 +97,28 @@ pub(super) async fn publish(
     Ok(report(part, &done))
 }
 
-fn report(part: &Part<'_>, done: &facts::Done) -> Report {
+/// What the blocks publish, and their sinks in clusters. A destroyed stack publishes nothing; its sinks are those that
+/// the values before the destroy lead to.
+fn publish_blocks(
+    part: &Part<'_>,
+    blocks: &[StageBlock],
+) -> Result<(Vec<Publish>, Vec<ClusterSink>), Failure> {
+    if part.job.spec.destroy {
+        // Without the old values, the objects are reported as left.
+        let resolved = part.values.resolve(blocks).unwrap_or_default();
+        return Ok((Vec::new(), facts::sinks_of(&resolved).unwrap_or_default()));
+    }
+    let resolved = part.resolve(blocks)?;
+    let publish = resolved.iter().map(Publish::read);
+    let publish = publish
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|err| Failure::because("cannot read what is published", &err))?;
+    let sinks = facts::sinks_of(&resolved)
+        .map_err(|err| Failure::because("cannot read what is published", &err))?;
+    Ok((publish, sinks))
+}
+
+fn report(part: &Part<'_>, done: &PublishOutcome) -> Report {
     let (mut written, mut withdrawn, mut all) = (0, 0, 0);
     for one in &done.places {
         for file in &one.files {
@@ -135,11 +135,6 @@ fn report(part: &Part<'_>, done: &facts::Done) -> Report {
             part.log
                 .say(&format!("{}: {} {word}", one.place, file.path));
         }
-        for undone in &one.undone {
-            let line = format!("{}: {undone}", one.place);
-            part.log.say(&line);
-            part.job.warn(&line);
-        }
     }
     for one in &done.elsewhere {
         let line = format!("{}: {}", one.what, one.outcome);
@@ -151,8 +146,8 @@ fn report(part: &Part<'_>, done: &facts::Done) -> Report {
     let mut parts = Vec::new();
     match (all, written) {
         (0, _) => {}
-        (1, 0) => parts.push("1 file as it is".to_owned()),
-        (_, 0) => parts.push(format!("{} as they are", count(all, "file"))),
+        (1, 0) => parts.push("1 file unchanged".to_owned()),
+        (_, 0) => parts.push(format!("{} unchanged", count(all, "file"))),
         _ => parts.push(format!("{written} of {} written", count(all, "file"))),
     }
     if withdrawn > 0 {
@@ -172,18 +167,8 @@ fn report(part: &Part<'_>, done: &facts::Done) -> Report {
     }
 }
 
-/// The project's own repository, where a place names none.
-fn own_remote(part: &Part<'_>) -> Result<Option<String>, Failure> {
-    let mut places = part.job.spec.facts.values();
-    if places.all(|place| place.repository.is_some()) {
-        return Ok(None);
-    }
-    facts::own_remote(part.job.asker.env(), part.root)
-        .map_err(|err| Failure::because("could not look for the project's own remote", &err))
-}
-
-fn with_hint(deed: &str, err: &dyn std::error::Error, hint: Option<String>) -> Failure {
-    let failure = Failure::because(deed, err);
+fn with_hint(message: &str, err: &dyn std::error::Error, hint: Option<String>) -> Failure {
+    let failure = Failure::because(message, err);
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
@@ -193,7 +178,7 @@ fn with_hint(deed: &str, err: &dyn std::error::Error, hint: Option<String>) -> F
 fn word(what: FileChange) -> &'static str {
     match what {
         FileChange::Written => "written",
-        FileChange::Unchanged => "as it is",
+        FileChange::Unchanged => "unchanged",
         FileChange::Withdrawn => "withdrawn",
         FileChange::Left => "left as it is: somebody else changed it",
     }

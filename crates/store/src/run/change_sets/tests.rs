@@ -56,8 +56,8 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         strict_secrets: false,
         asked_with: None,
         facts: BTreeMap::new(),
-        standing: Vec::new(),
-        relied: model::contract::Reliance::default(),
+        fact_locations: Vec::new(),
+        relied: model::fact_readers::Reliance::default(),
         exec: None,
         policies: Vec::new(),
         stack: Stack {

@@ -1,4 +1,4 @@
-//! Applying manifests without taking anything away from anybody: look, compare, then write what differs.
+//! Server-side apply that leaves fields of others alone: read, compare, then write what differs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Requests under way at once: a cloud's API server is far away, and has others to serve.
+/// How many requests run at once.
 const AT_ONCE: usize = 8;
 
-/// Objects that belong together.
+/// Objects that are applied together.
 pub(crate) struct ApplyAll {
     pub(crate) client: Client,
     pub(crate) objects: Vec<Value>,
-    /// Take over what was installed by hand before.
+    /// Take over objects that were installed by other means.
     pub(crate) adopt: bool,
-    /// Take back what others hold.
+    /// Take back fields that others manage.
     pub(crate) force: bool,
 }
 
-/// How an object was found.
+/// An object in the cluster, compared with its manifest.
 #[derive(Clone, Debug)]
 struct Found {
-    standing: Standing,
-    /// Somebody who reconciles from Git writes to it.
+    state: LiveState,
+    /// The GitOps controller that writes to it.
     gitops: Option<String>,
     adopted_from: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-enum Standing {
+enum LiveState {
     Missing,
     Same,
     Differs,
@@ -74,7 +74,7 @@ impl ApplyAll {
             for (index, outcome) in stage.iter().zip(ended) {
                 outcomes[*index] = outcome;
             }
-            // Objects of a kind can follow only when the kind is served.
+            // Objects of a new kind can follow only when the kind is served.
             for index in &stage {
                 if matches!(
                     outcomes[*index],
@@ -93,7 +93,7 @@ impl ApplyAll {
             .collect())
     }
 
-    /// The same for some of the objects, several at once; what comes of it in their order.
+    /// Runs `work` for some of the objects, several at once; the results are in their order.
     async fn each<T, F, W>(
         &self,
         objects: &Arc<[Value]>,
@@ -127,7 +127,7 @@ impl ApplyAll {
     }
 }
 
-/// One object, as [`ApplyAll`] does it, that nobody reconciles.
+/// Applies one object as [`ApplyAll`] does, regardless of GitOps controllers.
 pub(crate) async fn apply_one(
     client: &Client,
     object: &Value,
@@ -138,7 +138,7 @@ pub(crate) async fn apply_one(
     act(client, &object, found, None, force).await
 }
 
-/// What a manifest cannot decide is not sent.
+/// The manifest without fields that only the server sets.
 fn prepared(object: &Value) -> Value {
     let mut object = object.clone();
     if let Value::Object(map) = &mut object {
@@ -151,7 +151,7 @@ fn prepared(object: &Value) -> Value {
     object
 }
 
-/// Namespaces and kinds come before what lies in them and is of them.
+/// Namespaces and kinds are applied before objects that need them.
 fn comes_first(object: &Value) -> bool {
     let kind = object.get("kind").and_then(Value::as_str);
     matches!(kind, Some("Namespace" | "CustomResourceDefinition"))
@@ -160,7 +160,7 @@ fn comes_first(object: &Value) -> bool {
 async fn look(client: &Client, object: &Value, adopt: bool) -> Result<Found, KubernetesError> {
     let identity = ObjectRef::of(object).ok_or(KubernetesError::NoObject)?;
     let missing = Found {
-        standing: Standing::Missing,
+        state: LiveState::Missing,
         gitops: None,
         adopted_from: Vec::new(),
     };
@@ -178,14 +178,14 @@ async fn look(client: &Client, object: &Value, adopt: bool) -> Result<Found, Kub
         dry_run: true,
         ..FOR_REAL
     };
-    let standing = match client.apply(object, dry).await {
-        Ok(would) if without_bookkeeping(&would) == without_bookkeeping(&live) => Standing::Same,
-        Ok(_) => Standing::Differs,
-        Err(KubernetesError::Conflict { conflicts, .. }) => Standing::Held(conflicts),
+    let state = match client.apply(object, dry).await {
+        Ok(would) if without_bookkeeping(&would) == without_bookkeeping(&live) => LiveState::Same,
+        Ok(_) => LiveState::Differs,
+        Err(KubernetesError::Conflict { conflicts, .. }) => LiveState::Held(conflicts),
         Err(err) => return Err(err),
     };
     Ok(Found {
-        standing,
+        state,
         gitops: gitops.map(|manager| manager.name),
         adopted_from,
     })
@@ -198,13 +198,13 @@ async fn act(
     holder: Option<String>,
     force: bool,
 ) -> Result<ObjectOutcome, KubernetesError> {
-    let outcome = match found.standing {
-        // Whoever reconciles the rest may have removed it on purpose.
-        Standing::Missing => match holder {
+    let outcome = match found.state {
+        // The controller that reconciles the rest may have removed it on purpose.
+        LiveState::Missing => match holder {
             Some(to) => return Ok(ObjectOutcome::LeftOut { to }),
             None => ObjectOutcome::Created,
         },
-        Standing::Held(conflicts) if force => {
+        LiveState::Held(conflicts) if force => {
             let all = Apply {
                 force: true,
                 ..FOR_REAL
@@ -213,18 +213,18 @@ async fn act(
             let (managers, fields) = named(&conflicts);
             return Ok(ObjectOutcome::TakenBack { managers, fields });
         }
-        Standing::Held(conflicts) => return Ok(handed_over(&conflicts)),
-        Standing::Same if found.adopted_from.is_empty() => return Ok(ObjectOutcome::Same),
-        Standing::Same | Standing::Differs if !found.adopted_from.is_empty() => {
+        LiveState::Held(conflicts) => return Ok(handed_over(&conflicts)),
+        LiveState::Same if found.adopted_from.is_empty() => return Ok(ObjectOutcome::Same),
+        LiveState::Same | LiveState::Differs if !found.adopted_from.is_empty() => {
             ObjectOutcome::Adopted {
                 from: found.adopted_from,
             }
         }
-        Standing::Same | Standing::Differs => ObjectOutcome::Changed,
+        LiveState::Same | LiveState::Differs => ObjectOutcome::Changed,
     };
     match client.apply(object, FOR_REAL).await {
         Ok(_) => Ok(outcome),
-        // Somebody was faster.
+        // Somebody else changed it meanwhile.
         Err(KubernetesError::Conflict { conflicts, .. }) => Ok(handed_over(&conflicts)),
         Err(err) => Err(err),
     }
@@ -245,8 +245,8 @@ fn named(conflicts: &[Conflict]) -> (Vec<String>, Vec<String>) {
     (managers, fields)
 }
 
-/// Lets those who installed an object by hand hold nothing of it any more, if it was never ours. Its values stay; what
-/// the manifest has no word for is then nobody's, and stays too. Says from whom, and how the object is now.
+/// Removes other field managers from an object that was never ours. All values stay, also those that the manifest does
+/// not have. Returns the former managers and the object.
 async fn take_over(
     client: &Client,
     identity: &ObjectRef,
@@ -271,7 +271,7 @@ async fn take_over(
     if theirs.is_empty() {
         return Ok(None);
     }
-    // An account that is empty would be opened anew, in the name of nobody, over everything.
+    // With an empty list of managers, the server would start a new one for all fields.
     kept.push(json!({
         "manager": FIELD_MANAGER,
         "operation": "Apply",
@@ -293,7 +293,7 @@ async fn take_over(
     Ok(Some((from, now)))
 }
 
-/// A new kind is served a moment after it was accepted.
+/// Waits until a new kind is served.
 async fn established(client: &Client, object: &Value) -> Result<(), KubernetesError> {
     const MOMENT: Duration = Duration::from_millis(100);
     let Some(identity) = ObjectRef::of(object) else {
@@ -337,7 +337,7 @@ async fn is_served(client: &Client, definition: &Value) -> Result<bool, Kubernet
     }
 }
 
-/// Gives an object without a namespace this one, if its kind is known to lie in one.
+/// Gives an object without a namespace this one, if its kind is namespaced.
 pub(crate) async fn place(
     client: &Client,
     object: &mut Value,
@@ -355,7 +355,7 @@ pub(crate) async fn place(
     Ok(())
 }
 
-/// The same for kinds that the manifests themselves define.
+/// Does the same for kinds that the manifests themselves define.
 pub(crate) fn place_by_definitions(objects: &mut [Value], namespace: &str) {
     let defined: Vec<(String, String)> = objects
         .iter()

@@ -1,4 +1,4 @@
-//! A place that facts are written to: a `facts` block with everything in it known.
+//! A branch that facts are published to: a `facts` block with its values known.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::stages::StackValues;
 
-/// Where facts go if the block does not say.
+/// The branch, if the block names none.
 const BRANCH: &str = "facts";
 
-/// The credential is a secret; nothing else here is.
+/// Where facts go. Only the credential is a secret.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Destination {
     pub name: String,
     /// A Git remote or a path, which starts at the project's root.
     pub repository: String,
@@ -33,14 +33,14 @@ pub struct Place {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ReadPlaceError {
-    #[error("`{attribute}` of `facts \"{place}\"` has no value")]
+pub enum ReadDestinationError {
+    #[error("cannot evaluate `{attribute}` of `facts \"{place}\"`")]
     Value {
         place: String,
         attribute: &'static str,
         source: EvaluateError,
     },
-    #[error("`{attribute}` of `facts \"{place}\"` is not a text")]
+    #[error("`{attribute}` of `facts \"{place}\"` is not a string")]
     NotText {
         place: String,
         attribute: &'static str,
@@ -49,50 +49,55 @@ pub enum ReadPlaceError {
     NoRemote { place: String },
 }
 
-/// The project's own repository, for places that name none.
-pub fn own_remote(
+/// The project's own repository, if one of these blocks names none.
+pub fn own_remote<'p>(
     asker: &BTreeMap<String, String>,
     root: &Path,
+    places: impl IntoIterator<Item = &'p FactsPlace>,
 ) -> Result<Option<String>, GitError> {
+    if places.into_iter().all(|place| place.repository.is_some()) {
+        return Ok(None);
+    }
     match Git::new(asker).repository(root)? {
         Some(repository) => repository.remote_url("origin"),
         None => Ok(None),
     }
 }
 
-impl ReadPlaceError {
+impl ReadDestinationError {
     /// The next step.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoRemote { .. } => {
-                Some("say `repository = \"…\"`: a Git remote or a path".to_owned())
+                Some("set `repository = \"…\"`: a Git remote or a path".to_owned())
             }
             Self::Value { .. } | Self::NotText { .. } => None,
         }
     }
 }
 
-impl Place {
+impl Destination {
     /// `own_remote` is the project's own repository, where the block names none.
     pub fn read(
         place: &FactsPlace,
         values: &dyn Values,
         own_remote: Option<&str>,
-    ) -> Result<Self, ReadPlaceError> {
+    ) -> Result<Self, ReadDestinationError> {
         let text = |attribute: &'static str, input: &Option<Input>| {
             let Some(input) = input else {
                 return Ok(None);
             };
-            let evaluated = evaluate(input, values).map_err(|source| ReadPlaceError::Value {
-                place: place.name.clone(),
-                attribute,
-                source,
-            })?;
+            let evaluated =
+                evaluate(input, values).map_err(|source| ReadDestinationError::Value {
+                    place: place.name.clone(),
+                    attribute,
+                    source,
+                })?;
             match evaluated.value {
                 Value::String(text) => Ok(Some(text)),
                 Value::Null => Ok(None),
                 Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                    Err(ReadPlaceError::NotText {
+                    Err(ReadDestinationError::NotText {
                         place: place.name.clone(),
                         attribute,
                     })
@@ -103,7 +108,7 @@ impl Place {
         let repository = repository.or_else(|| own_remote.map(str::to_owned));
         Ok(Self {
             name: place.name.clone(),
-            repository: repository.ok_or_else(|| ReadPlaceError::NoRemote {
+            repository: repository.ok_or_else(|| ReadDestinationError::NoRemote {
                 place: place.name.clone(),
             })?,
             branch: text("branch", &place.branch)?.unwrap_or_else(|| BRANCH.to_owned()),
@@ -120,7 +125,7 @@ impl Place {
         places: &BTreeMap<String, FactsPlace>,
         values: &dyn Values,
         own_remote: Option<&str>,
-    ) -> Result<BTreeMap<String, Self>, ReadPlaceError> {
+    ) -> Result<BTreeMap<String, Self>, ReadDestinationError> {
         let read = |(name, place): (&String, &FactsPlace)| {
             Ok((name.clone(), Self::read(place, values, own_remote)?))
         };
@@ -128,7 +133,7 @@ impl Place {
     }
 }
 
-/// A place takes environment and secrets from where the blocks of a stack take theirs.
+/// A `facts` block takes environment and secrets from where the blocks of a stack take theirs.
 impl Values for StackValues {
     fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
         None

@@ -1,25 +1,25 @@
-//! Where the facts of stacks stand, and how to get there again.
+//! Where the facts of stacks were published.
 
 use std::collections::BTreeMap;
 
-use model::facts::Standing;
+use model::facts::FactLocation;
 
 use crate::db::Row;
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Remembers one, in the place of what was known of it before.
-    pub async fn fact_standing_put(
+    /// Records a location; a row with the same identity is replaced.
+    pub async fn fact_location_put(
         &self,
         project: &str,
         stack: &str,
-        standing: &Standing,
+        location: &FactLocation,
     ) -> Result<(), StoreError> {
         const UPSERT: &str = "INSERT INTO fact_standing (project, stack, identity, standing) \
             VALUES ($1, $2, $3, $4) \
             ON CONFLICT (project, stack, identity) DO UPDATE SET standing = excluded.standing";
-        let text = serde_json::to_string(standing).unwrap_or_default();
-        let identity = standing.identity();
+        let text = serde_json::to_string(location).unwrap_or_default();
+        let identity = location.identity();
         let mut tx = self.db.begin_write().await?;
         let args = [
             project.into(),
@@ -32,8 +32,8 @@ impl Store {
         Ok(())
     }
 
-    /// It stands there no more.
-    pub async fn fact_standing_remove(
+    /// Forgets a location.
+    pub async fn fact_location_remove(
         &self,
         project: &str,
         stack: &str,
@@ -50,12 +50,12 @@ impl Store {
         Ok(())
     }
 
-    /// Of one stack.
-    pub async fn fact_standing_list(
+    /// The locations of one stack.
+    pub async fn fact_location_list(
         &self,
         project: &str,
         stack: &str,
-    ) -> Result<Vec<Standing>, StoreError> {
+    ) -> Result<Vec<FactLocation>, StoreError> {
         const SELECT: &str = "SELECT standing FROM fact_standing \
             WHERE project = $1 AND stack = $2 ORDER BY identity";
         let args = [project.into(), stack.into()];
@@ -63,14 +63,14 @@ impl Store {
         rows.iter().map(|row| read(row, 0)).collect()
     }
 
-    /// Of all stacks of a project, those that it no longer has among them.
-    pub async fn fact_standing_list_all(
+    /// The locations of all stacks, also of those that the project no longer has.
+    pub async fn fact_location_list_all(
         &self,
         project: &str,
-    ) -> Result<BTreeMap<String, Vec<Standing>>, StoreError> {
+    ) -> Result<BTreeMap<String, Vec<FactLocation>>, StoreError> {
         const SELECT: &str = "SELECT stack, standing FROM fact_standing \
             WHERE project = $1 ORDER BY stack, identity";
-        let mut all: BTreeMap<String, Vec<Standing>> = BTreeMap::new();
+        let mut all: BTreeMap<String, Vec<FactLocation>> = BTreeMap::new();
         for row in &self.db.fetch_all(SELECT, &[project.into()]).await? {
             let stack = row.text(0)?.to_owned();
             all.entry(stack).or_default().push(read(row, 1)?);
@@ -79,7 +79,7 @@ impl Store {
     }
 }
 
-fn read(row: &Row, column: usize) -> Result<Standing, StoreError> {
+fn read(row: &Row, column: usize) -> Result<FactLocation, StoreError> {
     let text = row.text(column)?;
     serde_json::from_str(text).map_err(|_| StoreError::Row {
         found: text.to_owned(),
@@ -92,38 +92,38 @@ mod tests {
     use super::*;
     use crate::testing::TestHome;
 
-    fn file(path: &str, digest: &str) -> Standing {
-        Standing::File {
+    fn file(path: &str, digest: &str) -> FactLocation {
+        FactLocation::File {
             path: path.to_owned(),
             digest: digest.to_owned(),
         }
     }
 
     #[tokio::test]
-    async fn where_facts_stand_is_kept_until_they_are_gone() {
+    async fn a_location_is_kept_until_it_is_removed() {
         let home = TestHome::new();
         let store = home.open().await;
-        for (stack, standing) in [
+        for (stack, location) in [
             ("one", file("b", "1")),
             ("one", file("a", "1")),
             ("one", file("b", "2")),
             ("two", file("b", "3")),
         ] {
             store
-                .fact_standing_put("p", stack, &standing)
+                .fact_location_put("p", stack, &location)
                 .await
                 .unwrap();
         }
-        let of_one = store.fact_standing_list("p", "one").await.unwrap();
+        let of_one = store.fact_location_list("p", "one").await.unwrap();
         assert_eq!(of_one, [file("a", "1"), file("b", "2")]);
         store
-            .fact_standing_remove("p", "one", "file a")
+            .fact_location_remove("p", "one", "file a")
             .await
             .unwrap();
-        let all = store.fact_standing_list_all("p").await.unwrap();
+        let all = store.fact_location_list_all("p").await.unwrap();
         let expected = [("one", file("b", "2")), ("two", file("b", "3"))];
-        let expected = expected.map(|(stack, standing)| (stack.to_owned(), vec![standing]));
+        let expected = expected.map(|(stack, location)| (stack.to_owned(), vec![location]));
         assert_eq!(all, BTreeMap::from(expected));
-        assert!(store.fact_standing_list_all("q").await.unwrap().is_empty());
+        assert!(store.fact_location_list_all("q").await.unwrap().is_empty());
     }
 }

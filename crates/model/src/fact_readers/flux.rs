@@ -1,11 +1,11 @@
-//! Kustomizations of Flux: the directory that each applies, and the variables that it fills in there.
+//! Kustomizations of Flux: the directory that each applies, and the variables that it substitutes there.
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::consumers::{Consumer, Use};
+use super::{FactReader, ReadAs};
 
 const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
 
@@ -13,23 +13,23 @@ const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
 pub struct Kustomization {
     /// A directory of its source, without `./`; empty for all of it.
     pub path: String,
-    /// Whether variables are filled in from objects of the cluster.
-    pub fills_in: bool,
-    /// Variables that it sets itself, which come before those.
+    /// Whether it substitutes variables from objects of the cluster.
+    pub substitutes: bool,
+    /// Variables that it sets itself; they take precedence.
     pub sets: BTreeSet<String>,
     /// Where it names its directory.
-    pub place: Consumer,
+    pub place: FactReader,
 }
 
 impl Kustomization {
-    /// Whether a file lies in its directory.
+    /// Whether a file is in its directory.
     pub fn applies(&self, file: &str) -> bool {
         let rest = file.strip_prefix(self.path.as_str());
         !self.path.is_empty() && rest.is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
-/// Those in one file. A document that is no YAML, as templates are, holds none.
+/// The Kustomizations in one file. A document that is not YAML, such as a template, has none.
 pub fn kustomizations(file: &str, text: &str) -> Vec<Kustomization> {
     if !text.contains(GROUP) {
         return Vec::new();
@@ -73,10 +73,10 @@ fn read(file: &str, lines: &[(usize, &str)]) -> Option<Kustomization> {
             .trim_start_matches("./")
             .trim_matches('/')
             .to_owned(),
-        fills_in: from
+        substitutes: from
             .and_then(Value::as_array)
             .is_some_and(|from| !from.is_empty()),
         sets: sets.map(|(name, _)| name.clone()).collect(),
-        place: Consumer::at(file, *index, line, Use::Path),
+        place: FactReader::at(file, *index, line, ReadAs::Path),
     })
 }

@@ -1,5 +1,5 @@
-//! What can be known of `publish` blocks before anything runs: sensitive outputs that would be refused, files that
-//! nobody could be encrypted for, two blocks that lead to one file, repositories that are not there.
+//! Checks of `publish` blocks before anything runs: sensitive outputs that would be refused, encrypted files without
+//! recipients, two blocks with one file, repositories that do not exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use model::stage::StageBlock;
 
 use crate::contracts;
 
-/// Adds what is found to the findings of the project.
+/// Adds what is wrong to the findings of the project.
 pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let Some(project) = &loaded.project else {
         return;
@@ -59,7 +59,7 @@ fn literal(input: Option<&Input>) -> Option<&str> {
     }
 }
 
-/// A path that leads nowhere. Somebody may look at the project where the repository is not at hand: no error.
+/// A local repository that does not exist: a warning, because it may exist where the project is applied.
 fn repository(place: &FactsPlace, root: &Path) -> Option<Finding> {
     let text = literal(place.repository.as_ref())?;
     let url = match RemoteUrl::parse(text, root) {
@@ -88,7 +88,7 @@ fn repository(place: &FactsPlace, root: &Path) -> Option<Finding> {
     )
 }
 
-/// Two `facts` blocks may lead to one branch; a file there has one owner all the same.
+/// Two `facts` blocks may name one branch; a file there still has one owner.
 fn shared(project: &Project, findings: &mut Vec<Finding>) {
     let branch = |place: &str| {
         let place = project.facts.get(place)?;
@@ -110,7 +110,7 @@ fn shared(project: &Project, findings: &mut Vec<Finding>) {
                 continue;
             };
             if *name == block.name {
-                continue; // that is said already
+                continue; // found elsewhere
             }
             let what = match how {
                 Clash::Same => format!("`{path}` is published twice"),
@@ -163,7 +163,7 @@ fn sink_files(project: &Project, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The sensitive outputs that go into what a block publishes.
+/// The sensitive outputs in what a block publishes.
 fn sensitive_outputs(block: &StageBlock, module: &Module, root: &Path) -> BTreeSet<String> {
     let used: BTreeSet<String> = match block.attrs.get("values") {
         Some(values) => mapped(values)
@@ -179,7 +179,7 @@ fn sensitive_outputs(block: &StageBlock, module: &Module, root: &Path) -> BTreeS
     used.into_iter().filter(is_sensitive).collect()
 }
 
-/// The name of a file is for everybody to see.
+/// A path must not show a sensitive output.
 fn shown_by_name(block: &StageBlock, module: &Module) -> Option<Finding> {
     let used = mapped(block.attrs.get("path")?);
     let used = used.into_iter().flat_map(|one| one.outputs);
@@ -188,7 +188,7 @@ fn shown_by_name(block: &StageBlock, module: &Module) -> Option<Finding> {
     let message = format!("`path` would show the sensitive output `{name}` in the name of a file");
     let finding = Finding::error("sensitive-fact", message);
     let finding = finding.at(block.at.clone(), "published here");
-    Some(finding.hint("name the file after something that everybody may see"))
+    Some(finding.hint("name the file after something that is not sensitive"))
 }
 
 fn refused(
@@ -213,15 +213,15 @@ fn refused(
     ))
 }
 
-/// A file that is to be encrypted, and for nobody.
+/// A file that must be encrypted and has no recipients.
 fn unreadable(block: &StageBlock, rules: Option<&str>) -> Option<Finding> {
     let path = literal(block.attrs.get("path")).unwrap_or("facts.yaml");
     let why = match rules {
         None => format!("the project has no `{RULES}`"),
         Some(text) => match sops::rules(text) {
-            Err(err) => format!("could not understand `{RULES}`: {err}"),
+            Err(err) => format!("cannot parse `{RULES}`: {err}"),
             Ok(rules) => {
-                // A path that is put together is not known yet.
+                // A computed path is not known yet.
                 literal(block.attrs.get("path"))?;
                 rules.for_path(path).err()?.to_string()
             }

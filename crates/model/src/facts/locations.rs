@@ -1,21 +1,23 @@
-//! Where a stack's facts stand: remembered so that they can be withdrawn when nothing names the place any more, and
-//! so that whoever relies on a field is asked before it goes. Says how to get there again; holds no value.
+//! Where a stack's facts were published: what tells a plan which facts change, which readers would lose a field, and
+//! which files and objects outside of Git are terrane's. Holds no value.
+//!
+//! Not here: how to reach a place that the project no longer names. Nothing remembers that.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::project::{FactsPlace, Input};
-use crate::stage::{StageBlock, inputs};
+use crate::project::FactsPlace;
 
-/// One place of a stack's facts.
+/// One place that holds facts of a stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Standing {
+pub enum FactLocation {
     /// Files on a branch.
     Branch {
-        /// What the home calls the repository and its branch.
+        /// The repository and its branch, as the home identifies them.
         key: String,
         place: Box<FactsPlace>,
         /// By path: the fields of a file, each with an empty value of its kind.
@@ -28,28 +30,21 @@ pub enum Standing {
         digest: String,
     },
     /// An object in a cluster.
-    Object {
-        object: StandingObject,
-        /// The `publish` block with nothing in it but this sink: where its kubeconfig came from.
-        block: Box<StageBlock>,
-        /// The stack's state, and the version of it that the values came from.
-        state: String,
-        version: Option<i64>,
-    },
+    Object { object: SinkObject },
 }
 
 /// Which object it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct StandingObject {
-    /// As the `sink` block says it: `configmap`, `secret`, `argocd-cluster`.
+pub struct SinkObject {
+    /// As the `sink` block calls it: `configmap`, `secret`, `argocd-cluster`.
     pub sink: String,
     pub namespace: String,
     pub name: String,
     pub server: String,
 }
 
-impl std::fmt::Display for StandingObject {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for SinkObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{} `{}/{}` at {}",
@@ -58,30 +53,31 @@ impl std::fmt::Display for StandingObject {
     }
 }
 
-impl Standing {
-    /// One row for each of these.
-    pub fn identity(&self) -> String {
+impl fmt::Display for FactLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Branch { key, .. } => format!("branch {key}"),
-            Self::File { path, .. } => format!("file {path}"),
-            Self::Object { object, .. } => format!("object {object}"),
-        }
-    }
-
-    /// The values that lead there.
-    pub fn inputs(&self) -> Vec<&Input> {
-        match self {
-            Self::Branch { place, .. } => {
-                let inputs = [&place.repository, &place.branch, &place.credential];
-                inputs.into_iter().flatten().collect()
+            Self::Branch { key, .. } => {
+                let (url, branch) = key.rsplit_once('#').unwrap_or((key, ""));
+                write!(f, "branch `{branch}` of {url}")
             }
-            Self::File { .. } => Vec::new(),
-            Self::Object { block, .. } => inputs(std::slice::from_ref(block)),
+            Self::File { path, .. } => write!(f, "file `{path}`"),
+            Self::Object { object } => object.fmt(f),
         }
     }
 }
 
-/// The fields of facts, each with an empty value of its kind: enough to see what is taken away.
+impl FactLocation {
+    /// The key of its row in the store.
+    pub fn identity(&self) -> String {
+        match self {
+            Self::Branch { key, .. } => format!("branch {key}"),
+            Self::File { path, .. } => format!("file {path}"),
+            Self::Object { object } => format!("object {object}"),
+        }
+    }
+}
+
+/// The fields of facts, each with an empty value of its kind: enough to tell which fields a change removes.
 pub fn shape(values: &Map<String, Value>) -> Map<String, Value> {
     let fields = values.iter();
     fields
@@ -106,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_tells_fields_and_kinds_and_no_value() {
+    fn a_shape_has_fields_and_kinds_and_no_value() {
         let values =
             json!({"a": {"word": "hunter2", "port": 5432, "list": ["x"]}, "on": true, "no": null});
         let Value::Object(values) = values else {

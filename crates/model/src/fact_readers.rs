@@ -1,49 +1,70 @@
-//! Who uses a field of published facts, in the files of a GitOps repository: found by how such files name it.
+//! Who reads a published fact, and where: in inputs of other stacks and in the files of GitOps repositories.
 //!
-//! | in a file | uses the field `azure.address` |
+//! In a file, the field `azure.address` is read by
+//!
+//! | text | as |
 //! |---|---|
-//! | `.Values.azure.address`, `.Values.global.azure.address`, `index .Values "azure" "address"` | Helm templates |
-//! | `.Values.azure`, as in `toYaml .Values.azure` | what is taken whole is used in all its parts |
-//! | `azure:` with `address:` below, or `azure.address:` | values files, by the path of keys |
-//! | `azure.address` as a word of its own, `{{ .azure.address }}` | parameters, replacements, generators |
+//! | `.Values.azure.address`, `.Values.global.azure.address`, `index .Values "azure" "address"` | Helm template |
+//! | `.Values.azure`, as in `toYaml .Values.azure` | Helm template: the whole includes its parts |
+//! | `azure:` with `address:` below, or `azure.address:` | key of a values file |
+//! | `azure.address` as a word, `{{ .azure.address }}` | parameter, replacement, generator |
 //! | `${azure_address}` | Flux `postBuild` |
-//! | `${address}`, for `data.address` | the same, where the published file is itself a ConfigMap or Secret |
+//! | `${address}`, for `data.address` | Flux `postBuild`, if the published file is a ConfigMap or Secret |
 //!
-//! A published file is used where its whole path stands: `$facts/clusters/prod/globals.yaml`.
+//! A published file is read where its whole path is written: `$facts/clusters/prod/globals.yaml`. A field of one word is
+//! not searched as a bare word. Names that are put together (`index .Values $env`, `tpl`) are not found.
 //!
-//! A field of one word is not looked for as a bare word: it would be found everywhere. What is composed of parts
-//! (`index .Values $env`, `tpl`) is not seen.
-//!
-//! Not here: which files (`control::contracts`), inputs of other stacks (they are edges of the graph).
+//! Not here: which files there are (`control::fact_readers`).
+
+mod flux;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Who relies on a stack's outputs, as far as the project knows.
+pub use flux::{Kustomization, kustomizations};
+
+/// Who may read a stack's outputs and facts, as far as the project tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reliance {
     /// By output: inputs of other stacks.
     #[serde(default)]
-    pub inputs: BTreeMap<String, Vec<Consumer>>,
-    /// Globs of files that consume facts.
+    pub inputs: BTreeMap<String, Vec<FactReader>>,
+    /// Globs of the files in which facts are read.
     #[serde(default)]
     pub gitops: Vec<String>,
 }
 
-/// One place that uses a field.
+/// A fact that somebody may read.
+#[derive(Clone, Copy, Debug)]
+pub enum Fact<'a> {
+    /// An output, by name.
+    Output(&'a str),
+    /// A published field, by its names from the outside in.
+    Field {
+        path: &'a [String],
+        /// The values in it, if it is an object.
+        parts: &'a [Vec<String>],
+    },
+    /// A published file, by its path on the branch.
+    File(&'a str),
+}
+
+/// One place that reads a fact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Consumer {
+pub struct FactReader {
     pub file: String,
     pub line: usize,
-    /// The line without the spaces around it, cut if long.
+    /// The line without surrounding spaces, cut if long.
     pub text: String,
-    pub how: Use,
+    pub how: ReadAs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Use {
+pub enum ReadAs {
     /// An input of another stack.
     Input,
     Template,
@@ -54,51 +75,8 @@ pub enum Use {
     Path,
 }
 
-/// The places in one file that use the field, or one of the parts it is made of.
-pub fn consumers(file: &str, text: &str, field: &[String], parts: &[Vec<String>]) -> Vec<Consumer> {
-    let names = variables(field, parts);
-    let mut keys = KeyPath::default();
-    let mut found = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let key = keys.read(line);
-        let how = if in_template(line, field) {
-            Use::Template
-        } else if key.is_some_and(|key| is_key_of(&key, field)) {
-            Use::ValuesKey
-        } else if is_substituted(line, &names) {
-            Use::Substitution
-        } else if is_word(line, field) {
-            Use::Word
-        } else {
-            continue;
-        };
-        if line.trim_start().starts_with('#') {
-            continue;
-        }
-        found.push(Consumer::at(file, index, line, how));
-    }
-    found
-}
-
-/// The places in one file of which only variables are filled in; those that are `set` otherwise are no use of facts.
-pub fn consumers_by_variable(
-    file: &str,
-    text: &str,
-    field: &[String],
-    parts: &[Vec<String>],
-    set: &BTreeSet<String>,
-) -> Vec<Consumer> {
-    let names = variables(field, parts);
-    let names = names.difference(set).cloned().collect();
-    let lines = text.lines().enumerate();
-    lines
-        .filter(|(_, line)| !line.trim_start().starts_with('#') && is_substituted(line, &names))
-        .map(|(index, line)| Consumer::at(file, index, line, Use::Substitution))
-        .collect()
-}
-
-impl Consumer {
-    pub(super) fn at(file: &str, index: usize, line: &str, how: Use) -> Self {
+impl FactReader {
+    fn at(file: &str, index: usize, line: &str, how: ReadAs) -> Self {
         Self {
             file: file.to_owned(),
             line: index + 1,
@@ -108,32 +86,66 @@ impl Consumer {
     }
 }
 
-/// The places in one file that name a published file.
-pub fn consumers_of_path(file: &str, text: &str, path: &str) -> Vec<Consumer> {
-    let names_it = |line: &str| {
-        line.match_indices(path).any(|(at, _)| {
-            let before = line[..at].chars().next_back();
-            let after = line[at + path.len()..].chars().next();
-            !before.is_some_and(|c| is_name(c) || matches!(c, '-' | '.'))
-                && !after.is_some_and(|c| is_name(c) || matches!(c, '-' | '.' | '/'))
-        })
-    };
-    let lines = text.lines().enumerate();
-    lines
-        .filter(|(_, line)| !line.trim_start().starts_with('#') && names_it(line))
-        .map(|(index, line)| Consumer::at(file, index, line, Use::Path))
-        .collect()
+/// How facts can be read in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// All ways.
+    Any,
+    /// Only variables that Flux substitutes, except those that its Kustomization sets itself.
+    Variables { except: BTreeSet<String> },
 }
 
-/// Whether one of two paths leads through the other.
-fn on_one_way(used: &[&str], field: &[String]) -> bool {
+/// The places in one file that read a fact.
+pub fn readers_in(file: &str, text: &str, syntax: &Syntax, fact: Fact<'_>) -> Vec<FactReader> {
+    let mut variables = match fact {
+        Fact::Field { path, parts } => variables(path, parts),
+        Fact::Output(_) | Fact::File(_) => BTreeSet::new(),
+    };
+    if let Syntax::Variables { except } = syntax {
+        variables.retain(|name| !except.contains(name));
+    }
+    let mut keys = KeyPath::default();
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let key = keys.read(line);
+        if line.trim_start().starts_with('#') {
+            continue;
+        }
+        let how = match (fact, syntax) {
+            (Fact::File(path), Syntax::Any) if names_file(line, path) => ReadAs::Path,
+            (Fact::Field { path, .. }, Syntax::Any) if in_template(line, path) => ReadAs::Template,
+            (Fact::Field { path, .. }, Syntax::Any)
+                if key.is_some_and(|key| is_key_of(&key, path)) =>
+            {
+                ReadAs::ValuesKey
+            }
+            (Fact::Field { .. }, _) if is_substituted(line, &variables) => ReadAs::Substitution,
+            (Fact::Field { path, .. }, Syntax::Any) if is_word(line, path) => ReadAs::Word,
+            _ => continue,
+        };
+        found.push(FactReader::at(file, index, line, how));
+    }
+    found
+}
+
+fn names_file(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + path.len()..].chars().next();
+        !before.is_some_and(|c| is_name(c) || matches!(c, '-' | '.'))
+            && !after.is_some_and(|c| is_name(c) || matches!(c, '-' | '.' | '/'))
+    })
+}
+
+/// Whether one of two paths of keys begins with the other.
+fn is_prefix(used: &[&str], field: &[String]) -> bool {
     !used.is_empty() && used.iter().zip(field).all(|(a, b)| *a == b.as_str())
 }
 
 fn in_template(line: &str, field: &[String]) -> bool {
     let used = |used: &[&str]| {
         let below_global = used.split_first().filter(|(first, _)| **first == "global");
-        on_one_way(used, field) || below_global.is_some_and(|(_, rest)| on_one_way(rest, field))
+        is_prefix(used, field) || below_global.is_some_and(|(_, rest)| is_prefix(rest, field))
     };
     let dotted = line.match_indices(".Values.").any(|(at, word)| {
         let rest = &line[at + word.len()..];
@@ -145,9 +157,8 @@ fn in_template(line: &str, field: &[String]) -> bool {
         .match_indices("index .Values ")
         .chain(line.match_indices("index $.Values "))
         .any(|(at, word)| {
-            let rest = &line[at + word.len()..];
             let mut path = Vec::new();
-            let mut rest = rest.trim_start();
+            let mut rest = line[at + word.len()..].trim_start();
             while let Some((name, more)) =
                 rest.strip_prefix('"').and_then(|rest| rest.split_once('"'))
             {
@@ -161,8 +172,8 @@ fn in_template(line: &str, field: &[String]) -> bool {
 
 fn is_key_of(key: &[String], field: &[String]) -> bool {
     let names: Vec<&str> = key.iter().map(String::as_str).collect();
-    let is = |names: &[&str]| names.len() == field.len() && on_one_way(names, field);
-    // Values of a subchart, or of `helm.values` in an Application, stand deeper.
+    let is = |names: &[&str]| names.len() == field.len() && is_prefix(names, field);
+    // Values of a subchart, or of `helm.values` in an Application, are nested deeper.
     let at_end =
         field.len() > 1 && names.len() > field.len() && is(&names[names.len() - field.len()..]);
     is(&names) || at_end
@@ -178,7 +189,7 @@ fn is_word(line: &str, field: &[String]) -> bool {
         })
 }
 
-/// The variables by which Flux knows a field, or the parts of it.
+/// The variables that Flux uses for a field and its parts.
 fn variables(field: &[String], parts: &[Vec<String>]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for field in std::iter::once(field).chain(parts.iter().map(Vec::as_slice)) {
