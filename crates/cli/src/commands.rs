@@ -33,7 +33,7 @@ pub(crate) mod verify;
 
 use control::Control;
 use control::home::{Home, OpenMode, Opened, Settings};
-use control::projects::{self, IdentitySource, OpenProject, OpenProjectError};
+use control::projects::{self, IdentitySource, OpenProject, OpenProjectError, checkouts};
 use model::diagnostic::{Finding, Severity};
 use model::project::Project;
 
@@ -158,24 +158,29 @@ fn is_known(settings: &Settings, open: &OpenProject) -> Result<(), CommandError>
     )
 }
 
-/// A project that was applied before it was given its id has its states elsewhere: with a new home everything would be
-/// made again.
-pub(crate) fn nothing_left_behind(
+/// Refuses a project id under which everything would be created again.
+pub(crate) async fn check_project_id(
     settings: &Settings,
     open: &OpenProject,
 ) -> Result<(), CommandError> {
-    let (id, before) = (&open.identity.id, settings.home_of(&open.derived.id));
-    if settings.home_of(id).is_used() || !before.is_used() {
-        return Ok(());
-    }
-    let said = format!(
-        "the project was applied before it had the id `{id}`: its states are in another home, `{}`",
-        before.work().display()
-    );
-    Err(CommandError::new(said)
-        .hint(format!("`id = \"{}\"` keeps that home", open.derived.id))
-        .hint("to begin anew all the same, move that directory away")
-        .status(ExitStatus::Refused))
+    checkouts::check(settings, open).await.map_err(|err| {
+        CommandError::from_error(&err)
+            .hint(format!(
+                "to keep them, write `id = \"{}\"` in the project block",
+                err.before
+            ))
+            .hint("if it is meant to be a new project: `terrane plan --new-project`")
+            .status(ExitStatus::Refused)
+    })
+}
+
+/// Records that this checkout is a new project, as its user says.
+pub(crate) fn declare_new_project(
+    settings: &Settings,
+    open: &OpenProject,
+) -> Result<(), CommandError> {
+    checkouts::record(settings, open)
+        .map_err(|err| CommandError::because("cannot record the new project", &err))
 }
 
 /// Opens the project's home.
@@ -186,9 +191,11 @@ pub(crate) async fn open_home(
     look: Look,
 ) -> Result<Control, CommandError> {
     is_known(settings, open)?;
-    nothing_left_behind(settings, open)?;
+    check_project_id(settings, open).await?;
     let control =
         open_control(settings.home_of(&open.identity.id), settings, process, look).await?;
+    // A home that is only read keeps its last record.
+    drop(checkouts::record(settings, open));
     if let Some(project) = &open.loaded.project
         // A home that cannot be written to says so where that matters.
         && let Ok(Some(other)) = control.home.claim_for(&project.name)

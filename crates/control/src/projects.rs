@@ -1,5 +1,7 @@
 //! Opening a project: its root, its file, its identity.
 
+pub mod checkouts;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +19,8 @@ pub struct OpenProject {
     pub identity: Identity,
     /// The commit it was read from, in place of the working tree.
     pub commit: Option<FromCommit>,
-    /// Which home it would have without an `id`, and had before it got one.
-    pub derived: Identity,
+    /// What identifies this checkout: the directory, or the Git common directory and the path inside it.
+    pub checkout: PathBuf,
 }
 
 /// An older project: for stacks that it no longer has.
@@ -92,15 +94,15 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
         })?;
     let loaded = config::load(&tree, &around);
     let words = Words::of(&loaded);
-    let derived = derive(root, words.name.as_deref(), git.as_ref());
-    let identity = words.identity().unwrap_or_else(|| derived.clone());
+    let checkout = checkout(root, git.as_ref());
+    let identity = words.identity(&checkout, git.is_some());
     Ok(OpenProject {
         root: root.to_owned(),
         loaded,
         git,
         identity,
         commit: None,
-        derived,
+        checkout,
     })
 }
 
@@ -144,25 +146,29 @@ impl Words {
         }
     }
 
-    fn identity(&self) -> Option<Identity> {
-        let id = self.id.clone()?;
-        let from = IdentitySource::Written;
-        Some(Identity { id, from })
+    /// The `id` that was written, else one that is derived from where the checkout is.
+    fn identity(&self, checkout: &Path, in_git: bool) -> Identity {
+        if let Some(id) = self.id.clone() {
+            let from = IdentitySource::Written;
+            return Identity { id, from };
+        }
+        let name = self.name.as_deref().unwrap_or("project");
+        let digest = drivers::snapshot::sha256(checkout.as_os_str().as_encoded_bytes());
+        Identity {
+            id: format!("{name}-{}", &digest[..12]),
+            from: if in_git {
+                IdentitySource::GitDirectory
+            } else {
+                IdentitySource::Path
+            },
+        }
     }
 }
 
-fn derive(root: &Path, name: Option<&str>, git: Option<&Repository>) -> Identity {
-    let (place, from) = match git {
-        Some(git) => {
-            let inside = root.strip_prefix(git.top()).unwrap_or(root);
-            (git.common_dir().join(inside), IdentitySource::GitDirectory)
-        }
-        None => (root.to_owned(), IdentitySource::Path),
+fn checkout(root: &Path, git: Option<&Repository>) -> PathBuf {
+    let Some(git) = git else {
+        return root.to_owned();
     };
-    let name = name.unwrap_or("project");
-    let digest = drivers::snapshot::sha256(place.as_os_str().as_encoded_bytes());
-    Identity {
-        id: format!("{name}-{}", &digest[..12]),
-        from,
-    }
+    let inside = root.strip_prefix(git.top()).unwrap_or(root);
+    git.common_dir().join(inside)
 }

@@ -42,6 +42,9 @@ pub(crate) struct ApplyArgs {
     /// Plan also stacks of which nothing changed, and nothing they consume
     #[arg(long)]
     all: bool,
+    /// Begin a new project although this checkout was last used with another `project.id`
+    #[arg(long, conflicts_with = "resume")]
+    new_project: bool,
     /// Show every attribute
     #[arg(long)]
     full: bool,
@@ -73,6 +76,7 @@ pub(crate) async fn apply(
         auto_approve: args.auto_approve,
         full: args.full,
         jobs: args.jobs,
+        new_project: args.new_project,
         policy_override: policy_override(args.override_policy, args.reason, global, process)?,
         ..Change::of(Action::Apply)
     };

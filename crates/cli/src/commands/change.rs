@@ -23,8 +23,8 @@ use serde_json::json;
 
 use super::by_hand::tell_git;
 use super::{
-    destroy, exceptions, open_home, refuse_new_key, run, say_abandoned, selection, sound_but_for,
-    sound_project,
+    declare_new_project, destroy, exceptions, open_home, refuse_new_key, run, say_abandoned,
+    selection, sound_but_for, sound_project,
 };
 use crate::args::Global;
 use crate::view::text::clean;
@@ -64,6 +64,8 @@ pub(crate) struct Change {
     pub(crate) destroying: Destroying,
     /// Where a plan is written, to be applied later.
     pub(crate) out: Option<PathBuf>,
+    /// Whoever asks says that the project is a new one, whatever this checkout was before.
+    pub(crate) new_project: bool,
     /// It goes on with a change set that is there: the same command does not make another.
     pub(crate) goes_on: bool,
 }
@@ -101,6 +103,9 @@ pub(crate) async fn carry_out(
         Some(commit) => destroy::as_of(commit, open, &project, process)?,
     };
     let look = process.look(global);
+    if change.new_project {
+        declare_new_project(&process.settings(global)?, &open)?;
+    }
     let applied = differing(&change, &open, &project, global, process).await?;
     let stacks = selection::resolve(
         &change.selectors,
@@ -600,6 +605,7 @@ impl Change {
     pub(crate) fn is_more_than_a_yes(&self) -> bool {
         self.all
             || self.jobs.is_some()
+            || self.new_project
             || self.policy_override.is_some()
             || self.exceptions.is_some()
     }
@@ -621,6 +627,7 @@ impl Change {
             destroying: Destroying::default(),
             out: None,
             goes_on: false,
+            new_project: false,
             policy_override: None,
             exceptions: None,
         }

@@ -40,6 +40,9 @@ pub(crate) struct PlanArgs {
     /// Plan also stacks of which nothing changed, and nothing they consume
     #[arg(long)]
     all: bool,
+    /// Begin a new project although this checkout was last used with another `project.id`
+    #[arg(long)]
+    new_project: bool,
     /// Show every attribute
     #[arg(long)]
     full: bool,
@@ -63,6 +66,7 @@ pub(crate) async fn plan(
         full: args.full,
         jobs: args.jobs,
         out: args.out,
+        new_project: args.new_project,
         ..Change::of(Action::Plan)
     };
     Box::pin(change::carry_out(change, global, process)).await

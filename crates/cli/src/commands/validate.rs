@@ -5,7 +5,7 @@ use control::{policy, validation};
 use model::diagnostic::Finding;
 use serde_json::json;
 
-use super::{nothing_left_behind, open_control, read_project, say_abandoned};
+use super::{check_project_id, open_control, read_project, say_abandoned};
 use crate::args::Global;
 use crate::view::{errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -122,17 +122,21 @@ async fn say_lost_states(
     let settings = process.settings(global)?;
     let look = process.look(global);
     let home = settings.home_of(&open.identity.id);
-    if home.is_used() {
-        // A home that cannot be opened is a matter for those who need it.
-        return match open_control(home, &settings, process, look).await {
-            Ok(control) => say_abandoned(&control, project, look).await,
-            Err(_) => Ok(()),
-        };
+    if let Err(changed) = check_project_id(&settings, open).await {
+        report::say(&errors::render_warning(
+            &changed.message,
+            &changed.hints,
+            look,
+        ))?;
     }
-    if let Err(left) = nothing_left_behind(&settings, open) {
-        report::say(&errors::render_warning(&left.message, &left.hints, look))?;
+    if !home.is_used() {
+        return Ok(());
     }
-    Ok(())
+    // A home that cannot be opened is a matter for those who need it.
+    match open_control(home, &settings, process, look).await {
+        Ok(control) => say_abandoned(&control, project, look).await,
+        Err(_) => Ok(()),
+    }
 }
 
 /// Which home is this project's is worth a word, once, if it was not written down.

@@ -1,7 +1,7 @@
 //! Where state is kept, who may change it from here, and what does not cost it.
 
 use insta::assert_snapshot;
-use testkit::TestTerrane;
+use testkit::{Said, TestTerrane};
 
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
 use crate::story::{Story, gated};
@@ -206,6 +206,81 @@ fn a_state_that_lost_its_stack_is_pointed_out() {
     );
 }
 
+/// What was said, in one line however it was wrapped.
+fn flat(said: &Said) -> String {
+    let words: Vec<&str> = said.stderr.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// Everything would be created a second time.
+#[test]
+fn another_project_id_in_the_same_checkout_is_refused() {
+    let kept = |test: &TestTerrane| test.root().join("kept").display().to_string();
+    for named in [Some("TERRANE_HOME"), Some("--data"), None] {
+        let test = one_stack("", MODULE);
+        let data = kept(&test);
+        let (test, more) = match named {
+            Some("TERRANE_HOME") => (test, vec![]),
+            Some(option) => (test, vec![option, data.as_str()]),
+            None => (test.without_env("TERRANE_HOME"), vec![]),
+        };
+        let cli = |words: &[&str]| test.cli(&[words, &more].concat());
+        drop(cli(&["apply", "--auto-approve"]).expect(0));
+        let file = test.read("terrane.hcl");
+        for (other, id) in [
+            (file.replace("k3v9qd", "k3v9qe"), "`k3v9qe`"),
+            (
+                file.replace("  id = \"k3v9qd\"\n", ""),
+                "terrane.hcl has no `id`",
+            ),
+        ] {
+            test.write("terrane.hcl", &other);
+            for words in [
+                &["plan"][..],
+                &["apply", "--auto-approve"],
+                &["state", "list"],
+            ] {
+                let said = flat(&cli(words).expect(4));
+                assert!(said.contains(id), "{named:?}: {said}");
+                assert!(said.contains("`k3v9qd` (project `shop`)"), "{said}");
+            }
+            let said = cli(&["validate"]).expect(0);
+            assert!(said.stderr.contains("warning: cannot use"), "{said}");
+        }
+        test.write("terrane.hcl", &file);
+        let said = cli(&["apply", "--auto-approve"]).expect(0);
+        assert!(said.stderr.contains("unchanged"), "{named:?}: {said}");
+    }
+}
+
+#[test]
+fn a_refused_project_id_comes_with_both_ways_on() {
+    let test = one_stack("", MODULE);
+    let data = test.root().join("kept").display().to_string();
+    let cli = |words: &[&str]| test.cli(&[words, &["--data", &data]].concat());
+    drop(cli(&["apply", "--auto-approve"]).expect(0));
+    let file = test.read("terrane.hcl");
+    test.write("terrane.hcl", &file.replace("k3v9qd", "k3v9qe"));
+    let said = flat(&cli(&["apply", "--auto-approve"]).expect(4)).replace(&data, "DATA");
+    assert_eq!(
+        said,
+        "error: cannot use the project id `k3v9qe`: this checkout was last used with the id `k3v9qd` (project `shop`), \
+         whose states are in `DATA`, and everything in them would be created again \
+         hint: to keep them, write `id = \"k3v9qd\"` in the project block \
+         hint: if it is meant to be a new project: `terrane plan --new-project --data DATA`"
+    );
+    // Who says that it is intended says it once.
+    let said = cli(&["plan", "--new-project"]).expect(0);
+    assert!(said.stdout.contains("terraform_data.a"), "{said}");
+    drop(cli(&["apply", "--auto-approve"]).expect(0));
+    // From two branches, each with an id of its own, both are used.
+    for text in [&file, &file.replace("k3v9qd", "k3v9qe")] {
+        test.write("terrane.hcl", text);
+        let said = cli(&["apply", "--auto-approve"]).expect(0);
+        assert!(said.stderr.contains("unchanged"), "{said}");
+    }
+}
+
 #[test]
 fn an_id_that_leaves_the_states_behind_is_pointed_out() {
     let test = one_stack("", MODULE);
@@ -213,22 +288,69 @@ fn an_id_that_leaves_the_states_behind_is_pointed_out() {
     test.write("terrane.hcl", &with_id.replace("  id = \"k3v9qd\"\n", ""));
     apply(&test);
     test.write("terrane.hcl", &with_id);
-    let said = test.cli(&["validate"]).expect(0);
+    let said = flat(&test.cli(&["validate"]).expect(0));
     assert!(
-        said.stderr
-            .contains("the project was applied before it had the id `k3v9qd`"),
+        said.contains("cannot use the project id `k3v9qd`"),
         "{said}"
     );
-    // Nobody makes everything again beside it.
-    let refused = test.cli(&["apply", "--auto-approve"]).expect(4);
-    let (_, hint) = refused
-        .stderr
-        .split_once("hint: `id = \"")
-        .expect("a way on");
+    // Nobody creates everything again beside it.
+    let refused = flat(&test.cli(&["apply", "--auto-approve"]).expect(4));
+    let (_, hint) = refused.split_once("write `id = \"").expect("a next step");
     let (id, _) = hint.split_once('"').unwrap();
     test.write("terrane.hcl", &with_id.replace("k3v9qd", id));
     let said = test.cli(&["plan", "--detailed-exitcode"]).expect(0);
     assert!(said.stdout.contains("No changes"), "{said}");
+}
+
+#[test]
+fn a_worktree_with_another_project_id_is_refused() {
+    let test = one_stack("", MODULE).without_env("TERRANE_HOME");
+    test.commit_all();
+    apply(&test);
+    test.git(&["worktree", "add", "--quiet", "../tree"]);
+    let tree = test.root().join("tree");
+    let file = test.read("terrane.hcl").replace("k3v9qd", "k3v9qe");
+    std::fs::write(tree.join("terrane.hcl"), file).unwrap();
+    let tree = tree.display().to_string();
+    drop(test.cli(&["--project", &tree, "plan"]).expect(4));
+}
+
+#[test]
+fn moved_and_copied_checkouts_are_not_refused() {
+    let test = one_stack("", MODULE);
+    apply(&test);
+    // A copy becomes a project of its own.
+    drop(
+        test.shell("cp -r . ../copy; sed -i s/k3v9qd/k3v9qe/ ../copy/terrane.hcl")
+            .expect(0),
+    );
+    let copy = test.root().join("copy").display().to_string();
+    drop(
+        test.cli(&["--project", &copy, "apply", "--auto-approve"])
+            .expect(0),
+    );
+    // What was moved keeps its home.
+    drop(test.shell("mkdir ../moved; mv * ../moved").expect(0));
+    let moved = test.root().join("moved").display().to_string();
+    let said = test
+        .cli(&["--project", &moved, "apply", "--auto-approve"])
+        .expect(0);
+    assert!(said.stderr.contains("unchanged"), "{said}");
+    // Another project takes the path, as in CI jobs, with a stack of the same name.
+    drop(
+        test.shell(
+            "mkdir ../other; cp -r ../moved/* ../other; rmdir ../project; mv ../other ../project",
+        )
+        .expect(0),
+    );
+    let file = test.read("terrane.hcl");
+    test.write(
+        "terrane.hcl",
+        &file
+            .replace("k3v9qd", "k3v9qf")
+            .replace("\"shop\"", "\"bank\""),
+    );
+    apply(&test);
 }
 
 #[test]

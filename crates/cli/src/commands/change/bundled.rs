@@ -20,7 +20,7 @@ use super::{
 };
 use crate::args::Global;
 use crate::commands::by_hand::tell_git;
-use crate::commands::{open_home, sound_project};
+use crate::commands::{declare_new_project, open_home, sound_project};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -133,6 +133,9 @@ pub(crate) async fn carry_out(
         ))
         .hint(bundle::GIVE_KEY)
         .status(ExitStatus::Refused));
+    }
+    if change.new_project {
+        declare_new_project(&settings, &open)?;
     }
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;

@@ -1,0 +1,153 @@
+//! Which project each checkout was last used as. A changed or removed `project.id` would otherwise lead to an empty home,
+//! and an apply would create everything a second time.
+//!
+//! One small file for each checkout: `<home>/checkouts/<digest>` in a home that is named, else
+//! `<data directory>/.checkouts/<digest>`. Without the file there is no check, and nothing else depends on it.
+//!
+//! Not here: which id a project has (`projects`).
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use drivers::git::Repository;
+use model::state::Contents;
+use serde::{Deserialize, Serialize};
+
+use super::{IdentitySource, OpenProject};
+use crate::home::{Home, Settings, StorePlace, make_private};
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot use the project id `{now}`{}: this checkout was last used with the id `{before}` (project `{name}`), \
+     whose states are in `{home}`, and everything in them would be created again",
+    match from {
+        IdentitySource::Written => "",
+        IdentitySource::GitDirectory | IdentitySource::Path => " (derived, because terrane.hcl has no `id`)",
+    }
+)]
+pub struct ProjectIdChanged {
+    pub before: String,
+    pub now: String,
+    from: IdentitySource,
+    name: String,
+    home: String,
+}
+
+/// The last use of a checkout, as it is stored.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct LastUse {
+    /// For people who read the file.
+    checkout: PathBuf,
+    id: String,
+    name: String,
+    /// When the checkout's directory was created, in nanoseconds since 1970, where the file system knows.
+    created: Option<u64>,
+}
+
+impl LastUse {
+    /// `None` for a project file that cannot be read.
+    fn of(open: &OpenProject) -> Option<Self> {
+        let project = open.loaded.project.as_ref()?;
+        let common = open.git.as_ref().map(Repository::common_dir);
+        let created = std::fs::metadata(common.unwrap_or(&open.root)).and_then(|dir| dir.created());
+        let created = created
+            .ok()
+            .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        Some(Self {
+            checkout: open.checkout.clone(),
+            id: open.identity.id.clone(),
+            name: project.name.clone(),
+            created: created.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+        })
+    }
+
+    /// Whether another project took this path: CI jobs of several projects often work in the same directory.
+    fn is_another_checkout(&self, now: &Self) -> bool {
+        self.name != now.name && (self.created != now.created || self.created.is_none())
+    }
+}
+
+/// Fails if this checkout was last used with another project id that holds states of the same stacks, and the present id
+/// holds none.
+pub async fn check(settings: &Settings, open: &OpenProject) -> Result<(), ProjectIdChanged> {
+    let id = &open.identity.id;
+    let (Some(last), Some(now)) = (read(&file(settings, open)), LastUse::of(open)) else {
+        return Ok(());
+    };
+    if last.id == *id || last.is_another_checkout(&now) {
+        return Ok(());
+    }
+    let present = states(settings.home_of(id)).await;
+    if present.is_none_or(|present| !present.is_empty()) {
+        return Ok(()); // both ids are in use, from two branches for instance
+    }
+    let before = settings.home_of(&last.id);
+    let home = before.store().describe();
+    let project = open.loaded.project.as_ref();
+    let is_of_stack = |name: &String| {
+        project.is_some_and(|project| project.stacks.values().any(|stack| stack.state == *name))
+    };
+    let kept = states(before).await;
+    if kept.is_some_and(|kept| !kept.iter().any(is_of_stack)) {
+        return Ok(());
+    }
+    Err(ProjectIdChanged {
+        before: last.id,
+        now: id.clone(),
+        from: open.identity.from,
+        name: last.name,
+        home,
+    })
+}
+
+/// Records that this checkout is used with its present id.
+pub fn record(settings: &Settings, open: &OpenProject) -> io::Result<()> {
+    let file = file(settings, open);
+    let Some(now) = LastUse::of(open).filter(|now| read(&file).as_ref() != Some(now)) else {
+        return Ok(());
+    };
+    let dir = file.parent().unwrap_or(&file);
+    make_private(dir)?;
+    let mut aside = tempfile::NamedTempFile::new_in(dir)?;
+    serde_json::to_writer(&mut aside, &now)?;
+    aside.persist(&file)?;
+    Ok(())
+}
+
+fn file(settings: &Settings, open: &OpenProject) -> PathBuf {
+    let dir = match &settings.named_home {
+        Some(StorePlace::Directory(home)) => home.join("checkouts"),
+        // No project id begins with a dot.
+        Some(StorePlace::Shared(_)) | None => settings.data_dir.join(".checkouts"),
+    };
+    dir.join(drivers::snapshot::sha256(
+        open.checkout.as_os_str().as_encoded_bytes(),
+    ))
+}
+
+fn read(file: &Path) -> Option<LastUse> {
+    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+}
+
+/// The states of a project that hold resources; `None` if its home cannot be opened.
+async fn states(home: Home) -> Option<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    let database = home.store().directory().map(|dir| dir.join("terrane.db"));
+    if database.is_some_and(|file| !file.exists()) {
+        return Some(found); // opening it would create it
+    }
+    let project = home.project().to_owned();
+    let store = home.open().await.ok()?.store;
+    for row in store.state_list().await.ok()? {
+        if row.name.project != project {
+            continue;
+        }
+        let head = store.state_head(&row.name).await.ok()?;
+        if head.is_some_and(|head| head.contents == Contents::Resources) {
+            found.insert(row.name.name);
+        }
+    }
+    Some(found)
+}
