@@ -53,6 +53,7 @@ pub(crate) use lint::check;
 use records::key_of;
 pub use records::{MissedRecord, publish_records};
 pub use sealed::SealFactsError;
+pub(crate) use sinks::reaches_clusters;
 pub use sinks::{ClusterSink, ComparedSink, ReadSinkError, SinkOutcome, SinkState, sinks_of};
 pub use snapshot::{FactsSnapshot, ReadFactsError, publishers, stacks_with_facts};
 pub(crate) use snapshot::{add_locations, are_where_named};

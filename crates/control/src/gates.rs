@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use drivers::kubernetes::Clusters;
 use drivers::probe::Probes;
-use drivers::process::{Environment, engine_environment};
+use drivers::process::Environment;
 use jiff::Timestamp;
 use model::gate::{Gate, GateReport, Look, Next, Standing, Stop, Verdict, mask_report};
 use model::masking::Mask;
@@ -49,19 +49,6 @@ pub struct Around {
 pub struct Skipped {
     pub by: String,
     pub reason: String,
-}
-
-impl Around {
-    /// For programs that see what an engine would see of the asker's environment, without any context.
-    pub fn new(dir: PathBuf, asker: &BTreeMap<String, String>, mask: Mask) -> Self {
-        Self {
-            dir,
-            env: engine_environment(asker, true),
-            mask,
-            once: false,
-            skipped: BTreeMap::new(),
-        }
-    }
 }
 
 /// What goes on, told as it happens. Holds no secret.

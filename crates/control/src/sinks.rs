@@ -11,6 +11,7 @@ use drivers::kubernetes::{Apply, Client, FIELD_MANAGER, KubernetesError};
 use model::bootstrap::ObjectOutcome;
 use model::facts::{FieldDifference, Side};
 use model::kubernetes::{ObjectRef, managers};
+use model::masking::Mask;
 use model::sink::{Sink, SinkKind, SinkValuesError};
 use serde_json::{Map, Value, json};
 
@@ -67,10 +68,7 @@ pub async fn put(
         yield_connection(sink, &client, &object, &mut manifest).await?;
         apply::apply_one(&client, &manifest, take_over).await
     };
-    let outcome = work.await.map_err(|source| SinkError::Cluster {
-        object: Box::new(object.clone()),
-        source: Box::new(source),
-    })?;
+    let outcome = work.await.map_err(|err| unreached(&object, err, ground))?;
     match outcome {
         ObjectOutcome::HandedOver { managers, fields } => Err(SinkError::Foreign {
             object: Box::new(object),
@@ -94,10 +92,7 @@ pub async fn compare(
         yield_connection(sink, &client, &object, &mut manifest).await?;
         client.get_ref(&object).await
     };
-    let live = work.await.map_err(|source| SinkError::Cluster {
-        object: Box::new(object.clone()),
-        source: Box::new(source),
-    })?;
+    let live = work.await.map_err(|err| unreached(&object, err, ground))?;
     let Some(live) = live else {
         return Ok(vec![Difference::Missing]);
     };
@@ -111,10 +106,7 @@ pub async fn is_there(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, 
         let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         client.get_ref(&object).await
     };
-    let live = work.await.map_err(|source| SinkError::Cluster {
-        object: Box::new(object.clone()),
-        source: Box::new(source),
-    })?;
+    let live = work.await.map_err(|err| unreached(&object, err, ground))?;
     let is_ours = |live: &Value| {
         let managers = managers(live);
         managers.iter().any(|it| it.name == FIELD_MANAGER)
@@ -149,10 +141,18 @@ pub async fn withdraw(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, 
         client.apply(&nothing, Apply::default()).await?;
         Ok(true)
     };
-    work.await.map_err(|source| SinkError::Cluster {
+    work.await.map_err(|err| unreached(&object, err, ground))
+}
+
+/// Without secrets of the environment, which a credential plugin may have printed.
+fn unreached(object: &ObjectRef, mut err: KubernetesError, ground: Ground<'_>) -> SinkError {
+    if let KubernetesError::PluginFailed { said, .. } = &mut err {
+        *said = Mask::new(ground.hidden).mask_text(said);
+    }
+    SinkError::Cluster {
         object: Box::new(object.clone()),
-        source: Box::new(source),
-    })
+        source: Box::new(err),
+    }
 }
 
 fn manifest(

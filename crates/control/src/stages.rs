@@ -3,15 +3,18 @@
 //!
 //! Not here: what a block then does (`facts`, `bootstrap`, `gates`), when (`runner`).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError};
+use model::config::eval::{self, EvaluateError};
 use model::config::resolve::{self, ResolveError, StageValues};
+use model::digits;
 use model::masking::{Mask, is_short};
-use model::project::{Input, Stack};
-use model::secret::Secret;
+use model::project::{Context, Input, Stack};
+use model::secret::{Secret, is_secret_variable};
 use model::stage::{Ask, ResolvedBlock, StageBlock, inputs};
 use model::state::resources::Document;
 use serde_json::Value;
@@ -56,6 +59,85 @@ pub enum StageValuesError {
     },
     #[error("the secret `{reference}` must come from the person or job that asked")]
     SecretElsewhere { reference: String },
+    #[error("could not work out {what}")]
+    Context { what: String, source: EvaluateError },
+}
+
+/// What programs see that work for a stack after its apply: gates, credential plugins of sinks.
+#[derive(Clone, Debug)]
+pub struct StageEnvironment {
+    pub env: Environment,
+    /// What of it must not be shown.
+    pub hidden: Vec<Secret>,
+}
+
+impl StageEnvironment {
+    /// What the stack's contexts give, added to what `side` gives.
+    pub async fn read(contexts: &[Context], side: &Side<'_>) -> Result<Self, StageValuesError> {
+        let mut values = StackValues::of_nothing(side);
+        let inputs = contexts.iter().flat_map(|context| context.env.values());
+        values.add_secrets(inputs, side).await?;
+        let hidden: RefCell<Vec<Secret>> = RefCell::new(values.secrets.values().cloned().collect());
+        let hide = |secret| hidden.borrow_mut().push(secret);
+        let evaluate = |input: &Input, what: &str| -> Result<Value, StageValuesError> {
+            let found = eval::evaluate(input, &values);
+            let found = found.map_err(|source| StageValuesError::Context {
+                what: what.to_owned(),
+                source,
+            })?;
+            if found.sensitive {
+                texts(&found.value, &mut hidden.borrow_mut());
+            }
+            Ok(found.value)
+        };
+        let env = with_contexts(side.env.clone(), contexts, side.asker, hide, evaluate)?;
+        Ok(Self {
+            env,
+            hidden: hidden.into_inner(),
+        })
+    }
+
+    /// Without any context.
+    pub(crate) fn bare(env: Environment) -> Self {
+        Self {
+            env,
+            hidden: Vec::new(),
+        }
+    }
+}
+
+/// Adds to an environment what contexts give; the later context overrides the earlier.
+pub(crate) fn with_contexts<E>(
+    mut env: Environment,
+    contexts: &[Context],
+    asker: &Asker,
+    hide: impl Fn(Secret),
+    evaluate: impl Fn(&Input, &str) -> Result<Value, E>,
+) -> Result<Environment, E> {
+    for context in contexts {
+        for (name, value) in asker.passed(context) {
+            if is_secret_variable(name) {
+                hide(Secret::new(value));
+            }
+            env.set(name, value);
+        }
+        for (name, input) in &context.env {
+            let value = evaluate(input, &format!("`{name}` of context `{}`", context.name))?;
+            env.set_secret(name.clone(), Secret::new(text_of(&value)));
+        }
+    }
+    Ok(env)
+}
+
+/// As an environment variable or a backend setting holds it.
+pub(crate) fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            digits::write(value)
+        }
+    }
 }
 
 impl StackValues {

@@ -113,8 +113,13 @@ pub(crate) async fn verify(
     let mut running = JoinSet::new();
     let (events, mut heard) = unbounded_channel();
     for (stack, found) in ready {
-        let mut around = Around::new(open.root.clone(), &process.env, found.mask);
-        around.once = args.once;
+        let around = Around {
+            dir: open.root.clone(),
+            env: found.env,
+            mask: found.mask,
+            once: args.once,
+            skipped: BTreeMap::new(),
+        };
         let (own, mut own_heard) = unbounded_channel();
         let (events, name) = (events.clone(), stack.clone());
         running.spawn(async move {

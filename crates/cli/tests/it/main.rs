@@ -77,6 +77,7 @@ mod server_kills;
 mod shared;
 mod shown_plans;
 mod source;
+mod stage_environment;
 mod stage_kills;
 mod stages;
 mod state;

@@ -10,7 +10,7 @@ use model::graph::Graph;
 use model::ids::StackName;
 use model::module::{self, Module};
 use model::project::{
-    Backend, Context, EdgeKind, FactsPlace, Input, LaneScope, Project, Stack, Target, Wait,
+    Backend, EdgeKind, FactsPlace, Input, LaneScope, Project, Stack, Target, Wait,
 };
 use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 
@@ -43,12 +43,7 @@ pub(super) fn spec(
     Ok(RunSpec {
         stack: stack.clone(),
         target: target_for(project, stack, wanted.no_state),
-        contexts: stack
-            .contexts
-            .iter()
-            .filter_map(|context| project.contexts.get(context))
-            .map(|context| context_for(context, stack))
-            .collect(),
+        contexts: eval::contexts_of(project, stack),
         upstreams: waits_for(project, graph, name, wanted),
         output_states: output_states(project, stack),
         order_states: order_states(project, stack),
@@ -191,15 +186,6 @@ fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
         bind(settings, stack);
     }
     target
-}
-
-/// A context with its values as they are for one stack.
-fn context_for(context: &Context, stack: &Stack) -> Context {
-    let mut context = context.clone();
-    for value in context.inputs_mut() {
-        *value = eval::for_stack(value, stack);
-    }
-    context
 }
 
 fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {

@@ -12,7 +12,7 @@ use model::facts::{
     Encrypt, FactFile, FactLocation, FieldDifference, SinkObject, field_differences, file_header,
 };
 use model::sink::{Sink, SinkSettingError};
-use model::stage::ResolvedBlock;
+use model::stage::{ResolvedBlock, StageBlock};
 use serde::Serialize;
 
 use super::{Publication, PublishFactsError, project_files};
@@ -50,6 +50,12 @@ impl ClusterSink {
 pub struct ReadSinkError {
     at: Box<model::diagnostic::Location>,
     source: SinkSettingError,
+}
+
+/// Whether publishing talks to clusters, to write facts there or to withdraw them.
+pub(crate) fn reaches_clusters(blocks: &[StageBlock], locations: &[FactLocation]) -> bool {
+    let is_object = |location: &FactLocation| matches!(location, FactLocation::Object { .. });
+    blocks.iter().any(|block| !block.blocks.is_empty()) || locations.iter().any(is_object)
 }
 
 /// The sinks in clusters that `publish` blocks name.

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use drivers::git::GitError;
-use drivers::process::{Environment, engine_environment};
+use drivers::process::engine_environment;
 use jiff::Timestamp;
 use model::break_glass::Act;
+use model::config::eval;
 use model::config::resolve::ResolveError;
 use model::contract::Planned;
 use model::facts::{FactLocation, Publish, ReadPublishError, StateMark};
@@ -21,7 +22,7 @@ use store::{NewBreakGlass, StoreError};
 
 use super::{
     ClusterSink, Destination, Publication, ReadDestinationError, ReadSinkError, TakeOver,
-    own_remote, sinks_of,
+    own_remote, reaches_clusters, sinks_of,
 };
 use crate::Control;
 use crate::asker::Asker;
@@ -30,7 +31,7 @@ use crate::contracts::{CheckPlanError, PlanBreaks, PlanCheck, check_plan};
 use crate::fact_readers::reliance;
 use crate::outputs::Output;
 use crate::projects::OpenProject;
-use crate::stages::{Side, StackValues, StageValuesError};
+use crate::stages::{Side, StackValues, StageEnvironment, StageValuesError};
 
 /// Everything that a publication of one stack needs. No `Debug`: it holds secrets.
 pub struct FactsSnapshot {
@@ -47,7 +48,7 @@ pub struct FactsSnapshot {
     stacks: BTreeMap<String, BTreeSet<String>>,
     sinks: Vec<ClusterSink>,
     locations: Vec<FactLocation>,
-    env: Environment,
+    around: StageEnvironment,
     cache: PathBuf,
     is_applied: bool,
     /// The project no longer has the stack.
@@ -138,10 +139,14 @@ impl FactsSnapshot {
             cache: control.cache.clone(),
             is_applied: false,
             is_removed: declared.is_none(),
-            env: env.clone(),
+            around: StageEnvironment::bare(env.clone()),
         };
         let mut values = match declared {
             Some(declared) => {
+                if reaches_clusters(&declared.stages.publish, &snapshot.locations) {
+                    let contexts = eval::contexts_of(project, declared);
+                    snapshot.around = StageEnvironment::read(&contexts, &side).await?;
+                }
                 let is_ours = project.is_on_terrane_backend(stack);
                 snapshot
                     .read_stack(control, declared, is_ours, &side)
@@ -275,8 +280,8 @@ impl FactsSnapshot {
             locations: &self.locations,
             cluster: ClusterContext {
                 source: &self.root,
-                env: &self.env,
-                hidden: &[],
+                env: &self.around.env,
+                hidden: &self.around.hidden,
                 cache: &self.cache,
                 held: None,
             },

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use drivers::process::engine_environment;
+use drivers::process::{Environment, engine_environment};
+use model::config::eval;
 use model::config::resolve::{self, ResolveError};
 use model::diagnostic::Location;
 use model::gate::{Asked, Gate, RecordKind, SettingError};
@@ -16,13 +17,15 @@ use serde_json::Value;
 use crate::Control;
 use crate::asker::Asker;
 use crate::facts;
-use crate::stages::{Side, StackValues, StageValuesError};
+use crate::stages::{Side, StackValues, StageEnvironment, StageValuesError};
 
 /// What is ready to be looked at.
 #[derive(Debug)]
 pub struct StackGates {
     pub gates: Vec<Gate>,
-    /// Hides what is sensitive in the stack's state.
+    /// What programs of gates see beside the `env` of their gate.
+    pub env: Environment,
+    /// Hides what is sensitive in the stack's state, and secrets in `env`.
     pub mask: Mask,
 }
 
@@ -77,6 +80,8 @@ pub async fn of_stack(
         root,
         env: &engine_environment(env, project.targets[&stack.target].is_open()),
     };
+    let contexts = eval::contexts_of(project, stack);
+    let around = StageEnvironment::read(&contexts, &side).await?;
     let is_ours = project.is_on_terrane_backend(&stack.name);
     let mut values = if is_gone {
         StackValues::gather_before_destroy(control, stack, is_ours, blocks, &side).await?
@@ -87,7 +92,8 @@ pub async fn of_stack(
     match read(blocks, &mut values) {
         Ok(gates) => Ok(StackGates {
             gates,
-            mask: values.mask(&[]),
+            env: around.env,
+            mask: values.mask(&around.hidden),
         }),
         Err(problems) => Err(StackGatesError::Settings {
             stack: stack.name.to_string(),

@@ -22,6 +22,7 @@ use super::inputs::{check_short, for_hooks};
 use super::workspace::Workspace;
 use super::{Failure, Job, failed, hooks};
 use crate::applied;
+use crate::facts::reaches_clusters;
 use crate::stages::{Side, StackValues, StageValuesError};
 
 mod bootstrapping;
@@ -91,10 +92,11 @@ struct Part<'a> {
     job: &'a Job<'a>,
     /// The project's root.
     root: &'a Path,
-    /// What programs see.
+    /// What programs see, and what of it must not be shown.
     env: Environment,
-    /// What of it must not be shown.
     hidden: Vec<Secret>,
+    /// What a program that is asked for a secret sees: nothing of contexts.
+    base: Environment,
     values: StackValues,
     log: StageLog,
 }
@@ -183,13 +185,13 @@ async fn part_of<'a>(
         root,
         env: &base,
     };
-    // Who works on the cluster may need what the engine needed to make it.
-    let (env, hidden) = match stage {
-        Stage::Bootstrapping => {
-            let values = for_hooks(job).await?;
-            (values.environment, values.hidden)
-        }
-        _ => (base.clone(), Vec::new()),
+    // Who works on the cluster or looks at it may need what the engine needed to make it.
+    let needs_contexts = stage != Stage::Publishing || reaches_clusters(blocks, &job.spec.fact_locations);
+    let (env, hidden) = if needs_contexts {
+        let values = for_hooks(job).await?;
+        (values.environment, values.hidden)
+    } else {
+        (base.clone(), Vec::new())
     };
     let is_ours = job.spec.target.backend == Backend::Terrane;
     let failed = |err: StageValuesError| Failure::because("could not get its values", &err);
@@ -220,6 +222,7 @@ async fn part_of<'a>(
         values,
         env,
         hidden,
+        base,
     })
 }
 

@@ -8,14 +8,13 @@ use std::path::Path;
 use drivers::process::{Environment, engine_environment};
 use model::backend::{BY_ENVIRONMENT, credential_variable, in_clear, one_environment};
 use model::config::eval::{self, Values};
-use model::digits;
 use model::ids::StackName;
 use model::masking::{Mask, is_short};
 use model::plan::words::words;
 use model::preview::{Partly, Unknowns};
 use model::project::{Backend, Input, Needs};
 use model::run::RunSpec;
-use model::secret::{Secret, is_secret_variable};
+use model::secret::Secret;
 use serde_json::{Map, Value};
 
 use super::ahead::Ahead;
@@ -24,6 +23,7 @@ use super::{Failure, Job};
 use crate::asker::{self, Asker};
 use crate::keyed_digests::{Purpose, digester};
 use crate::outputs::OutputsError;
+use crate::stages::{text_of, with_contexts};
 use crate::{Control, hidden, outputs, settled};
 
 mod contexts;
@@ -334,21 +334,10 @@ fn canonical(variables: &Map<String, Value>, files: &BTreeMap<String, Secret>) -
 }
 
 fn environment(spec: &RunSpec, asker: &Asker, known: &Known<'_>) -> Result<Environment, Failure> {
-    let mut environment = engine_environment(asker.env(), spec.target.is_open());
-    for context in &spec.contexts {
-        for (name, value) in asker.passed(context) {
-            if is_secret_variable(name) {
-                known.hidden.borrow_mut().push(Secret::new(value));
-            }
-            environment.set(name, value);
-        }
-        for (name, input) in &context.env {
-            let value =
-                known.evaluate(input, &format!("`{name}` of context `{}`", context.name))?;
-            environment.set_secret(name.clone(), Secret::new(text_of(&value)));
-        }
-    }
-    Ok(environment)
+    let base = engine_environment(asker.env(), spec.target.is_open());
+    let hide = |secret| known.hidden.borrow_mut().push(secret);
+    let evaluate = |input: &Input, what: &str| known.evaluate(input, what);
+    with_contexts(base, &spec.contexts, asker, hide, evaluate)
 }
 
 /// Names as `-backend-config` takes them; credentials go into the environment.
@@ -607,15 +596,4 @@ async fn secret(spec: &RunSpec, asker: &Asker, reference: &str) -> Result<Secret
         ))
         .hint("run the same command again where it is set")
     })
-}
-
-/// As an environment variable or a backend setting holds it.
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            digits::write(value)
-        }
-    }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Refs};
 use super::value::Val;
 use crate::ids::StackName;
-use crate::project::{Expression, Input, Stack};
+use crate::project::{Context, Expression, Input, Project, Stack};
 use crate::secret::Secret;
 use crate::stage::Ask;
 
@@ -183,6 +183,18 @@ pub fn for_stack(input: &Input, stack: &Stack) -> Input {
             .insert("target".to_owned(), json!({ "name": stack.target }));
     }
     bound
+}
+
+/// The contexts of a stack, the weakest first, with their values as they are for this stack.
+pub fn contexts_of(project: &Project, stack: &Stack) -> Vec<Context> {
+    let contexts = stack.contexts.iter();
+    let mut contexts: Vec<Context> = contexts
+        .filter_map(|context| project.contexts.get(context).cloned())
+        .collect();
+    for value in contexts.iter_mut().flat_map(Context::inputs_mut) {
+        *value = for_stack(value, stack);
+    }
+    contexts
 }
 
 struct Given<'a> {

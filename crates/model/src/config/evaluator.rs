@@ -74,7 +74,7 @@ pub(crate) enum Refs {
     Own,
     /// As `Own`, and `secret()`.
     OwnSecrets,
-    /// As `Own`, and `fact.NAME["PATH"].KEY`, `dns()`, `kubernetes()`.
+    /// As `OwnSecrets`, and `fact.NAME["PATH"].KEY`, `dns()`, `kubernetes()`.
     Gate,
     /// All that the stages after an apply may: what may stand where was checked when the file was read.
     Stage,
@@ -94,7 +94,10 @@ impl Refs {
     }
 
     pub(crate) fn allows_secrets(self) -> bool {
-        matches!(self, Self::Secrets | Self::OwnSecrets | Self::Stage)
+        matches!(
+            self,
+            Self::Secrets | Self::OwnSecrets | Self::Gate | Self::Stage
+        )
     }
 
     pub(crate) fn allows_asking(self) -> bool {

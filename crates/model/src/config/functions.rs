@@ -228,7 +228,7 @@ fn secret(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evalu
             code: "misplaced-reference",
             ..Problem::new(
                 span(whole),
-                "a secret may stand only in `env`, `vars`, `files` and `secret` of a context, in `facts` and in `bootstrap`",
+                "a secret may stand only in `env`, `vars`, `files` and `secret` of a context, in `facts`, `bootstrap` and `gate`",
             )
         });
     }

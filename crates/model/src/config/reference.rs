@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::functions::FUNCTIONS;
 use super::kinds::SECRETS;
-use super::schema::{Attr, Block, TOP};
+use super::schema::{Attr, Block, Kind, TOP};
 
 /// `docs/reference/project-file.md`.
 pub fn render() -> String {
@@ -42,7 +42,7 @@ are written `500ms`, `90s`, `10m`, `24h`, `30d`, `4w`. What is marked *not yet e
 | `stack.NAME`, `stack[\"NAME\"]` | `after` | makes an `order` edge |
 | `output.KEY`, `resource[\"ADDRESS\"].ATTR` | `publish`, `bootstrap`, `gate` | of this stack, after its apply |
 | `fact.NAME[\"PATH\"].KEY` | `gate` | a value as published |
-| `secret(\"REF\")` | context `env`, `vars`, `files`, `secret`; `facts`; `bootstrap` | a secret, read only in the stage that needs it, never stored |
+| `secret(\"REF\")` | context `env`, `vars`, `files`, `secret`; `facts`; `bootstrap`; `gate` | a secret, read only in the stage that needs it, never stored |
 | `env(\"NAME\")`, `env(\"NAME\", \"default\")` | anywhere but in names | the environment of whoever loads the file |
 | `each.key`, `each.value` | beside `for_each` | the entry at hand |
 | `dir[N]`, `dir.path` | `discover` | parts of the directory that was found |
@@ -125,7 +125,7 @@ fn write_attrs(out: &mut String, attrs: &[Attr]) {
             (true, _) => "required",
             (false, default) => default,
         };
-        let more = if attr.refs.allows_secrets() {
+        let more = if attr.refs.allows_secrets() && attr.kind != Kind::Each {
             "; takes secrets"
         } else {
             ""

@@ -75,7 +75,7 @@ pub(super) async fn publish(
         cluster: ClusterContext {
             source,
             env: &part.env,
-            hidden: &[],
+            hidden: &part.hidden,
             cache: &job.control.cache,
             held: None,
         },

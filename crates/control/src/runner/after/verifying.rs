@@ -31,7 +31,7 @@ pub(super) async fn verify(
     let around = Around {
         dir: source.to_owned(),
         env: part.env.clone(),
-        mask: part.values.mask(&[]),
+        mask: part.values.mask(&part.hidden),
         once: false,
         skipped: skipped(&part, &gates).await?,
     };
@@ -136,7 +136,7 @@ async fn read(part: &mut Part<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, F
     let side = Side {
         asker: job.asker,
         root: part.root,
-        env: &part.env,
+        env: &part.base,
     };
     facts::answer(job.control, &side, &job.spec.facts, blocks, values).await;
     gates::read(blocks, values).map_err(|problems| {

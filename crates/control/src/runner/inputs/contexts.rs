@@ -9,8 +9,9 @@ use model::run::RunSpec;
 use model::secret::Secret;
 use serde_json::Value;
 
-use super::{Known, text_of};
+use super::Known;
 use crate::runner::Failure;
+use crate::stages::text_of;
 
 /// A hook that nothing is missing for.
 #[derive(Clone)]

@@ -214,7 +214,7 @@ fn values_that_are_wrong() {
     error misplaced-reference: an output of this stack may stand only in `publish`, `bootstrap` and `gate`
       terrane.hcl:9:18 here
 
-    error misplaced-reference: a secret may stand only in `env`, `vars`, `files` and `secret` of a context, in `facts` and in `bootstrap`
+    error misplaced-reference: a secret may stand only in `env`, `vars`, `files` and `secret` of a context, in `facts`, `bootstrap` and `gate`
       terrane.hcl:9:18 here
 
     error unknown-function: there is no function `uper`
