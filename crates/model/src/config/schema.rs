@@ -279,7 +279,7 @@ pub(crate) static GITOPS: Block = Block {
         "where facts are consumed; may lead out of the project",
     )
     .required()],
-    doc: "Where facts are consumed: contract and values checks read these.",
+    doc: "Where facts are consumed: the check of contracts reads these.",
     ..PLAIN
 };
 

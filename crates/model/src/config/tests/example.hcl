@@ -8,7 +8,7 @@ project "platform" {
   }
   platforms      = ["linux_amd64", "darwin_arm64"] # for the provider lock file
   strict_secrets = false
-  gitops { paths = ["../gitops/**/*.yaml"] } # where facts are consumed: contract and values checks read these
+  gitops { paths = ["../gitops/**/*.yaml"] } # where facts are consumed: the check of contracts reads these
 }
 
 layer "hypervisors" { order = 0 }
