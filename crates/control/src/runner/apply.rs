@@ -69,8 +69,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let access = StateAccess::for_apply(store.clone(), state, job.run, expected, plan.may_empty())
         .holding(spool)
         .hiding(&inputs.mask);
-    let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, mask, access.clone()).await?;
+    let caller = Caller::new(job, &workspace, &inputs, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let applying = Applying {

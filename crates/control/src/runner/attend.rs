@@ -166,21 +166,20 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
         return Err(failure.hint(hint).refused());
     }
     let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
-    let inputs = inputs::gather(job, limit).await?;
+    let mut inputs = inputs::gather(job, limit).await?;
     *mask = inputs.mask.clone();
     let mut workspace = Workspace::prepare(job).await?;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;
     let scratch = Scratch::open(job)?;
     scratch.hand_over(job, &inputs)?;
-    let mut environment = inputs.environment.clone();
+    let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     // Who is talked to wants to know on what kind of terminal.
     if let Ok(kind) = std::env::var("TERM") {
-        environment.set("TERM", kind);
+        inputs.environment.set("TERM", kind);
     }
-    let caller = Caller::new(job, &workspace, environment, &inputs.mask, access).await?;
+    let caller = Caller::new(job, &workspace, &inputs, access).await?;
     let var_files = workspace.var_files(job, &scratch);
-    let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     let files = EngineFiles {
         workspace: &workspace,
         inputs: &inputs,

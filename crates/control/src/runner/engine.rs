@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::inputs::Inputs;
 use super::interrupts::Interrupts;
 use super::limit::Limit;
 use super::logs::LogCopy;
@@ -36,6 +37,8 @@ pub(super) struct Caller<'a> {
     access: StateAccess,
     endpoint: Option<tokio::task::JoinHandle<()>>,
     /// What must not be in any log.
+    log_mask: Mask,
+    /// The secrets that the engine is given.
     mask: Mask,
 }
 
@@ -73,10 +76,10 @@ impl<'a> Caller<'a> {
     pub(super) async fn new(
         job: &'a Job<'a>,
         workspace: &'a Workspace,
-        mut environment: Environment,
-        mask: &Mask,
+        inputs: &Inputs,
         access: StateAccess,
     ) -> Result<Self, Failure> {
+        let mut environment = inputs.environment.clone();
         let mut endpoint = None;
         if job.spec.target.backend == Backend::Terrane {
             let failed = |err: std::io::Error| Failure::because("could not serve the state", &err);
@@ -100,7 +103,8 @@ impl<'a> Caller<'a> {
             environment,
             access,
             endpoint,
-            mask: mask.clone(),
+            log_mask: inputs.log_mask.clone(),
+            mask: inputs.mask.clone(),
         })
     }
 
@@ -144,7 +148,7 @@ impl<'a> Caller<'a> {
         let raw = home.engine_output(run, stage);
         let copy = home.engine_events(run, stage);
         let is_durable = stage == Stage::Applying;
-        let log = LogCopy::of_events(raw, &copy, self.mask.clone(), is_durable)
+        let log = LogCopy::of_events(raw, &copy, self.log_mask.clone(), is_durable)
             .map_err(|err| Failure::because("could not begin a log", &err))?;
         self.call_with(call, Output::Logged(Box::new(log)), environment, limit)
             .await
@@ -237,9 +241,12 @@ impl<'a> Caller<'a> {
         }
         let (home, run) = (&self.job.control.home, self.job.run);
         let copy = home.engine_complaints(run);
-        let mut complaints =
-            LogCopy::new(home.engine_complaints_raw(run), &copy, self.mask.clone())
-                .map_err(|err| Failure::because("could not begin a log", &err))?;
+        let mut complaints = LogCopy::new(
+            home.engine_complaints_raw(run),
+            &copy,
+            self.log_mask.clone(),
+        )
+        .map_err(|err| Failure::because("could not begin a log", &err))?;
         let place = self.job.place.lock().await;
         let inherit = self.inherited(place.as_ref());
         let site = CallSite {

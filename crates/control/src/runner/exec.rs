@@ -136,8 +136,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     let store = job.control.store.clone();
     let access = StateAccess::for_apply(store, state, job.run, ExpectedHead::Any, true);
     let access = access.holding(spool).hiding(&inputs.mask);
-    let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, mask, access.clone()).await?;
+    let caller = Caller::new(job, &workspace, &inputs, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     let work = hooks.before_and(HookStage::Apply, async {

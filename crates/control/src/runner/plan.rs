@@ -62,8 +62,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     }
     let mut setup = Setup::prepare(job, mask).await?;
     let access = access.hiding(&setup.inputs.mask);
-    let environment = setup.inputs.environment.clone();
-    let caller = Caller::new(job, &setup.workspace, environment, mask, access).await?;
+    let caller = Caller::new(job, &setup.workspace, &setup.inputs, access).await?;
     let shown = run_and_show(job, &base, &setup, &caller, mask).await;
     let engine = caller.engine().to_string();
     drop(caller);

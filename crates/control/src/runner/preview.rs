@@ -132,8 +132,7 @@ async fn look(
     workspace.mount(&inputs.files)?;
     let rewritten = rewrite_source(job, &mut workspace, &inputs)?;
     let workspace = workspace;
-    let environment = inputs.environment.clone();
-    let caller = Caller::new(job, &workspace, environment, mask, access).await?;
+    let caller = Caller::new(job, &workspace, &inputs, access).await?;
     let planned = plan_once(job, &caller, &workspace, &inputs, limit).await;
     let (mut plan, json) =
         planned.map_err(|failure| in_words_of_source(failure, rewritten.as_ref()))?;
