@@ -68,7 +68,7 @@ pub async fn put(
         yield_connection(sink, &client, &object, &mut manifest).await?;
         apply::apply_one(&client, &manifest, take_over).await
     };
-    let outcome = work.await.map_err(|err| unreached(&object, err, ground))?;
+    let outcome = work.await.map_err(|err| unreached(&object, err, cluster))?;
     match outcome {
         ObjectOutcome::HandedOver { managers, fields } => Err(SinkError::Foreign {
             object: Box::new(object),
@@ -92,7 +92,7 @@ pub async fn compare(
         yield_connection(sink, &client, &object, &mut manifest).await?;
         client.get_ref(&object).await
     };
-    let live = work.await.map_err(|err| unreached(&object, err, ground))?;
+    let live = work.await.map_err(|err| unreached(&object, err, cluster))?;
     let Some(live) = live else {
         return Ok(vec![Difference::Missing]);
     };
@@ -106,7 +106,7 @@ pub async fn is_there(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, 
         let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         client.get_ref(&object).await
     };
-    let live = work.await.map_err(|err| unreached(&object, err, ground))?;
+    let live = work.await.map_err(|err| unreached(&object, err, cluster))?;
     let is_ours = |live: &Value| {
         let managers = managers(live);
         managers.iter().any(|it| it.name == FIELD_MANAGER)
@@ -141,13 +141,17 @@ pub async fn withdraw(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, 
         client.apply(&nothing, Apply::default()).await?;
         Ok(true)
     };
-    work.await.map_err(|err| unreached(&object, err, ground))
+    work.await.map_err(|err| unreached(&object, err, cluster))
 }
 
 /// Without secrets of the environment, which a credential plugin may have printed.
-fn unreached(object: &ObjectRef, mut err: KubernetesError, ground: Ground<'_>) -> SinkError {
+fn unreached(
+    object: &ObjectRef,
+    mut err: KubernetesError,
+    cluster: ClusterContext<'_>,
+) -> SinkError {
     if let KubernetesError::PluginFailed { said, .. } = &mut err {
-        *said = Mask::new(ground.hidden).mask_text(said);
+        *said = Mask::new(cluster.hidden).mask_text(said);
     }
     SinkError::Cluster {
         object: Box::new(object.clone()),

@@ -70,7 +70,7 @@ pub(crate) async fn tell_git(
         return Ok(());
     };
     let missed = facts::publish_records(control, root, &process.env, &project.facts).await;
-    let untold = untold.map_err(|err| CommandError::from_error(&err))?;
+    let missed = missed.map_err(|err| CommandError::from_error(&err))?;
     for MissedRecord { place, why } in missed {
         let said = format!(
             "the record of break-glass acts is not on `{place}` yet; the next publication brings it there: {why}"

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use control::artifacts::{self, ArtifactFacts, ArtifactsError};
-use control::changesets;
 use control::outputs::{self, Output, OutputsError};
 use model::artifact::ArtifactSet;
 use model::digits::digits;

@@ -186,7 +186,8 @@ async fn part_of<'a>(
         env: &base,
     };
     // Who works on the cluster or looks at it may need what the engine needed to make it.
-    let needs_contexts = stage != Stage::Publishing || reaches_clusters(blocks, &job.spec.fact_locations);
+    let needs_contexts =
+        stage != Stage::Publishing || reaches_clusters(blocks, &job.spec.fact_locations);
     let (env, hidden) = if needs_contexts {
         let values = for_hooks(job).await?;
         (values.environment, values.hidden)
