@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, RefusedRequest, StoreError};
 
 use crate::Control;
-use crate::hidden;
 use crate::locks::RunLock;
 use crate::patience::insist;
 use crate::reasons::Reason;
 use crate::reasons::without_secrets_of;
+use crate::secret_paths;
 use crate::spool::{Spool, SpoolError};
 
 /// Why a stack is not applied: somebody has to look first.
@@ -284,7 +284,6 @@ async fn adopt(
     left: Leftovers<'_>,
     bytes: &[u8],
 ) -> Result<String, AdoptError> {
-    hidden::note_of_run(control, state, left.run, bytes).await;
     let once = async || try_adopt(control, state, left, bytes).await;
     let adopted = left.try_for(AdoptError::is_outage, once).await?;
     Ok(match adopted {
@@ -324,8 +323,9 @@ async fn try_adopt(
         let kept = record.await.map_err(failed)?.kept;
         return Ok(Adopted::KeptAside { why, kept });
     }
+    let paths = secret_paths::of_earlier_run(control, run, bytes);
     store
-        .state_adopt(state, run, bytes.to_vec(), left.may_empty)
+        .state_adopt(state, run, bytes.to_vec(), left.may_empty, paths)
         .await
 }
 

@@ -8,13 +8,14 @@ use model::ids::StackName;
 use model::masking::Mask;
 use model::run::OutputState;
 use model::state::resources::Document;
+use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, StateVersion};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use store::{ChangeSetError, StoreError};
 
-use crate::hidden::HiddenPlaces;
-use crate::{Control, hidden};
+use crate::{Control, secret_paths};
 
 #[derive(Debug, thiserror::Error)]
 pub enum OutputsError {
@@ -70,9 +71,9 @@ pub async fn of_state(
         source,
     };
     let name = control.state_name(state);
-    let head = control.store.state_head_bytes(&name).await;
+    let head = control.store.state_head(&name).await;
     match head.map_err(wrong)? {
-        Some((head, body)) if head.is_copy() != is_ours => of_version(control, &head, &body).await,
+        Some(head) if head.is_copy() != is_ours => of_version(control, &head).await,
         _ => Ok(BTreeMap::new()),
     }
 }
@@ -98,14 +99,12 @@ pub(crate) async fn before_destroy(
     versions.retain(|version| version.is_copy() != is_ours && may_have_outputs(version.contents));
     versions.sort_by_key(|version| std::cmp::Reverse(version.version));
     for version in versions.iter().take(BACK) {
-        let body = control.store.state_version_bytes(version).await;
-        let body = body.map_err(wrong)?;
-        let outputs = match of_version(control, version, &body).await {
+        let outputs = match of_version(control, version).await {
             Err(OutputsError::Encrypted { .. }) => continue, // one on the way, which no run has read
             outputs => outputs?,
         };
         if !outputs.is_empty() {
-            let document = hidden::document(&control.store, version).await;
+            let document = secret_paths::document(&control.store, version).await;
             return Ok(Some((outputs, document.map_err(wrong)?.ok())));
         }
     }
@@ -123,26 +122,21 @@ fn may_have_outputs(contents: Contents) -> bool {
 pub(crate) async fn of_version(
     control: &Control,
     version: &StateVersion,
-    body: &[u8],
 ) -> Result<BTreeMap<String, Output>, OutputsError> {
     let state = &version.state.name;
     let opened = opened(control, version).await?;
-    let body = opened.as_deref().unwrap_or(body);
+    let content = control.store.state_version_content(version).await;
+    let (body, paths) = content.map_err(|source| OutputsError::State {
+        state: state.clone(),
+        source,
+    })?;
+    let body = opened.as_ref().unwrap_or(&body);
     let known = model::state::outputs(body).map_err(|err| OutputsError::Opaque {
         state: state.clone(),
         why: err.to_string(),
     })?;
-    let hidden = control
-        .store
-        .hidden_list_to_show(&version.state, Some(version.version))
-        .await;
-    let hidden = hidden.map_err(|source| OutputsError::State {
-        state: state.clone(),
-        source,
-    })?;
     let read = |(name, output): (String, model::state::Output)| {
-        let holds_secret = hidden.iter().any(|place| place.is_of_output(&name));
-        let sensitive = output.sensitive || holds_secret;
+        let sensitive = output.sensitive || paths.has_output(&name);
         Ok((name, exact(state, &output.value, sensitive)?))
     };
     known.into_iter().map(read).collect()
@@ -176,8 +170,8 @@ pub(crate) async fn are_unread(
     }
 }
 
-/// Keeps what the engine's `output -json` says of a version that the client has encrypted. Where a secret of the run
-/// stands in it is noted for good: nobody can tell later whether it still does.
+/// Keeps what the engine's `output -json` says of a version that the client has encrypted. An output that holds a secret
+/// of the run is kept as a sensitive one.
 pub(crate) async fn keep_opened(
     control: &Control,
     version: &StateVersion,
@@ -185,25 +179,44 @@ pub(crate) async fn keep_opened(
     mask: &Mask,
 ) -> Result<(), OutputsError> {
     let state = || version.state.name.clone();
-    let outputs: &RawValue =
-        serde_json::from_slice(said).map_err(|source| OutputsError::Parse {
-            state: state(),
-            source,
-        })?;
-    let body = format!(r#"{{"version":4,"outputs":{}}}"#, outputs.get()).into_bytes();
-    let wrong = |source| OutputsError::State {
+    let unclear = |source| OutputsError::Parse {
         state: state(),
         source,
     };
-    let places = HiddenPlaces::new(control.store.clone(), version.state.clone(), mask);
-    if let Some(places) = places {
-        places.note(&body).await.map_err(wrong)?;
+    let mut outputs: BTreeMap<String, EngineOutput<'_>> =
+        serde_json::from_slice(said).map_err(unclear)?;
+    let body = as_state(&outputs).map_err(unclear)?;
+    let paths = SecretPaths::find(&body, mask);
+    for (name, output) in &mut outputs {
+        output.sensitive |= paths.has_output(name);
     }
-    control
-        .store
-        .outputs_keep(version, body)
-        .await
-        .map_err(wrong)
+    let body = as_state(&outputs).map_err(unclear)?;
+    let kept = control.store.outputs_keep(version, body).await;
+    kept.map_err(|source| OutputsError::State {
+        state: state(),
+        source,
+    })
+}
+
+fn as_state(outputs: &BTreeMap<String, EngineOutput<'_>>) -> serde_json::Result<Vec<u8>> {
+    #[derive(Serialize)]
+    struct State<'a> {
+        version: u32,
+        outputs: &'a BTreeMap<String, EngineOutput<'a>>,
+    }
+    let version = 4;
+    serde_json::to_vec(&State { version, outputs })
+}
+
+/// One output, as the engine's `output -json` has it.
+#[derive(Deserialize, Serialize)]
+struct EngineOutput<'a> {
+    #[serde(default)]
+    sensitive: bool,
+    #[serde(borrow, rename = "type")]
+    value_type: &'a RawValue,
+    #[serde(borrow)]
+    value: &'a RawValue,
 }
 
 /// The outputs of a stack as its dependents see them: what it declares and its state does not hold is null.
@@ -264,8 +277,7 @@ async fn declared(
     let Some(then) = then.max_by_key(|version| version.version) else {
         return Ok(BTreeSet::new()); // nobody knows any more
     };
-    let body = store.state_version_bytes(then).await.map_err(wrong)?;
-    let held = of_version(control, then, &body).await?;
+    let held = of_version(control, then).await?;
     let mut nulls = settled.outputs;
     nulls.retain(|output| !held.contains_key(output));
     Ok(nulls)

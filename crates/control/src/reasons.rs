@@ -16,7 +16,7 @@ use store::StoreError;
 
 use crate::asker::{self, Asker};
 use crate::projects::OpenProject;
-use crate::{Control, hidden};
+use crate::{Control, secret_paths};
 
 /// A service that does not answer holds up no emergency.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -125,6 +125,6 @@ async fn mask_of(control: &Control, state: &StateName) -> Result<Option<Mask>, S
     let Some(head) = control.store.state_head(state).await? else {
         return Ok(None);
     };
-    let document = hidden::document(&control.store, &head).await?;
+    let document = secret_paths::document(&control.store, &head).await?;
     Ok(document.ok().map(|document| document.mask()))
 }

@@ -22,7 +22,7 @@ use store::StoreError;
 
 use crate::asker::Asker;
 use crate::outputs::{self, Output, OutputsError};
-use crate::{Control, hidden};
+use crate::{Control, secret_paths};
 
 /// Everything a stack's blocks may refer to. No `Debug`: it holds secrets.
 pub struct StackValues {
@@ -316,7 +316,7 @@ async fn document(
     let Some(head) = head.filter(|head| head.is_copy() != is_ours) else {
         return Ok(None);
     };
-    Ok(hidden::document(&control.store, &head).await?.ok())
+    Ok(secret_paths::document(&control.store, &head).await?.ok())
 }
 
 async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesError> {

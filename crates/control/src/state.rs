@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use model::ids::RunId;
 use model::lock::LockInfo;
 use model::masking::Mask;
+use model::state::secret_paths::SecretPaths;
 use model::state::{ExpectedHead, HeldLock, InvalidState, PushRefusal, StateName, StateVersion};
 use store::{
     AcquireLockError, AppendError, Appended, NewRefusal, ReleaseLockError, StateWriter, Store,
@@ -18,7 +19,6 @@ use store::{
 };
 use tokio::sync::Mutex;
 
-use crate::hidden::HiddenPlaces;
 use crate::patience::Patience;
 use crate::spool::Spool;
 
@@ -31,8 +31,8 @@ pub struct StateAccess {
     mode: AccessMode,
     /// Where a write waits that the store cannot take; without one it fails at once.
     spool: Option<Spool>,
-    /// Notes where the run's secrets stand in what it reads and writes.
-    hidden: Option<Arc<HiddenPlaces>>,
+    /// The run's secrets: where they stand in what it writes is stored with the version.
+    secrets: Mask,
     /// One write at a time, and whoever wants to know when the last one is over.
     writing: Arc<Mutex<()>>,
     /// The lock was refused because the head is not the expected one.
@@ -131,7 +131,7 @@ impl StateAccess {
             run,
             mode: AccessMode::Plan { pinned },
             spool: None,
-            hidden: None,
+            secrets: Mask::default(),
             writing: Arc::default(),
             head_moved: Arc::default(),
             locked: Arc::default(),
@@ -156,7 +156,7 @@ impl StateAccess {
                 may_empty,
             },
             spool: None,
-            hidden: None,
+            secrets: Mask::default(),
             writing: Arc::default(),
             head_moved: Arc::default(),
             locked: Arc::default(),
@@ -170,12 +170,11 @@ impl StateAccess {
         Self { spool, ..self }
     }
 
-    /// Where these secrets stand is noted, for who shows the state later.
+    /// The paths at which these secrets stand are stored with each version that is written.
     #[must_use]
-    pub fn hiding(self, mask: &Mask) -> Self {
-        let hidden = HiddenPlaces::new(self.store.clone(), self.state.clone(), mask);
-        let hidden = hidden.map(Arc::new);
-        Self { hidden, ..self }
+    pub fn with_secrets(self, mask: &Mask) -> Self {
+        let secrets = mask.clone();
+        Self { secrets, ..self }
     }
 
     /// Returns when no write is under way any more.
@@ -229,11 +228,7 @@ impl StateAccess {
             return Ok(None);
         };
         let body = self.store.state_version_bytes(&version).await;
-        let body = body.map_err(failed)?;
-        if let Some(hidden) = &self.hidden {
-            drop(hidden.note(&body).await);
-        }
-        Ok(Some((version, body)))
+        Ok(Some((version, body.map_err(failed)?)))
     }
 
     pub async fn lock(&self, info: &LockInfo) -> Result<(), StateAccessError> {
@@ -273,16 +268,11 @@ impl StateAccess {
             lock_id,
             run: Some(self.run),
             may_empty: *may_empty,
+            secret_paths: Some(SecretPaths::find(&body, &self.secrets)),
             ..StateWriter::default()
         };
         let _turn = self.writing.lock().await;
-        let Some(hidden) = &self.hidden else {
-            self.append(&writer, body).await?;
-            return Ok(());
-        };
-        let noted = hidden.note_change(&body).await;
-        let appended = self.append(&writer, body).await?;
-        hidden.settle(noted, &appended).await;
+        self.append(&writer, body).await?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Taking states out: into a file, a backend of the engine (`engine`) or a running HTTP backend; or all of them into a
 //! directory, as they were at one moment, while others go on writing.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -11,10 +11,6 @@ use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
 use jiff::Timestamp;
 use model::ids::StackName;
-use model::masking::Mask;
-use model::secret::Secret;
-use model::state::passages::passages;
-use model::state::resources::Document;
 use model::state::{HeldLock, StateFacts, StateName, StateVersion};
 use serde::{Deserialize, Serialize};
 use store::{AcquireLockError, AppendError, ReleaseLockError, StoreError};
@@ -23,11 +19,8 @@ use crate::Control;
 use crate::artifacts::{self, ArtifactsError, backup};
 use crate::backends::BackendError;
 use crate::held_backend::{HoldError, lock_and_read};
-use crate::state_import::{
-    ImportError, LIST, Notes, Place, credential, file_in_directory, lock_info, notes_beside,
-};
-use crate::states::ask::{AskStateError, Digests};
-use crate::states::{self, ReadStateError, index};
+use crate::state_import::{ImportError, LIST, Place, credential, file_in_directory, lock_info};
+use crate::states::{self, ReadStateError};
 
 mod engine;
 
@@ -40,10 +33,6 @@ pub enum ExportError {
     Read(#[from] ReadStateError),
     #[error("could not list the states")]
     List(#[source] StoreError),
-    #[error("could not read where secrets stand in the state")]
-    Hidden(#[source] StoreError),
-    #[error("could not find out what was sensitive in earlier versions")]
-    Earlier(#[source] Box<AskStateError>),
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("`{}` is there already", path.display())]
@@ -162,8 +151,6 @@ impl ExportError {
             Self::Held(err) => err.hint(),
             Self::Read(_)
             | Self::List(_)
-            | Self::Hidden(_)
-            | Self::Earlier(_)
             | Self::Write { .. }
             | Self::Artifacts(_) => None,
         }
@@ -179,8 +166,8 @@ pub struct Exported {
     pub serial: u64,
     /// It was there before.
     pub was_there: bool,
-    /// Where it says which places hold secrets, if any do.
-    pub notes: Option<PathBuf>,
+    /// At how many paths a secret stands in it. What is written carries the engine's marks only.
+    pub secret_paths: usize,
     /// How the backend was locked, if in no usual way.
     pub locked_by: Option<String>,
 }
@@ -204,17 +191,11 @@ pub async fn export_state(
 ) -> Result<Exported, ExportError> {
     let state = export.state;
     let (version, body) = states::read(control, state, None).await?;
-    let (mut notes, mut locked_by, mut was_there) = (None, None, false);
+    let secret_paths = count_secret_paths(control, &version).await?;
+    let (mut locked_by, mut was_there) = (None, false);
     let place = match export.to {
-        Place::File(path) => {
-            notes = write_notes(control, &version, &body, path).await?;
-            write_new(path, &body)?
-        }
-        Place::Directory(dir) => {
-            let path = dir.join(file_in_directory(&state.name));
-            notes = write_notes(control, &version, &body, &path).await?;
-            write_new(&path, &body)?
-        }
+        Place::File(path) => write_new(path, &body)?,
+        Place::Directory(dir) => write_new(&dir.join(file_in_directory(&state.name)), &body)?,
         Place::Engine | Place::Copy => {
             let state = state.clone();
             return Err(ImportError::NoStack { state }.into());
@@ -267,9 +248,21 @@ pub async fn export_state(
         version,
         place,
         was_there,
-        notes,
+        secret_paths,
         locked_by,
     })
+}
+
+async fn count_secret_paths(
+    control: &Control,
+    version: &StateVersion,
+) -> Result<usize, ReadStateError> {
+    let content = control.store.state_version_content(version).await;
+    let (_, paths) = content.map_err(|source| ReadStateError::Store {
+        state: version.state.clone(),
+        source: Box::new(source),
+    })?;
+    Ok(paths.len())
 }
 
 /// What is said of a backend that could not be locked or read.
@@ -314,50 +307,6 @@ fn newer_words(there: &StateFacts, ours: &StateFacts) -> Option<String> {
     })
 }
 
-/// Where secrets stand is listed beside a state's file, before it is there.
-async fn write_notes(
-    control: &Control,
-    version: &StateVersion,
-    body: &[u8],
-    path: &Path,
-) -> Result<Option<PathBuf>, ExportError> {
-    let notes = notes(control, version, body).await?;
-    if notes.is_empty() {
-        return Ok(None);
-    }
-    if path.exists() {
-        let path = path.to_owned();
-        return Err(ExportError::There { path });
-    }
-    let beside = notes_beside(path);
-    let list = notes.beside(body);
-    write_new(&beside, &list)?;
-    Ok(Some(beside))
-}
-
-/// What another home has to know of a version's secrets. Of those that were sensitive only in other versions, which stay
-/// behind, it says where they stand in this one.
-async fn notes(
-    control: &Control,
-    version: &StateVersion,
-    body: &[u8],
-) -> Result<Notes, ExportError> {
-    let store = &control.store;
-    let hidden = store.hidden_list(&version.state, Some(version.version));
-    let hidden = hidden.await.map_err(ExportError::Hidden)?;
-    let earlier = |err| ExportError::Earlier(Box::new(err));
-    let digests = Digests::of(control).await.map_err(earlier)?;
-    let secrets = index::secrets(store, &version.state, &digests).await;
-    let mut secrets = secrets.map_err(earlier)?;
-    if let Ok(document) = Document::read(body) {
-        let own = document.hiding(&hidden).sensitive_values();
-        let own: HashSet<&str> = own.iter().map(Secret::expose).collect();
-        secrets.retain(|secret| !own.contains(secret.expose()));
-    }
-    let earlier = passages(body, &Mask::new(&secrets));
-    Ok(Notes { hidden, earlier })
-}
-
 /// One state of a directory of all.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
@@ -373,8 +322,6 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs_only: bool,
     pub sha256: String,
-    #[serde(flatten)]
-    pub notes: Notes,
 }
 
 /// Writes every state of the home, as all of them were at one moment: their heads are read at once, and
@@ -409,7 +356,6 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             private_dir(parent).map_err(failed(parent))?;
         }
         write_new(&path, &body)?;
-        let notes = notes(control, &version, &body).await?;
         entries.push(Entry {
             project: row.name.project,
             state: row.name.name,
@@ -420,7 +366,6 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             runs_only: row.runs_only,
             lineage: version.lineage,
             sha256: sha256(&body),
-            notes,
         });
     }
     export_artifacts(control, dir).await?;

@@ -16,27 +16,19 @@ use model::ids::StackName;
 use model::lock::LockInfo;
 use model::project::Project;
 use model::secret::Secret;
-use model::state::passages::standing_in;
+use model::state::secret_paths::SecretPaths;
 use model::state::{ExpectedHead, StateFacts, StateName, StateVersion};
-use store::{
-    AcquireLockError, AppendError, Appended, BROUGHT, ReleaseLockError, StateWriter, Store,
-    StoreError,
-};
+use store::{AcquireLockError, AppendError, Appended, ReleaseLockError, StateWriter, StoreError};
 
 use crate::Control;
 use crate::artifacts::{BringArtifactsError, BroughtArtifacts, backup};
 use crate::backends::BackendError;
 use crate::held_backend::{HoldError, lock_and_read};
-use crate::hidden;
 use crate::projects::OpenProject;
 use crate::state_export::Entry;
 use crate::state_export::holds_the_same;
 
 mod engine;
-mod notes;
-
-pub use notes::Notes;
-pub(crate) use notes::notes_beside;
 
 /// Where a state comes from, or goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,10 +69,6 @@ pub enum ImportError {
     File { path: PathBuf, source: io::Error },
     #[error("`{}` is not what was exported: its digest is another one", path.display())]
     Changed { path: PathBuf },
-    #[error("`{}` says where secrets stand in another file than `{}`", notes.display(), path.display())]
-    OtherNotes { path: PathBuf, notes: PathBuf },
-    #[error("`{}` does not say where secrets stand, as an export writes it", path.display())]
-    NoNotes { path: PathBuf },
     #[error(
         "state `{state}` is not of a stack here, so there is no engine that knows where it was"
     )]
@@ -162,14 +150,6 @@ impl ImportError {
             Self::Other { .. } => {
                 Some("`terrane state push STACK FILE --force --reason …` replaces it".to_owned())
             }
-            Self::OtherNotes { path, notes } => Some(format!(
-                "bring back `{}` as it was exported; without `{}` it is imported as it is, and what was sensitive only in earlier versions is shown",
-                path.display(),
-                notes.display()
-            )),
-            Self::NoNotes { .. } => Some(
-                "bring it back as it was exported; without it the state is imported as it is, and what was hidden by it is shown".to_owned(),
-            ),
             Self::LeftLocked { id, imported, .. } => {
                 let done = match imported {
                     Some(_) => "; the import need not be repeated",
@@ -196,7 +176,7 @@ impl ImportError {
             ),
             Self::NoStack { .. } => Some("name a file, a directory or a URL".to_owned()),
             Self::Changed { path } => Some(format!(
-                "bring back `{}` as it was exported; a copy of it elsewhere is imported as it is, and what runs hid in it is shown",
+                "restore `{}` as it was exported; `terrane state import STATE --from FILE` takes one file as it is",
                 path.display()
             )),
             Self::File { .. }
@@ -297,19 +277,9 @@ pub async fn import_state(
 ) -> Result<Imported, ImportError> {
     let state = import.state;
     let lock = lock_info(import.who, "migration source state");
-    let mut notes = Notes::default();
     let (body, old_home, http) = match import.from {
-        Place::File(path) => {
-            let body = read_file(path)?;
-            notes = Notes::of(path, &body)?;
-            (body, OldHome::NoLock, None)
-        }
-        Place::Directory(dir) => {
-            let path = notes::file_in(dir, state)?;
-            let body = read_file(&path)?;
-            notes = Notes::of(&path, &body)?;
-            (body, OldHome::NoLock, None)
-        }
+        Place::File(path) => (read_file(path)?, OldHome::NoLock, None),
+        Place::Directory(dir) => (read_in_directory(dir, state)?, OldHome::NoLock, None),
         Place::Engine => {
             return Err(ImportError::NoStack {
                 state: state.clone(),
@@ -336,7 +306,7 @@ pub async fn import_state(
             (body, OldHome::LeftLocked { id }, Some(http))
         }
     };
-    let stored = store(control, state, &body, &notes, import.who).await;
+    let stored = store(control, state, &body, import.who).await;
     let mut old_home = old_home;
     let locked_by = http.as_ref().and_then(HttpBackend::locked_by);
     // What failed is not imported, so its old home goes on as before.
@@ -424,20 +394,10 @@ pub async fn import_all(
     dir: &Path,
     who: &str,
 ) -> Result<(Vec<Brought>, BroughtArtifacts), ImportError> {
-    let path = dir.join(LIST);
-    let entries: Vec<Entry> =
-        serde_json::from_slice(&read_file(&path)?).map_err(|err| ImportError::File {
-            path: path.clone(),
-            source: err.into(),
-        })?;
+    let entries = read_list(&dir.join(LIST))?;
     let mut bodies = Vec::new();
     for entry in &entries {
-        let path = dir.join(&entry.file);
-        let body = read_file(&path)?;
-        if sha256(&body) != entry.sha256 {
-            return Err(ImportError::Changed { path });
-        }
-        bodies.push(body);
+        bodies.push(read_listed(dir, entry)?);
     }
     let artifacts = |err| ImportError::Artifacts(Box::new(err));
     let sets = backup::read(dir).map_err(artifacts)?;
@@ -447,7 +407,7 @@ pub async fn import_all(
         brought.push(if entry.copy {
             Brought::Copy(state)
         } else {
-            let (version, was_here) = store(control, &state, &body, &entry.notes, who).await?;
+            let (version, was_here) = store(control, &state, &body, who).await?;
             if entry.runs_only {
                 let kept = control.store.state_reserve_for_runs(&state).await;
                 kept.map_err(|source| ImportError::Store {
@@ -484,12 +444,45 @@ pub(crate) fn file_in_directory(name: &str) -> String {
     format!("{}-{}.tfstate", &whole[..begin], &digest[..16])
 }
 
-/// Under a lock of its own; a state of another lineage is never replaced. What holds secrets is noted before it is there.
+/// The state's file in a directory. If the directory is an export of all states, its list says which file that is, and
+/// the file must be unchanged.
+fn read_in_directory(dir: &Path, state: &StateName) -> Result<Vec<u8>, ImportError> {
+    let list = dir.join(LIST);
+    let entries = if list.exists() {
+        read_list(&list)?
+    } else {
+        Vec::new()
+    };
+    let is_its = |entry: &&Entry| entry.project == state.project && entry.state == state.name;
+    match entries.iter().find(is_its) {
+        Some(entry) => read_listed(dir, entry),
+        None => read_file(&dir.join(file_in_directory(&state.name))),
+    }
+}
+
+fn read_listed(dir: &Path, entry: &Entry) -> Result<Vec<u8>, ImportError> {
+    let path = dir.join(&entry.file);
+    let body = read_file(&path)?;
+    if sha256(&body) == entry.sha256 {
+        Ok(body)
+    } else {
+        Err(ImportError::Changed { path })
+    }
+}
+
+fn read_list(path: &Path) -> Result<Vec<Entry>, ImportError> {
+    serde_json::from_slice(&read_file(path)?).map_err(|err| ImportError::File {
+        path: path.to_owned(),
+        source: err.into(),
+    })
+}
+
+/// Under a lock of its own; a state of another lineage is never replaced. The version has no secret paths but those that
+/// a copy of the same state here has.
 async fn store(
     control: &Control,
     state: &StateName,
     body: &[u8],
-    notes: &Notes,
     who: &str,
 ) -> Result<(StateVersion, bool), ImportError> {
     let failed = |source: StoreError| ImportError::Store {
@@ -528,22 +521,13 @@ async fn store(
     let writer = StateWriter {
         lock_id: Some(info.id.clone()),
         surgery: true,
+        secret_paths: Some(SecretPaths::default()),
         ..StateWriter::default()
     };
-    hidden::follow(&control.store, state, body).await;
-    let noted = note(&control.store, state, body, notes).await;
-    let appended = match noted {
-        Ok(()) => {
-            let append = control
-                .store
-                .state_version_append(state, &writer, body.to_vec());
-            append.await
-        }
-        Err(source) => Err(AppendError::Store {
-            state: state.clone(),
-            source,
-        }),
-    };
+    let append = control
+        .store
+        .state_version_append(state, &writer, body.to_vec());
+    let appended = append.await;
     let released = control.store.lock_release(state, &info.id).await;
     let appended = appended.map_err(|source| ImportError::Append {
         state: state.clone(),
@@ -557,18 +541,6 @@ async fn store(
         Appended::New(version) => (version, false),
         Appended::Same(version) => (version, true),
     })
-}
-
-async fn note(
-    store: &Store,
-    state: &StateName,
-    body: &[u8],
-    notes: &Notes,
-) -> Result<(), StoreError> {
-    store.hidden_add(state, &notes.hidden).await?;
-    let secrets = standing_in(body, &notes.earlier);
-    let added = store.state_index_secrets_add(state, BROUGHT, &secrets);
-    added.await
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {

@@ -19,7 +19,7 @@ pub use store::{Scratch, offload};
 use crate::home::Home;
 use crate::state::StateAccessError;
 use crate::tokens::TokenCheck;
-use crate::{Control, hidden, liveness};
+use crate::{Control, liveness};
 
 /// A home whose states are served to others.
 #[derive(Debug)]
@@ -138,7 +138,6 @@ impl ClientAccess {
             actor: self.token.name.clone(),
             ..StateWriter::default()
         };
-        hidden::follow(&self.store, &self.state, &body).await;
         let appended = self
             .store
             .state_version_append(&self.state, &writer, body)

@@ -4,14 +4,15 @@
 //!
 //! Not here: what a person sees and says (`cli`), the rules a push must keep (`model::state::check_push`).
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use model::break_glass::Act;
 use model::ids::RunId;
 use model::lock::LockInfo;
 use model::masking::Mask;
-use model::secret::Secret;
-use model::state::hidden::shown_address;
 use model::state::resources::Document;
+use model::state::secret_paths::SecretPaths;
 use model::state::{
     Contents, ExpectedHead, HeldLock, InvalidState, Mark, PushRefusal, ReadResourcesError,
     RemoveError, StateFacts, StateName, StateVersion, Summary, as_written, remove, summary,
@@ -23,9 +24,8 @@ use store::{
 };
 
 use crate::Control;
-use crate::hidden;
 use crate::reasons::Reason;
-use crate::states::ask;
+use crate::secret_paths;
 
 mod target;
 
@@ -44,6 +44,8 @@ pub struct Proposal {
     pub summary: Option<Summary>,
     /// Why the newest version cannot be compared with this: it is damaged, and stays as it is.
     pub unread: Option<StoreError>,
+    /// Where secrets are known to stand in the body, besides what it inherits from the newest version.
+    secret_paths: SecretPaths,
     act: Act,
     mark: Option<Mark>,
     force: bool,
@@ -233,12 +235,12 @@ pub async fn rollback(
     // Without a head it was deleted, and comes back as what it was.
     let lineage = now.head.as_ref().map_or(&old.lineage, |head| &head.lineage);
     let next = next_serial(&versions, lineage).unwrap_or(1);
-    let body = control.store.state_version_read(old).await;
-    let body = body.map_err(|source| failed(state, "read", source))?;
+    let content = control.store.state_version_content(old).await;
+    let (body, paths) = content.map_err(|source| failed(state, "read", source))?;
     let encrypted = old.contents == Contents::Encrypted;
     let body = if encrypted {
         // Its serial stands inside, too, where nobody without the key can change it.
-        body
+        body.to_vec()
     } else {
         let renumbered = with_identity(&body, next, lineage);
         renumbered.map_err(|source| invalid(state, source))?
@@ -255,8 +257,9 @@ pub async fn rollback(
     Ok(Proposal {
         older: Some(old.version),
         serial: if encrypted { old.serial } else { next },
-        summary: now.compare(control, state, &body).await?,
+        summary: now.compare(state, &body, &paths)?,
         unread: now.unread,
+        secret_paths: paths.as_ref().clone(),
         state: state.clone(),
         head: now.head,
         body,
@@ -277,7 +280,12 @@ pub async fn push(
 ) -> Result<Proposal, SurgeryError> {
     let decides = control.store.kept_aside_list(state).await;
     let decides = decides.map_err(|source| failed(state, "read", source))?;
-    propose_push(control, state, file, force, "a file", decides).await
+    let source = Source {
+        what: "a file".to_owned(),
+        secret_paths: SecretPaths::default(),
+        decides,
+    };
+    propose_push(control, state, file, force, source).await
 }
 
 /// What a run left aside, to be the newest version.
@@ -301,7 +309,11 @@ pub async fn push_kept(
     };
     let body = body.ok_or_else(nothing)?;
     let decides = store.kept_aside_list(state).await.map_err(read)?;
-    let what = format!("what run {run} left aside");
+    let source = Source {
+        what: format!("what run {run} left aside"),
+        secret_paths: secret_paths::of_earlier_run(control, run, &body),
+        decides,
+    };
     // It was kept because others wrote since: who decides for it knows that its serial is behind.
     let head = store.state_head(state).await.map_err(read)?;
     let lineage = StateFacts::read(&body).map(|facts| facts.lineage);
@@ -310,7 +322,7 @@ pub async fn push_kept(
         lineage.as_ref().is_ok_and(of_head)
     };
     let force = force || head.as_ref().is_some_and(is_of_head);
-    propose_push(control, state, body, force, &what, decides).await
+    propose_push(control, state, body, force, source).await
 }
 
 /// A write that was refused and kept, to be the newest version.
@@ -332,9 +344,14 @@ pub async fn push_refused(
         state: state.clone(),
         number,
     })?;
-    let decides = store.kept_aside_list(state).await.map_err(read)?;
-    let what = format!("what was refused as number {number}");
-    propose_push(control, state, body, force, &what, decides).await
+    let run = refused.and_then(|refused| refused.run);
+    let paths = run.map(|run| secret_paths::of_earlier_run(control, run, &body));
+    let source = Source {
+        what: format!("what was refused as number {number}"),
+        secret_paths: paths.unwrap_or_default(),
+        decides: store.kept_aside_list(state).await.map_err(read)?,
+    };
+    propose_push(control, state, body, force, source).await
 }
 
 /// The newest version without some of its resources. They are forgotten, not destroyed.
@@ -343,24 +360,23 @@ pub async fn take_out(
     state: &StateName,
     addresses: &[String],
 ) -> Result<Proposal, SurgeryError> {
-    let now = Now::read(control, state).await?;
-    let (head, head_body) = now.there(state)?;
-    let compared = Some(head_body.as_slice());
-    let mask = mask_of(control, state, &[compared]).await;
-    let hidden = control.store.hidden_list(state, Some(0)).await;
-    let hidden = hidden.map_err(|source| failed(state, "read", source))?;
-    let shown = |address: &str| shown_address(address, &hidden, &mask);
+    let mut now = Now::read(control, state).await?;
+    let (head, body) = now.there(state)?;
+    let paths = &now.secret_paths;
+    let mask = masking(&[document(&body, paths)]);
+    let shown = |address: &str| paths.shown_address(address, &mask);
     let versions = versions_of(control, state).await?;
     let serial = next_serial(&versions, &head.lineage).unwrap_or(head.serial + 1);
-    let removal = as_written(&head_body, addresses, shown)
-        .and_then(|addresses| remove(&head_body, &addresses, serial))
+    let removal = as_written(&body, addresses, shown)
+        .and_then(|addresses| remove(&body, &addresses, serial))
         .map_err(|source| SurgeryError::Remove {
             state: state.clone(),
             source: source.masked(&mask),
         })?;
     Ok(Proposal {
-        summary: told(control, state, compared, &removal.body).await?,
+        summary: now.compare(state, &removal.body, &SecretPaths::default())?,
         unread: None,
+        secret_paths: SecretPaths::default(),
         serial,
         older: None,
         state: state.clone(),
@@ -406,6 +422,7 @@ pub async fn carry_out(
         mark: proposal.mark,
         surgery: proposal.force,
         beyond: 0,
+        secret_paths: proposal.secret_paths,
         record: BreakGlassRecord {
             act: proposal.act,
             actor: reason.actor.clone(),
@@ -413,7 +430,6 @@ pub async fn carry_out(
             detail: proposal.detail,
         },
     };
-    hidden::follow(store, state, &proposal.body).await;
     let appended = store.state_version_append_by_hand(state, by_hand, proposal.body);
     let appended = appended.await.map_err(|err| not_written(state, err));
     // Whatever came of it, nobody is to wait for a command that is over.
@@ -436,18 +452,26 @@ pub async fn carry_out(
     Ok(done)
 }
 
+/// Where a body that is pushed comes from.
+struct Source {
+    /// For the record.
+    what: String,
+    secret_paths: SecretPaths,
+    /// States kept aside that the push decides.
+    decides: Vec<RefusedRequest>,
+}
+
 async fn propose_push(
     control: &Control,
     state: &StateName,
     file: Vec<u8>,
     force: bool,
-    what: &str,
-    decides: Vec<RefusedRequest>,
+    source: Source,
 ) -> Result<Proposal, SurgeryError> {
     let now = Now::read(control, state).await?;
     let facts = StateFacts::read(&file).map_err(|source| invalid(state, source))?;
     let (mut body, mut serial, mut mark) = (file, facts.serial, None);
-    if force && facts.contents != Contents::Encrypted && now.body.as_ref() != Some(&body) {
+    if force && facts.contents != Contents::Encrypted && now.body.as_deref() != Some(&body) {
         let lineage = match &now.head {
             // As an engine leaves what it could not deliver first.
             Some(head) if facts.lineage.is_empty() => &head.lineage,
@@ -463,9 +487,15 @@ async fn propose_push(
         }
     }
     Ok(Proposal {
-        summary: now.compare(control, state, &body).await?,
-        detail: format!("{what}, serial {} as it came{}", facts.serial, now.over()),
+        summary: now.compare(state, &body, &source.secret_paths)?,
+        detail: format!(
+            "{}, serial {} as it came{}",
+            source.what,
+            facts.serial,
+            now.over()
+        ),
         unread: now.unread,
+        secret_paths: source.secret_paths,
         state: state.clone(),
         head: now.head,
         body,
@@ -474,7 +504,7 @@ async fn propose_push(
         act: Act::StatePushed,
         mark,
         force,
-        decides,
+        decides: source.decides,
     })
 }
 
@@ -497,7 +527,8 @@ fn next_serial(versions: &[StateVersion], lineage: &str) -> Option<u64> {
 /// The newest version, if there is one, and its bytes, or why there are none.
 struct Now {
     head: Option<StateVersion>,
-    body: Option<Vec<u8>>,
+    body: Option<Arc<Vec<u8>>>,
+    secret_paths: Arc<SecretPaths>,
     unread: Option<StoreError>,
 }
 
@@ -505,7 +536,7 @@ impl Now {
     async fn read(control: &Control, state: &StateName) -> Result<Self, SurgeryError> {
         let read = |source| failed(state, "read", source);
         let head = control.store.state_head(state).await.map_err(read)?;
-        let (body, unread) = match &head {
+        let (content, unread) = match &head {
             None => (None, None),
             // Nobody is asked about what cannot be done here.
             Some(head) if head.is_copy() => {
@@ -514,24 +545,30 @@ impl Now {
                     source: PushRefusal::Copy,
                 });
             }
-            Some(head) => match control.store.state_version_read(head).await {
-                Ok(body) => (Some(body), None),
+            Some(head) => match control.store.state_version_content(head).await {
+                Ok(content) => (Some(content), None),
                 // A damaged one must not stop what is to get over it; all else may pass.
                 Err(err @ StoreError::Unseal { .. }) => (None, Some(err)),
                 Err(err) => return Err(read(err)),
             },
         };
-        Ok(Self { head, body, unread })
+        let (body, paths) = content.unzip();
+        Ok(Self {
+            head,
+            body,
+            secret_paths: paths.unwrap_or_default(),
+            unread,
+        })
     }
 
-    fn there(self, state: &StateName) -> Result<(StateVersion, Vec<u8>), SurgeryError> {
-        match (self.head.zip(self.body), self.unread) {
-            (Some(there), _) => Ok(there),
-            (None, Some(unread)) => Err(failed(state, "read", unread)),
-            (None, None) => Err(SurgeryError::NoState {
-                state: state.clone(),
-            }),
+    fn there(&mut self, state: &StateName) -> Result<(StateVersion, Arc<Vec<u8>>), SurgeryError> {
+        if let Some(unread) = self.unread.take() {
+            return Err(failed(state, "read", unread));
         }
+        let there = self.head.clone().zip(self.body.clone());
+        there.ok_or_else(|| SurgeryError::NoState {
+            state: state.clone(),
+        })
     }
 
     /// For the record.
@@ -543,47 +580,43 @@ impl Now {
         }
     }
 
-    async fn compare(
+    /// How a body differs from the newest version, without what is sensitive in either.
+    fn compare(
         &self,
-        control: &Control,
         state: &StateName,
         after: &[u8],
+        after_paths: &SecretPaths,
     ) -> Result<Option<Summary>, SurgeryError> {
         if self.unread.is_some() {
             return Ok(None);
         }
-        told(control, state, self.body.as_deref(), after).await
+        let before = self.body.as_deref().map(Vec::as_slice);
+        let mut paths = self.secret_paths.as_ref().clone();
+        paths.extend(after_paths.clone());
+        let documents = before.into_iter().chain([after]);
+        let documents: Vec<Option<Document>> =
+            documents.map(|body| document(body, &paths)).collect();
+        let mask = masking(&documents);
+        match summary(before, after) {
+            Ok(summary) => Ok(Some(summary.masked(&paths, &mask))),
+            Err(ReadResourcesError::Encrypted) => Ok(None),
+            Err(source) => Err(SurgeryError::Resources {
+                state: state.clone(),
+                source,
+            }),
+        }
     }
 }
 
-async fn told(
-    control: &Control,
-    state: &StateName,
-    before: Option<&[u8]>,
-    after: &[u8],
-) -> Result<Option<Summary>, SurgeryError> {
-    // Of whatever version.
-    let hidden = control.store.hidden_list(state, Some(0)).await;
-    let hidden = hidden.map_err(|source| failed(state, "read", source))?;
-    let mask = mask_of(control, state, &[before, Some(after)]).await;
-    match summary(before, after) {
-        Ok(summary) => Ok(Some(summary.hiding(&hidden).masked(&mask))),
-        Err(ReadResourcesError::Encrypted) => Ok(None),
-        Err(source) => Err(SurgeryError::Resources {
-            state: state.clone(),
-            source,
-        }),
-    }
+fn document(body: &[u8], paths: &SecretPaths) -> Option<Document> {
+    let document = Document::read(body).ok()?;
+    Some(document.with_secret_paths(paths))
 }
 
-/// What is sensitive in these bodies, or was in any version.
-async fn mask_of(control: &Control, state: &StateName, bodies: &[Option<&[u8]>]) -> Mask {
-    let bodies = bodies.iter().flatten();
-    let documents = bodies.filter_map(|body| Document::read(body).ok());
-    let mut secrets: Vec<Secret> = documents
-        .flat_map(|document| document.sensitive_values())
-        .collect();
-    secrets.extend(ask::secrets(control, state).await);
+/// Masks what is sensitive in these documents.
+fn masking(documents: &[Option<Document>]) -> Mask {
+    let documents = documents.iter().flatten();
+    let secrets: Vec<_> = documents.flat_map(Document::sensitive_values).collect();
     Mask::new(&secrets)
 }
 

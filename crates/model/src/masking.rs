@@ -129,15 +129,6 @@ impl Mask {
         masked != *value
     }
 
-    /// Where secrets stand in one value, from where to where in bytes; all of it, if it is one as a whole.
-    pub(crate) fn spans(&self, text: &str) -> Vec<(usize, usize)> {
-        if self.numbers.contains(text) {
-            return vec![(0, text.len())];
-        }
-        let finder = self.finder.as_ref();
-        finder.map_or_else(Vec::new, |finder| finder.spans(text.as_bytes()))
-    }
-
     /// False only if no part of a JSON document holds a secret: cheaper than to look at each of them.
     pub fn may_be_in(&self, document: &[u8]) -> bool {
         let looks = |finder: &Finder| {

@@ -30,6 +30,8 @@ pub enum UnsealError {
     Header,
     #[error("it is {found}, not {expected}")]
     Other { found: String, expected: String },
+    #[error("it has the older format {found}, which this terrane does not read")]
+    Format { found: u32 },
     #[error("its content is not what was stored")]
     Content,
     #[error("there is no complete frame at its location")]

@@ -1,9 +1,8 @@
 //! The only access to SQL and blobs.
 //!
 //! A home is a directory: `terrane.db` (the database), `segments/` (every version, sealed), `keys/` (wrapped data
-//! keys), `artifacts/` (files that stacks wrote, sealed), `notes/` (what is to stay hidden, sealed), `refused/`
-//! (refused writes). Several processes may open it at once. A shared home has its tables in PostgreSQL and the rest in
-//! a bucket.
+//! keys), `artifacts/` (files that stacks wrote, sealed), `refused/` (refused writes). Several processes may open it at
+//! once. A shared home has its tables in PostgreSQL and the rest in a bucket.
 //!
 //! Not here: what may happen (`model`), and in which order (`control`).
 
@@ -16,9 +15,7 @@ mod access;
 mod blob;
 mod crypto;
 mod db;
-mod hidden;
 mod key;
-mod notes;
 mod offload;
 mod run;
 mod state;
@@ -49,7 +46,7 @@ pub use state::check::recover::{Acknowledgement, RecoveredItem, recover};
 pub use state::check::stale_database::StaleState;
 use state::check::stale_database::StaleStates;
 pub use state::check::verify::{Damage, VerifyReport};
-pub use state::index::{BROUGHT, LastChange, ObjectLifetime, VersionSummary};
+pub use state::index::{LastChange, ObjectLifetime, VersionSummary};
 pub use state::locks::{AcquireLockError, LockRelease, ReleaseLockError};
 pub use state::refusals::{Decider, Decision, NewRefusal, RefusedRequest};
 pub use state::retention::RemovedVersion;
@@ -231,8 +228,6 @@ pub enum StoreError {
         "a frame in `{path}` is damaged, and only the database says that this version was acknowledged"
     )]
     Unmarked { version: i64, path: PathBuf },
-    #[error("only the database knows it: `{path}` is incomplete")]
-    NotNoted { path: PathBuf },
     #[error("an internal task ended early")]
     Interrupted,
 }
@@ -250,7 +245,6 @@ impl StoreError {
             | Self::Lost(_)
             | Self::OldHead { .. }
             | Self::NoHead { .. }
-            | Self::NotNoted { .. }
             | Self::Unmarked { .. }
             | Self::Rival(_) => false,
         }

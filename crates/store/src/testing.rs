@@ -188,9 +188,7 @@ pub(crate) async fn expire(
 ) -> Result<Vec<RemovedVersion>, StoreError> {
     let mut removed = Vec::new();
     for state in store.state_list().await? {
-        let due = store.retention_due(&state, policy, now).await?;
-        let due = due.iter().map(|version| version.version).collect();
-        removed.extend(store.retention_apply(&state, policy, now, &due).await?);
+        removed.extend(store.retention_apply(&state, policy, now).await?);
     }
     Ok(removed)
 }

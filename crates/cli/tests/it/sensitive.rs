@@ -320,50 +320,32 @@ fn a_secret_stays_hidden_at_its_new_address() {
 }
 
 #[test]
-fn a_secret_stays_hidden_in_another_home() {
+fn a_secret_stays_hidden_when_the_tables_are_made_again() {
     let secret = "tok-8d1e4b7c42";
     let story = one_that_keeps(secret);
+    // The exported file has no marks for it.
     let export = ["state", "export", "only", "--to", "../only.tfstate"];
     let said = story.cli(&export).expect(0);
-    assert!(said.stderr.contains("only.tfstate.hidden.json"), "{said}");
-    drop(
-        story
-            .cli(&["state", "export", "--all", "--to", "../all"])
-            .expect(0),
-    );
-    for (home, from) in [
-        ("../one", &["only", "--from", "../only.tfstate"][..]),
-        ("../two", &["--all", "--from", "../all"]),
-    ] {
-        let home = ["--data", home];
-        let import = [&home[..], &["state", "import", "--no-plan"], from].concat();
-        drop(story.cli(&import).expect(0));
-        for again in [false, true] {
-            if again {
-                make_tables_again(&story, home[1]);
-            }
-            let shown = story.cli(&[&home[..], &["state", "show", "only"]].concat());
-            let shown = shown.expect(0);
-            assert!(shown.stdout.contains("terraform_data.db"), "{shown}");
-            check_absent(&[shown], secret);
+    let note = "note: secrets of runs stand in 2 of its values; masked here, they are shown where this is imported";
+    assert!(said.stderr.contains(note), "{said}");
+    for again in [false, true] {
+        if again {
+            make_tables_again(&story);
         }
+        let shown = story.cli(&["state", "show", "only"]).expect(0);
+        assert!(shown.stdout.contains("terraform_data.db"), "{shown}");
+        check_absent(&[said.clone(), shown], secret);
     }
 }
 
 /// The database is lost, and made again from the files.
-fn make_tables_again(story: &Story, home: &str) {
-    let home = story.root().join("project").join(home);
+fn make_tables_again(story: &Story) {
+    story.settle();
     for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
-        drop(std::fs::remove_file(home.join(file)));
+        drop(std::fs::remove_file(story.data().join(file)));
     }
-    let home = ["--data", home.to_str().unwrap()];
-    let recover = [&home[..], &["state", "recover", "--into-home"]].concat();
-    let said = story.cli(&recover).expect(0);
-    assert!(
-        said.stderr
-            .contains("The database has 1 version of 1 state again"),
-        "{said}"
-    );
+    let said = story.cli(&["state", "recover", "--into-home"]).expect(0);
+    assert!(said.stderr.contains("of 1 state again"), "{said}");
 }
 
 #[test]
@@ -391,83 +373,17 @@ fn check_absent(said: &[Said], secret: &str) {
     }
 }
 
-/// A password that was changed at its source still stands in a script that was made with it.
-#[test]
-fn a_secret_that_was_changed_stays_hidden_where_its_old_value_stands() {
-    let story = Story::new("tofu").stack("app", "", "");
-    let push = |serial: u64, secret: &str| {
-        let state = format!(
-            r#"{{"version":4,"serial":{serial},"lineage":"l",
-                "outputs":{{"login":{{"value":["{secret}"],"type":["list","string"],"sensitive":true}}}},
-                "resources":[{{"mode":"managed","type":"x_y","name":"n","provider":"p","instances":[
-                    {{"attributes":{{"id":"{serial}","user_data":"export TOKEN=first-secret"}}}}]}}]}}"#
-        );
-        story.write("../by-hand.tfstate", &state);
-        let push = ["state", "push", "app", "../by-hand.tfstate", "--force"];
-        let yes = ["--reason", "test", "--auto-approve"];
-        drop(story.cli(&[&push[..], &yes[..]].concat()).expect(0));
-    };
-    push(1, "first-secret");
-    push(2, "second-secret");
-    push(3, "second-secret");
-    let questions: [&[&str]; 7] = [
-        &["state", "show", "app"],
-        &["state", "show", "app", "--version", "2"],
-        &["state", "blame", "app", "x_y.n"],
-        &["state", "search", "TOKEN"],
-        &["state", "search", "TOKEN", "--all-versions"],
-        &["state", "diff", "app"],
-        &["state", "diff", "app", "1", "3"],
-    ];
-    let mut said = Vec::new();
-    for question in questions {
-        said.push(story.cli(question).expect(0));
-        said.push(story.cli(&[question, &["--json"]].concat()).expect(0));
-    }
-    // Another home never sees the version in which it was sensitive.
-    let all = ["state", "export", "--all", "--to", "../all"];
-    drop(story.cli(&all).expect(0));
-    let one = ["state", "export", "app", "--to", "../app.tfstate"];
-    let one = story.cli(&one).expect(0);
-    assert!(one.stderr.contains("app.tfstate.hidden.json"), "{one}");
-    for notes in ["../all/states.json", "../app.tfstate.hidden.json"] {
-        let notes = story.read(notes);
-        assert!(!notes.contains("-secret"), "{notes}");
-    }
-    for (home, from) in [
-        ("../one", &["app", "--from", "../app.tfstate"][..]),
-        ("../two", &["--all", "--from", "../all"]),
-        ("../three", &["app", "--from", "../all"]),
-    ] {
-        let home = ["--data", home];
-        let import = [&home[..], &["state", "import", "--no-plan"], from].concat();
-        drop(story.cli(&import).expect(0));
-        let show = story.cli(&[&home[..], &["state", "show", "app"]].concat());
-        assert!(show.stdout.contains("user_data   (sensitive)"), "{show}");
-        said.push(show);
-        make_tables_again(&story, home[1]);
-        let show = story.cli(&[&home[..], &["state", "show", "app"]].concat());
-        assert!(show.stdout.contains("user_data   (sensitive)"), "{show}");
-        said.push(show);
-    }
-    check_absent(&said, "first-secret");
-    check_absent(&said, "second-secret");
-    let shown = ["state", "show", "app", "x_y.n", "--reveal", "--reason", "x"];
-    let shown = story.cli(&shown).expect(0);
-    assert!(shown.stdout.contains("TOKEN=first-secret"), "{shown}");
-}
-
 /// A secret may be a key of a map, or name an instance.
 #[test]
 fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
     let story = Story::new("tofu").stack("app", "", "");
-    let push = |serial: u64, secret: &str| {
+    let push = |serial: u64| {
         let state = format!(
             r#"{{"version":4,"serial":{serial},"lineage":"l",
                 "outputs":{{"p":{{"value":"same-secret-9","type":"string"}},
                     "same-secret-9":{{"value":"v{serial}","type":"string"}}}},
                 "resources":[{{"mode":"managed","type":"x_y","name":"n","provider":"p/same-secret-9","instances":[
-                    {{"index_key":"same-secret-9","attributes":{{"id":"{serial}","pw":"{secret}","copy":"same-secret-9",
+                    {{"index_key":"same-secret-9","attributes":{{"id":"{serial}","pw":["same-secret-9","other-secret-9"],"copy":"same-secret-9",
                       "text":"u=same-secret-9","tags":{{"same-secret-9":"v{serial}","other-secret-9":"w"}}}},
                       "sensitive_attributes":[[{{"type":"get_attr","value":"pw"}}]]}}]}}]}}"#
         );
@@ -476,8 +392,7 @@ fn a_secret_that_is_a_name_is_hidden_and_found_by_who_knows_all_of_it() {
         let yes = ["--reason", "test", "--auto-approve"];
         story.cli(&[&push[..], &yes[..]].concat()).expect(0)
     };
-    // In the newest version it is no longer marked anywhere.
-    let mut said = vec![push(1, "same-secret-9"), push(2, "other-secret-9")];
+    let mut said = vec![push(1), push(2)];
     let name = "x_y.n[\"(secret)\"]";
     let rollback = ["state", "rollback", "app", "--to", "1", "--reason", "x"];
     let remove = ["state", "rm", "app", "x_y.n", "--reason", "x"];

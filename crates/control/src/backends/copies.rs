@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use model::ids::{RunId, StackName};
 use model::masking::Mask;
 use model::project::Project;
+use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, StateFacts, StateVersion};
 use store::{AppendError, StoreError};
 
 use super::{BackendError, Seat, Which};
 use crate::Control;
-use crate::hidden::HiddenPlaces;
 use crate::projects::OpenProject;
 
 /// So many engines look into backends at the same time.
@@ -65,15 +65,9 @@ pub async fn keep_copy(
         }
         body = NOTHING.to_vec();
     }
-    let hidden = HiddenPlaces::new(control.store.clone(), state.clone(), mask);
-    let Some(hidden) = hidden else {
-        control.store.state_copy_keep(&state, run, body).await?;
-        return Ok(());
-    };
-    let noted = hidden.note_change(&body).await;
-    let kept = control.store.state_copy_keep(&state, run, body).await?;
-    hidden.settle(noted, &kept).await;
-    Ok(())
+    let paths = SecretPaths::find(&body, mask);
+    let kept = control.store.state_copy_keep(&state, run, body, paths);
+    kept.await.map(drop)
 }
 
 /// So long one of them is waited for.

@@ -68,7 +68,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let spool = Spool::new(job.control.home.run_dir(job.run), job.run);
     let access = StateAccess::for_apply(store.clone(), state, job.run, expected, plan.may_empty())
         .holding(spool)
-        .hiding(&inputs.mask);
+        .with_secrets(&inputs.mask);
     let caller = Caller::new(job, &workspace, &inputs, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);

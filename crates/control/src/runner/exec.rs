@@ -135,7 +135,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     // The engine reads under its lock: whatever is the head then is what it changes.
     let store = job.control.store.clone();
     let access = StateAccess::for_apply(store, state, job.run, ExpectedHead::Any, true);
-    let access = access.holding(spool).hiding(&inputs.mask);
+    let access = access.holding(spool).with_secrets(&inputs.mask);
     let caller = Caller::new(job, &workspace, &inputs, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);

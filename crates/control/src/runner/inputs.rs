@@ -24,7 +24,7 @@ use crate::asker::{self, Asker};
 use crate::keyed_digests::{Purpose, digester};
 use crate::outputs::OutputsError;
 use crate::stages::{text_of, with_contexts};
-use crate::{Control, hidden, outputs, settled};
+use crate::{Control, outputs, secret_paths, settled};
 
 mod contexts;
 
@@ -165,10 +165,13 @@ pub(super) async fn gather_ahead(
     let spec = job.spec;
     let resolving = resolve(job.control, spec, job.asker, ahead);
     let known = job.unless_stopped(limit, resolving).await?;
-    let state = job.control.state_name(&spec.stack.state);
-    let earlier = hidden::earlier(job.control, &state).await;
-    let earlier = earlier.map_err(|err| Failure::because("could not read what to hide", &err))?;
-    known.hidden.borrow_mut().extend(earlier);
+    if !spec.no_state {
+        let state = job.control.state_name(&spec.stack.state);
+        let earlier = secret_paths::earlier_secrets(job.control, &state).await;
+        let earlier =
+            earlier.map_err(|err| Failure::because("could not read what to hide", &err))?;
+        known.hidden.borrow_mut().extend(earlier);
+    }
     let mut environment = environment(spec, job.asker, &known)?;
     let Variables {
         variables,

@@ -61,7 +61,6 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         });
     }
     let mut setup = Setup::prepare(job, mask).await?;
-    let access = access.hiding(&setup.inputs.mask);
     let caller = Caller::new(job, &setup.workspace, &setup.inputs, access).await?;
     let shown = run_and_show(job, &base, &setup, &caller, mask).await;
     let engine = caller.engine().to_string();

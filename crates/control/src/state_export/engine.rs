@@ -87,11 +87,11 @@ pub async fn export(
         kept.map_err(|source| ExportError::NoCopy(Box::new(source)))?;
     }
     Ok(Exported {
+        secret_paths: super::count_secret_paths(control, &version).await?,
         version,
         place,
         serial,
         was_there,
-        notes: None,
         locked_by: None,
     })
 }

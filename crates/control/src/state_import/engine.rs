@@ -11,7 +11,7 @@ use model::ids::StackName;
 use model::project::Project;
 use model::state::StateName;
 
-use super::{Import, ImportError, Imported, Notes, OldHome, store};
+use super::{Import, ImportError, Imported, OldHome, store};
 use crate::Control;
 use crate::backends::{Locks, Seat, Which};
 use crate::held_backend::{HoldError, told_to_stop};
@@ -68,7 +68,7 @@ pub(super) async fn import(
         let body = body.ok_or_else(|| ImportError::NothingInSource {
             hint: other_workspaces(&seat, stack),
         })?;
-        store(control, &state, &body, &Notes::default(), import.who).await
+        store(control, &state, &body, import.who).await
     };
     let brought = brought.await;
     let old_home = match held {

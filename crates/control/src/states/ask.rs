@@ -2,7 +2,6 @@
 
 use model::break_glass::Act;
 use model::masking::Mask;
-use model::secret::Secret;
 use model::state::pick::Pick;
 use model::state::resources::{Document, Opaque};
 use model::state::{StateName, StateVersion};
@@ -11,9 +10,8 @@ use store::{ChangeSetError, KeyedDigester, NewBreakGlass, Store, StoreError};
 
 use super::ReadStateError;
 use super::deleted::{self, Deleted};
-use super::index;
 use crate::reasons::without_secrets;
-use crate::{Control, hidden};
+use crate::{Control, secret_paths};
 
 /// Digits of a digest that people see: two values of a project hardly ever share them.
 const SHORT: usize = 6;
@@ -153,13 +151,8 @@ pub struct Digests(KeyedDigester);
 
 impl Digests {
     pub async fn of(control: &Control) -> Result<Self, AskStateError> {
-        Self::of_home(&control.store)
-            .await
-            .map_err(AskStateError::Digest)
-    }
-
-    pub(super) async fn of_home(store: &Store) -> Result<Self, StoreError> {
-        store.keyed_digester("state value").await.map(Self)
+        let digester = control.store.keyed_digester("state value").await;
+        digester.map(Self).map_err(AskStateError::Digest)
     }
 
     pub fn whole(&self, value: &Value) -> String {
@@ -214,23 +207,12 @@ pub async fn document(
 ) -> Result<Asked, AskStateError> {
     let version = pick(control, state, which).await?;
     let read = look_into(&control.store, &version).await?;
-    let mut document = read.map_err(|source| AskStateError::Opaque {
+    let document = read.map_err(|source| AskStateError::Opaque {
         state: state.clone(),
         version: version.version,
         source,
     })?;
-    let digests = Digests::of(control).await?;
-    document.elsewhere = index::secrets(&control.store, state, &digests).await?;
     Ok(Asked { version, document })
-}
-
-/// What was sensitive in any version, as far as they can be read.
-pub(crate) async fn secrets(control: &Control, state: &StateName) -> Vec<Secret> {
-    let Ok(digests) = Digests::of(control).await else {
-        return Vec::new();
-    };
-    let found = index::secrets(&control.store, state, &digests).await;
-    found.unwrap_or_default()
 }
 
 /// What a version holds, or why that cannot be known.
@@ -238,7 +220,7 @@ pub async fn look_into(
     store: &Store,
     version: &StateVersion,
 ) -> Result<Result<Document, Opaque>, AskStateError> {
-    let document = hidden::document(store, version).await;
+    let document = secret_paths::document(store, version).await;
     document.map_err(store_failed("read", &version.state))
 }
 
@@ -273,8 +255,8 @@ impl Asked {
 
     /// As it is shown to who is told no secret.
     #[must_use]
-    pub fn hiding_names(mut self) -> Self {
-        self.document = self.document.hiding_names();
+    pub fn with_masked_names(mut self) -> Self {
+        self.document = self.document.with_masked_names();
         self
     }
 

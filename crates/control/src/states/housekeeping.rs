@@ -9,8 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 use model::retention::RetentionPolicy;
 use store::{RemovedVersion, Store, StoreError, SweepReport};
 
-use super::ask::Digests;
-use super::index;
 use crate::Control;
 
 const KEEP_REFUSED: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -45,11 +43,6 @@ pub async fn regularly(
 ) {
     let store = control.store;
     let rounds = async {
-        // A home may be older than notes are, or have lost some.
-        if let Err(source) = store.notes_complete().await {
-            let deed = "note what is hidden in states";
-            tell(Err(KeepHouseError { deed, source }));
-        }
         loop {
             tokio::time::sleep(EVERY).await;
             tell(keep_house(&store, &policy, Timestamp::now()).await);
@@ -102,7 +95,6 @@ pub async fn keep_house(
     })
 }
 
-/// What was sensitive in a version stays hidden when it is gone.
 async fn let_go_of_versions(
     store: &Store,
     policy: &RetentionPolicy,
@@ -110,13 +102,7 @@ async fn let_go_of_versions(
 ) -> Result<Vec<RemovedVersion>, StoreError> {
     let mut removed = Vec::new();
     for state in store.state_list().await? {
-        let due = store.retention_due(&state, policy, now).await?;
-        if due.is_empty() {
-            continue;
-        }
-        let digests = Digests::of_home(store).await?;
-        let read = index::learn_before_they_go(store, &state.name, &due, &digests).await?;
-        removed.extend(store.retention_apply(&state, policy, now, &read).await?);
+        removed.extend(store.retention_apply(&state, policy, now).await?);
     }
     Ok(removed)
 }
@@ -124,7 +110,6 @@ async fn let_go_of_versions(
 #[cfg(test)]
 mod tests {
     use model::lock::LockInfo;
-    use model::secret::Secret;
     use model::state::{ExpectedHead, StateName};
     use store::{Keyring, StateWriter};
 
@@ -159,35 +144,6 @@ mod tests {
         }
         let verified = store.state_verify(None).await.unwrap();
         assert_eq!((verified.versions, verified.damages.len()), (1, 0));
-    }
-
-    /// Nobody asked about the state while the version was there.
-    #[tokio::test]
-    async fn what_was_sensitive_is_known_when_its_version_is_gone() {
-        let dir = tempfile::tempdir().unwrap();
-        let keyring = Keyring::open_or_create(&dir.path().join("master.key")).unwrap();
-        let home = dir.path().join("home");
-        let store = Store::open(&home, keyring).await.unwrap();
-        let state = StateName::new("", "network");
-        for serial in 1..=20 {
-            let is_sensitive = serial == 1;
-            let body = format!(
-                r#"{{"version":4,"serial":{serial},"lineage":"l","resources":[],
-                    "outputs":{{"a":{{"value":"first-secret","type":"string","sensitive":{is_sensitive}}}}}}}"#
-            );
-            let writer = StateWriter::default();
-            let written = store.state_version_append(&state, &writer, body.into_bytes());
-            written.await.unwrap();
-        }
-        let policy = RetentionPolicy {
-            max_age: None,
-            max_count: Some(1),
-        };
-        let now = Timestamp::now() + SignedDuration::from_hours(365 * 24);
-        let kept = keep_house(&store, &policy, now).await.unwrap();
-        assert!(kept.versions.iter().any(|gone| gone.version == 1));
-        let known = store.state_index_secrets(&state).await.unwrap();
-        assert_eq!(known, [Secret::new("first-secret")]);
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use model::break_glass::Act;
+use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, ExpectedHead, Mark, StateName, StateVersion, with_identity};
 use serde::Serialize;
 use serde_json::json;
@@ -20,7 +21,6 @@ use store::{
 };
 pub use store::{LostVersion, RebuildReport, RivalVersion};
 
-use crate::hidden;
 use crate::home::{Home, make_private};
 use crate::keys::{KeySource, ReadKeyError};
 use crate::reasons::Reason;
@@ -221,19 +221,19 @@ async fn go_on(
         let state = state.clone();
         return Err(RebuildError::NoVersion { state, version });
     };
-    let body = store.state_version_read(&old).await;
-    let mut body = body.map_err(not_gone_on(state, version))?;
+    let content = store.state_version_content(&old).await;
+    let (body, paths) = content.map_err(not_gone_on(state, version))?;
+    let mut body = body.to_vec();
     // An encrypted one has its serial inside, where nobody without the key can change it.
     if old.contents != Contents::Encrypted {
         let next = with_identity(&body, from.serial, &old.lineage);
         body = next.map_err(not_gone_on(state, version))?;
     }
-    hidden::follow(store, state, &body).await;
     let detail = format!(
         "content of version {version} (serial {}) again: {}",
         old.serial, from.lost
     );
-    let written = write(store, from, body, detail, reason).await;
+    let written = write(store, from, (body, &paths), detail, reason).await;
     written.map_err(|source| RebuildError::GoOn {
         state: state.clone(),
         version,
@@ -297,14 +297,15 @@ async fn begin_anew(
     });
     let body = body.to_string().into_bytes();
     let detail = format!("begun anew with nothing in it: {}", from.lost);
-    let written = write(store, &from, body, detail, reason).await;
+    let nothing = SecretPaths::default();
+    let written = write(store, &from, (body, &nothing), detail, reason).await;
     written.map_err(failed)
 }
 
 async fn write(
     store: &Store,
     from: &GoingOn,
-    body: Vec<u8>,
+    (body, secret_paths): (Vec<u8>, &SecretPaths),
     detail: String,
     reason: &Reason,
 ) -> Result<StateVersion, Box<dyn std::error::Error + Send + Sync>> {
@@ -317,6 +318,7 @@ async fn write(
         mark: Some(Mark::RolledBack),
         surgery: true,
         beyond: from.beyond,
+        secret_paths: secret_paths.clone(),
         record: BreakGlassRecord {
             act: Act::StateRolledBack,
             actor: reason.actor.clone(),

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use model::masking::{MASKED, Mask};
 use model::plan::PlanValue;
-use model::secret::Secret;
 use model::state::glob::Glob;
 use model::state::history;
 use model::state::leaves::Leaf;
@@ -120,13 +119,10 @@ impl<'a> Seeker<'a> {
         is_newest: bool,
         found: &mut Found,
     ) -> Result<(), AskStateError> {
-        let Some(mut document) = self.open(version, found).await? else {
+        let Some(document) = self.open(version, found).await? else {
             return Ok(());
         };
         found.states += 1;
-        if self.finds_something(&document) {
-            document.elsewhere = self.secrets(&version.state).await?;
-        }
         let mask = document.mask();
         let last = (!is_newest).then_some(version.version);
         for entry in document.entries() {
@@ -163,9 +159,8 @@ impl<'a> Seeker<'a> {
         found: &mut Found,
     ) -> Result<(), AskStateError> {
         let state = &row.name;
-        // All versions were read for them: what is sensitive in any is in it.
-        let mask = Mask::new(&self.secrets(state).await?);
         let store = &self.control.store;
+        index::update(store, state, &self.digests).await?;
         let failed = &store_failed("search", state);
         let summaries = store.state_index_versions(state).await.map_err(failed)?;
         let opaque: HashMap<i64, String> = summaries
@@ -178,21 +173,7 @@ impl<'a> Seeker<'a> {
             .filter(|version| !opaque.contains_key(version))
             .collect();
         let seen = |first, last| history::seen(first, last, &known, row.head);
-        let mut hits = Vec::new();
-        for entry in store.state_index_entries(state).await.map_err(failed)? {
-            let Some((first, last)) = seen(entry.first_version, entry.last_version) else {
-                continue;
-            };
-            if self.fits(&entry.type_name) && self.is_in_name(&entry.address, &mask) {
-                hits.push(Hit {
-                    state: state.clone(),
-                    address: mask.mask_text(&entry.address),
-                    value: None,
-                    first,
-                    last,
-                });
-            }
-        }
+        let (mut hits, mut secrets) = (Vec::<Hit>::new(), Vec::new());
         let mut done = 0;
         for version in versions {
             if let Some(why) = opaque.get(&version.version) {
@@ -215,6 +196,8 @@ impl<'a> Seeker<'a> {
             let Some(document) = self.open(version, found).await? else {
                 continue;
             };
+            let mask = document.mask();
+            secrets.extend(document.sensitive_values());
             for entry in document.entries() {
                 if !self.fits(entry.type_name) {
                     continue;
@@ -238,30 +221,34 @@ impl<'a> Seeker<'a> {
                 }
             }
         }
+        // What is sensitive in one of the versions is masked in hits of all of them.
+        let mask = Mask::new(&secrets);
+        for hit in &mut hits {
+            hit.address = mask.mask_text(&hit.address);
+            if let Some((path, value)) = &mut hit.value {
+                *path = mask.mask_text(path);
+                mask.mask_plan_value(value);
+            }
+        }
+        for entry in store.state_index_entries(state).await.map_err(failed)? {
+            let Some((first, last)) = seen(entry.first_version, entry.last_version) else {
+                continue;
+            };
+            if self.fits(&entry.type_name) && self.is_in_name(&entry.address, &mask) {
+                hits.push(Hit {
+                    state: state.clone(),
+                    address: mask.mask_text(&entry.address),
+                    value: None,
+                    first,
+                    last,
+                });
+            }
+        }
         found.states += usize::from(!versions.is_empty());
         let path = |hit: &Hit| hit.value.as_ref().map(|value| value.0.clone());
         hits.sort_by_key(|hit| (hit.address.clone(), path(hit), hit.first));
         found.hits.extend(hits);
         Ok(())
-    }
-
-    async fn secrets(&self, state: &StateName) -> Result<Vec<Secret>, AskStateError> {
-        index::secrets(&self.control.store, state, &self.digests).await
-    }
-
-    /// Whether something would be shown, so that all has to be known that must not be.
-    fn finds_something(&self, document: &Document) -> bool {
-        let nothing = Mask::default();
-        let entries = document.entries();
-        let mut fitting = entries.iter().filter(|entry| self.fits(entry.type_name));
-        fitting.any(|entry| {
-            let mut leaves = entry.leaves.iter();
-            self.is_in(&entry.address)
-                || self.text.contains(MASKED)
-                || leaves.any(|leaf| {
-                    leaf.path.contains(&self.text) || self.value(leaf, &nothing).is_some()
-                })
-        })
     }
 
     async fn open(

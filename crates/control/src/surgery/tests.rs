@@ -81,11 +81,8 @@ impl Place {
             max_count: Some(1),
             ..RetentionPolicy::default()
         };
-        let now = Timestamp::now();
-        let due = store.retention_due(&row, &policy, now).await.unwrap();
-        let due = due.iter().map(|version| version.version).collect();
-        let gone = store.retention_apply(&row, &policy, now, &due).await;
-        gone.unwrap();
+        let gone = store.retention_apply(&row, &policy, Timestamp::now());
+        gone.await.unwrap();
         let left = store.state_version_list(&network()).await.unwrap();
         left.iter().map(|version| version.version).collect()
     }

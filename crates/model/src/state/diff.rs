@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::hidden::told_apart;
 use super::leaves::Leaf;
 use super::resources::{Document, Instance};
+use super::secret_paths::distinct_names;
 use crate::masking::Mask;
 use crate::plan::diff::{Marks, compare};
 use crate::plan::{Action, AttributeChange, OutputChange, PlanValue, ResourceChange};
@@ -209,7 +209,7 @@ fn mask(mask: &Mask, changes: &mut [ResourceChange], outputs: &mut BTreeMap<Stri
     }
     let named = std::mem::take(outputs).into_iter();
     let named = named.map(|(name, output)| (mask.mask_text(&name), output));
-    outputs.extend(told_apart(named));
+    outputs.extend(distinct_names(named));
     for output in outputs.values_mut() {
         mask.mask_plan_value(&mut output.before);
         mask.mask_plan_value(&mut output.after);

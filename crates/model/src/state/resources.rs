@@ -15,7 +15,6 @@ use serde_json::{Map, Value};
 use super::sensitivity;
 use crate::digits::survives;
 use crate::plan::Mode;
-use crate::secret::Secret;
 
 /// No provider nests deeper; hostile input may.
 const DEEPEST: usize = 100;
@@ -30,8 +29,6 @@ pub struct Document {
     /// In the engine's order.
     pub instances: Vec<Instance>,
     pub outputs: BTreeMap<String, DocumentOutput>,
-    /// What is sensitive in other versions of this state, and so in this one.
-    pub elsewhere: Vec<Secret>,
 }
 
 /// One object of a resource.
@@ -164,7 +161,6 @@ impl Document {
             lineage: top.lineage.unwrap_or_default(),
             instances,
             outputs,
-            elsewhere: Vec::new(),
         })
     }
 

@@ -148,9 +148,7 @@ pub(super) fn mark_below<'a>(marks: &'a Value, inner: Option<&'a Value>) -> &'a 
 impl Document {
     /// Finds every sensitive value of this state where it has no mark: inside other texts.
     pub fn mask(&self) -> Mask {
-        let mut found = self.sensitive_values();
-        found.extend_from_slice(&self.elsewhere);
-        Mask::new(&found)
+        Mask::new(&self.sensitive_values())
     }
 
     /// Every value that has a mark.

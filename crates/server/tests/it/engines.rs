@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 
 use model::lock::LockInfo;
 use model::state::ExpectedHead;
+use model::state::secret_paths::SecretPaths;
 
 use crate::endpoint::{Endpoint, Home, network};
 
@@ -230,7 +231,7 @@ async fn what_an_engine_could_not_deliver_is_adopted() {
         let run_id = model::ids::RunId(7);
         let adopted = home
             .store
-            .state_adopt(&network(), run_id, file, false)
+            .state_adopt(&network(), run_id, file, false, SecretPaths::default())
             .await
             .unwrap();
         assert!(matches!(adopted, store::Adopted::New(_)), "{adopted:?}");

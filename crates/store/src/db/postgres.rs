@@ -11,7 +11,7 @@ use sqlx::{
     Column as _, ConnectOptions as _, Connection as _, Row as _, TypeInfo as _, ValueRef as _,
 };
 
-use super::set_up::MIGRATIONS;
+use super::set_up::{MIGRATIONS, OlderLayout, check_not_older};
 use super::value::{Row, Value};
 use super::{DbError, SyncedFile, failed, sync_all};
 
@@ -46,6 +46,8 @@ pub enum OpenPostgresError {
     Migrate { number: usize, source: sqlx::Error },
     #[error("the database was written by a newer terrane (layout {found}, this one knows {known})")]
     Newer { found: i64, known: usize },
+    #[error(transparent)]
+    Older(#[from] OlderLayout),
 }
 
 impl Postgres {
@@ -181,6 +183,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), OpenPostgresError>
         .await
         .map_err(connect)?;
     let found = found.unwrap_or(0);
+    check_not_older(found)?;
     let left = usize::try_from(found)
         .ok()
         .and_then(|done| MIGRATIONS.get(done..))

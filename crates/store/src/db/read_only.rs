@@ -75,9 +75,10 @@ pub(super) fn may_be_unwritable(err: &OpenDbError) -> bool {
             )
         }
         OpenDbError::Unwritable(_) => true,
-        OpenDbError::Journal { .. } | OpenDbError::Newer { .. } | OpenDbError::OldSqlite { .. } => {
-            false
-        }
+        OpenDbError::Journal { .. }
+        | OpenDbError::Newer { .. }
+        | OpenDbError::Older(_)
+        | OpenDbError::OldSqlite { .. } => false,
     }
 }
 

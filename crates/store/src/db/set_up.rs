@@ -35,7 +35,11 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0021_blob_number.sql"),
     include_str!("../../migrations/0022_plan_view.sql"),
     include_str!("../../migrations/0023_lock_taken_ring.sql"),
+    include_str!("../../migrations/0024_secret_paths.sql"),
 ];
+
+/// A home of an older layout is refused: its frames have another format.
+const OLDEST_LAYOUT: usize = 24;
 
 /// How long to wait for other processes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,8 +66,20 @@ pub enum OpenDbError {
     Journal { journal: String },
     #[error("the database was written by a newer terrane (layout {found}, this one knows {known})")]
     Newer { found: i64, known: usize },
+    #[error(transparent)]
+    Older(#[from] OlderLayout),
     #[error("SQLite {found} is too old: 3.51.3 or newer is needed")]
     OldSqlite { found: String },
+}
+
+/// The database was written by a terrane from before the first release.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the database was written by an older terrane (layout {found}), and this one reads layout {OLDEST_LAYOUT} and newer: \
+     export its states with that terrane, and import them into a new home"
+)]
+pub struct OlderLayout {
+    found: usize,
 }
 
 impl OpenDbError {
@@ -75,7 +91,9 @@ impl OpenDbError {
             // Its hint already says what helps.
             Self::Unwritable(_) => return false,
             Self::Connect(err) | Self::Migrate { source: err, .. } => err.sqlite_error_code(),
-            Self::Journal { .. } | Self::Newer { .. } | Self::OldSqlite { .. } => None,
+            Self::Journal { .. } | Self::Newer { .. } | Self::Older(_) | Self::OldSqlite { .. } => {
+                None
+            }
         };
         matches!(
             code,
@@ -208,6 +226,7 @@ fn migrate(connection: &mut Connection) -> Result<(), OpenDbError> {
 }
 
 fn migrations_left(layout: i64) -> Result<&'static [&'static str], OpenDbError> {
+    check_not_older(layout)?;
     usize::try_from(layout)
         .ok()
         .and_then(|done| MIGRATIONS.get(done..))
@@ -215,6 +234,14 @@ fn migrations_left(layout: i64) -> Result<&'static [&'static str], OpenDbError> 
             found: layout,
             known: MIGRATIONS.len(),
         })
+}
+
+/// Layout zero is a database that is not set up yet.
+pub(super) fn check_not_older(layout: i64) -> Result<(), OlderLayout> {
+    match usize::try_from(layout) {
+        Ok(found @ 1..OLDEST_LAYOUT) => Err(OlderLayout { found }),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 fn check_sqlite(found: &str) -> Result<(), OpenDbError> {

@@ -1,12 +1,8 @@
 //! The database by itself: opening, racing, refusing.
 
-use model::lock::LockEpoch;
-use model::state::ExpectedHead;
 use rusqlite::Connection;
 
 use super::*;
-use crate::testing::{lock_info, network};
-use crate::{AcquireLockError, BlobsAt, Keyring, LockRelease, Store, TablesAt};
 
 async fn open(home: &Path) -> Db {
     Db::open_sqlite(&home.join("terrane.db"), OpenMode::Cli)
@@ -188,39 +184,16 @@ async fn a_newer_layout_is_left_alone() {
 }
 
 #[tokio::test]
-async fn locks_of_an_older_layout_are_held_and_remembered_as_before() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("terrane.db");
+async fn an_older_layout_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("terrane.db");
     let older = Connection::open(&file).unwrap();
-    for migration in &set_up::MIGRATIONS[..13] {
-        older.execute_batch(migration).unwrap();
-    }
-    let holder = r#"{"ID":"held","Operation":"","Info":"","Who":"me@here","Version":"","Created":"","Path":""}"#;
-    older
-        .execute_batch(&format!(
-            "INSERT INTO state (project, name, created_at, lock_id, lock_info, lock_since, lock_epoch) \
-                 VALUES ('p', 'network', 1, 'held', '{holder}', 1, 2); \
-             INSERT INTO lock_ended (state, epoch, lock_id, how, at) VALUES (1, 1, 'ended', 'released', 1); \
-             PRAGMA user_version = 13"
-        ))
-        .unwrap();
+    older.execute_batch("PRAGMA user_version = 23").unwrap();
     drop(older);
-
-    let keyring = Keyring::open_or_create(&dir.path().join("master.key")).unwrap();
-    let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(dir.path()));
-    let store = Store::open_with(tables, blobs, keyring, OpenMode::Cli).await;
-    let (store, state) = (store.unwrap(), network());
-    let info = lock_info("held");
-    let again = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
-    assert_eq!(again.await.unwrap(), LockEpoch(2));
-    let now = store.lock_release(&state, "held").await.unwrap();
-    assert_eq!(now, LockRelease::Now);
-    for late in ["held", "ended"] {
-        let before = store.lock_release(&state, late).await.unwrap();
-        assert_eq!(before, LockRelease::Before, "{late}");
-        let info = lock_info(late);
-        let lock = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
-        let refused = lock.await.unwrap_err();
-        assert!(matches!(refused, AcquireLockError::Ended { .. }), "{late}");
-    }
+    let err = Db::open_sqlite(&file, OpenMode::Cli).await.unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "the database was written by an older terrane (layout 23), and this one reads layout 24 and newer: \
+         export its states with that terrane, and import them into a new home"
+    );
 }

@@ -1,11 +1,11 @@
 //! An index of versions: which objects are in which versions, and which version set each value. Values are keyed
 //! digests.
 //!
-//! Derived data, except values that were sensitive: it is written when somebody queries, never with the state. Each
+//! Derived data: it is written when somebody queries, never with the state. Each
 //! version is added in small transactions that may be repeated; it counts once the last one has moved
 //! `state_index.version`. Rows beyond that come from an interrupted update and are ignored.
 //!
-//! Not here: reading and comparing (`control::states`, `model::state::history`), values that were sensitive (`secrets`).
+//! Not here: reading and comparing (`control::states`, `model::state::history`).
 
 use model::state::StateName;
 use model::state::history::{Counts, Holding, Holdings, Step};
@@ -14,10 +14,6 @@ use model::state::leaves::EntryKind;
 use crate::db::name_args;
 use crate::db::{Row, Value};
 use crate::{Store, StoreError};
-
-mod secrets;
-
-pub use secrets::BROUGHT;
 
 /// Rows per transaction, so that other writers do not wait long.
 const BATCH: usize = 500;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use model::retention::{RetentionPolicy, VersionAge, expired, refused_that_stay};
-use model::state::{StateName, StateVersion};
+use model::state::StateName;
 
 use crate::blob::Blobs;
 use crate::blob::segments::FrameLocation;
@@ -29,34 +29,20 @@ pub struct RemovedVersion {
 }
 
 impl Store {
-    /// The versions of a state that `policy` allows to be removed, oldest first.
-    pub async fn retention_due(
-        &self,
-        state: &StateRow,
-        policy: &RetentionPolicy,
-        now: Timestamp,
-    ) -> Result<Vec<StateVersion>, StoreError> {
-        let rows = self.db.fetch_all(AGES, &[state.id.into()]).await?;
-        let ages: Result<Vec<_>, _> = rows.iter().map(read_age).collect();
-        let going: BTreeSet<i64> = expired(&ages?, policy, now).into_iter().collect();
-        if going.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut versions = self.state_version_list(&state.name).await?;
-        versions.retain(|version| going.contains(&version.version));
-        Ok(versions)
-    }
-
-    /// Removes those of the given versions that `policy` allows to be removed. The sweeper removes their bytes later.
+    /// Removes the versions of a state that `policy` allows to be removed. The sweeper removes their bytes later.
     pub async fn retention_apply(
         &self,
         state: &StateRow,
         policy: &RetentionPolicy,
         now: Timestamp,
-        among: &BTreeSet<i64>,
     ) -> Result<Vec<RemovedVersion>, StoreError> {
+        // Most states have nothing to remove: no writer waits for this look.
+        let rows = self.db.fetch_all(AGES, &[state.id.into()]).await?;
+        if going(&rows, policy, now)?.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut tx = self.db.begin_write().await?;
-        let gone = tx.versions_expire(state.id, policy, now, among).await?;
+        let gone = tx.versions_expire(state.id, policy, now).await?;
         if gone.is_empty() {
             return Ok(Vec::new());
         }
@@ -130,17 +116,10 @@ impl Tx {
         state: i64,
         policy: &RetentionPolicy,
         now: Timestamp,
-        among: &BTreeSet<i64>,
     ) -> Result<Vec<(i64, FrameLocation)>, StoreError> {
         const DELETE: &str = "DELETE FROM state_version WHERE state = $1 AND version = $2";
         let rows = self.fetch_all(AGES, &[state.into()]).await?;
-        let ages: Result<Vec<_>, _> = rows.iter().map(read_age).collect();
-        let mut ages = ages?;
-        // Versions that stay also keep those that they build on.
-        for age in ages.iter_mut().filter(|age| !among.contains(&age.version)) {
-            age.pinned_until = Some(Timestamp::MAX);
-        }
-        let going: BTreeSet<i64> = expired(&ages, policy, now).into_iter().collect();
+        let going = going(&rows, policy, now)?;
         let mut gone = Vec::new();
         for row in &rows {
             let version = row.int(0)?;
@@ -213,6 +192,15 @@ impl Tx {
         self.execute(LET_GO, &[object.into(), at.into()]).await?;
         Ok(())
     }
+}
+
+fn going(
+    rows: &[Row],
+    policy: &RetentionPolicy,
+    now: Timestamp,
+) -> Result<BTreeSet<i64>, StoreError> {
+    let ages: Result<Vec<_>, _> = rows.iter().map(read_age).collect();
+    Ok(expired(&ages?, policy, now).into_iter().collect())
 }
 
 fn read_age(row: &Row) -> Result<VersionAge, StoreError> {

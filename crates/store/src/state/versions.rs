@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use model::ids::RunId;
+use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, Mark, StateName, StateVersion};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -46,6 +47,13 @@ pub(crate) struct StoredVersion {
     pub(crate) base: Option<i64>,
     /// How many differences lead to a complete one.
     pub(crate) depth: i64,
+}
+
+/// What a version holds: its bytes, and at which paths in them secrets stand. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Content {
+    pub(crate) body: Arc<Vec<u8>>,
+    pub(crate) secret_paths: Arc<SecretPaths>,
 }
 
 macro_rules! version_columns {
@@ -114,7 +122,7 @@ impl Store {
             return Ok(None);
         };
         self.lock_cache.set_head(&stored);
-        let body = self.body(&stored).await?;
+        let body = self.content(&stored).await?.body;
         Ok(Some((stored.version, body)))
     }
 
@@ -153,26 +161,36 @@ impl Store {
         &self,
         version: &StateVersion,
     ) -> Result<Arc<Vec<u8>>, StoreError> {
+        let (body, _) = self.state_version_content(version).await?;
+        Ok(body)
+    }
+
+    /// The bytes of a version, and the paths in them at which secrets stand.
+    pub async fn state_version_content(
+        &self,
+        version: &StateVersion,
+    ) -> Result<(Arc<Vec<u8>>, Arc<SecretPaths>), StoreError> {
         let stored = self.stored(&version.state, version.version).await?;
         let stored = stored.ok_or_else(|| StoreError::Row {
             found: "nothing".to_owned(),
             expected: "a version of a state",
         })?;
-        self.body(&stored).await
+        let content = self.content(&stored).await?;
+        Ok((content.body, content.secret_paths))
     }
 
-    async fn body(&self, stored: &StoredVersion) -> Result<Arc<Vec<u8>>, StoreError> {
-        if let Some(body) = self.recent.get(&stored.blob_digest) {
-            return Ok(body);
+    async fn content(&self, stored: &StoredVersion) -> Result<Content, StoreError> {
+        if let Some(content) = self.recent.get(&stored.blob_digest) {
+            return Ok(content);
         }
         let _turn = self.turn(stored.version.size).await;
-        self.body_in_turn(stored).await
+        self.content_in_turn(stored).await
     }
 
     /// For callers that hold the permit for a body of this size.
-    async fn body_in_turn(&self, stored: &StoredVersion) -> Result<Arc<Vec<u8>>, StoreError> {
-        if let Some(body) = self.recent.get(&stored.blob_digest) {
-            return Ok(body);
+    async fn content_in_turn(&self, stored: &StoredVersion) -> Result<Content, StoreError> {
+        if let Some(content) = self.recent.get(&stored.blob_digest) {
+            return Ok(content);
         }
         let state = &stored.version.state;
         let mut chain = vec![stored.clone()];
@@ -188,9 +206,9 @@ impl Store {
         let known =
             |(at, link): (usize, &StoredVersion)| Some((at, self.recent.get(&link.blob_digest)?));
         let base = match chain.iter().enumerate().skip(1).find_map(known) {
-            Some((at, body)) => {
+            Some((at, content)) => {
                 chain.truncate(at);
-                Some(body)
+                Some(content.body)
             }
             None => None,
         };
@@ -199,13 +217,13 @@ impl Store {
         let read = move || {
             let newest = &chain[0];
             let key = keys.get(&Scope::State(newest.version.state.clone()))?;
-            let body = blob::read_chain(&blobs, &key, &chain, base)?;
-            newest.check_content(&keys, &blobs, &body)?;
-            Ok(Arc::new(body))
+            let content = blob::read_chain(&blobs, &key, &chain, base)?;
+            newest.check_content(&keys, &blobs, &content.body)?;
+            Ok(content)
         };
-        let body = self.nearby(size, read).await?;
-        self.recent.put(*stored.blob_digest, &body);
-        Ok(body)
+        let content = self.nearby(size, read).await?;
+        self.recent.put(*stored.blob_digest, &content);
+        Ok(content)
     }
 
     /// The digester by which bodies are compared; creates the project's key on first use.

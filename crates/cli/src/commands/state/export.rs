@@ -136,10 +136,10 @@ pub(crate) async fn export(
     if *locking == Locking::Nowhere {
         report::say("note: the backend was not locked: see to it that nobody else wrote there\n")?;
     }
-    if let Some(notes) = &exported.notes {
+    if exported.secret_paths > 0 {
         report::say(&format!(
-            "`{}` lists what holds secrets in it: `terrane state import` looks for it beside the file.\n",
-            notes.display()
+            "note: secrets of runs stand in {} of its values; masked here, they are shown where this is imported\n",
+            exported.secret_paths
         ))?;
     }
     Ok(ExitStatus::Done)

@@ -68,7 +68,7 @@ pub(crate) async fn list(
     let asked = ask::document(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;
-    let asked = filtered(asked.hiding_names(), args)?;
+    let asked = filtered(asked.with_masked_names(), args)?;
     if global.json {
         report::json(&view::json::resources(&asked))?;
         return Ok(ExitStatus::Done);

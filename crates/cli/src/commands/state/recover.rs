@@ -188,10 +188,6 @@ async fn into_home(
                 "version": version,
                 "causes": all_causes(error),
             })).collect::<Vec<_>>(),
-            "notes_damaged": rebuilt.notes_unread.iter().map(|(state, error)| json!({
-                "state": state,
-                "causes": all_causes(error),
-            })).collect::<Vec<_>>(),
             "went_on": went_on,
         }))?;
     } else {
@@ -210,13 +206,11 @@ async fn into_home(
     let all_opens =
         rebuilt.broken.is_empty() && rebuilt.lost.is_empty() && rebuilt.unread.is_empty();
     let is_decided = all_opens || accepted_all(&rebuilt, &went_on);
-    Ok(
-        if is_decided && rebuilt.notes_unread.is_empty() && rebuilt.rivals.is_empty() {
-            ExitStatus::Done
-        } else {
-            ExitStatus::Failed
-        },
-    )
+    Ok(if is_decided && rebuilt.rivals.is_empty() {
+        ExitStatus::Done
+    } else {
+        ExitStatus::Failed
+    })
 }
 
 /// What is left of it was said, and decided about.
@@ -283,19 +277,8 @@ fn told_of_losses(rebuilt: &RebuildReport, look: Look) -> String {
         let hint = "restore the file from a backup, and begin again without the database; else the state goes on without this version".to_owned();
         text.push_str(&errors::render(&message, &all_causes(error), &[hint], look));
     }
-    for (state, error) in &rebuilt.notes_unread {
-        let message = format!("what else is to be hidden in state `{state}` is not known any more");
-        let hints = NOTE_DAMAGED.map(str::to_owned);
-        text.push_str(&errors::render(&message, &all_causes(error), &hints, look));
-    }
     text
 }
-
-/// What helps where a note of what is hidden does not open: also said by `verify`.
-pub(super) const NOTE_DAMAGED: [&str; 2] = [
-    "restore the file from a backup, then `terrane state recover --into-home`; it also writes the file again if the database still knows what it said",
-    "without a backup, remove the file first; until then a database that was made again shows none of the state's values",
-];
 
 /// What helps against a loss: also said by `verify`.
 pub(super) fn ways_on(state: &StateName, readable: i64) -> Vec<String> {

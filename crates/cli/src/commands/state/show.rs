@@ -55,7 +55,7 @@ pub(crate) async fn show(
         Showing::Masked(&short)
     };
     if !revealed {
-        asked = asked.hiding_names();
+        asked = asked.with_masked_names();
     }
     let sheet = view::show::Sheet {
         asked: &asked,

@@ -7,7 +7,7 @@ use control::states::{self, Damage, RefusedRequest, VerifyReport};
 use model::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
-use super::recover::{NOTE_DAMAGED, OTHER_KEY, begin_anew, ways_on, ways_to_settle};
+use super::recover::{OTHER_KEY, begin_anew, ways_on, ways_to_settle};
 use crate::args::Global;
 use crate::commands::place::{Place, at_home};
 use crate::view::text::{clean, count};
@@ -165,12 +165,6 @@ fn told(damage: &Damage, look: Look) -> String {
             )
         }
         Some(version) => format!("version {version}{newest} of state `{state}` {found}"),
-        None if damage.is_not_noted() => {
-            format!("what is hidden in state `{state}` is not noted in the files")
-        }
-        None if damage.is_note => {
-            format!("a note of what is hidden in state `{state}` {found}")
-        }
         None => format!("what is kept of the artifacts of state `{state}` {found}"),
     };
     let mut causes = vec![damage.error.to_string()];
@@ -193,12 +187,6 @@ fn remedy(damage: &Damage) -> Vec<String> {
     }
     if damage.is_unmarked() {
         return vec!["`terrane state recover --into-home` marks it again".to_owned()];
-    }
-    if damage.is_not_noted() {
-        return vec!["`terrane state recover --into-home` writes it down again".to_owned()];
-    }
-    if damage.is_note {
-        return NOTE_DAMAGED.map(str::to_owned).to_vec();
     }
     let mut hints = vec!["restore the file from a backup, then verify again".to_owned()];
     if damage.version.is_none() {
@@ -225,7 +213,6 @@ fn document(verified: &VerifyReport) -> serde_json::Value {
         json!({
             "state": damage.state,
             "version": damage.version,
-            "note": damage.is_note,
             "newest": damage.is_head,
             "readable": damage.readable,
             "causes": causes,

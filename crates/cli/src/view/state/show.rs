@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use model::masking::Mask;
 use model::plan::{Mode, PlanValue};
 use model::state::diff::{Showing, leaf_values};
-use model::state::hidden::told_apart;
 use model::state::leaves::leaves;
 use model::state::resources::Instance;
+use model::state::secret_paths::distinct_names;
 use serde_json::{Map, Value, json};
 
 use super::json::{value, version};
@@ -115,7 +115,7 @@ pub(crate) fn json(sheet: &Sheet<'_>) -> Value {
     let document = &sheet.asked.document;
     let mask = document.mask();
     let values = |values: Vec<(String, PlanValue)>| -> Map<String, Value> {
-        let values = told_apart(values);
+        let values = distinct_names(values);
         values.map(|(path, shown)| (path, value(&shown))).collect()
     };
     let resources: Vec<Value> = document

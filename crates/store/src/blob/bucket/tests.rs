@@ -10,6 +10,7 @@ use model::retention::RetentionPolicy;
 
 use super::*;
 use model::break_glass::Act;
+use model::state::secret_paths::SecretPaths;
 use model::state::{ExpectedHead, Mark, StateName};
 
 use crate::blob::Blobs;
@@ -224,6 +225,7 @@ async fn settle(store: &Store, beyond: i64, body: Vec<u8>) {
     let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
     locked.await.unwrap();
     let by_hand = ManualWrite {
+        secret_paths: SecretPaths::default(),
         lock_id: "a".to_owned(),
         mark: Some(Mark::RolledBack),
         surgery: true,

@@ -17,10 +17,9 @@ use crate::blob::{Blobs, number_of};
 use crate::crypto::Digest;
 use crate::crypto::{UnsealError, header_line, hex, open_file};
 use crate::db::Tx;
-use crate::db::name_args;
 use crate::key::data_keys::{Keys, Scope};
 use crate::state::check::stale_database::{FrameSummary, StaleState, add_line};
-use crate::state::versions::blob::{self, BlobHeader, Encoding, FrameLine, Header, MarkerHeader};
+use crate::state::versions::blob::{self, Encoding, FrameLine, Header, MarkerHeader, OpenedBlob};
 use crate::state::versions::{NewVersion, StoredVersion};
 use crate::{KeyError, Store, StoreError, blocking};
 
@@ -44,8 +43,6 @@ pub struct RebuildReport {
     pub rivals: Vec<RivalVersion>,
     /// Earlier acknowledged versions that cannot be read; the state continues without them.
     pub unread: Vec<(StateName, i64, StoreError)>,
-    /// Notes of what is hidden in states that cannot be read: the values may be shown.
-    pub notes_unread: Vec<(StateName, StoreError)>,
 }
 
 /// A version that was acknowledged, is newer than all that can be restored, and cannot be read.
@@ -129,7 +126,6 @@ impl Store {
         }
         rebuilt.artifacts = self.artifacts_rebuild().await?;
         let states: Vec<StateName> = files.heard.keys().cloned().collect();
-        rebuilt.notes_unread = self.notes_rebuild(&states).await?;
         for state in states {
             let known = self.stored_all(&state).await?;
             let numbers: HashSet<i64> = known.iter().map(|one| one.version.version).collect();
@@ -165,17 +161,10 @@ impl Store {
         Ok(rebuilt)
     }
 
-    /// Makes a state writable again of which no version can be read. What was sealed with a lost key is moved away or
-    /// forgotten: nobody can ever read it.
+    /// Gives a state of which no version can be read a new key, if its key is lost, so that it can be written again.
     pub async fn state_give_up(&self, state: &StateName) -> Result<(), StoreError> {
-        const FORGET: &str = "DELETE FROM state_index_secret \
-            WHERE state = (SELECT id FROM state WHERE project = $1 AND name = $2)";
         let (keys, scope) = (self.keys.clone(), Scope::State(state.clone()));
-        if blocking(move || keys.replace_lost(&scope)).await? {
-            self.db.execute(FORGET, &name_args(state)).await?;
-            self.notes_give_up(state).await?;
-        }
-        Ok(())
+        blocking(move || keys.replace_lost(&scope)).await.map(drop)
     }
 
     /// What the files hold of states and the database does not, found by reading all files.
@@ -288,11 +277,10 @@ impl StoredFiles {
                     Some(Header::Version(header)) => {
                         let StateVersion { state, version, .. } = &header.version;
                         let opened = keys.get(&Scope::State(state.clone())).and_then(|key| {
-                            open_file::<BlobHeader>(&key.key, found.sealed.to_vec())
-                                .map_err(damaged)
+                            OpenedBlob::open(&key, found.sealed.to_vec()).map_err(damaged)
                         });
                         let header = match opened {
-                            Ok((header, _)) => header,
+                            Ok(opened) => opened.header,
                             Err(error) => {
                                 files.unread(state, *version, error);
                                 continue;

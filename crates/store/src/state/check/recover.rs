@@ -24,8 +24,10 @@ use crate::key::sealing::open_piece;
 use crate::state::artifacts;
 use crate::state::check::stale_database::{FrameSummary, add_line};
 use crate::state::refusals;
-use crate::state::versions::BodyCache;
-use crate::state::versions::blob::{BlobHeader, Encoding, FrameLine, Header, MarkerHeader};
+use crate::state::versions::blob::{
+    BlobHeader, Encoding, FrameLine, Header, MarkerHeader, OpenedBlob,
+};
+use crate::state::versions::{BodyCache, Content};
 
 /// One recovered item.
 #[derive(Debug)]
@@ -206,7 +208,9 @@ impl RecoverScan {
         let mut next = Some(digest.to_owned());
         let mut seen = HashSet::new();
         while let Some(digest) = next.take() {
-            below = unhex(&digest).and_then(|digest| self.recent.get(&digest));
+            below = unhex(&digest)
+                .and_then(|digest| self.recent.get(&digest))
+                .map(|content| content.body);
             if below.is_some() || !seen.insert(digest.clone()) {
                 break;
             }
@@ -228,7 +232,11 @@ impl RecoverScan {
         }
         let body = below.unwrap_or_default();
         if let Some(digest) = unhex(digest) {
-            self.recent.put(digest, &body);
+            let content = Content {
+                body: Arc::clone(&body),
+                secret_paths: Arc::default(),
+            };
+            self.recent.put(digest, &content);
         }
         Ok(body)
     }
@@ -245,7 +253,7 @@ impl RecoverScan {
         let bytes = read_at(&found.path, &found.place)
             .map_err(|err| file_error("read", found.path.clone(), err))?;
         let (sealed, _) = crate::blob::segments::frame::open(bytes).map_err(damaged)?;
-        let (header, packed) = open_file::<BlobHeader>(&key.key, sealed).map_err(damaged)?;
+        let OpenedBlob { header, packed, .. } = OpenedBlob::open(&key, sealed).map_err(damaged)?;
         let size = usize::try_from(header.version.size).unwrap_or_default();
         let base = match header.encoding {
             Encoding::Whole => None,

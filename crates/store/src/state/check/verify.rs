@@ -1,4 +1,4 @@
-//! Reads and checks everything that is stored: every frame, chain, digest, key, artifact and note.
+//! Reads and checks everything that is stored: every frame, chain, digest, key and artifact.
 //!
 //! Not here: repairs. Damage is reported, and a person decides.
 
@@ -12,7 +12,7 @@ use crate::key::data_keys::Scope;
 use crate::state::refusals::RefusedRequest;
 use crate::state::states::StateRow;
 use crate::state::versions::StoredVersion;
-use crate::state::versions::blob::{self, BlobHeader, Encoding};
+use crate::state::versions::blob::{self, Encoding, OpenedBlob};
 use crate::{KeyError, RivalVersion, Store, StoreError, blocking};
 
 /// The result of checking the states of a home.
@@ -37,10 +37,8 @@ pub struct VerifyReport {
 #[derive(Debug)]
 pub struct Damage {
     pub state: StateName,
-    /// `None` for artifacts and notes.
+    /// `None` for artifacts.
     pub version: Option<i64>,
-    /// Whether it is a note of what is hidden in the state.
-    pub is_note: bool,
     /// How many versions it concerns: all of the state if the key is damaged.
     pub versions: usize,
     /// Whether it is the state's newest version.
@@ -79,11 +77,6 @@ impl Damage {
     /// The version is intact and known, but only the database says that it was acknowledged.
     pub fn is_unmarked(&self) -> bool {
         matches!(self.error, StoreError::Unmarked { .. })
-    }
-
-    /// The database knows what is hidden, but the files are incomplete.
-    pub fn is_not_noted(&self) -> bool {
-        matches!(self.error, StoreError::NotNoted { .. })
     }
 
     /// It was acknowledged, is not in the database, and cannot be read.
@@ -129,7 +122,6 @@ impl Store {
                 verified.damages.push(Damage {
                     version: Some(version),
                     versions: 1,
-                    is_note: false,
                     is_head: !matches!(error, StoreError::Rival(_)),
                     readable: (known > 0).then_some(known),
                     error,
@@ -145,25 +137,11 @@ impl Store {
                         state: kept.state,
                         version: None,
                         versions: 0,
-                        is_note: false,
                         is_head: false,
                         readable: None,
                         error,
                     });
                 }
-            }
-        }
-        for (state, error) in self.notes_verify().await? {
-            if only.is_none_or(|only| *only == state) {
-                verified.damages.push(Damage {
-                    state,
-                    version: None,
-                    is_note: true,
-                    versions: 0,
-                    is_head: false,
-                    readable: None,
-                    error,
-                });
             }
         }
         for refusal in self.refusal_list_kept().await? {
@@ -195,7 +173,6 @@ impl Store {
                 state: row.name.clone(),
                 version: last,
                 versions: all.len(),
-                is_note: false,
                 is_head: true,
                 readable: None,
                 error,
@@ -211,7 +188,6 @@ impl Store {
                     state: row.name.clone(),
                     version: Some(version),
                     versions: 1,
-                    is_note: false,
                     is_head: row.head == Some(version),
                     readable,
                     error,
@@ -256,7 +232,6 @@ impl Store {
             state: row.name.clone(),
             version: Some(head),
             versions: 1,
-            is_note: false,
             is_head: true,
             readable,
             error,
@@ -318,10 +293,9 @@ impl Store {
             let mut parent_digest = None;
             let mut read = || {
                 let key = keys.get(&Scope::State(own.version.state.clone()))?;
-                let (header, packed) = blob::open(&blobs, &key, &own)?;
-                let BlobHeader { encoding, .. } = header;
+                let OpenedBlob { header, packed, .. } = blob::open(&blobs, &key, &own)?;
                 parent_digest = header.parent_digest;
-                let base = match (encoding, &base) {
+                let base = match (header.encoding, &base) {
                     (Encoding::Whole, _) => None,
                     (Encoding::Delta, Some(base)) => Some(base.as_slice()),
                     (Encoding::Delta, None) => {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing::{TestHome, body, lock_info, network};
 use crate::{AcquireLockError, AppendError, Appended, StateWriter};
+use model::state::secret_paths::SecretPaths;
 use model::state::{ExpectedHead, PushRefusal};
 
 #[tokio::test]
@@ -188,7 +189,9 @@ async fn a_lock_that_ended_deletes_nothing() {
 async fn a_copy_of_what_lives_elsewhere_is_not_deleted() {
     let home = TestHome::new();
     let store = home.open().await;
-    let kept = store.state_copy_keep(&network(), None, body(1)).await;
+    let kept = store
+        .state_copy_keep(&network(), None, body(1), SecretPaths::default())
+        .await;
     kept.unwrap();
     let refused = store.state_delete(&network(), None, "ci").await;
     assert!(

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use model::ids::RunId;
+use model::state::secret_paths::SecretPaths;
 use model::state::{Adoption, KeepAside, Mark, StateName, StateVersion, adoption};
 
 use super::append::{AppendError, Appended, StateWriter, Write};
@@ -52,6 +53,7 @@ impl Store {
         run: RunId,
         file: Vec<u8>,
         may_empty: bool,
+        secret_paths: SecretPaths,
     ) -> Result<Adopted, AdoptError> {
         let failed = |source| AdoptError::Compare {
             state: state.clone(),
@@ -82,6 +84,7 @@ impl Store {
                     run: lock.as_ref().and_then(|lock| lock.run),
                     lock_id: lock.map(|lock| lock.info.id),
                     may_empty,
+                    secret_paths: Some(secret_paths),
                     ..StateWriter::default()
                 };
                 let (mark, body) = (Some(Mark::Adopted), Arc::new(body));

@@ -10,6 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use model::break_glass::Act;
 use model::ids::RunId;
 use model::lock::LockEpoch;
+use model::state::resources::Document;
+use model::state::secret_paths::SecretPaths;
 use model::state::{
     Contents, HeldLock, InvalidState, LockView, Mark, PushRefusal, PushVerdict, PushView,
     StateFacts, StateName, StateVersion, check_copy, check_push, check_push_over_copy,
@@ -17,7 +19,7 @@ use model::state::{
 
 use super::blob::{self, DeltaBase, NewBlob, may_build_on};
 use super::by_hand::BreakGlassRecord;
-use super::{CachedLock, HEAD, STATE_AND_HEAD, StoredVersion, unknown};
+use super::{CachedLock, Content, HEAD, STATE_AND_HEAD, StoredVersion, unknown};
 use crate::access::break_glass::NewBreakGlass;
 use crate::blob::Blobs;
 use crate::blob::segments::FrameLocation;
@@ -57,6 +59,9 @@ pub struct StateWriter {
     pub actor: String,
     /// Versions up to this one were acknowledged and are lost: the next one gets a higher number.
     pub beyond: i64,
+    /// Where the writer's secrets stand in the body. The version inherits the paths of its parent besides. None if the
+    /// body came from elsewhere: then the version has no secret paths.
+    pub secret_paths: Option<SecretPaths>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +137,7 @@ pub(super) struct EncodedWrite {
     version: StateVersion,
     /// What to record if it did not follow the head and was allowed anyway.
     exception: Option<String>,
+    content: Content,
     blob: NewBlob,
 }
 
@@ -233,7 +239,7 @@ impl Store {
                 if let Some(before) = before {
                     self.recent.forget(&before);
                 }
-                self.recent.put(ready.blob.frame.digest, &ready.write.body);
+                self.recent.put(ready.blob.frame.digest, &ready.content);
                 return Ok(Appended::New(ready.version.clone()));
             }
             write = ready.write.clone();
@@ -253,21 +259,34 @@ impl Store {
         let size = version.size.max(head_size);
         // One permit for both bodies: a waiting writer holds only its own.
         let _turn = self.turn(size).await;
-        let base = match &seen.head {
-            Some(head) if may_build_on(head.depth, size) => {
-                // An unreadable version must not block the next one, which is then stored complete.
-                self.body_in_turn(head).await.ok().map(|body| DeltaBase {
-                    version: head.version.version,
-                    depth: head.depth,
-                    body,
-                })
+        // A parent that cannot be read must not stop the next version: it is then whole, and inherits nothing.
+        let inherits = write.writer.secret_paths.is_some();
+        let parent = match &seen.head {
+            Some(head) if inherits || may_build_on(head.depth, size) => {
+                self.content_in_turn(head).await.ok()
             }
             _ => None,
         };
-        let parent = seen.head.as_ref().map(|head| hex(&head.blob_digest[..]));
+        let base = seen.head.as_ref().zip(parent.as_ref());
+        let base = base.filter(|(head, _)| may_build_on(head.depth, size));
+        let base = base.map(|(head, content)| DeltaBase {
+            version: head.version.version,
+            depth: head.depth,
+            body: Arc::clone(&content.body),
+        });
+        let parent_digest = seen.head.as_ref().map(|head| hex(&head.blob_digest[..]));
         let (body, encoded) = (Arc::clone(&write.body), version.clone());
-        let encode = move || blob::encode(&key, encoded, parent, &body, base);
-        let blob = try_offload(size, encode).await?;
+        let found = write.writer.secret_paths.clone();
+        let encode = move || {
+            let secret_paths = found.map(|found| with_inherited(found, parent.as_ref(), &body));
+            let content = Content {
+                body,
+                secret_paths: Arc::new(secret_paths.unwrap_or_default()),
+            };
+            let blob = blob::encode(&key, encoded, parent_digest, &content, base)?;
+            Ok((content, blob))
+        };
+        let (content, blob) = try_offload(size, encode).await?;
         let exception = exception(&write, seen.head.as_ref(), &version);
         Ok(EncodedWrite {
             exception,
@@ -276,6 +295,7 @@ impl Store {
             head: seen.head.as_ref().map(|head| head.version.version),
             lock_epoch: seen.row.lock_epoch,
             version,
+            content,
             blob,
         })
     }
@@ -443,10 +463,6 @@ impl Tx {
             let args = [ready.state.into(), parent.into(), until.into()];
             self.execute(PIN, &args).await?;
         }
-        if write.run.is_none() {
-            // Nobody checked what is secret in it: it may hold the same as an older version.
-            self.hidden_count_again(&version.state).await?;
-        }
         if let Some(record) = &write.record {
             let opened = NewBreakGlass {
                 act: record.act,
@@ -598,6 +614,17 @@ impl HeadSnapshot {
             actor => actor.to_owned(),
         }
     }
+}
+
+/// The paths that were found, and those that the body inherits from its parent.
+fn with_inherited(mut found: SecretPaths, parent: Option<&Content>, body: &[u8]) -> SecretPaths {
+    let Some(parent) = parent.filter(|parent| !found.is_superset(&parent.secret_paths)) else {
+        return found;
+    };
+    if let (Ok(before), Ok(after)) = (Document::read(&parent.body), Document::read(body)) {
+        found.extend(parent.secret_paths.inherited(&before, &after));
+    }
+    found
 }
 
 /// A state that lost its resources without a plan is kept for a while, whatever retention says.

@@ -2,15 +2,19 @@
 //! (complete, or as a difference to the previous version) and sealed. The frames and the keys are enough to rebuild
 //! the database.
 //!
+//! The sealed part ends with a trailer: the version's secret paths.
+//!
 //! Not here: where frames are stored (`blob`), which of them are in use (the database decides).
 
+use std::io;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use model::state::secret_paths::SecretPaths;
 use model::state::{StateName, StateVersion};
 use serde::{Deserialize, Serialize};
 
-use super::StoredVersion;
+use super::{Content, StoredVersion};
 use crate::StoreError;
 use crate::blob::Blobs;
 use crate::blob::delta::{compress, decompress};
@@ -27,6 +31,9 @@ const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A difference this small is not compared with the complete body.
 const SURELY_SMALL: usize = 50;
+
+/// Of frames of versions: since format 2 they have a trailer. Older ones are refused.
+const FORMAT: u32 = 2;
 
 const VERSION: &str = "state version";
 const MARKER: &str = "marker";
@@ -109,6 +116,13 @@ pub(super) struct NewBlob {
     pub(super) depth: i64,
 }
 
+/// A frame of a version, opened.
+pub(crate) struct OpenedBlob {
+    pub(crate) header: BlobHeader,
+    pub(crate) packed: Vec<u8>,
+    pub(crate) secret_paths: SecretPaths,
+}
+
 impl Header {
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let what: serde_json::Value = serde_json::from_slice(line).ok()?;
@@ -133,16 +147,12 @@ pub(super) fn encode(
     key: &DataKey,
     version: StateVersion,
     parent_digest: Option<String>,
-    body: &[u8],
+    content: &Content,
     base: Option<DeltaBase>,
 ) -> Result<NewBlob, StoreError> {
-    let failed = |source| {
-        file_error(
-            "compress a version of",
-            version.state.name.clone().into(),
-            source,
-        )
-    };
+    let body = content.body.as_slice();
+    let name = version.state.name.clone();
+    let failed = |source| file_error("compress a version of", name.clone().into(), source);
     let delta = match base {
         None => None,
         Some(base) => {
@@ -151,7 +161,7 @@ pub(super) fn encode(
         }
     };
     let surely = |delta: &Vec<u8>| delta.len() < body.len() / SURELY_SMALL;
-    let (encoding, base, depth, packed) = match delta {
+    let (encoding, base, depth, mut packed) = match delta {
         Some((base, depth, delta)) if surely(&delta) => {
             (Encoding::Delta, Some(base), depth + 1, delta)
         }
@@ -167,12 +177,13 @@ pub(super) fn encode(
     };
     let header = BlobHeader {
         terrane: VERSION.to_owned(),
-        format: 1,
+        format: FORMAT,
         key: key.generation,
         encoding,
         parent_digest,
         version,
     };
+    append_trailer(&mut packed, &content.secret_paths).map_err(failed)?;
     let frame = Arc::new(Frame::seal(&key.key, &header, &packed).ok_or(KeyError::Random)?);
     Ok(NewBlob { frame, base, depth })
 }
@@ -193,18 +204,19 @@ pub(crate) fn marker(
     Frame::seal(&key.key, &header, b"").ok_or(KeyError::Random)
 }
 
-/// The bytes of the newest version of `chain`, which leads down to a complete one, or to one that builds on `base`.
+/// The content of the newest version of `chain`, which leads down to a complete one, or to one that builds on `base`.
 /// Each frame must be the one that was written for its version.
 pub(super) fn read_chain(
     blobs: &Blobs,
     key: &DataKey,
     chain: &[StoredVersion],
     base: Option<Arc<Vec<u8>>>,
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<Content, StoreError> {
     let mut below: Option<Arc<Vec<u8>>> = base;
+    let mut secret_paths = SecretPaths::default();
     for stored in chain.iter().rev() {
-        let (header, packed) = open(blobs, key, stored)?;
-        let base = match (header.encoding, &below) {
+        let opened = open(blobs, key, stored)?;
+        let base = match (opened.header.encoding, &below) {
             (Encoding::Whole, _) => None,
             (Encoding::Delta, Some(body)) => Some(body.as_slice()),
             (Encoding::Delta, None) => {
@@ -212,21 +224,26 @@ pub(super) fn read_chain(
                 return Err(stored.damaged(blobs, UnsealError::Base { base }));
             }
         };
-        below = Some(Arc::new(stored.unpack(blobs, &packed, base)?));
+        below = Some(Arc::new(stored.unpack(blobs, &opened.packed, base)?));
+        secret_paths = opened.secret_paths;
     }
-    Ok(below.map(Arc::unwrap_or_clone).unwrap_or_default())
+    Ok(Content {
+        body: below.unwrap_or_default(),
+        secret_paths: Arc::new(secret_paths),
+    })
 }
 
-/// The header and the compressed body, if the frame is the one that was written for this version.
+/// A frame, if it is the one that was written for this version.
 pub(crate) fn open(
     blobs: &Blobs,
     key: &DataKey,
     stored: &StoredVersion,
-) -> Result<(BlobHeader, Vec<u8>), StoreError> {
+) -> Result<OpenedBlob, StoreError> {
     let damaged = |source| stored.damaged(blobs, source);
     let bytes = blobs.read_frame(&stored.place)?;
     let (sealed, digest) = frame::open(bytes).map_err(damaged)?;
-    let (header, packed) = open_file::<BlobHeader>(&key.key, sealed).map_err(damaged)?;
+    let opened = OpenedBlob::open(key, sealed).map_err(damaged)?;
+    let header = &opened.header;
     if header.version != stored.version {
         let name = |version: &StateVersion| {
             format!("version {} of state `{}`", version.version, version.state)
@@ -237,7 +254,55 @@ pub(crate) fn open(
     if digest != *stored.blob_digest {
         return Err(damaged(UnsealError::Content));
     }
-    Ok((header, packed))
+    Ok(opened)
+}
+
+impl OpenedBlob {
+    pub(crate) fn open(key: &DataKey, sealed: Vec<u8>) -> Result<Self, UnsealError> {
+        let (header, mut packed) = open_file::<BlobHeader>(&key.key, sealed)?;
+        if header.format != FORMAT {
+            let found = header.format;
+            return Err(UnsealError::Format { found });
+        }
+        let secret_paths = take_trailer(&mut packed).ok_or(UnsealError::Content)?;
+        Ok(Self {
+            header,
+            packed,
+            secret_paths,
+        })
+    }
+}
+
+/// Appends the secret paths as compressed JSON, then the sizes of the JSON and of what it was compressed to. Without
+/// secret paths both sizes are zero.
+fn append_trailer(packed: &mut Vec<u8>, secret_paths: &SecretPaths) -> io::Result<()> {
+    let (json, section) = if secret_paths.is_empty() {
+        (Vec::new(), Vec::new())
+    } else {
+        let json = serde_json::to_vec(secret_paths)?;
+        let section = compress(&json, None)?;
+        (json, section)
+    };
+    packed.extend_from_slice(&section);
+    packed.extend_from_slice(&(json.len() as u64).to_le_bytes());
+    packed.extend_from_slice(&(section.len() as u64).to_le_bytes());
+    Ok(())
+}
+
+/// Removes the trailer. Nothing if there is no whole one.
+fn take_trailer(packed: &mut Vec<u8>) -> Option<SecretPaths> {
+    let (rest, size) = packed.split_last_chunk::<8>()?;
+    let (rest, plain_size) = rest.split_last_chunk::<8>()?;
+    let [plain_size, size] = [plain_size, size].map(|size| u64::from_le_bytes(*size));
+    let at = rest.len().checked_sub(usize::try_from(size).ok()?)?;
+    let secret_paths = if plain_size == 0 {
+        SecretPaths::default()
+    } else {
+        let json = decompress(&rest[at..], None, usize::try_from(plain_size).ok()?)?;
+        serde_json::from_slice(&json).ok()?
+    };
+    packed.truncate(at);
+    Some(secret_paths)
 }
 
 impl StoredVersion {

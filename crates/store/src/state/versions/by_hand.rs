@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use model::break_glass::Act;
+use model::state::secret_paths::SecretPaths;
 use model::state::{Mark, StateName};
 
 use super::append::{AppendError, Appended, StateWriter, Write};
@@ -19,6 +20,8 @@ pub struct ManualWrite {
     pub surgery: bool,
     /// Versions up to this one are lost; 0 if none is.
     pub beyond: i64,
+    /// Where secrets are known to stand in the body.
+    pub secret_paths: SecretPaths,
     pub record: BreakGlassRecord,
 }
 
@@ -44,6 +47,7 @@ impl Store {
             surgery: by_hand.surgery,
             beyond: by_hand.beyond,
             actor: by_hand.record.actor.clone(),
+            secret_paths: Some(by_hand.secret_paths),
             ..StateWriter::default()
         };
         let write = Write {

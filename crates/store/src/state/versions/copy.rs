@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use model::ids::RunId;
+use model::state::secret_paths::SecretPaths;
 use model::state::{Mark, StateName};
 
 use super::append::{AppendError, Appended, StateWriter, Write};
@@ -17,10 +18,14 @@ impl Store {
         state: &StateName,
         run: Option<RunId>,
         body: Vec<u8>,
+        secret_paths: SecretPaths,
     ) -> Result<Appended, AppendError> {
         let write = Write {
             state: state.clone(),
-            writer: StateWriter::default(),
+            writer: StateWriter {
+                secret_paths: Some(secret_paths),
+                ..StateWriter::default()
+            },
             run,
             mark: Some(Mark::Copy),
             record: None,
@@ -38,7 +43,8 @@ mod tests {
     use crate::testing::{TestHome, body, lock_info, network};
 
     async fn keep(store: &Store, body: Vec<u8>) -> String {
-        match store.state_copy_keep(&network(), None, body).await {
+        let (state, paths) = (network(), SecretPaths::default());
+        match store.state_copy_keep(&state, None, body, paths).await {
             Ok(Appended::New(version)) => format!("version {}", version.version),
             Ok(Appended::Same(version)) => format!("same as version {}", version.version),
             Err(err) => std::error::Error::source(&err).unwrap().to_string(),

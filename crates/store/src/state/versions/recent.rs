@@ -2,8 +2,9 @@
 //! Bounded by bytes. Bodies were verified before they were cached.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
+use super::Content;
 use crate::crypto::Digest;
 
 const MOST_BYTES: usize = 24 * 1024 * 1024;
@@ -16,7 +17,7 @@ pub(crate) struct BodyCache(Mutex<CachedBodies>);
 
 #[derive(Default)]
 struct CachedBodies {
-    bodies: HashMap<Digest, (u64, Arc<Vec<u8>>)>,
+    contents: HashMap<Digest, (u64, Content)>,
     /// By the time of their last use.
     order: BTreeMap<u64, Digest>,
     uses: u64,
@@ -24,20 +25,20 @@ struct CachedBodies {
 }
 
 impl BodyCache {
-    pub(crate) fn get(&self, digest: &Digest) -> Option<Arc<Vec<u8>>> {
+    pub(crate) fn get(&self, digest: &Digest) -> Option<Content> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let body = kept.remove(digest)?;
-        kept.insert(*digest, Arc::clone(&body));
-        Some(body)
+        let content = kept.remove(digest)?;
+        kept.insert(*digest, content.clone());
+        Some(content)
     }
 
-    pub(crate) fn put(&self, digest: Digest, body: &Arc<Vec<u8>>) {
-        if body.len() > LARGEST {
+    pub(crate) fn put(&self, digest: Digest, content: &Content) {
+        if content.body.len() > LARGEST {
             return;
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(&digest);
-        kept.insert(digest, Arc::clone(body));
+        kept.insert(digest, content.clone());
         while kept.bytes > MOST_BYTES {
             let Some((_, oldest)) = kept.order.first_key_value() else {
                 break;
@@ -55,35 +56,41 @@ impl BodyCache {
 }
 
 impl CachedBodies {
-    fn insert(&mut self, digest: Digest, body: Arc<Vec<u8>>) {
+    fn insert(&mut self, digest: Digest, content: Content) {
         self.uses += 1;
-        self.bytes += body.len();
+        self.bytes += content.body.len();
         self.order.insert(self.uses, digest);
-        self.bodies.insert(digest, (self.uses, body));
+        self.contents.insert(digest, (self.uses, content));
     }
 
-    fn remove(&mut self, digest: &Digest) -> Option<Arc<Vec<u8>>> {
-        let (used, body) = self.bodies.remove(digest)?;
+    fn remove(&mut self, digest: &Digest) -> Option<Content> {
+        let (used, content) = self.contents.remove(digest)?;
         self.order.remove(&used);
-        self.bytes -= body.len();
-        Some(body)
+        self.bytes -= content.body.len();
+        Some(content)
     }
 }
 
 impl std::fmt::Debug for CachedBodies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bodies, {} bytes", self.bodies.len(), self.bytes)
+        write!(f, "{} bodies, {} bytes", self.contents.len(), self.bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
     fn the_longest_unused_go_first() {
         let recent = BodyCache::default();
-        let body = Arc::new(vec![0; LARGEST]);
+        let of_size = |size| Content {
+            body: Arc::new(vec![0; size]),
+            secret_paths: Arc::default(),
+        };
+        let body = of_size(LARGEST);
         for number in 0..6 {
             recent.put([number; 32], &body);
         }
@@ -93,7 +100,7 @@ mod tests {
         assert_eq!(left, [0, 2, 3, 4, 5, 6]);
         recent.forget(&[4; 32]);
         assert!(recent.get(&[4; 32]).is_none());
-        recent.put([9; 32], &Arc::new(vec![0; LARGEST + 1]));
+        recent.put([9; 32], &of_size(LARGEST + 1));
         assert!(recent.get(&[9; 32]).is_none());
     }
 }

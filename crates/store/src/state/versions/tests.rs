@@ -17,6 +17,7 @@ use crate::testing::{TestHome, append, body, lock_info, markers_are_written, net
 
 mod bars;
 mod crashes;
+mod secret_paths;
 
 fn holding(id: &str) -> StateWriter {
     StateWriter {
@@ -569,7 +570,7 @@ async fn the_first_line_of_a_file_keeps_its_form() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&header).unwrap(), @r#"
     {
       "terrane": "state version",
-      "format": 1,
+      "format": 2,
       "key": 1,
       "encoding": "delta",
       "parent_digest": "…",
@@ -605,7 +606,7 @@ async fn a_runs_leftover_is_adopted_once() {
     lock(&store, &lock_info("a"), Some(run)).await;
     let file = br#"{"version":4,"serial":0,"lineage":"","resources":[1]}"#.to_vec();
     let adopted = store
-        .state_adopt(&network(), run, file.clone(), false)
+        .state_adopt(&network(), run, file.clone(), false, SecretPaths::default())
         .await
         .unwrap();
     let Adopted::New(version) = adopted else {
@@ -615,7 +616,7 @@ async fn a_runs_leftover_is_adopted_once() {
     assert_eq!(version.mark, Some(Mark::Adopted));
     assert_ne!(version.lineage, "");
     let again = store
-        .state_adopt(&network(), run, file, false)
+        .state_adopt(&network(), run, file, false, SecretPaths::default())
         .await
         .unwrap();
     assert_eq!(again, Adopted::Nothing);
@@ -627,7 +628,13 @@ async fn a_leftover_that_does_not_fit_is_kept_aside() {
     let store = home.open().await;
     push(&store, &StateWriter::default(), body(7)).await;
     let adopted = store
-        .state_adopt(&network(), RunId(44), body(3), false)
+        .state_adopt(
+            &network(),
+            RunId(44),
+            body(3),
+            false,
+            SecretPaths::default(),
+        )
         .await
         .unwrap();
     let Adopted::KeptAside { why, kept } = adopted else {
@@ -648,7 +655,7 @@ async fn a_leftover_is_kept_aside_while_somebody_else_holds_the_lock() {
     let store = home.open().await;
     lock(&store, &lock_info("b"), Some(RunId(45))).await;
     let state = network();
-    let adopt = || store.state_adopt(&state, RunId(44), body(1), false);
+    let adopt = || store.state_adopt(&state, RunId(44), body(1), false, SecretPaths::default());
     let adopted = adopt().await.unwrap();
     let why = "the state is locked by lock `b`, and this write does not carry it";
     let Adopted::KeptAside {
