@@ -44,6 +44,13 @@ fn pages() -> Vec<Page> {
 fn every_console_block_works_in_a_scratch_project() {
     let mut failures = String::new();
     for page in pages() {
+        for command in page.unmarked() {
+            let at = page.at(&command);
+            let _ = writeln!(
+                failures,
+                "{at}: a command of a `console` block begins with `$ `"
+            );
+        }
         let commands = page.console();
         // The README brings its own home and project.
         if commands.is_empty() || page.path == "README.md" {

@@ -53,6 +53,18 @@ impl Page {
         commands.collect()
     }
 
+    /// Commands of `console` blocks that would not be run, since they do not begin with `$ `.
+    pub(super) fn unmarked(&self) -> Vec<Command> {
+        let lines = self.blocks().filter(|(kind, _, _)| *kind == "console");
+        let lines = lines.filter(|(_, _, text)| text.starts_with("terrane "));
+        let commands = lines.map(|(_, line, text)| Command {
+            line,
+            text: text.to_owned(),
+            is_inline: false,
+        });
+        commands.collect()
+    }
+
     /// All other commands.
     pub(super) fn commands(&self) -> Vec<Command> {
         let mut found = self.inline();
