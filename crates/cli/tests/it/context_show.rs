@@ -101,13 +101,14 @@ fn programs_read_the_same() {
     assert_eq!(list[0]["stacks"], serde_json::json!(["app"]));
 }
 
-/// Each example of the guide is a whole project but for its modules.
+/// Each example of the guide and the reference is a complete project except for its modules.
 #[test]
 fn the_guides_examples_are_good() {
     let guide = include_str!("../../../../docs/guide/contexts.md");
-    let examples: Vec<&str> = guide
-        .split("```hcl\n# terrane.hcl")
-        .skip(1)
+    let reference = include_str!("../../../../docs/reference/contexts.md");
+    let examples: Vec<&str> = [guide, reference]
+        .iter()
+        .flat_map(|page| page.split("```hcl\n# terrane.hcl").skip(1))
         .map(|rest| rest.split("```").next().unwrap())
         .collect();
     assert!(examples.len() >= 4, "{} examples", examples.len());
