@@ -11,7 +11,7 @@ use control::changesets::Begun;
 use control::patience::Patience;
 use control::query::ChangeMark;
 use control::worker::{self, Say};
-use control::{Control, policy, presence, recovery, stragglers};
+use control::{Control, approval_policy, presence, recovery, stragglers};
 use model::approval::Owed;
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
@@ -221,7 +221,7 @@ impl<'a> Watcher<'a> {
         if before.set.status != Status::AwaitingConfirm {
             return Ok(()); // what is said then is refused for another reason
         }
-        let heard = policy::hear_confirmation(self.control, &before, &self.actor).await;
+        let heard = approval_policy::hear_confirmation(self.control, &before, &self.actor).await;
         let heard = heard.map_err(|err| {
             let shown = CommandError::from_error(&err);
             err.hint().into_iter().fold(shown, CommandError::hint)

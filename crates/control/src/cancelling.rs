@@ -11,21 +11,14 @@ use model::changeset::ChangeSet;
 use model::ids::{ChangeSetId, RunId};
 use model::import_proposal::Left;
 use model::run::{Run, RunEvent, RunState, Skip, Stage};
-use store::{ChangeSetError, NewBreakGlass, Store, StoreError};
+use store::{ChangeSetError, NewBreakGlass, StoreError};
 
 use crate::asker::Asker;
+use crate::cancel_requests::CancelRequest;
 use crate::locks::RunLock;
-use crate::reasons::Reason;
-use crate::reasons::without_secrets_of;
+use crate::reasons::{Reason, without_secrets_of};
 use crate::worker::{self, Say, TurnError};
 use crate::{Control, left_behind, liveness, recovery, runner};
-
-/// Who wants it to end, and why, if that was said.
-#[derive(Clone, Debug)]
-pub struct Wish {
-    pub by: String,
-    pub reason: Option<String>,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum CancelError {
@@ -98,7 +91,7 @@ impl CancelError {
 pub async fn cancel_set(
     control: &Control,
     id: ChangeSetId,
-    wish: &Wish,
+    wish: &CancelRequest,
 ) -> Result<(), CancelError> {
     let set = control.store.change_set_get(id).await?;
     if set.status.is_over() {
@@ -197,7 +190,11 @@ pub struct Cancelling {
 }
 
 impl Cancelling {
-    pub async fn begin(control: &Control, id: RunId, wish: &Wish) -> Result<Self, CancelError> {
+    pub async fn begin(
+        control: &Control,
+        id: RunId,
+        wish: &CancelRequest,
+    ) -> Result<Self, CancelError> {
         note(control, id, wish, false).await?;
         Ok(Self {
             run: id,
@@ -263,7 +260,7 @@ pub async fn kill(control: &Control, run: &Run, reason: &Reason) -> Result<(), C
     };
     let opened = control.store.break_glass_open(&record).await;
     opened.map_err(|source| CancelError::Record { run: id, source })?;
-    let wish = Wish {
+    let wish = CancelRequest {
         by: reason.actor.clone(),
         reason: Some(reason.text.clone()),
     };
@@ -286,34 +283,12 @@ pub async fn ended(control: &Control, id: RunId) -> Result<Option<Run>, CancelEr
     Ok(None)
 }
 
-/// An interrupt that somebody asked for by name says by whom.
-pub(crate) async fn name_who_asked(control: &Control, id: RunId, happened: RunEvent) -> RunEvent {
-    let RunEvent::Failed { mut problem } = happened else {
-        return happened;
-    };
-    if let Some((Wish { by, reason }, kill)) = asked(&control.store, id).await
-        && (kill || problem.interrupted)
-    {
-        let deed = if kill { "killed" } else { "cancelled" };
-        let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-        problem.message = format!("{deed} by {by}{why}");
-    }
-    RunEvent::Failed { problem }
-}
-
-/// Who asked for the end of a run since it was opened, and whether its engine is to be killed.
-pub(crate) async fn asked(store: &Store, id: RunId) -> Option<(Wish, bool)> {
-    let events = store.run_events(id).await.unwrap_or_default();
-    let since_opened = events.into_iter().rev().map(|(_, event)| event);
-    let mut since_opened =
-        since_opened.take_while(|event| !matches!(event, RunEvent::Reopened { .. }));
-    since_opened.find_map(|event| match event {
-        RunEvent::CancelAsked { by, reason, kill } => Some((Wish { by, reason }, kill)),
-        _ => None,
-    })
-}
-
-async fn note(control: &Control, id: RunId, wish: &Wish, kill: bool) -> Result<(), CancelError> {
+async fn note(
+    control: &Control,
+    id: RunId,
+    wish: &CancelRequest,
+    kill: bool,
+) -> Result<(), CancelError> {
     let reason = match &wish.reason {
         Some(text) => Some(without_secrets_of(control, &[id], text).await),
         None => None,

@@ -309,6 +309,11 @@ impl Home {
         }
     }
 
+    /// The values that a run must hide, in its scratch directory.
+    pub(crate) fn hidden_values(&self, run: RunId) -> PathBuf {
+        self.scratch(run).join(HIDDEN_VALUES)
+    }
+
     /// What the engine says, as it says it: secrets and all, until its copy is whole.
     pub(crate) fn engine_output(&self, run: RunId, stage: model::run::Stage) -> PathBuf {
         self.scratch(run).join(log_name(stage))
@@ -472,6 +477,9 @@ impl Home {
 /// Tells the engine which backend to use. Engines merge override files by name, and the last one wins: a
 /// module's own must not take the state elsewhere.
 pub(crate) const OVERRIDE_FILE: &str = "~~terrane_override.tf.json";
+
+/// The file in a run's scratch directory with the values to hide.
+pub(crate) const HIDDEN_VALUES: &str = "hidden.json";
 
 /// Writes a file that only its owner can read.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {

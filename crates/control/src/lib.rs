@@ -5,12 +5,14 @@
 
 pub mod abandoned;
 pub mod applied;
+pub mod approval_policy;
 pub mod artifacts;
 pub mod asker;
 pub mod backends;
 pub mod bootstrap;
 pub mod bundle;
 mod cadence;
+pub mod cancel_requests;
 pub mod cancelling;
 pub mod changed;
 pub mod changesets;
@@ -54,6 +56,7 @@ pub mod reasons;
 pub mod recovery;
 pub mod run_logs;
 pub mod runner;
+pub mod runner_process;
 pub mod runs;
 pub mod secret_files;
 mod secret_paths;

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use model::ids::RunId;
+use model::run::Stage;
 
 use crate::home::{Home, make_private};
 
@@ -20,6 +21,14 @@ pub struct Signed {
     pub runner: Option<u32>,
     /// Nothing between two engines.
     pub engine: Option<u32>,
+}
+
+/// A run that was claimed, with its lock.
+#[derive(Debug)]
+pub(crate) struct ClaimedRun {
+    pub(crate) run: RunId,
+    pub(crate) stage: Stage,
+    pub(crate) lock: RunLock,
 }
 
 /// A number of a process, on a line of its own: one takes the place of another.

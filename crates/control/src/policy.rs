@@ -8,7 +8,6 @@
 use drivers::process::CaptureError;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
-use model::approval::{Owed, owed_to_policy};
 use model::changeset::{ChangeSet, Request};
 use model::identity::IdentityKind;
 use model::ids::{RunId, StackName};
@@ -18,11 +17,10 @@ use model::policy::{
     StackFacts, UpstreamFacts, Verdict,
 };
 use model::project::Project;
-use model::run::{Outcome, PlanRecord, Run, RunEvent, RunSpec, RunState};
+use model::run::{Outcome, PlanRecord, RunEvent, RunSpec, RunState};
 use serde_json::Value;
 
 use crate::Control;
-use crate::runs::{Explained, NewApproval};
 
 pub use case::{Case, CasePolicy, last_planned, recall};
 pub(crate) use case::{keep, place};
@@ -108,114 +106,6 @@ pub fn current(project: &Project, stack: &StackName) -> Vec<CasePolicy> {
         .collect()
 }
 
-/// What policies say of somebody's word, for each plan that it is about.
-#[derive(Debug, Default)]
-pub struct Heard {
-    pub said: Vec<(StackName, Verdict)>,
-    /// Approvals that are wanted now that somebody says yes.
-    pub owed: Vec<Owed>,
-}
-
-impl Heard {
-    pub fn denials(&self) -> impl Iterator<Item = &Remark> {
-        self.said.iter().flat_map(|(_, said)| &said.denials)
-    }
-}
-
-/// Asks about an approval that is to be given. What is wanted now that it comes is waited for, unless it is denied: then
-/// it does not come.
-pub async fn hear_approval(
-    control: &Control,
-    before: &Explained,
-    new: &NewApproval,
-) -> Result<Heard, PolicyError> {
-    if before.set.request.policy_override.is_some() {
-        return Ok(Heard::default()); // what they say goes on the record at apply
-    }
-    let mut given = approvals(&before.approvals);
-    given.push(Approval {
-        person: new.person.clone(),
-        role: new.role.clone(),
-        verified: false,
-        verdict: "approve".to_owned(),
-        comment: new.comment.clone(),
-        at: control.now(),
-    });
-    let is_meant = |run: &Run| new.run.is_none_or(|meant| meant == run.id);
-    let heard = hear(control, before, is_meant, &given, &new.person).await?;
-    if heard.denials().next().is_none() {
-        note_all(control, before, &heard, &new.person).await?;
-    }
-    Ok(heard)
-}
-
-/// Asks about a yes to what was planned, before anything is applied.
-pub async fn hear_confirmation(
-    control: &Control,
-    before: &Explained,
-    person: &str,
-) -> Result<Heard, PolicyError> {
-    if before.set.request.policy_override.is_some() {
-        return Ok(Heard::default()); // what they say goes on the record at apply
-    }
-    let given = approvals(&before.approvals);
-    let heard = hear(control, before, |_| true, &given, person).await?;
-    note_all(control, before, &heard, person).await?;
-    Ok(heard)
-}
-
-async fn hear(
-    control: &Control,
-    before: &Explained,
-    is_meant: impl Fn(&Run) -> bool,
-    given: &[Approval],
-    person: &str,
-) -> Result<Heard, PolicyError> {
-    let (mut heard, now) = (Heard::default(), control.now());
-    for run in before.runs.iter().filter(|run| is_meant(run)) {
-        let RunState::Planned { .. } = run.state else {
-            continue;
-        };
-        let spec = control.store.run_spec(run.id).await?;
-        if spec.policies.is_empty() {
-            continue;
-        }
-        let case = recall(control, run.id, &spec).await?;
-        let asking = Asking {
-            set: &before.set,
-            run: run.id,
-            spec: &spec,
-            point: Point::Approval,
-            is_preview: false,
-            approvals: given.to_vec(),
-            actor: Actor::person(person),
-            now,
-        };
-        let said = ask(control, &case, asking).await?;
-        let owed = |wanted| owed_to_policy(&before.set, run, wanted, &before.approvals, now);
-        heard.owed.extend(said.approvals.iter().filter_map(owed));
-        heard.said.push((run.stack.clone(), said));
-    }
-    Ok(heard)
-}
-
-async fn note_all(
-    control: &Control,
-    before: &Explained,
-    heard: &Heard,
-    person: &str,
-) -> Result<(), PolicyError> {
-    for (stack, said) in &heard.said {
-        let run = before.runs.iter().find(|run| run.stack == *stack);
-        if let Some(run) = run
-            && let RunState::Planned { plan, .. } = &run.state
-        {
-            note(control, run.id, plan, Point::Approval, Some(person), said).await?;
-        }
-    }
-    Ok(())
-}
-
 /// Keeps with a run what policies said of its plan when they were asked again, if that is news.
 pub(crate) async fn note(
     control: &Control,
@@ -238,16 +128,6 @@ pub(crate) async fn note(
         Err(store::ChangeSetError::Run(_)) => Ok(()),
         noted => noted.map(drop),
     }
-}
-
-/// Whether a policy may look at approvals, so that one may be given before any is owed.
-pub async fn hears_approvals(control: &Control, before: &Explained) -> Result<bool, PolicyError> {
-    for run in &before.runs {
-        if !run.state.is_finished() && control.store.run_spec(run.id).await?.hears_approvals() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Who asked for a change.

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use model::engine_event::EngineEvent;
 use model::ids::RunId;
+use model::masking::Mask;
 use model::run::Stage;
+use model::secret::Secret;
 
 use crate::home::{COMPLAINTS, Home, log_name};
 
@@ -42,6 +44,14 @@ pub fn attempts(home: &Home, run: RunId) -> usize {
 pub(crate) fn earlier_attempts(home: &Home, run: RunId) -> usize {
     let found = fs::read_dir(home.attempts(run));
     found.map_or(0, |entries| entries.flatten().count())
+}
+
+/// The values that a run must hide, as long as its scratch directory exists.
+pub(crate) fn hidden_in(home: &Home, run: RunId) -> Option<Mask> {
+    let bytes = fs::read(home.hidden_values(run)).ok()?;
+    let values: Vec<String> = serde_json::from_slice(&bytes).ok()?;
+    let secrets: Vec<Secret> = values.iter().map(Secret::new).collect();
+    Some(Mask::new(&secrets))
 }
 
 /// The log of a run, read from the beginning and then on.

@@ -1,16 +1,11 @@
-//! Carries out the stages of a run in a process of its own, which outlives whoever asked.
+//! Carries out one stage of a run: plan, preview, apply, engine commands, and the stages after an apply.
 //!
-//! Its descriptors: standard input brings the asker's values, standard output is the run's lock (held as
-//! long as it or its engine lives), standard error is its log. Its last act for a run is one turn of the worker's
-//! loop, so that a confirmed change set needs no terminal; with another run that this turn claims it goes on itself,
-//! because a new process would cost as much as all of its own work. One run at a time, each under its own lock.
-//!
-//! Not here: which run starts when (`worker`), the state endpoint's wire (`server`).
+//! Not here: the process that goes from stage to stage (`runner_process`), which run starts when (`worker`), the state
+//! endpoint's protocol (`server`).
 
 use std::fs::{self, File};
 use std::future::Future;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,16 +21,14 @@ use tokio::sync::Mutex;
 
 use crate::Control;
 use crate::asker::Asker;
-use crate::cancelling;
+use crate::cancel_requests;
 pub(crate) use crate::failure::Failure;
 use crate::home::Home;
 use crate::locks::RunLock;
-use crate::patience::insist;
 use crate::settled;
 use crate::state::StateAccess;
 use crate::tokens;
-use crate::worker::{self, Next, Own};
-use interrupts::Interrupts;
+pub(crate) use interrupts::Interrupts;
 use limit::Limit;
 use places::Place;
 
@@ -64,7 +57,7 @@ pub use after::STILL;
 pub use attend::{AttendError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
-pub(crate) use logs::{finish_lost as finish_lost_logs, hidden_in, lost_events};
+pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{sweep_lost, write_override};
 
@@ -111,6 +104,59 @@ pub(crate) struct Job<'a> {
     review: bool,
     /// Whoever said yes put in other values than those it was asked for with: nobody has agreed to these.
     has_other_values: AtomicBool,
+}
+
+/// What one process gives to each run that it carries out.
+#[derive(Clone, Copy)]
+pub(crate) struct RunnerProcess<'a> {
+    pub(crate) asker: &'a Asker,
+    pub(crate) serve: Serve,
+    pub(crate) interrupts: &'a Mutex<Interrupts>,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn new(
+        control: &'a Control,
+        process: RunnerProcess<'a>,
+        run: RunId,
+        lock: RunLock,
+        summary: &'a RunSummary,
+    ) -> Result<Self, CarryOutError> {
+        let set = &summary.set;
+        let request = &set.request;
+        let holds_lanes = set.status.holds_lanes();
+        Ok(Self {
+            control,
+            set,
+            run,
+            spec: &summary.spec,
+            asker: process.asker,
+            serve: process.serve,
+            token: new_token().map_err(CarryOutError::Token)?,
+            lock,
+            state: Mutex::new(summary.state.clone()),
+            interrupts: process.interrupts,
+            carried: Mutex::new(None),
+            place: Mutex::new(None),
+            limit_of_apply: Mutex::new(None),
+            fence: Mutex::new(None),
+            holds_lanes,
+            auto_approve: request.auto_approve,
+            goes_on: holds_lanes && request.auto_approve && request.approvals.is_empty(),
+            review: request.action == model::changeset::Action::Plan,
+            has_other_values: AtomicBool::new(false),
+        })
+    }
+
+    /// The hold of its lanes under which its next stage begins.
+    pub(crate) async fn set_fence(&self, fence: Option<Fence>) {
+        *self.fence.lock().await = fence;
+    }
+
+    /// Its state, as it was last committed.
+    pub(crate) async fn set_state(&self, state: RunState) {
+        *self.state.lock().await = state;
+    }
 }
 
 impl Job<'_> {
@@ -253,27 +299,6 @@ fn warn(home: &Home, run: RunId, words: &str) {
     drop(file.and_then(|mut file| writeln!(file, "{words}")));
 }
 
-/// Leaves the asker's terminal: a Ctrl-C there must not reach us.
-pub fn leave_terminal() -> Result<(), RunnerError> {
-    drivers::process::become_session_leader().map_err(RunnerError::Session)
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RunnerError {
-    #[error("could not leave the terminal's session")]
-    Session(#[source] io::Error),
-    #[error("could not sign the lock of run `{run}`")]
-    Sign { run: RunId, source: io::Error },
-    #[error("could not make a token for the run's engines")]
-    Token(#[source] io::Error),
-    #[error("could not read what run `{run}` is about")]
-    Read { run: RunId, source: ChangeSetError },
-    #[error("could not digest the values that run `{run}` is planned with")]
-    Digest { run: RunId, source: StoreError },
-    #[error(transparent)]
-    Turn(#[from] worker::TurnError),
-}
-
 /// A place that is still held, with values that cannot have changed meanwhile: the lanes are held, too.
 pub(crate) struct Carried {
     inputs: inputs::Inputs,
@@ -281,97 +306,22 @@ pub(crate) struct Carried {
     scratch: workspace::Scratch,
 }
 
-/// Carries out `stage` of `run`, then whatever stage of it can follow at once, then other runs of its change set.
-pub async fn run(
-    control: &Control,
-    run: RunId,
-    stage: Stage,
-    asker: &Asker,
-    serve: Serve,
-) -> Result<(), RunnerError> {
-    // First the ears, then the name: nobody sends a signal that would end us.
-    let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
-    let interrupts = Mutex::new(interrupts);
-    let lock = inherited_lock().map_err(|source| RunnerError::Sign { run, source })?;
-    let mut next = Some(Next { run, stage, lock });
-    while let Some(claimed) = next {
-        let carried_out = carry_out(control, claimed, asker, serve, &interrupts);
-        next = Box::pin(carried_out).await?;
-    }
-    Ok(())
-}
-
-/// Waits until a run of a confirmed change set can be begun, and has it begun.
-pub async fn wait(control: &Control, run: RunId, asker: &Asker) -> Result<(), RunnerError> {
-    Ok(worker::wait_for_stragglers(control, run, asker).await?)
-}
-
-/// Carries out a claimed run as far as it can go; says what else was claimed for us then.
-async fn carry_out(
-    control: &Control,
-    claimed: Next,
-    asker: &Asker,
-    serve: Serve,
-    interrupts: &Mutex<Interrupts>,
-) -> Result<Option<Next>, RunnerError> {
-    let Next {
-        run,
-        mut stage,
-        lock,
-    } = claimed;
-    interrupts.lock().await.begin(&control.store, run);
-    lock.sign(std::process::id())
-        .map_err(|source| RunnerError::Sign { run, source })?;
-    let summary = control.store.run_summary(run).await;
-    let RunSummary { set, spec, state } =
-        summary.map_err(|source| RunnerError::Read { run, source })?;
-    let request = &set.request;
-    let holds_lanes = set.status.holds_lanes();
-    let job = Job {
-        control,
-        set: &set,
-        run,
-        spec: &spec,
-        asker,
-        serve,
-        token: new_token().map_err(RunnerError::Token)?,
-        lock,
-        state: Mutex::new(state),
-        interrupts,
-        carried: Mutex::new(None),
-        place: Mutex::new(None),
-        limit_of_apply: Mutex::new(None),
-        fence: Mutex::new(None),
-        holds_lanes,
-        auto_approve: request.auto_approve,
-        goes_on: holds_lanes && request.auto_approve && request.approvals.is_empty(),
-        review: request.action == model::changeset::Action::Plan,
-        has_other_values: AtomicBool::new(false),
-    };
-    let mut fence = None;
-    loop {
-        // The turn before committed under the hold that it had: it has it still.
-        if fence.is_none() {
-            let held = control.store.lane_fence(&set).await;
-            fence = held.map_err(|source| RunnerError::Read { run, source })?;
-        }
-        job.fence.lock().await.clone_from(&fence);
-        let happened = carry_out_stage(&job, stage).await?;
-        let mut standing = commit(&job, happened, fence.clone()).await?;
-        standing.runs.retain(|other| other.id == run);
-        let Some(next) = standing.own else {
-            crate::cleanup::remove_leftovers(control, &standing.set, &standing.runs).await;
-            return Ok(standing.next);
-        };
-        if let [run] = standing.runs.as_slice() {
-            *job.state.lock().await = run.state.clone();
-        }
-        stage = next;
-    }
+/// A value that a run is planned with could not be digested, or what it is about could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CarryOutError {
+    #[error("could not make a token for the run's engines")]
+    Token(#[source] io::Error),
+    #[error("could not read what run `{run}` is about")]
+    Read { run: RunId, source: ChangeSetError },
+    #[error("could not digest the values that run `{run}` is planned with")]
+    Digest { run: RunId, source: StoreError },
 }
 
 /// Carries out one stage of a run.
-async fn carry_out_stage(job: &Job<'_>, stage: Stage) -> Result<ReportedEvent, RunnerError> {
+pub(crate) async fn carry_out_stage(
+    job: &Job<'_>,
+    stage: Stage,
+) -> Result<ReportedEvent, CarryOutError> {
     let (control, run, spec) = (job.control, job.run, job.spec);
     let brought = match stage {
         Stage::Preparing | Stage::Planning => {
@@ -401,26 +351,9 @@ async fn carry_out_stage(job: &Job<'_>, stage: Stage) -> Result<ReportedEvent, R
     }
     Ok(ReportedEvent {
         run,
-        event: cancelling::name_who_asked(control, run, happened).await,
+        event: cancel_requests::name_requester(control, run, happened).await,
         brought,
     })
-}
-
-/// Records what happened. It must not be lost because the home does not answer now.
-async fn commit(
-    job: &Job<'_>,
-    happened: ReportedEvent,
-    fence: Option<Fence>,
-) -> Result<worker::Standing, RunnerError> {
-    let commit = async || {
-        let own = Own {
-            happened: happened.clone(),
-            fence: fence.clone(),
-            goes_on: !job.interrupts.lock().await.is_terminated(),
-        };
-        worker::turn(job.control, job.set.id, None, job.asker, Some(own)).await
-    };
-    Ok(insist(worker::TurnError::is_outage, commit).await?)
 }
 
 fn new_token() -> io::Result<Secret> {
@@ -435,27 +368,19 @@ async fn brought(
     spec: &RunSpec,
     set: &ChangeSet,
     asker: &Asker,
-) -> Result<Option<ValueOverride>, RunnerError> {
+) -> Result<Option<ValueOverride>, CarryOutError> {
     let values = asker.digest_for(&control.store, spec).await;
-    let values = values.map_err(|source| RunnerError::Digest { run, source })?;
+    let values = values.map_err(|source| CarryOutError::Digest { run, source })?;
     if values == spec.asked_with {
         return Ok(None);
     }
     let events = control.store.change_set_events(set.id).await;
-    let events = events.map_err(|source| RunnerError::Read { run, source })?;
+    let events = events.map_err(|source| CarryOutError::Read { run, source })?;
     let yes = events.into_iter().rev().find_map(|(_, event)| match event {
         SetEvent::Confirmed { by } => by,
         _ => None,
     });
     Ok(yes.map(|by| ValueOverride { values, by }))
-}
-
-/// The lock this process was started with. It is ours in one place only: dropped there, it is free, unless an engine
-/// left something running.
-fn inherited_lock() -> io::Result<RunLock> {
-    let lock = io::stdout().as_fd().try_clone_to_owned()?;
-    rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
-    Ok(RunLock::inherited(File::from(lock)))
 }
 
 /// The event that ends a stage badly.

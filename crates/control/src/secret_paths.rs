@@ -11,7 +11,7 @@ use model::state::{StateName, StateVersion};
 use store::{Store, StoreError};
 
 use crate::Control;
-use crate::runner::hidden_in;
+use crate::run_logs::hidden_in;
 
 /// What a version holds, with its secret paths marked as sensitive; or why that cannot be known.
 pub(crate) async fn document(

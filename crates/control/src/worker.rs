@@ -19,7 +19,7 @@ use store::{ChangeSetError, Fence, ReportedEvent, RunSummary};
 pub use model::changeset::Say;
 
 use crate::asker::{self, Asker};
-use crate::locks::{self, RunLock};
+use crate::locks::{self, ClaimedRun, RunLock};
 use crate::patience::insist;
 use crate::{Control, changesets, liveness, presence, runs, stragglers};
 
@@ -38,15 +38,7 @@ pub struct Standing {
     /// The caller's own run was claimed for its next stage.
     pub own: Option<Stage>,
     /// The caller's own run is over, and this one is claimed for it.
-    pub(crate) next: Option<Next>,
-}
-
-/// A run that was claimed, with its lock.
-#[derive(Debug)]
-pub(crate) struct Next {
-    pub(crate) run: RunId,
-    pub(crate) stage: Stage,
-    pub(crate) lock: RunLock,
+    pub(crate) next: Option<ClaimedRun>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +133,7 @@ pub async fn turn(
             continue; // our own
         };
         if takes_next && next.is_none() {
-            next = Some(Next { run, stage, lock });
+            next = Some(ClaimedRun { run, stage, lock });
         } else if let Err(failure) = start(control, run, word(stage), &values, lock.file()).await {
             let problem = could_not_start(stage, &failure);
             let event = RunEvent::Failed { problem };

@@ -6,7 +6,8 @@ use control::Control;
 use control::asker::Asker;
 use control::home::{Home, Opened, StorePlace};
 use control::keys::KeySource;
-use control::runner::{self as runners, Endpoint};
+use control::runner::{Endpoint, note_usage};
+use control::runner_process;
 use control::state::StateAccess;
 use control::worker::WAIT;
 use model::ids::RunId;
@@ -42,7 +43,7 @@ pub(crate) struct RunnerArgs {
 
 /// Before anything else: a Ctrl-C in the asker's terminal must not reach us.
 pub(crate) fn leave_terminal() -> Result<(), CommandError> {
-    runners::leave_terminal().map_err(|err| CommandError::from_error(&err))
+    runner_process::leave_terminal().map_err(|err| CommandError::from_error(&err))
 }
 
 pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError> {
@@ -73,11 +74,11 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         .map_err(|err| CommandError::because("could not find this program", &err))?;
     let control = Control::new(store, home, program, args.cache);
     let done = if args.stage == WAIT {
-        runners::wait(&control, run, &asker).await
+        runner_process::wait(&control, run, &asker).await
     } else {
-        runners::run(&control, run, stage, &asker, endpoint).await
+        runner_process::run(&control, run, stage, &asker, endpoint).await
     };
-    runners::note_usage("runner");
+    note_usage("runner");
     done.map_err(|err| CommandError::from_error(&err))?;
     Ok(ExitStatus::Done)
 }

@@ -10,9 +10,9 @@ use model::ids::RunId;
 use store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cancelling;
+use crate::cancel_requests;
 
-pub(super) struct Interrupts {
+pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
     /// Whose wishes count; every one, if this is nothing.
@@ -25,7 +25,7 @@ pub(super) struct Interrupts {
 
 impl Interrupts {
     /// From here on neither signal ends this process.
-    pub(super) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -37,7 +37,7 @@ impl Interrupts {
     }
 
     /// From here on it is about this run.
-    pub(super) fn begin(&mut self, store: &Store, run: RunId) {
+    pub(crate) fn begin(&mut self, store: &Store, run: RunId) {
         self.of = Some((store.clone(), run));
         self.came = false;
     }
@@ -72,7 +72,7 @@ impl Interrupts {
     }
 
     /// Whether this process, not only its run, is to come to its end.
-    pub(super) fn is_terminated(&self) -> bool {
+    pub(crate) fn is_terminated(&self) -> bool {
         self.terminated
     }
 
@@ -90,7 +90,7 @@ impl Interrupts {
 
 /// Whether somebody wants this run to end. A store that does not answer is no reason to go on.
 async fn is_wanted(store: &Store, run: RunId) -> bool {
-    if cancelling::asked(store, run).await.is_some() {
+    if cancel_requests::find(store, run).await.is_some() {
         return true;
     }
     let Ok(Some(run)) = store.run_get(run).await else {

@@ -13,12 +13,10 @@ use model::engine_event::{EngineEvent, EventReader};
 use model::ids::RunId;
 use model::masking::{Mask, MaskStream};
 use model::run::Stage;
-use model::secret::Secret;
 
-use super::workspace::hidden_path;
 use super::{Failure, Job};
 use crate::home::{COMPLAINTS, Home, log_name, make_private};
-use crate::run_logs::earlier_attempts;
+use crate::run_logs::{earlier_attempts, hidden_in};
 
 /// A file that an engine writes, and its copy without secrets.
 pub(super) struct LogCopy {
@@ -210,14 +208,6 @@ pub(crate) fn finish_lost(home: &Home, run: RunId) {
     drop(fs::remove_file(home.hook_output(run)));
 }
 
-/// What a run that has not been tidied up after had to hide.
-pub(crate) fn hidden_in(home: &Home, run: RunId) -> Option<Mask> {
-    let bytes = fs::read(hidden_path(home, run)).ok()?;
-    let values: Vec<String> = serde_json::from_slice(&bytes).ok()?;
-    let secrets: Vec<Secret> = values.iter().map(Secret::new).collect();
-    Some(Mask::new(&secrets))
-}
-
 fn complete(copy: &Path, raw: &[u8], mask: &Mask) -> io::Result<()> {
     let mut stream = MaskStream::new(mask.clone());
     let mut whole = stream.push(raw);
@@ -241,6 +231,8 @@ fn missing<'a>(have: &[u8], whole: &'a [u8]) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
+    use model::secret::Secret;
+
     use super::*;
 
     #[test]

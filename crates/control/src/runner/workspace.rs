@@ -17,7 +17,7 @@ use store::Scope;
 
 use super::inputs::Inputs;
 use super::{Failure, Job};
-use crate::home::{OVERRIDE_FILE, make_private, write_private};
+use crate::home::{HIDDEN_VALUES, OVERRIDE_FILE, make_private, write_private};
 use crate::locks::try_lock;
 use crate::{Control, stragglers};
 
@@ -321,8 +321,6 @@ pub(crate) fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
     fs::write(path, text)
 }
 
-const HIDDEN: &str = "hidden.json";
-
 /// A directory in memory where there is one, for input values and plan files in clear.
 pub(super) struct Scratch {
     dir: PathBuf,
@@ -369,7 +367,7 @@ impl Scratch {
     ) -> Result<(), Failure> {
         let values: Vec<&str> = hidden.map(Secret::expose).collect();
         let bytes = json!(values).to_string();
-        write_private(&self.dir.join(HIDDEN), bytes.as_bytes())
+        write_private(&self.dir.join(HIDDEN_VALUES), bytes.as_bytes())
             .map_err(|err| Failure::because("could not note what to hide", &err))
     }
 
@@ -395,8 +393,4 @@ fn own_directory(dir: &Path) -> io::Result<()> {
         }
         made => made,
     }
-}
-
-pub(super) fn hidden_path(home: &crate::home::Home, run: RunId) -> PathBuf {
-    home.scratch(run).join(HIDDEN)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use control::asker::Asker;
 use control::runs::{self, ApproveError, NewApproval};
-use control::{Control, changesets, policy, worker};
+use control::{Control, approval_policy, changesets, worker};
 use jiff::Timestamp;
 use model::approval::{Because, shown};
 use model::changeset::{ChangeSet, Status, is_said};
@@ -70,7 +70,7 @@ pub(super) async fn approve(
     } else {
         !before.set.request.approvals.is_empty()
             || !before.owed().is_empty()
-            || policy::hears_approvals(&here.control, &before)
+            || approval_policy::hears_approvals(&here.control, &before)
                 .await
                 .map_err(|err| failed(&err))?
     };
@@ -93,7 +93,7 @@ pub(super) async fn approve(
         comment: args.comment,
         seen: args.plan,
     };
-    let heard = policy::hear_approval(&here.control, &before, &new)
+    let heard = approval_policy::hear_approval(&here.control, &before, &new)
         .await
         .map_err(|err| failed(&err))?;
     if let Some(first) = heard.denials().next() {

@@ -4,7 +4,8 @@ use std::io::{self, BufRead as _};
 use std::time::Duration;
 
 use control::Control;
-use control::cancelling::{self, CancelError, Cancelling, Wish};
+use control::cancel_requests::CancelRequest;
+use control::cancelling::{self, CancelError, Cancelling};
 use control::reasons::Reason;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunState};
@@ -66,7 +67,7 @@ pub(crate) async fn cancel(
     let control = &place.control;
     About::read(&args.what)?.set(control).await?;
     let reason = args.reason.as_deref().map(str::trim);
-    let wish = Wish {
+    let wish = CancelRequest {
         by: process.actor(),
         reason: reason
             .filter(|it| !it.is_empty())
@@ -103,7 +104,11 @@ pub(crate) async fn cancel(
     }
 }
 
-async fn cancel_run(id: RunId, wish: &Wish, control: &Control) -> Result<Run, CommandError> {
+async fn cancel_run(
+    id: RunId,
+    wish: &CancelRequest,
+    control: &Control,
+) -> Result<Run, CommandError> {
     let (run, _) = cancelling::find(control, id)
         .await
         .map_err(|err| refused(&err))?;
@@ -130,7 +135,7 @@ async fn cancel_run(id: RunId, wish: &Wish, control: &Control) -> Result<Run, Co
 async fn give_up(
     args: &CancelArgs,
     set: Option<ChangeSetId>,
-    wish: Wish,
+    wish: CancelRequest,
     place: &Place,
     global: &Global,
     process: &Process,
@@ -170,7 +175,7 @@ async fn give_up(
 }
 
 /// What stays on record has a reason.
-fn said(wish: Wish) -> Result<Reason, CommandError> {
+fn said(wish: CancelRequest) -> Result<Reason, CommandError> {
     let Some(text) = wish.reason else {
         return Err(CommandError::new("the reason is empty")
             .hint("say why, for who reads the record later: `--reason \"…\"`")
@@ -185,7 +190,7 @@ fn said(wish: Wish) -> Result<Reason, CommandError> {
 async fn kill(
     args: &CancelArgs,
     id: RunId,
-    wish: Wish,
+    wish: CancelRequest,
     control: &Control,
     process: &Process,
 ) -> Result<Run, CommandError> {
