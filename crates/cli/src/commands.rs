@@ -33,7 +33,7 @@ pub(crate) mod verify;
 
 use control::Control;
 use control::home::{Home, OpenMode, Opened, Settings};
-use control::projects::{self, IdentitySource, OpenProject, OpenProjectError, checkouts};
+use control::project::open::{self, IdentitySource, OpenProject, OpenProjectError, checkouts};
 use model::diagnostic::{Finding, Severity};
 use model::project::Project;
 
@@ -50,7 +50,7 @@ pub(crate) fn read_project(
         .project
         .as_ref()
         .map_or_else(|| process.cwd.clone(), |dir| process.cwd.join(dir));
-    let open = projects::find_root(&start).and_then(|root| projects::open(&root, &process.env));
+    let open = open::find_root(&start).and_then(|root| open::open(&root, &process.env));
     open.map_err(|err| {
         let shown = CommandError::from_error(&err);
         match err {
@@ -126,7 +126,7 @@ pub(crate) async fn say_abandoned(
     project: &Project,
     look: Look,
 ) -> Result<(), CommandError> {
-    let found = control::states::abandoned(control, project)
+    let found = control::state::versions::abandoned(control, project)
         .await
         .map_err(|err| CommandError::because("could not look for abandoned states", &err))?;
     for state in found {

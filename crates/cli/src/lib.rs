@@ -35,7 +35,7 @@ pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
 
 fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
     let global = &args.global;
-    control::memory::keep_to_ourselves();
+    control::home::hardening::keep_to_ourselves();
     match args.command {
         Command::Completions(args) => commands::completions::completions(&args, process),
         Command::Graph(args) => commands::graph::graph(&args, global, process),

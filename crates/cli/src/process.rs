@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use control::home::master_keys::{AgeIdentity, KeySource};
 use control::home::{Settings, StorePlace};
-use control::keys::{AgeIdentity, KeySource};
 use model::secret::{Secret, is_key_material};
 
 use crate::args::{Color, Global};

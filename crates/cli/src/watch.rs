@@ -6,12 +6,15 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
-use control::asker::Asker;
-use control::changesets::Begun;
-use control::patience::Patience;
-use control::query::ChangeMark;
-use control::worker::{self, Say};
-use control::{Control, approval_policy, presence, recovery, stragglers};
+use control::Control;
+use control::changeset::change_sets::Begun;
+use control::changeset::{approval_policy, orphan_processes};
+use control::home::retry::Patience;
+use control::run::client_presence;
+use control::run::query::ChangeMark;
+use control::schedule::recovery;
+use control::schedule::scheduler::{self, Say};
+use control::secrets::caller_env::Asker;
 use model::approval::Owed;
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
 use model::ids::{ChangeSetId, RunId, StackName};
@@ -117,7 +120,7 @@ impl<'a> Watcher<'a> {
         global: &Global,
         process: &Process,
     ) -> io::Result<Self> {
-        let watch = presence::attach(control, id)?;
+        let watch = client_presence::attach(control, id)?;
         Ok(Self::new(control, id, asker, watch, global, process))
     }
 
@@ -216,7 +219,7 @@ impl<'a> Watcher<'a> {
 
     /// Policies may object to who says yes, or when.
     async fn ask_policies(&mut self) -> Result<(), CommandError> {
-        let before = control::runs::explain(self.control, self.id).await;
+        let before = control::changeset::explain::explain(self.control, self.id).await;
         let before = before.map_err(|err| CommandError::from_error(&err))?;
         if before.set.status != Status::AwaitingConfirm {
             return Ok(()); // what is said then is refused for another reason
@@ -403,7 +406,7 @@ impl<'a> Watcher<'a> {
         let asker = self.asker.clone().unwrap_or_default();
         let by = self.actor.clone();
         let say = Say::Interrupt { by };
-        worker::turn(self.control, self.id, Some(say), &asker, None)
+        scheduler::turn(self.control, self.id, Some(say), &asker, None)
             .await
             .map_err(|err| failed(&err))?;
         self.look().await
@@ -412,7 +415,7 @@ impl<'a> Watcher<'a> {
     /// Those that began while we spoke are asked as well.
     fn ask_to_stop(&mut self) -> Result<(), CommandError> {
         let runs = self.state.as_ref().map_or(&[][..], |(_, runs)| runs);
-        worker::interrupt_runners(self.control, runs, &mut self.asked)
+        scheduler::interrupt_runners(self.control, runs, &mut self.asked)
             .map_err(|err| CommandError::because("could not interrupt", &err))
     }
 
@@ -428,7 +431,7 @@ impl<'a> Watcher<'a> {
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
             if let Some(asker) = &self.asker {
-                worker::go_on_with_waiters(self.control, asker, Some(self.id))
+                scheduler::go_on_with_waiters(self.control, asker, Some(self.id))
                     .await
                     .map_err(|err| CommandError::from_error(&err))?;
             }
@@ -470,7 +473,7 @@ impl<'a> Watcher<'a> {
         let first = match &self.front {
             Some(Front::Earlier { set, .. }) => Some(*set),
             Some(Front::Holder { set, .. }) => {
-                let is_still = worker::is_still(self.control, *set).await;
+                let is_still = scheduler::is_still(self.control, *set).await;
                 let is_still = is_still.map_err(|err| CommandError::from_error(&err))?;
                 is_still.then_some(*set)
             }
@@ -481,7 +484,7 @@ impl<'a> Watcher<'a> {
         if let (Some((set, since)), Some(asker)) = (self.first, &self.asker)
             && since.elapsed() > OVERDUE
         {
-            worker::pass_by(self.control, asker, set, self.id)
+            scheduler::pass_by(self.control, asker, set, self.id)
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
         }
@@ -494,7 +497,7 @@ impl<'a> Watcher<'a> {
         let control = &self.control;
         let mut words: Vec<String> = Vec::new();
         let mut note = |set: &ChangeSet, runs: &[Run]| {
-            let found = stragglers::in_the_way(self.control, set, runs);
+            let found = orphan_processes::in_the_way(self.control, set, runs);
             words.extend(found.iter().map(|(run, why)| format!("Run {run} {why}.\n")));
         };
         note(self.set(), self.runs());
@@ -539,7 +542,7 @@ impl<'a> Watcher<'a> {
 
     async fn turn(&mut self, say: Option<Say>) -> Result<(), CommandError> {
         let asker = self.asker.clone().unwrap_or_default();
-        let standing = worker::turn(self.control, self.id, say, &asker, None)
+        let standing = scheduler::turn(self.control, self.id, say, &asker, None)
             .await
             .map_err(|err| turn_error(&err))?;
         self.front = standing.front;
@@ -629,7 +632,7 @@ impl<'a> Watcher<'a> {
 }
 
 /// What a person may not say now is told with what is missing.
-pub(crate) fn turn_error(err: &worker::TurnError) -> CommandError {
+pub(crate) fn turn_error(err: &scheduler::TurnError) -> CommandError {
     let shown = CommandError::from_error(err);
     match err.heard() {
         Some(HearError::Owes { set, owed }) => owes(*set, owed),

@@ -15,6 +15,10 @@
 //!
 //! Not here: what the files mean.
 
+pub mod hardening;
+pub mod master_keys;
+pub mod retry;
+
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -30,7 +34,7 @@ pub use store::OpenMode;
 
 mod place;
 
-use crate::keys::{KeySource, ReadKeyError};
+use crate::home::master_keys::{KeySource, ReadKeyError};
 
 /// Directories of the person and the place, read from the environment once, by `cli`.
 #[derive(Clone, Debug)]

@@ -20,14 +20,14 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
 use crate::Control;
-use crate::asker::Asker;
-use crate::cancel_requests;
-pub(crate) use crate::failure::Failure;
+use crate::access::tokens;
+use crate::changeset::cancel_requests;
+use crate::changeset::up_to_date;
 use crate::home::Home;
-use crate::locks::RunLock;
-use crate::settled;
-use crate::state::StateAccess;
-use crate::tokens;
+pub(crate) use crate::run::failure::Failure;
+use crate::run::lock::RunLock;
+use crate::secrets::caller_env::Asker;
+use crate::state::run_access::StateAccess;
 pub(crate) use interrupts::Interrupts;
 use limit::Limit;
 use places::Place;
@@ -192,7 +192,7 @@ impl Job<'_> {
         if self.review || after == first {
             return Ok(first);
         }
-        let owes = settled::owes_hooks(self.control, self.spec).await;
+        let owes = up_to_date::owes_hooks(self.control, self.spec).await;
         let owes = owes.map_err(|err| Failure::because("could not look at earlier runs", &err))?;
         Ok(if owes { after } else { first })
     }

@@ -19,9 +19,10 @@ use model::module::{self, Module};
 use model::project::Project;
 use serde::Deserialize;
 
-use crate::engines::{LayOutSourceError, lay_out};
-use crate::projects::OpenProject;
-use crate::{contracts, facts, stage_files};
+use crate::project::engines::{LayOutSourceError, lay_out};
+use crate::project::open::OpenProject;
+use crate::project::{contracts, stage_files};
+use crate::stage::facts;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ValidateError {

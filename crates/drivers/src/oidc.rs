@@ -1,7 +1,7 @@
 //! Identity tokens of CI jobs: fetched where a job must ask for one, and verified against the keys that
 //! their issuer publishes.
 //!
-//! Not here: which claims are good enough (`model::identity`), what follows from it (`control::writers`).
+//! Not here: which claims are good enough (`model::identity`), what follows from it (`control::access::writers`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,7 +2,7 @@
 //! and bytes, follows no redirect to another scheme, and leaves no connection behind.
 //!
 //! Not here: what a gate is told and what a look means (`model::gate`), clusters (`kubernetes`), when to
-//! look again (`control::gates`).
+//! look again (`control::stage::gates`).
 
 pub mod dns;
 pub mod http;

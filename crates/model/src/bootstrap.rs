@@ -3,7 +3,7 @@
 //!
 //! What GitOps has taken over since is its own: compared and reported, never forced back.
 //!
-//! Not here: carrying steps out (`control::bootstrap`), speaking with the cluster (`drivers::kubernetes`).
+//! Not here: carrying steps out (`control::stage::bootstrap`), speaking with the cluster (`drivers::kubernetes`).
 
 mod report;
 mod settings;

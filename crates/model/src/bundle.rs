@@ -1,6 +1,6 @@
 //! The inside of a bundle: parts with names, one after another.
 //!
-//! Not here: sealing it (`store::bundles`), and what the parts are (`control::bundle`).
+//! Not here: sealing it (`store::bundles`), and what the parts are (`control::changeset::bundle`).
 
 use std::collections::BTreeMap;
 

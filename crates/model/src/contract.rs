@@ -3,7 +3,7 @@
 //! `cluster/v1` is built in; a project's own lie in `contracts/NAME/vN.json`. All problems are said at once, each
 //! with the field, what it is and what was expected, and never with a value that may not be shown.
 //!
-//! Not here: who reads what is published (`fact_readers`), reading contract files (`control::contracts`).
+//! Not here: who reads what is published (`fact_readers`), reading contract files (`control::project::contracts`).
 
 mod mapping;
 mod narrowing;

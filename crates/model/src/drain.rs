@@ -1,7 +1,7 @@
 //! Draining a cluster before its stack is destroyed: which objects own something outside the cluster, and what came of
 //! getting rid of them. An engine that destroys a network while a load balancer still stands in it fails halfway.
 //!
-//! Not here: doing it (`control::drain`).
+//! Not here: doing it (`control::stage::drain`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -14,7 +14,7 @@
 //! A published file is read where its whole path is written: `$facts/clusters/prod/globals.yaml`. A field of one word is
 //! not searched as a bare word. Names that are put together (`index .Values $env`, `tpl`) are not found.
 //!
-//! Not here: which files there are (`control::fact_readers`).
+//! Not here: which files there are (`control::project::fact_readers`).
 
 mod flux;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Facts: values of a stack for those who read Git instead of states. From outputs and `publish` blocks to the bytes of
 //! files, the changes of a commit, and the changes of others. All of it is pure.
 //!
-//! Not here: Git (`drivers::git::publish`), SOPS (`drivers::sops`), publishing (`control::facts`).
+//! Not here: Git (`drivers::git::publish`), SOPS (`drivers::sops`), publishing (`control::stage::facts`).
 
 mod commit;
 mod difference;

@@ -1,7 +1,7 @@
 //! Gates: probes that must pass before a stack counts as done. What each kind is told, what a look at the
 //! world showed, what that means, and when to look again; all as values.
 //!
-//! Not here: looking (`drivers::probe`, `drivers::kubernetes`), and in which order (`control::gates`).
+//! Not here: looking (`drivers::probe`, `drivers::kubernetes`), and in which order (`control::stage::gates`).
 
 mod asked;
 mod brief;

@@ -1,7 +1,7 @@
 //! Who asks for something: a person as the operating system calls them, or a CI job as its signed token
 //! says; and what a `writer` block wants of such a token.
 //!
-//! Not here: fetching and verifying tokens (`drivers::oidc`), who may change what (`control::writers`).
+//! Not here: fetching and verifying tokens (`drivers::oidc`), who may change what (`control::access::writers`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

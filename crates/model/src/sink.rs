@@ -2,7 +2,7 @@
 //! knows a cluster, with facts as its annotations and labels.
 //!
 //! Nested facts get one name: `azure.address` becomes `azure_address`, lists become JSON. Not here: Git
-//! (`facts`), and putting it there (`control::sinks`).
+//! (`facts`), and putting it there (`control::stage::sinks`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

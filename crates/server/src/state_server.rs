@@ -10,7 +10,7 @@ use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
-use control::state_service::StateService;
+use control::state::client_access::StateService;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tower_http::limit::RequestBodyLimitLayer;

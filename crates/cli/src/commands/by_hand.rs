@@ -4,10 +4,10 @@ use std::io::{self, BufRead as _};
 use std::path::Path;
 
 use control::Control;
-use control::facts::{self, MissedRecord};
-use control::in_force::InForce;
-use control::reasons::Reason;
-use control::reasons::without_secrets_here;
+use control::changeset::restrictions::InForce;
+use control::stage::facts::{self, MissedRecord};
+use control::state::reasons::Reason;
+use control::state::reasons::without_secrets_here;
 use model::project::Project;
 use model::state::StateName;
 

@@ -6,13 +6,18 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use control::asker::Asker;
-use control::backends::Unseen;
-use control::changesets::{self, PrepareError, Stopped, Wanted};
+use control::Control;
+use control::access::writers;
+use control::changeset::backends::Unseen;
+use control::changeset::change_sets::{self, PrepareError, Stopped, Wanted};
+use control::changeset::explain;
 use control::home::Settings;
-use control::projects::OpenProject;
-use control::worker::Fate;
-use control::{Control, cleanup, engines, recovery, runs, worker, writers};
+use control::project::engines;
+use control::project::open::OpenProject;
+use control::run::cleanup;
+use control::schedule::scheduler::Fate;
+use control::schedule::{recovery, scheduler};
+use control::secrets::caller_env::Asker;
 use jiff::Timestamp;
 use model::changeset::{Action, Reopen, Status};
 use model::exception::Exceptions;
@@ -233,7 +238,7 @@ async fn differing(
     let settings = process.settings(global)?;
     refuse_new_key(&settings)?;
     let control = open_home(&settings, open, process, process.look(global)).await?;
-    let found = control::changed::since_applied(&control, open, project).await;
+    let found = control::project::changed::since_applied(&control, open, project).await;
     found
         .map(Some)
         .map_err(|err| selection::changed_error(&err))
@@ -263,14 +268,14 @@ async fn start<'a>(
 ) -> Result<Watcher<'a>, CommandError> {
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     if wanted.action != Action::Plan
-        && let Some(set) = changesets::find_same(control, open, project, wanted)
+        && let Some(set) = change_sets::find_same(control, open, project, wanted)
             .await
             .map_err(|err| prepare_error(&err))?
     {
-        let asker = changesets::gather_again(control, open, &process.env, set.id)
+        let asker = change_sets::gather_again(control, open, &process.env, set.id)
             .await
             .map_err(|err| failed(&err))?;
-        let is_alike = changesets::is_asked_alike(control, &set, asker.as_ref()).await;
+        let is_alike = change_sets::is_asked_alike(control, &set, asker.as_ref()).await;
         // One that has not begun is nobody's to watch who could not begin it.
         if is_alike.map_err(|err| failed(&err))?
             && (asker.is_some() || set.status != Status::Waiting)
@@ -284,11 +289,11 @@ async fn start<'a>(
             return Ok(watcher);
         }
     }
-    let wishes = changesets::requirements(project, &wanted.stacks);
+    let wishes = change_sets::requirements(project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
         .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
-    let begun = changesets::begin(control, open, project, &engines, &process.env, wanted)
+    let begun = change_sets::begin(control, open, project, &engines, &process.env, wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
     say_unseen(&begun.unseen, process.look(global))?;
@@ -454,7 +459,7 @@ pub(super) async fn look_after_the_past(
     let nothing = BTreeMap::new();
     let asker = Asker::gather(&process.env, &open.root, &[], &nothing);
     let asker = asker.map_err(|err| failed(&err))?;
-    let found = worker::go_on_with_waiters(control, &asker, None).await;
+    let found = scheduler::go_on_with_waiters(control, &asker, None).await;
     for (set, fate) in found.map_err(|err| failed(&err))? {
         report::say(&told(set, &fate))?;
     }
@@ -522,7 +527,7 @@ pub(crate) async fn go_on_with(
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
-    let stopped = changesets::find_stopped(&control, &project, id, what).await;
+    let stopped = change_sets::find_stopped(&control, &project, id, what).await;
     let Stopped {
         set,
         what,
@@ -560,12 +565,12 @@ pub(crate) async fn go_on_with(
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
-    let wishes = changesets::requirements(&project, &wanted.stacks);
+    let wishes = change_sets::requirements(&project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
         .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
-    let resumed = changesets::Resumed { set, what, wanted };
-    let begun = changesets::resume(&control, &open, &project, &engines, &process.env, &resumed)
+    let resumed = change_sets::Resumed { set, what, wanted };
+    let begun = change_sets::resume(&control, &open, &project, &engines, &process.env, &resumed)
         .await
         .map_err(|err| prepare_error(&err))?;
     if !global.json {
@@ -640,7 +645,7 @@ pub(crate) async fn with_what_stalls(
     set: ChangeSetId,
     refused: CommandError,
 ) -> CommandError {
-    let Ok(explained) = runs::explain(control, set).await else {
+    let Ok(explained) = explain::explain(control, set).await else {
         return refused;
     };
     let Some(stalls) = explained.stalls() else {

@@ -1,6 +1,6 @@
 //! `terrane context`: what contexts there are, and where each value of a stack comes from.
 
-use control::asker::{engine_names, matches_name, may_pass};
+use control::secrets::caller_env::{engine_names, matches_name, may_pass};
 use model::context::Origins;
 use model::ids::StackName;
 use model::project::Project;

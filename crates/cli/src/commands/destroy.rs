@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
-use control::abandoned::{self, AbandonedError};
-use control::projects::OpenProject;
+use control::changeset::removed_stacks::{self, AbandonedError};
+use control::project::open::OpenProject;
 use model::changeset::Action;
 use model::ids::StackName;
 use model::project::Project;
@@ -90,7 +90,8 @@ pub(super) fn as_of(
     project: &Project,
     process: &Process,
 ) -> Result<(OpenProject, Project), CommandError> {
-    abandoned::open_at(open, project, &process.env, commit).map_err(|err| abandoned_error(&err))
+    removed_stacks::open_at(open, project, &process.env, commit)
+        .map_err(|err| abandoned_error(&err))
 }
 
 /// What must be said before anything is planned.
@@ -107,15 +108,17 @@ pub(super) fn check(
         .filter(|name| project.stacks[*name].protected)
         .collect();
     if let Some(from) = &open.commit {
-        abandoned::check_absent(project, &from.now, stacks).map_err(|err| abandoned_error(&err))?;
+        removed_stacks::check_absent(project, &from.now, stacks)
+            .map_err(|err| abandoned_error(&err))?;
         for name in stacks {
             // A state is what is destroyed, and it may have gone by another name since.
             let state = &project.stacks[name].state;
-            let last = abandoned::last_commit(open, &from.now, &process.env, state);
+            let last = removed_stacks::last_commit(open, &from.now, &process.env, state);
             let Some(last) = last.map_err(|err| abandoned_error(&err))? else {
                 continue;
             };
-            abandoned::check_rules(project, name, &last).map_err(|err| abandoned_error(&err))?;
+            removed_stacks::check_rules(project, name, &last)
+                .map_err(|err| abandoned_error(&err))?;
             if last.protected {
                 protected.insert(name);
             }
@@ -185,12 +188,12 @@ async fn propose_commit(
     };
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;
-    let states = control::states::abandoned(&control, project).await;
+    let states = control::state::versions::abandoned(&control, project).await;
     let states = states.map_err(|err| CommandError::from_error(&err))?;
     if states.is_empty() {
         return Ok(());
     }
-    let seen = match abandoned::last_commit(&open, project, &process.env, word) {
+    let seen = match removed_stacks::last_commit(&open, project, &process.env, word) {
         Err(AbandonedError::NoRepository) => return Ok(()),
         seen => seen.map_err(|err| abandoned_error(&err))?,
     };

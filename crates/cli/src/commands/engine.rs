@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use control::engines::{
+use control::project::engines::{
     self, Engine, InstallError, InstallOptions, Origin, Progress, ReleaseSource, Search,
 };
 use model::engine::{Constraint, EngineRequirement, Flavor};

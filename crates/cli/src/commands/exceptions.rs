@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use control::Control;
-use control::in_force::InForce;
+use control::changeset::restrictions::InForce;
 use model::break_glass::{Act, BreakGlass};
 use model::exception::{Exceptions, GateOfStack};
 use model::run::Run;

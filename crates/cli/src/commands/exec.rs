@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use control::changesets::{self, Begun, Wanted};
-use control::projects::OpenProject;
+use control::Control;
+use control::access::writers;
+use control::access::writers::Who;
+use control::changeset::change_sets::{self, Begun, Wanted};
+use control::project::engines;
+use control::project::open::OpenProject;
+use control::run::cleanup;
 use control::runner::{self as runners, AttendError};
-use control::writers::Who;
-use control::{Control, cleanup, engines, writers};
 use model::changeset::{Action, ChangeSet};
 use model::engine_event::{EngineEvent, EventKind};
 use model::exec::{Exec, ExecKind, ExecRefusal};
@@ -107,11 +110,11 @@ pub(crate) async fn exec(
         exec: Some(exec.clone()),
         stacks,
     };
-    let wishes = changesets::requirements(&project, &wanted.stacks);
+    let wishes = change_sets::requirements(&project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
         .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
-    let begun = changesets::begin(&control, &open, &project, &engines, &process.env, &wanted)
+    let begun = change_sets::begin(&control, &open, &project, &engines, &process.env, &wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
     match exec.kind {

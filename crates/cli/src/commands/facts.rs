@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use control::Control;
-use control::contracts::PlanBreaks;
-use control::facts::{
+use control::project::contracts::PlanBreaks;
+use control::project::open::OpenProject;
+use control::stage::facts::{
     self, Compared, ComparedSink, FactsSnapshot, PublishFactsError, PublishOutcome, SinkOutcome,
     SinkState, TakeOver,
 };
-use control::projects::OpenProject;
-use control::reasons::without_secrets;
+use control::state::reasons::without_secrets;
 use model::facts::{Encrypt, FactFile, FileChange, Published, PublishedFile, render};
 use model::ids::StackName;
 use model::project::Project;

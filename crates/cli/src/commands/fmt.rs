@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use control::formatting::{self, Formatted};
+use control::project::formatting::{self, Formatted};
 
 use super::{read_project, sound_project};
 use crate::args::Global;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use control::holds::{self, ReleaseHoldError, Released};
-use control::reasons::without_secrets;
-use control::{changesets, liveness, worker};
+use control::changeset::change_sets;
+use control::changeset::holds::{self, ReleaseHoldError, Released};
+use control::run::liveness;
+use control::schedule::scheduler;
+use control::state::reasons::without_secrets;
 use jiff::Timestamp;
 use model::changeset::Status;
 use model::hold::{Hold, HoldOn};
@@ -219,16 +221,16 @@ async fn go_on(
         let set = waiter.set.id;
         let is_here = !liveness::is_elsewhere(control, &waiter.set);
         let may = is_here && here.check_writer(set, process).await.is_ok();
-        let values = changesets::gather_again(control, &here.open, &process.env, set).await;
+        let values = change_sets::gather_again(control, &here.open, &process.env, set).await;
         let values = values.map_err(|err| failed(&err))?;
         let is_other = match &values {
-            Some(asker) => changesets::brings_other_values(control, set, asker).await,
+            Some(asker) => change_sets::brings_other_values(control, set, asker).await,
             None => Ok(false),
         };
         let may = may && !is_other.map_err(|err| failed(&err))?;
         let words = match values.filter(|_| may && waiter.goes_on()) {
             Some(asker) => {
-                let turned = worker::turn(control, set, None, &asker, None).await;
+                let turned = scheduler::turn(control, set, None, &asker, None).await;
                 turned.map_err(|err| failed(&err))?;
                 started.push(set.to_string());
                 format!("Change set {set} goes on; `terrane run logs -f {set}` follows it.\n")

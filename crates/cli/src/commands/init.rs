@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use control::engines::Search;
-use control::projects;
-use control::proposals::{self, FILE, ProposeError, Proposed};
+use control::project::engines::Search;
+use control::project::init::{self, FILE, ProposeError, Proposed};
+use control::project::open;
 use model::proposal::{self, EdgeReason, ProposedEdge};
 use serde_json::json;
 
@@ -40,12 +40,12 @@ pub(crate) fn init(
         .as_ref()
         .map_or_else(|| process.cwd.clone(), |dir| process.cwd.join(dir));
     if !args.dry_run {
-        proposals::check_free(&root).map_err(|err| told(&err))?;
+        init::check_free(&root).map_err(|err| told(&err))?;
     }
     if let Some(outer) = root
         .canonicalize()
         .ok()
-        .and_then(|root| projects::find_root(root.parent()?).ok())
+        .and_then(|root| open::find_root(root.parent()?).ok())
     {
         let said = format!(
             "this directory is part of the project in `{}`",
@@ -58,14 +58,14 @@ pub(crate) fn init(
     let settings = process.settings(global)?;
     let path = process.env.get("PATH").map(OsStr::new);
     let search = Search::new(path, &settings.cache_dir);
-    let proposed = proposals::propose(&root, &search, &process.env).map_err(|err| told(&err))?;
+    let proposed = init::propose(&root, &search, &process.env).map_err(|err| told(&err))?;
     if proposed.survey.roots.is_empty() {
         return Err(nothing_found(&proposed, &root));
     }
     let written = if args.dry_run {
         None
     } else {
-        Some(proposals::write(&root, &proposed.text).map_err(|err| told(&err))?)
+        Some(init::write(&root, &proposed.text).map_err(|err| told(&err))?)
     };
     let (stacks, edges) = proposal::stacks_and_edges(&proposed.proposal);
     if global.json {

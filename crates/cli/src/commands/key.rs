@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use control::keys::{self, KeysError, MasterKey};
+use control::home::master_keys::{self, KeysError, MasterKey};
 use serde_json::json;
 
 use super::by_hand::ask;
@@ -68,7 +68,7 @@ async fn list(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let masters = keys::list(&place.control).await;
+    let masters = master_keys::list(&place.control).await;
     let masters = masters.map_err(|err| failed(&err))?;
     if global.json {
         let document = |key: &MasterKey| {
@@ -104,13 +104,13 @@ async fn rotate(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let to = args.to.as_ref().map(|path| process.cwd.join(path));
-    let file = keys::place_for(&place.control, to.as_deref()).map_err(|err| failed(&err))?;
+    let file = master_keys::place_for(&place.control, to.as_deref()).map_err(|err| failed(&err))?;
     let question = format!(
         "Put a new master key into `{}` and wrap every data key with it?",
         file.display()
     );
     ask(&question, args.auto_approve, process)?;
-    let rotated = keys::rotate(&place.control, to.as_deref()).await;
+    let rotated = master_keys::rotate(&place.control, to.as_deref()).await;
     let rotated = rotated.map_err(|err| failed(&err))?;
     let file = rotated.file.display();
     if global.json {

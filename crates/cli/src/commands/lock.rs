@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use control::lock_admin::{self, BreakLockError, Holder, LockedState};
-use control::stragglers;
+use control::changeset::orphan_processes;
+use control::state::lock_admin::{self, BreakLockError, Holder, LockedState};
 use jiff::Timestamp;
 use model::lock::operation_words;
 use model::state::StateName;
@@ -149,7 +149,7 @@ async fn list(
 /// Whether the holder lives, and the one command that resolves it if not.
 fn held_by(place: &Place, one: &LockedState) -> String {
     match (one.holder, way_out(place, one)) {
-        (Holder::Run(run), _) => match stragglers::of_run(&place.control.home, run) {
+        (Holder::Run(run), _) => match orphan_processes::of_run(&place.control.home, run) {
             Some(words) => format!("run {run} {words}"),
             None => format!("run {run}, alive"),
         },

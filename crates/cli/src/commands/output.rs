@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use control::artifacts::{self, ArtifactFacts, ArtifactsError};
-use control::outputs::{self, Output, OutputsError};
+use control::state::artifacts::{self, ArtifactFacts, ArtifactsError};
+use control::state::outputs::{self, Output, OutputsError};
 use model::artifact::ArtifactSet;
 use model::digits::digits;
 use model::ids::StackName;

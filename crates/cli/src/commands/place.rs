@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use control::Control;
-use control::projects::OpenProject;
+use control::project::open::OpenProject;
 use model::project::Project;
 use model::state::StateName;
 

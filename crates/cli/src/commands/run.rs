@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use control::projects::OpenProject;
-use control::{Control, changesets, writers};
+use control::Control;
+use control::access::writers;
+use control::changeset::change_sets;
+use control::project::open::OpenProject;
 use model::changeset::{Action, Request};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
@@ -173,7 +175,7 @@ impl Here {
         let request = found.map_err(|err| CommandError::from_error(&err))?.request;
         let again =
             format!("`terrane run discard {set} --reason …` drops it; then ask for it again");
-        let more = changesets::asks_for_more(&self.project, &request);
+        let more = change_sets::asks_for_more(&self.project, &request);
         let stacks: BTreeSet<StackName> = request.stacks.into_iter().collect();
         if let Some(gone) = stacks
             .iter()

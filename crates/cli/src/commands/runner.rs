@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use control::Control;
-use control::asker::Asker;
+use control::home::master_keys::KeySource;
 use control::home::{Home, Opened, StorePlace};
-use control::keys::KeySource;
 use control::runner::{Endpoint, note_usage};
-use control::runner_process;
-use control::state::StateAccess;
-use control::worker::WAIT;
+use control::schedule::runner_process;
+use control::schedule::scheduler::WAIT;
+use control::secrets::caller_env::Asker;
+use control::state::run_access::StateAccess;
 use model::ids::RunId;
 use model::run::Stage;
 use model::secret::Secret;

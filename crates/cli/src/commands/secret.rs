@@ -5,7 +5,9 @@ use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use control::secret_files::{self, NewValue, Question, SecretFileError, SecretFiles, Written};
+use control::secrets::secret_files::{
+    self, NewValue, Question, SecretFileError, SecretFiles, Written,
+};
 use model::secret::Secret;
 use rustix::termios::{self, LocalModes, OptionalActions};
 use serde_json::json;

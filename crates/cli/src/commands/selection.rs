@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use control::changed::ChangedError;
-use control::projects::OpenProject;
+use control::project::changed::ChangedError;
+use control::project::open::OpenProject;
 use model::graph::Graph;
 use model::ids::StackName;
 use model::project::Project;
@@ -49,7 +49,7 @@ pub(crate) fn resolve(
     for reference in selection.refs() {
         let touched = match (&reference, applied) {
             (ChangedRef::Git(base), _) => {
-                control::changed::since(open, project, base, &process.env)
+                control::project::changed::since(open, project, base, &process.env)
                     .map_err(|err| changed_error(&err))?
             }
             (ChangedRef::Applied, Some(applied)) => applied.clone(),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use control::home::OpenMode;
-use control::state_service::StateService;
-use control::states::housekeeping::{self, HouseKept, KeepHouseError};
+use control::state::client_access::StateService;
+use control::state::versions::housekeeping::{self, HouseKept, KeepHouseError};
 use model::retention::RetentionPolicy;
 use model::token::Lifetime;
 use serde_json::json;

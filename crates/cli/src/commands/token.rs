@@ -1,7 +1,7 @@
 //! `terrane token`
 
 use control::Control;
-use control::tokens::{self, TokenWish};
+use control::access::tokens::{self, TokenWish};
 use jiff::Timestamp;
 use model::token::{Lifetime, StatePattern, Token, TokenScope};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! `terrane validate`
 
-use control::projects::{IdentitySource, OpenProject};
+use control::project::open::{IdentitySource, OpenProject};
 use control::{policy, validation};
 use model::diagnostic::Finding;
 use serde_json::json;
@@ -37,11 +37,11 @@ pub(crate) async fn validate(
         ask_the_engine(&mut open, global, process).await?;
     }
     if let Some(project) = open.loaded.project.clone() {
-        open.note(control::providers::findings(&open, &project));
-        let ignored = control::ignored::findings(&open, &project);
+        open.note(control::project::providers::findings(&open, &project));
+        let ignored = control::project::ignored::findings(&open, &project);
         open.note(ignored.map_err(|err| CommandError::from_error(&err))?);
     }
-    control::secret_references::check(&mut open.loaded, &open.root);
+    control::project::secret_references::check(&mut open.loaded, &open.root);
     if !open.loaded.has_errors() {
         let root = open.root.clone();
         policy::check_deeply(&mut open.loaded, &process.program, &root)

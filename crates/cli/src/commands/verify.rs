@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use control::Control;
-use control::gates::{self, Around, GateEvent, Missing, Problem, StackGates, StackGatesError};
-use control::upstreams::{self, Resting};
+use control::changeset::upstreams::{self, Resting};
+use control::stage::gates::{
+    self, Around, GateEvent, Missing, Problem, StackGates, StackGatesError,
+};
 use model::diagnostic::Finding;
 use model::gate::{Gate, GateReport};
 use model::ids::StackName;

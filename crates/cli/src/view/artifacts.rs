@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use control::artifacts::ArtifactFacts;
+use control::state::artifacts::ArtifactFacts;
 use model::ids::StackName;
 
 use super::look::{Ink, Look};

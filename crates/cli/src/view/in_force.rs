@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use control::in_force::{Closing, ENDS_WELL, InForce};
+use control::changeset::restrictions::{Closing, ENDS_WELL, InForce};
 use jiff::Timestamp;
 use model::break_glass::BreakGlass;
 use model::hold::Hold;

@@ -21,9 +21,9 @@ use store::{NewBreakGlass, StoreError};
 use super::inputs::{check_short, for_hooks};
 use super::workspace::Workspace;
 use super::{Failure, Job, failed, hooks};
-use crate::applied;
-use crate::facts::reaches_clusters;
-use crate::stages::{Side, StackValues, StageValuesError};
+use crate::changeset::staleness;
+use crate::stage::facts::reaches_clusters;
+use crate::stage::values::{Side, StackValues, StageValuesError};
 
 mod bootstrapping;
 mod draining;
@@ -141,7 +141,7 @@ async fn stage_of(
 /// A stage speaks of the state that its run left, and of no other: it may have waited for a person meanwhile.
 async fn check_state(job: &Job<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
-    match applied::moved(job.control, job.run, &job.spec.stack.name, &state).await {
+    match staleness::moved(job.control, job.run, &job.spec.stack.name, &state).await {
         Ok(None) => Ok(()),
         Ok(Some(moved)) => Err(Failure::new(moved.to_string()).hint(moved.hint()).refused()),
         Err(err) => Err(Failure::because("could not look at the state", &err)),

@@ -20,15 +20,15 @@ use super::plan::{EngineFiles, initialise};
 use super::seal::Void;
 use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, after, ahead, check, failed, limit, seal};
-use crate::backends;
+use crate::changeset::backends;
+use crate::changeset::upstreams;
+use crate::home::retry::insist;
 use crate::home::write_private;
-use crate::kept_aside::{self, Leftovers};
-use crate::left_behind;
-use crate::outputs;
-use crate::patience::insist;
-use crate::spool::Spool;
-use crate::state::StateAccess;
-use crate::upstreams;
+use crate::state::outputs;
+use crate::state::pending_write::Spool;
+use crate::state::quarantine::{self, Leftovers};
+use crate::state::run_access::StateAccess;
+use crate::state::unrecorded;
 
 pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
@@ -205,7 +205,7 @@ impl Applying<'_> {
         if after::before_destroy(job).await? {
             job.holds_its_lanes().await?; // it may have taken long
         }
-        kept_aside::note_applying(job.control, self.left);
+        quarantine::note_applying(job.control, self.left);
         files.workspace.owe_artifacts()?;
         let call = EngineCall::Apply {
             plan: &self.scratch.plan(),
@@ -248,7 +248,7 @@ impl Applying<'_> {
         }
         let mut failure = ended.failure("could not apply");
         let events = ended.masked_events(self.hidden);
-        let left = left_behind::look(job.control, job.run, job.spec, &events, ended.died());
+        let left = unrecorded::look(job.control, job.run, job.spec, &events, ended.died());
         failure.left = left.await;
         if let Some(kept) = kept {
             failure.hint = Some(kept);
@@ -298,7 +298,7 @@ pub(super) async fn after_the_engine(
 ) -> Result<Option<String>, Failure> {
     access.settle().await;
     let patient = true;
-    let kept = kept_aside::take_in(job.control, Leftovers { patient, ..left }).await;
+    let kept = quarantine::take_in(job.control, Leftovers { patient, ..left }).await;
     let release = async || job.control.store.lock_release_run(job.run).await;
     let released = insist(store::StoreError::is_outage, release).await;
     released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
@@ -308,7 +308,7 @@ pub(super) async fn after_the_engine(
 /// A state that waits for a person blocks the apply.
 pub(super) async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
-    let Err(err) = kept_aside::check(job.control, &state).await else {
+    let Err(err) = quarantine::check(job.control, &state).await else {
         return Ok(());
     };
     let mut failure = Failure::because("nothing was applied", &err);
@@ -322,8 +322,8 @@ pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Res
     if drivers::engine::find_errored_state(left.dir).is_none() {
         return Ok(());
     }
-    let left = kept_aside::of_earlier(job.control, left);
-    let said = kept_aside::take_in(job.control, left).await;
+    let left = quarantine::of_earlier(job.control, left);
+    let said = quarantine::take_in(job.control, left).await;
     let failure = Failure::new("an earlier run left a state here that could not be delivered");
     let stack = &job.spec.stack.name;
     let next = format!("`terrane plan {stack}` makes a fresh plan");

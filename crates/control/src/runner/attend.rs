@@ -22,10 +22,10 @@ use super::plan::{EngineFiles, initialise};
 use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, Serve, failed, inputs, new_token};
 use crate::Control;
-use crate::asker::Asker;
-use crate::exec_args;
-use crate::locks::RunLock;
-use crate::state::StateAccess;
+use crate::changeset::exec_args;
+use crate::run::lock::RunLock;
+use crate::secrets::caller_env::Asker;
+use crate::state::run_access::StateAccess;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AttendError {
@@ -124,7 +124,7 @@ pub async fn attend(
         .store
         .change_set_turn(set, None, happened, control.now(), &mut none);
     let turn = ended.await.map_err(store)?;
-    crate::cleanup::remove_leftovers(control, &turn.set, &turn.runs).await;
+    crate::run::cleanup::remove_leftovers(control, &turn.set, &turn.runs).await;
     answer
 }
 

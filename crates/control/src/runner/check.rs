@@ -21,10 +21,10 @@ use store::NewBreakGlass;
 
 use super::workspace::Workspace;
 use super::{Failure, Job};
-use crate::contracts::{self, PlanCheck};
-use crate::facts::{self, ForecastContext};
-use crate::outputs;
 use crate::policy::{self, Asking, Case, CasePolicy, PolicyError};
+use crate::project::contracts::{self, PlanCheck};
+use crate::stage::facts::{self, ForecastContext};
+use crate::state::outputs;
 
 /// Right after planning. What was planned, and the policies as they are in its source, is kept: later points ask
 /// about that and nothing else.

@@ -18,7 +18,7 @@ use store::Scope;
 use super::inputs::Inputs;
 use super::{Failure, Job};
 use crate::home::write_private;
-use crate::keyed_digests::{Purpose, digester};
+use crate::run::keyed_digests::{Purpose, digester};
 
 /// A plan that was compared.
 #[derive(Default)]

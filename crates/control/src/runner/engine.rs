@@ -25,8 +25,8 @@ use super::logs::LogCopy;
 use super::places::Place;
 use super::workspace::Workspace;
 use super::{Failure, Job};
-use crate::engine_words::without_colours;
-use crate::state::StateAccess;
+use crate::program_output::engine_messages::without_colours;
+use crate::state::run_access::StateAccess;
 
 /// Everything an engine call of this run needs.
 pub(super) struct Caller<'a> {

@@ -27,12 +27,12 @@ use super::limit::Limit;
 use super::plan::{EngineFiles, initialise};
 use super::workspace::{Scratch, Workspace};
 use super::{Carried, Failure, Job, failed, inputs, limit, logs};
-use crate::exec_args;
+use crate::changeset::exec_args;
 use crate::home::Home;
-use crate::kept_aside::Leftovers;
 use crate::policy::author;
-use crate::spool::Spool;
-use crate::state::StateAccess;
+use crate::state::pending_write::Spool;
+use crate::state::quarantine::Leftovers;
+use crate::state::run_access::StateAccess;
 
 /// Where the engine's exit code is noted: a person's script wants the same one.
 pub fn exit_file(home: &Home, run: RunId) -> PathBuf {

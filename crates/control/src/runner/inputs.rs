@@ -20,11 +20,13 @@ use serde_json::{Map, Value};
 use super::ahead::Ahead;
 use super::limit::Limit;
 use super::{Failure, Job};
-use crate::asker::{self, Asker};
-use crate::keyed_digests::{Purpose, digester};
-use crate::outputs::OutputsError;
-use crate::stages::{text_of, with_contexts};
-use crate::{Control, outputs, secret_paths, settled};
+use crate::Control;
+use crate::changeset::up_to_date;
+use crate::run::keyed_digests::{Purpose, digester};
+use crate::secrets::caller_env::{self, Asker};
+use crate::stage::values::{text_of, with_contexts};
+use crate::state::outputs::OutputsError;
+use crate::state::{outputs, secret_paths};
 
 mod contexts;
 
@@ -199,13 +201,13 @@ pub(super) async fn gather_ahead(
         (name.clone(), digester.digest(pair.to_string().as_bytes()))
     });
     let each = each.collect();
-    let consumed = settled::consumed(spec)
+    let consumed = up_to_date::consumed(spec)
         .into_iter()
         .filter_map(|(stack, output)| {
             let (value, _) = known.output(&stack, &output)?;
             Some(((stack, output), value))
         });
-    let consumed = settled::digest(job.control, &consumed.collect())
+    let consumed = up_to_date::digest(job.control, &consumed.collect())
         .await
         .map_err(|err| Failure::because("could not digest the inputs", &err))?;
     let short = short_secrets(job, &known);
@@ -301,7 +303,7 @@ fn variables(spec: &RunSpec, known: &Known<'_>) -> Result<Variables, Failure> {
 
 /// The secrets that are too short to be masked. What only later stages use is known by now, if it is the asker's.
 fn short_secrets(job: &Job<'_>, known: &Known<'_>) -> Vec<String> {
-    let later = asker::later_secrets_of(job.spec);
+    let later = caller_env::later_secrets_of(job.spec);
     let later = later.filter_map(|it| Some((it.to_owned(), job.asker.at_hand(it)?)));
     let mut all: BTreeMap<String, Secret> = later.collect();
     all.extend(known.secrets.clone());

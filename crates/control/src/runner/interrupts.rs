@@ -10,7 +10,7 @@ use model::ids::RunId;
 use store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cancel_requests;
+use crate::changeset::cancel_requests;
 
 pub(crate) struct Interrupts {
     interrupt: Signal,

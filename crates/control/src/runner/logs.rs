@@ -16,7 +16,7 @@ use model::run::Stage;
 
 use super::{Failure, Job};
 use crate::home::{COMPLAINTS, Home, log_name, make_private};
-use crate::run_logs::{earlier_attempts, hidden_in};
+use crate::run::logs::{earlier_attempts, hidden_in};
 
 /// A file that an engine writes, and its copy without secrets.
 pub(super) struct LogCopy {

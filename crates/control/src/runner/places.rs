@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use tokio::net::unix::pipe;
 
 use crate::home::{Home, make_private};
-use crate::locks::try_lock;
+use crate::run::lock::try_lock;
 
 /// Who was killed rings no bell: so often it is looked all the same.
 const LOOK: Duration = Duration::from_secs(1);
@@ -115,9 +115,9 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::cleanup;
     use crate::home::StorePlace;
-    use crate::keys::KeySource;
+    use crate::home::master_keys::KeySource;
+    use crate::run::cleanup;
 
     fn home(dir: &Path) -> Home {
         let place = StorePlace::Directory(dir.to_owned());

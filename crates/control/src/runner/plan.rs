@@ -33,9 +33,9 @@ use super::inputs::{self, Inputs};
 use super::limit::Limit;
 use super::workspace::{Scratch, Workspace};
 use super::{Carried, Failure, Job, ahead, check, failed, limit, logs, seal};
+use crate::changeset::up_to_date;
 use crate::home::write_private;
-use crate::settled;
-use crate::state::StateAccess;
+use crate::state::run_access::StateAccess;
 
 pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
@@ -99,7 +99,7 @@ impl Base {
         let spec = job.spec;
         let is_whole = !spec.destroy && !spec.refresh_only && spec.pinned.is_none();
         let came_after = if is_whole {
-            settled::came_after(job.control, spec).await
+            up_to_date::came_after(job.control, spec).await
         } else {
             None
         };

@@ -18,7 +18,8 @@ use model::state::StateVersion;
 use super::inputs::Inputs;
 use super::workspace::Workspace;
 use super::{Failure, Job};
-use crate::{engines, last_write};
+use crate::project::engines;
+use crate::state::last_write;
 
 /// Why a plan may not be applied any more.
 pub(super) struct Void {

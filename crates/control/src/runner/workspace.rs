@@ -17,9 +17,10 @@ use store::Scope;
 
 use super::inputs::Inputs;
 use super::{Failure, Job};
+use crate::Control;
+use crate::changeset::orphan_processes;
 use crate::home::{HIDDEN_VALUES, OVERRIDE_FILE, make_private, write_private};
-use crate::locks::try_lock;
-use crate::{Control, stragglers};
+use crate::run::lock::try_lock;
 
 mod apart;
 mod artifacts;
@@ -231,7 +232,7 @@ impl Taking {
     fn say_for_whom(&self, lock: &Path) {
         let others = self.runtime.block_on(self.others_at_work());
         let words = match others.unwrap_or_default().as_slice() {
-            [] => stragglers::of_lock(lock),
+            [] => orphan_processes::of_lock(lock),
             others => Some(format!("waits for {}", others.join(", "))),
         };
         if let Some(words) = words {

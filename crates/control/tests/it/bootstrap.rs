@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use control::bootstrap::{Manner, Progress, run};
-use control::cluster::ClusterContext;
+use control::stage::bootstrap::{Manner, Progress, run};
+use control::stage::cluster::ClusterContext;
 use drivers::process::Environment;
 use drivers::snapshot::sha256;
 use model::bootstrap::{Bootstrap, BootstrapReport, ObjectOutcome};

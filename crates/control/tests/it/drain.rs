@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use control::cluster::ClusterContext;
-use control::drain::{Progress, run};
+use control::stage::cluster::ClusterContext;
+use control::stage::drain::{Progress, run};
 use drivers::process::Environment;
 use model::drain::DrainEnd;
 use model::kubernetes::{Kubeconfig, ObjectRef};

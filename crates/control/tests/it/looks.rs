@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use control::gates::{Around, run};
+use control::stage::gates::{Around, run};
 use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, Wanted};
 use drivers::process::Environment;
 use model::diagnostic::Location;

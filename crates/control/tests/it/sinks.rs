@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use control::cluster::ClusterContext;
-use control::sinks::{Difference, SinkError, compare, put, withdraw};
+use control::stage::cluster::ClusterContext;
+use control::stage::sinks::{Difference, SinkError, compare, put, withdraw};
 use drivers::process::Environment;
 use model::bootstrap::ObjectOutcome;
 use model::diagnostic::Location;

@@ -5,7 +5,7 @@
 //! `git fast-import` and says nothing that is not given: the same facts at the same time on the same parent are the
 //! same commit. A push carries a lease, so that of two only one wins.
 //!
-//! Not here: what is written and whether it may be (`model::facts`, `control::facts`).
+//! Not here: what is written and whether it may be (`model::facts`, `control::stage::facts`).
 
 mod access;
 #[cfg(test)]

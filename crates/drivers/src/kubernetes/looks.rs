@@ -1,7 +1,7 @@
 //! Looks at a cluster, as gates take them: at one object, at the applications of Argo CD, at the objects of Flux, at a
 //! field. What is not as it should be comes with what surrounds it.
 //!
-//! Not here: when to look again (`control::gates`), what an object says of itself (`model::kubernetes`).
+//! Not here: when to look again (`control::stage::gates`), what an object says of itself (`model::kubernetes`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Stage blocks that cannot be meant as they are written: found before anything is applied.
 //!
-//! Not here: names and kinds of attributes (`shape`, `kinds`), files (`control::stage_files`), values that are known only
+//! Not here: names and kinds of attributes (`shape`, `kinds`), files (`control::project::stage_files`), values that are known only
 //! after the apply (`gate::Gate::read_all`).
 
 use std::collections::BTreeMap;

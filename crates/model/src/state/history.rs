@@ -1,7 +1,7 @@
 //! What a state held, version by version, without its values: places and keyed digests. From two of them
 //! follows what a version did.
 //!
-//! Not here: reading versions (`control::states`), keeping the result (`store::state::index`).
+//! Not here: reading versions (`control::state::versions`), keeping the result (`store::state::index`).
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use control::state_service::{Scratch, offload};
+use control::state::client_access::{Scratch, offload};
 use http_body_util::BodyExt as _;
 use md5::{Digest as _, Md5};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

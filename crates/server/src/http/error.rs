@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use control::state::StateAccessError;
+use control::state::run_access::StateAccessError;
 use model::lock::LockInfo;
 use model::state::HeldLock;
 

@@ -16,8 +16,8 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use control::state::StateAccess;
-use control::state_service::{ClientAccess, Written, offload};
+use control::state::client_access::{ClientAccess, Written, offload};
+use control::state::run_access::StateAccess;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::lock::LockInfo;

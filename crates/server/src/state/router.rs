@@ -11,7 +11,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use axum::{Router, body::Body};
-use control::state_service::StateService;
+use control::state::client_access::StateService;
 use model::token::Token;
 use tokio_util::task::TaskTracker;
 

@@ -3,7 +3,7 @@
 //! It serves one client that is trusted with one state, and its CPU time counts as terrane's own. So it has neither a router
 //! nor limits of its own.
 //!
-//! Not here: the protocol (`protocol`), what a run may do (`control::state`).
+//! Not here: the protocol (`protocol`), what a run may do (`control::state::run_access`).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use control::state::StateAccess;
+use control::state::run_access::StateAccess;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;

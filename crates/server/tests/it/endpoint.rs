@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use control::state::StateAccess;
+use control::state::run_access::StateAccess;
 use model::ids::RunId;
 use model::secret::Secret;
 use model::state::{ExpectedHead, StateName};

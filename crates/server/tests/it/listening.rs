@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use control::Control;
-use control::state_service::StateService;
-use control::tokens::{self, TokenWish};
+use control::access::tokens::{self, TokenWish};
+use control::state::client_access::StateService;
 use model::token::TokenScope;
 use server::StateServer;
 use server::http::{Limits, Tls};
@@ -62,7 +62,7 @@ impl Home {
         let home = control::home::Home::at(
             control::home::StorePlace::Directory(root.clone()),
             root,
-            control::keys::KeySource::File(self.path().join("master.key")),
+            control::home::master_keys::KeySource::File(self.path().join("master.key")),
             String::new(),
         );
         Control::new(self.store.clone(), home, PathBuf::new(), PathBuf::new())

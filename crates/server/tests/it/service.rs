@@ -173,7 +173,7 @@ async fn a_token_ends_when_it_is_revoked() {
     let get = format!("GET {PATH}");
     let (status, ..) = exchange(server.address, &get, &bearer, "").await;
     assert_eq!(status, "404");
-    control::tokens::revoke(&home.control(), "read")
+    control::access::tokens::revoke(&home.control(), "read")
         .await
         .unwrap();
     let revoked = std::time::Instant::now();
@@ -353,10 +353,10 @@ async fn the_lock_of_a_run_that_is_alive_stays() {
     let place = control::home::Home::at(
         control::home::StorePlace::Directory(root.clone()),
         root,
-        control::keys::KeySource::File(home.path().join("master.key")),
+        control::home::master_keys::KeySource::File(home.path().join("master.key")),
         String::new(),
     );
-    let alive = control::locks::RunLock::try_take(&place, RunId(7)).unwrap();
+    let alive = control::run::lock::RunLock::try_take(&place, RunId(7)).unwrap();
     let unlock = format!("UNLOCK {PATH}");
     for body in ["", LOCK_A] {
         assert_eq!(client.ask(&unlock, body).await, format!("409 {LOCK_A}"));

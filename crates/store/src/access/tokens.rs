@@ -1,6 +1,6 @@
 //! Tokens of the state server, by the digest of their secret. A revoked one stays as a row, because records name it.
 //!
-//! Not here: the secret (`control::tokens`), and what a token may do (`model::token`).
+//! Not here: the secret (`control::access::tokens`), and what a token may do (`model::token`).
 
 use jiff::Timestamp;
 use model::token::{StatePattern, Token, TokenScope};

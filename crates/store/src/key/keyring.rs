@@ -3,7 +3,7 @@
 //!
 //! As text a key is one line, `terrane-key-1 ID BASE64`; a keyring is one or more of them.
 //!
-//! Not here: data keys (`data_keys`), and where a person keeps the text (`control::keys`).
+//! Not here: data keys (`data_keys`), and where a person keeps the text (`control::home::master_keys`).
 
 use std::fmt;
 use std::fs;

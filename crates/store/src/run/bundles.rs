@@ -1,7 +1,7 @@
 //! Bundles: plans that go from one home to another in a file. Each is sealed with a key of its own, which a master
 //! key wraps: whoever has that one opens it, whatever home they have.
 //!
-//! Not here: what is in it (`control::bundle`).
+//! Not here: what is in it (`control::changeset::bundle`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -5,7 +5,7 @@
 //! version is added in small transactions that may be repeated; it counts once the last one has moved
 //! `state_index.version`. Rows beyond that come from an interrupted update and are ignored.
 //!
-//! Not here: reading and comparing (`control::states`, `model::state::history`).
+//! Not here: reading and comparing (`control::state::versions`, `model::state::history`).
 
 use model::state::StateName;
 use model::state::history::{Counts, Holding, Holdings, Step};

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, Write as _};
 
-use control::changesets::{self, Hands};
+use control::changeset::change_sets::{self, Hands};
 use model::changeset::{Action, ChangeSet, is_said};
 
 use super::ending;
@@ -84,7 +84,7 @@ pub(super) async fn nobody(
             "the same command with `--auto-approve` {deed} without asking"
         ))
     };
-    let others = changesets::find_alike(watcher.control(), set).await;
+    let others = change_sets::find_alike(watcher.control(), set).await;
     let others = others.map_err(|err| CommandError::from_error(&err))?;
     let names: Vec<String> = others.iter().map(ToString::to_string).collect();
     let said = match names.as_slice() {
@@ -106,7 +106,7 @@ pub(super) async fn waits_for_others(
     global: &Global,
 ) -> Result<Option<ExitStatus>, CommandError> {
     let id = watcher.set().id;
-    let explained = control::runs::explain(watcher.control(), id).await;
+    let explained = control::changeset::explain::explain(watcher.control(), id).await;
     let explained = explained.map_err(|err| CommandError::from_error(&err))?;
     if let Some(hold) = explained.stage_hold().or_else(|| explained.plan_hold()) {
         if global.json {
@@ -161,7 +161,7 @@ pub(super) async fn waits_for_others(
 }
 
 async fn hands(watcher: &Watcher<'_>) -> Result<Hands, CommandError> {
-    let hands = changesets::hands(watcher.control(), watcher.set().id).await;
+    let hands = change_sets::hands(watcher.control(), watcher.set().id).await;
     hands.map_err(|err| CommandError::from_error(&err))
 }
 

@@ -5,10 +5,12 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use control::bundle::{self, Bundle, ReadBundleError};
-use control::changesets::{self, BeginBundleError, Wanted};
-use control::projects::OpenProject;
-use control::{Control, cleanup, writers};
+use control::Control;
+use control::access::writers;
+use control::changeset::bundle::{self, Bundle, ReadBundleError};
+use control::changeset::change_sets::{self, BeginBundleError, Wanted};
+use control::project::open::OpenProject;
+use control::run::cleanup;
 use model::changeset::Action;
 use model::ids::StackName;
 use model::project::Project;
@@ -199,14 +201,14 @@ async fn start<'a>(
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
-    let found = changesets::find_bundled(control, bundle, wanted).await;
+    let found = change_sets::find_bundled(control, bundle, wanted).await;
     let found = found.map_err(|err| begin_error(&err))?;
     let (here, elsewhere) = match found {
         Some(set) if set.request.machine == control.home.machine() => (Some(set), None),
         elsewhere => (None, elsewhere),
     };
     if let Some(set) = here {
-        let asker = changesets::gather_again(control, open, &process.env, set.id).await;
+        let asker = change_sets::gather_again(control, open, &process.env, set.id).await;
         let asker = asker.map_err(|err| failed(&err))?;
         let attached = Watcher::attach_open(control, set.id, asker, global, process);
         if let Some(watcher) = attached.await? {
@@ -217,7 +219,7 @@ async fn start<'a>(
             return Ok(watcher);
         }
     }
-    let begun = changesets::begin_bundled(
+    let begun = change_sets::begin_bundled(
         control,
         open,
         project,

@@ -1,8 +1,8 @@
 //! The plans of a change set, as one page or as events.
 
-use control::changesets;
-use control::facts::forecast_of;
-use control::in_force::InForce;
+use control::changeset::change_sets;
+use control::changeset::restrictions::InForce;
+use control::stage::facts::forecast_of;
 use model::changeset::Action;
 use model::plan::words::as_text;
 use model::project::Project;
@@ -197,7 +197,7 @@ async fn status(
             reason: deferred(&awaited(run, watcher.runs())),
         });
     }
-    match changesets::plan_view(watcher.control(), run).await {
+    match change_sets::plan_view(watcher.control(), run).await {
         Some(plan) => Ok(StackStatus::Planned(plan)),
         // A preview stays on the machine that made it, and nothing hangs on it.
         None if matches!(run.state, RunState::Deferred { .. }) => Ok(StackStatus::Deferred {
@@ -236,7 +236,7 @@ async fn after_apply(
     if applied == AppliedPlans::Named || watcher.set().request.action == Action::Exec {
         return Ok(StackStatus::Applied(None));
     }
-    match changesets::plan_view(watcher.control(), run).await {
+    match change_sets::plan_view(watcher.control(), run).await {
         Some(plan) => Ok(StackStatus::Applied(Some(plan))),
         None => Err(unreadable(watcher, run)),
     }

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use control::engines::Progress;
+use control::project::engines::Progress;
 use model::engine::Flavor;
 
 use crate::view::Look;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use control::backends::{self, BackendError, BackendLock, Broken, FoundLock};
-use control::lock_admin::applying;
-use control::reasons::Reason;
+use control::changeset::backends::{self, BackendError, BackendLock, Broken, FoundLock};
+use control::state::lock_admin::applying;
+use control::state::reasons::Reason;
 use jiff::Timestamp;
 use model::ids::StackName;
 use model::lock::{LockInfo, operation_words};

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use control::asker::Asker;
-use control::runs::{self, ApproveError, NewApproval};
-use control::{Control, approval_policy, changesets, worker};
+use control::Control;
+use control::changeset::explain::{self, ApproveError, NewApproval};
+use control::changeset::{approval_policy, change_sets};
+use control::schedule::scheduler;
+use control::secrets::caller_env::Asker;
 use jiff::Timestamp;
 use model::approval::{Because, shown};
 use model::changeset::{ChangeSet, Status, is_said};
@@ -49,7 +51,7 @@ pub(super) async fn approve(
     let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
     let (set, run) = About::read(&args.what)?.set(&here.control).await?;
     let here = here.of_set(set, process).await?;
-    let before = runs::explain(&here.control, set)
+    let before = explain::explain(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
     let is_planning = |run: &Run| matches!(run.state, RunState::Planning { .. });
@@ -102,7 +104,7 @@ pub(super) async fn approve(
                 .status(ExitStatus::Refused),
         );
     }
-    let after = match runs::approve(&here.control, new).await {
+    let after = match explain::approve(&here.control, new).await {
         Err(err @ ApproveError::OtherPlans(_)) => {
             return Err(failed(&err)
                 .hint(format!(
@@ -131,14 +133,14 @@ pub(super) async fn approve(
     let may_apply =
         may_begin && stands_in_the_way.is_none() && here.check_writer(set, process).await.is_ok();
     // Nor are their variables and credentials the asker's.
-    let needs_asker = changesets::needs_its_asker(&here.control, set)
+    let needs_asker = change_sets::needs_its_asker(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
     let starts = is_here && may_apply && !needs_asker && (is_ready || is_at_work);
     // If not we: whoever watches it, or is at work for it, goes on with what lies ready.
     let goes_on = starts && is_ready || owed.is_empty() && (starts || is_at_work);
     if starts {
-        worker::turn(&here.control, set, None, &Asker::default(), None)
+        scheduler::turn(&here.control, set, None, &Asker::default(), None)
             .await
             .map_err(|err| failed(&err))?;
     }
@@ -247,7 +249,7 @@ pub(super) async fn approve(
 async fn can_be_shown(control: &Control, runs: &[Run]) -> bool {
     for run in runs {
         let has_plan = matches!(run.state, RunState::Planned { .. });
-        if has_plan && changesets::plan_view(control, run).await.is_none() {
+        if has_plan && change_sets::plan_view(control, run).await.is_none() {
             return false;
         }
     }
@@ -260,7 +262,7 @@ async fn stands_in_the_way(
     set: &ChangeSet,
 ) -> Result<Option<(String, String)>, CommandError> {
     let id = set.id;
-    if let Some(by) = changesets::asks_for_more(&here.project, &set.request) {
+    if let Some(by) = change_sets::asks_for_more(&here.project, &set.request) {
         return Ok(Some((
             format!("{by} wants more approvals now than when change set {id} was asked for"),
             format!("`terrane run discard {id} --reason …` drops it; then ask for it again"),

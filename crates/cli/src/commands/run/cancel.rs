@@ -4,9 +4,9 @@ use std::io::{self, BufRead as _};
 use std::time::Duration;
 
 use control::Control;
-use control::cancel_requests::CancelRequest;
-use control::cancelling::{self, CancelError, Cancelling};
-use control::reasons::Reason;
+use control::changeset::cancel_requests::CancelRequest;
+use control::schedule::cancel::{self, CancelError, Cancelling};
+use control::state::reasons::Reason;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunState};
 use serde_json::json;
@@ -80,7 +80,7 @@ pub(crate) async fn cancel(
             .hint("name the run: `terrane run cancel r7 --kill --reason …`")
             .status(ExitStatus::Usage)),
         Some(set) => {
-            let done = cancelling::cancel_set(control, set, &wish).await;
+            let done = cancel::cancel_set(control, set, &wish).await;
             done.map_err(|err| refused(&err))?;
             report::say(&format!(
                 "Cancelling change set {set}: engines finish what they are at and store their state. \
@@ -109,7 +109,7 @@ async fn cancel_run(
     wish: &CancelRequest,
     control: &Control,
 ) -> Result<Run, CommandError> {
-    let (run, _) = cancelling::find(control, id)
+    let (run, _) = cancel::find(control, id)
         .await
         .map_err(|err| refused(&err))?;
     let stack = &run.stack;
@@ -148,13 +148,13 @@ async fn give_up(
         .status(ExitStatus::Usage));
     };
     let reason = said(wish)?;
-    let found = cancelling::may_be_given_up(&place.control, set).await;
+    let found = cancel::may_be_given_up(&place.control, set).await;
     found.map_err(|err| refused(&err))?;
     report::say(&format!(
         "If the machine of change set {set} lives, wait for it: nothing that it does from now on gets into a state.\n"
     ))?;
     type_name(args, &set.to_string(), "give it up", process)?;
-    let given_up = cancelling::give_up(&place.control, set, &reason).await;
+    let given_up = cancel::give_up(&place.control, set, &reason).await;
     let given_up = given_up.map_err(|err| refused(&err))?;
     place.tell_git(global, process).await?;
     if global.json {
@@ -195,13 +195,13 @@ async fn kill(
     process: &Process,
 ) -> Result<Run, CommandError> {
     let reason = said(wish)?;
-    let (run, _) = cancelling::find(control, id)
+    let (run, _) = cancel::find(control, id)
         .await
         .map_err(|err| refused(&err))?;
-    if !cancelling::has_engine(control, id) {
+    if !cancel::has_engine(control, id) {
         return Err(refused(&CancelError::NoEngine { run: id }));
     }
-    let lost = cancelling::at_stake(control, &run)
+    let lost = cancel::at_stake(control, &run)
         .await
         .map_err(|err| refused(&err))?;
     report::say(&format!(
@@ -219,10 +219,10 @@ async fn kill(
         }
     }
     type_name(args, &id.to_string(), "kill its engine", process)?;
-    let killed = cancelling::kill(control, &run, &reason).await;
+    let killed = cancel::kill(control, &run, &reason).await;
     killed.map_err(|err| refused(&err))?;
     loop {
-        let ended = cancelling::ended(control, id).await;
+        let ended = cancel::ended(control, id).await;
         if let Some(run) = ended.map_err(|err| refused(&err))? {
             return Ok(run);
         }

@@ -1,6 +1,6 @@
 //! `terrane run confirm`
 
-use control::changesets;
+use control::changeset::change_sets;
 use model::changeset::{Action, Status};
 use model::ids::ChangeSetId;
 
@@ -48,7 +48,7 @@ pub(crate) async fn say_yes(
     let here = here.of_set(set, process).await?;
     here.check_writer(set, process).await?;
     check_protected(&here, set, named, global, process).await?;
-    let values = changesets::gather_for(&here.control, &here.open, &process.env, set)
+    let values = change_sets::gather_for(&here.control, &here.open, &process.env, set)
         .await
         .map_err(|err| failed(&err))?;
     let (values, missing) = match values {

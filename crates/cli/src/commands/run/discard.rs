@@ -1,8 +1,9 @@
 //! `terrane run discard`
 
-use control::reasons::without_secrets_of_set;
-use control::worker::{self, Say};
-use control::{cleanup, kept_aside};
+use control::run::cleanup;
+use control::schedule::scheduler::{self, Say};
+use control::state::quarantine;
+use control::state::reasons::without_secrets_of_set;
 use model::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
@@ -55,8 +56,8 @@ async fn drop_set(
         by: reason.actor,
         reason: Some(text.clone()),
     };
-    let asker = control::asker::Asker::default();
-    let standing = worker::turn(&here.control, set, Some(say), &asker, None)
+    let asker = control::secrets::caller_env::Asker::default();
+    let standing = scheduler::turn(&here.control, set, Some(say), &asker, None)
         .await
         .map_err(|err| turn_error(&err))?;
     cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;
@@ -77,7 +78,7 @@ async fn drop_kept(
     let reason = args.reason.read(global, process)?;
     let place = Place::open(global, process).await?;
     About::Run(run).set(&place.control).await?;
-    let left = kept_aside::discard(&place.control, run, &reason).await;
+    let left = quarantine::discard(&place.control, run, &reason).await;
     let left = left.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
         let kept: Vec<_> = left.iter().map(|one| &one.kept).collect();

@@ -1,6 +1,6 @@
 //! `terrane run explain`
 
-use control::in_force::{self, ENDS_WELL};
+use control::changeset::restrictions::{self, ENDS_WELL};
 use model::ids::BreakGlassId;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ pub(super) async fn explain(
     let reason = args.reason.read(global, process)?;
     // This must work in the middle of an edit: no sound project is needed.
     let place = Place::open(global, process).await?;
-    let act = in_force::explain(&place.control, place.project.as_ref(), id, &reason).await;
+    let act = restrictions::explain(&place.control, place.project.as_ref(), id, &reason).await;
     let act = act.map_err(|err| CommandError::judged(&err, err.is_refusal(), err.hint()))?;
     if global.json {
         report::json(&json!({ "explained": view::in_force::document(&act) }))?;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use control::in_force::InForce;
-use control::runs::{self, Explained, Which};
-use control::upstreams::{self, Resting};
-use control::{changesets, liveness};
+use control::changeset::change_sets;
+use control::changeset::explain::{self, Explained, Which};
+use control::changeset::restrictions::InForce;
+use control::changeset::upstreams::{self, Resting};
+use control::run::liveness;
 use jiff::Timestamp;
 use model::approval::shown;
 use model::changeset::Status;
@@ -53,7 +54,7 @@ pub(super) async fn list(
     };
     let in_force = InForce::read(&here.control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
-    let sets = runs::list(&here.control, which).await;
+    let sets = explain::list(&here.control, which).await;
     let sets = sets.map_err(|err| CommandError::from_error(&err))?;
     let resting = upstreams::resting(&here.control).await;
     let resting = resting.map_err(|err| CommandError::from_error(&err))?;
@@ -77,7 +78,7 @@ pub(super) async fn list(
         } else {
             "Nothing is under way. `terrane run list --all` shows what was.\n"
         })?;
-        let stopped = changesets::stopped_last(&here.control).await;
+        let stopped = change_sets::stopped_last(&here.control).await;
         let stopped = stopped.map_err(|err| CommandError::from_error(&err))?;
         if let Some(set) = stopped.filter(|_| !args.all)
             && let Status::Stopped { why } = &set.status

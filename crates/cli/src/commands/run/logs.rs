@@ -5,8 +5,11 @@ use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use control::run_logs::{LogLine, Part, RunLog, attempts, without_colours};
-use control::{Control, cancelling, liveness, runs};
+use control::Control;
+use control::changeset::explain;
+use control::run::liveness;
+use control::run::logs::{LogLine, Part, RunLog, attempts, without_colours};
+use control::schedule::cancel;
 use model::changeset::Status;
 use model::engine_event::EventKind;
 use model::ids::{ChangeSetId, RunId};
@@ -157,7 +160,7 @@ pub(crate) async fn logs(
 }
 
 async fn ended(control: &Control, run: RunId) -> Result<Option<Run>, CommandError> {
-    let ended = cancelling::ended(control, run).await;
+    let ended = cancel::ended(control, run).await;
     ended.map_err(|err| CommandError::from_error(&err))
 }
 
@@ -169,7 +172,7 @@ async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
     } else if let Ok(id) = word.parse::<ChangeSetId>() {
         control.change_set(id).await.map_err(|err| failed(&err))?;
         control.runs(id).await.map_err(|err| failed(&err))?
-    } else if let Some(run) = runs::at_work(control, word)
+    } else if let Some(run) = explain::at_work(control, word)
         .await
         .map_err(|err| failed(&err))?
     {
@@ -235,7 +238,7 @@ impl Waits {
     /// For what, and how it goes on.
     async fn words(&self, control: &Control) -> Result<Option<String>, CommandError> {
         let set = self.set;
-        let explained = runs::explain(control, set).await;
+        let explained = explain::explain(control, set).await;
         let explained = explained.map_err(|err| CommandError::from_error(&err))?;
         if explained.set.status != Status::AwaitingConfirm {
             return Ok(None);

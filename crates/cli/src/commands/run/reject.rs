@@ -1,9 +1,9 @@
 //! `terrane run reject`
 
-use control::asker::Asker;
-use control::cleanup;
-use control::reasons::without_secrets_of_set;
-use control::worker::{self, Say};
+use control::run::cleanup;
+use control::schedule::scheduler::{self, Say};
+use control::secrets::caller_env::Asker;
+use control::state::reasons::without_secrets_of_set;
 use serde_json::json;
 
 use super::About;
@@ -39,7 +39,7 @@ pub(super) async fn reject(
         by: reason.actor,
         reason: text.clone(),
     };
-    let standing = worker::turn(&here.control, set, Some(say), &Asker::default(), None)
+    let standing = scheduler::turn(&here.control, set, Some(say), &Asker::default(), None)
         .await
         .map_err(|err| turn_error(&err))?;
     cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;

@@ -1,7 +1,7 @@
 //! `terrane run show`: one change set or run, with everything that happened to it.
 
-use control::run_logs::attempts;
-use control::runs::{self, Explained, Happened};
+use control::changeset::explain::{self, Explained, Happened};
+use control::run::logs::attempts;
 use jiff::Timestamp;
 use model::approval::shown;
 use model::changeset::{Action, SetEvent, Status};
@@ -72,10 +72,10 @@ pub(super) async fn show(
     // This must work in the middle of an edit: no sound project is needed.
     let here = Place::open(global, process).await?;
     let (set, run) = About::read(&args.what)?.set(&here.control).await?;
-    let explained = runs::explain(&here.control, set)
+    let explained = explain::explain(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
-    let mut history = runs::history(&here.control, set)
+    let mut history = explain::history(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
     if let Some(run) = run {

@@ -1,6 +1,6 @@
 //! `terrane state blame`
 
-use control::states::blame;
+use control::state::versions::blame;
 
 use super::asking::{PickArgs, RevealArgs, say_if_copy, shown};
 use crate::args::Global;

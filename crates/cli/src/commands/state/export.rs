@@ -1,8 +1,8 @@
 //! `terrane state export`
 
-use control::held_backend::Locking;
-use control::state_export::{self, StateExport};
-use control::state_import::Place as Home;
+use control::state::http_backend_lock::Locking;
+use control::transfer::export::{self, StateExport};
+use control::transfer::import::Place as Home;
 use serde_json::json;
 
 use super::asking::say_if_copy;
@@ -49,7 +49,7 @@ pub(crate) async fn export(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let failed = |err: &state_export::ExportError| {
+    let failed = |err: &export::ExportError| {
         let shown = CommandError::judged(err, err.is_refusal(), err.hint());
         if err.is_interruption() {
             shown.status(ExitStatus::Interrupted)
@@ -60,7 +60,7 @@ pub(crate) async fn export(
     let Some(stack) = &args.stack else {
         let place = Place::open(global, process).await?;
         let dir = process.cwd.join(&args.to);
-        let entries = state_export::export_all(&place.control, &dir)
+        let entries = export::export_all(&place.control, &dir)
             .await
             .map_err(|err| failed(&err))?;
         if global.json {
@@ -93,7 +93,7 @@ pub(crate) async fn export(
         let settings = process.settings(global)?;
         let control = open_home(&settings, &open, process, process.look(global)).await?;
         let (env, who) = (&process.env, process.actor());
-        let export = state_export::export_to_engine;
+        let export = export::export_to_engine;
         export(&control, &open, &project, env, stack, &who, args.copy).await
     } else {
         let place = Place::open(global, process).await?;
@@ -105,7 +105,7 @@ pub(crate) async fn export(
             locking,
             who: &process.actor(),
         };
-        state_export::export_state(&place.control, &process.env, &export).await
+        export::export_state(&place.control, &process.env, &export).await
     };
     let exported = exported.map_err(|err| failed(&err))?;
     let version = &exported.version;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use control::Control;
-use control::artifacts::BroughtArtifacts;
-use control::held_backend::Locking;
-use control::projects::OpenProject;
-use control::state_import::{
-    self, Brought, Import, ImportError, Imported, OldHome, Place, StateImport,
+use control::project::open::OpenProject;
+use control::state::artifacts::BroughtArtifacts;
+use control::state::http_backend_lock::Locking;
+use control::transfer::import as state_import;
+use control::transfer::import::{
+    Brought, Import, ImportError, Imported, OldHome, Place, StateImport,
 };
 use jiff::Timestamp;
 use model::changeset::Action;

@@ -1,7 +1,7 @@
 //! `terrane state list`
 
-use control::states::ask::{self, AskStateError, Asked};
-use control::states::listing;
+use control::state::versions::ask::{self, AskStateError, Asked};
+use control::state::versions::listing;
 use model::state::glob::Glob;
 use model::state::pick::Pick;
 

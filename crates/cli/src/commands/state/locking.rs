@@ -1,6 +1,6 @@
 //! How a backend at a URL locks, as said on the command line of `state import` and `state export`.
 
-use control::held_backend::{Locking, Method};
+use control::state::http_backend_lock::{Locking, Method};
 
 use crate::{CommandError, ExitStatus};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Read as _};
 
-use control::surgery;
+use control::state::surgery;
 
 use super::surgery::{Consent, carry_out, refused};
 use crate::args::Global;

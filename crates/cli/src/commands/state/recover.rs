@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use control::home::master_keys::KeySource;
 use control::home::{Settings, StorePlace};
-use control::keys::KeySource;
-use control::states::recover::{
+use control::state::versions::recover::{
     self as recovery, AcceptedLoss, IntoHome, LostVersion, RebuildError, RebuildReport,
     RecoverError, RecoverReport, RecoveredStanding, RecoveredVersion, RivalVersion,
 };

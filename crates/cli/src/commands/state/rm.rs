@@ -1,6 +1,6 @@
 //! `terrane state rm`
 
-use control::surgery;
+use control::state::surgery;
 
 use super::surgery::{Consent, carry_out, refused};
 use crate::args::Global;

@@ -1,6 +1,6 @@
 //! `terrane state rollback`
 
-use control::surgery::{self, InvalidTarget, Proposal, Target};
+use control::state::surgery::{self, InvalidTarget, Proposal, Target};
 use model::changeset::Action;
 
 use super::surgery::{Consent, carry_out, refused};

@@ -1,6 +1,6 @@
 //! `terrane state show`
 
-use control::states::ask::{self, Digests};
+use control::state::versions::ask::{self, Digests};
 use model::state::diff::Showing;
 
 use super::asking::{PickArgs, RevealArgs, shown};

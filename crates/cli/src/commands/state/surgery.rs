@@ -1,7 +1,7 @@
 //! What push, rollback and rm have in common: a proposal is shown, asked about and carried out.
 
-use control::in_force::InForce;
-use control::surgery::{self, Done, Proposal, SurgeryError};
+use control::changeset::restrictions::InForce;
+use control::state::surgery::{self, Done, Proposal, SurgeryError};
 use model::project::Stack;
 use serde_json::{Value, json};
 

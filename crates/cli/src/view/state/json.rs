@@ -1,10 +1,10 @@
 //! Answers about states as data.
 
-use control::states::ask::Asked;
-use control::states::author::Author;
-use control::states::deleted::Deleted;
-use control::states::listing::StateLine;
-use control::states::versions::VersionLine;
+use control::state::versions::ask::Asked;
+use control::state::versions::author::Author;
+use control::state::versions::deleted::Deleted;
+use control::state::versions::listing::StateLine;
+use control::state::versions::versions::VersionLine;
 use model::plan::PlanValue;
 use model::state::{Mark, StateName, StateVersion};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What a version holds, value by value.
 
-use control::states::ask::Asked;
+use control::state::versions::ask::Asked;
 use jiff::Timestamp;
 use model::masking::Mask;
 use model::plan::{Mode, PlanValue};

@@ -1,7 +1,7 @@
 //! The versions of a state.
 
-use control::states::deleted::Deleted;
-use control::states::versions::VersionLine;
+use control::state::versions::deleted::Deleted;
+use control::state::versions::versions::VersionLine;
 use jiff::Timestamp;
 
 use super::{ago, author_words, dash, size};

@@ -10,9 +10,9 @@ use model::stage::StageBlock;
 use serde_json::json;
 
 use super::{Failure, Part, Report, count, record_act};
-use crate::bootstrap::{self, Manner, Progress};
-use crate::cadence::Cadence;
-use crate::cluster::ClusterContext;
+use crate::program_output::progress_interval::Cadence;
+use crate::stage::bootstrap::{self, Manner, Progress};
+use crate::stage::cluster::ClusterContext;
 
 pub(super) async fn bootstrap(
     part: &Part<'_>,

@@ -9,8 +9,8 @@ use model::stage::StageBlock;
 use serde_json::json;
 
 use super::{Failure, Job, count, part_of};
-use crate::cluster::ClusterContext;
-use crate::drain::{self, Progress};
+use crate::stage::cluster::ClusterContext;
+use crate::stage::drain::{self, Progress};
 
 /// How long load balancers and disks may take to go.
 const LIMIT: Duration = Duration::from_mins(15);

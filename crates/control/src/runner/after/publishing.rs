@@ -13,8 +13,8 @@ use model::state::Contents;
 use serde_json::json;
 
 use super::{Failure, Part, Report, count};
-use crate::cluster::ClusterContext;
-use crate::facts::{self, ClusterSink, Destination, Publication, PublishOutcome};
+use crate::stage::cluster::ClusterContext;
+use crate::stage::facts::{self, ClusterSink, Destination, Publication, PublishOutcome};
 
 /// Whether it reads more of the source than the project file: contracts, `.sops.yaml`, plugins of a kubeconfig.
 pub(super) fn reads_source(spec: &RunSpec) -> bool {

@@ -10,10 +10,10 @@ use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::{Failure, Part, Report, count, record_act};
-use crate::facts;
-use crate::gates::{self, Around, GateEvent, Missing, Skipped};
 use crate::runner::seal;
-use crate::stages::Side;
+use crate::stage::facts;
+use crate::stage::gates::{self, Around, GateEvent, Missing, Skipped};
+use crate::stage::values::Side;
 
 pub(super) async fn verify(
     mut part: Part<'_>,

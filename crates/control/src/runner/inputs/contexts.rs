@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Known;
 use crate::runner::Failure;
-use crate::stages::text_of;
+use crate::stage::values::text_of;
 
 /// A hook that nothing is missing for.
 #[derive(Clone)]

@@ -6,7 +6,7 @@ use drivers::snapshot::Slot;
 
 use super::{Locks, Taking, Workspace, artifacts, settled};
 use crate::home::make_private;
-use crate::locks::try_lock;
+use crate::run::lock::try_lock;
 use crate::runner::{Failure, Job};
 
 impl Workspace {

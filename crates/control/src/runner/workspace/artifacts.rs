@@ -27,10 +27,10 @@ use store::{KeepArtifactsError, StoreError};
 use super::Workspace;
 use super::mounted::{note_path as mounted_note, noted_below};
 use crate::Control;
-use crate::artifacts;
+use crate::home::retry::insist;
 use crate::home::write_private;
-use crate::patience::insist;
 use crate::runner::{Failure, Job, warn};
+use crate::state::artifacts;
 
 /// What lies in a stack's place, and what is to become of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]

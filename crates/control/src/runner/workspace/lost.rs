@@ -5,7 +5,7 @@ use model::run::RunSpec;
 use super::mounted::{note_path, sweep};
 use super::{artifacts, open_lock};
 use crate::Control;
-use crate::locks::try_lock;
+use crate::run::lock::try_lock;
 
 /// Leaves alone where somebody is at work: an engine of the run's own, or the next run. What cannot be done now is done
 /// when the place is next taken.

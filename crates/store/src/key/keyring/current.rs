@@ -1,7 +1,7 @@
 //! The master keys in use. A long-lived process reads them again when a data key names one that it does not have: the
 //! key was rotated meanwhile.
 //!
-//! Not here: where they are kept (`control::keys`).
+//! Not here: where they are kept (`control::home::master_keys`).
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};

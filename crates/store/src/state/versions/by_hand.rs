@@ -1,6 +1,6 @@
 //! A version that a person makes: the version and its break-glass record are one commit.
 //!
-//! Not here: which command does it (`control::surgery`).
+//! Not here: which command does it (`control::state::surgery`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Copies of states that live in a backend of the engine.
 //!
-//! Not here: reading them there (`control::backends`).
+//! Not here: reading them there (`control::changeset::backends`).
 
 use std::sync::Arc;
 

@@ -1,0 +1,264 @@
+//! Tokens of the state server: made, listed, taken back, and checked by the thousand.
+//!
+//! The secret is 32 random bytes, shown once; its SHA-256 is kept. A secret of that size cannot be
+//! guessed, so a slow hash would cost every request and protect nothing.
+//!
+//! Not here: where a token is in a request (`server::auth`), what it may do (`model::token`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+use model::secret::Secret;
+use model::token::{Lifetime, StatePattern, Token, TokenScope};
+use store::{NewToken, Store, StoreError, StoredToken, TokenError};
+
+use crate::Control;
+
+/// Says whose secret it is, to people and to those who look for secrets in the wrong places.
+const PREFIX: &str = "terrane_";
+
+/// What is known is looked up again after this long: a token that was taken back ends within it.
+const STALE_AFTER: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Debug)]
+pub struct TokenWish {
+    pub name: String,
+    pub states: StatePattern,
+    pub scope: TokenScope,
+    pub lifetime: Option<Lifetime>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateTokenError {
+    #[error("the system gave no random bytes for a token")]
+    Random,
+    #[error("the name of a token is 1 to 64 letters, digits, `-`, `_`, `.` or `@`")]
+    Name,
+    #[error("could not make token `{name}`")]
+    Store { name: String, source: TokenError },
+}
+
+/// What nobody guesses.
+pub(crate) fn random() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// Makes a token. What is returned is the only copy of its secret.
+pub async fn create(control: &Control, wish: &TokenWish) -> Result<Secret, CreateTokenError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+    if !(1..=64).contains(&wish.name.len()) || !wish.name.bytes().all(is_plain) {
+        return Err(CreateTokenError::Name);
+    }
+    let random = random().map_err(|_| CreateTokenError::Random)?;
+    let secret = format!("{PREFIX}{random}");
+    let new = NewToken {
+        name: &wish.name,
+        digest: sha256(secret.as_bytes()),
+        states: &wish.states,
+        scope: wish.scope,
+        expires_at: wish.lifetime.map(|lifetime| Timestamp::now() + lifetime.0),
+    };
+    let stored = control.store.token_insert(&new).await;
+    stored.map_err(|source| CreateTokenError::Store {
+        name: wish.name.clone(),
+        source,
+    })?;
+    Ok(Secret::new(secret))
+}
+
+/// Every token there ever was, oldest first.
+pub async fn list(control: &Control) -> Result<Vec<Token>, StoreError> {
+    let tokens = control.store.token_list().await?;
+    Ok(tokens.into_iter().map(|stored| stored.token).collect())
+}
+
+pub async fn revoke(control: &Control, name: &str) -> Result<(), TokenError> {
+    control.store.token_revoke(name).await
+}
+
+/// The tokens that are in force, kept in memory for a moment.
+#[derive(Debug)]
+pub struct TokenCheck {
+    store: Store,
+    known: RwLock<Arc<Known>>,
+    /// One asks the database, the others wait for its answer.
+    asking: tokio::sync::Mutex<()>,
+}
+
+/// By the first bytes of the digest; the rest is compared in constant time.
+#[derive(Debug, Default)]
+struct Known {
+    since: Option<Instant>,
+    tokens: HashMap<[u8; 8], Vec<(StoredDigest, Arc<Token>)>>,
+}
+
+type StoredDigest = [u8; 32];
+
+impl TokenCheck {
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            known: RwLock::default(),
+            asking: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The token with this secret, if it is in force. One that is not known may have been made a moment
+    /// ago; `ask_again` says whether the database is asked for it.
+    pub async fn find(
+        &self,
+        secret: &[u8],
+        ask_again: bool,
+    ) -> Result<Option<Arc<Token>>, StoreError> {
+        let digest = sha256(secret);
+        let began = Instant::now();
+        let fresh = began.checked_sub(STALE_AFTER);
+        let known = self.known_since(fresh).await?;
+        let mut found = known.find(&digest);
+        if found.is_none() && ask_again && known.since < Some(began) {
+            found = self.known_since(Some(began)).await?.find(&digest);
+        }
+        Ok(found.filter(|token| token.is_valid(Timestamp::now())))
+    }
+
+    /// What is known, and was asked for no earlier than that.
+    async fn known_since(&self, earliest: Option<Instant>) -> Result<Arc<Known>, StoreError> {
+        let is_fresh = |known: &Known| known.since.is_some() && known.since >= earliest;
+        let known = self.known();
+        if is_fresh(&known) {
+            return Ok(known);
+        }
+        let _asking = self.asking.lock().await;
+        let known = self.known();
+        if is_fresh(&known) {
+            return Ok(known);
+        }
+        let since = Instant::now();
+        let known = Arc::new(Known::new(since, self.store.token_list_live().await?));
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&known);
+        Ok(known)
+    }
+
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Known {
+    fn new(since: Instant, live: Vec<StoredToken>) -> Self {
+        let mut tokens: HashMap<_, Vec<_>> = HashMap::new();
+        for StoredToken { digest, token } in live {
+            let places = tokens.entry(first_bytes(&digest)).or_default();
+            places.push((digest, Arc::new(token)));
+        }
+        Self {
+            since: Some(since),
+            tokens,
+        }
+    }
+
+    fn find(&self, digest: &StoredDigest) -> Option<Arc<Token>> {
+        let (_, token) = self
+            .tokens
+            .get(&first_bytes(digest))?
+            .iter()
+            .find(|(known, _)| verify_slices_are_equal(known, digest).is_ok())?;
+        Some(Arc::clone(token))
+    }
+}
+
+fn first_bytes(digest: &StoredDigest) -> [u8; 8] {
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+fn sha256(bytes: &[u8]) -> StoredDigest {
+    let mut sum = StoredDigest::default();
+    sum.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use store::Keyring;
+
+    use super::*;
+    use crate::home::master_keys::KeySource;
+    use crate::home::{Home, StorePlace};
+
+    async fn control(dir: &std::path::Path) -> Control {
+        let keyring = Keyring::open_or_create(&dir.join("master.key")).unwrap();
+        let store = Store::open(&dir.join("home"), keyring).await.unwrap();
+        let place = StorePlace::Directory(dir.to_owned());
+        let key = KeySource::File(dir.join("master.key"));
+        let home = Home::at(place, dir.to_owned(), key, String::new());
+        Control::new(store, home, PathBuf::new(), PathBuf::new())
+    }
+
+    fn wish(name: &str) -> TokenWish {
+        TokenWish {
+            name: name.to_owned(),
+            states: "**".parse().unwrap(),
+            scope: TokenScope::Write,
+            lifetime: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_works_at_once_and_ends_when_it_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let control = control(dir.path()).await;
+        let check = TokenCheck::new(control.store.clone());
+        assert_eq!(check.find(b"nothing", true).await.unwrap(), None);
+
+        let secret = create(&control, &wish("ci")).await.unwrap();
+        let secret = secret.expose().as_bytes();
+        let found = check.find(secret, true).await.unwrap().unwrap();
+        assert_eq!(found.name, "ci");
+        assert_eq!(check.find(&secret[1..], true).await.unwrap(), None);
+
+        revoke(&control, "ci").await.unwrap();
+        let taken_back = Instant::now();
+        while check.find(secret, false).await.unwrap().is_some() {
+            assert!(taken_back.elapsed() < Duration::from_secs(30));
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_check_costs_less_than_fifty_microseconds() {
+        let dir = tempfile::tempdir().unwrap();
+        let control = control(dir.path()).await;
+        let check = TokenCheck::new(control.store.clone());
+        let secret = create(&control, &wish("ci")).await.unwrap();
+        check.find(secret.expose().as_bytes(), true).await.unwrap();
+        // The quickest of many: what else the machine does is not what is measured.
+        let mut quickest = Duration::MAX;
+        for _ in 0..1000 {
+            let begun = Instant::now();
+            let found = check.find(secret.expose().as_bytes(), true).await.unwrap();
+            quickest = quickest.min(begun.elapsed());
+            assert!(found.is_some());
+        }
+        assert!(quickest < Duration::from_micros(50), "{quickest:?}");
+    }
+
+    #[tokio::test]
+    async fn names_are_plain_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let control = control(dir.path()).await;
+        for wrong in ["", "a b", "a\n", &"x".repeat(65)] {
+            assert!(create(&control, &wish(wrong)).await.is_err(), "{wrong:?}");
+        }
+        create(&control, &wish("ci@example.io")).await.unwrap();
+    }
+}

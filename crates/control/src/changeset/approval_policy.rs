@@ -1,0 +1,130 @@
+//! Asks policies about an approval or a confirmation before it counts.
+//!
+//! Not here: asking at plan and apply (`runner`), the policies themselves (`policy`).
+
+use model::approval::{Owed, owed_to_policy};
+use model::ids::StackName;
+use model::policy::{Actor, Approval, Point, Remark, Verdict};
+use model::run::{Run, RunState};
+
+use crate::Control;
+use crate::changeset::explain::{Explained, NewApproval};
+use crate::policy::{Asking, PolicyError, approvals, ask, note, recall};
+
+/// What policies say about an approval or a confirmation, for each plan that it is about.
+#[derive(Debug, Default)]
+pub struct PolicyAnswers {
+    pub said: Vec<(StackName, Verdict)>,
+    /// Approvals that are wanted now that somebody says yes.
+    pub owed: Vec<Owed>,
+}
+
+impl PolicyAnswers {
+    pub fn denials(&self) -> impl Iterator<Item = &Remark> {
+        self.said.iter().flat_map(|(_, said)| &said.denials)
+    }
+}
+
+/// Asks about an approval that is to be given. What is wanted now that it comes is waited for, unless it is denied: then
+/// it does not come.
+pub async fn hear_approval(
+    control: &Control,
+    before: &Explained,
+    new: &NewApproval,
+) -> Result<PolicyAnswers, PolicyError> {
+    if before.set.request.policy_override.is_some() {
+        return Ok(PolicyAnswers::default()); // what they say goes on the record at apply
+    }
+    let mut given = approvals(&before.approvals);
+    given.push(Approval {
+        person: new.person.clone(),
+        role: new.role.clone(),
+        verified: false,
+        verdict: "approve".to_owned(),
+        comment: new.comment.clone(),
+        at: control.now(),
+    });
+    let is_meant = |run: &Run| new.run.is_none_or(|meant| meant == run.id);
+    let heard = hear(control, before, is_meant, &given, &new.person).await?;
+    if heard.denials().next().is_none() {
+        note_all(control, before, &heard, &new.person).await?;
+    }
+    Ok(heard)
+}
+
+/// Asks about a yes to what was planned, before anything is applied.
+pub async fn hear_confirmation(
+    control: &Control,
+    before: &Explained,
+    person: &str,
+) -> Result<PolicyAnswers, PolicyError> {
+    if before.set.request.policy_override.is_some() {
+        return Ok(PolicyAnswers::default()); // what they say goes on the record at apply
+    }
+    let given = approvals(&before.approvals);
+    let heard = hear(control, before, |_| true, &given, person).await?;
+    note_all(control, before, &heard, person).await?;
+    Ok(heard)
+}
+
+async fn hear(
+    control: &Control,
+    before: &Explained,
+    is_meant: impl Fn(&Run) -> bool,
+    given: &[Approval],
+    person: &str,
+) -> Result<PolicyAnswers, PolicyError> {
+    let (mut heard, now) = (PolicyAnswers::default(), control.now());
+    for run in before.runs.iter().filter(|run| is_meant(run)) {
+        let RunState::Planned { .. } = run.state else {
+            continue;
+        };
+        let spec = control.store.run_spec(run.id).await?;
+        if spec.policies.is_empty() {
+            continue;
+        }
+        let case = recall(control, run.id, &spec).await?;
+        let asking = Asking {
+            set: &before.set,
+            run: run.id,
+            spec: &spec,
+            point: Point::Approval,
+            is_preview: false,
+            approvals: given.to_vec(),
+            actor: Actor::person(person),
+            now,
+        };
+        let said = ask(control, &case, asking).await?;
+        let owed = |wanted| owed_to_policy(&before.set, run, wanted, &before.approvals, now);
+        heard.owed.extend(said.approvals.iter().filter_map(owed));
+        heard.said.push((run.stack.clone(), said));
+    }
+    Ok(heard)
+}
+
+async fn note_all(
+    control: &Control,
+    before: &Explained,
+    heard: &PolicyAnswers,
+    person: &str,
+) -> Result<(), PolicyError> {
+    for (stack, said) in &heard.said {
+        let run = before.runs.iter().find(|run| run.stack == *stack);
+        if let Some(run) = run
+            && let RunState::Planned { plan, .. } = &run.state
+        {
+            note(control, run.id, plan, Point::Approval, Some(person), said).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a policy may look at approvals, so that one may be given before any is owed.
+pub async fn hears_approvals(control: &Control, before: &Explained) -> Result<bool, PolicyError> {
+    for run in &before.runs {
+        if !run.state.is_finished() && control.store.run_spec(run.id).await?.hears_approvals() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

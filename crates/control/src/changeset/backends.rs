@@ -1,0 +1,519 @@
+//! Backends of the engines, spoken to through the engine itself: what a stack's state is there, who has it
+//! locked (`locks`), and copies of what was seen (`copies`).
+//!
+//! Not here: runs (`runner`), which keep a copy of every state they see by [`keep_copy`].
+
+mod copies;
+mod locks;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::engine::{
+    Engine, EngineCall, HoldError, Holding, Init, LocateError, LockFile, PluginCache,
+    PluginCacheError,
+};
+use drivers::process::{CaptureError, Captured, Environment, Keeper, remove_when_gone};
+use drivers::state_http::{HttpBackend, HttpBackendError, Locking, Method};
+use model::digits;
+use model::engine::Flavor;
+use model::engine_event::{EngineEvent, Level, Severity};
+use model::ids::StackName;
+use model::lock::LockInfo;
+use model::masking::{Mask, cut};
+use model::module::{LocalState, Module};
+use model::project::{Backend, Input, Project};
+use model::run::RunSpec;
+use model::secret::Secret;
+use serde_json::{Map, Value};
+use store::{AppendError, StoreError};
+
+use crate::changeset::change_sets::{self, PrepareError};
+use crate::home::write_private;
+use crate::program_output::engine_messages::without_colours;
+use crate::project::engines::{self, LayOutSourceError};
+use crate::project::open::OpenProject;
+use crate::secrets::caller_env::{Asker, GatherError};
+use crate::{Control, runner};
+
+use copies::is_nothing;
+pub use copies::{Copies, LookAgainError, Unseen, held_before, keep_copy, look_again};
+pub use locks::{BackendLock, Broken, FoundLock, break_lock, lock_of, locks};
+
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    #[error("stack `{stack}` keeps its state in terrane's own state service")]
+    Ours { stack: StackName },
+    #[error("the source of stack `{stack}` names no backend")]
+    NoneInSource { stack: StackName },
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error(transparent)]
+    Gather(#[from] GatherError),
+    #[error("{message}")]
+    Values {
+        message: String,
+        hint: Option<String>,
+    },
+    #[error("could not copy the source for the engine")]
+    Copy(#[from] LayOutSourceError),
+    #[error("could not write a file for the engine")]
+    File(#[from] io::Error),
+    #[error("could not use the shared providers")]
+    Cache(#[from] PluginCacheError),
+    #[error("could not run the engine")]
+    Call(#[from] CaptureError),
+    #[error("the engine did not answer within a minute")]
+    TooSlow,
+    #[error("could not hold the state locked")]
+    Hold(#[source] HoldError),
+    #[error("the engine could not {deed} for stack `{stack}`: {said}")]
+    Refused {
+        deed: &'static str,
+        stack: StackName,
+        said: String,
+    },
+    #[error(
+        "a lock in `{kind}` ends with the connection that holds it, and nobody else can break it"
+    )]
+    Unbreakable { kind: String },
+    #[error("Terraform tells a backend `http` to unlock whoever holds the state: it sends no id")]
+    WithoutId,
+    #[error(transparent)]
+    Http(#[from] HttpBackendError),
+    #[error("could not record it")]
+    Record(#[source] StoreError),
+}
+
+impl BackendError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Ours { .. } => None,
+            Self::NoneInSource { .. } => {
+                Some("name where the state is: a file, a directory or a URL; `copy` is what terrane last saw of it".to_owned())
+            }
+            Self::Locate(err) => Some(err.hint()),
+            Self::Prepare(err) => err.hint(),
+            Self::Values { hint, .. } => hint.clone(),
+            Self::Gather(err) => err.hint(),
+            Self::Unbreakable { .. } => {
+                Some("end the engine that holds it, or its session in the database".to_owned())
+            }
+            Self::WithoutId => Some(
+                "unlock it at its server by its id; or with `unlock_address` and credentials in the target, without certificates or headers, terrane does that itself"
+                    .to_owned(),
+            ),
+            Self::Http(err) => err.hint(),
+            Self::Refused { deed, stack, .. } if [INITIALISE, READ].contains(deed) => Some(format!(
+                "an engine sees nothing of your shell: credentials reach it by `env` or `pass_env` of a context; `terrane context show {stack}` \
+                 tells what it gets"
+            )),
+            Self::Copy(_)
+            | Self::File(_)
+            | Self::Cache(_)
+            | Self::Call(_)
+            | Self::Hold(_)
+            | Self::TooSlow
+            | Self::Refused { .. }
+            | Self::Record(_) => None,
+        }
+    }
+}
+
+/// Deeds for which an engine needs nothing but its way to the backend.
+const INITIALISE: &str = "initialise its backend";
+const READ: &str = "read the state";
+
+/// Which backend of a stack is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one of its target.
+    Target,
+    /// The one that its source names, whatever its target says.
+    Source,
+}
+
+/// How the backend that a source names locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locks {
+    /// It is a file, and an engine locks another one for it.
+    File,
+    /// It is set up without.
+    Never,
+    /// A lock ends with the connection that holds it.
+    WhileHeld,
+    /// Until somebody unlocks.
+    Lasting,
+}
+
+impl Locks {
+    fn of(kind: &str, source: Option<&Module>, environment: &Environment) -> Self {
+        // An engine takes that setting from its environment as well.
+        let address = environment.get("TF_HTTP_LOCK_ADDRESS");
+        let is_given = kind == "http" && address.is_some_and(|it| !it.expose().is_empty());
+        match kind {
+            "local" => Self::File,
+            _ if !is_given && !source.is_some_and(Module::backend_locks) => Self::Never,
+            "pg" | "consul" => Self::WhileHeld,
+            _ => Self::Lasting,
+        }
+    }
+}
+
+/// A directory for us alone, which goes when we go, however that happens.
+struct Scratch {
+    path: PathBuf,
+    _keeper: Keeper,
+}
+
+impl Scratch {
+    fn new(place: &Path) -> io::Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("terrane-")
+            .tempdir_in(place)?;
+        let keeper = remove_when_gone(dir.path())?;
+        Ok(Self {
+            path: dir.keep(),
+            _keeper: keeper,
+        })
+    }
+}
+
+/// Files that never reach a disk.
+const MEMORY: &str = "/dev/shm";
+
+/// An engine that was initialised for a stack's backend, in a directory of its own.
+pub struct Seat {
+    stack: StackName,
+    engine: Engine,
+    dir: PathBuf,
+    environment: Environment,
+    /// What variables are, as far as the project file says it: a backend of OpenTofu may use them.
+    var_files: Vec<PathBuf>,
+    /// The kind of backend that the source names.
+    kind: String,
+    locks: Locks,
+    /// What of it must not be shown.
+    mask: Mask,
+    /// What it was initialised with.
+    settings: BTreeMap<String, String>,
+    scratch: Scratch,
+}
+
+impl Seat {
+    /// Lays the source out and initialises it; the user's tree and the runs' trees are left alone.
+    pub async fn open(
+        control: &Control,
+        open: &OpenProject,
+        project: &Project,
+        stack: &StackName,
+        env: &BTreeMap<String, String>,
+        which: Which,
+    ) -> Result<Self, BackendError> {
+        let one = BTreeSet::from([stack.clone()]);
+        let path = env.get("PATH").map(OsStr::new);
+        let found = engines::find(
+            change_sets::requirements(project, &one),
+            path,
+            &control.cache,
+        )?;
+        let mut spec = change_sets::spec_alone(open, project, &found, stack)?;
+        match (which, &spec.target.backend) {
+            (Which::Target, Backend::Terrane) => {
+                return Err(BackendError::Ours {
+                    stack: stack.clone(),
+                });
+            }
+            (Which::Source, _) if spec.own_backend.is_none() => {
+                return Err(BackendError::NoneInSource {
+                    stack: stack.clone(),
+                });
+            }
+            (Which::Source, _) => spec.target.backend = Backend::Terrane, // no settings of the target
+            (Which::Target, Backend::Engine { .. }) => {}
+        }
+        let source = open.loaded.modules.get(&spec.stack.path);
+        let kind = spec.own_backend.clone().unwrap_or_default();
+        let beside = (which == Which::Source).then(|| file_beside(open, &spec.stack.path));
+        let variables = known_variables(&spec);
+        spec.stack.inputs.clear();
+        let specs = std::slice::from_ref(&spec);
+        let asker = Asker::gather(env, &open.root, specs, &open.loaded.secrets)?;
+        let values = runner::for_backend(control, &spec, &asker).await;
+        let values = values.map_err(|failure| {
+            let (message, hint) = failure.into_words();
+            BackendError::Values { message, hint }
+        })?;
+        let scratch = Scratch::new(&std::env::temp_dir())?;
+        let tree = engines::lay_out(open, &scratch.path)?;
+        let engine = found[stack].clone();
+        let mut var_files = Vec::new();
+        if engine.flavor == Flavor::Tofu {
+            let own = spec.stack.var_files.iter().map(|file| tree.join(file));
+            var_files.extend(own.filter(|file| file.is_file()));
+            let file = scratch.path.join("inputs.tfvars.json");
+            let text = digits::write(&Value::Object(variables));
+            write_private(&file, text.as_bytes())?;
+            var_files.push(file);
+        }
+        let dir = tree.join(&spec.stack.path);
+        if which == Which::Target {
+            runner::write_override(&dir, &spec)?;
+        }
+        let seat = Self {
+            stack: stack.clone(),
+            engine,
+            dir,
+            locks: Locks::of(&kind, source, &values.environment),
+            kind,
+            environment: values.environment,
+            var_files,
+            mask: Mask::new(&values.hidden),
+            settings: values.settings.clone(),
+            scratch,
+        };
+        let mut config: Vec<(String, String)> = values.settings.into_iter().collect();
+        config.extend(beside.flatten().map(|file| ("path".to_owned(), file)));
+        seat.initialise(control, &config, spec.needs_providers)
+            .await?;
+        Ok(seat)
+    }
+
+    async fn initialise(
+        &self,
+        control: &Control,
+        config: &[(String, String)],
+        needs_providers: bool,
+    ) -> Result<(), BackendError> {
+        let mut environment = self.environment.clone();
+        let cache = needs_providers
+            .then(|| PluginCache::acquire(&control.cache, self.engine.flavor))
+            .transpose()?;
+        if let Some(cache) = &cache {
+            cache.add_to(&mut environment);
+        }
+        let init = EngineCall::Init(Init {
+            lock_file: LockFile::Completed,
+            backend_config: config,
+            var_files: &self.var_files,
+            backend: true,
+        });
+        let said = self
+            .engine
+            .capture(&init, &self.dir, &environment, &[])
+            .await?;
+        self.check(INITIALISE, &said)
+    }
+
+    /// The state as the backend has it; nothing if there is none.
+    pub async fn pull(&self) -> Result<Option<Vec<u8>>, BackendError> {
+        let call = EngineCall::StatePull {
+            var_files: &self.var_files,
+        };
+        let said = self.call(READ, &call).await?;
+        Ok(Some(said.stdout).filter(|body| !is_nothing(body)))
+    }
+
+    /// How the backend that the source names locks.
+    pub fn locks(&self) -> Locks {
+        self.locks
+    }
+
+    /// The kind of backend that the source names.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    pub fn flavor(&self) -> Flavor {
+        self.engine.flavor
+    }
+
+    /// Takes the lock of the state there, if the source's backend has one. An engine locks another file for a file.
+    pub async fn hold_lock(&self) -> Result<Option<Holding>, BackendError> {
+        match self.locks {
+            Locks::File | Locks::Never => return Ok(None),
+            Locks::WhileHeld | Locks::Lasting => {}
+        }
+        let (environment, var_files) = (&self.environment, &self.var_files);
+        let held = self.engine.hold_lock(&self.dir, environment, var_files);
+        held.await.map(Some).map_err(|err| self.not_held(err))
+    }
+
+    /// Gives the lock back. An error if it may be there still.
+    pub async fn release(&self, held: Holding) -> Result<(), BackendError> {
+        held.release().await.map_err(|err| self.not_held(err))
+    }
+
+    fn not_held(&self, err: HoldError) -> BackendError {
+        let (deed, said) = match &err {
+            HoldError::Refused { said } => ("lock the state", said),
+            HoldError::NotReleased { said } => ("unlock the state", said),
+            HoldError::Run(_) | HoldError::TooSlow => return BackendError::Hold(err),
+        };
+        BackendError::Refused {
+            deed,
+            stack: self.stack.clone(),
+            said: cut(self.mask.mask_text(&without_colours(said)).trim(), 4000),
+        }
+    }
+
+    /// Makes these bytes the state there. An empty backend would give them a lineage of its own, so they are
+    /// pushed once more, by force. Returns what is there afterwards.
+    pub async fn push(&self, body: &[u8], force: bool) -> Result<Vec<u8>, BackendError> {
+        let in_place = |scratch: &Scratch| scratch.path.join("push.tfstate");
+        // It is the whole state in clear. A large one may have no room in memory.
+        let memory = Scratch::new(Path::new(MEMORY)).ok();
+        let memory = memory.filter(|it| write_private(&in_place(it), body).is_ok());
+        let file = in_place(memory.as_ref().unwrap_or(&self.scratch));
+        if memory.is_none() {
+            write_private(&file, body)?;
+        }
+        let was_empty = self.pull().await?.is_none();
+        let pushes: &[bool] = if was_empty { &[false, true] } else { &[force] };
+        for force in pushes {
+            let call = EngineCall::StatePush {
+                file: &file,
+                force: *force,
+                var_files: &self.var_files,
+            };
+            self.call("write the state", &call).await?;
+        }
+        Ok(self.pull().await?.unwrap_or_default())
+    }
+
+    /// Keeps these bytes, which were seen there, as the newest copy.
+    pub async fn keep_copy(
+        &self,
+        control: &Control,
+        state: &str,
+        body: Vec<u8>,
+    ) -> Result<(), AppendError> {
+        keep_copy(control, state, None, body, &self.mask).await
+    }
+
+    async fn call(
+        &self,
+        deed: &'static str,
+        call: &EngineCall<'_>,
+    ) -> Result<Captured, BackendError> {
+        let said = self
+            .engine
+            .capture(call, &self.dir, &self.environment, &[])
+            .await?;
+        self.check(deed, &said)?;
+        Ok(said)
+    }
+
+    /// Asks the server of an `http` backend to end the lock of this id, as an engine would that says which it means.
+    async fn unlock_by_id(&self, id: &str) -> Result<(), BackendError> {
+        let setting = |name: &str| self.settings.get(name).cloned();
+        // An engine makes more of these than is known here.
+        let is_plain = self.settings.keys().all(|name| {
+            ![
+                "headers",
+                "client_ca_certificate_pem",
+                "client_certificate_pem",
+                "skip_cert_verification",
+            ]
+            .contains(&name.as_str())
+        });
+        let (Some(address), true) = (setting("unlock_address"), is_plain) else {
+            return Err(BackendError::WithoutId);
+        };
+        let variable = |name: &str| self.environment.get(name).map(Secret::expose);
+        let user = variable("TF_HTTP_USERNAME").unwrap_or_default();
+        let password = variable("TF_HTTP_PASSWORD");
+        let credential = password.map(|password| Secret::new(format!("{user}:{password}")));
+        let unlock = setting("unlock_method").map(|word| Method::from_bytes(word.as_bytes()));
+        let locking = Locking::Said {
+            address: None,
+            lock: None,
+            unlock: unlock.transpose().map_err(|_| BackendError::WithoutId)?,
+        };
+        let lock = LockInfo {
+            id: id.to_owned(),
+            ..LockInfo::default()
+        };
+        let http = HttpBackend::new(&address, credential, locking)?;
+        Ok(http.unlock(&lock).await?)
+    }
+
+    fn check(&self, deed: &'static str, said: &Captured) -> Result<(), BackendError> {
+        if said.exit.success() {
+            return Ok(());
+        }
+        let words = [said.stderr_text(), said.stdout_text()].join("\n");
+        let words = without_colours(&words);
+        Err(BackendError::Refused {
+            deed,
+            stack: self.stack.clone(),
+            said: cut(self.mask.mask_text(&complaints(&words)).trim(), 4000),
+        })
+    }
+}
+
+/// The values of variables that stand in the project file, the stronger over the weaker.
+fn known_variables(spec: &RunSpec) -> Map<String, Value> {
+    let of_contexts = spec.contexts.iter().flat_map(|context| &context.vars);
+    let of_contexts = of_contexts.filter(|(name, _)| spec.variables.contains_key(*name));
+    let mut known = Map::new();
+    for (name, input) in of_contexts.chain(&spec.stack.inputs) {
+        match input {
+            Input::Known(value) => known.insert(name.clone(), value.clone()),
+            Input::Expression(_) => known.remove(name),
+        };
+    }
+    known
+}
+
+/// The file that a `local` backend of the source means: seen from where the source is, not from its copy.
+fn file_beside(open: &OpenProject, path: &str) -> Option<String> {
+    let module = open.loaded.modules.get(path)?;
+    module.backend.as_ref().filter(|kind| *kind == "local")?;
+    let file = match module.local_state() {
+        LocalState::Unsaid => "terraform.tfstate",
+        LocalState::File(file) => file,
+        LocalState::Computed => return None,
+    };
+    let file = open.root.join(path).join(file);
+    Some(file.to_string_lossy().into_owned())
+}
+
+/// The errors of an engine that talks in events; what it printed, if it does not.
+fn complaints(words: &str) -> String {
+    let events = words.lines().map(EngineEvent::parse);
+    let errors: Vec<String> = events
+        .filter_map(|event| match event.as_diagnostic() {
+            Some(found) => (found.severity == Severity::Error)
+                .then(|| format!("{}\n{}", found.summary, found.detail)),
+            // What fails before anything is read is a plain message.
+            None => (event.level == Level::Error).then(|| event.message.clone()),
+        })
+        .map(|words| words.trim().to_owned())
+        .collect();
+    if errors.is_empty() {
+        return words.to_owned();
+    }
+    errors.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_without_the_stream_they_came_in() {
+        let stream = concat!(
+            r#"{"@level":"info","@message":"Initializing","type":"init_output"}"#,
+            "\n",
+            r#"{"@level":"error","@message":"Error: no","type":"diagnostic","diagnostic":{"severity":"error","summary":"Failed to get existing workspaces","detail":"connection refused"}}"#,
+        );
+        let told = "Failed to get existing workspaces\nconnection refused";
+        assert_eq!(complaints(stream), told);
+        assert_eq!(complaints("plain words"), "plain words");
+    }
+}

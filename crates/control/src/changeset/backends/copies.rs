@@ -1,0 +1,250 @@
+//! Copies of what backends of the engines hold: kept, looked at again, and compared with what was there before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use model::ids::{RunId, StackName};
+use model::masking::Mask;
+use model::project::Project;
+use model::state::secret_paths::SecretPaths;
+use model::state::{Contents, StateFacts, StateVersion};
+use store::{AppendError, StoreError};
+
+use super::{BackendError, Seat, Which};
+use crate::Control;
+use crate::project::open::OpenProject;
+
+/// So many engines look into backends at the same time.
+const AT_ONCE: usize = 4;
+
+/// What a backend says when it has no state: nothing, or a state that was never written.
+pub(super) fn is_nothing(body: &[u8]) -> bool {
+    body.trim_ascii().is_empty()
+        || StateFacts::read(body).is_ok_and(|facts| facts.serial == 0 && facts.lineage.is_empty())
+}
+
+/// The copy of what was last seen in a stack's backend, if that held something of which nothing is left there now: most
+/// likely another place is looked at.
+pub async fn held_before(
+    control: &Control,
+    state: &str,
+    body: &[u8],
+) -> Result<Option<StateVersion>, StoreError> {
+    let head = control.store.state_head(&control.state_name(state)).await?;
+    let is_another = |copy: &StateVersion| {
+        StateFacts::read(body).is_ok_and(|facts| facts.lineage != copy.lineage)
+    };
+    Ok(head.filter(|head| {
+        head.is_copy()
+            && head.contents.may_hold_resources()
+            && (is_nothing(body) || is_another(head))
+    }))
+}
+
+/// Keeps what was seen in a stack's backend as the newest copy of its state. Nothing there is news only if
+/// something was there before.
+pub async fn keep_copy(
+    control: &Control,
+    state: &str,
+    run: Option<RunId>,
+    mut body: Vec<u8>,
+    mask: &Mask,
+) -> Result<(), AppendError> {
+    const NOTHING: &[u8] = br#"{"version":4,"serial":0,"lineage":"","outputs":{},"resources":[]}"#;
+    let state = control.state_name(state);
+    if is_nothing(&body) {
+        let head = control.store.state_head(&state).await;
+        let head = head.map_err(|source| AppendError::Store {
+            state: state.clone(),
+            source,
+        })?;
+        if head.is_none_or(|head| !head.is_copy() || head.contents == Contents::Nothing) {
+            return Ok(());
+        }
+        body = NOTHING.to_vec();
+    }
+    let paths = SecretPaths::find(&body, mask);
+    let kept = control.store.state_copy_keep(&state, run, body, paths);
+    kept.await.map(drop)
+}
+
+/// So long one of them is waited for.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Which copies are good enough without a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// Any: values are not what it is about.
+    Any,
+    /// None, where it can be helped.
+    Fresh,
+}
+
+/// A state that could not be looked at: what is known of it is a copy.
+#[derive(Clone, Debug)]
+pub struct Unseen {
+    pub stack: StackName,
+    /// When the copy was made.
+    pub since: Timestamp,
+    pub why: String,
+}
+
+/// Looks at what the backends of these stacks hold now: somebody else may have applied them since they were seen here. Who
+/// cannot look, for want of credentials, makes do with a copy, and says so.
+pub async fn look_again(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    stacks: &BTreeSet<StackName>,
+    copies: Copies,
+) -> Result<Vec<Unseen>, LookAgainError> {
+    let looks = stacks.iter().map(|stack| async move {
+        let state = &project.stacks[stack].state;
+        let copy = copy_here(control, stack, state).await?;
+        if copy.is_some() && copies == Copies::Any {
+            return Ok(None);
+        }
+        let look = async {
+            let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
+            let body = seat.pull().await?.unwrap_or_default();
+            Ok((seat, body))
+        };
+        let looked = tokio::time::timeout(PATIENCE, look).await;
+        let looked = looked.unwrap_or_else(|_| Err(BackendError::TooSlow));
+        let (seat, body) = match (looked, copy) {
+            (Ok(seen), _) => seen,
+            (Err(err), Some(copy)) => {
+                return Ok(Some(Unseen {
+                    stack: stack.clone(),
+                    since: copy.created_at,
+                    why: err.to_string(),
+                }));
+            }
+            (Err(source), None) => {
+                return Err(LookAgainError::Backend {
+                    stack: stack.clone(),
+                    source: Box::new(source),
+                });
+            }
+        };
+        is_where_it_was(control, stack, state, &body).await?;
+        let kept = seat.keep_copy(control, state, body).await;
+        kept.map(|()| None).map_err(|source| LookAgainError::Copy {
+            stack: stack.clone(),
+            source: Box::new(source),
+        })
+    });
+    let unseen: Vec<Option<Unseen>> = stream::iter(looks)
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(unseen.into_iter().flatten().collect())
+}
+
+/// The newest copy; an error if the state itself is here.
+async fn copy_here(
+    control: &Control,
+    stack: &StackName,
+    state: &str,
+) -> Result<Option<StateVersion>, LookAgainError> {
+    let head = control.store.state_head(&control.state_name(state)).await;
+    let head = head.map_err(|source| LookAgainError::Read {
+        stack: stack.clone(),
+        source: Box::new(source),
+    })?;
+    match head {
+        Some(head) if !head.is_copy() && head.contents.may_hold_resources() => {
+            Err(LookAgainError::StateHere {
+                stack: stack.clone(),
+                serial: head.serial,
+            })
+        }
+        head => Ok(head.filter(StateVersion::is_copy)),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LookAgainError {
+    #[error("could not look at the state of stack `{stack}` in its backend")]
+    Backend {
+        stack: StackName,
+        source: Box<BackendError>,
+    },
+    #[error("could not read the copy of the state of stack `{stack}`")]
+    Read {
+        stack: StackName,
+        source: Box<StoreError>,
+    },
+    #[error(
+        "stack `{stack}` has its state here (serial {serial}), and its target keeps states in a backend of the engine"
+    )]
+    StateHere { stack: StackName, serial: u64 },
+    #[error(
+        "the backend of stack `{stack}` held resources before (serial {serial}), and holds nothing of that state now"
+    )]
+    Gone { stack: StackName, serial: u64 },
+    #[error("could not keep a copy of the state of stack `{stack}`")]
+    Copy {
+        stack: StackName,
+        source: Box<AppendError>,
+    },
+}
+
+impl LookAgainError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Backend { source, .. } => source.hint(),
+            Self::StateHere { stack, .. } => Some(format!(
+                "`terrane state export {stack} --to engine` brings it there, and is enough if it is there already"
+            )),
+            Self::Gone { stack, .. } => Some(format!(
+                "its target may name another place by mistake; if it is meant, `terrane state export {stack} --to engine` brings the \
+                 state there, or `terrane state import {stack} --from engine` takes what is there instead"
+            )),
+            Self::Read { .. } | Self::Copy { .. } => None,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::StateHere { .. } | Self::Gone { .. } => true,
+            Self::Backend { .. } | Self::Read { .. } | Self::Copy { .. } => false,
+        }
+    }
+}
+
+/// What is there takes the place of what was known, so it must be the same state.
+async fn is_where_it_was(
+    control: &Control,
+    stack: &StackName,
+    state: &str,
+    body: &[u8],
+) -> Result<(), LookAgainError> {
+    let before = held_before(control, state, body).await;
+    let before = before.map_err(|source| LookAgainError::Read {
+        stack: stack.clone(),
+        source: Box::new(source),
+    })?;
+    before.map_or(Ok(()), |before| {
+        Err(LookAgainError::Gone {
+            stack: stack.clone(),
+            serial: before.serial,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_backend_says_nothing_or_next_to_it() {
+        assert!(is_nothing(b"\n"));
+        assert!(is_nothing(br#"{"version":4,"serial":0,"lineage":""}"#));
+        assert!(!is_nothing(br#"{"version":4,"serial":1,"lineage":"l"}"#));
+    }
+}

@@ -1,0 +1,191 @@
+//! Locks in backends of the engines: who holds them, where the backend tells, and breaking one.
+
+use std::collections::BTreeMap;
+
+use drivers::engine::EngineCall;
+use model::break_glass::Act;
+use model::engine::Flavor;
+use model::ids::StackName;
+use model::lock::LockInfo;
+use model::project::{Backend, Project};
+use store::NewBreakGlass;
+
+use super::{BackendError, Seat, Which};
+use crate::Control;
+use crate::project::open::OpenProject;
+use crate::state::reasons::without_secrets;
+
+/// What a backend tells about the lock of a stack's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendLock {
+    Free,
+    Held(Box<LockInfo>),
+    /// This kind of backend tells nobody.
+    NotRevealed,
+}
+
+/// A lock in a backend of the engine.
+#[derive(Debug)]
+pub struct FoundLock {
+    pub stack: StackName,
+    pub lock: Result<BackendLock, BackendError>,
+}
+
+/// The locks of all stacks whose target has a backend of the engine. One that cannot be asked does not keep
+/// the others from being shown.
+pub async fn locks(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+) -> Vec<FoundLock> {
+    let mut found = Vec::new();
+    for stack in project.stacks.keys() {
+        if !project.is_on_terrane_backend(stack) {
+            let lock = lock_of(control, open, project, stack, env).await;
+            found.push(FoundLock {
+                stack: stack.clone(),
+                lock,
+            });
+        }
+    }
+    found
+}
+
+/// Who has a stack's state locked in the backend of its target. Asking takes no lock: the engine is told to
+/// end one that nobody holds, and its refusal names the one that is held.
+pub async fn lock_of(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    stack: &StackName,
+    env: &BTreeMap<String, String>,
+) -> Result<BackendLock, BackendError> {
+    let target = &project.targets[&project.stacks[stack].target];
+    match &target.backend {
+        Backend::Terrane => {
+            return Err(BackendError::Ours {
+                stack: stack.clone(),
+            });
+        }
+        // For these the engine compares the id itself, before it touches anything. Others leave that to their
+        // server, or take any id for the right one: asking could end the lock.
+        Backend::Engine { kind, .. } if ["s3", "azurerm"].contains(&kind.as_str()) => {}
+        Backend::Engine { .. } => return Ok(BackendLock::NotRevealed),
+    }
+    let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
+    let call = EngineCall::ForceUnlock {
+        id: "1",
+        var_files: &[],
+    };
+    let said = seat
+        .engine
+        .capture(&call, &seat.dir, &seat.environment, &[])
+        .await?;
+    let words = format!("{}\n{}", said.stderr_text(), said.stdout_text());
+    match read_lock(&words) {
+        Some(info) => Ok(BackendLock::Held(Box::new(info))),
+        None if NOT_LOCKED.iter().any(|sign| words.contains(sign)) => Ok(BackendLock::Free),
+        // Who could not be asked has not said that it is free.
+        None => seat
+            .check("ask for the lock", &said)
+            .map(|()| BackendLock::Free),
+    }
+}
+
+/// What engines say when they look for a lock that is not there: in a table, in a bucket, at a blob.
+const NOT_LOCKED: [&str; 6] = [
+    "no lock info found",
+    "unexpected end of JSON input",
+    "NoSuchKey",
+    "was empty",
+    "BlobNotFound",
+    "blob does not exist",
+];
+
+/// What is known of a lock after it was to be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The engine has compared the id.
+    Surely,
+    /// Whoever keeps it was asked, and does not tell whether it was held.
+    Asked,
+}
+
+/// Takes the lock of that id away, through the engine's own `force-unlock`. Recorded, with its reason.
+#[expect(clippy::too_many_arguments, reason = "each says one thing")]
+pub async fn break_lock(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    stack: &StackName,
+    env: &BTreeMap<String, String>,
+    id: &str,
+    actor: &str,
+    reason: &str,
+) -> Result<Broken, BackendError> {
+    let target = &project.stacks[stack].target;
+    let (deed, broken) = match &project.targets[target].backend {
+        Backend::Engine { kind, .. } if kind == "pg" => {
+            let kind = kind.clone();
+            return Err(BackendError::Unbreakable { kind });
+        }
+        // Its server ends what it likes, and says no more than that it was asked.
+        Backend::Engine { kind, .. } if kind == "http" => ("asked to end lock", Broken::Asked),
+        Backend::Engine { .. } | Backend::Terrane => ("lock", Broken::Surely),
+    };
+    let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
+    if broken == Broken::Asked && seat.engine.flavor == Flavor::Terraform {
+        seat.unlock_by_id(id).await?;
+    } else {
+        let call = EngineCall::ForceUnlock { id, var_files: &[] };
+        seat.call("break the lock", &call).await?;
+    }
+    let state = control.state_name(&project.stacks[stack].state);
+    let reason = without_secrets(control, std::slice::from_ref(&state), reason).await;
+    let record = NewBreakGlass {
+        act: Act::LockBroken,
+        state: &state,
+        actor,
+        reason: Some(&reason),
+        detail: format!("{deed} `{id}` in the backend of target `{target}`"),
+    };
+    let recorded = control.store.break_glass_open(&record).await;
+    recorded.map_err(BackendError::Record)?;
+    Ok(broken)
+}
+
+/// The block that engines print about a lock: a name, a colon and a value on each line.
+fn read_lock(words: &str) -> Option<LockInfo> {
+    let mut info = LockInfo::default();
+    for line in words.lines() {
+        let line = line.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        let value = value.trim().to_owned();
+        match name {
+            "ID" => info.id = value,
+            "Path" => info.path = value,
+            "Operation" => info.operation = value,
+            "Who" => info.who = value,
+            "Version" => info.version = value,
+            "Created" => info.created = value,
+            _ => {}
+        }
+    }
+    Some(info).filter(|info| !info.id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_read_from_a_refusal() {
+        let said = "Failed to unlock state: lock ID \"1\" does not match existing lock\nLock Info:\n  ID:        f1c2\n  Path:      b/k\n  Operation: OperationTypeApply\n  Who:       a@b\n  Version:   1.11.14\n  Created:   2026-01-01 00:00:00 UTC\n  Info:      \n";
+        let info = read_lock(said).expect("a lock");
+        assert_eq!(info.to_string(), "a@b (apply), lock `f1c2`");
+        assert_eq!(read_lock("Error: nothing here"), None);
+    }
+}

@@ -1,0 +1,685 @@
+//! From a request to a change set: what each run needs is put together, the source is kept, the lanes
+//! are named; then it is stored, and from there on it goes by itself.
+//!
+//! Not here: what happens next (`worker`), people (`cli`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+
+use drivers::engine::Engine;
+use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, SetEvent, Status, reopen};
+use model::engine::EngineRequirement;
+use model::exception::Exceptions;
+use model::exec::{Exec, ExecKind};
+use model::graph::Graph;
+use model::ids::{ChangeSetId, StackName};
+use model::masking::Mask;
+use model::plan::Plan;
+use model::project::{Confirm, LaneScope, Project};
+use model::run::{Run, RunSpec};
+use store::{ChangeSetError, Scope, StoreError};
+
+use crate::Control;
+use crate::access::writers::Who;
+use crate::changeset::backends::{Copies, Unseen};
+use crate::changeset::up_to_date::{self, KnownOutputs};
+use crate::changeset::{backends, exec_args};
+use crate::project::open::OpenProject;
+use crate::project::{changed, providers};
+use crate::run::client_presence;
+use crate::secrets::caller_env::{self, Asker, GatherError};
+use crate::state::{quarantine, reasons};
+use approvals::approvals;
+use source::Source;
+
+mod approvals;
+mod bundled;
+mod checks;
+mod moved;
+mod prepare_error;
+mod source;
+mod spec;
+
+pub use approvals::asks_for_more;
+pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
+pub use moved::Moved;
+pub use prepare_error::PrepareError;
+pub(crate) use spec::spec_alone;
+
+/// What somebody asked for, checked against nothing yet.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub action: Action,
+    pub stacks: BTreeSet<StackName>,
+    /// Of these, those that are planned even if nothing that they consume changed.
+    pub in_any_case: BTreeSet<StackName>,
+    pub auto_approve: bool,
+    pub parallelism: usize,
+    /// For `plan --destroy`; a destroy is one anyway.
+    pub destroy: bool,
+    pub refresh_only: bool,
+    /// For a plan from an older version of the state.
+    pub pinned: Option<i64>,
+    /// For a plan that reads no state.
+    pub no_state: bool,
+    /// The plans are written into a bundle when they are made.
+    pub keeps_plans: bool,
+    /// Who asks, by name.
+    pub asker: String,
+    /// Who asks, and which targets they may change.
+    pub who: Who,
+    /// For a command of the engine's own.
+    pub exec: Option<Exec>,
+    /// Whether a home was named, or the machine keeps its disk: states may be stored here.
+    pub may_keep_state: bool,
+    /// Why what policies deny is applied all the same.
+    pub policy_override: Option<String>,
+    /// What is done past the usual rules after the apply.
+    pub exceptions: Option<Exceptions>,
+}
+
+impl Wanted {
+    /// Whether it may change anything, rather than only look.
+    pub fn changes(&self) -> bool {
+        let exec = self.exec.as_ref().map(|exec| exec.kind);
+        self.action != Action::Plan && exec != Some(ExecKind::Read)
+    }
+}
+
+/// A stored change set, and the values its runners get from the asker's side.
+pub struct Begun {
+    pub id: ChangeSetId,
+    pub asker: Asker,
+    /// Held as long as somebody waits for it.
+    pub watch: File,
+    /// Links that lead out of the project, and so are not part of its source.
+    pub left_out: Vec<String>,
+    /// Upstreams whose backends could not be looked at.
+    pub unseen: Vec<Unseen>,
+    /// Of a plan: why what it shows would be refused.
+    pub foreseen: Option<PrepareError>,
+    /// What was applied before and is planned afresh, with the reason.
+    pub moved: BTreeMap<StackName, Moved>,
+}
+
+/// Puts a change set together and stores it.
+pub async fn begin(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    env: &BTreeMap<String, String>,
+    wanted: &Wanted,
+) -> Result<Begun, PrepareError> {
+    let none = BTreeSet::new();
+    let prepared = prepare(control, open, project, engines, env, wanted, &none).await?;
+    let id = control
+        .store
+        .change_set_insert(&prepared.request, &prepared.specs, control.now())
+        .await?;
+    prepared.begun(control, id)
+}
+
+/// Opens runs of a stopped change set again, on the source as it is now.
+pub async fn resume(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    env: &BTreeMap<String, String>,
+    resumed: &Resumed,
+) -> Result<Begun, PrepareError> {
+    let wanted = &resumed.wanted;
+    let free = checks::free_of_holds(control, resumed).await?;
+    let prepared = prepare(control, open, project, engines, env, wanted, &free).await?;
+    let Prepared { request, specs, .. } = &prepared;
+    let request = &Request {
+        bundle: resumed.set.request.bundle.clone(),
+        ..request.clone()
+    };
+    let (what, moved) = match &resumed.what {
+        Reopen::Run(run) => (Reopen::Run(*run), BTreeMap::new()),
+        Reopen::Rest { .. } => {
+            let found = moved::find(control, resumed, specs).await?;
+            let moved = found.keys().cloned().collect();
+            (Reopen::Rest { moved }, found)
+        }
+    };
+    let set = control
+        .store
+        .change_set_reopen(
+            resumed.set.id,
+            &what,
+            request,
+            specs,
+            &wanted.asker,
+            control.now(),
+        )
+        .await
+        .map_err(|err| match err {
+            // Somebody else was faster.
+            ChangeSetError::Reopen(err) => PrepareError::Reopen(err),
+            err => PrepareError::Store(err),
+        })?;
+    let begun = prepared.begun(control, set.id)?;
+    Ok(Begun { moved, ..begun })
+}
+
+/// What is opened again, and how it is asked for.
+#[derive(Clone, Debug)]
+pub struct Resumed {
+    pub set: ChangeSet,
+    pub what: Reopen,
+    pub wanted: Wanted,
+}
+
+/// A change set put together and checked, but not stored.
+struct Prepared {
+    request: Request,
+    specs: Vec<RunSpec>,
+    asker: Asker,
+    left_out: Vec<String>,
+    unseen: Vec<Unseen>,
+    foreseen: Option<PrepareError>,
+    /// Until the change set is stored, nobody may take its source for left over.
+    _kept: File,
+}
+
+impl Prepared {
+    fn begun(self, control: &Control, id: ChangeSetId) -> Result<Begun, PrepareError> {
+        let watch = client_presence::attach(control, id).map_err(|source| PrepareError::Keep {
+            path: client_presence::path(control, id),
+            source,
+        })?;
+        if self.request.keeps_plans {
+            crate::changeset::bundle::note_kept(control, id).map_err(|source| {
+                PrepareError::Keep {
+                    path: control.home.kept_plans(),
+                    source,
+                }
+            })?;
+        }
+        Ok(Begun {
+            id,
+            asker: self.asker,
+            watch,
+            left_out: self.left_out,
+            unseen: self.unseen,
+            foreseen: self.foreseen,
+            moved: BTreeMap::new(),
+        })
+    }
+}
+
+async fn prepare(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    env: &BTreeMap<String, String>,
+    wanted: &Wanted,
+    free: &BTreeSet<StackName>,
+) -> Result<Prepared, PrepareError> {
+    let graph = Graph::new(project);
+    checks::check_holds(control, project, wanted, free).await?;
+    checks::check_exceptions(project, wanted)?;
+    checks::are_rendered(open, project, wanted)?;
+    for name in &wanted.stacks {
+        checks::may(project, &project.stacks[name], wanted)?;
+        if let Some(one) = providers::unlisted(open, project, name).into_iter().next() {
+            return Err(PrepareError::Provider {
+                stack: name.clone(),
+                target: project.stacks[name].target.clone(),
+                provider: one.provider,
+                at: format!("{}:{}", one.at.file, one.at.line),
+            });
+        }
+        if wanted.changes() {
+            let state = control.state_name(&project.stacks[name].state);
+            let checked = quarantine::check(control, &state).await;
+            checked.map_err(|source| PrepareError::KeptAside {
+                stack: name.clone(),
+                source: Box::new(source),
+            })?;
+        }
+        let looks = match wanted.action {
+            Action::Plan | Action::Apply => !wanted.no_state,
+            Action::Destroy => !project.is_on_terrane_backend(name),
+            Action::Exec => false,
+        };
+        if looks {
+            checks::check_earlier_state(control, open, project, name).await?;
+        }
+    }
+    checks::reserve_for_runs(control, project, wanted).await?;
+    let mut unseen = Vec::new();
+    if !wanted.no_state {
+        let elsewhere = checks::upstreams_elsewhere(project, wanted);
+        let copies = match wanted.action {
+            Action::Plan | Action::Apply => Copies::Fresh,
+            Action::Destroy | Action::Exec => Copies::Any,
+        };
+        unseen = backends::look_again(control, open, project, env, &elsewhere, copies).await?;
+        checks::check_upstreams(control, project, wanted).await?;
+    }
+    checks::check_upstreams_done(control, project, wanted).await?;
+    let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await;
+    let (dependents, foreseen) = match dependents {
+        // To look at what would be destroyed does no harm.
+        Err(refused) if wanted.action == Action::Plan && refused.is_refusal() => {
+            (Vec::new(), Some(refused))
+        }
+        dependents => (dependents?, None),
+    };
+    let kept = source::hold_snapshots(control)?;
+    let snapshot = source::keep_source(control, open, project).await?;
+    checks::is_in_the_source(open, project, &snapshot, wanted)?;
+    checks::no_file_twice(project, &snapshot, wanted)?;
+    let source = Source {
+        own: changed::own_sources(open, project, &snapshot),
+        slots: spec::slots(&open.root, project),
+        digest: snapshot.digest,
+    };
+    let mut waves = graph.waves(&wanted.stacks);
+    if wanted.action == Action::Destroy {
+        waves.reverse();
+    }
+    let mut specs = waves
+        .into_iter()
+        .flatten()
+        .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut known = KnownOutputs::default();
+    let located = crate::stage::facts::add_locations(control, &mut specs).await;
+    located.map_err(PrepareError::FactLocations)?;
+    for spec in &mut specs {
+        // One that has no upstream here was asked for itself.
+        let name = &spec.stack.name;
+        let may_be =
+            !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
+        if !spec.upstreams.is_empty() && may_be && crate::stage::facts::are_where_named(spec) {
+            spec.settled = up_to_date::is_settled(control, spec, &mut known).await;
+        }
+    }
+    let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets)?;
+    let git = open.git.as_ref().filter(|_| open.commit.is_none());
+    let commit = match &open.commit {
+        Some(from) => Some((from.id.clone(), from.subject.clone())),
+        None => git.and_then(|git| git.head_commit().ok().flatten()),
+    };
+    let (exceptions, policy_override) = {
+        let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
+        reasons::kept_of(control, &asker, &specs, exceptions, past).await
+    };
+    let asked_with = asker.digest(&control.store).await;
+    let asked_with = asked_with.map_err(PrepareError::Digest)?;
+    let signed = asker.sign(&control.store, &mut specs).await;
+    signed.map_err(PrepareError::Digest)?;
+    let exec = match &wanted.exec {
+        Some(exec) => {
+            let mask = Mask::new(&asker.secrets(&specs));
+            let sealed = exec_args::sealed(control, exec, &mask).await;
+            Some(sealed.map_err(PrepareError::Seal)?)
+        }
+        None => None,
+    };
+    for spec in &mut specs {
+        spec.exec.clone_from(&exec);
+    }
+    let request = Request {
+        project: control.home.project().to_owned(),
+        machine: control.home.machine().to_owned(),
+        action: wanted.action,
+        stacks: wanted.stacks.iter().cloned().collect(),
+        auto_approve: wanted.auto_approve && wanted.action != Action::Plan,
+        parallelism: wanted.parallelism.max(1),
+        lanes: lanes(project, wanted),
+        source: source.digest,
+        commit: commit.as_ref().map(|(id, _)| id.clone()),
+        subject: commit.map(|(_, subject)| subject),
+        asker: Some(wanted.asker.clone()),
+        asked_with,
+        identity: Some(wanted.who.identity.clone()),
+        exec,
+        keeps_plans: wanted.keeps_plans,
+        earlier_askers: Vec::new(),
+        exceptions,
+        goes_on_with_stages: false,
+        unasked: unasked(project, wanted),
+        bundle: None,
+        dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
+        origin: Origin::Person,
+        approvals: approvals(project, wanted),
+        policy_override,
+        dependents,
+    };
+    Ok(Prepared {
+        request,
+        specs,
+        asker,
+        left_out: snapshot.left_out,
+        unseen,
+        foreseen,
+        _kept: kept,
+    })
+}
+
+/// The stacks that are applied without a question. A destroy asks in any case.
+fn unasked(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
+    let is_unasked = |name: &&StackName| {
+        wanted.action == Action::Apply && project.stacks[*name].confirm == Confirm::Auto
+    };
+    wanted.stacks.iter().filter(is_unasked).cloned().collect()
+}
+
+/// A change set that stopped, and how much of it is wanted again.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    pub set: ChangeSet,
+    pub what: Reopen,
+    /// Its stacks that the project still has.
+    pub stacks: BTreeSet<StackName>,
+    /// Of these, those that did not end well.
+    pub left: BTreeSet<StackName>,
+}
+
+/// A change set that was named and is not there.
+fn named(err: ChangeSetError) -> PrepareError {
+    match err {
+        ChangeSetError::Missing(id) => PrepareError::Unknown { id },
+        err => err.into(),
+    }
+}
+
+/// The project's stacks that a stopped change set is about, checked against what there is now.
+pub async fn find_stopped(
+    control: &Control,
+    project: &Project,
+    id: Option<ChangeSetId>,
+    what: Reopen,
+) -> Result<Stopped, PrepareError> {
+    let set = match id {
+        Some(id) => control.store.change_set_get(id).await.map_err(named)?,
+        None => newest_stopped(control).await?,
+    };
+    if set.request.action == Action::Exec {
+        return Err(PrepareError::ExecAgain { set: set.id });
+    }
+    if set.request.project != control.home.project() {
+        return Err(PrepareError::Unknown { id: set.id });
+    }
+    let runs = control.store.run_list(set.id).await?;
+    let is_bundle = set.request.bundle.is_some();
+    if set.request.action == Action::Destroy || is_bundle && !plans_nothing(&runs, &what) {
+        return Err(PrepareError::NotResumed {
+            set: set.id,
+            is_bundle,
+        });
+    }
+    if let Some(SetEvent::Rejected { by, reason }) = refused(control, set.id).await? {
+        return Err(PrepareError::Rejected {
+            set: set.id,
+            by,
+            reason,
+        });
+    }
+    let again = reopen(&set, &runs, &what)?;
+    let mut left = BTreeSet::new();
+    let all = runs.iter();
+    for run in all.filter(|run| again.iter().any(|it| it.run == run.id)) {
+        if run.state.is_untouched() && !project.stacks.contains_key(&run.stack) {
+            continue; // nothing was done to it, and nothing is
+        }
+        left.insert(run.stack.clone());
+        if !project.stacks.contains_key(&run.stack) {
+            return Err(PrepareError::Gone {
+                stack: run.stack.clone(),
+            });
+        }
+        // Who resumes all that is left has planned afresh what moved.
+        if let Reopen::Run(_) = what {
+            checks::check_state(control, project, run).await?;
+        }
+    }
+    let stacks = set.request.stacks.iter();
+    let stacks = stacks.filter(|stack| project.stacks.contains_key(*stack));
+    Ok(Stopped {
+        stacks: stacks.cloned().collect(),
+        left,
+        what,
+        set,
+    })
+}
+
+/// Whether all that is opened again is applied already: only stages after that are left.
+fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
+    let Reopen::Run(id) = what else {
+        return false;
+    };
+    runs.iter()
+        .any(|run| run.id == *id && run.state.is_not_done())
+}
+
+/// The newest change set but for plans, if it stopped and `apply --resume` goes on with it.
+pub async fn stopped_last(control: &Control) -> Result<Option<ChangeSet>, PrepareError> {
+    let project = control.home.project();
+    let newest = control.store.change_set_list_newest(project, 50).await?;
+    let mut acts = newest.into_iter();
+    let Some(set) = acts.find(|set| set.request.action != Action::Plan) else {
+        return Ok(None);
+    };
+    let is_meant = set.request.action == Action::Apply && set.request.bundle.is_none();
+    let is_stopped = is_meant && matches!(set.status, Status::Stopped { .. });
+    let goes_on = is_stopped && refused(control, set.id).await?.is_none();
+    Ok(goes_on.then_some(set))
+}
+
+/// What is meant by no name. One that waits for a yes may be the one that was resumed last: an older one is not taken for it.
+async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
+    let project = control.home.project();
+    let newest = control.store.change_set_list_newest(project, 200).await?;
+    let mut waits = None;
+    for set in newest {
+        let is_meant = set.request.action == Action::Apply && set.request.bundle.is_none();
+        if is_meant && set.status == Status::AwaitingConfirm {
+            waits = waits.or(Some(set.id));
+        }
+        let is_stopped = is_meant && matches!(set.status, Status::Stopped { .. });
+        // What somebody said no to is resumed by its name only.
+        if is_stopped && refused(control, set.id).await?.is_none() {
+            return match waits {
+                None => Ok(set),
+                Some(waits) => Err(PrepareError::NewerWaits {
+                    waits,
+                    stopped: set.id,
+                }),
+            };
+        }
+    }
+    Err(waits.map_or(PrepareError::NothingStopped, |waits| {
+        PrepareError::OnlyWaits { waits }
+    }))
+}
+
+/// The no that ended a change set, if it was one.
+async fn refused(control: &Control, set: ChangeSetId) -> Result<Option<SetEvent>, ChangeSetError> {
+    let mut events = control.store.change_set_events(set).await?;
+    let last = events.pop().map(|(_, event)| event);
+    Ok(last.filter(|event| {
+        matches!(
+            event,
+            SetEvent::Rejected { .. } | SetEvent::Discarded { .. }
+        )
+    }))
+}
+
+/// A change set under way that does exactly what is asked for: the same command again attaches to it.
+pub async fn find_same(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<Option<ChangeSet>, PrepareError> {
+    let mut sets = control
+        .store
+        .change_set_list_open(control.home.project())
+        .await?;
+    sets.retain(|set| {
+        set.request.action == wanted.action
+            && set.request.policy_override == wanted.policy_override
+            && set.request.exceptions == wanted.exceptions
+            && matches!(
+                set.status,
+                Status::Waiting | Status::Confirmed | Status::Interrupting
+            )
+            && set.request.stacks.iter().eq(&wanted.stacks)
+    });
+    let Some(set) = sets.pop() else {
+        return Ok(None);
+    };
+    // After an edit it is another request, and waits for its turn.
+    let (now, _) = source::look(open, project)?;
+    Ok((now.digest == set.request.source).then_some(set))
+}
+
+/// Earlier change sets that wait for a yes to the same request by the same person. What a person asked for is never
+/// superseded: they are only named.
+pub async fn find_alike(
+    control: &Control,
+    set: &ChangeSet,
+) -> Result<Vec<ChangeSetId>, ChangeSetError> {
+    let project = control.home.project();
+    let mut open = control.store.change_set_list_open(project).await?;
+    open.retain(|other| {
+        let (own, other_request) = (&set.request, &other.request);
+        other.id < set.id
+            && other.status == Status::AwaitingConfirm
+            && other_request.action == own.action
+            && other_request.asker == own.asker
+            && other_request.stacks == own.stacks
+    });
+    Ok(open.into_iter().map(|other| other.id).collect())
+}
+
+/// The values of somebody who attaches and may have to go on in place of whoever asked first. None if
+/// some are missing here: then it can only be watched.
+pub async fn gather_again(
+    control: &Control,
+    open: &OpenProject,
+    env: &BTreeMap<String, String>,
+    id: ChangeSetId,
+) -> Result<Option<Asker>, ChangeSetError> {
+    Ok(gather_for(control, open, env, id).await?.ok())
+}
+
+/// As [`gather_again`], and what is missing.
+pub async fn gather_for(
+    control: &Control,
+    open: &OpenProject,
+    env: &BTreeMap<String, String>,
+    id: ChangeSetId,
+) -> Result<Result<Asker, GatherError>, ChangeSetError> {
+    let specs = specs(control, id).await?;
+    Ok(Asker::gather(env, &open.root, &specs, &open.loaded.secrets))
+}
+
+/// Whether somebody's values are those with which it was asked for. Who lacks some may watch.
+pub async fn is_asked_alike(
+    control: &Control,
+    set: &ChangeSet,
+    asker: Option<&Asker>,
+) -> Result<bool, StoreError> {
+    match asker {
+        None => Ok(true),
+        Some(asker) => Ok(asker.digest(&control.store).await? == set.request.asked_with),
+    }
+}
+
+/// Whether somebody would have something else planned than whoever asked: with other values.
+pub async fn brings_other_values(
+    control: &Control,
+    id: ChangeSetId,
+    asker: &Asker,
+) -> Result<bool, PrepareError> {
+    for spec in specs(control, id).await? {
+        let brought = asker.digest_for(&control.store, &spec).await;
+        if brought.map_err(PrepareError::Digest)? != spec.asked_with {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether some of its values can come only from whoever asked for it.
+pub async fn needs_its_asker(control: &Control, id: ChangeSetId) -> Result<bool, ChangeSetError> {
+    let specs = specs(control, id).await?;
+    Ok(caller_env::wants(&specs).is_some())
+}
+
+/// Whose hands can go on with a change set, once nobody has to speak any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hands {
+    Anyone,
+    /// Not everybody may apply it.
+    Writers,
+    /// Some of its values can come only from whoever asked for it.
+    Asker,
+}
+
+pub async fn hands(control: &Control, id: ChangeSetId) -> Result<Hands, ChangeSetError> {
+    let specs = specs(control, id).await?;
+    Ok(if !specs.iter().all(|spec| spec.target.is_open()) {
+        Hands::Writers
+    } else if caller_env::wants(&specs).is_some() {
+        Hands::Asker
+    } else {
+        Hands::Anyone
+    })
+}
+
+/// What each run of a change set is about.
+pub(crate) async fn specs(
+    control: &Control,
+    id: ChangeSetId,
+) -> Result<Vec<RunSpec>, ChangeSetError> {
+    let mut specs = Vec::new();
+    for run in control.store.run_list(id).await? {
+        specs.push(control.store.run_spec(run.id).await?);
+    }
+    Ok(specs)
+}
+
+/// The plan of a run as people see it, if one was kept: here, or by a machine that shares the home.
+pub async fn plan_view(control: &Control, run: &Run) -> Option<Plan> {
+    let sealed = match std::fs::read(control.home.plan_view(run.id)) {
+        Ok(sealed) => sealed,
+        Err(_) => control.store.plan_view_get(run.id).await.ok()??,
+    };
+    let spec = control.store.run_spec(run.id).await.ok()?;
+    let purpose = format!("plan-view {}", run.id);
+    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let plain = control.store.unseal(scope, &purpose, sealed).await.ok()?;
+    serde_json::from_slice(&plain).ok()
+}
+
+fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
+    let lane = |name: &StackName| {
+        let target = &project.targets[&project.stacks[name].target];
+        match target.lane {
+            LaneScope::Target => target.name.clone(),
+            LaneScope::Stack => format!("{}/{name}", target.name),
+        }
+    };
+    let all: BTreeSet<String> = wanted.stacks.iter().map(lane).collect();
+    all.into_iter().collect()
+}
+
+/// The distinct engines a set of stacks asks for.
+pub fn requirements<'a>(
+    project: &'a Project,
+    stacks: &'a BTreeSet<StackName>,
+) -> impl Iterator<Item = (&'a StackName, &'a EngineRequirement)> {
+    stacks
+        .iter()
+        .map(|name| (name, &project.stacks[name].engine))
+}

@@ -1,0 +1,452 @@
+//! A change set whose plans were made elsewhere: put together from a bundle, and checked as any other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+
+use model::changeset::{Action, ChangeSet, Origin, Request};
+use model::engine::{Constraint, EngineRequirement};
+use model::exception::Exceptions;
+use model::ids::{ChangeSetId, StackName};
+use model::plan::coverage::Coverage;
+use model::project::{Backend, Project};
+use model::run::confirmation::{Confirmation, ConfirmationFacts, decide};
+use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
+use model::seal::{self, Seal, SealedHead};
+use store::{BundleInsertion, Scope};
+
+use super::{Begun, PrepareError, Wanted, approvals, checks, source};
+use crate::Control;
+use crate::changeset::backends::{self, Copies, Unseen};
+use crate::changeset::bundle::{Bundle, LayOutBundleError, Planned};
+use crate::home::make_private;
+use crate::policy::{PolicyError, now};
+use crate::project::engines::{self, Search};
+use crate::project::open::OpenProject;
+use crate::run::client_presence;
+use crate::secrets::caller_env::Asker;
+use crate::state::{last_write, quarantine, reasons};
+
+#[derive(Debug, thiserror::Error)]
+pub enum BeginBundleError {
+    #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error("the bundle changes stack `{stack}`, which this project does not have")]
+    NoStack { stack: StackName },
+    #[error("the plan of stack `{stack}` was made with `{made_with}`, which is not here")]
+    Engine {
+        stack: StackName,
+        made_with: String,
+        source: Box<drivers::engine::LocateError>,
+    },
+    #[error("the plan of stack `{stack}` may no longer be applied: {why}")]
+    Moved { stack: StackName, why: String },
+    #[error("this bundle was applied already, as change set {set}")]
+    Applied { set: String },
+    #[error("this bundle is being applied already, as change set {set}, under the usual rules")]
+    UnderRules { set: ChangeSetId },
+    #[error("this bundle is being applied already, as change set {set}")]
+    Meanwhile { set: ChangeSetId },
+    #[error("this bundle is being applied by another machine, as change set {set}")]
+    Elsewhere { set: String },
+    #[error("could not keep what is in the bundle")]
+    LayOut(#[from] LayOutBundleError),
+    #[error("could not keep the policies that are asked here")]
+    Policies(#[from] PolicyError),
+}
+
+impl BeginBundleError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Prepare(err) => err.hint(),
+            Self::NoStack { .. } => Some("check out the commit it was made from".to_owned()),
+            Self::Engine { made_with, .. } => {
+                Some(format!("`terrane engine install {made_with}` gets it"))
+            }
+            Self::Moved { .. } => Some("`terrane plan --out FILE` makes a fresh one".to_owned()),
+            Self::Applied { set } => Some(format!(
+                "`terrane plan --out FILE` makes a fresh one; `terrane run show {set}` says what became of it"
+            )),
+            Self::UnderRules { set } => Some(format!(
+                "`terrane run discard {set} --reason \"…\"` drops it, then the same command begins anew"
+            )),
+            Self::Meanwhile { .. } => Some("the same command again attaches to it".to_owned()),
+            Self::Elsewhere { .. } => Some("the same command there attaches to it".to_owned()),
+            Self::LayOut(_) | Self::Policies(_) => None,
+        }
+    }
+
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Prepare(err) => err.is_refusal(),
+            Self::NoStack { .. }
+            | Self::Engine { .. }
+            | Self::Moved { .. }
+            | Self::Applied { .. }
+            | Self::UnderRules { .. }
+            | Self::Meanwhile { .. }
+            | Self::Elsewhere { .. } => true,
+            Self::LayOut(_) | Self::Policies(_) => false,
+        }
+    }
+}
+
+/// A change set that applies this bundle and is not over: the same command again attaches to it. One that changed
+/// something, or may have, is not begun again. Whoever wants to go past a rule gets no change set that does not.
+pub async fn find_bundled(
+    control: &Control,
+    bundle: &Bundle,
+    wanted: &Wanted,
+) -> Result<Option<ChangeSet>, BeginBundleError> {
+    let sets = control
+        .store
+        .change_set_list_of_bundle(&bundle.origin.id)
+        .await;
+    for set in sets.map_err(PrepareError::from)? {
+        let name = set.id.to_string();
+        if !set.status.is_over() {
+            let (request, set_id) = (&set.request, set.id);
+            let lacks_override = wanted.policy_override.is_some()
+                && request.policy_override != wanted.policy_override;
+            let lacks_exception =
+                wanted.exceptions.is_some() && request.exceptions != wanted.exceptions;
+            if lacks_override || lacks_exception {
+                return Err(BeginBundleError::UnderRules { set: set_id });
+            }
+            return Ok(Some(set));
+        }
+        let runs = control.store.run_list(set.id).await;
+        if runs.map_err(PrepareError::from)?.iter().any(was_applied) {
+            return Err(BeginBundleError::Applied { set: name });
+        }
+    }
+    Ok(None)
+}
+
+/// Whether its engine may have changed something.
+fn was_applied(run: &Run) -> bool {
+    let RunState::Finished { outcome, .. } = &run.state else {
+        return true;
+    };
+    match outcome {
+        Outcome::Applied { .. } | Outcome::NotDone { .. } | Outcome::Unknown { .. } => true,
+        // What was refused, or failed before, has changed nothing.
+        Outcome::Failed { problem } => {
+            problem.stage == model::run::Stage::Applying && !problem.refused
+        }
+        Outcome::Planned { .. }
+        | Outcome::Deferred { .. }
+        | Outcome::Unchanged
+        | Outcome::Untouched
+        | Outcome::Skipped { .. } => false,
+    }
+}
+
+/// Puts a change set together from a bundle and stores it, its plans as if they had been made here. One that was `begun`
+/// on another machine, and waits for a person, goes on here, with what was said about it.
+pub async fn begin_bundled(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    bundle: &Bundle,
+    wanted: &Wanted,
+    begun: Option<&ChangeSet>,
+) -> Result<Begun, BeginBundleError> {
+    let unknown = |name: &&StackName| !project.stacks.contains_key(*name);
+    if let Some(stack) = wanted.stacks.iter().find(unknown) {
+        let stack = stack.clone();
+        return Err(BeginBundleError::NoStack { stack });
+    }
+    checks::check_holds(control, project, wanted, &BTreeSet::new()).await?;
+    checks::check_exceptions(project, wanted)?;
+    checks::check_upstreams_done(control, project, wanted).await?;
+    for name in &wanted.stacks {
+        let stack = &project.stacks[name];
+        checks::may(project, stack, wanted)?;
+        let state = control.state_name(&stack.state);
+        let checked = quarantine::check(control, &state).await;
+        checked.map_err(|source| PrepareError::KeptAside {
+            stack: name.clone(),
+            source: Box::new(source),
+        })?;
+        checks::check_earlier_state(control, open, project, name).await?;
+    }
+    if begun.is_none() {
+        are_as_planned(control, bundle).await?;
+    }
+    checks::reserve_for_runs(control, project, wanted).await?;
+    let path = env.get("PATH").map(OsStr::new);
+    let search = Search::new(path, &control.cache);
+    let specs = bundle.runs.iter();
+    let specs = specs.map(|run| here(&run.spec, open, &search));
+    let mut specs: Vec<RunSpec> = specs.collect::<Result<_, _>>()?;
+    let lacking: Vec<_> = specs.iter().map(|it| now::lacking(project, it)).collect();
+    for (spec, lacking) in specs.iter_mut().zip(&lacking) {
+        spec.policies.extend(lacking.iter().cloned());
+    }
+    // Where facts stand, the home knows that publishes them.
+    let located = crate::stage::facts::add_locations(control, &mut specs).await;
+    located.map_err(PrepareError::FactLocations)?;
+    let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
+    let asker = asker.map_err(PrepareError::from)?;
+    let signed = asker.sign(&control.store, &mut specs).await;
+    signed.map_err(PrepareError::Digest)?;
+    let later = bundle.later();
+    let told = bundle.runs.iter().zip(&specs).map(|(run, spec)| {
+        let events = if later.contains(&spec.stack.name) {
+            Vec::new() // it has not begun
+        } else {
+            events(run, spec, confirmation(wanted))
+        };
+        (spec.clone(), events)
+    });
+    let planned: Vec<_> = told.collect();
+    let unseen = see_outputs(control, open, project, env, bundle).await?;
+    // Until the change set is stored, nobody may take its source for left over.
+    let _kept = source::hold_snapshots(control)?;
+    keep_source(control, bundle).await?;
+    let id = if let Some(set) = begun {
+        take_over(control, set, &specs).await?
+    } else {
+        let kept = {
+            let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
+            reasons::kept_of(control, &asker, &specs, exceptions, past).await
+        };
+        insert(control, project, bundle, wanted, kept, planned).await?
+    };
+    let watch = client_presence::attach(control, id).map_err(|source| PrepareError::Keep {
+        path: client_presence::path(control, id),
+        source,
+    })?;
+    let runs = control.store.run_list(id).await;
+    let runs = runs.map_err(PrepareError::from)?;
+    for ((run, spec), lacking) in runs.iter().zip(&specs).zip(&lacking) {
+        bundle.lay_out(control, run.id, spec).await?;
+        now::add(control, run.id, spec, lacking).await?;
+    }
+    Ok(Begun {
+        moved: BTreeMap::new(),
+        id,
+        asker,
+        watch,
+        left_out: Vec::new(),
+        unseen,
+        foreseen: None,
+    })
+}
+
+/// Nobody is asked to approve what may not be applied any more. Everything is looked at again under the lock.
+async fn are_as_planned(control: &Control, bundle: &Bundle) -> Result<(), BeginBundleError> {
+    let later = bundle.later();
+    for Planned { spec, outcome, .. } in &bundle.runs {
+        let Outcome::Planned { plan } = outcome else {
+            continue;
+        };
+        if later.contains(&spec.stack.name) {
+            continue; // it is planned afresh, and held to what the bundle shows
+        }
+        if spec.target.backend != Backend::Terrane {
+            continue; // the engine compares the plan with its backend itself
+        }
+        let head = control
+            .store
+            .state_head(&control.state_name(&spec.stack.state))
+            .await;
+        let head = head.map_err(PrepareError::Reserve)?;
+        let now = Seal {
+            head: head.as_ref().map(SealedHead::of),
+            ..(*plan.seal).clone()
+        };
+        let moved = seal::moved(&plan.seal, &now);
+        if !moved.is_empty() {
+            let (stack, mut why) = (spec.stack.name.clone(), seal::words(&moved));
+            if let Some(head) = &head {
+                why = format!("{why}; {}", last_write::describe(control, head).await);
+            }
+            return Err(BeginBundleError::Moved { stack, why });
+        }
+    }
+    Ok(())
+}
+
+async fn insert(
+    control: &Control,
+    project: &Project,
+    bundle: &Bundle,
+    wanted: &Wanted,
+    (exceptions, policy_override): (Option<Exceptions>, Option<String>),
+    planned: Vec<(RunSpec, Vec<RunEvent>)>,
+) -> Result<ChangeSetId, BeginBundleError> {
+    let request = Request {
+        machine: control.home.machine().to_owned(),
+        action: Action::Apply,
+        auto_approve: wanted.auto_approve,
+        parallelism: wanted.parallelism.max(1),
+        asker: Some(wanted.asker.clone()),
+        asked_with: None,
+        // Who planned it is an author of it, too.
+        earlier_askers: bundle
+            .request
+            .earlier_askers
+            .iter()
+            .chain(&bundle.request.asker)
+            .filter(|name| **name != wanted.asker)
+            .cloned()
+            .collect(),
+        identity: Some(wanted.who.identity.clone()),
+        exec: None,
+        keeps_plans: false,
+        bundle: Some(bundle.origin.clone()),
+        exceptions,
+        policy_override,
+        origin: Origin::Person,
+        approvals: approvals(project, wanted),
+        ..bundle.request.clone()
+    };
+    let stored = control
+        .store
+        .change_set_insert_planned(&request, planned, control.now())
+        .await;
+    match stored.map_err(PrepareError::from)? {
+        BundleInsertion::Now(id) => Ok(id),
+        BundleInsertion::Before(set) => Err(BeginBundleError::Meanwhile { set }),
+    }
+}
+
+async fn take_over(
+    control: &Control,
+    set: &ChangeSet,
+    specs: &[RunSpec],
+) -> Result<ChangeSetId, BeginBundleError> {
+    let machine = control.home.machine();
+    let store = &control.store;
+    let taken = store.change_set_take_over(set.id, machine, specs).await;
+    if taken.map_err(PrepareError::from)? {
+        return Ok(set.id);
+    }
+    Err(BeginBundleError::Elsewhere {
+        set: set.id.to_string(),
+    })
+}
+
+/// What a run is about, on this machine: the same engine wherever it lies here, the project wherever it was cloned.
+fn here(
+    spec: &RunSpec,
+    open: &OpenProject,
+    search: &Search<'_>,
+) -> Result<RunSpec, BeginBundleError> {
+    let pin = &spec.engine;
+    let constraint = pin.version.parse::<Constraint>().ok();
+    let requirement = EngineRequirement {
+        flavor: pin.flavor,
+        constraint,
+    };
+    let engine =
+        engines::locate(&requirement, search).map_err(|source| BeginBundleError::Engine {
+            stack: spec.stack.name.clone(),
+            made_with: format!("{} {}", pin.flavor, pin.version),
+            source: Box::new(source),
+        })?;
+    let mut spec = spec.clone();
+    spec.engine.program = engine.program.to_string_lossy().into_owned();
+    spec.root = open.root.to_string_lossy().into_owned();
+    // It was planned for review, and is applied now, with all that follows.
+    spec.review = false;
+    Ok(spec)
+}
+
+/// A plan of a bundle is applied as it was reviewed. Its approvals are counted before it starts.
+fn confirmation(wanted: &Wanted) -> Confirmation {
+    decide(&ConfirmationFacts {
+        auto_approve: wanted.auto_approve,
+        is_bundled: true,
+        coverage: Coverage::Equal,
+        ..ConfirmationFacts::default()
+    })
+}
+
+/// What happened to a run where it was planned, told again.
+fn events(planned: &Planned, spec: &RunSpec, confirmation: Confirmation) -> Vec<RunEvent> {
+    // Facts and gates are looked at again, changed or not.
+    let then = spec.stages_after().first().copied();
+    match &planned.outcome {
+        Outcome::Planned { plan } => vec![
+            RunEvent::PlanStarted,
+            RunEvent::PlanFinished {
+                plan: plan.clone(),
+                confirmed: confirmation.is_confirmed(),
+                review: false,
+                reason: confirmation.reason(),
+                is_equal: None,
+                new: Vec::new(),
+            },
+        ],
+        Outcome::Unchanged => vec![
+            RunEvent::PlanStarted,
+            RunEvent::NothingToChange {
+                consumed: None,
+                came_after: None,
+                serial: planned.unchanged.as_ref().and_then(|it| it.serial),
+                lineage: planned.unchanged.as_ref().and_then(|it| it.lineage.clone()),
+                then,
+            },
+        ],
+        Outcome::Untouched => vec![RunEvent::NothingConsumed { then }],
+        Outcome::Deferred { .. }
+        | Outcome::Applied { .. }
+        | Outcome::Failed { .. }
+        | Outcome::NotDone { .. }
+        | Outcome::Skipped { .. }
+        | Outcome::Unknown { .. } => Vec::new(),
+    }
+}
+
+/// Looks into the engine's backends for the outputs that others take: they may have been applied from elsewhere since the
+/// plans were made, and the seal says whether they are still those of the plan. What is applied here gives its outputs then;
+/// until then any copy will do.
+async fn see_outputs(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    bundle: &Bundle,
+) -> Result<Vec<Unseen>, PrepareError> {
+    let needed = bundle.runs.iter();
+    let needed = needed.flat_map(|run| run.spec.output_states.keys());
+    let is_elsewhere = |stack: &&StackName| {
+        project.stacks.contains_key(*stack) && !project.is_on_terrane_backend(stack)
+    };
+    let needed: BTreeSet<StackName> = needed.filter(is_elsewhere).cloned().collect();
+    let changing = bundle.changing();
+    let (applied, rest): (BTreeSet<StackName>, BTreeSet<StackName>) = needed
+        .into_iter()
+        .partition(|stack| changing.contains(stack));
+    let mut unseen = Vec::new();
+    for (stacks, copies) in [(rest, Copies::Fresh), (applied, Copies::Any)] {
+        let looked = backends::look_again(control, open, project, env, &stacks, copies).await?;
+        unseen.extend(looked);
+    }
+    Ok(unseen)
+}
+
+async fn keep_source(control: &Control, bundle: &Bundle) -> Result<(), PrepareError> {
+    let digest = &bundle.request.source;
+    let path = control.home.snapshot(digest);
+    if path.exists() {
+        return Ok(());
+    }
+    let keep = |source| PrepareError::Keep {
+        path: path.clone(),
+        source,
+    };
+    let purpose = format!("snapshot {digest}");
+    let plain = bundle.source().to_vec();
+    let sealed = control.store.seal(Scope::Project, &purpose, plain).await;
+    let sealed = sealed.map_err(PrepareError::Seal)?;
+    if let Some(dir) = path.parent() {
+        make_private(dir).map_err(keep)?;
+    }
+    let temporary = path.with_extension(format!("{}", std::process::id()));
+    std::fs::write(&temporary, sealed).map_err(keep)?;
+    std::fs::rename(&temporary, &path).map_err(keep)
+}

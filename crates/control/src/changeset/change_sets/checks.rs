@@ -1,0 +1,484 @@
+//! What must hold before a change set is put together at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drivers::snapshot::Snapshot;
+use model::changeset::{Action, Dependent, reopen};
+use model::graph::Graph;
+use model::hold::HoldOn;
+use model::ids::StackName;
+use model::ignored::Listed;
+use model::module::Module;
+use model::project::{Backend, EdgeKind, Project, Stack};
+use model::run::{Outcome, OutputState, Run, RunState, Stage};
+use model::state::{Contents, StateFacts};
+use render::check_fresh;
+
+use super::{PrepareError, Resumed, Wanted};
+use crate::Control;
+use crate::changeset::staleness::{self, LookError};
+use crate::changeset::upstreams;
+use crate::project::ignored;
+use crate::project::open::OpenProject;
+use crate::state::outputs::{self, OutputsError};
+
+/// Whether who asks, and this machine, may do it at all.
+pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
+    let target = &project.targets[&stack.target];
+    if !wanted.changes() {
+        return Ok(());
+    }
+    wanted.who.check(target)?;
+    if !wanted.may_keep_state && target.backend == Backend::Terrane {
+        return Err(PrepareError::NoHome {
+            stack: stack.name.clone(),
+        });
+    }
+    Ok(())
+}
+
+/// What templates make is planned only as they make it now. What is destroyed need not be what would be made.
+pub(super) fn are_rendered(
+    open: &OpenProject,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    if wanted.action == Action::Destroy || open.commit.is_some() {
+        return Ok(());
+    }
+    let mut seen = BTreeSet::new();
+    for name in &wanted.stacks {
+        let render = project.stacks[name].render.as_ref();
+        if render.is_some_and(|render| seen.insert(render)) {
+            check_fresh(&open.root, project, name)?;
+        }
+    }
+    Ok(())
+}
+
+/// What runs is the snapshot: a stack cannot run without its directory, or a module it calls.
+pub(super) fn is_in_the_source(
+    open: &OpenProject,
+    project: &Project,
+    snapshot: &Snapshot,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let listed = snapshot.files.iter().map(|file| file.path.as_str());
+    let listed: Listed = listed.collect();
+    for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
+        if let Some(ignored) = ignored::of(open, stack, &listed) {
+            return Err(PrepareError::Ignored {
+                stack: stack.name.clone(),
+                ignored,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// No context gives a file where the source has one, and no stack writes one by name: what was reviewed is what runs.
+pub(super) fn no_file_twice(
+    project: &Project,
+    snapshot: &Snapshot,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let paths: BTreeSet<&str> = snapshot.files.iter().map(|it| it.path.as_str()).collect();
+    for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
+        let contexts = stack.contexts.iter();
+        for context in contexts.filter_map(|name| project.contexts.get(name)) {
+            for file in context.files.keys() {
+                if let Some(path) = in_the_way(&paths, &stack.path, file) {
+                    return Err(PrepareError::FileTwice {
+                        stack: stack.name.clone(),
+                        context: context.name.clone(),
+                        file: file.clone(),
+                        path,
+                    });
+                }
+            }
+        }
+        // What a glob fits in the source is the source's.
+        let names = stack.artifacts.iter().filter(|glob| !is_glob(glob));
+        for file in names {
+            if let Some(path) = in_the_way(&paths, &stack.path, file) {
+                return Err(PrepareError::ArtifactTwice {
+                    stack: stack.name.clone(),
+                    file: file.clone(),
+                    path,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_glob(word: &str) -> bool {
+    word.contains(['*', '?', '[', '{'])
+}
+
+/// A file of the source where another should lie: there, below it, or in the place of one of its directories.
+fn in_the_way(paths: &BTreeSet<&str>, dir: &str, file: &str) -> Option<String> {
+    let whole = match dir {
+        "" => file.to_owned(),
+        dir => format!("{dir}/{file}"),
+    };
+    let below = format!("{whole}/");
+    let parents = whole.match_indices('/').map(|(at, _)| &whole[..at]);
+    let parent = parents.filter(|parent| parent.len() > dir.len());
+    let mut taken = parent.chain([whole.as_str()]);
+    let found = taken.find(|path| paths.contains(path)).map(str::to_owned);
+    let first_below = || {
+        let next = paths.range(below.as_str()..).next()?;
+        next.starts_with(&below).then(|| (*next).to_owned())
+    };
+    found.or_else(first_below)
+}
+
+/// Nothing is applied where a person said not to. `free`: stacks of which nothing is written.
+pub(super) async fn check_holds(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+    free: &BTreeSet<StackName>,
+) -> Result<(), PrepareError> {
+    if !wanted.changes() {
+        return Ok(());
+    }
+    let lanes = super::lanes(project, wanted);
+    let active = control
+        .store
+        .hold_list_active(control.home.project(), control.now());
+    let hold = active.await?.into_iter().find(|hold| match &hold.on {
+        HoldOn::Stack(stack) => wanted.stacks.contains(stack) && !free.contains(stack),
+        HoldOn::Lane(_) => lanes.iter().any(|lane| hold.on.covers_lane(lane)),
+    });
+    match hold {
+        Some(hold) => Err(PrepareError::Held {
+            hold: Box::new(hold),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The stacks of a change set that is opened again whose holds do not matter: nothing of them is begun, or only their
+/// gates are looked at.
+pub(super) async fn free_of_holds(
+    control: &Control,
+    resumed: &Resumed,
+) -> Result<BTreeSet<StackName>, PrepareError> {
+    let runs = control.store.run_list(resumed.set.id).await?;
+    let again = reopen(&resumed.set, &runs, &resumed.what)?;
+    let writes = |run: &Run| match &run.state {
+        RunState::Finished {
+            outcome: Outcome::NotDone { problem, .. },
+            ..
+        } => problem.stage != Stage::Verifying,
+        _ => true,
+    };
+    let free = runs
+        .iter()
+        .filter(|run| again.iter().all(|it| it.run != run.id) || !writes(run));
+    Ok(free.map(|run| run.stack.clone()).collect())
+}
+
+/// A stage is tried again on the state that its run left, and on no other.
+pub(super) async fn check_state(
+    control: &Control,
+    project: &Project,
+    run: &Run,
+) -> Result<(), PrepareError> {
+    if !run.state.is_not_done() {
+        return Ok(());
+    }
+    let state = control.state_name(&project.stacks[&run.stack].state);
+    match staleness::moved(control, run.id, &run.stack, &state).await {
+        Ok(None) => Ok(()),
+        Ok(Some(moved)) => Err(PrepareError::StateMoved(Box::new(moved))),
+        Err(LookError::History(err)) => Err(err.into()),
+        Err(LookError::State(err)) => Err(PrepareError::Reserve(err)),
+    }
+}
+
+/// What is skipped or taken back as an emergency must be there.
+pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(), PrepareError> {
+    let Some(exceptions) = &wanted.exceptions else {
+        return Ok(());
+    };
+    let destroys = wanted.action == Action::Destroy;
+    for skipped in &exceptions.skip_gates {
+        let stack = project.stacks.get(&skipped.stack);
+        let stack = stack.filter(|stack| wanted.stacks.contains(&stack.name));
+        let Some(stack) = stack else {
+            return Err(PrepareError::NoSuchGate {
+                gate: skipped.clone(),
+                known: Vec::new(),
+            });
+        };
+        let gates = stack.stages.gates_when(destroys);
+        if !gates.iter().any(|gate| gate.is_named(&skipped.gate)) {
+            let all = &stack.stages.gates;
+            if all.iter().any(|gate| gate.is_named(&skipped.gate)) {
+                return Err(PrepareError::GateOfOtherTime {
+                    gate: skipped.clone(),
+                    is_after_destroy: !destroys,
+                });
+            }
+            return Err(PrepareError::NoSuchGate {
+                gate: skipped.clone(),
+                known: gates.iter().map(|gate| gate.name.clone()).collect(),
+            });
+        }
+    }
+    let installs = |name: &StackName| {
+        let mut blocks = project.stacks[name].stages.bootstrap.iter();
+        blocks.any(|block| block.kind != "command")
+    };
+    if exceptions.reinstall && (destroys || !wanted.stacks.iter().any(installs)) {
+        return Err(PrepareError::NothingToReinstall);
+    }
+    Ok(())
+}
+
+/// Nothing is applied onto a stack whose gates did not pass.
+pub(super) async fn check_upstreams_done(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    if wanted.action != Action::Apply {
+        return Ok(());
+    }
+    for name in &wanted.stacks {
+        let outside = upstreams::outside(project, name, &wanted.stacks);
+        let wait = project.stacks[name].wait;
+        let undone = upstreams::undone(control, &outside, wait, |_| true).await?;
+        // One that somebody is at may be done when it is this one's turn: then it is looked at again.
+        if let Some(undone) = undone.filter(|undone| undone.rests) {
+            return Err(PrepareError::UpstreamNotDone {
+                stack: name.clone(),
+                undone: Box::new(undone),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Where not anyone may apply, only runs write the state: a server on this home refuses its clients. Where anyone may
+/// again, it does no more once it was applied so: to look at an edit of the project file opens nothing.
+pub(super) async fn reserve_for_runs(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let store = &control.store;
+    let reserved = store.state_list_reserved(control.home.project()).await;
+    let reserved = reserved.map_err(PrepareError::Reserve)?;
+    for name in &wanted.stacks {
+        let stack = &project.stacks[name];
+        let target = &project.targets[&stack.target];
+        let state = control.state_name(&stack.state);
+        let is_closed = !target.is_open() && target.backend == Backend::Terrane;
+        let done = match (is_closed, reserved.contains(&state)) {
+            (true, false) => store.state_reserve_for_runs(&state).await,
+            (false, true) if wanted.action == Action::Apply => {
+                store.state_open_to_others(&state).await
+            }
+            (false, _) | (true, true) => Ok(()),
+        };
+        done.map_err(PrepareError::Reserve)?;
+    }
+    Ok(())
+}
+
+/// What somebody applied before the stack came here must be brought in first: into a file beside the module, or into a
+/// backend that its source names and that is not used here. What was applied here must be brought to where its target
+/// keeps states now.
+pub(super) async fn check_earlier_state(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    name: &StackName,
+) -> Result<(), PrepareError> {
+    let stack = &project.stacks[name];
+    let state = control.state_name(&stack.state);
+    let head = control.store.state_head(&state).await;
+    let head = head.map_err(PrepareError::Reserve)?;
+    if let Backend::Engine { kind, .. } = &project.targets[&stack.target].backend {
+        return match head {
+            Some(head) if !head.is_copy() && head.contents.may_hold_resources() => {
+                Err(PrepareError::StateHere {
+                    stack: name.clone(),
+                    serial: head.serial,
+                    target: stack.target.clone(),
+                    kind: kind.clone(),
+                })
+            }
+            _ => Ok(()),
+        };
+    }
+    if head.is_some() {
+        return Ok(());
+    }
+    let module = open.loaded.modules.get(&stack.path);
+    if let Some((kind, at)) = module.and_then(Module::keeps_state_elsewhere) {
+        return Err(PrepareError::StateElsewhere {
+            stack: name.clone(),
+            kind: kind.to_owned(),
+            file: at.file.clone(),
+            line: at.line,
+        });
+    }
+    let file = format!("{}/terraform.tfstate", stack.path);
+    let facts = std::fs::read(open.root.join(&file))
+        .ok()
+        .and_then(|bytes| StateFacts::read(&bytes).ok());
+    if !facts.is_some_and(|facts| facts.contents.may_hold_resources()) {
+        return Ok(());
+    }
+    Err(PrepareError::StateFile {
+        stack: name.clone(),
+        file,
+    })
+}
+
+/// Stacks outside of this change set that give it values, and whose states live in backends of the engine.
+pub(super) fn upstreams_elsewhere(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
+    let edges = wanted.stacks.iter();
+    let edges = edges.flat_map(|name| &project.stacks[name].edges);
+    let gives = |kind: &EdgeKind| matches!(kind, EdgeKind::Output { .. });
+    edges
+        .filter(|edge| gives(&edge.kind) && !wanted.stacks.contains(&edge.upstream))
+        .filter(|edge| !project.is_on_terrane_backend(&edge.upstream))
+        .map(|edge| edge.upstream.clone())
+        .collect()
+}
+
+/// Outputs of stacks that are not part of this change set must be there already.
+pub(super) async fn check_upstreams(
+    control: &Control,
+    project: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let mut known = BTreeMap::new();
+    for name in &wanted.stacks {
+        for edge in &project.stacks[name].edges {
+            let EdgeKind::Output { output, .. } = &edge.kind else {
+                continue;
+            };
+            let comes_with = wanted.stacks.contains(&edge.upstream) && !wanted.destroy;
+            if comes_with {
+                continue;
+            }
+            let state = &project.stacks[&edge.upstream].state;
+            if !known.contains_key(state) {
+                let place = OutputState {
+                    name: state.clone(),
+                    is_ours: project.is_on_terrane_backend(&edge.upstream),
+                };
+                let found = outputs::with_nulls(control, &edge.upstream, &place).await?;
+                known.insert(state.clone(), found.into_keys().collect::<BTreeSet<_>>());
+            }
+            // A stack that has nothing cannot be missing a value when it is destroyed.
+            let nothing_to_destroy =
+                wanted.destroy && !has_resources(control, project, name).await?;
+            if !known[state].contains(output) && !nothing_to_destroy {
+                return Err(PrepareError::NotApplied {
+                    stack: name.clone(),
+                    upstream: edge.upstream.clone(),
+                    output: output.clone(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is destroyed that something else still stands on. Says who might: the same is asked again when it begins.
+pub(super) async fn check_downstreams(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    graph: &Graph,
+    wanted: &Wanted,
+) -> Result<Vec<Dependent>, PrepareError> {
+    let mut dependents = Vec::new();
+    if wanted.action != Action::Destroy && !wanted.destroy {
+        return Ok(dependents);
+    }
+    for name in &wanted.stacks {
+        for other in graph.downstreams(name) {
+            if let Some(from) = &open.commit
+                && let Some(stack) = from.now.stacks.get(other)
+                && stack.edges.iter().all(|edge| edge.upstream != *name)
+            {
+                continue; // it stood on it then, and does no longer
+            }
+            if wanted.stacks.contains(other) {
+                continue;
+            }
+            if has_resources(control, project, other).await? {
+                return Err(PrepareError::StillNeeded {
+                    stack: name.clone(),
+                    by: other.clone(),
+                    is_of_commit: open.commit.is_some(),
+                });
+            }
+            dependents.push(Dependent {
+                stack: other.clone(),
+                on: name.clone(),
+                state: project.stacks[other].state.clone(),
+            });
+        }
+    }
+    let now = open.commit.as_ref().map_or(project, |from| &from.now);
+    check_removed(control, now, wanted).await?;
+    Ok(dependents)
+}
+
+/// Those that the project no longer has, and whose states still hold something, stand on what they stood on last.
+async fn check_removed(
+    control: &Control,
+    now: &Project,
+    wanted: &Wanted,
+) -> Result<(), PrepareError> {
+    let wrong = |state: &str| {
+        let state = state.to_owned();
+        move |source| OutputsError::State { state, source }
+    };
+    let states = crate::state::versions::abandoned(control, now).await;
+    for state in states.map_err(PrepareError::Reserve)? {
+        let head = control.store.state_head(&control.state_name(&state)).await;
+        let Some(run) = head.map_err(wrong(&state))?.and_then(|head| head.run) else {
+            continue; // nobody knows what made it
+        };
+        let Ok(spec) = control.store.run_spec(run).await else {
+            continue; // that run is not kept any more
+        };
+        let stack = spec.stack;
+        if wanted.stacks.contains(&stack.name) {
+            continue;
+        }
+        let mut upstreams = stack.edges.iter().map(|edge| &edge.upstream);
+        if let Some(upstream) = upstreams.find(|upstream| wanted.stacks.contains(*upstream)) {
+            return Err(PrepareError::StillNeededByRemoved {
+                stack: upstream.clone(),
+                by: stack.name,
+            });
+        }
+    }
+    Ok(())
+}
+
+async fn has_resources(
+    control: &Control,
+    project: &Project,
+    stack: &StackName,
+) -> Result<bool, PrepareError> {
+    let state = &project.stacks[stack].state;
+    let head = control.store.state_head(&control.state_name(state)).await;
+    let head = head.map_err(|source| OutputsError::State {
+        state: state.clone(),
+        source,
+    })?;
+    Ok(head.is_some_and(|head| head.contents != Contents::Nothing))
+}

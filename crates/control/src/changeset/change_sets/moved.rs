@@ -1,0 +1,89 @@
+//! What moved since a change set that stopped had left it: on resuming it, such stacks are planned afresh.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use model::ids::StackName;
+use model::run::{Outcome, Run, RunSpec, RunState};
+
+use super::{PrepareError, Resumed};
+use crate::Control;
+use crate::changeset::staleness::{self, LookError, StateMovedError};
+use crate::changeset::up_to_date::{self, KnownOutputs};
+
+/// Why a stack that was applied before is planned afresh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moved {
+    Source,
+    Engine,
+    State(Box<StateMovedError>),
+    /// A value that it takes from another stack.
+    Consumed,
+    /// It was not planned at all, as nothing of it had changed; now something has.
+    Unsettled,
+}
+
+impl fmt::Display for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source => f.write_str("its source changed since"),
+            Self::Engine => f.write_str("its engine is another one since"),
+            Self::State(moved) => f.write_str(&moved.words()),
+            Self::Consumed => f.write_str("a value that it takes changed since"),
+            Self::Unsettled => f.write_str("its state, or what it takes, changed since"),
+        }
+    }
+}
+
+/// The stacks that a change set applied, or found as they should be, and that are not so any more as far as can be told
+/// without an engine.
+pub(super) async fn find(
+    control: &Control,
+    resumed: &Resumed,
+    specs: &[RunSpec],
+) -> Result<BTreeMap<StackName, Moved>, PrepareError> {
+    let mut found = BTreeMap::new();
+    let mut known = KnownOutputs::default();
+    for run in control.store.run_list(resumed.set.id).await? {
+        let spec = specs.iter().find(|spec| spec.stack.name == run.stack);
+        let Some(spec) = spec.filter(|_| run.state.is_reached()) else {
+            continue;
+        };
+        if let Some(moved) = look(control, &run, spec, &mut known).await? {
+            found.insert(run.stack, moved);
+        }
+    }
+    Ok(found)
+}
+
+async fn look(
+    control: &Control,
+    run: &Run,
+    spec: &RunSpec,
+    known: &mut KnownOutputs,
+) -> Result<Option<Moved>, PrepareError> {
+    let before = control.store.run_spec(run.id).await?;
+    if before.own_source != spec.own_source {
+        return Ok(Some(Moved::Source));
+    }
+    if before.engine != spec.engine {
+        return Ok(Some(Moved::Engine));
+    }
+    if let RunState::Finished {
+        outcome: Outcome::Untouched,
+        ..
+    } = run.state
+    {
+        let is_settled = up_to_date::is_settled(control, spec, known).await;
+        return Ok((!is_settled).then_some(Moved::Unsettled));
+    }
+    let state = control.state_name(&spec.stack.state);
+    match staleness::moved(control, run.id, &run.stack, &state).await {
+        Ok(None) => {}
+        Ok(Some(moved)) => return Ok(Some(Moved::State(Box::new(moved)))),
+        Err(LookError::History(err)) => return Err(err.into()),
+        Err(LookError::State(err)) => return Err(PrepareError::Reserve(err)),
+    }
+    let takes_others = up_to_date::takes_others(control, run.id, spec, known).await;
+    Ok(takes_others.then_some(Moved::Consumed))
+}

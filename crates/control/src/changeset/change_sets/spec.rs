@@ -1,0 +1,260 @@
+//! What each run of a change set needs to know, put together from the project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use drivers::engine::Engine;
+use model::changeset::Action;
+use model::config::eval;
+use model::graph::Graph;
+use model::ids::StackName;
+use model::module::{self, Module};
+use model::project::{
+    Backend, EdgeKind, FactsPlace, Input, LaneScope, Project, Stack, Target, Wait,
+};
+use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
+
+use super::source::Source;
+use super::{PrepareError, Wanted};
+use crate::access::writers::Who;
+use crate::changeset::upstreams;
+use crate::project::open::OpenProject;
+
+pub(super) fn spec(
+    open: &OpenProject,
+    project: &Project,
+    graph: &Graph,
+    engines: &BTreeMap<StackName, Engine>,
+    source: &Source,
+    name: &StackName,
+    wanted: &Wanted,
+) -> Result<RunSpec, PrepareError> {
+    let stack = &project.stacks[name];
+    let engine = engines.get(name).ok_or_else(|| PrepareError::NoEngine {
+        stack: name.clone(),
+    })?;
+    let modules = &open.loaded.modules;
+    let reached = module::closure(modules, &stack.path);
+    let reached: Vec<(&String, &Module)> = reached
+        .iter()
+        .filter_map(|dir| modules.get_key_value(dir))
+        .collect();
+    let root = modules.get(&stack.path);
+    Ok(RunSpec {
+        stack: stack.clone(),
+        target: target_for(project, stack, wanted.no_state),
+        contexts: eval::contexts_of(project, stack),
+        upstreams: waits_for(project, graph, name, wanted),
+        output_states: output_states(project, stack),
+        order_states: order_states(project, stack),
+        engine: EnginePin {
+            flavor: engine.flavor,
+            version: engine.version.to_string(),
+            program: engine.program.to_string_lossy().into_owned(),
+        },
+        slot: source.slots.get(name).cloned().unwrap_or_default(),
+        source: source.digest.clone(),
+        strict_secrets: project.strict_secrets,
+        asked_with: None,
+        root: open.root.to_string_lossy().into_owned(),
+        init_inputs: init_inputs(&reached),
+        needs_providers: reached.iter().any(|(_, module)| module.needs_providers()),
+        has_unstable_paths: reached.iter().any(|(_, module)| module.has_unstable_paths),
+        own_backend: root.and_then(|module| module.backend.clone()),
+        variables: root
+            .map(|module| {
+                let declared = module.variables.iter();
+                let keep = |(name, variable): (&String, &module::Variable)| {
+                    (
+                        name.clone(),
+                        DeclaredVariable {
+                            sensitive: variable.sensitive,
+                        },
+                    )
+                };
+                declared.map(keep).collect()
+            })
+            .unwrap_or_default(),
+        outputs: root
+            .map(|module| module.outputs.keys().cloned().collect())
+            .unwrap_or_default(),
+        own_source: source.own.get(name).cloned().unwrap_or_default(),
+        settled: false,
+        review: wanted.action == Action::Plan,
+        facts: facts_of(project, stack),
+        fact_locations: Vec::new(),
+        relied: crate::project::fact_readers::reliance(project, name),
+        stands_on: match wanted.action {
+            Action::Apply => upstreams::outside(project, name, &wanted.stacks),
+            Action::Plan | Action::Destroy | Action::Exec => BTreeSet::new(),
+        },
+        destroy: wanted.destroy || wanted.action == Action::Destroy,
+        refresh_only: wanted.refresh_only,
+        pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
+        policies: crate::policy::applied(project, name),
+        no_state: wanted.no_state,
+        exec: None, // when it is known what to hide of it
+    })
+}
+
+/// The places a stack publishes to.
+fn facts_of(project: &Project, stack: &Stack) -> BTreeMap<String, FactsPlace> {
+    let places = stack.stages.publish.iter();
+    let places = places.filter_map(|block| project.facts.get_key_value(&block.name));
+    places
+        .map(|(name, place)| (name.clone(), place.clone()))
+        .collect()
+}
+
+/// What the engine of one stack needs to know, for calls that belong to no run.
+pub(crate) fn spec_alone(
+    open: &OpenProject,
+    project: &Project,
+    engines: &BTreeMap<StackName, Engine>,
+    name: &StackName,
+) -> Result<RunSpec, PrepareError> {
+    let wanted = Wanted {
+        action: Action::Plan,
+        stacks: BTreeSet::from([name.clone()]),
+        in_any_case: BTreeSet::new(),
+        auto_approve: false,
+        parallelism: 1,
+        destroy: false,
+        refresh_only: false,
+        pinned: None,
+        no_state: false,
+        keeps_plans: false,
+        asker: String::new(),
+        who: Who::person(""),
+        exec: None,
+        may_keep_state: false,
+        policy_override: None,
+        exceptions: None,
+    };
+    let graph = Graph::new(project);
+    let source = Source {
+        slots: slots(&open.root, project),
+        ..Source::default()
+    };
+    spec(open, project, &graph, engines, &source, name, &wanted)
+}
+
+/// The tree that each stack works in. Engines keep their data beside the root module, so two stacks with the same one
+/// need two trees; and what has lanes of its own, a target or each of its stacks, does not wait for another's tree. No stack's
+/// name begins with `_`.
+pub(super) fn slots(root: &Path, project: &Project) -> BTreeMap<StackName, String> {
+    // Two paths may lead to one directory, by a link; one that is not there is compared as written.
+    let place = |stack: &Stack| {
+        let path = root.join(&stack.path);
+        path.canonicalize().unwrap_or(path)
+    };
+    let stacks = project.stacks.iter();
+    let places: Vec<_> = stacks
+        .map(|(name, stack)| (name, stack, place(stack)))
+        .collect();
+    let mut sharing: BTreeMap<&Path, usize> = BTreeMap::new();
+    for (_, _, place) in &places {
+        *sharing.entry(place).or_default() += 1;
+    }
+    let slot = |(name, stack, place): &(&StackName, &Stack, PathBuf)| {
+        let lane = project.targets.get(&stack.target).map(|it| it.lane);
+        let slot = match (sharing[place.as_path()], lane) {
+            (1, Some(LaneScope::Target)) => format!("_{}", stack.target),
+            _ => name.to_string(),
+        };
+        ((*name).clone(), slot)
+    };
+    places.iter().map(slot).collect()
+}
+
+/// What `init` depends on in the module and all it calls.
+fn init_inputs(reached: &[(&String, &Module)]) -> String {
+    let parts: Vec<String> = reached
+        .iter()
+        .map(|(dir, module)| format!("{dir}\n{}", module.init_inputs()))
+        .collect();
+    parts.join("\n")
+}
+
+/// A target with the settings of its backend as they are for one stack.
+fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
+    let mut target = project.targets[&stack.target].clone();
+    if no_state {
+        target.backend = Backend::Terrane; // whose endpoint shows nothing
+    }
+    if let Backend::Engine { settings, .. } = &mut target.backend {
+        bind(settings, stack);
+    }
+    target
+}
+
+fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {
+    for value in values.values_mut() {
+        *value = eval::for_stack(value, stack);
+    }
+}
+
+/// Whom a run waits for: its upstreams, or, when everything goes away, those that need it.
+fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted) -> Vec<Upstream> {
+    if wanted.action == Action::Destroy {
+        return graph
+            .downstreams(name)
+            .into_iter()
+            .filter(|stack| wanted.stacks.contains(*stack))
+            .map(|stack| Upstream {
+                stack: stack.clone(),
+                outputs: BTreeSet::new(),
+                wait: Wait::Verified,
+            })
+            .collect();
+    }
+    if wanted.destroy {
+        return Vec::new(); // seen from the end, each goes away with the values it has now
+    }
+    let mut needs: BTreeMap<StackName, BTreeSet<String>> = BTreeMap::new();
+    for edge in &project.stacks[name].edges {
+        if !wanted.stacks.contains(&edge.upstream) {
+            continue;
+        }
+        let outputs = needs.entry(edge.upstream.clone()).or_default();
+        if let EdgeKind::Output { output, .. } = &edge.kind {
+            outputs.insert(output.clone());
+        }
+    }
+    needs
+        .into_iter()
+        .map(|(stack, outputs)| Upstream {
+            stack,
+            outputs,
+            wait: project.stacks[name].wait,
+        })
+        .collect()
+}
+
+/// The states of the stacks that this one merely comes after.
+fn order_states(project: &Project, stack: &Stack) -> BTreeSet<String> {
+    let before = stack
+        .edges
+        .iter()
+        .filter(|edge| edge.kind == EdgeKind::Order);
+    before
+        .filter_map(|edge| project.stacks.get(&edge.upstream))
+        .map(|upstream| upstream.state.clone())
+        .collect()
+}
+
+/// The state behind each stack whose outputs this one takes.
+fn output_states(project: &Project, stack: &Stack) -> BTreeMap<StackName, OutputState> {
+    let needed = stack.inputs.values().filter_map(|input| match input {
+        Input::Known(_) => None,
+        Input::Expression(expression) => Some(expression.needs.outputs.iter()),
+    });
+    needed
+        .flatten()
+        .map(|(upstream, _)| {
+            let name = project.stacks[upstream].state.clone();
+            let is_ours = project.is_on_terrane_backend(upstream);
+            (upstream.clone(), OutputState { name, is_ours })
+        })
+        .collect()
+}

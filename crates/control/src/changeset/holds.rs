@@ -1,0 +1,121 @@
+//! People's locks on stacks and lanes.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use model::changeset::{Action, Status};
+use model::hold::{Hold, HoldOn};
+use model::ids::StackName;
+use model::project::Project;
+use store::{ChangeSetError, NewHold};
+
+pub use store::ReleaseHoldError;
+
+use crate::Control;
+use crate::changeset::explain::{self, Explained, Which};
+
+/// What a word on the command line means: a stack, or else a target, with all of its lanes. `target:NAME` is a target
+/// whatever stacks are called.
+pub fn find(project: &Project, word: &str) -> Option<HoldOn> {
+    let target = word.strip_prefix("target:");
+    let stack = project.stacks.keys().find(|stack| stack.as_str() == word);
+    if let (None, Some(stack)) = (target, stack) {
+        return Some(HoldOn::Stack(stack.clone()));
+    }
+    let target = project.targets.get(target.unwrap_or(word))?;
+    Some(HoldOn::Lane(target.name.clone()))
+}
+
+pub async fn add(
+    control: &Control,
+    on: &HoldOn,
+    person: &str,
+    reason: &str,
+    term: Duration,
+) -> Result<Hold, ChangeSetError> {
+    let since = control.now();
+    let until = since.checked_add(term).unwrap_or(Timestamp::MAX);
+    let new = NewHold {
+        project: control.home.project(),
+        on,
+        person,
+        reason,
+        since,
+        until,
+    };
+    let id = control.store.hold_insert(&new).await?;
+    Ok(Hold {
+        id,
+        on: on.clone(),
+        person: person.to_owned(),
+        reason: reason.to_owned(),
+        since,
+        until,
+        released: None,
+    })
+}
+
+/// What came of a wish to end the holds on something.
+#[derive(Clone, Debug)]
+pub struct Released {
+    pub ended: Vec<Hold>,
+    /// Those of others, still in force.
+    pub left: Vec<Hold>,
+}
+
+/// Ends one's own holds on this, or those of others as well.
+pub async fn release(
+    control: &Control,
+    on: &HoldOn,
+    person: &str,
+    all: bool,
+) -> Result<Released, ReleaseHoldError> {
+    let (store, project, now) = (&control.store, control.home.project(), control.now());
+    let there = if all {
+        store.hold_release_all(project, on, person, now).await?
+    } else {
+        store.hold_release(project, on, person, now).await?
+    };
+    let (ended, left) = there.into_iter().partition(|it| it.released.is_some());
+    Ok(Released { ended, left })
+}
+
+/// Change sets that waited for the end of a hold on this.
+pub async fn waiters(control: &Control, on: &HoldOn) -> Result<Vec<Explained>, ChangeSetError> {
+    let mut waiters = explain::list(control, Which::Open).await?;
+    waiters.retain(|one| {
+        let waits = matches!(one.set.status, Status::Waiting | Status::AwaitingConfirm);
+        let request = &one.set.request;
+        let is_meant = match on {
+            HoldOn::Stack(stack) => request.stacks.contains(stack),
+            HoldOn::Lane(_) => request.lanes.iter().any(|lane| on.covers_lane(lane)),
+        };
+        waits && is_meant && request.action != Action::Plan
+    });
+    waiters.reverse();
+    Ok(waiters)
+}
+
+/// Those in force, or all there ever were.
+pub async fn list(control: &Control, all: bool) -> Result<Vec<Hold>, ChangeSetError> {
+    let project = control.home.project();
+    if all {
+        control.store.hold_list(project).await
+    } else {
+        let now = control.now();
+        control.store.hold_list_active(project, now).await
+    }
+}
+
+/// Those on some stacks, for who is about to plan them.
+pub async fn on_stacks<'a>(
+    control: &Control,
+    mut stacks: impl Iterator<Item = &'a StackName> + Clone,
+) -> Result<Vec<Hold>, ChangeSetError> {
+    let mut held = list(control, false).await?;
+    held.retain(|hold| match &hold.on {
+        HoldOn::Stack(stack) => stacks.clone().any(|one| one == stack),
+        HoldOn::Lane(_) => stacks.next().is_some(),
+    });
+    Ok(held)
+}

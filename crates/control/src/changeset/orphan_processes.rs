@@ -1,0 +1,91 @@
+//! Processes that an engine left behind and that keep its locks: what a provisioner started and did not wait for. Nobody
+//! can tell whether they still change something, so nobody goes on before they end; but it is said who they are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use drivers::process::{self, FileHolder};
+use model::changeset::ChangeSet;
+use model::ids::RunId;
+use model::run::Run;
+
+use crate::Control;
+use crate::home::Home;
+use crate::run::liveness;
+use crate::run::lock::RunLock;
+use crate::state::pending_write::Spool;
+
+/// What keeps each run of a change set that is not over from going on, where that is a process of this machine.
+pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<RunId, String> {
+    if liveness::is_elsewhere(control, set) {
+        return BTreeMap::new();
+    }
+    let open = runs.iter().filter(|run| !run.state.is_finished());
+    let why = |run: &Run| {
+        let noted = run
+            .state
+            .is_running()
+            .then(|| control.home.run_waits(run.id));
+        let noted = noted.and_then(|path| fs::read_to_string(path).ok());
+        // One that is being written says nothing yet.
+        let noted = noted.filter(|words| !words.is_empty());
+        noted
+            .or_else(|| Spool::waits(&control.home, run.id).filter(|_| run.state.is_running()))
+            .or_else(|| of_run(&control.home, run.id))
+    };
+    open.filter_map(|run| Some((run.id, why(run)?))).collect()
+}
+
+/// An engine that is at work without its runner.
+pub(crate) fn engine_alone(home: &Home, run: RunId) -> Option<String> {
+    let signed = RunLock::signed(home, run)?;
+    let lock = RunLock::path(home, run);
+    let engine = signed.engine.filter(|pid| process::has_open(*pid, &lock))?;
+    let is_alone = !process::has_open(signed.runner?, &lock);
+    is_alone.then(|| {
+        format!(
+            "has lost its runner; its engine (process {engine}) is still at work, and what that leaves is looked at when it ends"
+        )
+    })
+}
+
+/// Those that hold a run's lock although neither its runner nor its engine does any more.
+pub fn of_run(home: &Home, run: RunId) -> Option<String> {
+    // One that has only just begun has not signed yet.
+    let signed = RunLock::signed(home, run)?;
+    let lock = RunLock::path(home, run);
+    let mut own = [Some(signed.runner?), signed.engine].into_iter().flatten();
+    if own.any(|pid| process::has_open(pid, &lock)) {
+        return None;
+    }
+    let holders = process::holders(&lock);
+    if holders.iter().any(|holder| holder.is_runner) {
+        return None; // the next one has begun meanwhile
+    }
+    words(&holders)
+}
+
+/// Those that hold another lock of an engine.
+pub(crate) fn of_lock(path: &Path) -> Option<String> {
+    let mut holders = process::holders(path);
+    holders.retain(|holder| !holder.is_runner);
+    words(&holders)
+}
+
+fn words(holders: &[FileHolder]) -> Option<String> {
+    let first = holders.first()?;
+    let program = first.program.as_ref();
+    let program = program.map_or_else(String::new, |name| format!(" (`{name}`)"));
+    let pids: Vec<String> = holders.iter().map(|one| one.pid.to_string()).collect();
+    let more = match holders.len() {
+        1 => String::new(),
+        many => format!(" and {} more", many - 1),
+    };
+    Some(format!(
+        "waits for process {}{program}{more}, which a runner or engine that is gone left behind: it may still be at work; \
+         `kill {}` ends it",
+        first.pid,
+        pids.join(" ")
+    ))
+}

@@ -1,0 +1,165 @@
+//! `changed:`: which stacks the tree that would be snapshotted touches, compared with a base commit or with
+//! what was last applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drivers::git::GitError;
+use drivers::snapshot::{self, Extras, FileKind, Snapshot, SnapshotError, SnapshotFile};
+use drivers::tree::CommitTree;
+use model::changed::{Definition, Reach, definitions_changed, sources, stacks_touched};
+use model::config::{self, Surroundings};
+use model::ids::StackName;
+use model::module::{self, Whereabouts};
+use model::project::Project;
+
+use crate::Control;
+use crate::project::open::OpenProject;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChangedError {
+    #[error("`changed:` needs a Git repository, and this project is in none")]
+    NoRepository,
+    #[error("could not find out what changed since `{reference}`")]
+    Git { reference: String, source: GitError },
+    #[error("could not compare with what was last applied of stack `{stack}`")]
+    History {
+        stack: StackName,
+        source: store::ChangeSetError,
+    },
+    #[error("could not take a snapshot of the source")]
+    Snapshot(#[from] SnapshotError),
+}
+
+impl ChangedError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoRepository => Some("name the stacks instead".to_owned()),
+            Self::Git { source, .. } => source.hint(),
+            Self::History { .. } | Self::Snapshot(_) => None,
+        }
+    }
+}
+
+/// `changed:applied`: the stacks whose own source differs from that of the last run which left everything
+/// as its source said; those that never had one, too.
+pub async fn since_applied(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+) -> Result<BTreeSet<StackName>, ChangedError> {
+    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let mut touched = BTreeSet::new();
+    for (stack, own) in own_sources(open, project, &now) {
+        let last = control
+            .store
+            .run_last_settled(control.home.project(), &stack)
+            .await;
+        let last = last.map_err(|source| ChangedError::History {
+            stack: stack.clone(),
+            source,
+        })?;
+        let differs = last.is_none_or(|last| last.spec.own_source != own);
+        if differs || reads_beyond(open, project, &stack) {
+            touched.insert(stack);
+        }
+    }
+    Ok(touched)
+}
+
+/// A digest for each stack of what is its own: the files it is made of, and what the project file says about it.
+pub(crate) fn own_sources(
+    open: &OpenProject,
+    project: &Project,
+    snapshot: &Snapshot,
+) -> BTreeMap<StackName, String> {
+    let reach = |name: &StackName| reach(open, project, name);
+    let files: BTreeMap<&str, &SnapshotFile> = snapshot
+        .files
+        .iter()
+        .map(|file| (file.path.as_str(), file))
+        .collect();
+    let paths: Vec<&str> = files.keys().copied().collect();
+    let links = snapshot.files.iter();
+    let links = links.filter(|file| file.kind == FileKind::Link);
+    let links = snapshot::links(&open.root, links.map(|file| file.path.as_str()));
+    let own = sources(project, &reach, &links, &paths);
+    own.into_iter()
+        .map(|(name, paths)| {
+            let stack = &project.stacks[&name];
+            let definition = Definition::of(project, stack);
+            let files: Vec<_> = paths.iter().map(|path| files[path]).collect();
+            let text = serde_json::json!([definition, files]).to_string();
+            let digest = snapshot::sha256(text.as_bytes());
+            (name, digest)
+        })
+        .collect()
+}
+
+/// What a stack's source is made of.
+fn reach(open: &OpenProject, project: &Project, name: &StackName) -> Reach {
+    let stack = &project.stacks[name];
+    let dirs = module::closure(&open.loaded.modules, &stack.path);
+    let files = dirs
+        .iter()
+        .filter_map(|dir| open.loaded.modules.get(dir))
+        .flat_map(|module| module.files.keys().cloned())
+        .collect();
+    let mut globs = stack.watch.clone();
+    for (_, read) in module::unwatched(&open.loaded.modules, &stack.path, &stack.watch) {
+        match &read.whereabouts {
+            Whereabouts::Below(dir) if !dir.is_empty() => globs.push(format!("{dir}/**")),
+            Whereabouts::Below(_) | Whereabouts::Anywhere => globs.push("**".to_owned()),
+            Whereabouts::Outside => {}
+        }
+    }
+    Reach { dirs, files, globs }
+}
+
+/// Whether a stack may read files that are not in the project: then its source alone does not tell that it is as it
+/// was.
+pub(crate) fn reads_beyond(open: &OpenProject, project: &Project, name: &StackName) -> bool {
+    let stack = &project.stacks[name];
+    let reads = module::unwatched(&open.loaded.modules, &stack.path, &stack.watch);
+    reads.iter().any(|(_, read)| match read.whereabouts {
+        Whereabouts::Anywhere | Whereabouts::Outside => true,
+        Whereabouts::Below(_) => false,
+    })
+}
+
+/// `changed:REF`.
+pub fn since(
+    open: &OpenProject,
+    project: &Project,
+    reference: &str,
+    env: &BTreeMap<String, String>,
+) -> Result<BTreeSet<StackName>, ChangedError> {
+    let failed = |source| ChangedError::Git {
+        reference: reference.to_owned(),
+        source,
+    };
+    let git = open.git.as_ref().ok_or(ChangedError::NoRepository)?;
+    let base = git.merge_base(reference).map_err(failed)?;
+    let paths = git.changed_since(&base).map_err(failed)?;
+    let reach = |name: &StackName| reach(open, project, name);
+    let all = snapshot::list(&open.root, Some(git), &Extras::of(project))?;
+    let links = snapshot::links(&open.root, all.iter().map(String::as_str));
+    let mut touched: BTreeSet<StackName> = stacks_touched(project, &reach, &links, &paths)
+        .into_keys()
+        .collect();
+    // Any file may be one that the project file reads.
+    if !paths.is_empty() {
+        let tree = CommitTree::new(git, &base).map_err(failed)?;
+        let lookup = |name: &str| env.get(name).cloned();
+        // The same names as now: that `git.commit` moved is no change of a block.
+        let around = Surroundings {
+            env: &lookup,
+            git_commit: git.head().map_err(failed)?,
+            git_branch: git.branch().map_err(failed)?,
+        };
+        match config::load(&tree, &around).project {
+            Some(before) => touched.extend(definitions_changed(&before, project)),
+            None => touched.extend(project.stacks.keys().cloned()),
+        }
+    }
+    Ok(touched)
+}

@@ -1,0 +1,157 @@
+//! Formatting, by the engine: the project file through its standard input, the stacks in place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::engine::{Engine, EngineCall, Fmt, LocateError, Search, locate};
+use drivers::process::{CaptureError, engine_environment};
+use model::project::Project;
+
+use crate::program_output::engine_messages::EngineSaid;
+use crate::project::open::OpenProject;
+
+/// Files that were, or would be, changed, from the project's root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formatted {
+    pub changed: Vec<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    #[error(transparent)]
+    Engine(#[from] LocateError),
+    #[error("could not run the engine")]
+    Call(#[from] CaptureError),
+    #[error("the engine could not format `{}`", path.display())]
+    Refused { path: PathBuf, source: EngineSaid },
+    #[error("could not read or write `{}`", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+impl FormatError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Engine(err) => Some(err.hint()),
+            Self::Call(_) | Self::Refused { .. } | Self::File { .. } => None,
+        }
+    }
+}
+
+pub async fn format(
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    cache: &Path,
+    check: bool,
+) -> Result<Formatted, FormatError> {
+    let path = env.get("PATH").map(OsStr::new);
+    let engine = locate(&project.engine, &Search::new(path, cache))?;
+    let formatter = Formatter {
+        engine,
+        root: &open.root,
+        env,
+        check,
+    };
+    let mut changed = Vec::new();
+    for file in formatter.project_files()? {
+        if formatter.one(&file).await? {
+            changed.push(file);
+        }
+    }
+    let dirs: BTreeSet<&String> = open.loaded.modules.keys().collect();
+    for dir in dirs {
+        changed.extend(formatter.module(dir).await?);
+    }
+    changed.sort();
+    changed.dedup();
+    Ok(Formatted { changed })
+}
+
+struct Formatter<'a> {
+    engine: Engine,
+    root: &'a Path,
+    env: &'a BTreeMap<String, String>,
+    check: bool,
+}
+
+impl Formatter<'_> {
+    /// `terrane.hcl` and its companions at the root.
+    fn project_files(&self) -> Result<Vec<PathBuf>, FormatError> {
+        let failed = |source| FormatError::File {
+            path: self.root.to_owned(),
+            source,
+        };
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(self.root).map_err(failed)? {
+            let name = PathBuf::from(entry.map_err(failed)?.file_name());
+            let text = name.to_string_lossy();
+            if text == "terrane.hcl" || text.ends_with(".terrane.hcl") {
+                files.push(name.clone());
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    async fn one(&self, file: &Path) -> Result<bool, FormatError> {
+        let path = self.root.join(file);
+        let failed = |source| FormatError::File {
+            path: path.clone(),
+            source,
+        };
+        let before = std::fs::read(&path).map_err(failed)?;
+        let call = EngineCall::Fmt(Fmt::Stdin);
+        let environment = engine_environment(self.env, true);
+        let said = self
+            .engine
+            .capture(&call, self.root, &environment, &before)
+            .await?;
+        if !said.exit.success() {
+            return Err(FormatError::Refused {
+                path: file.to_owned(),
+                source: EngineSaid::of(&said),
+            });
+        }
+        if said.stdout == before {
+            return Ok(false);
+        }
+        if !self.check {
+            std::fs::write(&path, &said.stdout).map_err(failed)?;
+        }
+        Ok(true)
+    }
+
+    /// The engine names the files it changed, or would change, one per line.
+    async fn module(&self, dir: &str) -> Result<Vec<PathBuf>, FormatError> {
+        let paths = [self.root.join(dir)];
+        let call = EngineCall::Fmt(if self.check {
+            Fmt::Check { paths: &paths }
+        } else {
+            Fmt::Write { paths: &paths }
+        });
+        let environment = engine_environment(self.env, true);
+        let said = self
+            .engine
+            .capture(&call, self.root, &environment, &[])
+            .await?;
+        // With `-check`, exit code 3 means that files differ.
+        if !matches!(said.exit.code(), Some(0 | 3)) {
+            return Err(FormatError::Refused {
+                path: dir.into(),
+                source: EngineSaid::of(&said),
+            });
+        }
+        let text = said.stdout_text();
+        let relative = |line: &str| {
+            let path = Path::new(line);
+            path.strip_prefix(self.root).unwrap_or(path).to_owned()
+        };
+        Ok(text
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(relative)
+            .collect())
+    }
+}

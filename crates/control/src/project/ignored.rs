@@ -1,0 +1,40 @@
+//! Stacks and modules that Git ignores: they are there, and would not run, or run without what is ignored.
+
+use drivers::snapshot::{self, Extras, SnapshotError};
+use model::diagnostic::Finding;
+use model::ignored::{Here, Ignored, Listed};
+use model::project::{Project, Stack};
+
+use crate::project::open::OpenProject;
+
+/// What `validate` says of them.
+pub fn findings(open: &OpenProject, project: &Project) -> Result<Vec<Finding>, SnapshotError> {
+    let Some(repository) = &open.git else {
+        return Ok(Vec::new());
+    };
+    let listed = snapshot::list(&open.root, Some(repository), &Extras::of(project))?;
+    let listed: Listed = listed.iter().map(String::as_str).collect();
+    let ignored = project
+        .stacks
+        .values()
+        .filter_map(|stack| Some(of(open, stack, &listed)?.finding(stack)));
+    Ok(ignored.collect())
+}
+
+pub(crate) fn of(open: &OpenProject, stack: &Stack, listed: &Listed) -> Option<Ignored> {
+    // An older commit's files are not there.
+    let is_here = open.commit.is_none();
+    let real = |dir: &str| is_here.then(|| snapshot::real_dir(&open.root, dir))?;
+    let is_file = |path: &str| is_here && open.root.join(path).is_file();
+    let here = Here {
+        real: &real,
+        is_file: &is_file,
+    };
+    Ignored::of(
+        &stack.path,
+        &stack.var_files,
+        &open.loaded.modules,
+        listed,
+        &here,
+    )
+}

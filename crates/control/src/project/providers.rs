@@ -1,0 +1,40 @@
+//! Whether stacks keep to the providers that their targets list, as far as the source says. What modules
+//! from elsewhere need is seen by the runner, before any provider is started.
+
+use model::diagnostic::Finding;
+use model::ids::StackName;
+use model::project::{Project, Stack};
+use model::providers::{self, Unlisted};
+
+use crate::project::open::OpenProject;
+
+/// What `validate` says about all stacks.
+pub fn findings(open: &OpenProject, project: &Project) -> Vec<Finding> {
+    let of_one = |(name, stack): (&StackName, &Stack)| {
+        let found = unlisted(open, project, name).into_iter();
+        found
+            .map(|one| one.finding(stack, &project.targets[&stack.target]))
+            .collect::<Vec<_>>()
+    };
+    project.stacks.iter().flat_map(of_one).collect()
+}
+
+/// The providers that a stack needs and its target does not list.
+pub(crate) fn unlisted(open: &OpenProject, project: &Project, name: &StackName) -> Vec<Unlisted> {
+    let stack = &project.stacks[name];
+    // Of a project with mistakes, some may be missing; that is said elsewhere.
+    let Some(target) = project.targets.get(&stack.target) else {
+        return Vec::new();
+    };
+    if !target.limits_providers() {
+        return Vec::new();
+    }
+    let lock_file = open.root.join(providers::lock_file(&stack.path));
+    let lock_file = std::fs::read_to_string(lock_file).ok();
+    providers::unlisted(
+        target,
+        &open.loaded.modules,
+        &stack.path,
+        lock_file.as_deref(),
+    )
+}

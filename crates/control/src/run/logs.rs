@@ -1,0 +1,174 @@
+//! What the engines of a run said, as it is kept: without secrets, growing while they work.
+//!
+//! Not here: making that copy (`runner::logs`), how it looks (`cli`).
+
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
+
+use model::engine_event::EngineEvent;
+use model::ids::RunId;
+use model::masking::Mask;
+use model::run::Stage;
+use model::secret::Secret;
+
+use crate::home::{COMPLAINTS, Home, log_name};
+
+pub use crate::program_output::engine_messages::without_colours;
+
+/// Where a line comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Stage(Stage),
+    /// What an engine wrote to its standard error, in whatever stage.
+    Complaints,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogLine {
+    pub part: Part,
+    /// As the engine wrote it, without secrets.
+    pub text: String,
+    pub event: EngineEvent,
+}
+
+/// How often a run was begun, as far as engines said anything: each time it is planned anew is an attempt.
+pub fn attempts(home: &Home, run: RunId) -> usize {
+    let mut logs = Stage::ALL
+        .map(|stage| home.engine_events(run, stage))
+        .into_iter();
+    earlier_attempts(home, run) + usize::from(logs.any(|log| log.exists()))
+}
+
+/// How many attempts of a run are over, and have their logs aside.
+pub(crate) fn earlier_attempts(home: &Home, run: RunId) -> usize {
+    let found = fs::read_dir(home.attempts(run));
+    found.map_or(0, |entries| entries.flatten().count())
+}
+
+/// The values that a run must hide, as long as its scratch directory exists.
+pub(crate) fn hidden_in(home: &Home, run: RunId) -> Option<Mask> {
+    let bytes = fs::read(home.hidden_values(run)).ok()?;
+    let values: Vec<String> = serde_json::from_slice(&bytes).ok()?;
+    let secrets: Vec<Secret> = values.iter().map(Secret::new).collect();
+    Some(Mask::new(&secrets))
+}
+
+/// The log of a run, read from the beginning and then on.
+#[derive(Debug)]
+pub struct RunLog {
+    tails: Vec<Tail>,
+}
+
+impl RunLog {
+    /// `only`: of one stage, without complaints. `attempt`: an earlier one, else the last.
+    pub fn new(home: &Home, run: RunId, only: Option<Stage>, attempt: Option<usize>) -> Self {
+        let earlier = attempt.filter(|number| *number <= earlier_attempts(home, run));
+        let dir = earlier.map_or_else(|| home.run_dir(run), |number| home.attempt(run, number));
+        let wanted = Stage::ALL
+            .into_iter()
+            .filter(|it| only.is_none_or(|only| only == *it));
+        let mut tails: Vec<Tail> = wanted
+            .map(|stage| Tail::new(Part::Stage(stage), dir.join(log_name(stage))))
+            .collect();
+        if only.is_none() {
+            tails.push(Tail::new(Part::Complaints, dir.join(COMPLAINTS)));
+        }
+        Self { tails }
+    }
+
+    /// Of nothing.
+    pub fn empty() -> Self {
+        Self { tails: Vec::new() }
+    }
+
+    /// What came since the last call, in the order of the stages.
+    pub fn read_new(&mut self) -> Vec<LogLine> {
+        self.tails.iter_mut().flat_map(Tail::read_new).collect()
+    }
+
+    /// Lines without an end, when nothing more will come.
+    pub fn finish(mut self) -> Vec<LogLine> {
+        let mut lines = self.read_new();
+        lines.extend(self.tails.iter().filter_map(|tail| tail.line(&tail.rest)));
+        lines
+    }
+}
+
+#[derive(Debug)]
+struct Tail {
+    part: Part,
+    path: PathBuf,
+    read: u64,
+    rest: Vec<u8>,
+}
+
+impl Tail {
+    fn new(part: Part, path: PathBuf) -> Self {
+        Self {
+            part,
+            path,
+            read: 0,
+            rest: Vec::new(),
+        }
+    }
+
+    /// A file that is not there yet, or cannot be read now, is looked at again next time.
+    fn read_new(&mut self) -> Vec<LogLine> {
+        let Ok(mut file) = File::open(&self.path) else {
+            return Vec::new();
+        };
+        // A stage that begins anew begins its log anew.
+        if file.metadata().is_ok_and(|found| found.len() < self.read) {
+            self.read = 0;
+            self.rest.clear();
+        }
+        let mut new = Vec::new();
+        if file.seek(SeekFrom::Start(self.read)).is_err() || file.read_to_end(&mut new).is_err() {
+            return Vec::new();
+        }
+        self.read += new.len() as u64;
+        self.rest.extend(new);
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+            return Vec::new();
+        };
+        let whole: Vec<u8> = self.rest.drain(..=end).collect();
+        let lines = whole.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| self.line(line)).collect()
+    }
+
+    fn line(&self, bytes: &[u8]) -> Option<LogLine> {
+        let text = String::from_utf8_lossy(bytes).trim_end().to_owned();
+        (!text.is_empty()).then(|| LogLine {
+            part: self.part,
+            event: EngineEvent::parse(&text),
+            text,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn lines_come_when_they_are_whole_and_again_when_a_stage_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.jsonl");
+        let mut tail = Tail::new(Part::Stage(Stage::Planning), path.clone());
+        let mut texts = || -> Vec<String> {
+            let lines = tail.read_new().into_iter();
+            lines.map(|line| line.event.message).collect()
+        };
+        assert_eq!(texts(), Vec::<String>::new());
+        let mut file = File::create(&path).unwrap();
+        file.write_all(b"{\"@message\":\"one\"}\n{\"@mess").unwrap();
+        assert_eq!(texts(), ["one"]);
+        file.write_all(b"age\":\"two\"}\n").unwrap();
+        assert_eq!(texts(), ["two"]);
+        fs::write(&path, "again\n").unwrap();
+        assert_eq!(texts(), ["again"]);
+    }
+}

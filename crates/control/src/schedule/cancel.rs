@@ -1,0 +1,328 @@
+//! Ending a run or a change set from anywhere: one interrupt to each engine, and waiting. A kill is another
+//! thing: it loses what was not stored, so it has a reason and a record. So has giving up a machine that is gone.
+//!
+//! Not here: what an interrupt does to a change set (`model::changeset`), the question before a kill (`cli`).
+
+use std::collections::BTreeSet;
+use std::io;
+
+use model::break_glass::Act;
+use model::changeset::ChangeSet;
+use model::ids::{ChangeSetId, RunId};
+use model::import_proposal::Left;
+use model::run::{Run, RunEvent, RunState, Skip, Stage};
+use store::{ChangeSetError, NewBreakGlass, StoreError};
+
+use crate::changeset::cancel_requests::CancelRequest;
+use crate::run::liveness;
+use crate::run::lock::RunLock;
+use crate::schedule::recovery;
+use crate::schedule::scheduler::{self, Say, TurnError};
+use crate::secrets::caller_env::Asker;
+use crate::state::reasons::{Reason, without_secrets_of};
+use crate::state::unrecorded;
+use crate::{Control, runner};
+
+#[derive(Debug, thiserror::Error)]
+pub enum CancelError {
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    #[error("run {run} of stack `{stack}` is over already: {word}")]
+    RunOver {
+        run: RunId,
+        stack: String,
+        word: &'static str,
+    },
+    #[error("change set {0} is over already")]
+    SetOver(ChangeSetId),
+    #[error("{what} is carried out on another machine, and only that one reaches its engines")]
+    Elsewhere { what: String, set: ChangeSetId },
+    #[error("change set {set} was begun on this machine, which can tell what became of it")]
+    Here { set: ChangeSetId },
+    #[error("could not give up what run {run} holds")]
+    GiveUp { run: RunId, source: StoreError },
+    #[error("run {run} has no engine at work")]
+    NoEngine { run: RunId },
+    #[error("could not read what is to be cancelled")]
+    Read(#[from] ChangeSetError),
+    #[error(transparent)]
+    Turn(#[from] TurnError),
+    #[error("could not record that the engine of run {run} is killed")]
+    Record { run: RunId, source: StoreError },
+    #[error("could not reach the processes of run {run}")]
+    Signal { run: RunId, source: io::Error },
+}
+
+impl CancelError {
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::RunOver { .. }
+            | Self::SetOver(_)
+            | Self::Elsewhere { .. }
+            | Self::Here { .. }
+            | Self::NoEngine { .. } => true,
+            Self::NoRun(_)
+            | Self::Read(_)
+            | Self::Turn(_)
+            | Self::GiveUp { .. }
+            | Self::Record { .. }
+            | Self::Signal { .. } => false,
+        }
+    }
+
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Elsewhere { set, .. } => Some(format!(
+                "run the same command there; if that machine is gone for good: `terrane run cancel {set} --gone --reason …`"
+            )),
+            Self::Here { set } => Some(format!("`terrane run cancel {set}` ends it")),
+            Self::NoEngine { run } => Some(format!("`terrane run cancel {run}` ends it")),
+            Self::NoRun(_)
+            | Self::RunOver { .. }
+            | Self::SetOver(_)
+            | Self::Read(_)
+            | Self::Turn(_)
+            | Self::GiveUp { .. }
+            | Self::Record { .. }
+            | Self::Signal { .. } => None,
+        }
+    }
+}
+
+/// What Ctrl-C does in the terminal that watches: nothing new begins, engines are interrupted once. Whoever
+/// called looks on (`worker::interrupt_runners`) until the change set is over.
+pub async fn cancel_set(
+    control: &Control,
+    id: ChangeSetId,
+    wish: &CancelRequest,
+) -> Result<(), CancelError> {
+    let set = control.store.change_set_get(id).await?;
+    if set.status.is_over() {
+        return Err(CancelError::SetOver(id));
+    }
+    check_here(control, &set, || format!("change set {id}"))?;
+    for run in control.store.run_list(id).await? {
+        if !run.state.is_finished() {
+            note(control, run.id, wish, false).await?;
+        }
+    }
+    let by = wish.by.clone();
+    let say = Some(Say::Interrupt { by });
+    scheduler::turn(control, id, say, &Asker::default(), None).await?;
+    Ok(())
+}
+
+/// A change set whose machine is gone for good, as a person says: nobody can look what became of it. What was under way is
+/// unknown from now on; its lanes and locks are free, and what that machine might still write is refused. Recorded first.
+/// The runs that were under way.
+pub async fn give_up(
+    control: &Control,
+    id: ChangeSetId,
+    reason: &Reason,
+) -> Result<Vec<Run>, CancelError> {
+    let set = may_be_given_up(control, id).await?;
+    let mut given_up = Vec::new();
+    for run in control.store.run_list(id).await? {
+        if run.state.is_running() {
+            given_up.push(give_up_run(control, &run, reason).await?);
+        }
+    }
+    let why = format!("its machine is gone, says {}", reason.actor);
+    let stopped = control.store.change_set_stop(&set, &why, control.now());
+    stopped.await?;
+    Ok(given_up)
+}
+
+/// A change set that is under way on another machine.
+pub async fn may_be_given_up(control: &Control, id: ChangeSetId) -> Result<ChangeSet, CancelError> {
+    let set = control.store.change_set_get(id).await?;
+    if set.status.is_over() {
+        return Err(CancelError::SetOver(id));
+    }
+    if !liveness::is_elsewhere(control, &set) {
+        return Err(CancelError::Here { set: id });
+    }
+    Ok(set)
+}
+
+async fn give_up_run(control: &Control, run: &Run, reason: &Reason) -> Result<Run, CancelError> {
+    let (id, store) = (run.id, &control.store);
+    let spec = store.run_spec(id).await?;
+    let state = control.state_name(&spec.stack.state);
+    let reason = reason.kept(control, &state).await;
+    let record = NewBreakGlass {
+        act: Act::MachineGivenUp,
+        state: &state,
+        actor: &reason.actor,
+        reason: Some(&reason.text),
+        detail: format!("run {id}, {}", run.state.word()),
+    };
+    let opened = store.break_glass_open(&record).await;
+    opened.map_err(|source| CancelError::Record { run: id, source })?;
+    let freed = store.lock_release_run(id).await;
+    freed.map_err(|source| CancelError::GiveUp { run: id, source })?;
+    let event = RunEvent::RunnerLost {
+        kept: None,
+        left: None,
+    };
+    Ok(store.run_record(id, event, control.now()).await?)
+}
+
+/// A run that can still be ended, and its change set.
+pub async fn find(control: &Control, id: RunId) -> Result<(Run, ChangeSet), CancelError> {
+    let run = control.store.run_get(id).await?;
+    let run = run.ok_or(CancelError::NoRun(id))?;
+    let set = control.store.change_set_get(run.change_set).await?;
+    check_here(control, &set, || format!("run {id}"))?;
+    if run.state.is_finished() {
+        return Err(CancelError::RunOver {
+            run: id,
+            stack: run.stack.to_string(),
+            word: run.state.word(),
+        });
+    }
+    Ok((run, set))
+}
+
+/// A wish to end one run; the others of its change set go on, except those that need it. It holds until the run
+/// is over: a run may go from one runner to the next while we speak.
+#[derive(Debug)]
+pub struct Cancelling {
+    run: RunId,
+    asked: BTreeSet<RunId>,
+}
+
+impl Cancelling {
+    pub async fn begin(
+        control: &Control,
+        id: RunId,
+        wish: &CancelRequest,
+    ) -> Result<Self, CancelError> {
+        note(control, id, wish, false).await?;
+        Ok(Self {
+            run: id,
+            asked: BTreeSet::new(),
+        })
+    }
+
+    /// Interrupts what is under way, once, and skips what has not begun. The run, if it is over.
+    pub async fn look(&mut self, control: &Control) -> Result<Option<Run>, CancelError> {
+        if let Some(run) = ended(control, self.run).await? {
+            return Ok(Some(run));
+        }
+        let run = control.store.run_get(self.run).await?;
+        let run = run.ok_or(CancelError::NoRun(self.run))?;
+        if run.state.is_running() {
+            let signal = |source| CancelError::Signal {
+                run: run.id,
+                source,
+            };
+            scheduler::interrupt_runners(control, std::slice::from_ref(&run), &mut self.asked)
+                .map_err(signal)?;
+            return Ok(None);
+        }
+        self.asked.clear();
+        let event = RunEvent::Skipped {
+            because: Skip::Interrupted,
+        };
+        match control.store.run_record(run.id, event, control.now()).await {
+            Err(ChangeSetError::Run(_)) => Ok(None), // it began, or ended, meanwhile
+            skipped => Ok(Some(skipped?)),
+        }
+    }
+}
+
+/// What would be lost if the engine of a run were killed now.
+pub async fn at_stake(control: &Control, run: &Run) -> Result<Option<Box<Left>>, CancelError> {
+    let RunState::Applying { .. } = run.state else {
+        return Ok(None);
+    };
+    let spec = control.store.run_spec(run.id).await?;
+    let events = runner::lost_events(&control.home, run.id, Stage::Applying);
+    Ok(unrecorded::look(control, run.id, &spec, &events, true).await)
+}
+
+/// Whether a run has an engine that could be killed.
+pub fn has_engine(control: &Control, run: RunId) -> bool {
+    engine(control, run).is_some()
+}
+
+/// Kills the engine of a run, with everything it has started. Recorded first.
+pub async fn kill(control: &Control, run: &Run, reason: &Reason) -> Result<(), CancelError> {
+    let id = run.id;
+    let pid = engine(control, id).ok_or(CancelError::NoEngine { run: id })?;
+    let spec = control.store.run_spec(id).await?;
+    let state = control.state_name(&spec.stack.state);
+    let reason = reason.kept(control, &state).await;
+    let record = NewBreakGlass {
+        act: Act::EngineKilled,
+        state: &state,
+        actor: &reason.actor,
+        reason: Some(&reason.text),
+        detail: format!("the engine of run {id}, {}", run.state.word()),
+    };
+    let opened = control.store.break_glass_open(&record).await;
+    opened.map_err(|source| CancelError::Record { run: id, source })?;
+    let wish = CancelRequest {
+        by: reason.actor.clone(),
+        reason: Some(reason.text.clone()),
+    };
+    note(control, id, &wish, true).await?;
+    let killed = drivers::process::kill_group(pid);
+    killed.map_err(|source| CancelError::Signal { run: id, source })
+}
+
+/// Looks once whether a run is over; one that has lost its processes is ended by what is seen of it.
+pub async fn ended(control: &Control, id: RunId) -> Result<Option<Run>, CancelError> {
+    let run = control.store.run_get(id).await?;
+    let run = run.ok_or(CancelError::NoRun(id))?;
+    if run.state.is_finished() {
+        return Ok(Some(run));
+    }
+    if run.state.is_running() && !RunLock::is_held(&control.home, id) {
+        // And its change set, if nobody is left to go on with that: its lanes are others' turn.
+        Box::pin(recovery::release_abandoned(control)).await?;
+    }
+    Ok(None)
+}
+
+async fn note(
+    control: &Control,
+    id: RunId,
+    wish: &CancelRequest,
+    kill: bool,
+) -> Result<(), CancelError> {
+    let reason = match &wish.reason {
+        Some(text) => Some(without_secrets_of(control, &[id], text).await),
+        None => None,
+    };
+    let event = RunEvent::CancelAsked {
+        by: wish.by.clone(),
+        reason,
+        kill,
+    };
+    match control.store.run_record(id, event, control.now()).await {
+        // It ended meanwhile.
+        Err(ChangeSetError::Run(_)) => Ok(()),
+        noted => Ok(noted.map(drop)?),
+    }
+}
+
+/// The engine at work, as its runner noted it. A lock that nobody holds says that the note was left behind by a crash.
+fn engine(control: &Control, run: RunId) -> Option<u32> {
+    RunLock::signed(&control.home, run)?.engine
+}
+
+fn check_here(
+    control: &Control,
+    set: &ChangeSet,
+    what: impl FnOnce() -> String,
+) -> Result<(), CancelError> {
+    if liveness::is_elsewhere(control, set) {
+        return Err(CancelError::Elsewhere {
+            what: what(),
+            set: set.id,
+        });
+    }
+    Ok(())
+}

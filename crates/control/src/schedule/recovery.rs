@@ -1,0 +1,153 @@
+//! A crash between any two steps is repaired by looking, never by guessing: runs whose lock is free have
+//! no process any more, and are ended by what can be seen of them.
+
+use model::changeset::{ChangeSet, Status};
+use model::run::{Run, RunEvent, RunState, Stage};
+use store::ChangeSetError;
+
+use crate::Control;
+use crate::run::liveness::{is_at_work, is_elsewhere};
+use crate::run::lock::RunLock;
+use crate::run::{cleanup, client_presence};
+use crate::state::quarantine::{self, Leftovers};
+use crate::state::unrecorded;
+
+/// Why a change set stops that somebody said yes to and nobody carries out any more.
+pub const GONE: &str = "its processes are gone";
+
+/// What was found and done about a run that nobody carries out any more.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub run: Run,
+    pub was: &'static str,
+    pub kept: Option<String>,
+}
+
+/// Ends the runs of a change set whose processes are gone. Doing it twice is doing it once: the run's
+/// lock is held meanwhile.
+pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, ChangeSetError> {
+    let mut found = Vec::new();
+    if is_elsewhere(control, set) {
+        return Ok(found);
+    }
+    for run in control.store.run_list(set.id).await? {
+        if !run.state.is_running() {
+            continue;
+        }
+        let Ok(Some(lock)) = RunLock::try_take(&control.home, run.id) else {
+            continue;
+        };
+        // Somebody may have ended it between the list and the lock.
+        let Some(run) = control.store.run_get(run.id).await? else {
+            continue;
+        };
+        crate::runner::finish_lost_logs(&control.home, run.id);
+        let mut left = None;
+        let kept = match &run.state {
+            RunState::Applying { plan, .. } => {
+                let spec = control.store.run_spec(run.id).await?;
+                let kept = match control.home.slot(&spec.slot, 0) {
+                    Ok(slot) => {
+                        let dir = slot.tree().join(&spec.stack.path);
+                        let left = Leftovers::of(run.id, &spec, &dir, plan);
+                        quarantine::take_in(control, left).await
+                    }
+                    Err(_) => None,
+                };
+                // A lock that cannot be released now is found again by the next look.
+                drop(control.store.lock_release_run(run.id).await);
+                let events = crate::runner::lost_events(&control.home, run.id, Stage::Applying);
+                left = unrecorded::look(control, run.id, &spec, &events, true).await;
+                kept
+            }
+            RunState::Planning { .. } | RunState::Completing { .. } => None,
+            RunState::Queued
+            | RunState::Deferred { .. }
+            | RunState::Planned { .. }
+            | RunState::Applied { .. }
+            | RunState::Finished { .. } => continue,
+        };
+        let was = run.state.word();
+        let event = RunEvent::RunnerLost {
+            kept: kept.clone(),
+            left,
+        };
+        let run = control
+            .store
+            .run_record(run.id, event, control.now())
+            .await?;
+        cleanup::remove_scratch(control, run.id);
+        if let Ok(spec) = control.store.run_spec(run.id).await {
+            crate::runner::sweep_lost(control, &spec).await;
+        }
+        found.push(Found { run, was, kept });
+        drop(lock);
+    }
+    Ok(found)
+}
+
+/// Ends change sets that hold lanes although nothing of them is alive: their lanes must not wait for ever.
+pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, ChangeSetError> {
+    let mut stopped = Vec::new();
+    quarantine::take_in_forgotten(control).await?;
+    crate::changeset::bundle::forget_abandoned(control).await?;
+    for set in control
+        .store
+        .change_set_list_open(control.home.project())
+        .await?
+    {
+        if is_elsewhere(control, &set) {
+            continue;
+        }
+        recover(control, &set).await?;
+        let runs = control.store.run_list(set.id).await?;
+        if !is_at_work(control, &runs)
+            && let Some(_unwatched) = client_presence::unattended(control, &set)
+        {
+            let why = match set.status {
+                Status::Confirmed | Status::Interrupting => GONE,
+                Status::Planning => "nobody waits for it any more",
+                Status::AwaitingConfirm if is_stale(control, &set) => {
+                    "nobody decided within 30 days"
+                }
+                // It waits for a person, or somebody said yes and it goes on when its lanes are free
+                // (`worker::go_on_with_waiters`).
+                Status::AwaitingConfirm
+                | Status::Waiting
+                | Status::Finished
+                | Status::Stopped { .. }
+                | Status::Superseded { .. } => continue,
+            };
+            control
+                .store
+                .change_set_stop(&set, why, control.now())
+                .await?;
+            let set = control.store.change_set_get(set.id).await?;
+            cleanup::remove_leftovers(control, &set, &control.store.run_list(set.id).await?).await;
+            stopped.push(set);
+        }
+    }
+    Ok(stopped)
+}
+
+/// Ends a change set that nobody can go on with; false if somebody is still at work.
+pub async fn stop_if_gone(
+    control: &Control,
+    set: &ChangeSet,
+    runs: &[Run],
+) -> Result<bool, ChangeSetError> {
+    if is_elsewhere(control, set) || is_at_work(control, runs) {
+        return Ok(false);
+    }
+    let why = GONE;
+    control
+        .store
+        .change_set_stop(set, why, control.now())
+        .await?;
+    Ok(true)
+}
+
+/// Plans and sources are not kept for ever.
+fn is_stale(control: &Control, set: &ChangeSet) -> bool {
+    control.now().duration_since(set.created_at).as_hours() >= 30 * 24
+}

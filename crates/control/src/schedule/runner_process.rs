@@ -1,0 +1,139 @@
+//! The process that carries out runs, one at a time, and outlives the client that asked for them.
+//!
+//! Its descriptors: standard input brings the values of the requester, standard output is the run's lock (held as long as
+//! the process or its engine lives), standard error is its log. After each run it makes one step of the scheduler, so that a
+//! confirmed change set needs no terminal. If that step claims another run, the same process carries it out, because a new
+//! process would cost as much as all of its work.
+//!
+//! Not here: the stages (`runner`), which run starts when (`worker`).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+
+use model::ids::{ChangeSetId, RunId};
+use model::run::Stage;
+use store::{ChangeSetError, Fence, ReportedEvent};
+use tokio::sync::Mutex;
+
+use crate::Control;
+use crate::home::retry::insist;
+use crate::run::cleanup;
+use crate::run::lock::{ClaimedRun, RunLock};
+use crate::runner::{CarryOutError, Interrupts, Job, RunnerProcess, Serve, carry_out_stage};
+use crate::schedule::scheduler::{self, Own};
+use crate::secrets::caller_env::Asker;
+
+/// Detaches from the client's terminal: a Ctrl-C there must not reach this process.
+pub fn leave_terminal() -> Result<(), RunnerError> {
+    drivers::process::become_session_leader().map_err(RunnerError::Session)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunnerError {
+    #[error("could not leave the terminal's session")]
+    Session(#[source] io::Error),
+    #[error("could not sign the lock of run `{run}`")]
+    Sign { run: RunId, source: io::Error },
+    #[error("could not read what run `{run}` is about")]
+    Read { run: RunId, source: ChangeSetError },
+    #[error(transparent)]
+    CarryOut(#[from] CarryOutError),
+    #[error(transparent)]
+    Turn(#[from] scheduler::TurnError),
+}
+
+/// Carries out `stage` of `run`, then each stage of it that can follow at once, then other runs of its change set.
+pub async fn run(
+    control: &Control,
+    run: RunId,
+    stage: Stage,
+    asker: &Asker,
+    serve: Serve,
+) -> Result<(), RunnerError> {
+    // Signal handlers come before our process number is in the lock, so that no signal can kill us.
+    let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
+    let interrupts = Mutex::new(interrupts);
+    let process = RunnerProcess {
+        asker,
+        serve,
+        interrupts: &interrupts,
+    };
+    let lock = inherited_lock().map_err(|source| RunnerError::Sign { run, source })?;
+    let mut next = Some(ClaimedRun { run, stage, lock });
+    while let Some(claimed) = next {
+        next = Box::pin(carry_out(control, claimed, process)).await?;
+    }
+    Ok(())
+}
+
+/// Waits until a run of a confirmed change set can be begun, and starts it.
+pub async fn wait(control: &Control, run: RunId, asker: &Asker) -> Result<(), RunnerError> {
+    Ok(scheduler::wait_for_stragglers(control, run, asker).await?)
+}
+
+/// Carries out a claimed run as far as it can go. Returns the run that was claimed for this process next.
+async fn carry_out(
+    control: &Control,
+    claimed: ClaimedRun,
+    process: RunnerProcess<'_>,
+) -> Result<Option<ClaimedRun>, RunnerError> {
+    let ClaimedRun {
+        run,
+        mut stage,
+        lock,
+    } = claimed;
+    process.interrupts.lock().await.begin(&control.store, run);
+    lock.sign(std::process::id())
+        .map_err(|source| RunnerError::Sign { run, source })?;
+    let summary = control.store.run_summary(run).await;
+    let summary = summary.map_err(|source| RunnerError::Read { run, source })?;
+    let job = Job::new(control, process, run, lock, &summary)?;
+    let mut fence = None;
+    loop {
+        // The step before committed under the hold that it had: the run still has it.
+        if fence.is_none() {
+            let held = control.store.lane_fence(&summary.set).await;
+            fence = held.map_err(|source| RunnerError::Read { run, source })?;
+        }
+        job.set_fence(fence.clone()).await;
+        let happened = carry_out_stage(&job, stage).await?;
+        let mut step = commit(control, summary.set.id, process, happened, fence.clone()).await?;
+        step.runs.retain(|other| other.id == run);
+        let Some(next) = step.own else {
+            cleanup::remove_leftovers(control, &step.set, &step.runs).await;
+            return Ok(step.next);
+        };
+        if let [run] = step.runs.as_slice() {
+            job.set_state(run.state.clone()).await;
+        }
+        stage = next;
+    }
+}
+
+/// Records what happened. It must not be lost because the home does not answer now.
+async fn commit(
+    control: &Control,
+    set: ChangeSetId,
+    process: RunnerProcess<'_>,
+    happened: ReportedEvent,
+    fence: Option<Fence>,
+) -> Result<scheduler::Standing, RunnerError> {
+    let commit = async || {
+        let own = Own {
+            happened: happened.clone(),
+            fence: fence.clone(),
+            goes_on: !process.interrupts.lock().await.is_terminated(),
+        };
+        scheduler::turn(control, set, None, process.asker, Some(own)).await
+    };
+    Ok(insist(scheduler::TurnError::is_outage, commit).await?)
+}
+
+/// The lock that this process was started with. Only this value holds it: once dropped, the lock is free, unless an engine
+/// left a process running.
+fn inherited_lock() -> io::Result<RunLock> {
+    let lock = io::stdout().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    Ok(RunLock::inherited(File::from(lock)))
+}

@@ -1,0 +1,451 @@
+//! Looks at a change set, commits what can happen now, and starts a runner for each claimed run; a runner whose own
+//! run is over goes on with one of them itself.
+//!
+//! It takes no hint of what changed and may be called by anyone at any time: a terminal that watches, and
+//! every runner as its last act, so that a confirmed change set goes to its end without any terminal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use drivers::process::{self, Environment, StartError};
+use model::changeset::{ChangeSet, Front, HearError, Status};
+use model::ids::{ChangeSetId, RunId};
+use model::run::{Problem, Run, RunEvent, RunSpec, Stage};
+use store::{ChangeSetError, Fence, ReportedEvent, RunSummary};
+
+pub use model::changeset::Say;
+
+use crate::Control;
+use crate::changeset::{change_sets, explain, orphan_processes};
+use crate::home::retry::insist;
+use crate::run::lock::{self, ClaimedRun, RunLock};
+use crate::run::{client_presence, liveness};
+use crate::secrets::caller_env::{self, Asker};
+
+/// The word for a runner that only waits until its run can be begun.
+pub const WAIT: &str = "wait";
+/// How soon it is seen that a process is gone which an engine left behind.
+const STRAGGLER: Duration = Duration::from_millis(500);
+
+/// Where the change set stands after a look.
+#[derive(Debug)]
+pub struct Standing {
+    pub set: ChangeSet,
+    pub runs: Vec<Run>,
+    /// While it waits for its lanes: who stands in front.
+    pub front: Option<Front>,
+    /// The caller's own run was claimed for its next stage.
+    pub own: Option<Stage>,
+    /// The caller's own run is over, and this one is claimed for it.
+    pub(crate) next: Option<ClaimedRun>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    #[error("could not look after change set `{set}`")]
+    Store {
+        set: ChangeSetId,
+        source: ChangeSetError,
+    },
+    #[error("could not look after the change sets that wait for lanes")]
+    Queue(#[source] ChangeSetError),
+    #[error("could not pass values on to a runner")]
+    Values(#[source] serde_json::Error),
+}
+
+impl TurnError {
+    /// What a person said and may not say now.
+    pub fn heard(&self) -> Option<&HearError> {
+        match self {
+            Self::Store {
+                source: ChangeSetError::Heard(heard),
+                ..
+            } => Some(heard),
+            Self::Store { .. } | Self::Queue(_) | Self::Values(_) => None,
+        }
+    }
+
+    /// Whether the home did not answer: the same look may work later.
+    pub(crate) fn is_outage(&self) -> bool {
+        match self {
+            Self::Store { source, .. } | Self::Queue(source) => source.is_outage(),
+            Self::Values(_) => false,
+        }
+    }
+}
+
+/// What a runner brings: the run whose lock it holds already, and what just happened to it.
+#[derive(Clone, Debug)]
+pub struct Own {
+    pub happened: ReportedEvent,
+    /// The hold of its lanes under which that happened.
+    pub fence: Option<Fence>,
+    /// Whether the process can carry out another run when its own is over.
+    pub goes_on: bool,
+}
+
+/// One look, on behalf of a person (`say`) or of a runner (`own`).
+pub async fn turn(
+    control: &Control,
+    set: ChangeSetId,
+    say: Option<Say>,
+    asker: &Asker,
+    own: Option<Own>,
+) -> Result<Standing, TurnError> {
+    let fence = own.as_ref().and_then(|own| own.fence.clone());
+    let goes_on = own.as_ref().is_some_and(|own| own.goes_on);
+    let happened = own.map(|own| own.happened);
+    let own = happened.as_ref().map(|happened| happened.run);
+    let mut locks: BTreeMap<RunId, RunLock> = BTreeMap::new();
+    let mut kept = BTreeSet::new();
+    let mut claim = |run: RunId| {
+        if own == Some(run) {
+            return true;
+        }
+        let Some(lock) = RunLock::try_take(&control.home, run).ok().flatten() else {
+            kept.insert(run);
+            return false;
+        };
+        locks.insert(run, lock).is_none()
+    };
+    let done = control
+        .store
+        .change_set_turn_under(
+            set,
+            fence.as_ref(),
+            say,
+            happened,
+            control.now(),
+            &mut claim,
+        )
+        .await
+        .map_err(|source| TurnError::Store { set, source })?;
+    let own_stage = done.starts.iter().find(|(run, _)| own == Some(*run));
+    let own_stage = own_stage.map(|(_, stage)| *stage);
+    let mut next = None;
+    // Whoever looks after others once lanes are free may fail at it, and must not fail a run of its own.
+    let takes_next = goes_on && own_stage.is_none() && !done.released;
+    let values = asker.with_home(&control.home).to_bytes();
+    let values = values.map_err(TurnError::Values)?;
+    for (run, stage) in done.starts {
+        let Some(lock) = locks.remove(&run) else {
+            continue; // our own
+        };
+        if takes_next && next.is_none() {
+            next = Some(ClaimedRun { run, stage, lock });
+        } else if let Err(failure) = start(control, run, word(stage), &values, lock.file()).await {
+            let problem = could_not_start(stage, &failure);
+            let event = RunEvent::Failed { problem };
+            control
+                .store
+                .run_record(run, event, control.now())
+                .await
+                .map_err(|source| TurnError::Store { set, source })?;
+        }
+    }
+    if done.set.status == Status::Confirmed {
+        for run in kept {
+            // Without one it goes on as long as somebody watches.
+            drop(wait_apart(control, run, &values).await);
+        }
+    }
+    if done.released {
+        // Its runner was started by one who may apply its targets; anybody can cancel it.
+        let as_writer_of = own.map(|_| set);
+        Box::pin(go_on_with_waiters(control, asker, as_writer_of)).await?;
+    }
+    Ok(Standing {
+        set: done.set,
+        runs: done.runs,
+        front: done.front,
+        own: own_stage,
+        next,
+    })
+}
+
+/// What became of a change set that nobody watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    GoesOn,
+    /// Nobody who looks here can go on with it, and it must not stand in the line for ever.
+    Stopped {
+        why: String,
+    },
+}
+
+/// One look at each change set that was confirmed, has lost its terminal, and waits for lanes or waited for a hold
+/// that has ended since: what was said yes to goes on without it, unless it needs values that only its terminal had,
+/// or who looks may not apply it. That is known only of who applies a change set (`as_writer_of`), for its targets.
+pub async fn go_on_with_waiters(
+    control: &Control,
+    asker: &Asker,
+    as_writer_of: Option<ChangeSetId>,
+) -> Result<Vec<(ChangeSetId, Fate)>, TurnError> {
+    let failed = |set: ChangeSetId| move |source| TurnError::Store { set, source };
+    let mut found = Vec::new();
+    let mut writable = None;
+    let open = control
+        .store
+        .change_set_list_open(control.home.project())
+        .await;
+    for set in open.map_err(TurnError::Queue)? {
+        if set.request.machine != control.home.machine() {
+            continue;
+        }
+        let is_queued = match set.status {
+            Status::Waiting => true,
+            // Nobody is told when a hold runs out: whoever looks next sees it.
+            Status::AwaitingConfirm => false,
+            Status::Planning
+            | Status::Confirmed
+            | Status::Interrupting
+            | Status::Finished
+            | Status::Stopped { .. }
+            | Status::Superseded { .. } => continue,
+        };
+        let explained = explain::explain(control, set.id).await;
+        let goes_on = explained.map_err(failed(set.id))?.goes_on();
+        if !is_queued && !goes_on {
+            continue;
+        }
+        let Some(_unwatched) = client_presence::unattended(control, &set) else {
+            continue;
+        };
+        let specs = change_sets::specs(control, set.id).await;
+        let specs = specs.map_err(failed(set.id))?;
+        if writable.is_none() {
+            writable = Some(targets(control, as_writer_of).await?);
+        }
+        let obstacle = Obstacle::of(&specs, writable.as_deref().unwrap_or_default());
+        let Some(obstacle) = obstacle else {
+            let turned = turn(control, set.id, None, &asker.bare(), None).await?;
+            if turned.set.status != set.status {
+                found.push((set.id, Fate::GoesOn));
+            }
+            continue;
+        };
+        // Who waits for a person stands in nobody's way: whoever can confirms it again. Who stands behind a lane that
+        // is held may be gone on with by who holds it.
+        if is_queued && (goes_on || matches!(obstacle, Obstacle::Needs(_))) {
+            let why = obstacle.words();
+            let stopped = control.store.change_set_stop(&set, &why, control.now());
+            stopped.await.map_err(failed(set.id))?;
+            found.push((set.id, Fate::Stopped { why }));
+        }
+    }
+    Ok(found)
+}
+
+/// The first in the line, or who holds its lanes, if its terminal does not look (somebody suspended it): what anybody can go
+/// on with goes on, anything else lets the others pass.
+pub async fn pass_by(
+    control: &Control,
+    asker: &Asker,
+    id: ChangeSetId,
+    as_writer_of: ChangeSetId,
+) -> Result<(), TurnError> {
+    let failed = |source| TurnError::Store { set: id, source };
+    let explained = explain::explain(control, id).await.map_err(failed)?;
+    let set = &explained.set;
+    let is_idle = is_idle(control, set, &explained.runs);
+    if !is_idle && (set.status != Status::Waiting || !explained.goes_on()) {
+        return Ok(());
+    }
+    let specs = change_sets::specs(control, id).await.map_err(failed)?;
+    let writable = targets(control, Some(as_writer_of)).await?;
+    let is_here = set.request.machine == control.home.machine();
+    let obstacle = Obstacle::of(&specs, &writable);
+    match obstacle {
+        None if is_here => {
+            turn(control, id, None, &asker.bare(), None).await?;
+            Ok(())
+        }
+        // It holds lanes, and nobody here can go on with it.
+        Some(obstacle) if is_idle => {
+            let why = obstacle.words();
+            let stopped = control.store.change_set_stop(set, &why, control.now());
+            stopped.await.map_err(failed)
+        }
+        Some(_) | None => {
+            let passed = control.store.change_set_queue_again(id, control.now());
+            passed.await.map_err(failed)
+        }
+    }
+}
+
+/// Whether who holds the lanes in front of others is at nothing: its runners are gone, and its terminal does not look.
+pub async fn is_still(control: &Control, id: ChangeSetId) -> Result<bool, TurnError> {
+    let failed = |source| TurnError::Store { set: id, source };
+    let set = control.store.change_set_get(id).await.map_err(failed)?;
+    let runs = control.store.run_list(id).await.map_err(failed)?;
+    Ok(is_idle(control, &set, &runs))
+}
+
+fn is_idle(control: &Control, set: &ChangeSet, runs: &[Run]) -> bool {
+    set.status == Status::Confirmed
+        && !liveness::is_elsewhere(control, set)
+        && !liveness::is_at_work(control, runs)
+}
+
+/// Why who looks cannot go on with a change set of somebody else.
+enum Obstacle {
+    /// They may not apply this target, as far as is known.
+    Closed(String),
+    /// They do not have this value of the asker's.
+    Needs(String),
+}
+
+impl Obstacle {
+    fn of(specs: &[RunSpec], writable: &[String]) -> Option<Self> {
+        let mut targets = specs.iter().map(|spec| &spec.target);
+        let closed = targets.find(|one| !one.is_open() && !writable.contains(&one.name));
+        let closed = closed.map(|target| Self::Closed(target.name.clone()));
+        closed.or_else(|| caller_env::wants(specs).map(|name| Self::Needs(name.to_string())))
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Closed(target) => format!(
+                "nobody waits for it any more, and only who may apply `{target}` can go on with it"
+            ),
+            Self::Needs(name) => format!("needs `{name}` from the asker's environment"),
+        }
+    }
+}
+
+/// The targets of a change set.
+async fn targets(control: &Control, set: Option<ChangeSetId>) -> Result<Vec<String>, TurnError> {
+    let Some(set) = set else {
+        return Ok(Vec::new());
+    };
+    let specs = change_sets::specs(control, set).await;
+    let specs = specs.map_err(|source| TurnError::Store { set, source })?;
+    Ok(specs.into_iter().map(|spec| spec.target.name).collect())
+}
+
+/// Has a process wait in our place for those that a former engine of a run left behind, if there are any: who was
+/// confirmed goes on without a terminal. One waits for all.
+async fn wait_apart(control: &Control, run: RunId, values: &[u8]) -> Result<(), StartError> {
+    let home = &control.home;
+    let Ok(Some(turn)) = lock::waiter(home, run) else {
+        return Ok(());
+    };
+    if orphan_processes::of_run(home, run).is_none() {
+        return Ok(());
+    }
+    start(control, run, WAIT, values, &turn).await
+}
+
+/// What [`wait_apart`] starts: once nobody is left who holds the run's lock, it takes a turn for the change set. Until
+/// then it is one who waits for it, so that nobody takes it for abandoned.
+pub(crate) async fn wait_for_stragglers(
+    control: &Control,
+    run: RunId,
+    asker: &Asker,
+) -> Result<(), TurnError> {
+    let RunSummary { set, .. } =
+        insist(ChangeSetError::is_outage, || control.store.run_summary(run))
+            .await
+            .map_err(TurnError::Queue)?;
+    let _watch = client_presence::attach(control, set.id);
+    let are_gone = || orphan_processes::of_run(&control.home, run).is_none();
+    let look = async || {
+        let failed = |source| TurnError::Store {
+            set: set.id,
+            source,
+        };
+        let now = control.store.change_set_get(set.id).await.map_err(failed)?;
+        if now.status != Status::Confirmed {
+            return Ok(true);
+        }
+        if !are_gone() {
+            return Ok(false);
+        }
+        Box::pin(turn(control, set.id, None, asker, None)).await?;
+        Ok(are_gone())
+    };
+    while !insist(TurnError::is_outage, &look).await? {
+        tokio::time::sleep(STRAGGLER).await;
+    }
+    Ok(())
+}
+
+/// As the runner that carries it out is told.
+fn word(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Preparing | Stage::Planning => "plan",
+        Stage::Applying => "apply",
+        Stage::Publishing => "publish",
+        Stage::Bootstrapping => "bootstrap",
+        Stage::Verifying => "verify",
+    }
+}
+
+async fn start(
+    control: &Control,
+    run: RunId,
+    word: &str,
+    values: &[u8],
+    lock: &File,
+) -> Result<(), StartError> {
+    let home = &control.home;
+    let mut args: Vec<OsString> = [
+        "runner".into(),
+        "--run".into(),
+        run.to_string().into(),
+        "--stage".into(),
+        word.into(),
+        "--work".into(),
+        home.work().into(),
+        "--id".into(),
+        home.project().into(),
+        "--cache".into(),
+        control.cache.as_os_str().to_owned(),
+    ]
+    .to_vec();
+    if let Some(dir) = home.store().directory() {
+        args.extend(["--store".into(), dir.into()]);
+    }
+    if let Some(file) = home.key().file() {
+        args.extend(["--key".into(), file.into()]);
+    }
+    // All a runner needs comes by its arguments and its input; these serve measurements and tests.
+    let mut env: Environment = [crate::runner::USAGE_FILE, crate::home::retry::PATIENCE]
+        .into_iter()
+        .filter_map(|name| Some((name, std::env::var(name).ok()?)))
+        .collect();
+    // A few short-lived threads need no heaps of their own, which cost more to set up than to share.
+    env.set("MALLOC_ARENA_MAX", "1");
+    let log = home.runners_log();
+    process::spawn_detached(&control.program, &args, &env, values, &log, lock).await?;
+    Ok(())
+}
+
+fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
+    let cause = std::error::Error::source(failure).map(ToString::to_string);
+    match cause {
+        Some(cause) => Problem::new(stage, format!("{failure}: {cause}")),
+        None => Problem::new(stage, failure.to_string()),
+    }
+}
+
+/// Asks the runners of a change set to interrupt their engines, once each. A runner that has only just
+/// begun has not signed yet: it is asked by the next call.
+pub fn interrupt_runners(
+    control: &Control,
+    runs: &[Run],
+    asked: &mut BTreeSet<RunId>,
+) -> io::Result<()> {
+    for run in runs.iter().filter(|run| run.state.is_running()) {
+        if !asked.contains(&run.id)
+            && let Some(pid) = RunLock::signed(&control.home, run.id).and_then(|who| who.runner)
+        {
+            process::interrupt(pid)?;
+            asked.insert(run.id);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! Carries out `bootstrap` blocks: each step with its own time limit and evidence.
+//!
+//! A second run changes nothing: objects are compared before they are applied. Objects that others manage are reported
+//! and left alone, unless a person wants them back. Dropping the future stops between two requests; the next run
+//! continues from what it finds.
+//!
+//! Not here: which steps there are (`model::bootstrap`), applying objects (`cluster`).
+
+mod command;
+mod manifests;
+mod waiting;
+
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drivers::kubernetes::{Client, KubernetesError};
+use model::bootstrap::{
+    Agent, Bootstrap, BootstrapReport, CommandStep, Deed, ObjectOutcome, ObjectReport, Step,
+    StepEnd, StepReport,
+};
+use model::duration::seconds;
+use model::masking::Mask;
+use serde_json::{Value, json};
+
+use crate::program_output::error_text::one_line;
+use crate::stage::cluster::ClusterContext;
+use crate::stage::cluster::apply::{self, ApplyAll};
+use manifests::ManifestsError;
+
+/// What happens to objects that others manage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    /// They are left alone.
+    #[default]
+    Yield,
+    /// They are taken back: a person gave a reason.
+    Reinstall,
+}
+
+/// What happens, as it happens.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    Began(Step),
+    /// What the step waits for, each time that changes.
+    Seen(Step, &'a str),
+    Ended(&'a StepReport),
+}
+
+/// Carries out a `bootstrap` block. The report ends with the step that failed, if one did.
+pub async fn run(
+    bootstrap: &Bootstrap,
+    cluster: ClusterContext<'_>,
+    manner: Manner,
+    said: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> BootstrapReport {
+    let mut report = BootstrapReport {
+        kind: bootstrap.kind().to_owned(),
+        steps: Vec::new(),
+    };
+    let mut work = Work {
+        bootstrap,
+        cluster,
+        manner,
+        mask: Mask::new(&[bootstrap.hidden(), cluster.hidden.to_vec()].concat()),
+        client: None,
+        workloads: Vec::new(),
+        roots: Vec::new(),
+    };
+    for step in bootstrap.steps() {
+        said(Progress::Began(step));
+        let began = Instant::now();
+        let ended = work
+            .step(step, &mut |seen| said(Progress::Seen(step, seen)))
+            .await;
+        let took = began.elapsed();
+        let step = work.report(step, ended, took);
+        said(Progress::Ended(&step));
+        let failed = step.end != StepEnd::Done;
+        report.steps.push(step);
+        if failed {
+            break;
+        }
+    }
+    report
+}
+
+/// What a step did.
+#[derive(Debug, Default)]
+struct Done {
+    objects: Vec<ObjectReport>,
+    notes: Vec<String>,
+}
+
+/// Why a step failed, and what it had done until then.
+#[derive(Debug)]
+struct Failure {
+    why: String,
+    hint: Option<String>,
+    done: Done,
+}
+
+impl Failure {
+    fn new(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            hint: None,
+            done: Done::default(),
+        }
+    }
+}
+
+impl From<KubernetesError> for Failure {
+    fn from(err: KubernetesError) -> Self {
+        Self {
+            hint: err.hint(),
+            ..Self::new(one_line(&err))
+        }
+    }
+}
+
+impl From<ManifestsError> for Failure {
+    fn from(err: ManifestsError) -> Self {
+        Self {
+            hint: err.hint(),
+            ..Self::new(one_line(&err))
+        }
+    }
+}
+
+struct Work<'a> {
+    bootstrap: &'a Bootstrap,
+    cluster: ClusterContext<'a>,
+    manner: Manner,
+    mask: Mask,
+    client: Option<Client>,
+    /// Objects of the installation and of the root manifests that a step waits for.
+    workloads: Vec<Value>,
+    roots: Vec<Value>,
+}
+
+impl<'a> Work<'a> {
+    async fn step(
+        &mut self,
+        step: Step,
+        seen: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Done, Failure> {
+        let limit = self.bootstrap.limit(step);
+        match step {
+            Step::WaitForApi => self.wait_for_api(limit, seen).await,
+            Step::WaitForAgent => self.wait_for_agent(limit, seen).await,
+            Step::WaitForRoot => {
+                let client = self.client()?;
+                waiting::for_roots(&client, &self.roots, limit, seen).await
+            }
+            Step::Namespaces => within(limit, self.namespaces()).await,
+            Step::Secrets => within(limit, self.secrets()).await,
+            Step::Install => within(limit, self.install()).await,
+            Step::Root => within(limit, self.root()).await,
+            Step::Command => self.command(limit).await,
+        }
+    }
+
+    fn report(&self, step: Step, ended: Result<Done, Failure>, took: Duration) -> StepReport {
+        let (end, done) = match ended {
+            Ok(done) => (StepEnd::Done, done),
+            Err(failure) => (
+                StepEnd::Failed {
+                    why: self.mask.mask_text(&failure.why),
+                    hint: failure.hint.map(|hint| self.mask.mask_text(&hint)),
+                },
+                failure.done,
+            ),
+        };
+        let all = done.objects.len();
+        let objects: Vec<ObjectReport> = done
+            .objects
+            .into_iter()
+            .filter(|object| object.outcome != ObjectOutcome::Same)
+            .collect();
+        StepReport {
+            title: match &self.bootstrap.deed {
+                Deed::Agent(agent) if step == Step::Install => {
+                    format!("install {} {}", agent.kind.title(), agent.version)
+                }
+                Deed::Agent(agent) if step == Step::WaitForAgent => {
+                    format!("wait for {}", agent.kind.title())
+                }
+                _ => step.title().to_owned(),
+            },
+            end,
+            took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            same: all - objects.len(),
+            objects,
+            notes: done
+                .notes
+                .iter()
+                .map(|note| self.mask.mask_text(note))
+                .collect(),
+        }
+    }
+
+    fn client(&self) -> Result<Client, Failure> {
+        let client = self.client.clone();
+        client.ok_or_else(|| Failure::new("there is no way to a cluster"))
+    }
+
+    async fn wait_for_api(
+        &mut self,
+        limit: Duration,
+        seen: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Done, Failure> {
+        let Some((config, _)) = &self.bootstrap.kubeconfig else {
+            return Ok(Done::default());
+        };
+        let client = Client::new(config.clone(), self.cluster.env, self.cluster.source).await?;
+        let version = waiting::for_api(&client, limit, seen).await?;
+        let note = format!("{version} at {}", client.server());
+        self.client = Some(client);
+        Ok(Done {
+            notes: vec![note],
+            ..Done::default()
+        })
+    }
+
+    async fn namespaces(&self) -> Result<Done, Failure> {
+        let manifest = |name: &&str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let objects: Vec<Value> = self.bootstrap.namespaces().iter().map(manifest).collect();
+        self.apply(objects, false).await
+    }
+
+    async fn secrets(&self) -> Result<Done, Failure> {
+        let secrets = self.bootstrap.secrets.iter();
+        let objects = secrets.map(|secret| secret.manifest(|text| STANDARD.encode(text)));
+        self.apply(objects.collect(), false).await
+    }
+
+    async fn install(&mut self) -> Result<Done, Failure> {
+        let Some(agent) = self.agent() else {
+            return Ok(Done::default());
+        };
+        let found = manifests::of_agent(agent, self.cluster).await?;
+        let objects = self.placed(found.objects, &agent.namespace).await?;
+        self.workloads = objects
+            .iter()
+            .filter(|object| waiting::is_workload(object))
+            .cloned()
+            .collect();
+        let mut done = self.apply(objects, agent.adopt).await?;
+        done.notes.push(found.note);
+        Ok(done)
+    }
+
+    async fn root(&mut self) -> Result<Done, Failure> {
+        let Some(agent) = self.agent() else {
+            return Ok(Done::default());
+        };
+        let found = manifests::of_root(agent, self.cluster).await?;
+        let objects = self.placed(found, &agent.namespace).await?;
+        self.roots = objects
+            .iter()
+            .filter(|object| waiting::is_of_agent(object))
+            .cloned()
+            .collect();
+        self.apply(objects, agent.adopt).await
+    }
+
+    async fn wait_for_agent(
+        &mut self,
+        limit: Duration,
+        seen: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Done, Failure> {
+        let client = self.client()?;
+        let namespace = self.agent().map_or("", |agent| agent.namespace.as_str());
+        waiting::for_workloads(&client, &self.workloads, namespace, limit, seen).await
+    }
+
+    async fn command(&self, limit: Duration) -> Result<Done, Failure> {
+        let Deed::Command(step) = &self.bootstrap.deed else {
+            return Ok(Done::default());
+        };
+        let step: &CommandStep = step;
+        let kubeconfig = self.bootstrap.kubeconfig.as_ref().map(|(_, text)| text);
+        command::run(step, kubeconfig, self.cluster, limit, &self.mask).await
+    }
+
+    fn agent(&self) -> Option<&'a Agent> {
+        match &self.bootstrap.deed {
+            Deed::Agent(agent) => Some(agent),
+            Deed::Command(_) => None,
+        }
+    }
+
+    async fn apply(&self, objects: Vec<Value>, adopt: bool) -> Result<Done, Failure> {
+        let call = ApplyAll {
+            client: self.client()?,
+            objects,
+            adopt,
+            force: self.manner == Manner::Reinstall,
+        };
+        let objects = call.run().await?;
+        Ok(Done {
+            objects,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Gives namespaced objects without a namespace that of the agent.
+    async fn placed(&self, objects: Vec<Value>, namespace: &str) -> Result<Vec<Value>, Failure> {
+        let client = self.client()?;
+        let mut placed = Vec::new();
+        for mut object in objects {
+            apply::place(&client, &mut object, namespace).await?;
+            placed.push(object);
+        }
+        // The cluster does not know kinds yet that the manifests themselves define.
+        apply::place_by_definitions(&mut placed, namespace);
+        Ok(placed)
+    }
+}
+
+async fn within(
+    limit: Duration,
+    work: impl Future<Output = Result<Done, Failure>>,
+) -> Result<Done, Failure> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        Err(Failure::new(format!(
+            "it did not end within {}",
+            seconds(limit)
+        )))
+    })
+}

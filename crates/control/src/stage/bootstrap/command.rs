@@ -1,0 +1,136 @@
+//! `bootstrap "command"`: a program of the project, with outputs in its environment.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drivers::process::{Capture, Exit, Keeper, find_program, remove_when_gone, run_to_end};
+use model::bootstrap::CommandStep;
+use model::duration::seconds;
+use model::masking::Mask;
+use model::secret::Secret;
+
+use super::{Done, Failure};
+use crate::home::write_private;
+use crate::program_output::error_text::one_line;
+use crate::program_output::output_tail::LastWords;
+use crate::stage::cluster::ClusterContext;
+
+/// How many lines of its output are kept, and how many bytes are searched for secrets.
+const KEPT_LINES: usize = 20;
+const MAX_SAID: usize = 1 << 20;
+
+pub(super) async fn run(
+    step: &CommandStep,
+    kubeconfig: Option<&Secret>,
+    cluster: ClusterContext<'_>,
+    limit: Duration,
+    mask: &Mask,
+) -> Result<Done, Failure> {
+    let mut env = cluster.env.clone();
+    for (name, value) in &step.env {
+        env.set_secret(name, value.clone());
+    }
+    let file = kubeconfig.map(InMemory::new).transpose()?;
+    if let Some(file) = &file {
+        env.set("KUBECONFIG", file.path.to_string_lossy());
+    }
+    let (name, args) = step
+        .run
+        .split_first()
+        .ok_or_else(|| Failure::new("no program is named"))?;
+    let path = env.get("PATH").map(Secret::expose).unwrap_or_default();
+    let program = locate(name, path, cluster.source).ok_or_else(|| Failure {
+        hint: Some("a program of the project is named by its path: `./scripts/step.sh`".to_owned()),
+        ..Failure::new(format!("there is no program `{name}`"))
+    })?;
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    let call = Capture {
+        timeout: limit,
+        limit: MAX_SAID,
+        held: cluster.held,
+        ..Capture::new(&program, &args, cluster.source, &env)
+    };
+    let ended = run_to_end(call).await;
+    let ended = ended.map_err(|err| Failure::new(one_line(&err)))?;
+    let how = match &ended.exit {
+        Some(exit) => format!("`{name}` ended with {exit}"),
+        None => format!("`{name}` did not end within {}", seconds(limit)),
+    };
+    let mut notes = vec![how.clone()];
+    for output in [&ended.stdout, &ended.stderr] {
+        let words = LastWords {
+            output,
+            limit: MAX_SAID,
+            was_stopped: ended.exit.is_none(),
+        };
+        notes.extend(end_of(&words.masked(&[mask])));
+    }
+    let done = Done {
+        notes,
+        ..Done::default()
+    };
+    if ended.exit.is_some_and(Exit::success) {
+        return Ok(done);
+    }
+    Err(Failure {
+        done,
+        ..Failure::new(how)
+    })
+}
+
+fn locate(name: &str, path: &str, source: &Path) -> Option<PathBuf> {
+    if !name.contains('/') {
+        return find_program(name, path.as_ref());
+    }
+    Some(source.join(name)).filter(|program| program.is_file())
+}
+
+/// A kubeconfig as a private file in memory, removed with the step, also if terrane is killed.
+struct InMemory {
+    path: PathBuf,
+    _keeper: Keeper,
+}
+
+impl InMemory {
+    fn new(kubeconfig: &Secret) -> Result<Self, Failure> {
+        let place = Path::new("/dev/shm");
+        let refused = |why: String| Failure {
+            hint: Some(
+                "hand it to the program in `env`, without `kubeconfig`, and let it keep it"
+                    .to_owned(),
+            ),
+            ..Failure::new(why)
+        };
+        if !place.is_dir() {
+            return Err(refused(
+                "this machine has no place in memory for the kubeconfig".to_owned(),
+            ));
+        }
+        let written = || {
+            let dir = tempfile::Builder::new()
+                .prefix("terrane-")
+                .tempdir_in(place)?;
+            let keeper = remove_when_gone(dir.path())?;
+            let path = dir.keep().join("kubeconfig");
+            write_private(&path, kubeconfig.expose().as_bytes())?;
+            Ok::<_, std::io::Error>(Self {
+                path,
+                _keeper: keeper,
+            })
+        };
+        written().map_err(|err| refused(format!("could not keep the kubeconfig in memory: {err}")))
+    }
+}
+
+fn end_of(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let from = lines.len().saturating_sub(KEPT_LINES);
+    lines[from..]
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect()
+}

@@ -1,0 +1,149 @@
+//! A branch that facts are published to: a `facts` block with its values known.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use drivers::git::{Git, GitError};
+use model::config::eval::{EvaluateError, Values, evaluate};
+use model::config::resolve::StageValues;
+use model::ids::StackName;
+use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
+use model::secret::Secret;
+use serde_json::Value;
+
+use crate::stage::values::StackValues;
+
+/// The branch, if the block names none.
+const BRANCH: &str = "facts";
+
+/// Where facts go. Only the credential is a secret.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    pub name: String,
+    /// A Git remote or a path, which starts at the project's root.
+    pub repository: String,
+    pub branch: String,
+    pub owns: Owns,
+    pub on_sensitive: SensitiveFacts,
+    /// Whether every value is encrypted.
+    pub encrypt_all: bool,
+    pub credential: Option<Secret>,
+    /// The block it was read from.
+    pub declared: FactsPlace,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadDestinationError {
+    #[error("cannot evaluate `{attribute}` of `facts \"{place}\"`")]
+    Value {
+        place: String,
+        attribute: &'static str,
+        source: EvaluateError,
+    },
+    #[error("`{attribute}` of `facts \"{place}\"` is not a string")]
+    NotText {
+        place: String,
+        attribute: &'static str,
+    },
+    #[error("`facts \"{place}\"` names no repository, and the project has no remote `origin`")]
+    NoRemote { place: String },
+}
+
+/// The project's own repository, if one of these blocks names none.
+pub fn own_remote<'p>(
+    asker: &BTreeMap<String, String>,
+    root: &Path,
+    places: impl IntoIterator<Item = &'p FactsPlace>,
+) -> Result<Option<String>, GitError> {
+    if places.into_iter().all(|place| place.repository.is_some()) {
+        return Ok(None);
+    }
+    match Git::new(asker).repository(root)? {
+        Some(repository) => repository.remote_url("origin"),
+        None => Ok(None),
+    }
+}
+
+impl ReadDestinationError {
+    /// The next step.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NoRemote { .. } => {
+                Some("set `repository = \"…\"`: a Git remote or a path".to_owned())
+            }
+            Self::Value { .. } | Self::NotText { .. } => None,
+        }
+    }
+}
+
+impl Destination {
+    /// `own_remote` is the project's own repository, where the block names none.
+    pub fn read(
+        place: &FactsPlace,
+        values: &dyn Values,
+        own_remote: Option<&str>,
+    ) -> Result<Self, ReadDestinationError> {
+        let text = |attribute: &'static str, input: &Option<Input>| {
+            let Some(input) = input else {
+                return Ok(None);
+            };
+            let evaluated =
+                evaluate(input, values).map_err(|source| ReadDestinationError::Value {
+                    place: place.name.clone(),
+                    attribute,
+                    source,
+                })?;
+            match evaluated.value {
+                Value::String(text) => Ok(Some(text)),
+                Value::Null => Ok(None),
+                Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    Err(ReadDestinationError::NotText {
+                        place: place.name.clone(),
+                        attribute,
+                    })
+                }
+            }
+        };
+        let repository = text("repository", &place.repository)?;
+        let repository = repository.or_else(|| own_remote.map(str::to_owned));
+        Ok(Self {
+            name: place.name.clone(),
+            repository: repository.ok_or_else(|| ReadDestinationError::NoRemote {
+                place: place.name.clone(),
+            })?,
+            branch: text("branch", &place.branch)?.unwrap_or_else(|| BRANCH.to_owned()),
+            owns: place.owns,
+            on_sensitive: place.sensitive,
+            encrypt_all: place.encrypt_all,
+            credential: text("credential", &place.credential)?.map(Secret::new),
+            declared: place.clone(),
+        })
+    }
+
+    /// All places of a project.
+    pub fn read_all(
+        places: &BTreeMap<String, FactsPlace>,
+        values: &dyn Values,
+        own_remote: Option<&str>,
+    ) -> Result<BTreeMap<String, Self>, ReadDestinationError> {
+        let read = |(name, place): (&String, &FactsPlace)| {
+            Ok((name.clone(), Self::read(place, values, own_remote)?))
+        };
+        places.iter().map(read).collect()
+    }
+}
+
+/// A `facts` block takes environment and secrets from where the blocks of a stack take theirs.
+impl Values for StackValues {
+    fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
+        None
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        StageValues::env(self, name)
+    }
+
+    fn secret(&self, reference: &str) -> Option<Secret> {
+        StageValues::secret(self, reference)
+    }
+}

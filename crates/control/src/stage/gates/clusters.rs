@@ -1,0 +1,114 @@
+//! Gates on clusters: what `drivers::kubernetes` saw, in the words of gates.
+
+use std::time::Duration;
+
+use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, KubernetesError, Wanted};
+use model::duration::seconds;
+use model::gate::{
+    AgentGate, ClusterSeen, Evidence, KubernetesGate, Look, Miss, NotAsked, ObjectSeen, Want,
+};
+use model::kubernetes::FieldPath;
+use model::secret::Secret;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use crate::program_output::error_text::one_line;
+
+/// A look at a cluster that ends in time, whatever the cluster does.
+pub(super) async fn within(
+    limit: Duration,
+    kubeconfig: &Secret,
+    clusters: &Clusters,
+    looking: impl Future<Output = Look>,
+) -> Look {
+    match timeout(limit, looking).await {
+        Ok(look) => look,
+        Err(_) => Look::impossible(late(limit, kubeconfig, clusters).await),
+    }
+}
+
+/// Who did not answer.
+pub(super) async fn late(limit: Duration, kubeconfig: &Secret, clusters: &Clusters) -> String {
+    match clusters.hung_plugin(kubeconfig, limit).await {
+        Some(hung) => why(&hung),
+        None => format!("the cluster did not answer within {}", seconds(limit)),
+    }
+}
+
+pub(super) async fn object(gate: &KubernetesGate, clusters: &Clusters) -> Look {
+    let wanted = match &gate.want {
+        Want::Present => Wanted::Present,
+        Want::Condition(condition) => Wanted::Condition(condition.clone()),
+        Want::Listener(port) => Wanted::Listener(*port),
+        Want::Field { path, expect } => match path.parse() {
+            Ok(path) => Wanted::Field {
+                path,
+                expect: expect.clone(),
+            },
+            Err(err) => return Look::impossible(one_line(&err)),
+        },
+    };
+    let namespace = gate.namespace.as_deref();
+    let looked = clusters
+        .object(&gate.kubeconfig, &gate.kind, namespace, &gate.name, &wanted)
+        .await;
+    judged(looked, Evidence::Kubernetes)
+}
+
+pub(super) async fn agent(gate: &AgentGate, whose: AgentObjects, clusters: &Clusters) -> Look {
+    let namespace = gate.namespace.as_deref();
+    let looked = clusters
+        .agent(&gate.kubeconfig, whose, namespace, &gate.names)
+        .await;
+    match whose {
+        AgentObjects::Argocd => judged(looked, Evidence::Argocd),
+        AgentObjects::Flux => judged(looked, Evidence::Flux),
+    }
+}
+
+/// The value of a field, for `equal`.
+pub(super) async fn field(
+    kubeconfig: &Secret,
+    object: &str,
+    field: &str,
+    clusters: &Clusters,
+) -> Result<Value, NotAsked> {
+    let path: FieldPath = field.parse().map_err(|err| NotAsked(one_line(&err)))?;
+    let found = clusters.field(kubeconfig, object, &path).await;
+    let found = found.map_err(|err| NotAsked(why(&err)))?;
+    found.ok_or_else(|| NotAsked(format!("{object} is not there, or has no `{path}`")))
+}
+
+fn judged(
+    looked: Result<ClusterLook, KubernetesError>,
+    evidence: impl Fn(ClusterSeen) -> Evidence,
+) -> Look {
+    let looked = match looked {
+        Ok(looked) => looked,
+        Err(err) => return Look::impossible(why(&err)),
+    };
+    let misses = looked.objects.iter().filter(|object| !object.is_well);
+    let misses = misses
+        .map(|object| Miss::new(&object.object, &object.expected, &object.seen))
+        .collect();
+    let seen = ClusterSeen {
+        server: looked.server,
+        objects: looked
+            .objects
+            .into_iter()
+            .map(|object| ObjectSeen {
+                object: object.object,
+                values: object.values,
+                notes: object.notes,
+            })
+            .collect(),
+    };
+    Look::judged(evidence(seen), misses)
+}
+
+fn why(err: &KubernetesError) -> String {
+    match err.hint() {
+        Some(hint) => format!("{} ({hint})", one_line(err)),
+        None => one_line(err),
+    }
+}

@@ -1,0 +1,135 @@
+//! One look at one gate: which probe it is, and a hard end.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drivers::kubernetes::{AgentObjects, Clusters};
+use drivers::probe::{Probes, dns, http, oidc, tcp, tls};
+use drivers::process::{self, Capture, Exit};
+use model::duration::seconds;
+use model::gate::{Asked, CommandGate, CommandSeen, EqualGate, Gate, Look, NotAsked, Probe};
+use model::masking::Mask;
+use tokio::time::{Instant, timeout};
+
+use super::{Around, clusters};
+use crate::program_output::error_text::one_line;
+use crate::program_output::output_tail::LastWords;
+
+/// A probe ends by itself at its limit; this much later it is ended.
+const GRACE: Duration = Duration::from_secs(2);
+/// As much of what a program prints is kept, of its end; so much more is looked through for secrets.
+const KEPT_OUTPUT: usize = 2000;
+const READ_OUTPUT: usize = 64 << 10;
+
+pub(super) async fn look(
+    gate: &Gate,
+    probes: &Probes,
+    known: &Clusters,
+    around: &Around,
+    limit: Duration,
+) -> Look {
+    let looking = async {
+        match &gate.probe {
+            Probe::Dns(gate) => dns::look(gate, limit).await,
+            Probe::Tls(gate) => tls::look(probes, gate, limit).await,
+            Probe::Tcp(gate) => tcp::look(gate, limit).await,
+            Probe::Http(gate) => http::look(probes, gate, limit).await,
+            Probe::Oidc(gate) => oidc::look(probes, gate, limit).await,
+            Probe::Kubernetes(gate) => {
+                let looking = clusters::object(gate, known);
+                clusters::within(limit, &gate.kubeconfig, known, looking).await
+            }
+            Probe::Argocd(gate) => {
+                let looking = clusters::agent(gate, AgentObjects::Argocd, known);
+                clusters::within(limit, &gate.kubeconfig, known, looking).await
+            }
+            Probe::Flux(gate) => {
+                let looking = clusters::agent(gate, AgentObjects::Flux, known);
+                clusters::within(limit, &gate.kubeconfig, known, looking).await
+            }
+            Probe::Equal(gate) => equal(gate, known, limit).await,
+            Probe::Unready { why, .. } => Look::impossible(why),
+            Probe::Command(program) => command(program, &gate.mask, around, limit).await,
+        }
+    };
+    let ended = timeout(limit + GRACE, Box::pin(looking)).await;
+    ended.unwrap_or_else(|_| {
+        Look::impossible(format!("the look did not end within {}", seconds(limit)))
+    })
+}
+
+async fn equal(gate: &EqualGate, known: &Clusters, limit: Duration) -> Look {
+    let mut answers = Vec::new();
+    let end = Instant::now() + limit;
+    for asked in gate.asked() {
+        let left = end.saturating_duration_since(Instant::now());
+        answers.push(match asked {
+            Asked::Dns { name, record } => dns::resolve(&name, record, left).await,
+            Asked::Kubernetes { object, field } => {
+                let Some(kubeconfig) = gate.kubeconfig.as_ref() else {
+                    answers.push(Err(NotAsked("the gate has no `kubeconfig`".to_owned())));
+                    continue;
+                };
+                let asking = clusters::field(kubeconfig, &object, &field, known);
+                match timeout(left, asking).await {
+                    Ok(found) => found,
+                    Err(_) => Err(NotAsked(clusters::late(left, kubeconfig, known).await)),
+                }
+            }
+        });
+    }
+    gate.judge(answers)
+}
+
+async fn command(gate: &CommandGate, mask: &Mask, around: &Around, limit: Duration) -> Look {
+    let mut env = around.env.clone();
+    for (name, value) in &gate.env {
+        env.set_secret(name, value.clone());
+    }
+    let program = program(&gate.program, &around.dir);
+    let args: Vec<OsString> = gate.args.iter().map(OsString::from).collect();
+    let began = Instant::now();
+    let ended = process::run_to_end(Capture {
+        timeout: limit,
+        limit: READ_OUTPUT,
+        ..Capture::new(&program, &args, &around.dir, &env)
+    });
+    let ended = match ended.await {
+        Ok(ended) => ended,
+        Err(err) => return Look::impossible(one_line(&err)),
+    };
+    let said = |output: &[u8]| {
+        let words = LastWords {
+            output,
+            limit: READ_OUTPUT,
+            was_stopped: ended.exit.is_none(),
+        };
+        end_of(&words.masked(&[mask, &around.mask]))
+    };
+    let late = || format!("it did not end within {}", seconds(limit));
+    gate.judge(CommandSeen {
+        program: gate.program.clone(),
+        exit: ended.exit.map_or_else(late, |exit| exit.to_string()),
+        passed: ended.exit.is_some_and(Exit::success),
+        took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        stdout: said(&ended.stdout),
+        stderr: said(&ended.stderr),
+    })
+}
+
+/// A path is the project's; a bare name is looked for as usual.
+fn program(name: &str, dir: &Path) -> PathBuf {
+    if name.contains('/') {
+        dir.join(name)
+    } else {
+        PathBuf::from(name)
+    }
+}
+
+fn end_of(text: &str) -> String {
+    let text = text.trim();
+    let from = text.len().saturating_sub(KEPT_OUTPUT);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at));
+    text[from.unwrap_or_default()..].trim().to_owned()
+}

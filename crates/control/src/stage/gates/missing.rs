@@ -1,0 +1,74 @@
+//! What gates are still missing, said from time to time to whoever sees no moving picture.
+
+use std::collections::BTreeMap;
+
+use model::gate::Gate;
+
+use super::GateEvent;
+use crate::program_output::progress_interval::Cadence;
+
+/// So many gates are named.
+const NAMED: usize = 3;
+
+/// The gates of a stack that have not passed yet, and how they looked last.
+#[derive(Clone, Debug)]
+pub struct Missing {
+    cadence: Cadence,
+    open: BTreeMap<String, Option<String>>,
+}
+
+impl Missing {
+    pub fn of(gates: &[Gate]) -> Self {
+        Self {
+            cadence: Cadence::begin(),
+            open: gates.iter().map(|gate| (gate.name.clone(), None)).collect(),
+        }
+    }
+
+    pub fn hear(&mut self, event: &GateEvent) {
+        match event {
+            GateEvent::Began { .. } => {}
+            GateEvent::Looked { gate, said, .. } => {
+                self.open.insert(gate.clone(), Some(said.clone()));
+            }
+            GateEvent::Ended(report) if report.verdict.lets_on() => {
+                self.open.remove(&report.name);
+            }
+            GateEvent::Ended(report) => {
+                let said = format!("failed: {}", report.verdict.brief());
+                self.open.insert(report.name.clone(), Some(said));
+            }
+        }
+    }
+
+    /// Until it should be said again; for ever if nothing is missing.
+    pub async fn due(&self) {
+        if self.open.is_empty() {
+            std::future::pending::<()>().await;
+        } else {
+            self.cadence.due().await;
+        }
+    }
+
+    /// ``still waits after 40 s for `open` (test: exit code 1) and 4 more gates``, if it is time to say so.
+    pub fn words(&mut self) -> Option<String> {
+        if self.open.is_empty() {
+            return None;
+        }
+        let seconds = self.cadence.strike()?;
+        let shown = self.open.iter().take(NAMED).map(|(name, said)| match said {
+            Some(said) => format!("`{name}` ({said})"),
+            None => format!("`{name}`"),
+        });
+        let shown: Vec<String> = shown.collect();
+        let more = match self.open.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            1 => " and 1 more gate".to_owned(),
+            more => format!(" and {more} more gates"),
+        };
+        Some(format!(
+            "still waits after {seconds} s for {}{more}",
+            shown.join(", ")
+        ))
+    }
+}

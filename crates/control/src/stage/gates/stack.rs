@@ -1,0 +1,217 @@
+//! The gates of a stack, with the values that its state and the asker's environment give them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use drivers::process::{Environment, engine_environment};
+use model::config::eval;
+use model::config::resolve::{self, ResolveError};
+use model::diagnostic::Location;
+use model::gate::{Asked, Gate, RecordKind, SettingError};
+use model::masking::Mask;
+use model::project::{Input, Project, Stack};
+use model::stage::{Ask, StageBlock};
+use model::state::Contents;
+use serde_json::Value;
+
+use crate::Control;
+use crate::secrets::caller_env::Asker;
+use crate::stage::facts;
+use crate::stage::values::{Side, StackValues, StageEnvironment, StageValuesError};
+
+/// What is ready to be looked at.
+#[derive(Debug)]
+pub struct StackGates {
+    pub gates: Vec<Gate>,
+    /// What programs of gates see beside the `env` of their gate.
+    pub env: Environment,
+    /// Hides what is sensitive in the stack's state, and secrets in `env`.
+    pub mask: Mask,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StackGatesError {
+    #[error(transparent)]
+    Values(#[from] StageValuesError),
+    /// What is wrong with all of the gates, none of which was looked at.
+    #[error("the gates of stack `{stack}` cannot be looked at")]
+    Settings {
+        stack: String,
+        problems: Vec<Problem>,
+    },
+}
+
+/// One thing that is wrong with a gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub message: String,
+    pub hint: Option<String>,
+    pub at: Location,
+}
+
+/// The gates of a stack as it was last applied; if it was destroyed since, those that prove its absence. `wanted`: only
+/// these, and what they come after; none: all. `env` is the asker's, `root` the project's.
+pub async fn of_stack(
+    control: &Control,
+    project: &Project,
+    stack: &Stack,
+    wanted: &[String],
+    env: &BTreeMap<String, String>,
+    root: &Path,
+) -> Result<StackGates, StackGatesError> {
+    let state = control.state_name(&stack.state);
+    let head = control.store.state_head(&state).await;
+    let head = head.map_err(|source| StageValuesError::State {
+        stack: stack.name.to_string(),
+        source,
+    })?;
+    let is_gone = head.is_some_and(|head| head.contents == Contents::Nothing);
+    let absence = stack.stages.gates_when(true);
+    let is_gone = is_gone && !absence.is_empty();
+    let blocks = if is_gone {
+        absence
+    } else {
+        stack.stages.gates_when(false)
+    };
+    let blocks = &picked(blocks, wanted);
+    let asker = Asker::of_environment(env);
+    let side = Side {
+        asker: &asker,
+        root,
+        env: &engine_environment(env, project.targets[&stack.target].is_open()),
+    };
+    let contexts = eval::contexts_of(project, stack);
+    let around = StageEnvironment::read(&contexts, &side).await?;
+    let is_ours = project.is_on_terrane_backend(&stack.name);
+    let mut values = if is_gone {
+        StackValues::gather_before_destroy(control, stack, is_ours, blocks, &side).await?
+    } else {
+        StackValues::gather(control, stack, is_ours, blocks, &side).await?
+    };
+    facts::answer(control, &side, &project.facts, blocks, &mut values).await;
+    match read(blocks, &mut values) {
+        Ok(gates) => Ok(StackGates {
+            gates,
+            env: around.env,
+            mask: values.mask(&around.hidden),
+        }),
+        Err(problems) => Err(StackGatesError::Settings {
+            stack: stack.name.to_string(),
+            problems,
+        }),
+    }
+}
+
+/// Those that are asked for by name, and what they come after: the mistakes of others are not in their way.
+fn picked(blocks: Vec<StageBlock>, wanted: &[String]) -> Vec<StageBlock> {
+    if wanted.is_empty() {
+        return blocks;
+    }
+    let mut names = wanted.to_vec();
+    let mut kept = BTreeSet::new();
+    while let Some(name) = names.pop() {
+        for block in blocks.iter().filter(|block| block.is_named(&name)) {
+            if kept.insert(block.name.clone())
+                && let Some(Input::Known(Value::Array(after))) = block.attrs.get("after")
+            {
+                let after = after.iter().filter_map(Value::as_str);
+                names.extend(after.map(str::to_owned));
+            }
+        }
+    }
+    let mut blocks = blocks;
+    blocks.retain(|block| kept.contains(&block.name));
+    blocks
+}
+
+/// The gates that blocks stand for. What the world must be asked for, a gate asks at each look; what was published must
+/// be among the values already. One that has not its values fails as itself; an error concerns all of them.
+pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>, Vec<Problem>> {
+    let mut gates = Vec::new();
+    for block in blocks {
+        let mut result = resolve::resolve(block, values);
+        if let Err(ResolveError::Asks { asks }) = &result {
+            for ask in asks {
+                if let Some(asked) = asked(ask) {
+                    values.answer_with(ask.clone(), asked.to_value());
+                }
+            }
+            result = resolve::resolve(block, values);
+        }
+        match result {
+            Ok(resolved) => gates.extend(resolved.iter().map(Gate::read)),
+            Err(err) => {
+                let why = unresolved(&err, values);
+                gates.push(Gate::unready(
+                    &block.kind,
+                    &block.name,
+                    block.at.clone(),
+                    why,
+                ));
+            }
+        }
+    }
+    let problems: Vec<Problem> = Gate::check_order(&gates)
+        .into_iter()
+        .map(Problem::from)
+        .collect();
+    if problems.is_empty() {
+        Ok(gates)
+    } else {
+        Err(problems)
+    }
+}
+
+fn unresolved(err: &ResolveError, values: &StackValues) -> String {
+    match err {
+        ResolveError::Value {
+            attribute, source, ..
+        } if values.outputs().is_empty() => {
+            format!(
+                "`{attribute}` has no value: {source} (was the stack applied? it has no outputs)"
+            )
+        }
+        ResolveError::Value {
+            attribute, source, ..
+        } => format!("`{attribute}` has no value: {source}"),
+        ResolveError::Asks { asks } => {
+            let asks = asks.iter().map(|ask| match values.unanswered(ask) {
+                Some(why) => format!("`{ask}` could not be read: {why}"),
+                None => format!("`{ask}` is not published"),
+            });
+            asks.collect::<Vec<_>>().join("; ")
+        }
+        ResolveError::Each { .. } => {
+            "`for_each` is neither an object nor a list of strings".to_owned()
+        }
+        ResolveError::SecretEach { .. } => {
+            "`for_each` is made of a sensitive output or a secret, and everybody sees its keys"
+                .to_owned()
+        }
+    }
+}
+
+/// What a gate asks for itself.
+pub fn asked(ask: &Ask) -> Option<Asked> {
+    match ask {
+        Ask::Dns { name, record } => Some(Asked::Dns {
+            name: name.clone(),
+            record: RecordKind::read(record)?,
+        }),
+        Ask::Kubernetes { object, field } => Some(Asked::Kubernetes {
+            object: object.clone(),
+            field: field.clone(),
+        }),
+        Ask::Fact { .. } => None,
+    }
+}
+
+impl From<SettingError> for Problem {
+    fn from(err: SettingError) -> Self {
+        Self {
+            message: err.to_string(),
+            hint: err.hint,
+            at: err.at,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Locks on states that are held now: who holds them, whether that run is still alive, and breaking one.
+//!
+//! Not here: how a run takes and ends its own lock (`state`).
+
+use model::ids::{ChangeSetId, RunId, StackName};
+use model::run::RunState;
+use model::state::{HeldLock, StateName};
+use store::{ReleaseLockError, StoreError};
+
+use crate::Control;
+use crate::run::liveness;
+use crate::run::lock::RunLock;
+use crate::state::reasons::Reason;
+
+/// A state that is locked.
+#[derive(Clone, Debug)]
+pub struct LockedState {
+    pub state: StateName,
+    pub lock: HeldLock,
+    pub holder: Holder,
+}
+
+/// What is known about who holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Its run has a process.
+    Run(RunId),
+    /// Its run is carried out on another machine, which alone can tell.
+    Elsewhere { run: RunId, set: ChangeSetId },
+    /// Its run has no process any more. One that is `unfinished` is ended, and so unlocked, by the next
+    /// command that looks after runs; else nobody will ever unlock it.
+    Orphan { run: RunId, unfinished: bool },
+    /// A client without a run; whether it is still there cannot be told.
+    Client,
+}
+
+impl Holder {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Run(_) => "alive",
+            Self::Elsewhere { .. } => "elsewhere",
+            Self::Orphan { .. } => "orphan",
+            Self::Client => "client",
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ListLocksError {
+    #[error("could not list the locks")]
+    Store(#[source] StoreError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BreakLockError {
+    #[error("there is no state `{state}`")]
+    NoState { state: StateName },
+    #[error("state `{state}` is not locked")]
+    NotLocked { state: StateName },
+    #[error("run {run}, which holds the lock on state `{state}`, is at work")]
+    Alive { state: StateName, run: RunId },
+    #[error(
+        "run {run}, which holds the lock on state `{state}`, is carried out on another machine"
+    )]
+    Elsewhere {
+        state: StateName,
+        run: RunId,
+        set: ChangeSetId,
+    },
+    #[error("state `{state}` got another lock meanwhile: {}", .holder.info)]
+    Changed {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("could not break the lock on state `{state}`")]
+    Store {
+        state: StateName,
+        source: StoreError,
+    },
+}
+
+impl BreakLockError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Alive { run, .. } => Some(format!(
+                "wait for {run}, or interrupt it where it was started; `--force` breaks it all the same, and what {run} \
+                 still writes is then refused"
+            )),
+            Self::Elsewhere { set, .. } => Some(format!(
+                "wait for it; if that machine is gone for good: `terrane run cancel {set} --gone --reason …`"
+            )),
+            Self::NotLocked { .. } => Some("`terrane lock list` shows every lock".to_owned()),
+            Self::Changed { .. } => Some("look again: `terrane lock list`".to_owned()),
+            Self::NoState { .. } | Self::Store { .. } => None,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Alive { .. } | Self::Elsewhere { .. } | Self::Changed { .. } => true,
+            Self::NoState { .. } | Self::NotLocked { .. } | Self::Store { .. } => false,
+        }
+    }
+}
+
+/// Every lock of the home, by state.
+pub async fn list(control: &Control) -> Result<Vec<LockedState>, ListLocksError> {
+    let rows = control.store.state_list().await;
+    let rows = rows.map_err(ListLocksError::Store)?;
+    let mut held = Vec::new();
+    for row in rows {
+        if let Some(lock) = row.lock {
+            held.push(LockedState {
+                state: row.name,
+                holder: holder(control, &lock).await,
+                lock,
+            });
+        }
+    }
+    Ok(held)
+}
+
+/// The run that applies a stack of this project now, with a process of its own on this machine.
+pub async fn applying(control: &Control, stack: &StackName) -> Option<RunId> {
+    for run in control.store.run_list_of_stack(stack).await.ok()? {
+        if !RunLock::is_held(&control.home, run) {
+            continue;
+        }
+        let brief = control.store.run_summary(run).await.ok()?;
+        let is_ours = brief.set.request.project == control.home.project();
+        if is_ours && matches!(brief.state, RunState::Applying { .. }) {
+            return Some(run);
+        }
+    }
+    None
+}
+
+/// The lock that would be broken. With `force` even that of a run that is at work.
+pub async fn breakable(
+    control: &Control,
+    state: &StateName,
+    force: bool,
+) -> Result<LockedState, BreakLockError> {
+    let state = state.clone();
+    let row = match control.store.state_get(&state).await {
+        Ok(row) => row,
+        Err(source) => return Err(BreakLockError::Store { state, source }),
+    };
+    let Some(row) = row else {
+        return Err(BreakLockError::NoState { state });
+    };
+    let Some(lock) = row.lock else {
+        return Err(BreakLockError::NotLocked { state });
+    };
+    let holder = holder(control, &lock).await;
+    match holder {
+        Holder::Run(run) if !force => return Err(BreakLockError::Alive { state, run }),
+        Holder::Elsewhere { run, set } if !force => {
+            return Err(BreakLockError::Elsewhere { state, run, set });
+        }
+        Holder::Run(_) | Holder::Elsewhere { .. } | Holder::Orphan { .. } | Holder::Client => {}
+    }
+    Ok(LockedState {
+        state,
+        lock,
+        holder,
+    })
+}
+
+/// Takes just this lock away from its holder, whose later writes are refused.
+pub async fn break_lock(
+    control: &Control,
+    locked: &LockedState,
+    reason: &Reason,
+) -> Result<LockedState, BreakLockError> {
+    let (state, store, holder) = (&locked.state, &control.store, locked.holder);
+    let reason = &reason.kept(control, state).await;
+    let failed = |source| BreakLockError::Store {
+        state: state.clone(),
+        source,
+    };
+    let name = || state.clone();
+    let id = Some(locked.lock.info.id.as_str());
+    let why = Some(reason.text.as_str());
+    let broken = store.lock_break_recorded(state, id, &reason.actor, why);
+    match broken.await {
+        Ok(Some(lock)) => Ok(LockedState {
+            state: name(),
+            lock,
+            holder,
+        }),
+        Ok(None) => Err(BreakLockError::NotLocked { state: name() }),
+        Err(ReleaseLockError::Held { state, holder }) => {
+            Err(BreakLockError::Changed { state, holder })
+        }
+        Err(ReleaseLockError::Store { source, .. }) => Err(failed(source)),
+    }
+}
+
+async fn holder(control: &Control, lock: &HeldLock) -> Holder {
+    let Some(run) = lock.run else {
+        return Holder::Client;
+    };
+    if liveness::may_be_alive(&control.store, &control.home, run).await {
+        return match control.store.run_summary(run).await {
+            Ok(brief) if liveness::is_elsewhere(control, &brief.set) => Holder::Elsewhere {
+                run,
+                set: brief.set.id,
+            },
+            _ => Holder::Run(run),
+        };
+    }
+    let found = control.store.run_get(run).await.ok().flatten();
+    let unfinished = found.is_some_and(|run| run.state.is_running());
+    Holder::Orphan { run, unfinished }
+}

@@ -1,0 +1,338 @@
+//! States that an engine could not deliver. What is left of a run is adopted where that is safe; else it is
+//! kept aside, and the stack is not applied again until a person has decided.
+//!
+//! Not here: the rules of adoption (`model::state::adoption`), pushing one by hand (`surgery`).
+
+use std::fs;
+use std::path::Path;
+
+use model::ids::RunId;
+use model::project::Backend;
+use model::run::{PlanRecord, RunSpec};
+use model::state::StateName;
+use serde::{Deserialize, Serialize};
+use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, RefusedRequest, StoreError};
+
+use crate::Control;
+use crate::home::retry::insist;
+use crate::run::lock::RunLock;
+use crate::state::pending_write::{Spool, SpoolError};
+use crate::state::reasons::Reason;
+use crate::state::reasons::without_secrets_of;
+use crate::state::secret_paths;
+
+/// Why a stack is not applied: somebody has to look first.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptAsideError {
+    #[error("run {run} left a state that was kept aside: {why}")]
+    Undecided {
+        run: RunId,
+        state: StateName,
+        why: String,
+        /// Where its sealed bytes are in the home.
+        kept: String,
+    },
+    #[error("could not look for states of `{state}` that were kept aside")]
+    Store {
+        state: StateName,
+        source: StoreError,
+    },
+}
+
+impl KeptAsideError {
+    /// The two ways out, for the stack as people call it.
+    pub fn hint(&self, stack: &str) -> Option<String> {
+        match self {
+            Self::Undecided { run, kept, .. } => Some(format!(
+                "it is kept as `{kept}`; `terrane state push {stack} --kept {run} --reason …` makes it the newest version, \
+                 `terrane run discard {run} --reason …` goes on without it"
+            )),
+            Self::Store { .. } => None,
+        }
+    }
+
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Undecided { .. } => true,
+            Self::Store { .. } => false,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DiscardError {
+    #[error("there is no run {run}")]
+    NoRun { run: RunId },
+    #[error("run {run} left nothing that waits for a decision")]
+    Nothing { run: RunId },
+    #[error("could not discard what run {run} left")]
+    Store { run: RunId, source: StoreError },
+    #[error("could not look for run {run}")]
+    Read { run: RunId, source: ChangeSetError },
+}
+
+/// What a run was about, for judging what it left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leftovers<'a> {
+    pub(crate) run: RunId,
+    pub(crate) spec: &'a RunSpec,
+    /// Where its engine worked.
+    pub(crate) dir: &'a Path,
+    /// The version its plan was made from.
+    pub(crate) base: Option<i64>,
+    /// Whether its plan may take every resource away.
+    pub(crate) may_empty: bool,
+    /// Whether to wait for a home that does not answer: its runner does, a person need not.
+    pub(crate) patient: bool,
+}
+
+impl<'a> Leftovers<'a> {
+    pub(crate) fn of(run: RunId, spec: &'a RunSpec, dir: &'a Path, plan: &PlanRecord) -> Self {
+        Self {
+            run,
+            spec,
+            dir,
+            base: plan.seal.head.as_ref().map(|head| head.version),
+            may_empty: plan.may_empty(),
+            patient: false,
+        }
+    }
+
+    async fn try_for<T, E>(
+        &self,
+        is_outage: impl Fn(&E) -> bool,
+        mut deed: impl AsyncFnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        if self.patient {
+            insist(is_outage, deed).await
+        } else {
+            deed().await
+        }
+    }
+}
+
+/// Whose state a stack's directory may be left with, written down before its engine applies there.
+#[derive(Debug, Serialize, Deserialize)]
+struct Applying {
+    run: RunId,
+    base: Option<i64>,
+    may_empty: bool,
+}
+
+/// Says whose what is left will be. What cannot be written down is found under the next run's name.
+pub(crate) fn note_applying(control: &Control, left: Leftovers<'_>) {
+    let applying = Applying {
+        run: left.run,
+        base: left.base,
+        may_empty: left.may_empty,
+    };
+    let text = serde_json::to_vec(&applying).unwrap_or_default();
+    drop(fs::write(control.home.applying_note(left.spec), text));
+}
+
+/// The same for what an earlier run left in the directory, under that run.
+pub(crate) fn of_earlier<'a>(control: &Control, left: Leftovers<'a>) -> Leftovers<'a> {
+    let note = fs::read(control.home.applying_note(left.spec));
+    let applying = note
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok());
+    match applying {
+        Some(Applying {
+            run,
+            base,
+            may_empty,
+        }) => Leftovers {
+            run,
+            base,
+            may_empty,
+            ..left
+        },
+        None => Leftovers { base: None, ..left },
+    }
+}
+
+/// An undecided state blocks the next apply.
+pub async fn check(control: &Control, state: &StateName) -> Result<(), KeptAsideError> {
+    let waiting = control.store.kept_aside_list(state).await;
+    let waiting = waiting.map_err(|source| KeptAsideError::Store {
+        state: state.clone(),
+        source,
+    })?;
+    match waiting.into_iter().next() {
+        None => Ok(()),
+        Some(first) => Err(KeptAsideError::Undecided {
+            run: first.run.unwrap_or(RunId(0)),
+            state: first.state,
+            why: first.reason,
+            kept: first.kept.unwrap_or_default(),
+        }),
+    }
+}
+
+/// A person goes on without what a run left. Its bytes stay in the home.
+pub async fn discard(
+    control: &Control,
+    run: RunId,
+    reason: &Reason,
+) -> Result<Vec<RefusedRequest>, DiscardError> {
+    let store = &control.store;
+    let failed = |source| DiscardError::Store { run, source };
+    let found = store.run_get(run).await;
+    let found = found.map_err(|source| DiscardError::Read { run, source })?;
+    if found.is_none() {
+        return Err(DiscardError::NoRun { run });
+    }
+    let left = store.kept_aside_list_run(run).await.map_err(failed)?;
+    let text = without_secrets_of(control, &[run], &reason.text).await;
+    let decider = Decider {
+        actor: &reason.actor,
+        reason: &text,
+    };
+    let decided = store.kept_aside_decide(&left, Decision::Discarded, decider);
+    if decided.await.map_err(failed)? == 0 {
+        return Err(DiscardError::Nothing { run });
+    }
+    Ok(left)
+}
+
+/// Takes in what a run that is over left: first what the home could not take, then what its engine saved.
+/// The text says what was done.
+pub(crate) async fn take_in(control: &Control, left: Leftovers<'_>) -> Option<String> {
+    let spooled = take_in_spooled(control, left).await;
+    let errored = take_in_errored(control, left).await;
+    match (spooled, errored) {
+        (Some(first), Some(second)) if first != second => Some(format!("{first}; {second}")),
+        (first, second) => second.or(first),
+    }
+}
+
+/// Takes in what runs that are over could not deliver, and nobody could take in when they ended.
+pub(crate) async fn take_in_forgotten(control: &Control) -> Result<(), ChangeSetError> {
+    for run in Spool::left_in(&control.home) {
+        let Ok(Some(_lock)) = RunLock::try_take(&control.home, run) else {
+            continue;
+        };
+        let found = control.store.run_get(run).await?;
+        if !found.is_some_and(|run| run.state.is_finished()) {
+            continue; // ended by what is seen of it
+        }
+        let spec = control.store.run_spec(run).await?;
+        let left = Leftovers {
+            run,
+            spec: &spec,
+            dir: Path::new(""),
+            base: None,
+            may_empty: false,
+            patient: false,
+        };
+        take_in_spooled(control, left).await;
+    }
+    Ok(())
+}
+
+async fn take_in_spooled(control: &Control, left: Leftovers<'_>) -> Option<String> {
+    let spool = Spool::new(control.home.run_dir(left.run), left.run);
+    let state = control.state_name(&left.spec.stack.state);
+    let is_outage = |err: &SpoolError| match err {
+        SpoolError::Seal(source) => source.is_outage(),
+        SpoolError::File { .. } => true,
+    };
+    let read = async || spool.read(&control.store, &state).await;
+    let bytes = left.try_for(is_outage, read).await;
+    let said = match bytes {
+        Ok(None) => {
+            spool.forget(); // it could be said that one waits, and not be written
+            return None;
+        }
+        Ok(Some(bytes)) => adopt(control, &state, left, &bytes).await,
+        Err(err) => return Some(lies_in(&spool.path(), &err)),
+    };
+    match said {
+        Ok(said) => {
+            spool.clear();
+            Some(said)
+        }
+        Err(err) => Some(lies_in(&spool.path(), &err)),
+    }
+}
+
+async fn take_in_errored(control: &Control, left: Leftovers<'_>) -> Option<String> {
+    let path = drivers::engine::find_errored_state(left.dir)?;
+    if left.spec.target.backend != Backend::Terrane {
+        let why = "it belongs to the engine's own backend; push it there";
+        return Some(lies_in(&path, &why));
+    }
+    let state = control.state_name(&left.spec.stack.state);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(err) => return Some(lies_in(&path, &err)),
+    };
+    match adopt(control, &state, left, &bytes).await {
+        Ok(said) => {
+            // It is in the store now; left here it would be found again after the next failure.
+            drop(fs::remove_file(path));
+            Some(said)
+        }
+        Err(err) => Some(lies_in(&path, &err)),
+    }
+}
+
+/// Adopts, or keeps aside; tried again as long as the home does not answer.
+async fn adopt(
+    control: &Control,
+    state: &StateName,
+    left: Leftovers<'_>,
+    bytes: &[u8],
+) -> Result<String, AdoptError> {
+    let once = async || try_adopt(control, state, left, bytes).await;
+    let adopted = left.try_for(AdoptError::is_outage, once).await?;
+    Ok(match adopted {
+        Adopted::New(version) => format!(
+            "the state that could not be delivered was found and kept as serial {}",
+            version.serial
+        ),
+        Adopted::Nothing => "the state that could not be delivered was already stored".to_owned(),
+        Adopted::KeptAside { why, kept } => format!(
+            "the state that could not be delivered is kept aside as `{}`: {why}",
+            kept.unwrap_or_default()
+        ),
+    })
+}
+
+async fn try_adopt(
+    control: &Control,
+    state: &StateName,
+    left: Leftovers<'_>,
+    bytes: &[u8],
+) -> Result<Adopted, AdoptError> {
+    let (store, run) = (&control.store, left.run);
+    let failed = |source| AdoptError::Compare {
+        state: state.clone(),
+        run,
+        source,
+    };
+    let head = store.state_head(state).await.map_err(failed)?;
+    // Somebody else wrote since: what is left knows nothing of that, whatever its serial says.
+    if let Some(head) = head
+        && head.run != Some(run)
+        && Some(head.version) != left.base
+        && store.state_version_read(&head).await.map_err(failed)? != bytes
+    {
+        let why = model::state::KeepAside::HeadMoved { head: head.serial };
+        let record = store.kept_aside_record(state, run, why.to_string(), bytes.to_vec());
+        let kept = record.await.map_err(failed)?.kept;
+        return Ok(Adopted::KeptAside { why, kept });
+    }
+    let paths = secret_paths::of_earlier_run(control, run, bytes);
+    store
+        .state_adopt(state, run, bytes.to_vec(), left.may_empty, paths)
+        .await
+}
+
+/// It stays where it is, and survives the next lay-out.
+fn lies_in(path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!(
+        "the state that could not be delivered lies in `{}`: {why}",
+        path.display()
+    )
+}

@@ -1,0 +1,131 @@
+//! A person's reason, as it is kept: without what the states it is about hold in secret, and without the secrets that its
+//! project names. It stays in records, and is committed for others to read.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drivers::process::engine_environment;
+use drivers::secrets::{Reference, read_of_asker};
+use model::exception::Exceptions;
+use model::ids::{ChangeSetId, RunId};
+use model::masking::Mask;
+use model::run::RunSpec;
+use model::secret::Secret;
+use model::state::StateName;
+use store::StoreError;
+
+use crate::Control;
+use crate::project::open::OpenProject;
+use crate::secrets::caller_env::{self, Asker};
+use crate::state::secret_paths;
+
+/// A service that does not answer holds up no emergency.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The text without the secrets of this project that can be had on this machine, and without variables whose names say
+/// that they hold one. What cannot be had is not in anybody's hands here.
+pub fn without_secrets_here(
+    project: Option<&OpenProject>,
+    env: &BTreeMap<String, String>,
+    text: &str,
+) -> String {
+    let mut secrets: Vec<Secret> = Asker::of_environment(env).named_secrets().collect();
+    if let Some(open) = project {
+        let references = open.loaded.secrets.keys();
+        let references = references.filter_map(|reference| reference.parse::<Reference>().ok());
+        secrets.extend(
+            references.filter_map(|parsed| read_of_asker(&parsed, env, &open.root).ok().flatten()),
+        );
+    }
+    Mask::new(&secrets).mask_text(text)
+}
+
+/// Why runs are to go past the usual rules, as it is kept.
+pub(crate) async fn kept_of(
+    control: &Control,
+    asker: &Asker,
+    specs: &[RunSpec],
+    mut exceptions: Option<Exceptions>,
+    mut policy_override: Option<String>,
+) -> (Option<Exceptions>, Option<String>) {
+    let reasons = exceptions.iter_mut().map(|them| &mut them.reason);
+    for reason in reasons.chain(&mut policy_override) {
+        let states = specs.iter().map(|spec| &spec.stack.state);
+        let states: Vec<StateName> = states.map(|state| control.state_name(state)).collect();
+        let text = without_secrets_of_specs(asker, specs, reason).await;
+        *reason = without_secrets(control, &states, &text).await;
+    }
+    (exceptions, policy_override)
+}
+
+/// The text without the secrets of these runs, those that services keep included.
+async fn without_secrets_of_specs(asker: &Asker, specs: &[RunSpec], text: &str) -> String {
+    let mut secrets = asker.secrets(specs);
+    let asking = async {
+        for spec in specs {
+            let env = engine_environment(asker.env(), spec.target.is_open());
+            for reference in caller_env::secrets_of(spec) {
+                let found = asker.secret(reference, spec.root.as_ref(), &env).await;
+                secrets.extend(found.ok().flatten());
+            }
+        }
+    };
+    // What could be had in time is hidden.
+    drop(tokio::time::timeout(PATIENCE, asking).await);
+    Mask::new(&secrets).mask_text(text)
+}
+
+/// The text without values that these states call sensitive. A state that cannot be read has none to look for.
+pub async fn without_secrets(control: &Control, states: &[StateName], text: &str) -> String {
+    let mut text = text.to_owned();
+    for state in states {
+        if let Ok(Some(mask)) = mask_of(control, state).await {
+            text = mask.mask_text(&text);
+        }
+    }
+    text
+}
+
+/// The same for the states of runs.
+pub(crate) async fn without_secrets_of(control: &Control, runs: &[RunId], text: &str) -> String {
+    let mut states = Vec::new();
+    for run in runs {
+        if let Ok(spec) = control.store.run_spec(*run).await {
+            states.push(control.state_name(&spec.stack.state));
+        }
+    }
+    without_secrets(control, &states, text).await
+}
+
+/// The same for the states of a change set.
+pub async fn without_secrets_of_set(control: &Control, set: ChangeSetId, text: &str) -> String {
+    let runs = control.store.run_list(set).await.unwrap_or_default();
+    let runs: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+    without_secrets_of(control, &runs, text).await
+}
+
+/// The reason that a person gives for an exceptional action.
+#[derive(Clone, Debug)]
+pub struct Reason {
+    pub actor: String,
+    pub text: String,
+}
+
+impl Reason {
+    /// As it is kept about a state.
+    pub(crate) async fn kept(&self, control: &Control, state: &StateName) -> Self {
+        let states = std::slice::from_ref(state);
+        Self {
+            actor: self.actor.clone(),
+            text: without_secrets(control, states, &self.text).await,
+        }
+    }
+}
+
+async fn mask_of(control: &Control, state: &StateName) -> Result<Option<Mask>, StoreError> {
+    let Some(head) = control.store.state_head(state).await? else {
+        return Ok(None);
+    };
+    let document = secret_paths::document(&control.store, &head).await?;
+    Ok(document.ok().map(|document| document.mask()))
+}

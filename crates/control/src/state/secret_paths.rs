@@ -1,0 +1,47 @@
+//! Secret paths of versions: found where a version is written, obeyed where one is read to be shown.
+//!
+//! Not here: how they are found and inherited (`model::state::secret_paths`), where they are stored (`store`).
+
+use model::ids::RunId;
+use model::masking::Mask;
+use model::secret::Secret;
+use model::state::resources::{Document, Opaque};
+use model::state::secret_paths::SecretPaths;
+use model::state::{StateName, StateVersion};
+use store::{Store, StoreError};
+
+use crate::Control;
+use crate::run::logs::hidden_in;
+
+/// What a version holds, with its secret paths marked as sensitive; or why that cannot be known.
+pub(crate) async fn document(
+    store: &Store,
+    version: &StateVersion,
+) -> Result<Result<Document, Opaque>, StoreError> {
+    let (body, paths) = store.state_version_content(version).await?;
+    Ok(Document::read(&body).map(|document| document.with_secret_paths(&paths)))
+}
+
+/// What stands at the secret paths of the newest version. A secret that was changed at its source is still one: a run
+/// masks it along with its own secrets.
+pub(crate) async fn earlier_secrets(
+    control: &Control,
+    state: &StateName,
+) -> Result<Vec<Secret>, StoreError> {
+    let Some(head) = control.store.state_head(state).await? else {
+        return Ok(Vec::new());
+    };
+    let (body, paths) = control.store.state_version_content(&head).await?;
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let document = Document::read(&body).ok();
+    Ok(document.map_or_else(Vec::new, |document| document.values_at(&paths)))
+}
+
+/// Where the secrets of an earlier run stand in what it left. What that run had to hide is known until its directory is
+/// cleaned up.
+pub(crate) fn of_earlier_run(control: &Control, run: RunId, body: &[u8]) -> SecretPaths {
+    let mask: Option<Mask> = hidden_in(&control.home, run);
+    mask.map_or_else(SecretPaths::default, |mask| SecretPaths::find(body, &mask))
+}

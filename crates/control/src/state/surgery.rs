@@ -1,0 +1,669 @@
+//! Changing a state by hand: an older version back, a file in, resources out. One door for all of them: a proposal
+//! that shows what would change, and a deed that holds the lock, makes one version and opens a record with the
+//! reason, or does nothing.
+//!
+//! Not here: what a person sees and says (`cli`), the rules a push must keep (`model::state::check_push`).
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use model::break_glass::Act;
+use model::ids::RunId;
+use model::lock::LockInfo;
+use model::masking::Mask;
+use model::state::resources::Document;
+use model::state::secret_paths::SecretPaths;
+use model::state::{
+    Contents, ExpectedHead, HeldLock, InvalidState, Mark, PushRefusal, ReadResourcesError,
+    RemoveError, StateFacts, StateName, StateVersion, Summary, as_written, remove, summary,
+    with_identity,
+};
+use store::{
+    AcquireLockError, AppendError, Appended, BreakGlassRecord, Decider, Decision, ManualWrite,
+    RefusedRequest, StoreError,
+};
+
+use crate::Control;
+use crate::state::reasons::Reason;
+use crate::state::secret_paths;
+
+mod target;
+
+pub use target::{InvalidTarget, Target};
+
+/// What would become the newest version, and how it differs from the one that is.
+#[derive(Debug)]
+pub struct Proposal {
+    pub state: StateName,
+    pub head: Option<StateVersion>,
+    pub body: Vec<u8>,
+    pub serial: u64,
+    /// The older version whose content it is.
+    pub older: Option<i64>,
+    /// Nothing if the engine has encrypted one of them, or the newest cannot be read.
+    pub summary: Option<Summary>,
+    /// Why the newest version cannot be compared with this: it is damaged, and stays as it is.
+    pub unread: Option<StoreError>,
+    /// Where secrets are known to stand in the body, besides what it inherits from the newest version.
+    secret_paths: SecretPaths,
+    act: Act,
+    mark: Option<Mark>,
+    force: bool,
+    detail: String,
+    /// States kept aside that are decided by this.
+    decides: Vec<RefusedRequest>,
+}
+
+impl Proposal {
+    /// The lineages of both, if what would become the newest version is another state altogether.
+    pub fn other_lineage(&self) -> Option<(String, String)> {
+        let before = self.head.as_ref().map(|head| head.lineage.clone())?;
+        let after = StateFacts::read(&self.body).ok()?.lineage;
+        (!before.is_empty() && before != after).then_some((before, after))
+    }
+}
+
+/// What was done.
+#[derive(Debug)]
+pub enum Done {
+    Wrote(StateVersion),
+    /// The newest version says the same already.
+    Same(StateVersion),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SurgeryError {
+    #[error("there is no state `{state}`")]
+    NoState { state: StateName },
+    #[error("state `{state}` has no version {target}")]
+    NoVersion { state: StateName, target: String },
+    #[error("serial {serial} of state `{state}` is that of several versions: {}", listed(.versions))]
+    SerialTwice {
+        state: StateName,
+        serial: u64,
+        versions: Vec<i64>,
+    },
+    #[error("state `{state}` had no version on {} yet", .at.strftime("%Y-%m-%d %H:%M:%S UTC"))]
+    NotYet { state: StateName, at: Timestamp },
+    #[error("version {version} is the newest of state `{state}` already")]
+    IsHead { state: StateName, version: i64 },
+    #[error("run {run} left nothing aside for state `{state}`")]
+    NothingKept { state: StateName, run: RunId },
+    #[error("no refused write of state `{state}` is kept under number {number}")]
+    NothingRefused { state: StateName, number: i64 },
+    #[error("this cannot be a version of state `{state}`")]
+    Invalid {
+        state: StateName,
+        source: InvalidState,
+    },
+    #[error("could not read what state `{state}` holds")]
+    Resources {
+        state: StateName,
+        source: ReadResourcesError,
+    },
+    #[error("could not take anything out of state `{state}`")]
+    Remove {
+        state: StateName,
+        source: RemoveError,
+    },
+    #[error("state `{state}` is locked by {}", .holder.info)]
+    Locked {
+        state: StateName,
+        holder: Box<HeldLock>,
+    },
+    #[error("state `{state}` moved while you looked at it")]
+    Moved { state: StateName },
+    #[error("this may not follow the newest version of state `{state}`")]
+    Refused {
+        state: StateName,
+        source: PushRefusal,
+    },
+    #[error("could not {deed} state `{state}`")]
+    Store {
+        state: StateName,
+        deed: &'static str,
+        source: Box<StoreError>,
+    },
+}
+
+impl SurgeryError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Locked { state, holder } if holder.run.is_none() => Some(format!(
+                "wait for it; if who holds it is gone (a command that was killed leaves its lock): `terrane lock break {state} --reason …`"
+            )),
+            Self::Locked { .. } => {
+                Some("`terrane lock list` shows by whom, and whether it is alive".to_owned())
+            }
+            Self::Moved { .. } => Some("nothing was changed: look again".to_owned()),
+            Self::Refused {
+                source:
+                    PushRefusal::SerialTaken { .. }
+                    | PushRefusal::SerialBehind { .. }
+                    | PushRefusal::SerialUsed { .. },
+                ..
+            } => Some("`--force` gives it the next serial".to_owned()),
+            Self::Refused {
+                source: PushRefusal::OtherLineage { .. },
+                ..
+            } => Some("if it really is to replace this state: `--force`".to_owned()),
+            Self::Refused {
+                source: PushRefusal::Copy,
+                ..
+            } => Some(
+                "its engine changes it where it lives: `terrane exec STACK --reason … -- state rm …`"
+                    .to_owned(),
+            ),
+            Self::Remove {
+                source: RemoveError::Unknown { near, .. },
+                ..
+            } if !near.is_empty() => {
+                let near: Vec<String> = near.iter().map(|one| format!("`{one}`")).collect();
+                Some(format!("did you mean {}?", near.join(" or ")))
+            }
+            Self::Remove {
+                source: RemoveError::Ambiguous { .. },
+                state,
+            } => Some(format!(
+                "name one by its true address, which `terrane state pull {state}` shows, or take the whole resource out"
+            )),
+            Self::Remove {
+                source: RemoveError::OldFormat { .. },
+                ..
+            } => Some(
+                "an engine can, and writes the format of today: `terrane exec STACK --reason … -- state rm …`"
+                    .to_owned(),
+            ),
+            Self::SerialTwice { versions, .. } => versions
+                .first()
+                .map(|version| format!("name one of them by its number: `--to {version}`")),
+            Self::NoVersion { state, .. } | Self::NotYet { state, .. } => Some(format!(
+                "`terrane state versions {state}` shows all that are kept"
+            )),
+            Self::NothingRefused { .. } => {
+                Some("`terrane state verify` lists what is kept, with its number".to_owned())
+            }
+            Self::NoState { .. }
+            | Self::IsHead { .. }
+            | Self::NothingKept { .. }
+            | Self::Invalid { .. }
+            | Self::Resources { .. }
+            | Self::Remove { .. }
+            | Self::Refused { .. }
+            | Self::Store { .. } => None,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Locked { .. } | Self::Moved { .. } | Self::Refused { .. } => true,
+            Self::NoState { .. }
+            | Self::NoVersion { .. }
+            | Self::SerialTwice { .. }
+            | Self::NotYet { .. }
+            | Self::IsHead { .. }
+            | Self::NothingKept { .. }
+            | Self::NothingRefused { .. }
+            | Self::Invalid { .. }
+            | Self::Resources { .. }
+            | Self::Remove { .. }
+            | Self::Store { .. } => false,
+        }
+    }
+}
+
+/// The content of an older version, to be the newest again: rolled forward, never back.
+pub async fn rollback(
+    control: &Control,
+    state: &StateName,
+    target: Target,
+) -> Result<Proposal, SurgeryError> {
+    let now = Now::read(control, state).await?;
+    let versions = versions_of(control, state).await?;
+    if versions.is_empty() {
+        let state = state.clone();
+        return Err(SurgeryError::NoState { state });
+    }
+    let old = target.find(state, &versions)?;
+    if let Some(head) = &now.head
+        && old.version == head.version
+    {
+        let (state, version) = (state.clone(), head.version);
+        return Err(SurgeryError::IsHead { state, version });
+    }
+    // Without a head it was deleted, and comes back as what it was.
+    let lineage = now.head.as_ref().map_or(&old.lineage, |head| &head.lineage);
+    let next = next_serial(&versions, lineage).unwrap_or(1);
+    let content = control.store.state_version_content(old).await;
+    let (body, paths) = content.map_err(|source| failed(state, "read", source))?;
+    let encrypted = old.contents == Contents::Encrypted;
+    let body = if encrypted {
+        // Its serial stands inside, too, where nobody without the key can change it.
+        body.to_vec()
+    } else {
+        let renumbered = with_identity(&body, next, lineage);
+        renumbered.map_err(|source| invalid(state, source))?
+    };
+    let after = if now.head.is_none() {
+        ", after the state was deleted"
+    } else {
+        now.over()
+    };
+    let detail = format!(
+        "content of version {} (serial {}) again{after}",
+        old.version, old.serial
+    );
+    Ok(Proposal {
+        older: Some(old.version),
+        serial: if encrypted { old.serial } else { next },
+        summary: now.compare(state, &body, &paths)?,
+        unread: now.unread,
+        secret_paths: paths.as_ref().clone(),
+        state: state.clone(),
+        head: now.head,
+        body,
+        act: Act::StateRolledBack,
+        mark: Some(Mark::RolledBack),
+        force: encrypted,
+        detail,
+        decides: Vec::new(),
+    })
+}
+
+/// A file that a person has, to be the newest version.
+pub async fn push(
+    control: &Control,
+    state: &StateName,
+    file: Vec<u8>,
+    force: bool,
+) -> Result<Proposal, SurgeryError> {
+    let decides = control.store.kept_aside_list(state).await;
+    let decides = decides.map_err(|source| failed(state, "read", source))?;
+    let source = Source {
+        what: "a file".to_owned(),
+        secret_paths: SecretPaths::default(),
+        decides,
+    };
+    propose_push(control, state, file, force, source).await
+}
+
+/// What a run left aside, to be the newest version.
+pub async fn push_kept(
+    control: &Control,
+    state: &StateName,
+    run: RunId,
+    force: bool,
+) -> Result<Proposal, SurgeryError> {
+    let store = &control.store;
+    let read = |source| failed(state, "read", source);
+    let left = store.kept_aside_list_run(run).await.map_err(read)?;
+    let kept = left.into_iter().rev().find(|one| one.state == *state);
+    let body = match &kept {
+        Some(kept) => store.refusal_body(kept).await.map_err(read)?,
+        None => None,
+    };
+    let nothing = || SurgeryError::NothingKept {
+        state: state.clone(),
+        run,
+    };
+    let body = body.ok_or_else(nothing)?;
+    let decides = store.kept_aside_list(state).await.map_err(read)?;
+    let source = Source {
+        what: format!("what run {run} left aside"),
+        secret_paths: secret_paths::of_earlier_run(control, run, &body),
+        decides,
+    };
+    // It was kept because others wrote since: who decides for it knows that its serial is behind.
+    let head = store.state_head(state).await.map_err(read)?;
+    let lineage = StateFacts::read(&body).map(|facts| facts.lineage);
+    let is_of_head = |head: &StateVersion| {
+        let of_head = |lineage: &String| lineage.is_empty() || *lineage == head.lineage;
+        lineage.as_ref().is_ok_and(of_head)
+    };
+    let force = force || head.as_ref().is_some_and(is_of_head);
+    propose_push(control, state, body, force, source).await
+}
+
+/// A write that was refused and kept, to be the newest version.
+pub async fn push_refused(
+    control: &Control,
+    state: &StateName,
+    number: i64,
+    force: bool,
+) -> Result<Proposal, SurgeryError> {
+    let store = &control.store;
+    let read = |source| failed(state, "read", source);
+    let refused = store.refusal_get(number).await.map_err(read)?;
+    let refused = refused.filter(|one| one.state == *state);
+    let body = match &refused {
+        Some(refused) => store.refusal_body(refused).await.map_err(read)?,
+        None => None,
+    };
+    let body = body.ok_or_else(|| SurgeryError::NothingRefused {
+        state: state.clone(),
+        number,
+    })?;
+    let run = refused.and_then(|refused| refused.run);
+    let paths = run.map(|run| secret_paths::of_earlier_run(control, run, &body));
+    let source = Source {
+        what: format!("what was refused as number {number}"),
+        secret_paths: paths.unwrap_or_default(),
+        decides: store.kept_aside_list(state).await.map_err(read)?,
+    };
+    propose_push(control, state, body, force, source).await
+}
+
+/// The newest version without some of its resources. They are forgotten, not destroyed.
+pub async fn take_out(
+    control: &Control,
+    state: &StateName,
+    addresses: &[String],
+) -> Result<Proposal, SurgeryError> {
+    let mut now = Now::read(control, state).await?;
+    let (head, body) = now.there(state)?;
+    let paths = &now.secret_paths;
+    let mask = masking(&[document(&body, paths)]);
+    let shown = |address: &str| paths.shown_address(address, &mask);
+    let versions = versions_of(control, state).await?;
+    let serial = next_serial(&versions, &head.lineage).unwrap_or(head.serial + 1);
+    let removal = as_written(&body, addresses, shown)
+        .and_then(|addresses| remove(&body, &addresses, serial))
+        .map_err(|source| SurgeryError::Remove {
+            state: state.clone(),
+            source: source.masked(&mask),
+        })?;
+    Ok(Proposal {
+        summary: now.compare(state, &removal.body, &SecretPaths::default())?,
+        unread: None,
+        secret_paths: SecretPaths::default(),
+        serial,
+        older: None,
+        state: state.clone(),
+        head: Some(head),
+        body: removal.body,
+        act: Act::StateEdited,
+        mark: Some(Mark::Edited),
+        force: false,
+        detail: mask.mask_text(&format!("without {}", removal.removed.join(", "))),
+        decides: Vec::new(),
+    })
+}
+
+/// The lock under which a person changes a state.
+pub(crate) fn lock_by_hand(reason: &Reason, now: Timestamp) -> LockInfo {
+    LockInfo {
+        id: uuid::Uuid::new_v4().to_string(),
+        // The name under which a person's push is known to every client, and to the rules.
+        operation: "state-push".to_owned(),
+        info: reason.text.clone(),
+        who: reason.actor.clone(),
+        version: concat!("terrane ", env!("CARGO_PKG_VERSION")).to_owned(),
+        created: now.to_string(),
+        ..LockInfo::default()
+    }
+}
+
+/// Carries a proposal out, if the state is still what it was when it was shown.
+pub async fn carry_out(
+    control: &Control,
+    proposal: Proposal,
+    reason: &Reason,
+) -> Result<Done, SurgeryError> {
+    let (state, store) = (&proposal.state, &control.store);
+    let reason = &reason.kept(control, state).await;
+    let info = lock_by_hand(reason, control.now());
+    let head = proposal.head.as_ref().map(|head| head.version);
+    let expected = ExpectedHead::Exactly(head);
+    let lock = store.lock_acquire(state, &info, None, expected).await;
+    lock.map_err(|err| not_locked(state, err))?;
+    let by_hand = ManualWrite {
+        lock_id: info.id.clone(),
+        mark: proposal.mark,
+        surgery: proposal.force,
+        beyond: 0,
+        secret_paths: proposal.secret_paths,
+        record: BreakGlassRecord {
+            act: proposal.act,
+            actor: reason.actor.clone(),
+            reason: reason.text.clone(),
+            detail: proposal.detail,
+        },
+    };
+    let appended = store.state_version_append_by_hand(state, by_hand, proposal.body);
+    let appended = appended.await.map_err(|err| not_written(state, err));
+    // Whatever came of it, nobody is to wait for a command that is over.
+    let released = store.lock_release(state, &info.id).await;
+    let done = match appended? {
+        Appended::New(version) => Done::Wrote(version),
+        Appended::Same(version) => Done::Same(version),
+    };
+    drop(released);
+    let decider = Decider {
+        actor: &reason.actor,
+        reason: &reason.text,
+    };
+    // Who wrote nothing has decided nothing.
+    if matches!(done, Done::Wrote(_)) && !proposal.decides.is_empty() {
+        let decided = store.kept_aside_decide(&proposal.decides, Decision::Pushed, decider);
+        let decided = decided.await;
+        decided.map_err(|source| failed(state, "note the decision about", source))?;
+    }
+    Ok(done)
+}
+
+/// Where a body that is pushed comes from.
+struct Source {
+    /// For the record.
+    what: String,
+    secret_paths: SecretPaths,
+    /// States kept aside that the push decides.
+    decides: Vec<RefusedRequest>,
+}
+
+async fn propose_push(
+    control: &Control,
+    state: &StateName,
+    file: Vec<u8>,
+    force: bool,
+    source: Source,
+) -> Result<Proposal, SurgeryError> {
+    let now = Now::read(control, state).await?;
+    let facts = StateFacts::read(&file).map_err(|source| invalid(state, source))?;
+    let (mut body, mut serial, mut mark) = (file, facts.serial, None);
+    if force && facts.contents != Contents::Encrypted && now.body.as_deref() != Some(&body) {
+        let lineage = match &now.head {
+            // As an engine leaves what it could not deliver first.
+            Some(head) if facts.lineage.is_empty() => &head.lineage,
+            Some(_) | None => &facts.lineage,
+        };
+        let versions = versions_of(control, state).await?;
+        let next = next_serial(&versions, lineage).unwrap_or(serial);
+        if *lineage != facts.lineage || serial < next {
+            serial = serial.max(next);
+            let renumbered = with_identity(&body, serial, lineage);
+            body = renumbered.map_err(|source| invalid(state, source))?;
+            mark = Some(Mark::Forced);
+        }
+    }
+    Ok(Proposal {
+        summary: now.compare(state, &body, &source.secret_paths)?,
+        detail: format!(
+            "{}, serial {} as it came{}",
+            source.what,
+            facts.serial,
+            now.over()
+        ),
+        unread: now.unread,
+        secret_paths: source.secret_paths,
+        state: state.clone(),
+        head: now.head,
+        body,
+        serial,
+        older: None,
+        act: Act::StatePushed,
+        mark,
+        force,
+        decides: source.decides,
+    })
+}
+
+async fn versions_of(
+    control: &Control,
+    state: &StateName,
+) -> Result<Vec<StateVersion>, SurgeryError> {
+    let versions = control.store.state_version_list(state).await;
+    versions.map_err(|source| failed(state, "read", source))
+}
+
+/// The first serial that no version of this lineage has had, as far as they are kept; nothing if there is none of it.
+/// The newest need not have the highest: a client may have forced an older state in. No serial stands for two contents,
+/// or an old plan would fit the wrong one.
+fn next_serial(versions: &[StateVersion], lineage: &str) -> Option<u64> {
+    let of_it = versions.iter().filter(|one| one.lineage == lineage);
+    of_it.map(|one| one.serial + 1).max()
+}
+
+/// The newest version, if there is one, and its bytes, or why there are none.
+struct Now {
+    head: Option<StateVersion>,
+    body: Option<Arc<Vec<u8>>>,
+    secret_paths: Arc<SecretPaths>,
+    unread: Option<StoreError>,
+}
+
+impl Now {
+    async fn read(control: &Control, state: &StateName) -> Result<Self, SurgeryError> {
+        let read = |source| failed(state, "read", source);
+        let head = control.store.state_head(state).await.map_err(read)?;
+        let (content, unread) = match &head {
+            None => (None, None),
+            // Nobody is asked about what cannot be done here.
+            Some(head) if head.is_copy() => {
+                return Err(SurgeryError::Refused {
+                    state: state.clone(),
+                    source: PushRefusal::Copy,
+                });
+            }
+            Some(head) => match control.store.state_version_content(head).await {
+                Ok(content) => (Some(content), None),
+                // A damaged one must not stop what is to get over it; all else may pass.
+                Err(err @ StoreError::Unseal { .. }) => (None, Some(err)),
+                Err(err) => return Err(read(err)),
+            },
+        };
+        let (body, paths) = content.unzip();
+        Ok(Self {
+            head,
+            body,
+            secret_paths: paths.unwrap_or_default(),
+            unread,
+        })
+    }
+
+    fn there(&mut self, state: &StateName) -> Result<(StateVersion, Arc<Vec<u8>>), SurgeryError> {
+        if let Some(unread) = self.unread.take() {
+            return Err(failed(state, "read", unread));
+        }
+        let there = self.head.clone().zip(self.body.clone());
+        there.ok_or_else(|| SurgeryError::NoState {
+            state: state.clone(),
+        })
+    }
+
+    /// For the record.
+    fn over(&self) -> &'static str {
+        if self.unread.is_some() {
+            ", over a newest version that cannot be read"
+        } else {
+            ""
+        }
+    }
+
+    /// How a body differs from the newest version, without what is sensitive in either.
+    fn compare(
+        &self,
+        state: &StateName,
+        after: &[u8],
+        after_paths: &SecretPaths,
+    ) -> Result<Option<Summary>, SurgeryError> {
+        if self.unread.is_some() {
+            return Ok(None);
+        }
+        let before = self.body.as_deref().map(Vec::as_slice);
+        let mut paths = self.secret_paths.as_ref().clone();
+        paths.extend(after_paths.clone());
+        let documents = before.into_iter().chain([after]);
+        let documents: Vec<Option<Document>> =
+            documents.map(|body| document(body, &paths)).collect();
+        let mask = masking(&documents);
+        match summary(before, after) {
+            Ok(summary) => Ok(Some(summary.masked(&paths, &mask))),
+            Err(ReadResourcesError::Encrypted) => Ok(None),
+            Err(source) => Err(SurgeryError::Resources {
+                state: state.clone(),
+                source,
+            }),
+        }
+    }
+}
+
+fn document(body: &[u8], paths: &SecretPaths) -> Option<Document> {
+    let document = Document::read(body).ok()?;
+    Some(document.with_secret_paths(paths))
+}
+
+/// Masks what is sensitive in these documents.
+fn masking(documents: &[Option<Document>]) -> Mask {
+    let documents = documents.iter().flatten();
+    let secrets: Vec<_> = documents.flat_map(Document::sensitive_values).collect();
+    Mask::new(&secrets)
+}
+
+fn not_locked(state: &StateName, err: AcquireLockError) -> SurgeryError {
+    let state = state.clone();
+    match err {
+        AcquireLockError::Held { holder, .. } => SurgeryError::Locked { state, holder },
+        AcquireLockError::HeadMoved { .. } | AcquireLockError::Ended { .. } => {
+            SurgeryError::Moved { state }
+        }
+        AcquireLockError::RunsOnly { .. } => SurgeryError::Refused {
+            state,
+            source: PushRefusal::RunsOnly,
+        },
+        AcquireLockError::Store { source, .. } => failed(&state, "lock", source),
+    }
+}
+
+fn not_written(state: &StateName, err: AppendError) -> SurgeryError {
+    let state = state.clone();
+    match err {
+        AppendError::Invalid { source, .. } => SurgeryError::Invalid { state, source },
+        AppendError::Refused { source, .. } => SurgeryError::Refused { state, source },
+        AppendError::Contended { .. } => SurgeryError::Moved { state },
+        AppendError::Store { source, .. } => failed(&state, "write", source),
+    }
+}
+
+fn listed(versions: &[i64]) -> String {
+    let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
+    versions.join(", ")
+}
+
+fn invalid(state: &StateName, source: InvalidState) -> SurgeryError {
+    SurgeryError::Invalid {
+        state: state.clone(),
+        source,
+    }
+}
+
+fn failed(state: &StateName, deed: &'static str, source: StoreError) -> SurgeryError {
+    SurgeryError::Store {
+        state: state.clone(),
+        deed,
+        source: Box::new(source),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,320 @@
+//! One version of a state, looked into: which one is meant, what it holds, what may be shown of it.
+
+use model::break_glass::Act;
+use model::masking::Mask;
+use model::state::pick::Pick;
+use model::state::resources::{Document, Opaque};
+use model::state::{StateName, StateVersion};
+use serde_json::Value;
+use store::{ChangeSetError, KeyedDigester, NewBreakGlass, Store, StoreError};
+
+use super::ReadStateError;
+use super::deleted::{self, Deleted};
+use crate::Control;
+use crate::state::reasons::without_secrets;
+use crate::state::secret_paths;
+
+/// Digits of a digest that people see: two values of a project hardly ever share them.
+const SHORT: usize = 6;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AskStateError {
+    #[error(transparent)]
+    Read(Box<ReadStateError>),
+    #[error("state `{state}` has no version with serial {serial}")]
+    NoSerial { state: StateName, serial: u64 },
+    #[error("state `{state}` was not there at {at}")]
+    NotYet {
+        state: StateName,
+        at: jiff::Timestamp,
+    },
+    #[error(
+        "state `{state}` was deleted on {}{}",
+        .deleted.at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        .deleted.actor.as_ref().map(|actor| format!(", by {actor}")).unwrap_or_default()
+    )]
+    Deleted {
+        state: StateName,
+        deleted: Deleted,
+        /// The newest version that it had.
+        version: i64,
+    },
+    #[error("nothing is known about what version {version} of state `{state}` holds: {source}")]
+    Opaque {
+        state: StateName,
+        version: i64,
+        source: Opaque,
+    },
+    #[error("there is no `{address}` in version {version} of state `{state}`")]
+    NoAddress {
+        state: StateName,
+        version: i64,
+        address: String,
+        /// Addresses that look like it, or all if they are few.
+        near: Vec<String>,
+    },
+    #[error("`{address}` has no attribute `{attribute}`")]
+    NoAttribute {
+        address: String,
+        attribute: String,
+        near: Vec<String>,
+    },
+    #[error("could not {deed} state `{state}`")]
+    Store {
+        deed: &'static str,
+        state: StateName,
+        source: Box<StoreError>,
+    },
+    #[error("could not list the states")]
+    List(#[source] StoreError),
+    #[error("could not get the key of digests")]
+    Digest(#[source] StoreError),
+    #[error("could not read who wrote a version")]
+    Author(#[from] ChangeSetError),
+}
+
+impl AskStateError {
+    pub fn hint(&self) -> Option<String> {
+        let quoted = |near: &[String]| {
+            let names: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        match self {
+            Self::NoAddress { near, .. } if !near.is_empty() => {
+                Some(format!("it has {}", quoted(near)))
+            }
+            Self::NoAddress { state, .. } => {
+                Some(format!("`terrane state list {state}` shows what it has"))
+            }
+            Self::NoAttribute { near, .. } if !near.is_empty() => {
+                Some(format!("it has {}", quoted(near)))
+            }
+            Self::NotYet { state, .. } | Self::NoSerial { state, .. } => Some(see_versions(state)),
+            Self::Deleted { state, version, .. } => Some(format!(
+                "`--version {version}` shows what it held; `terrane state rollback {state} --to {version} --reason …` brings it back"
+            )),
+            Self::Read(err) => match &**err {
+                ReadStateError::NoVersion { state, .. } => Some(see_versions(state)),
+                ReadStateError::NoState { .. } => {
+                    Some("`terrane state list` shows all there are".to_owned())
+                }
+                ReadStateError::Store { .. } => None,
+            },
+            Self::Opaque {
+                source: Opaque::Encrypted,
+                state,
+                ..
+            } => Some(format!(
+                "versions are kept byte for byte: `terrane state pull {state}`, and ask the engine"
+            )),
+            Self::Opaque { .. }
+            | Self::NoAttribute { .. }
+            | Self::Store { .. }
+            | Self::List(_)
+            | Self::Digest(_)
+            | Self::Author(_) => None,
+        }
+    }
+}
+
+impl From<ReadStateError> for AskStateError {
+    fn from(err: ReadStateError) -> Self {
+        Self::Read(Box::new(err))
+    }
+}
+
+fn see_versions(state: &StateName) -> String {
+    format!("`terrane state versions {state}` shows all that are kept")
+}
+
+/// What the store could not do with a state.
+pub(super) fn store_failed(
+    deed: &'static str,
+    state: &StateName,
+) -> impl Fn(StoreError) -> AskStateError {
+    move |source| AskStateError::Store {
+        deed,
+        state: state.clone(),
+        source: Box::new(source),
+    }
+}
+
+/// A version and what it holds.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub version: StateVersion,
+    pub document: Document,
+}
+
+/// Digests of values: equal values of a home have equal ones, and they tell nothing else.
+#[derive(Clone, Debug)]
+pub struct Digests(KeyedDigester);
+
+impl Digests {
+    pub async fn of(control: &Control) -> Result<Self, AskStateError> {
+        let digester = control.store.keyed_digester("state value").await;
+        digester.map(Self).map_err(AskStateError::Digest)
+    }
+
+    pub fn whole(&self, value: &Value) -> String {
+        self.0.digest(value.to_string().as_bytes())
+    }
+
+    /// For people.
+    pub fn short(&self, value: &Value) -> String {
+        let mut digest = self.whole(value);
+        digest.truncate(SHORT);
+        digest
+    }
+}
+
+/// Which version is meant.
+pub async fn pick(
+    control: &Control,
+    state: &StateName,
+    pick: Pick,
+) -> Result<StateVersion, AskStateError> {
+    let versions = control.store.state_version_list(state).await;
+    let versions = versions.map_err(store_failed("list the versions of", state))?;
+    let gone = deleted::deleted(control, state).await;
+    let gone = gone.map_err(store_failed("look at", state))?;
+    let state = state.clone();
+    let Some(newest) = versions.last() else {
+        return Err(ReadStateError::NoState { state }.into());
+    };
+    if let Some(deleted) = gone.filter(|gone| gone.is_meant_by(pick)) {
+        return Err(AskStateError::Deleted {
+            state,
+            deleted,
+            version: newest.version,
+        });
+    }
+    match pick.find(&versions) {
+        Some(version) => Ok(version.clone()),
+        None => Err(match pick {
+            Pick::Head => ReadStateError::NoState { state }.into(),
+            Pick::Version(version) => ReadStateError::NoVersion { state, version }.into(),
+            Pick::Serial(serial) => AskStateError::NoSerial { state, serial },
+            Pick::At(at) => AskStateError::NotYet { state, at },
+        }),
+    }
+}
+
+/// A version and what it holds, ready to be shown; it is an error if that cannot be known.
+pub async fn document(
+    control: &Control,
+    state: &StateName,
+    which: Pick,
+) -> Result<Asked, AskStateError> {
+    let version = pick(control, state, which).await?;
+    let read = look_into(&control.store, &version).await?;
+    let document = read.map_err(|source| AskStateError::Opaque {
+        state: state.clone(),
+        version: version.version,
+        source,
+    })?;
+    Ok(Asked { version, document })
+}
+
+/// What a version holds, or why that cannot be known.
+pub async fn look_into(
+    store: &Store,
+    version: &StateVersion,
+) -> Result<Result<Document, Opaque>, AskStateError> {
+    let document = secret_paths::document(store, version).await;
+    document.map_err(store_failed("read", &version.state))
+}
+
+/// The version before another one, if it is still kept.
+pub async fn predecessor(
+    control: &Control,
+    version: &StateVersion,
+) -> Result<Option<StateVersion>, AskStateError> {
+    let versions = control.store.state_version_list(&version.state).await;
+    let versions = versions.map_err(store_failed("list the versions of", &version.state))?;
+    let before = versions.into_iter().rev();
+    let mut before = before.filter(|other| other.version < version.version);
+    Ok(before.next())
+}
+
+impl Asked {
+    /// The same with the objects at an address alone: the resource's, or one instance of it; or an output.
+    pub fn only(mut self, address: &str) -> Result<Self, AskStateError> {
+        let not_there = self.no_address(address);
+        let output = address.strip_prefix("output.");
+        let mask = self.document.mask();
+        let instances = &mut self.document.instances;
+        instances.retain(|instance| is_at(&instance.address, address, &mask));
+        self.document.outputs.retain(|name, _| {
+            output.is_some_and(|output| name == output || mask.mask_text(name) == output)
+        });
+        if self.document.instances.is_empty() && self.document.outputs.is_empty() {
+            return Err(not_there);
+        }
+        Ok(self)
+    }
+
+    /// As it is shown to who is told no secret.
+    #[must_use]
+    pub fn with_masked_names(mut self) -> Self {
+        self.document = self.document.with_masked_names();
+        self
+    }
+
+    pub fn no_address(&self, address: &str) -> AskStateError {
+        let last = address.rsplit('.').next().unwrap_or(address).to_lowercase();
+        let outputs = || self.document.outputs.keys();
+        let mask = self.document.mask();
+        let all = || {
+            let resources = self.document.instances.iter();
+            let resources = resources.map(|it| mask.mask_text(&it.address));
+            resources.chain(outputs().map(|name| mask.mask_text(&format!("output.{name}"))))
+        };
+        let mut near: Vec<String> = all()
+            .filter(|it| it.to_lowercase().contains(&last))
+            .collect();
+        if near.is_empty() {
+            near = all().collect();
+        }
+        if near.len() > 6 {
+            near.clear();
+        }
+        AskStateError::NoAddress {
+            state: self.version.state.clone(),
+            version: self.version.version,
+            address: address.to_owned(),
+            near,
+        }
+    }
+}
+
+/// Whether an address is meant: as it is, or as it is shown; the resource's is that of all its instances.
+pub(super) fn is_at(found: &str, asked: &str, mask: &Mask) -> bool {
+    let begins = |found: &str| {
+        let rest = found.strip_prefix(asked);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', ' ']))
+    };
+    begins(found) || begins(&mask.mask_text(found))
+}
+
+/// Records that sensitive values were shown, before they are.
+pub async fn record_reveal(
+    control: &Control,
+    state: &StateName,
+    actor: &str,
+    reason: &str,
+    detail: String,
+) -> Result<(), AskStateError> {
+    let reason = without_secrets(control, std::slice::from_ref(state), reason).await;
+    let record = NewBreakGlass {
+        act: Act::Revealed,
+        state,
+        actor,
+        reason: Some(&reason),
+        detail,
+    };
+    let opened = control.store.break_glass_open(&record).await;
+    opened
+        .map(drop)
+        .map_err(store_failed("record that values are shown of", state))
+}

@@ -1,0 +1,101 @@
+//! Which states there are, and how each stands.
+
+use std::collections::BTreeSet;
+
+use model::ids::RunId;
+use model::state::pick::Pick;
+use model::state::resources::Opaque;
+use model::state::{HeldLock, StateName, StateVersion};
+use store::StateRow;
+
+use super::ask::{AskStateError, look_into, store_failed};
+use super::author::{Author, Authors};
+use super::deleted::is_deleted_by;
+use crate::Control;
+use crate::run::lock::RunLock;
+
+#[derive(Clone, Debug)]
+pub struct StateLine {
+    pub state: StateName,
+    pub head: StateVersion,
+    /// How many resources there are, or why that cannot be known.
+    pub resources: Result<usize, Opaque>,
+    pub lock: Option<Lock>,
+    pub author: Author,
+}
+
+#[derive(Clone, Debug)]
+pub struct Lock {
+    pub held: HeldLock,
+    /// Whether the run that holds it is at work; nothing if no run of ours holds it.
+    pub is_alive: Option<bool>,
+}
+
+#[derive(Debug, Default)]
+pub struct Listing {
+    pub lines: Vec<StateLine>,
+    /// What could not be looked into: one state that is damaged hides no other.
+    pub unread: Vec<AskStateError>,
+}
+
+/// Every state that has a version, as it stands, or as it stood at a time.
+pub async fn list(control: &Control, pick: Pick) -> Result<Listing, AskStateError> {
+    let rows = control.store.state_list().await;
+    let mut authors = Authors::new(control);
+    let mut listing = Listing::default();
+    let mut known = BTreeSet::new();
+    for row in rows.map_err(AskStateError::List)? {
+        known.insert(row.name.clone());
+        match line(control, &mut authors, row, pick).await {
+            Ok(Some(line)) => listing.lines.push(line),
+            Ok(None) => {}
+            Err(unread) => listing.unread.push(unread),
+        }
+    }
+    for (state, source) in control.store.state_list_stale() {
+        if !known.contains(&state) {
+            listing.unread.push(store_failed("list", &state)(source));
+        }
+    }
+    Ok(listing)
+}
+
+async fn line(
+    control: &Control,
+    authors: &mut Authors<'_>,
+    row: StateRow,
+    pick: Pick,
+) -> Result<Option<StateLine>, AskStateError> {
+    if is_deleted_by(&row, pick) {
+        return Ok(None);
+    }
+    let versions = match pick {
+        Pick::Head => {
+            let head = control.store.state_head(&row.name).await;
+            head.map(Vec::from_iter)
+        }
+        Pick::Version(_) | Pick::Serial(_) | Pick::At(_) => {
+            control.store.state_version_list(&row.name).await
+        }
+    };
+    let versions = versions.map_err(|source| AskStateError::Store {
+        deed: "list",
+        state: row.name.clone(),
+        source: Box::new(source),
+    })?;
+    let Some(head) = pick.find(&versions).cloned() else {
+        return Ok(None);
+    };
+    let document = look_into(&control.store, &head).await?;
+    let alive = |run: RunId| RunLock::is_held(&control.home, run);
+    Ok(Some(StateLine {
+        state: row.name,
+        resources: document.map(|document| document.resource_count()),
+        lock: row.lock.filter(|_| pick == Pick::Head).map(|held| Lock {
+            is_alive: held.run.map(alive),
+            held,
+        }),
+        author: authors.of(&head).await?,
+        head,
+    }))
+}

@@ -1,0 +1,441 @@
+//! Taking states out: into a file, a backend of the engine (`engine`) or a running HTTP backend; or all of them into a
+//! directory, as they were at one moment, while others go on writing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use drivers::snapshot::sha256;
+use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
+use jiff::Timestamp;
+use model::ids::StackName;
+use model::state::{HeldLock, StateFacts, StateName, StateVersion};
+use serde::{Deserialize, Serialize};
+use store::{AcquireLockError, AppendError, ReleaseLockError, StoreError};
+
+use crate::Control;
+use crate::changeset::backends::BackendError;
+use crate::state::artifacts::{self, ArtifactsError, backup};
+use crate::state::http_backend_lock::{HoldError, lock_and_read};
+use crate::state::versions::{self, ReadStateError};
+use crate::transfer::import::{ImportError, LIST, Place, credential, file_in_directory, lock_info};
+
+mod engine;
+
+pub use engine::export as export_to_engine;
+pub(crate) use engine::holds_the_same;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error(transparent)]
+    Read(#[from] ReadStateError),
+    #[error("could not list the states")]
+    List(#[source] StoreError),
+    #[error("could not write `{}`", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("`{}` is there already", path.display())]
+    There { path: PathBuf },
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error("the state is in its backend, and no copy of it could be kept")]
+    NoCopy(#[source] Box<AppendError>),
+    #[error(transparent)]
+    Http(#[from] HttpBackendError),
+    #[error(transparent)]
+    Held(HoldError),
+    #[error("the state of stack `{stack}` is locked by {}", .holder.info)]
+    Locked {
+        stack: StackName,
+        holder: Box<HeldLock>,
+    },
+    #[error("could not lock the state of stack `{stack}`")]
+    Lock {
+        stack: StackName,
+        source: Box<AcquireLockError>,
+    },
+    #[error("the state of stack `{stack}` is in the backend, and could not be unlocked here")]
+    Unlock {
+        stack: StackName,
+        source: Box<ReleaseLockError>,
+    },
+    #[error(
+        "what is here of stack `{stack}` is a copy of what its backend held on {}, and {place} is empty",
+        seen_at.strftime("%F %H:%M UTC")
+    )]
+    OfCopy {
+        stack: StackName,
+        place: String,
+        seen_at: Timestamp,
+    },
+    #[error("{place} holds {what}")]
+    InTheWay {
+        place: String,
+        what: String,
+        /// Whose target it is that names this place: either of the two may be the state.
+        stack: Option<StackName>,
+    },
+    #[error(
+        "the state was {}written to {place}, which could not be unlocked",
+        if *.is_written { "" } else { "not " }
+    )]
+    LeftLocked {
+        place: String,
+        id: String,
+        is_written: bool,
+        source: Box<ExportError>,
+    },
+    #[error(transparent)]
+    Credential(#[from] ImportError),
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactsError),
+}
+
+impl ExportError {
+    /// Whether somebody asked for it.
+    pub fn is_interruption(&self) -> bool {
+        match self {
+            Self::Held(err) => err.is_interruption(),
+            Self::LeftLocked { source, .. } => source.is_interruption(),
+            _ => false,
+        }
+    }
+
+    /// Whether a rule refused it, rather than something breaking.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Locked { .. } | Self::OfCopy { .. })
+    }
+
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::There { .. } => Some("name a path that is free".to_owned()),
+            Self::OfCopy { stack, .. } => Some(format!(
+                "nothing was written: somebody may have written at the old place since. Name that again, and `terrane plan {stack}` \
+                 takes a fresh copy; if it is gone, or nobody has, the same command with `--copy` writes it"
+            )),
+            Self::InTheWay { stack: None, .. } => Some(
+                "nothing was written; if that one may go, remove it there first, or name another address"
+                    .to_owned(),
+            ),
+            Self::InTheWay {
+                stack: Some(stack), ..
+            } => Some(format!(
+                "nothing was written: each may hold what the other lacks. If the one there is right, bring it here as a file: \
+                 `terrane state push {stack} FILE --force --reason …`; if ours is, `state push -force` of the engine takes \
+                 what `terrane state pull {stack}` prints. Then export it again"
+            )),
+            Self::Locked { stack, holder } => Some(match holder.run {
+                Some(run) => format!(
+                    "nothing was written: wait for run {run}, and export what it leaves; `terrane lock list` shows whether it is alive"
+                ),
+                None => format!(
+                    "nothing was written: wait for it; if who holds it is gone (a command that was killed leaves its lock): \
+                     `terrane lock break {stack} --reason …`"
+                ),
+            }),
+            Self::Lock { .. } => Some("nothing was written: export it again".to_owned()),
+            Self::Unlock { stack, .. } => Some(format!(
+                "`terrane lock break {stack} --reason …` unlocks it; then export it again"
+            )),
+            Self::NoCopy(_) => Some(
+                "export it again: that keeps one, and brings what was written here meanwhile"
+                    .to_owned(),
+            ),
+            Self::LeftLocked { id, .. } => Some(format!(
+                "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it"
+            )),
+            Self::Backend(err) => err.hint(),
+            Self::Credential(err) => err.hint(),
+            Self::Http(err) => err.hint(),
+            Self::Held(err) => err.hint(),
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Write { .. }
+            | Self::Artifacts(_) => None,
+        }
+    }
+}
+
+/// What was written, and which serial it has there.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    pub version: StateVersion,
+    pub place: String,
+    /// An engine's backend counts on.
+    pub serial: u64,
+    /// It was there before.
+    pub was_there: bool,
+    /// At how many paths a secret stands in it. What is written carries the engine's marks only.
+    pub secret_paths: usize,
+    /// How the backend was locked, if in no usual way.
+    pub locked_by: Option<String>,
+}
+
+/// A state by its name, whether a project here knows it or not.
+pub struct StateExport<'a> {
+    pub state: &'a StateName,
+    pub to: &'a Place,
+    /// A secret reference, for HTTP; files in it are looked for below `root`.
+    pub credential: Option<&'a str>,
+    pub root: &'a Path,
+    pub locking: &'a Locking,
+    pub who: &'a str,
+}
+
+/// Writes the newest version of a state to a file, a directory or an HTTP backend.
+pub async fn export_state(
+    control: &Control,
+    env: &BTreeMap<String, String>,
+    export: &StateExport<'_>,
+) -> Result<Exported, ExportError> {
+    let state = export.state;
+    let (version, body) = versions::read(control, state, None).await?;
+    let secret_paths = count_secret_paths(control, &version).await?;
+    let (mut locked_by, mut was_there) = (None, false);
+    let place = match export.to {
+        Place::File(path) => write_new(path, &body)?,
+        Place::Directory(dir) => write_new(&dir.join(file_in_directory(&state.name)), &body)?,
+        Place::Engine | Place::Copy => {
+            let state = state.clone();
+            return Err(ImportError::NoStack { state }.into());
+        }
+        Place::Http(address) => {
+            let credential = credential(export.credential, export.root, env).await?;
+            let http = HttpBackend::new(address, credential, export.locking.clone())?;
+            let lock = lock_info(export.who, "migration destination state");
+            let place = format!("`{}`", nameable(address));
+            let there = lock_and_read(&http, &lock).await;
+            let there = there.map_err(|err| not_held(&place, &lock.id, err))?;
+            locked_by = http.locked_by();
+            let there = there.as_deref();
+            was_there = there.is_some_and(|there| {
+                let serial = StateFacts::read(there).map(|facts| facts.serial);
+                serial.is_ok_and(|serial| serial == version.serial) && holds_the_same(there, &body)
+            });
+            let written = async {
+                if was_there {
+                    return Ok(());
+                }
+                if let Some(what) = there.and_then(|there| in_the_way(there, &body)) {
+                    return Err(ExportError::InTheWay {
+                        place: place.clone(),
+                        what,
+                        stack: None,
+                    });
+                }
+                Ok(http.write(&lock.id, body).await?)
+            };
+            let written = written.await;
+            let freed = http.unlock(&lock).await;
+            if let Err(err) = freed {
+                return Err(ExportError::LeftLocked {
+                    place,
+                    id: lock.id,
+                    is_written: written.is_ok(),
+                    source: Box::new(match written {
+                        Err(failed @ ExportError::Http(_)) => failed,
+                        _ => err.into(),
+                    }),
+                });
+            }
+            written?;
+            place
+        }
+    };
+    Ok(Exported {
+        serial: version.serial,
+        version,
+        place,
+        was_there,
+        secret_paths,
+        locked_by,
+    })
+}
+
+async fn count_secret_paths(
+    control: &Control,
+    version: &StateVersion,
+) -> Result<usize, ReadStateError> {
+    let content = control.store.state_version_content(version).await;
+    let (_, paths) = content.map_err(|source| ReadStateError::Store {
+        state: version.state.clone(),
+        source: Box::new(source),
+    })?;
+    Ok(paths.len())
+}
+
+/// What is said of a backend that could not be locked or read.
+fn not_held(place: &str, id: &str, err: HoldError) -> ExportError {
+    match err {
+        HoldError::Http(err) => ExportError::Http(err),
+        HoldError::LeftLocked { source } => ExportError::LeftLocked {
+            place: place.to_owned(),
+            id: id.to_owned(),
+            is_written: false,
+            source: Box::new(not_held(place, id, *source)),
+        },
+        err @ (HoldError::Interrupted | HoldError::Unanswered) => ExportError::Held(err),
+    }
+}
+
+/// What a backend holds that ours would replace and does not come from.
+fn in_the_way(there: &[u8], ours: &[u8]) -> Option<String> {
+    if there == ours || there.is_empty() {
+        return None;
+    }
+    let (Ok(there), Ok(ours)) = (StateFacts::read(there), StateFacts::read(ours)) else {
+        return Some("something else already".to_owned());
+    };
+    if there.lineage != ours.lineage {
+        return Some(format!(
+            "a state of another lineage, serial {}",
+            there.serial
+        ));
+    }
+    newer_words(&there, &ours)
+}
+
+/// The same of two that are of one lineage.
+fn newer_words(there: &StateFacts, ours: &StateFacts) -> Option<String> {
+    let is_newer = there.serial >= ours.serial;
+    is_newer.then(|| {
+        format!(
+            "serial {} already, and ours is {}",
+            there.serial, ours.serial
+        )
+    })
+}
+
+/// One state of a directory of all.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    pub project: String,
+    pub state: String,
+    pub file: String,
+    pub version: i64,
+    pub serial: u64,
+    pub lineage: String,
+    /// It lives in a backend of the engine; this is what was seen there.
+    pub copy: bool,
+    /// Only runs write it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runs_only: bool,
+    pub sha256: String,
+}
+
+/// Writes every state of the home, as all of them were at one moment: their heads are read at once, and
+/// versions never change. Their artifacts come after, as they are then. The list is written last: a directory without
+/// it is not whole.
+pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, ExportError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| ExportError::Write { path, source }
+    };
+    if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(ExportError::There {
+            path: dir.to_owned(),
+        });
+    }
+    // A backup that lacks what was acknowledged would take the place of one that has it.
+    let store = &control.store;
+    store.state_check_all_current().map_err(ExportError::List)?;
+    private_dir(dir).map_err(failed(dir))?;
+    let rows = control
+        .store
+        .state_list()
+        .await
+        .map_err(ExportError::List)?;
+    let mut entries = Vec::new();
+    for row in rows {
+        let Some(head) = row.head else { continue };
+        let (version, body) = versions::read(control, &row.name, Some(head)).await?;
+        let file = file_of(control, &row.name);
+        let path = dir.join(&file);
+        if let Some(parent) = path.parent() {
+            private_dir(parent).map_err(failed(parent))?;
+        }
+        write_new(&path, &body)?;
+        entries.push(Entry {
+            project: row.name.project,
+            state: row.name.name,
+            file,
+            version: version.version,
+            serial: version.serial,
+            copy: version.is_copy(),
+            runs_only: row.runs_only,
+            lineage: version.lineage,
+            sha256: sha256(&body),
+        });
+    }
+    export_artifacts(control, dir).await?;
+    let list = serde_json::to_vec_pretty(&entries).unwrap_or_default();
+    write_new(&dir.join(LIST), &list)?;
+    Ok(entries)
+}
+
+/// Those of each state lie beside its file.
+async fn export_artifacts(control: &Control, dir: &Path) -> Result<(), ExportError> {
+    let kept = control.store.artifacts_list().await;
+    let mut entries = Vec::new();
+    for kept in kept.map_err(ExportError::List)? {
+        let set = artifacts::of_any_state(control, &kept.state).await?;
+        let beside = file_of(control, &kept.state);
+        let beside = beside.strip_suffix(".tfstate").unwrap_or(&beside);
+        let beside = format!("{beside}.artifacts");
+        for (entry, file) in backup::entries(&kept.state, &set, &beside) {
+            let path = dir.join(&entry.file);
+            let parent = path.parent().unwrap_or(dir);
+            private_dir(parent).map_err(|source| ExportError::Write {
+                path: parent.to_owned(),
+                source,
+            })?;
+            write_new(&path, file.expose())?;
+            entries.push(entry);
+        }
+    }
+    if !entries.is_empty() {
+        let list = serde_json::to_vec_pretty(&entries).unwrap_or_default();
+        write_new(&dir.join(backup::LIST), &list)?;
+    }
+    Ok(())
+}
+
+/// States of this project lie at the top, as `state import --from DIR` looks for them.
+fn file_of(control: &Control, state: &StateName) -> String {
+    let name = file_in_directory(&state.name);
+    if state.project == control.home.project() {
+        name
+    } else {
+        let project = state.project.replace('/', "%2F");
+        format!("other/{project}/{name}")
+    }
+}
+
+fn private_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// For us alone, durable, and never over something else.
+fn write_new(path: &Path, body: &[u8]) -> Result<String, ExportError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => ExportError::There {
+            path: path.to_owned(),
+        },
+        _ => ExportError::Write {
+            path: path.to_owned(),
+            source,
+        },
+    };
+    let mut options = File::options();
+    let mut file = options
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed)?;
+    file.write_all(body)
+        .and_then(|()| file.sync_all())
+        .map_err(failed)?;
+    Ok(format!("`{}`", path.display()))
+}

@@ -1,0 +1,291 @@
+//! A state goes into a backend of the engine: the one of its stack's target, where it lives from then on, or the one that
+//! its source names. Nobody writes it here meanwhile, and what is there is replaced only if it is known to be older.
+//!
+//! Not here: the engine at that backend (`backends`), other places (`state_export`).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+
+use model::ids::StackName;
+use model::project::{Backend, Project};
+use model::state::{Contents, ExpectedHead, StateFacts, StateVersion, with_identity};
+use serde_json::Value;
+use store::{AcquireLockError, StoreError};
+
+use super::{ExportError, Exported, newer_words};
+use crate::Control;
+use crate::changeset::backends::{BackendError, Seat, Which};
+use crate::project::open::OpenProject;
+use crate::state::http_backend_lock::{HoldError, told_to_stop};
+use crate::state::versions::{self, ReadStateError};
+use crate::transfer::import::lock_info;
+
+/// Writes the newest version there, if it is not there already. What is only a copy of an earlier place is written to an
+/// empty one if `of_copy` says so.
+pub async fn export(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    stack: &StackName,
+    who: &str,
+    of_copy: bool,
+) -> Result<Exported, ExportError> {
+    let state = control.state_name(&project.stacks[stack].state);
+    let (version, body) = versions::read(control, &state, None).await?;
+    let target = &project.targets[&project.stacks[stack].target];
+    let (which, place) = match &target.backend {
+        Backend::Terrane => (
+            Which::Source,
+            "the backend that the source names".to_owned(),
+        ),
+        Backend::Engine { .. } => (
+            Which::Target,
+            format!("the backend of target `{}`", target.name),
+        ),
+    };
+    let ours = Ours {
+        control,
+        stack,
+        which,
+        place: &place,
+        version: &version,
+        body: &body,
+        of_copy,
+    };
+    let mut told_to_stop = pin!(told_to_stop());
+    let lock = ours.lock(who).await?;
+    let bring = async {
+        let look = async {
+            let seat = Seat::open(control, open, project, stack, env, which).await?;
+            let there = seat.pull().await?;
+            Ok::<_, BackendError>((seat, there))
+        };
+        let (seat, there) = tokio::select! {
+            looked = look => looked?,
+            () = &mut told_to_stop => return Err(ExportError::Held(HoldError::Interrupted)),
+        };
+        // It comes to its end from here on: an engine that is ended while it writes leaves its lock there.
+        let (there, was_there) = match ours.way(there).await? {
+            Way::There(there) => (there, true),
+            Way::Write(body) => (seat.push(&body, false).await?, false),
+        };
+        Ok((seat, there, was_there))
+    };
+    let brought = Box::pin(bring).await;
+    // A copy does not pass a lock, not even ours. Who writes here before it is kept is not lost: the next export sees that
+    // what is there is older.
+    let freed = ours.unlock(lock).await;
+    let (seat, there, was_there) = brought?;
+    freed?;
+    let serial = StateFacts::read(&there).map_or(version.serial, |facts| facts.serial);
+    if which == Which::Target {
+        // From now on it lives there, and what is here is a copy.
+        let kept = seat.keep_copy(control, &state.name, there).await;
+        kept.map_err(|source| ExportError::NoCopy(Box::new(source)))?;
+    }
+    Ok(Exported {
+        secret_paths: super::count_secret_paths(control, &version).await?,
+        version,
+        place,
+        serial,
+        was_there,
+        locked_by: None,
+    })
+}
+
+/// What becomes of what is there.
+enum Way<'a> {
+    /// It stays: it is this version, or came after it.
+    There(Vec<u8>),
+    /// This is written over it, or into a backend that is empty.
+    Write(Cow<'a, [u8]>),
+}
+
+/// The newest version here, on its way.
+struct Ours<'a> {
+    control: &'a Control,
+    stack: &'a StackName,
+    which: Which,
+    place: &'a str,
+    version: &'a StateVersion,
+    body: &'a [u8],
+    of_copy: bool,
+}
+
+impl<'a> Ours<'a> {
+    /// So that no run writes it here meanwhile, and none is at it now. What lives there already is not written here.
+    async fn lock(&self, who: &str) -> Result<Option<String>, ExportError> {
+        if self.version.is_copy() {
+            return Ok(None);
+        }
+        let state = &self.version.state;
+        let info = lock_info(who, "migration source state");
+        let expected = ExpectedHead::Exactly(Some(self.version.version));
+        let store = &self.control.store;
+        let locked = store.lock_acquire(state, &info, None, expected).await;
+        locked.map_err(|err| match err {
+            AcquireLockError::Held { holder, .. } => ExportError::Locked {
+                stack: self.stack.clone(),
+                holder,
+            },
+            err => ExportError::Lock {
+                stack: self.stack.clone(),
+                source: Box::new(err),
+            },
+        })?;
+        Ok(Some(info.id))
+    }
+
+    async fn unlock(&self, lock: Option<String>) -> Result<(), ExportError> {
+        let Some(id) = lock else {
+            return Ok(());
+        };
+        let freed = self.control.store.lock_release(&self.version.state, &id);
+        freed.await.map_err(|source| ExportError::Unlock {
+            stack: self.stack.clone(),
+            source: Box::new(source),
+        })?;
+        Ok(())
+    }
+
+    /// Serials alone do not tell: both sides may have counted on, and an empty backend counts the first push twice.
+    async fn way(&self, there: Option<Vec<u8>>) -> Result<Way<'a>, ExportError> {
+        let as_it_is = Way::Write(Cow::Borrowed(self.body));
+        let Some(there) = there else {
+            // Where it was seen, somebody may have gone on.
+            if self.version.is_copy() && !self.of_copy {
+                return Err(ExportError::OfCopy {
+                    stack: self.stack.clone(),
+                    place: self.place.to_owned(),
+                    seen_at: self.version.created_at,
+                });
+            }
+            return Ok(as_it_is);
+        };
+        if holds_the_same(&there, self.body) {
+            return Ok(Way::There(there));
+        }
+        // Of another lineage, or what cannot be read, is the engine's to refuse.
+        let (Ok(seen), Ok(own)) = (StateFacts::read(&there), StateFacts::read(self.body)) else {
+            return Ok(as_it_is);
+        };
+        if seen.lineage != own.lineage {
+            return Ok(as_it_is);
+        }
+        // An engine goes over a newer state if that holds no resources.
+        let Some(what) = newer_words(&seen, &own) else {
+            return Ok(as_it_is);
+        };
+        let versions = self.control.store.state_version_list(&self.version.state);
+        let versions = versions.await.map_err(|source| self.unread(source))?;
+        if self.is_followed_by(&seen, &versions).await? {
+            return Ok(Way::There(there));
+        }
+        if own.contents != Contents::Encrypted
+            && self.was_ours(&there, &seen, &versions).await?
+            && let Ok(next) = with_identity(self.body, seen.serial + 1, &own.lineage)
+        {
+            return Ok(Way::Write(Cow::Owned(next)));
+        }
+        Err(ExportError::InTheWay {
+            place: self.place.to_owned(),
+            what,
+            stack: (self.which == Which::Target).then(|| self.stack.clone()),
+        })
+    }
+
+    /// Whether what is newer there came after what is here. A copy is what was seen there; so is what came here from a
+    /// copy, until somebody writes it here.
+    async fn is_followed_by(
+        &self,
+        seen: &StateFacts,
+        versions: &[StateVersion],
+    ) -> Result<bool, ExportError> {
+        if self.which == Which::Source {
+            return Ok(false);
+        }
+        if self.version.is_copy() {
+            return Ok(true);
+        }
+        let [.., copy, newest] = versions else {
+            return Ok(false);
+        };
+        Ok(copy.is_copy()
+            && newest.version == self.version.version
+            && seen.serial > newest.serial
+            && holds_the_same(&self.body_of(copy).await?, self.body))
+    }
+
+    /// Whether what is there was written here once, so that nothing of it is lost.
+    async fn was_ours(
+        &self,
+        there: &[u8],
+        seen: &StateFacts,
+        versions: &[StateVersion],
+    ) -> Result<bool, ExportError> {
+        let may_be = versions.iter().rev().filter(|one| {
+            !one.is_copy()
+                && one.lineage == seen.lineage
+                && one.contents == seen.contents
+                && one.serial <= seen.serial
+        });
+        for one in may_be {
+            if holds_the_same(there, &self.body_of(one).await?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn body_of(&self, version: &StateVersion) -> Result<Arc<Vec<u8>>, ExportError> {
+        let body = self.control.store.state_version_bytes(version).await;
+        body.map_err(|source| self.unread(source))
+    }
+
+    fn unread(&self, source: StoreError) -> ExportError {
+        ExportError::Read(ReadStateError::Store {
+            state: self.version.state.clone(),
+            source: Box::new(source),
+        })
+    }
+}
+
+/// Whether two states are one but for their serials and the hand that wrote them down. Of what a client encrypted
+/// nobody can tell.
+pub(crate) fn holds_the_same(there: &[u8], ours: &[u8]) -> bool {
+    let read = |body: &[u8]| -> Option<(String, Value, Value)> {
+        let mut state: Value = serde_json::from_slice(body).ok()?;
+        if state.get("encryption_version").is_some() {
+            return None;
+        }
+        let lineage = state["lineage"].as_str()?.to_owned();
+        Some((lineage, state["resources"].take(), state["outputs"].take()))
+    };
+    let (there, ours) = (read(there), read(ours));
+    there.is_some() && there == ours
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(there: &str, ours: &str, expected: bool) {
+        assert_eq!(holds_the_same(there.as_bytes(), ours.as_bytes()), expected);
+    }
+
+    #[test]
+    fn states_are_one_by_what_they_hold() {
+        let state = r#"{"version":4,"serial":2,"lineage":"l","outputs":{},"resources":[1]}"#;
+        check(state, state, true);
+        check(&state.replace(":2", ":3"), state, true);
+        check(&state.replace("[1]", "[2]"), state, false);
+        check(&state.replace("\"l\"", "\"m\""), state, false);
+        check("", "", false);
+        let sealed = r#"{"encryption_version":"v0","serial":2,"lineage":"l","encrypted_data":"a"}"#;
+        check(sealed, &sealed.replace("\"a\"", "\"b\""), false);
+    }
+}

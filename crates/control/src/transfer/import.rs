@@ -1,0 +1,614 @@
+//! Bringing a state here from where it was: its lineage and serial stay, and its old home is locked first,
+//! so that nobody writes there meanwhile.
+//!
+//! Not here: backends that only the engine knows (`engine`), the plan that proves it (`changesets`), and a person's push
+//! over the rules.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drivers::process::engine_environment;
+use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
+use drivers::snapshot::sha256;
+use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
+use model::ids::StackName;
+use model::lock::LockInfo;
+use model::project::Project;
+use model::secret::Secret;
+use model::state::secret_paths::SecretPaths;
+use model::state::{ExpectedHead, StateFacts, StateName, StateVersion};
+use store::{AcquireLockError, AppendError, Appended, ReleaseLockError, StateWriter, StoreError};
+
+use crate::Control;
+use crate::changeset::backends::BackendError;
+use crate::project::open::OpenProject;
+use crate::state::artifacts::{BringArtifactsError, BroughtArtifacts, backup};
+use crate::state::http_backend_lock::{HoldError, lock_and_read};
+use crate::transfer::export::Entry;
+use crate::transfer::export::holds_the_same;
+
+mod engine;
+
+/// Where a state comes from, or goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    File(PathBuf),
+    /// A directory of state files, `NAME.tfstate` each.
+    Directory(PathBuf),
+    /// The backend that the stack's source names, through the engine.
+    Engine,
+    /// What terrane last saw of it, while it lived in a backend of the engine.
+    Copy,
+    Http(String),
+}
+
+impl Place {
+    /// From the word of the command line: `engine`, `copy`, a URL, else a path.
+    pub fn parse(word: &str, cwd: &Path) -> Self {
+        match word {
+            "engine" => return Self::Engine,
+            "copy" => return Self::Copy,
+            _ => {}
+        }
+        if word.starts_with("http://") || word.starts_with("https://") {
+            return Self::Http(word.to_owned());
+        }
+        let path = cwd.join(word);
+        if path.is_dir() {
+            Self::Directory(path)
+        } else {
+            Self::File(path)
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    #[error("could not read the state file `{}`", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("`{}` is not what was exported: its digest is another one", path.display())]
+    Changed { path: PathBuf },
+    #[error(
+        "state `{state}` is not of a stack here, so there is no engine that knows where it was"
+    )]
+    NoStack { state: StateName },
+    #[error("what is here of state `{state}` is no copy from a backend of the engine")]
+    NoCopy { state: StateName },
+    #[error("there is no state at {place}")]
+    Nothing { place: String },
+    #[error("there is no state at the backend that the source names")]
+    NothingInSource { hint: Option<String> },
+    #[error("state `{state}` has versions of its own here, of another lineage (serial {serial})")]
+    Other { state: StateName, serial: u64 },
+    #[error(transparent)]
+    Http(#[from] HttpBackendError),
+    #[error(transparent)]
+    Held(HoldError),
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    #[error("`--leave-locked`: {why}")]
+    NoLocks { why: String },
+    #[error(
+        "the state of stack `{stack}` is here, and no copy of what the backend of its target holds"
+    )]
+    Here { stack: StackName },
+    #[error(
+        "the state was imported, and the engine that held its old home locked could not be ended"
+    )]
+    EndOfEngine(#[source] io::Error),
+    #[error("could not resolve the credential")]
+    Credential(#[source] SecretError),
+    #[error("could not lock state `{state}`")]
+    Lock {
+        state: StateName,
+        source: Box<AcquireLockError>,
+    },
+    #[error("could not store state `{state}`")]
+    Append {
+        state: StateName,
+        source: Box<AppendError>,
+    },
+    #[error("state `{state}` was imported, and could not be unlocked")]
+    Unlock {
+        state: StateName,
+        source: Box<ReleaseLockError>,
+    },
+    #[error(
+        "state `{state}` was {}, and its old home could not be unlocked",
+        .imported.map_or_else(|| "not imported".to_owned(), |serial| format!("imported (serial {serial})"))
+    )]
+    LeftLocked {
+        state: StateName,
+        /// Of its old home; an engine does not tell which.
+        id: Option<String>,
+        /// Its serial, if it is here.
+        imported: Option<u64>,
+        source: Box<ImportError>,
+    },
+    #[error("could not read state `{state}`")]
+    Store {
+        state: StateName,
+        source: Box<StoreError>,
+    },
+    #[error(transparent)]
+    Artifacts(Box<BringArtifactsError>),
+}
+
+impl ImportError {
+    /// Whether somebody asked for it.
+    pub fn is_interruption(&self) -> bool {
+        match self {
+            Self::Held(err) => err.is_interruption(),
+            Self::LeftLocked { source, .. } => source.is_interruption(),
+            _ => false,
+        }
+    }
+
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Other { .. } => {
+                Some("`terrane state push STACK FILE --force --reason …` replaces it".to_owned())
+            }
+            Self::LeftLocked { id, imported, .. } => {
+                let done = match imported {
+                    Some(_) => "; the import need not be repeated",
+                    None => "",
+                };
+                Some(match id {
+                    Some(id) => format!(
+                        "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it{done}"
+                    ),
+                    None => format!(
+                        "an engine that is refused there names the lock: its `force-unlock ID` frees it{done}"
+                    ),
+                })
+            }
+            Self::Backend(err) => err.hint(),
+            Self::Http(err) => err.hint(),
+            Self::Held(err) => err.hint(),
+            Self::Here { stack } => Some(format!(
+                "`terrane state export {stack} --to engine` brings it there"
+            )),
+            Self::NothingInSource { hint } => hint.clone(),
+            Self::NoLocks { .. } => Some(
+                "import without it, and see to it that nobody writes there any more".to_owned(),
+            ),
+            Self::NoStack { .. } => Some("name a file, a directory or a URL".to_owned()),
+            Self::Changed { path } => Some(format!(
+                "restore `{}` as it was exported; `terrane state import STATE --from FILE` takes one file as it is",
+                path.display()
+            )),
+            Self::File { .. }
+            | Self::NoCopy { .. }
+            | Self::Nothing { .. }
+            | Self::EndOfEngine(_)
+            | Self::Credential(_)
+            | Self::Lock { .. }
+            | Self::Append { .. }
+            | Self::Unlock { .. }
+            | Self::Store { .. }
+            | Self::Artifacts(_) => None,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    pub version: StateVersion,
+    /// The same bytes were here already.
+    pub was_here: bool,
+    pub old_home: OldHome,
+    /// How its old home was locked, if in no usual way.
+    pub locked_by: Option<String>,
+}
+
+/// How the place it came from was left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OldHome {
+    /// Nobody can lock it.
+    NoLock,
+    /// It could be locked by who knows how, and was not.
+    NotLocked,
+    /// It was not looked at: this is what was there then.
+    Seen { at: jiff::Timestamp },
+    /// The state lives there as before, and what is here is a copy.
+    Stays,
+    /// It was locked while its state was read, and is free again.
+    Released,
+    /// With this lock; an engine does not tell which.
+    LeftLocked { id: Option<String> },
+}
+
+/// What is asked for.
+pub struct Import<'a> {
+    pub stack: &'a StackName,
+    pub from: Place,
+    /// A secret reference, for HTTP.
+    pub credential: Option<&'a str>,
+    pub locking: &'a Locking,
+    pub leave_locked: bool,
+    /// Who asks, for the locks.
+    pub who: &'a str,
+}
+
+/// A state by its name, whether a project here knows it or not.
+pub struct StateImport<'a> {
+    pub state: &'a StateName,
+    pub from: &'a Place,
+    /// A secret reference, for HTTP; files in it are looked for below `root`.
+    pub credential: Option<&'a str>,
+    pub root: &'a Path,
+    pub locking: &'a Locking,
+    pub leave_locked: bool,
+    pub who: &'a str,
+}
+
+/// Reads the state of a stack where it is and makes it the newest version here.
+pub async fn import(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    import: &Import<'_>,
+) -> Result<Imported, ImportError> {
+    let state = control.state_name(&project.stacks[import.stack].state);
+    if import.from != Place::Engine {
+        let by_name = StateImport {
+            state: &state,
+            from: &import.from,
+            credential: import.credential,
+            root: &open.root,
+            locking: import.locking,
+            leave_locked: import.leave_locked,
+            who: import.who,
+        };
+        return import_state(control, env, &by_name).await;
+    }
+    engine::import(control, open, project, env, import).await
+}
+
+/// Reads a state from a file, a directory or an HTTP backend and makes it the newest version here.
+pub async fn import_state(
+    control: &Control,
+    env: &BTreeMap<String, String>,
+    import: &StateImport<'_>,
+) -> Result<Imported, ImportError> {
+    let state = import.state;
+    let lock = lock_info(import.who, "migration source state");
+    let (body, old_home, http) = match import.from {
+        Place::File(path) => (read_file(path)?, OldHome::NoLock, None),
+        Place::Directory(dir) => (read_in_directory(dir, state)?, OldHome::NoLock, None),
+        Place::Engine => {
+            return Err(ImportError::NoStack {
+                state: state.clone(),
+            });
+        }
+        Place::Copy => {
+            let (body, at) = copy_of(control, state).await?;
+            (body, OldHome::Seen { at }, None)
+        }
+        Place::Http(address) => {
+            let credential = credential(import.credential, import.root, env).await?;
+            let http = HttpBackend::new(address, credential, import.locking.clone())?;
+            let read = lock_and_read(&http, &lock).await;
+            let Some(body) = read.map_err(|err| not_held(state, &lock, err))? else {
+                let failed = ImportError::Nothing {
+                    place: format!("`{}`", nameable(address)),
+                };
+                return Err(match http.unlock(&lock).await {
+                    Ok(()) => failed,
+                    Err(_) => left_locked(state, &lock, None, failed),
+                });
+            };
+            let id = Some(lock.id.clone());
+            (body, OldHome::LeftLocked { id }, Some(http))
+        }
+    };
+    let stored = store(control, state, &body, import.who).await;
+    let mut old_home = old_home;
+    let locked_by = http.as_ref().and_then(HttpBackend::locked_by);
+    // What failed is not imported, so its old home goes on as before.
+    if let Some(http) = http
+        && (stored.is_err() || !import.leave_locked)
+    {
+        if let Err(err) = http.unlock(&lock).await {
+            return Err(match stored {
+                Ok((version, _)) => left_locked(state, &lock, Some(version.serial), err.into()),
+                Err(failed) => left_locked(state, &lock, None, failed),
+            });
+        }
+        old_home = if http.has_locks() {
+            OldHome::Released
+        } else {
+            OldHome::NotLocked
+        };
+    }
+    let (version, was_here) = stored?;
+    Ok(Imported {
+        version,
+        was_here,
+        old_home,
+        locked_by,
+    })
+}
+
+/// The newest version, if it is a copy, and when it was seen.
+async fn copy_of(
+    control: &Control,
+    state: &StateName,
+) -> Result<(Vec<u8>, jiff::Timestamp), ImportError> {
+    let failed = |source| ImportError::Store {
+        state: state.clone(),
+        source: Box::new(source),
+    };
+    let head = control.store.state_head(state).await.map_err(failed)?;
+    let copy = head
+        .filter(StateVersion::is_copy)
+        .ok_or_else(|| ImportError::NoCopy {
+            state: state.clone(),
+        })?;
+    let body = control.store.state_version_read(&copy).await;
+    Ok((body.map_err(failed)?, copy.created_at))
+}
+
+/// What is said of an old home that could not be locked or read.
+fn not_held(state: &StateName, lock: &LockInfo, err: HoldError) -> ImportError {
+    match err {
+        HoldError::Http(err) => ImportError::Http(err),
+        HoldError::LeftLocked { source } => {
+            let source = not_held(state, lock, *source);
+            left_locked(state, lock, None, source)
+        }
+        err @ (HoldError::Interrupted | HoldError::Unanswered) => ImportError::Held(err),
+    }
+}
+
+fn left_locked(
+    state: &StateName,
+    lock: &LockInfo,
+    imported: Option<u64>,
+    source: ImportError,
+) -> ImportError {
+    ImportError::LeftLocked {
+        state: state.clone(),
+        id: Some(lock.id.clone()),
+        imported,
+        source: Box::new(source),
+    }
+}
+
+/// What came of one entry of a directory of all states.
+#[derive(Clone, Debug)]
+pub enum Brought {
+    State(Box<Imported>),
+    /// It lives in a backend of the engine: the next run keeps a copy again.
+    Copy(StateName),
+}
+
+/// Brings every state back that `state_export::export_all` wrote, whosever it is, and all artifacts. Nothing is stored before all files
+/// are known to be those that were written.
+pub async fn import_all(
+    control: &Control,
+    dir: &Path,
+    who: &str,
+) -> Result<(Vec<Brought>, BroughtArtifacts), ImportError> {
+    let entries = read_list(&dir.join(LIST))?;
+    let mut bodies = Vec::new();
+    for entry in &entries {
+        bodies.push(read_listed(dir, entry)?);
+    }
+    let artifacts = |err| ImportError::Artifacts(Box::new(err));
+    let sets = backup::read(dir).map_err(artifacts)?;
+    let mut brought = Vec::new();
+    for (entry, body) in entries.into_iter().zip(bodies) {
+        let state = StateName::new(entry.project, entry.state);
+        brought.push(if entry.copy {
+            Brought::Copy(state)
+        } else {
+            let (version, was_here) = store(control, &state, &body, who).await?;
+            if entry.runs_only {
+                let kept = control.store.state_reserve_for_runs(&state).await;
+                kept.map_err(|source| ImportError::Store {
+                    state: state.clone(),
+                    source: Box::new(source),
+                })?;
+            }
+            Brought::State(Box::new(Imported {
+                version,
+                was_here,
+                old_home: OldHome::NoLock,
+                locked_by: None,
+            }))
+        });
+    }
+    let artifacts = backup::bring(control, &sets).await.map_err(artifacts)?;
+    Ok((brought, artifacts))
+}
+
+/// The list that a directory of all states has.
+pub const LIST: &str = "states.json";
+
+/// So many bytes of a state's name are in that of its file: file systems take 255, and more stands behind it.
+const NAME_ROOM: usize = 180;
+
+/// The name of a state's file in a directory.
+pub(crate) fn file_in_directory(name: &str) -> String {
+    let whole = name.replace('/', "%2F");
+    if whole.len() <= NAME_ROOM {
+        return format!("{whole}.tfstate");
+    }
+    let digest = sha256(name.as_bytes());
+    let begin = whole.floor_char_boundary(NAME_ROOM);
+    format!("{}-{}.tfstate", &whole[..begin], &digest[..16])
+}
+
+/// The state's file in a directory. If the directory is an export of all states, its list says which file that is, and
+/// the file must be unchanged.
+fn read_in_directory(dir: &Path, state: &StateName) -> Result<Vec<u8>, ImportError> {
+    let list = dir.join(LIST);
+    let entries = if list.exists() {
+        read_list(&list)?
+    } else {
+        Vec::new()
+    };
+    let is_its = |entry: &&Entry| entry.project == state.project && entry.state == state.name;
+    match entries.iter().find(is_its) {
+        Some(entry) => read_listed(dir, entry),
+        None => read_file(&dir.join(file_in_directory(&state.name))),
+    }
+}
+
+fn read_listed(dir: &Path, entry: &Entry) -> Result<Vec<u8>, ImportError> {
+    let path = dir.join(&entry.file);
+    let body = read_file(&path)?;
+    if sha256(&body) == entry.sha256 {
+        Ok(body)
+    } else {
+        Err(ImportError::Changed { path })
+    }
+}
+
+fn read_list(path: &Path) -> Result<Vec<Entry>, ImportError> {
+    serde_json::from_slice(&read_file(path)?).map_err(|err| ImportError::File {
+        path: path.to_owned(),
+        source: err.into(),
+    })
+}
+
+/// Under a lock of its own; a state of another lineage is never replaced. The version has no secret paths but those that
+/// a copy of the same state here has.
+async fn store(
+    control: &Control,
+    state: &StateName,
+    body: &[u8],
+    who: &str,
+) -> Result<(StateVersion, bool), ImportError> {
+    let failed = |source: StoreError| ImportError::Store {
+        state: state.clone(),
+        source: Box::new(source),
+    };
+    let info = lock_info(who, "migration destination state");
+    let head = control.store.state_head(state).await.map_err(failed)?;
+    if let (Some(head), Ok(facts)) = (&head, StateFacts::read(body))
+        && !head.is_copy()
+        && head.contents != model::state::Contents::Nothing
+        && !head.lineage.is_empty()
+        && head.lineage != facts.lineage
+    {
+        return Err(ImportError::Other {
+            state: state.clone(),
+            serial: head.serial,
+        });
+    }
+    // Another engine may have written the same down in other words.
+    if let (Some(head), Ok(facts)) = (&head, StateFacts::read(body))
+        && !head.is_copy()
+        && head.serial == facts.serial
+    {
+        let here = control.store.state_version_bytes(head).await;
+        if holds_the_same(&here.map_err(failed)?, body) {
+            return Ok((head.clone(), true));
+        }
+    }
+    let expected = ExpectedHead::Exactly(head.map(|head| head.version));
+    let locked = control.store.lock_acquire(state, &info, None, expected);
+    locked.await.map_err(|source| ImportError::Lock {
+        state: state.clone(),
+        source: Box::new(source),
+    })?;
+    let writer = StateWriter {
+        lock_id: Some(info.id.clone()),
+        surgery: true,
+        secret_paths: Some(SecretPaths::default()),
+        ..StateWriter::default()
+    };
+    let append = control
+        .store
+        .state_version_append(state, &writer, body.to_vec());
+    let appended = append.await;
+    let released = control.store.lock_release(state, &info.id).await;
+    let appended = appended.map_err(|source| ImportError::Append {
+        state: state.clone(),
+        source: Box::new(source),
+    })?;
+    released.map_err(|source| ImportError::Unlock {
+        state: state.clone(),
+        source: Box::new(source),
+    })?;
+    Ok(match appended {
+        Appended::New(version) => (version, false),
+        Appended::Same(version) => (version, true),
+    })
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {
+    std::fs::read(path).map_err(|source| ImportError::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+pub(crate) fn lock_info(who: &str, operation: &str) -> LockInfo {
+    LockInfo {
+        id: uuid::Uuid::new_v4().to_string(),
+        operation: operation.to_owned(),
+        who: who.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created: jiff::Timestamp::now().to_string(),
+        ..LockInfo::default()
+    }
+}
+
+/// Resolved here and now, and never stored.
+pub(crate) async fn credential(
+    reference: Option<&str>,
+    root: &Path,
+    env: &BTreeMap<String, String>,
+) -> Result<Option<Secret>, ImportError> {
+    let Some(reference) = reference else {
+        return Ok(None);
+    };
+    let failed = ImportError::Credential;
+    let around = Surroundings {
+        asker: env,
+        root,
+        env: &engine_environment(env, true),
+        sources: &Sources::default(),
+    };
+    let reference: Reference = reference.parse().map_err(failed)?;
+    let found = secrets::resolve(&reference, around).await;
+    found.map(Some).map_err(ImportError::Credential)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::surgery::tests::{Place as Home, full, network};
+    use crate::transfer::export::export_all;
+
+    #[tokio::test]
+    async fn what_only_runs_write_stays_so() {
+        let (from, to, dir) = (
+            Home::new().await,
+            Home::new().await,
+            tempfile::tempdir().unwrap(),
+        );
+        from.write_body(full(1, "v")).await;
+        let reserved = from.control.store.state_reserve_for_runs(&network()).await;
+        reserved.unwrap();
+        export_all(&from.control, dir.path()).await.unwrap();
+        import_all(&to.control, dir.path(), "me").await.unwrap();
+        let row = to.control.store.state_get(&network()).await.unwrap();
+        assert!(row.unwrap().runs_only);
+    }
+
+    #[test]
+    fn every_name_of_a_state_has_a_file_of_its_own() {
+        assert_eq!(file_in_directory("a/b"), "a%2Fb.tfstate");
+        let long = |end: &str| file_in_directory(&format!("{}{end}", "\u{e9}".repeat(120)));
+        assert!(long("a").len() < 220, "{}", long("a"));
+        assert_ne!(long("a"), long("b"));
+    }
+}

@@ -1,0 +1,178 @@
+//! Bringing a state here from a backend that only the engine knows: an engine holds its lock meanwhile. Who is told to stop
+//! gives the lock back first.
+//!
+//! Not here: what the engine is told (`backends`), and the version that comes of it (`state_import`).
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use model::ids::StackName;
+use model::project::Project;
+use model::state::StateName;
+
+use super::{Import, ImportError, Imported, OldHome, store};
+use crate::Control;
+use crate::changeset::backends::{Locks, Seat, Which};
+use crate::project::open::OpenProject;
+use crate::state::http_backend_lock::{HoldError, told_to_stop};
+
+/// So long an engine that is about to lock is waited for by who was told to stop.
+const LAST_ANSWER: Duration = Duration::from_secs(5);
+
+pub(super) async fn import(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    import: &Import<'_>,
+) -> Result<Imported, ImportError> {
+    let stack = import.stack;
+    let state = control.state_name(&project.stacks[stack].state);
+    if !project.is_on_terrane_backend(stack) {
+        if import.leave_locked {
+            let why = "the state goes on being used in the backend of its target".to_owned();
+            return Err(ImportError::NoLocks { why });
+        }
+        return look_again(control, open, project, env, stack).await;
+    }
+    let mut told_to_stop = pin!(told_to_stop());
+    let opening = Seat::open(control, open, project, stack, env, Which::Source);
+    let seat = tokio::select! {
+        seat = Box::pin(opening) => seat?,
+        () = &mut told_to_stop => return Err(interrupted()),
+    };
+    if import.leave_locked {
+        can_be_left_locked(&seat)?;
+    }
+    let mut holding = pin!(seat.hold_lock());
+    let held = tokio::select! {
+        held = &mut holding => held?,
+        () = &mut told_to_stop => {
+            // Who gives up now does not know whether it holds a lock. Without us, the engine ends and unlocks.
+            let held = tokio::time::timeout(LAST_ANSWER, holding).await;
+            let Ok(Ok(Some(held))) = held else {
+                return Err(interrupted());
+            };
+            return Err(match seat.release(held).await {
+                Ok(()) => interrupted(),
+                Err(_) => left_locked(&state, None, interrupted()),
+            });
+        }
+    };
+    let brought = async {
+        let body = tokio::select! {
+            body = seat.pull() => body?,
+            () = &mut told_to_stop => return Err(interrupted()),
+        };
+        let body = body.ok_or_else(|| ImportError::NothingInSource {
+            hint: other_workspaces(&seat, stack),
+        })?;
+        store(control, &state, &body, import.who).await
+    };
+    let brought = brought.await;
+    let old_home = match held {
+        None => OldHome::NoLock,
+        Some(held) if import.leave_locked && brought.is_ok() => {
+            let left = held.leave_locked().await;
+            left.map_err(ImportError::EndOfEngine)?;
+            OldHome::LeftLocked { id: None }
+        }
+        // What failed is not imported, so its old home goes on as before.
+        Some(held) => {
+            if let Err(err) = seat.release(held).await {
+                return Err(match brought {
+                    Ok((version, _)) => left_locked(&state, Some(version.serial), err.into()),
+                    Err(failed) => left_locked(&state, None, failed),
+                });
+            }
+            OldHome::Released
+        }
+    };
+    let (version, was_here) = brought?;
+    Ok(Imported {
+        version,
+        was_here,
+        old_home,
+        locked_by: None,
+    })
+}
+
+fn can_be_left_locked(seat: &Seat) -> Result<(), ImportError> {
+    let kind = seat.kind();
+    let why = match seat.locks() {
+        Locks::Lasting => return Ok(()),
+        Locks::File => {
+            format!("backend `{kind}` of the source is a file, which cannot be kept locked")
+        }
+        Locks::Never => format!("backend `{kind}` of the source is set up without locks"),
+        Locks::WhileHeld => {
+            format!(
+                "a lock in backend `{kind}` of the source ends with the connection that holds it"
+            )
+        }
+    };
+    Err(ImportError::NoLocks { why })
+}
+
+/// Where else the state may be, if that kind of backend knows workspaces.
+fn other_workspaces(seat: &Seat, stack: &StackName) -> Option<String> {
+    let engine = seat.flavor();
+    (seat.kind() != "http").then(|| {
+        format!(
+            "states of other workspaces are not looked at: `{engine} workspace select NAME && {engine} state pull > FILE` there, then \
+             `terrane state import {stack} --from FILE`"
+        )
+    })
+}
+
+fn left_locked(state: &StateName, imported: Option<u64>, source: ImportError) -> ImportError {
+    ImportError::LeftLocked {
+        state: state.clone(),
+        id: None,
+        imported,
+        source: Box::new(source),
+    }
+}
+
+fn interrupted() -> ImportError {
+    ImportError::Held(HoldError::Interrupted)
+}
+
+/// Of a state that lives in the backend of its target: takes what is there now for it, whatever was there before.
+async fn look_again(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    env: &BTreeMap<String, String>,
+    stack: &StackName,
+) -> Result<Imported, ImportError> {
+    let state = control.state_name(&project.stacks[stack].state);
+    let failed = |source| ImportError::Store {
+        state: state.clone(),
+        source: Box::new(source),
+    };
+    let head = control.store.state_head(&state).await.map_err(failed)?;
+    if head.is_some_and(|head| !head.is_copy() && head.contents.may_hold_resources()) {
+        return Err(ImportError::Here {
+            stack: stack.clone(),
+        });
+    }
+    let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
+    let body = seat.pull().await?.unwrap_or_default();
+    let kept = seat.keep_copy(control, &state.name, body).await;
+    kept.map_err(|source| ImportError::Append {
+        state: state.clone(),
+        source: Box::new(source),
+    })?;
+    let head = control.store.state_head(&state).await.map_err(failed)?;
+    let version = head.ok_or_else(|| ImportError::Nothing {
+        place: "the backend of its target".to_owned(),
+    })?;
+    Ok(Imported {
+        version,
+        was_here: false,
+        old_home: OldHome::Stays,
+        locked_by: None,
+    })
+}
