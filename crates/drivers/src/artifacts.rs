@@ -1,6 +1,6 @@
-//! Artifacts in a directory: found there, put back, taken away. Nothing is read or written through a symbolic link.
+//! Finds, restores and removes artifacts in a directory. Nothing is read or written through a symbolic link.
 //!
-//! Not here: which files are meant and how much is kept (`model::artifact`), when (`control::runner`).
+//! Not here: which files are artifacts and how much is kept (`model::artifact`), when (`control::runner`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
@@ -16,25 +16,24 @@ use crate::tree::open_itself;
 #[cfg(test)]
 mod tests;
 
-/// A stack's directory, and what in it is meant.
+/// A stack's directory and the globs of its artifacts.
 #[derive(Clone, Debug)]
 pub struct Grounds {
     pub dir: PathBuf,
     pub globs: ArtifactGlobs,
-    /// Files that are somebody else's although a glob fits them: the source's, and those of contexts.
+    /// Files that a glob matches but that are not artifacts: source files and files of contexts.
     pub others: BTreeSet<String>,
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Gathered {
     pub set: ArtifactSet,
-    /// Meant, and not taken.
+    /// Files that match but were not taken, with the reason.
     pub refused: BTreeMap<String, ArtifactRefusal>,
 }
 
 impl Grounds {
-    /// Every file that is meant, by path, as long as there is room.
+    /// Reads every matching file, by path, up to the size limit.
     pub fn gather(&self) -> io::Result<Gathered> {
         let mut gathered = Gathered::default();
         for (path, kind) in self.walk()? {
@@ -53,7 +52,7 @@ impl Grounds {
         Ok(gathered)
     }
 
-    /// Puts a set there. What is somebody else's stays.
+    /// Writes a set of artifacts. Files listed in `others` are left alone.
     pub fn restore(&self, set: &ArtifactSet) -> io::Result<()> {
         for (path, file) in set.iter().filter(|(path, _)| !self.others.contains(*path)) {
             let placed = self.put(path, file);
@@ -62,14 +61,14 @@ impl Grounds {
         Ok(())
     }
 
-    /// Takes away what is meant, and directories that are empty then.
+    /// Removes matching files, and directories that become empty.
     pub fn clear(&self) -> io::Result<()> {
         for (path, _) in self.walk()? {
             remove(&self.dir.join(&path))?;
             let mut parents = path.ancestors().skip(1);
             while let Some(parent) = parents.next().filter(|path| !path.as_os_str().is_empty()) {
                 if fs::remove_dir(self.dir.join(parent)).is_err() {
-                    break; // something else is in it
+                    break; // the directory is not empty
                 }
             }
         }
@@ -100,7 +99,7 @@ impl Grounds {
         made.set_permissions(fs::Permissions::from_mode(file.mode()))
     }
 
-    /// All that is meant below the directory, by path; links are named, not followed.
+    /// All matching entries below the directory, by path. Links are listed, not followed.
     fn walk(&self) -> io::Result<BTreeMap<PathBuf, FileType>> {
         let mut found = BTreeMap::new();
         self.walk_below(Path::new(""), &mut found)?;
@@ -115,7 +114,7 @@ impl Grounds {
         for entry in entries {
             let entry = entry?;
             let (path, kind) = (dir.join(entry.file_name()), entry.file_type()?);
-            // Providers are large, and never meant.
+            // Provider directories are large and hold no artifacts.
             if kind.is_dir() && entry.file_name() != ".terraform" {
                 self.walk_below(&path, found)?;
             } else if !kind.is_dir() && self.is_meant(&path, kind) {
@@ -132,7 +131,7 @@ impl Grounds {
     }
 }
 
-/// Writes one artifact for a person: whole or not at all, for its owner alone.
+/// Writes one artifact for a person, atomically and readable by its owner only.
 pub fn write_out(place: &Path, file: &Artifact) -> io::Result<()> {
     let dir = place.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -157,7 +156,7 @@ fn read(path: &Path, room: u64) -> Result<Artifact, ArtifactRefusal> {
         return Err(ArtifactRefusal::NoFile);
     }
     let mut content = Vec::new();
-    // One byte too many says that there are more.
+    // Read one byte more than allowed, to detect files that are too large.
     let bounded = file.take(room + 1).read_to_end(&mut content);
     bounded.map_err(unreadable)?;
     Ok(Artifact::new(metadata.permissions().mode(), content))

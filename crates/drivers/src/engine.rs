@@ -1,6 +1,6 @@
-//! OpenTofu and Terraform: a program of a known version, and the calls terrane makes of it.
+//! OpenTofu and Terraform: a program of a known version, and the calls that terrane makes to it.
 //!
-//! Not here: reading what it says (`model::engine_event`, `model::plan`), and when to call it (`control`).
+//! Not here: parsing its output (`model::engine_event`, `model::plan`), and when to call it (`control`).
 
 mod call;
 mod holding;
@@ -35,7 +35,7 @@ pub use install::{InstallError, InstallOptions, Progress, default_version, insta
 pub use locate::{LocateError, Search, list, locate};
 pub use release::{FetchReleaseError, ReleaseSource};
 
-/// An engine that is there, runs, and has told its version.
+/// An engine that exists, runs and has reported its version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Engine {
     pub flavor: Flavor,
@@ -44,11 +44,11 @@ pub struct Engine {
     pub origin: Origin,
 }
 
-/// How an engine came to be where it is.
+/// How an engine was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// Somebody installed it.
+    /// Installed by the user.
     Path,
     /// Found in terrane's own cache.
     Cache,
@@ -82,7 +82,7 @@ impl Engine {
         })
     }
 
-    /// Starts a call on our own terminal, for somebody to talk to.
+    /// Starts a call on our own terminal, for an interactive session.
     pub fn start_in_front(
         &self,
         call: &EngineCall<'_>,
@@ -94,7 +94,7 @@ impl Engine {
         process::start_in_front(&self.program, &self.args(call), dir, env, inherit, prints)
     }
 
-    /// Runs a call that changes nothing (`show`, `output`, `validate`, `fmt`) and takes its output.
+    /// Runs a read-only call (`show`, `output`, `validate`, `fmt`) and captures its output.
     pub async fn capture(
         &self,
         call: &EngineCall<'_>,

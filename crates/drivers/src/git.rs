@@ -1,10 +1,9 @@
-//! Git, by its own program: where the repository is, what differs, what it tracks.
+//! Runs the `git` program: finds the repository, its differences and its tracked files.
 //!
-//! Paths go in and out relative to the project's root, which may be a directory inside the
-//! repository; what lies outside of it is not the project's.
+//! Paths are relative to the project's root, which may be a directory inside the repository. Files outside the
+//! root do not belong to the project.
 //!
-//! Not here: which stacks a change touches (`model::changed`), the bytes of a commit
-//! (`tree::CommitTree`).
+//! Not here: which stacks a change affects (`model::changed`), the files of a commit (`tree::CommitTree`).
 
 mod blobs;
 mod history;
@@ -21,7 +20,7 @@ use crate::process::{self, Environment};
 
 pub(crate) use blobs::Blobs;
 
-/// The program and what it may see.
+/// The program and its environment.
 #[derive(Clone, Debug)]
 pub struct Git {
     env: Environment,
@@ -76,7 +75,7 @@ impl GitError {
 }
 
 impl Git {
-    /// Of the asker's environment only what Git needs to find itself and its settings.
+    /// Takes from the caller's environment only what Git needs to find its settings.
     pub fn new(asker: &BTreeMap<String, String>) -> Self {
         let taken = ["PATH", "HOME", "XDG_CONFIG_HOME"];
         let mut env: Environment = asker
@@ -86,7 +85,7 @@ impl Git {
             .collect();
         let fixed = [
             ("GIT_TERMINAL_PROMPT", "0"),
-            // We only look: a refreshed index is not ours to write.
+            // Read-only: Git must not write a refreshed index.
             ("GIT_OPTIONAL_LOCKS", "0"),
             ("LC_ALL", "C"),
         ];
@@ -96,13 +95,13 @@ impl Git {
         Self { env }
     }
 
-    /// The repository that a project's root lies in, if it lies in one.
+    /// The repository that contains a project's root, if any.
     pub fn repository(&self, root: &Path) -> Result<Option<Repository>, GitError> {
         let root = root.canonicalize().map_err(|source| GitError::Directory {
             path: root.to_owned(),
             source,
         })?;
-        // Saves a process, and the need for Git, where there is nothing for it.
+        // Without a `.git` directory, no process is started and Git need not be installed.
         if !root.ancestors().any(|dir| dir.join(".git").exists()) {
             return Ok(None);
         }
@@ -162,7 +161,7 @@ impl Repository {
         &self.top
     }
 
-    /// What all worktrees of a clone have in common.
+    /// The directory that all worktrees of a clone share.
     pub fn common_dir(&self) -> &Path {
         &self.common_dir
     }
@@ -202,7 +201,7 @@ impl Repository {
         Ok(Some(called.line("read the name of the branch")?))
     }
 
-    /// Where a remote of this clone is; `None` if it has none of that name.
+    /// The URL of a remote; `None` if this clone has no remote of that name.
     pub fn remote_url(&self, name: &str) -> Result<Option<String>, GitError> {
         let called = self.call(&["config", "--get", &format!("remote.{name}.url")])?;
         if called.code == Some(1) {
@@ -211,7 +210,7 @@ impl Repository {
         Ok(Some(called.line("read a remote's address")?))
     }
 
-    /// Whether the project has anything that is not committed; ignored files do not count.
+    /// Whether the project has uncommitted changes; ignored files do not count.
     pub fn is_dirty(&self) -> Result<bool, GitError> {
         let args = [
             "status",
@@ -246,7 +245,7 @@ impl Repository {
         })
     }
 
-    /// Where `HEAD` left `revision`.
+    /// The best common ancestor of `HEAD` and `revision`.
     pub fn merge_base(&self, revision: &str) -> Result<String, GitError> {
         let other = self.commit(revision)?;
         let head = self.commit("HEAD")?;
@@ -267,22 +266,22 @@ impl Repository {
         Ok(called.line("see whether the clone is shallow")? == "true")
     }
 
-    /// Files of the project that differ from a commit: changed, added, deleted, under the old name and
-    /// the new, committed since or not, untracked ones too unless ignored; in submodules as well. A
-    /// submodule itself counts by its path.
+    /// Files of the project that differ from a commit: changed, added or deleted, committed or not. Renamed files
+    /// count under both names, untracked ones unless ignored. Submodules are included; a submodule itself counts
+    /// by its path.
     pub fn changed_since(&self, commit: &str) -> Result<BTreeSet<String>, GitError> {
         let mut changed = BTreeSet::new();
         self.git.changed(&self.root, commit, "", &mut changed)?;
         Ok(changed)
     }
 
-    /// What Git tracks, or would add, below a directory of the project that is its root or a
-    /// submodule's; submodules by their path.
+    /// Files that Git tracks, or would add, below `dir`, which is the project's root or a submodule's. Submodules
+    /// are listed by their path.
     pub(crate) fn files_below(&self, dir: &str) -> Result<BTreeSet<String>, GitError> {
         self.git.files(&self.root.join(dir))
     }
 
-    /// Directories of the project that Git ignores, with all that is in them.
+    /// Directories of the project that Git ignores completely.
     pub(crate) fn ignored_dirs(&self) -> Result<BTreeSet<String>, GitError> {
         let args = [
             "ls-files",
@@ -401,7 +400,7 @@ impl Git {
             "--cached",
             "--others",
             "--exclude-standard",
-            // Never wanted, often huge, and not always ignored.
+            // These files are never needed, often huge, and not always ignored.
             "--exclude=.terraform/",
             "--exclude=.terrane/",
             "-z",
@@ -413,7 +412,7 @@ impl Git {
     }
 }
 
-/// How a call ended.
+/// The result of a call.
 struct Called {
     code: Option<i32>,
     stdout: Vec<u8>,

@@ -1,10 +1,10 @@
-//! A Kubernetes API server, spoken to directly: find kinds, read, list, apply, patch, delete.
+//! A client for the Kubernetes API: discover kinds, read, list, apply, patch, delete.
 //!
-//! Objects are plain JSON: which kinds there are is the cluster's affair
-//! ([why](../../../docs/decisions/0033-own-kubernetes-client.md)). Every answer is bounded in time and size. Of what
-//! goes wrong with a `Secret`, only the fields are named: a server quotes what it refuses.
+//! Objects are plain JSON, because each cluster defines its own kinds
+//! ([why](../../../docs/decisions/0033-own-kubernetes-client.md)). Every answer is limited in time and size.
+//! Errors about a `Secret` name only its fields, because a server quotes the values that it refuses.
 //!
-//! Not here: what is applied and in which order (`control`), whether an object is well (`model::kubernetes`).
+//! Not here: what is applied and in which order (`control`), whether an object is healthy (`model::kubernetes`).
 
 mod around;
 mod connect;
@@ -32,17 +32,17 @@ pub use release::{FetchManifestError, fetch_manifest};
 
 use connect::Connection;
 
-/// The name under which our fields are kept account of.
+/// The field manager under which the server records our fields.
 pub const FIELD_MANAGER: &str = "terrane";
 
-/// An object may have 1.5 MB, and managed fields besides.
+/// An object may have 1.5 MB, plus its managed fields.
 const MAX_ANSWER: usize = 8 << 20;
-/// As many objects as a page of a list may hold, and how many pages one list may have.
+/// Objects per page of a list, and the maximum number of pages.
 const PAGE: usize = 100;
 const MAX_PAGES: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A way to one cluster. Cheap to clone.
+/// A connection to one cluster. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     connection: Arc<Connection>,
@@ -50,27 +50,26 @@ pub struct Client {
     max_answer: usize,
 }
 
-/// How an object is applied.
+/// Options of a server-side apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// Only say what would come of it.
+    /// Only return the result, without saving it.
     pub dry_run: bool,
-    /// Take fields away from others who hold them.
+    /// Take ownership of fields that other managers own.
     pub force: bool,
 }
 
 /// Which objects of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Among<'a> {
-    /// None: in all namespaces.
+    /// `None`: all namespaces.
     pub namespace: Option<&'a str>,
     pub labels: Option<&'a str>,
     pub fields: Option<&'a str>,
 }
 
-/// One request.
 struct Request<'a> {
-    /// What is done, in the words of the error.
+    /// The action, as error messages name it.
     deed: String,
     method: Method,
     path: String,
@@ -78,7 +77,7 @@ struct Request<'a> {
     content_type: &'static str,
     accept: &'static str,
     body: Option<Vec<u8>>,
-    /// Its refusal may quote what must not be shown.
+    /// An error of this request may quote a secret.
     is_secret: bool,
 }
 
@@ -114,7 +113,7 @@ impl<'a> Request<'a> {
 }
 
 impl Client {
-    /// The same cluster, where no answer may be longer than this.
+    /// The same cluster with another limit on the size of an answer.
     #[must_use]
     pub fn with_limit(&self, max_answer: usize) -> Self {
         Self {
@@ -127,13 +126,12 @@ impl Client {
         self.connection.server()
     }
 
-    /// What to say of a wait that was given up after so long, if it was for a credential plugin: the server was not
-    /// asked then.
+    /// The error for a timeout that was spent waiting for a credential plugin; `None` if the server was the cause.
     pub fn hung_plugin(&self, after: Duration) -> Option<KubernetesError> {
         self.connection.hung_plugin(after)
     }
 
-    /// Whether the server says that it is ready, and its version.
+    /// Checks that the server is ready and returns its version.
     pub async fn version(&self) -> Result<String, KubernetesError> {
         let ready = Request::new(
             "ask whether the cluster is ready".to_owned(),
@@ -142,7 +140,7 @@ impl Client {
         );
         match self.send(ready).await {
             Ok(_) => {}
-            // Not everybody may ask that; who may not is told so by a server that works.
+            // Some users may not read this endpoint; a refusal still shows a working server.
             Err(KubernetesError::Status {
                 code: 401 | 403 | 404,
                 ..
@@ -159,7 +157,7 @@ impl Client {
         Ok(version.unwrap_or("an unknown version").to_owned())
     }
 
-    /// Nothing if there is no such object.
+    /// `None` if there is no such object.
     pub async fn get(
         &self,
         resource: &Resource,
@@ -172,7 +170,7 @@ impl Client {
         found(self.send_json(request).await)
     }
 
-    /// As [`Client::get`], of what a manifest names. Nothing also if its kind is not known.
+    /// Like [`Client::get`], for an object that a manifest names. `None` also if its kind is unknown.
     pub async fn get_ref(&self, object: &ObjectRef) -> Result<Option<Value>, KubernetesError> {
         let resource = match self.resource_of(object).await {
             Err(KubernetesError::UnknownKind { .. }) => return Ok(None),
@@ -182,7 +180,7 @@ impl Client {
             .await
     }
 
-    /// All of a kind, page by page. Pages become small where objects are large.
+    /// All objects of a kind, page by page. Pages shrink if objects are large.
     pub async fn list(
         &self,
         resource: &Resource,
@@ -231,7 +229,8 @@ impl Client {
         })
     }
 
-    /// Server-side apply as [`FIELD_MANAGER`]. What others hold and would lose is a [`KubernetesError::Conflict`].
+    /// Server-side apply as [`FIELD_MANAGER`]. A field owned by another manager gives a
+    /// [`KubernetesError::Conflict`].
     pub async fn apply(&self, object: &Value, how: Apply) -> Result<Value, KubernetesError> {
         let identity = identity(object)?;
         let resource = self.resource_of(&identity).await?;
@@ -247,7 +246,7 @@ impl Client {
         self.send_json(request).await
     }
 
-    /// A merge patch, which adds to, replaces or (with null) removes.
+    /// A merge patch: adds or replaces fields, or removes them with null.
     pub async fn merge(
         &self,
         object: &ObjectRef,
@@ -258,7 +257,7 @@ impl Client {
             .await
     }
 
-    /// A list of operations, all or none of which are done.
+    /// A JSON patch: all of its operations are done, or none.
     pub async fn patch_json(
         &self,
         object: &ObjectRef,
@@ -287,7 +286,7 @@ impl Client {
         self.send_json(request).await
     }
 
-    /// Says whether there was one. What it owns is deleted after it.
+    /// Returns whether the object existed. Objects that it owns are deleted in the background.
     pub async fn delete(&self, object: &ObjectRef) -> Result<bool, KubernetesError> {
         let resource = self.resource_of(object).await?;
         let path = resource.path(object.namespace.as_deref(), Some(&object.name))?;
@@ -303,14 +302,14 @@ impl Client {
     async fn send_json(&self, request: Request<'_>) -> Result<Value, KubernetesError> {
         let deed = request.deed.clone();
         let body = self.send(request).await?;
-        // What a parser says may quote it.
+        // A parser's error may quote the secret.
         serde_json::from_slice(&body).map_err(|_| KubernetesError::Answer { deed })
     }
 
     async fn send(&self, request: Request<'_>) -> Result<Vec<u8>, KubernetesError> {
         let first = self.send_once(&request, false).await;
         match first {
-            // A credential of a plugin may have expired before its time.
+            // A plugin's credential may have been revoked before it expired.
             Err(KubernetesError::Status { code: 401, .. }) if self.connection.has_plugin() => {
                 self.send_once(&request, true).await
             }
@@ -384,7 +383,7 @@ fn found(answer: Result<Value, KubernetesError>) -> Result<Option<Value>, Kubern
     }
 }
 
-/// Items of a list do not say what they are.
+/// Items of a list lack `apiVersion` and `kind`.
 fn named(mut item: Value, resource: &Resource) -> Value {
     if let Value::Object(item) = &mut item {
         item.entry("apiVersion")
@@ -402,7 +401,7 @@ fn shown(resource: &Resource, namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// A text as it may stand in a path or a query.
+/// Percent-encodes a text for a path or a query.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escape = |byte: u8| match byte {

@@ -1,5 +1,5 @@
-//! The one door to the rest of the world: child processes (engine, git, secret commands), downloads, and
-//! those who vouch for a CI job.
+//! All access to the outside world: child processes (engine, git, secret commands), downloads, and identity
+//! issuers of CI jobs.
 //!
 //! Not here: what to do when (`control`), state and history (`store`), pure parsing (`model`).
 

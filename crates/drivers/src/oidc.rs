@@ -1,7 +1,7 @@
-//! Identity tokens of CI jobs: fetched where a job must ask for one, and verified against the keys that
-//! their issuer publishes.
+//! Identity tokens of CI jobs: requested where a job must request one, and verified against the keys that their
+//! issuer publishes.
 //!
-//! Not here: which claims are good enough (`model::identity`), what follows from it (`control::access::writers`).
+//! Not here: which claims are sufficient (`model::identity`), what follows from them (`control::writers`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,20 +20,20 @@ mod keys;
 
 use keys::KeySet;
 
-/// No token, and no document of an issuer, is longer than this.
+/// Limits for a token and for a document of an issuer.
 const MAX_TOKEN: usize = 16 << 10;
 const MAX_DOCUMENT: usize = 512 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Clocks differ a little.
+/// Tolerated difference between clocks, in seconds.
 const LEEWAY: u64 = 30;
 
-/// Keys are fetched again after this time, so that one that was withdrawn is not believed for ever.
+/// Keys are fetched again after this time, so that a withdrawn key is not trusted forever.
 const KEYS_LAST: Duration = Duration::from_hours(1);
-/// Of more issuers than this, the keys are not all remembered.
+/// Keys of at most this many issuers are cached.
 const MOST_ISSUERS: usize = 16;
 
-/// Speaks with issuers, and remembers their keys: clones share them. Follows no redirect: an answer is from where it was
-/// asked for, or it is none.
+/// A client for issuers that caches their keys; clones share the cache. It follows no redirects: only the named
+/// address may answer.
 #[derive(Clone, Debug)]
 pub struct Oidc {
     client: reqwest::Client,
@@ -68,7 +68,7 @@ pub enum FetchError {
     },
 }
 
-/// Why a token is not believed.
+/// Why a token is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyTokenError {
     #[error("it is not a signed token")]
@@ -120,7 +120,7 @@ impl Oidc {
         })
     }
 
-    /// Asks GitHub for the token of the job this runs in.
+    /// Requests the token of the GitHub job in which this runs.
     pub async fn token_of_github_job(
         &self,
         address: &str,
@@ -135,13 +135,13 @@ impl Oidc {
         let mark = if address.contains('?') { '&' } else { '?' };
         let whole = format!("{address}{mark}audience={}", escaped(audience));
         let request = self.client.get(whole).bearer_auth(bearer.expose());
-        // The address has parts that are nobody's business.
+        // The query of the address may be confidential.
         let place = address.split('?').next().unwrap_or_default();
         let answer: Answer = fetch(place, request).await?;
         Ok(Secret::new(answer.value))
     }
 
-    /// What a token says, if its issuer is this one, signed it, and meant it for this audience, now.
+    /// The claims of a token, if this issuer signed it for this audience and it is valid now.
     pub async fn verify(
         &self,
         token: &Secret,
@@ -164,7 +164,7 @@ impl Oidc {
         let known = self.known_keys(issuer);
         let mut found = known.and_then(|keys| keys.find(&key, algorithm));
         if found.is_none() {
-            // Nobody's yet, or one that the issuer signs with since we asked.
+            // The key is not cached: the issuer may have published it since the last fetch.
             found = self.fetch_keys(issuer).await?.find(&key, algorithm);
         }
         let key = found.ok_or_else(|| VerifyTokenError::UnknownKey {
@@ -270,7 +270,7 @@ struct Header {
     rest: BTreeMap<String, serde_json::Value>,
 }
 
-/// A token before anybody vouched for it: good to say what is wrong with it, and which key to look for.
+/// A token before its signature is checked; used to choose the key and to explain errors.
 #[derive(Debug)]
 struct Unverified {
     header: Header,
@@ -291,9 +291,9 @@ impl Unverified {
         Ok(Self { header, claims })
     }
 
-    /// Never a shared secret, never none: a key that everybody can fetch must not sign.
+    /// Only asymmetric algorithms: a public key must never serve as a shared secret, and `none` is refused.
     fn algorithm(&self) -> Result<Algorithm, VerifyTokenError> {
-        // It names extensions that whoever reads it must understand.
+        // `crit` names extensions that a verifier must understand; we support none.
         if self.header.rest.contains_key("crit") {
             return Err(VerifyTokenError::Critical);
         }
@@ -344,7 +344,7 @@ fn part<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// A text as it may stand in a query.
+/// Percent-encodes a text for a query.
 fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let escape = |byte: u8| match byte {

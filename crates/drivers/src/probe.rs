@@ -1,8 +1,8 @@
-//! Looks at the world for gates: names, ports, certificates, pages, sign-ins. Each look is bounded in time
-//! and bytes, follows no redirect to another scheme, and leaves no connection behind.
+//! Probes for gates: names, ports, certificates, pages, sign-ins. Each probe is limited in time and bytes, follows
+//! no redirect to another scheme, and leaves no connection open.
 //!
-//! Not here: what a gate is told and what a look means (`model::gate`), clusters (`kubernetes`), when to
-//! look again (`control::stage::gates`).
+//! Not here: gate settings and the meaning of a result (`model::gate`), clusters (`kubernetes`), when to probe
+//! again (`control::gates`).
 
 pub mod dns;
 pub mod http;
@@ -22,10 +22,10 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Whole bodies in memory at once; each may be as long as `model::gate::BODY_LIMIT`.
+/// How many full bodies may be in memory at once; each may be as long as `model::gate::BODY_LIMIT`.
 const WHOLE_BODIES: usize = 20;
 
-/// What looks share: the system's roots, a client of HTTP, and room for long bodies.
+/// Shared by all probes: the system's root certificates, an HTTP client, and permits for long bodies.
 #[derive(Clone, Debug)]
 pub struct Probes {
     shared: Arc<Shared>,
@@ -55,7 +55,7 @@ impl Probes {
         }
     }
 
-    /// Whom to trust: a gate's own authority alone, or else the system's.
+    /// The trusted roots: a gate's own CA alone, or else the system's.
     fn roots(&self, ca: Option<&str>) -> Result<Arc<RootCertStore>, String> {
         if let Some(ca) = ca {
             let mut roots = RootCertStore::empty();
@@ -75,7 +75,7 @@ impl Probes {
     }
 }
 
-/// The end of a look. Everything in it is over by then.
+/// The time at which a probe ends.
 #[derive(Clone, Copy, Debug)]
 struct Deadline {
     limit: Duration,
@@ -100,7 +100,7 @@ impl Deadline {
     }
 }
 
-/// What went wrong with a connection, in few words.
+/// A short description of a connection error.
 fn io_words(err: &std::io::Error) -> String {
     use std::io::ErrorKind as Kind;
     let words = match err.kind() {

@@ -1,19 +1,20 @@
-//! The one place a process is born, and the four ways one lives:
+//! The only place that starts processes, in four ways:
 //!
 //! | way | for | output | ended by us |
 //! |---|---|---|---|
-//! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill, unless a person wants one |
-//! | [`start_in_front`] | engines that somebody talks to | our terminal, or us | as above |
+//! | [`start`] | engines | append-only files | one interrupt, then waiting, never a kill, unless a person asks for it |
+//! | [`start_in_front`] | interactive engines | our terminal, or pipes to us | as above |
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
 //!
-//! [`remove_when_gone`] and [`KeptGroup`] are none of them: a shell that does nothing until we are gone.
+//! [`remove_when_gone`] and [`KeptGroup`] are different: they start a shell that does nothing until our process
+//! ends.
 //!
-//! A child sees exactly the [`Environment`] it is given and, of our descriptors, exactly those it is
-//! meant to inherit. Files instead of pipes are what lets an engine outlive us: with a pipe, its next
-//! event after our death would kill it by SIGPIPE, before it could save its state.
+//! A child gets exactly the given [`Environment`] and, of our descriptors, only those it is meant to inherit.
+//! Output goes to files, so that an engine can outlive us: with a pipe, its first write after our death would kill
+//! it by SIGPIPE, before it could save its state.
 //!
-//! Not here: which programs there are and what they are told (`engine`, `git`, `secrets`).
+//! Not here: which programs there are and their arguments (`engine`, `git`, `secrets`).
 
 mod capture;
 mod ending;
@@ -46,8 +47,8 @@ pub use holders::{FileHolder, has_open, holders};
 pub use keeper::{Keeper, KeptGroup, remove_when_gone};
 pub use memory::keep_to_ourselves;
 
-/// Prepares a child with its own directory, exactly the given environment, and a process group of
-/// its own, so that a Ctrl-C in the terminal reaches us and not the child.
+/// Prepares a child with its own directory, exactly the given environment, and its own process group. A Ctrl-C in
+/// the terminal therefore reaches us and not the child.
 pub fn command(program: &Path, dir: &Path, env: &Environment) -> Command {
     let mut command = bare_command(program, env);
     command.current_dir(dir).process_group(0);
@@ -61,27 +62,27 @@ fn bare_command(program: &Path, env: &Environment) -> Command {
     command
 }
 
-/// A long-lived child as [`start`] takes it.
+/// A long-lived child for [`start`].
 #[derive(Clone, Debug)]
 pub struct ChildSpec<'a> {
     pub program: &'a Path,
     pub args: &'a [OsString],
     pub dir: &'a Path,
     pub env: &'a Environment,
-    /// Appended to, made with mode 0600 if missing.
+    /// Opened for appending; created with mode 0600 if missing.
     pub stdout: &'a Path,
     pub stderr: &'a Path,
-    /// Stay open in the child under a number of its own: a held `run.lock`, which then is free only
-    /// when we and the child are both gone.
+    /// Descriptors that stay open in the child, such as a held `run.lock`: the lock is free only when both we and
+    /// the child are gone.
     pub inherit: &'a [BorrowedFd<'a>],
 }
 
-/// Starts a child that writes to files and outlives us if need be. Wants a tokio runtime.
+/// Starts a child that writes to files and may outlive us. Requires a tokio runtime.
 pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
     start_in(spec, None)
 }
 
-/// In a group that is there, else in one of its own.
+/// Starts it in an existing group, else in its own.
 fn start_in(spec: &ChildSpec<'_>, group: Option<u32>) -> Result<Running, StartError> {
     let mut command = command(spec.program, spec.dir, spec.env);
     if let Some(group) = group.and_then(|group| i32::try_from(group).ok()) {
@@ -103,17 +104,18 @@ fn start_in(spec: &ChildSpec<'_>, group: Option<u32>) -> Result<Running, StartEr
     })
 }
 
-/// Where a child in front prints.
+/// Where a foreground child prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prints {
-    /// On our own terminal.
+    /// On our terminal.
     There,
-    /// To us; see [`Running::printed`].
+    /// To pipes; see [`Running::printed`].
     ToUs,
 }
 
-/// Starts a child on our own descriptors and in our own group: it can be talked to, and a Ctrl-C in the
-/// terminal reaches it as well. Only for what holds nothing: it dies with the terminal. Wants a tokio runtime.
+/// Starts a child on our own descriptors and in our own group: it is interactive, and a Ctrl-C in the terminal
+/// reaches it as well. Only for programs that hold no lock or state: it dies with the terminal. Requires a tokio
+/// runtime.
 pub fn start_in_front(
     program: &Path,
     args: &[OsString],
@@ -138,12 +140,12 @@ pub fn start_in_front(
     })
 }
 
-/// A started child. Dropping it neither kills nor interrupts it; the runtime reaps it when it ends.
+/// A started child. Dropping this neither kills nor interrupts it; the runtime reaps it when it ends.
 #[derive(Debug)]
 pub struct Running {
     child: tokio::process::Child,
     pid: u32,
-    /// Nothing if it is in ours.
+    /// `None` if it is in ours.
     group: Option<u32>,
     is_script: bool,
     interrupted: bool,
@@ -154,21 +156,21 @@ impl Running {
         self.pid
     }
 
-    /// The group that it is in, if that is not ours.
+    /// The child's process group, if it is not ours.
     pub fn group(&self) -> Option<u32> {
         self.group
     }
 
-    /// Sends one SIGINT. Only the first call does: an engine takes a second SIGINT as the order to drop
-    /// everything, unsaved state included.
+    /// Sends one SIGINT. Later calls do nothing: an engine treats a second SIGINT as an order to stop at once, and
+    /// loses unsaved state.
     ///
-    /// It goes to the child alone, not to its group. An engine that starts its first own child at that
-    /// moment counts a signal to the group twice (the fork shares its memory and its handlers for an
-    /// instant): seen in one of eight applies that were interrupted at the start of a provisioner, with
-    /// both engines, and the state was lost. Engines stop their providers and provisioners themselves.
-    /// Only a script, which would keep the signal to itself, gets it with its whole group.
+    /// The signal goes to the child alone, not to its group. If an engine forks its first child at that moment, it
+    /// counts a signal to the group twice, because the fork briefly shares its memory and handlers. This happened
+    /// in one of eight applies interrupted at the start of a provisioner, with both engines, and the state was
+    /// lost. Engines stop their providers and provisioners themselves. Only a script, which does not forward the
+    /// signal, gets it with its whole group.
     pub fn interrupt(&mut self) -> io::Result<()> {
-        // `id` is empty once the child was waited for, when its number may belong to another.
+        // `id` is empty once the child was reaped, when its PID may belong to another process.
         let Some(pid) = self.child.id().filter(|_| !self.interrupted) else {
             return Ok(());
         };
@@ -182,7 +184,8 @@ impl Running {
         }
     }
 
-    /// Ends it and all that it started, at once. Only for one that changes nothing: what it has not stored is lost.
+    /// Kills the child and everything that it started. Only for a child that changes nothing: unsaved data is
+    /// lost.
     pub fn end(&mut self) -> io::Result<()> {
         if self.child.id().is_none() {
             return Ok(());
@@ -193,7 +196,7 @@ impl Running {
         }
     }
 
-    /// What it prints and what it complains, for the first who asks, if it was started so.
+    /// Standard output and error, if the child was started with pipes. Only the first call returns them.
     pub fn printed(&mut self) -> Option<(ChildStdout, ChildStderr)> {
         Some((self.child.stdout.take()?, self.child.stderr.take()?))
     }
@@ -202,7 +205,7 @@ impl Running {
         self.interrupted
     }
 
-    /// Waits for the end. A call that is dropped halfway (in `select!`) may simply be repeated.
+    /// Waits for the end. Safe to cancel (in `select!`) and call again.
     pub async fn wait(&mut self) -> io::Result<Exit> {
         Ok(Exit::from(self.child.wait().await?))
     }
@@ -246,13 +249,12 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// Starts a program that has nothing more to do with us: its input is what we hand it, its complaints
-/// go to `log`. Its output is `stdout`, the file of a lock, which so stays held and is within its
-/// reach without a number being agreed on. Returns when it has taken all of the input. Wants a tokio
-/// runtime, which also reaps the child for as long as we live.
+/// Starts an independent program. It gets `input` on stdin and writes its errors to `log`. Its stdout is `stdout`,
+/// the file of a lock, which therefore stays held without agreeing on a descriptor number. Returns when the
+/// program has read all of its input. Requires a tokio runtime, which also reaps the child while we live.
 ///
-/// The child stays in our process group until it calls [`become_session_leader`]: a group leader
-/// may not start a session.
+/// The child stays in our process group until it calls [`become_session_leader`]: a group leader may not start a
+/// session.
 pub async fn spawn_detached(
     program: &Path,
     args: &[OsString],
@@ -286,7 +288,8 @@ pub async fn spawn_detached(
     Ok(pid)
 }
 
-/// Between two looks at a child that has closed its output: it ends within microseconds, and nothing tells us when.
+/// Pause between two checks of a child that has closed its output: it ends within microseconds, and there is no
+/// event for that.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where a thread polls a child"
@@ -295,7 +298,7 @@ fn pause_between_looks() {
     std::thread::sleep(Duration::from_micros(200));
 }
 
-/// Asks one process to interrupt what it does. One that is gone already is no error.
+/// Sends SIGINT to one process. No error if the process is already gone.
 pub fn interrupt(pid: u32) -> io::Result<()> {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Ok(());
@@ -306,7 +309,7 @@ pub fn interrupt(pid: u32) -> io::Result<()> {
     }
 }
 
-/// Ends all of a group at once. One that is gone already is no error.
+/// Kills a process group. No error if it is already gone.
 pub fn kill_group(group: u32) -> io::Result<()> {
     match signal_group(group, Signal::KILL) {
         Err(err) if err == rustix::io::Errno::SRCH => Ok(()),
@@ -314,7 +317,7 @@ pub fn kill_group(group: u32) -> io::Result<()> {
     }
 }
 
-/// Leaves the terminal and its signals for good. The first act of a detached program.
+/// Detaches from the terminal and its signals. A detached program calls this first.
 pub fn become_session_leader() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
@@ -332,7 +335,7 @@ pub enum StartError {
     Feed { program: PathBuf, source: io::Error },
 }
 
-/// Held while a descriptor without close-on-exec exists, so that no other child gets it as well.
+/// Held while a descriptor without close-on-exec exists, so that no other child inherits it.
 static SPAWNING: Mutex<()> = Mutex::new(());
 
 fn spawn(
@@ -354,13 +357,14 @@ fn spawn(
         })
 }
 
-/// Starts a helper that is heard or talked to over pipes, and that ends when its input does.
+/// Starts a helper that uses pipes and exits at the end of its input.
 pub(crate) fn spawn_helper(command: &mut Command) -> io::Result<std::process::Child> {
     let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
     command.spawn()
 }
 
-/// Waits for the end of a helper and leaves it its number, so that whoever may still signal it meets no other.
+/// Waits for the end of a helper without reaping it, so that a late signal cannot reach another process with the
+/// same PID.
 pub(crate) fn wait_unreaped(child: &std::process::Child) -> io::Result<()> {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return Ok(());
@@ -374,7 +378,7 @@ pub(crate) fn wait_unreaped(child: &std::process::Child) -> io::Result<()> {
     }
 }
 
-/// Whether a helper has ended; it keeps its number until it is waited for.
+/// Whether a helper has ended; it keeps its PID until it is reaped.
 fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return Ok(true);
@@ -388,7 +392,7 @@ fn has_ended(child: &std::process::Child) -> io::Result<bool> {
     }
 }
 
-/// Copies that lack close-on-exec; they share the lock of their originals, which keep the flag.
+/// Copies of descriptors without close-on-exec. They share the lock of the originals, which keep the flag.
 fn pass_on(descriptors: &[BorrowedFd<'_>]) -> io::Result<Vec<OwnedFd>> {
     let copy = |fd: &BorrowedFd<'_>| Ok(rustix::io::dup(fd)?);
     descriptors.iter().map(copy).collect()
@@ -413,7 +417,7 @@ fn signal_group(group: u32, signal: Signal) -> rustix::io::Result<()> {
     })
 }
 
-/// `program` as the first directory of `path` has it, executable.
+/// The first executable file called `program` in the directories of `path`.
 pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .filter(|dir| dir.is_absolute())
@@ -421,7 +425,7 @@ pub fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
         .find(|candidate| is_executable(candidate))
 }
 
-/// Whether it is run by another program that its first line names. What cannot be read is none.
+/// Whether the file is a script with an interpreter line. False if it cannot be read.
 pub(crate) fn is_script(program: &Path) -> bool {
     let mut head = [0; 2];
     File::open(program)

@@ -1,9 +1,9 @@
-//! Rego, evaluated in this process: v1, and v0 for files that are not. No builtin reaches out: there is no
+//! Evaluates Rego in this process: v1, and v0 for files that are not v1. No builtin has side effects: there is no
 //! `http.send`, no DNS and no environment.
 //!
-//! A policy can ask for more time or memory than there is. Time is limited here, between two steps of the
-//! interpreter; memory, and a builtin that never ends, only from outside: see [`limit_memory`] and
-//! `control::policy`, which asks in a process of its own.
+//! A policy can use excessive time or memory. Time is limited here, between two steps of the interpreter. Memory,
+//! and a builtin that never ends, can only be limited from outside: see [`limit_memory`] and `control::policy`,
+//! which evaluates in a separate process.
 //!
 //! Not here: what the rules mean (`model::policy`).
 
@@ -22,14 +22,14 @@ use regorus::{Engine, Value};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// For reading the files of one policy.
+/// Time limit for parsing the files of one policy.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
-/// A policy whose files were understood.
+/// A parsed policy.
 pub struct Rego {
     engine: Engine,
     packages: Vec<Package>,
-    /// The files in the syntax of Rego v0.
+    /// The files that use the syntax of Rego v0.
     pub old: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ struct Package {
     rules: Vec<Rule>,
 }
 
-/// What is wrong with the text of a policy.
+/// An error in the text of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegoError {
     pub message: String,
@@ -51,7 +51,7 @@ pub struct RegoError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegoPlace {
     pub file: String,
-    /// Both from 1.
+    /// Line and column, both from 1.
     pub line: usize,
     pub column: usize,
 }
@@ -69,7 +69,7 @@ impl std::fmt::Display for RegoError {
     }
 }
 
-/// Why a policy gave no answer.
+/// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     #[error("it did not come to an end within {} s", limit.as_secs_f32())]
@@ -81,14 +81,14 @@ pub enum AskError {
 }
 
 impl Rego {
-    /// Reads the files of one policy. Nothing is evaluated: a variable without a value, or a builtin that is not
-    /// there, is found when it is asked.
+    /// Parses the files of one policy. Nothing is evaluated: an unbound variable or an unknown builtin is found in
+    /// [`Self::ask`].
     pub fn compile(sources: &[PolicySource]) -> Result<Self, RegoError> {
         let sources = sources.to_vec();
         Self::read_within(READ_WITHIN, move || Self::read(&sources))
     }
 
-    /// The parser cannot be stopped: who waited long enough goes on without it.
+    /// The parser cannot be cancelled: after the time limit we stop waiting for its thread.
     fn read_within(
         limit: Duration,
         read: impl FnOnce() -> Result<Self, RegoError> + Send + 'static,
@@ -124,8 +124,7 @@ impl Rego {
         })
     }
 
-    /// Asks all of its rules, for as long as `limit` in all. How many more answers there were than are
-    /// given is beside them.
+    /// Evaluates all rules within `limit` in total. Also returns how many further answers were dropped.
     pub fn ask(
         &mut self,
         document: &Document,
@@ -169,12 +168,12 @@ impl std::fmt::Debug for Rego {
     }
 }
 
-/// From here on this process gets no more memory than `bytes`: beyond, it ends. Only for a process that does
-/// nothing else.
+/// Limits the memory of this process to `bytes`; beyond that, it aborts. Only for a process that does nothing
+/// else.
 pub fn limit_memory(bytes: u64) {
     let most = getrlimit(Resource::As).maximum;
     let limit = most.map_or(bytes, |most| most.min(bytes));
-    // Where there is no such limit, the time limit has to do.
+    // Where this limit is not supported, only the time limit applies.
     _ = setrlimit(
         Resource::As,
         Rlimit {
@@ -184,7 +183,8 @@ pub fn limit_memory(bytes: u64) {
     );
 }
 
-/// Whether it is in the syntax of v0. If it is in neither, the version whose parser got further is meant.
+/// Returns whether the file is in the syntax of v0. If it is in neither, the error comes from the version whose
+/// parser got further.
 fn add(engine: &mut Engine, source: &PolicySource) -> Result<bool, RegoError> {
     if let Some((line, column)) = too_deep(&source.text) {
         let file = source.path.clone();
@@ -202,7 +202,7 @@ fn add(engine: &mut Engine, source: &PolicySource) -> Result<bool, RegoError> {
     let Err(new) = with(false) else {
         return Ok(false);
     };
-    // The parser of v0 speaks to our standard error where it sees words of v1.
+    // The v0 parser writes to our standard error when it sees keywords of v1.
     if has_new_words(&source.text) {
         return Err(new);
     }
@@ -217,14 +217,14 @@ fn add(engine: &mut Engine, source: &PolicySource) -> Result<bool, RegoError> {
     })
 }
 
-/// The time that it takes to read a policy doubles with each bracket in another.
+/// The time to parse a policy doubles with each level of nested brackets.
 const DEEPEST: usize = 16;
 
-/// Line and column, from 1, of the first bracket that stands too deep; those in strings and comments are none.
+/// Line and column, from 1, of the first bracket that is nested too deeply; strings and comments are skipped.
 fn too_deep(text: &str) -> Option<(usize, usize)> {
     let (mut depth, mut line, mut column) = (0_usize, 1, 0);
     let mut letters = text.chars().peekable();
-    // Within a string, the quote that ends it; within a comment, the end of the line.
+    // Inside a string, its closing quote; inside a comment, the end of the line.
     let mut until = None;
     while let Some(letter) = letters.next() {
         column += 1;
@@ -253,7 +253,7 @@ fn too_deep(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// Whether `if` or `contains` stand in it as words of the language, not in strings or comments.
+/// Whether the text uses `if` or `contains` as keywords, outside strings and comments.
 fn has_new_words(text: &str) -> bool {
     if text.contains("future.keywords") {
         return false;
@@ -266,7 +266,7 @@ fn has_new_words(text: &str) -> bool {
     })
 }
 
-/// The packages that mean something here, with those of their rules that do.
+/// The packages that terrane evaluates, with their known rules.
 fn packages(engine: &Engine, sources: &[PolicySource]) -> Result<Vec<Package>, RegoError> {
     let broken = |err: &dyn std::fmt::Display| explain(&err.to_string());
     let named = engine.get_policy_package_components();
@@ -320,7 +320,7 @@ fn packages(engine: &Engine, sources: &[PolicySource]) -> Result<Vec<Package>, R
     Ok(packages)
 }
 
-/// Elsewhere `approve` means that it is approved, so here it means nothing.
+/// Refuses rule names that other tools read (`approve`, `reject`, `violation`): here they would have no effect.
 fn refuse_foreign(
     file: &str,
     sources: &[PolicySource],
@@ -366,7 +366,7 @@ fn at_word(source: &PolicySource, word: &str) -> RegoPlace {
     }
 }
 
-/// From regorus's picture, which has the place in its first line and the reason in its last, to data.
+/// Parses regorus's formatted error, which has the position in its first line and the reason in its last.
 fn explain(text: &str) -> RegoError {
     let place = text.lines().find_map(|line| {
         let mut parts = line.strip_prefix("--> ")?.rsplitn(3, ':');
@@ -406,7 +406,7 @@ fn json(value: &Value) -> Result<serde_json::Value, AskError> {
     serde_json::from_str(&text).map_err(|err| failed(&err))
 }
 
-/// Builtins of OPA that plan policies use and regorus lacks. What they cannot make sense of is undefined.
+/// Builtins of OPA that plan policies use and regorus lacks. Invalid arguments give undefined.
 fn add_missing_builtins(engine: &mut Engine) {
     let sha256 = |args: Vec<Value>| {
         let text = args[0].as_string()?;
@@ -429,13 +429,13 @@ fn add_missing_builtins(engine: &mut Engine) {
             _ => Value::Undefined,
         })
     };
-    // One that regorus has by then stays its own.
+    // A builtin that regorus already has is kept.
     drop(engine.add_extension("crypto.sha256".to_owned(), 1, Box::new(sha256)));
     drop(engine.add_extension("array.flatten".to_owned(), 1, Box::new(flatten)));
     drop(engine.add_extension("net.cidr_intersects".to_owned(), 2, Box::new(intersects)));
 }
 
-/// The bits of an address, and how many of them count.
+/// The bits of an address, and the length of its prefix.
 fn cidr(text: &str) -> Option<(u128, u32, bool)> {
     let (address, prefix) = text.split_once('/')?;
     let prefix: u32 = prefix.parse().ok()?;

@@ -1,8 +1,7 @@
-//! Where secret references lead: resolved in the stage that needs them, never stored, and never part of
-//! an error.
+//! Resolves secret references in the stage that needs them. Values are never stored and never part of an error.
 //!
-//! `env:`, `file:`, `sops:` and `dotenv:` belong to the machine of whoever asks. A command is run, and a service asked
-//! ([`Sources`]), where the value is needed; who it is asked as is said by the asker's environment.
+//! `env:`, `file:`, `sops:` and `dotenv:` are read on the machine of the person who asked. A command is run, and a
+//! service queried ([`Sources`]), where the value is needed, with the credentials in the caller's environment.
 
 mod aws;
 mod azure;
@@ -25,19 +24,19 @@ pub use sources::Sources;
 
 use crate::process::Environment;
 
-/// Enough for any key or certificate chain, and all that is taken of an answer.
+/// Enough for any key or certificate chain; also the limit of an answer.
 const LARGEST: usize = 1 << 20;
 
-/// What resolving may look at.
+/// What resolving may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// The asker's environment.
+    /// The caller's environment.
     pub asker: &'a BTreeMap<String, String>,
     /// The project's root.
     pub root: &'a Path,
-    /// What a command sees.
+    /// The environment of a command.
     pub env: &'a Environment,
-    /// What services have answered this asker already.
+    /// Cached answers of services for this caller.
     pub sources: &'a Sources,
 }
 
@@ -55,7 +54,7 @@ pub async fn resolve(
     }
 }
 
-/// What belongs to the asker's machine, which must be this one; nothing for what is had elsewhere.
+/// Reads a secret that is on the caller's machine, which must be this one; `None` for other sources.
 pub fn read_of_asker(
     reference: &Reference,
     asker: &BTreeMap<String, String>,
@@ -64,7 +63,7 @@ pub fn read_of_asker(
     let home = asker.get("HOME").map(Path::new);
     let read = match reference {
         Reference::Env(name) => match asker.get(name) {
-            // As a CI job has it whose secret nobody set.
+            // A CI job sees an empty value if the secret is not set.
             Some(value) if value.is_empty() => Err(SecretError::NoValue {
                 origin: format!("`env:{name}`"),
             }),

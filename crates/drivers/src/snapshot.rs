@@ -1,10 +1,10 @@
-//! What the engine sees of a project: which files, with which contents, under one digest.
+//! The source files of a project as the engine sees them: which files, their contents, and one digest.
 //!
-//! In Git it is what Git tracks, as it lies in the working tree, or would add, submodules included;
-//! outside of Git, everything. Added to that, ignored or not: each stack's automatic variable files
-//! and what it names in `include`. Never: what an engine leaves behind, and secrets it may hold.
+//! In a Git repository these are the files that Git tracks or would add, as they are in the working tree,
+//! submodules included; without Git, all files. Each stack's automatic variable files and its `include` files are
+//! added, ignored or not. Files that an engine leaves behind, and secrets they may hold, are never included.
 //!
-//! Not here: keeping packs (`store`), where slots are (`control`).
+//! Not here: storing packs (`store`), where slots are (`control`).
 
 mod commit;
 mod listing;
@@ -31,18 +31,19 @@ pub use commit::{Committed, collect_commit};
 pub use pack::{Packed, UnpackError, unpack};
 pub use slot::{LaidOut, LayOutError, Slot};
 
-/// What belongs in besides what Git knows. Paths are relative to the project's root.
+/// Files to add to those that Git knows. Paths are relative to the project's root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// Root modules: their `terraform.tfvars` and `*.auto.tfvars` belong in.
+    /// Root modules, whose `terraform.tfvars` and `*.auto.tfvars` are added.
     pub stack_dirs: Vec<String>,
-    /// Files, directories or globs: of each, the first pattern that fits something.
+    /// Alternatives of files, directories or globs: of each list, the first pattern that matches something is
+    /// used.
     pub include: Vec<Vec<String>>,
 }
 
 impl Extras {
-    /// What the stacks of a project want, and its policies. `include` of a stack counts from its own directory or, if nothing
-    /// is there, from the project's root.
+    /// The files that a project's stacks and policies need. A stack's `include` is relative to its own directory
+    /// or, if nothing is there, to the project's root.
     pub fn of(project: &Project) -> Self {
         let mut extras = Self::default();
         for stack in project.stacks.values() {
@@ -66,7 +67,7 @@ pub struct Snapshot {
     pub digest: String,
     /// By path.
     pub files: Vec<SnapshotFile>,
-    /// Symbolic links that lead out of the project, and so are not in it.
+    /// Symbolic links that lead out of the project, which are left out.
     pub left_out: Vec<String>,
 }
 
@@ -85,7 +86,7 @@ pub struct SnapshotFile {
 pub enum FileKind {
     Plain,
     Executable,
-    /// Its content is its target.
+    /// The content is the link's target.
     Link,
 }
 
@@ -106,7 +107,7 @@ pub enum SnapshotError {
     Moved { path: String },
 }
 
-/// Takes the snapshot of the project at `root`; `repository` is the one it lies in, if any.
+/// Takes the snapshot of the project at `root`; `repository` is the one that contains it, if any.
 pub fn collect(
     root: &Path,
     repository: Option<&Repository>,
@@ -138,7 +139,7 @@ pub fn collect(
     })
 }
 
-/// The paths that a snapshot of the project at `root` would hold, of those that are there.
+/// The existing paths that a snapshot of the project at `root` would hold.
 pub fn list(
     root: &Path,
     repository: Option<&Repository>,
@@ -148,12 +149,12 @@ pub fn list(
     listing::paths(&root, repository, extras)
 }
 
-/// A directory of the project at `root` without links in its path, if it is there and inside.
+/// The path of a directory with links resolved, if it exists inside the project.
 pub fn real_dir(root: &Path, dir: &str) -> Option<String> {
     listing::real_dir(&root.canonicalize().ok()?, dir)
 }
 
-/// Where those of these paths lead that are links, as text, inside the project.
+/// The targets of those paths that are links, if they stay inside the project.
 pub fn links<'p>(root: &Path, paths: impl Iterator<Item = &'p str>) -> BTreeMap<String, String> {
     let leads = |path: &'p str| {
         let target = fs::read_link(root.join(path)).ok()?;
@@ -164,8 +165,8 @@ pub fn links<'p>(root: &Path, paths: impl Iterator<Item = &'p str>) -> BTreeMap<
 }
 
 impl Snapshot {
-    /// All of it as one sequence of bytes, the same for the same digest. The files are read again, and
-    /// must still be what they were.
+    /// The snapshot as one sequence of bytes, which is the same for the same digest. The files are read again and
+    /// must not have changed.
     pub fn pack(&self, root: &Path) -> Result<Vec<u8>, SnapshotError> {
         let root = root.canonicalize().map_err(read_error(""))?;
         let mut pack = pack::Writer::new();
@@ -187,13 +188,13 @@ impl Snapshot {
     }
 }
 
-/// What lies at a path.
+/// What is at a path.
 enum Found {
     File {
         kind: FileKind,
         content: Vec<u8>,
     },
-    /// Deleted, or neither file nor link, or a plan.
+    /// Deleted, or neither file nor link, or a plan file.
     Nothing,
     LeadsOut,
 }
@@ -204,7 +205,7 @@ impl Found {
         let place = root.join(path);
         let metadata = match fs::symlink_metadata(&place) {
             Ok(metadata) => metadata,
-            // Git tracks it, but it was deleted.
+            // Git tracks the file, but it was deleted.
             Err(err) if is_absent(&err) => return Ok(Self::Nothing),
             Err(err) => return Err(read_error(path)(err)),
         };
@@ -227,7 +228,7 @@ impl Found {
         Ok(Self::File { kind, content })
     }
 
-    /// A link belongs in if it stays inside, read as text and followed on disk.
+    /// A link is included if it stays inside the project, both as text and on disk.
     fn link(root: &Path, path: &str, place: &Path) -> Result<Self, SnapshotError> {
         let target = fs::read_link(place).map_err(read_error(path))?;
         let target = target
@@ -249,13 +250,15 @@ impl Found {
     }
 }
 
-/// A plan file under any name: a zip archive that begins with the entry `tfplan`, or a bundle of plans.
+/// Whether this is a plan file under any name: a zip archive that begins with the entry `tfplan`, or a bundle of
+/// plans.
 fn is_plan(content: &[u8]) -> bool {
     let is_engines = content.starts_with(b"PK\x03\x04") && content.get(30..36) == Some(b"tfplan");
     is_engines || content.starts_with(br#"{"terrane":"bundle","#)
 }
 
-/// One digest over sorted files; paths hold no NUL, digests are of one length.
+/// One digest over sorted files. Paths contain no NUL and digests have a fixed length, so the input is
+/// unambiguous.
 fn digest_of<'a>(files: impl Iterator<Item = (&'a str, FileKind, &'a str)>) -> String {
     let mut context = Context::new(&SHA256);
     context.update(b"terrane snapshot 1\n");

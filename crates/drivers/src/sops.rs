@@ -1,8 +1,8 @@
-//! SOPS files: read and written so that the official `sops` cannot tell who wrote them.
+//! SOPS files, read and written in the same form as the official `sops`.
 //!
-//! A document is a tree with order and comments kept; its values are encrypted one by one under a data key, which
-//! is wrapped for each recipient by age. What is plain is held in [`Secret`] and comes out only as one. Not here:
-//! where identities and rules lie on a machine (the caller passes them), and what a file is for.
+//! A document is a tree that keeps order and comments. Its values are encrypted one by one under a data key, which
+//! is wrapped for each recipient by age. Plain values are held in [`Secret`] and only returned as such. Not here:
+//! where identities and rules are on a machine (the caller passes them), and what a file is for.
 
 mod cipher;
 mod clear;
@@ -38,7 +38,7 @@ pub use seal::EncryptError;
 pub use selection::{Selection, SelectionError};
 pub use tree::PathError;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Yaml,
@@ -48,7 +48,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a file's name says, to the official tool as well; `None` for a name that says nothing.
+    /// The format by file name, as the official tool decides it; `None` for an unknown extension.
     pub fn of(path: &Path) -> Option<Self> {
         if path.file_name()? == ".env" {
             return Some(Self::Dotenv);
@@ -63,7 +63,7 @@ impl Format {
     }
 }
 
-/// How far things are set in; `stores` of a `.sops.yaml` may say otherwise.
+/// Indentation; `stores` in a `.sops.yaml` may change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub yaml: usize,
@@ -72,7 +72,7 @@ pub struct Layout {
 }
 
 impl Default for Layout {
-    /// As the official tool does it.
+    /// The defaults of the official tool.
     fn default() -> Self {
         Self {
             yaml: 4,
@@ -81,7 +81,7 @@ impl Default for Layout {
     }
 }
 
-/// A text that is no document of its format. Says where and never what stands there.
+/// A text that is not valid in its format. The error has the position, never the content.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ReadError {
@@ -89,8 +89,8 @@ pub struct ReadError {
     pub problem: String,
 }
 
-/// Encrypts a plain text as `rule` says. Where `earlier` is what the file held so far and can be opened, values that
-/// did not change keep their ciphertext; a text of which nothing changed comes back as it was.
+/// Encrypts a plain text by `rule`. If `earlier`, the previous content of the file, can be opened, unchanged
+/// values keep their ciphertext; an unchanged text is returned as it was.
 pub fn encrypt(
     plain: &str,
     format: Format,
@@ -107,7 +107,7 @@ pub fn encrypt(
     seal::seal(document, format, rule, plugins, opened.as_ref(), now)
 }
 
-/// Encrypts a plain text that comes after one that is open.
+/// Encrypts the next plain text of an already opened file.
 pub fn encrypt_again(
     plain: &str,
     format: Format,
@@ -126,12 +126,12 @@ pub fn encrypt_again(
     )
 }
 
-/// A document with nothing in it, as if it had been opened.
+/// An empty document, as if it had been opened.
 pub fn empty(format: Format, rule: &Rule, plugins: &Plugins) -> Result<Opened, EncryptError> {
     seal::empty(format, rule, plugins)
 }
 
-/// Opens an encrypted text; all of it is checked before anything of it is handed out.
+/// Opens an encrypted text. The whole text is verified before any value is returned.
 pub fn decrypt(
     text: &str,
     format: Format,
@@ -140,19 +140,19 @@ pub fn decrypt(
     open::open(text, format, identities)
 }
 
-/// What of a text stays in clear once it is encrypted as `rule` says.
+/// The parts of a text that stay in clear when it is encrypted by `rule`.
 pub fn clear(plain: &str, format: Format, rule: &Rule) -> Result<String, EncryptError> {
     clear::clear(plain, format, rule)
 }
 
-/// Where an encrypted text has values, which nobody needs a key for; none if it is no such text.
+/// The paths of the values of an encrypted text, which need no key; `None` if the text is not encrypted.
 pub fn paths_in_clear(text: &str, format: Format) -> Option<Paths> {
     let mut document = read(text, format).ok()?;
     metadata::take(&mut document, format).ok()?;
     Some(Paths(document))
 }
 
-/// Whether a text carries the marks of an encrypted file.
+/// Whether a text has the metadata of an encrypted file.
 pub fn is_encrypted(text: &str, format: Format) -> bool {
     read(text, format).is_ok_and(|mut document| metadata::take(&mut document, format).is_ok())
 }

@@ -1,4 +1,4 @@
-//! A running HTTP backend of somebody else's, as the engines speak to one: read, lock, write, unlock.
+//! A client for an HTTP backend that terrane does not run, with the engines' protocol: read, lock, write, unlock.
 //!
 //! Not here: our own endpoint (`server`), and what is done with a state (`control`).
 
@@ -11,28 +11,28 @@ use reqwest::StatusCode;
 
 pub use reqwest::Method;
 
-/// An address and who we are there.
+/// An address and its credential.
 #[derive(Debug)]
 pub struct HttpBackend {
     client: reqwest::Client,
     address: String,
     /// `USER:PASSWORD`, or a token alone.
     credential: Option<Secret>,
-    /// How it may lock, in the order in which that is tried; none if it has no locks.
+    /// The lock methods to try, in order; empty if the backend has no locks.
     ways: Vec<LockWay>,
-    /// The one by which it did.
+    /// The lock method that worked.
     used: OnceLock<LockWay>,
-    /// So long a lock is waited for, and that it is given up.
+    /// Time limit for taking and for releasing a lock.
     patience: Duration,
 }
 
-/// What is known of how a backend locks.
+/// What is known about the locks of a backend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Locking {
-    /// Nothing: the ways of the servers that are known are tried.
+    /// Nothing: try the methods of known servers.
     #[default]
     Unknown,
-    /// `LOCK` and `UNLOCK` at the state's own address, but for what is said.
+    /// `LOCK` and `UNLOCK` at the state's own address, unless set otherwise.
     Said {
         address: Option<String>,
         lock: Option<Method>,
@@ -42,7 +42,7 @@ pub enum Locking {
     Nowhere,
 }
 
-/// One way to lock.
+/// One lock method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LockWay {
     address: String,
@@ -74,7 +74,7 @@ impl LockWay {
             }],
             Locking::Unknown => {
                 let mut beside = Self::at(&below(address, "/lock"));
-                // Elsewhere a `POST` could be taken for a state of that name.
+                // On other servers, `POST` could create a state of that name.
                 if is_gitlab(address) {
                     (beside.lock, beside.unlock) = (Method::POST, Method::DELETE);
                 }
@@ -120,12 +120,12 @@ impl HttpBackendError {
     }
 }
 
-/// Whether this is the answer of who does not know the path or the method.
+/// Whether the server does not know the path or the method.
 fn is_unknown_way(status: u16) -> bool {
     [404, 405, 501].contains(&status)
 }
 
-/// A backend that says nothing for so long is not waited for.
+/// Time limit for an answer of the backend.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl HttpBackend {
@@ -151,7 +151,7 @@ impl HttpBackend {
         })
     }
 
-    /// Nothing if there is no state.
+    /// `None` if there is no state.
     pub async fn read(&self) -> Result<Option<Vec<u8>>, HttpBackendError> {
         let deed = "read";
         let request = self.request(Method::GET, &self.address);
@@ -173,14 +173,14 @@ impl HttpBackend {
         !self.ways.is_empty()
     }
 
-    /// How it was locked, if not in the usual way at the state's own address.
+    /// The lock method, unless it is the usual one at the state's own address.
     pub fn locked_by(&self) -> Option<String> {
         let used = self.used.get()?;
         let is_usual = *used == LockWay::at(&self.address);
         (!is_usual).then(|| format!("{} at `{}`", used.lock, nameable(&used.address)))
     }
 
-    /// Does nothing if it has no locks.
+    /// Does nothing if the backend has no locks.
     pub async fn lock(&self, info: &LockInfo) -> Result<(), HttpBackendError> {
         let mut refused = Ok(());
         for way in &self.ways {
@@ -190,7 +190,7 @@ impl HttpBackend {
                     address,
                     status,
                 }) if is_unknown_way(status) => {
-                    // What the first one says is about the address that was named.
+                    // Report the first refusal, which concerns the configured address.
                     refused = refused.and(Err(HttpBackendError::Status {
                         deed,
                         address,
@@ -198,7 +198,7 @@ impl HttpBackend {
                     }));
                 }
                 done => {
-                    // Set once: whoever locks twice does it by the same way.
+                    // Set once: a second lock uses the same method.
                     let _ = self.used.set(way.clone());
                     return done;
                 }
@@ -229,7 +229,7 @@ impl HttpBackend {
         }
     }
 
-    /// Writes under a lock of ours.
+    /// Writes under our lock.
     pub async fn write(&self, lock: &str, body: Vec<u8>) -> Result<(), HttpBackendError> {
         let deed = "write";
         let mark = if self.address.contains('?') { '&' } else { '?' };
@@ -242,7 +242,7 @@ impl HttpBackend {
         }
     }
 
-    /// By the way by which it was locked; else by the first.
+    /// Uses the lock method that worked; else the first.
     pub async fn unlock(&self, info: &LockInfo) -> Result<(), HttpBackendError> {
         let deed = "unlock";
         let Some(way) = self.used.get().or(self.ways.first()) else {
@@ -301,7 +301,7 @@ impl HttpBackend {
     }
 }
 
-/// An address as it may be shown: neither who asks there nor what is asked with it, which may hold a password or a token.
+/// An address without user, password and query, which may hold secrets.
 pub fn nameable(address: &str) -> String {
     let address = address.split(['?', '#']).next().unwrap_or_default();
     match address.split_once("://") {
@@ -314,19 +314,19 @@ pub fn nameable(address: &str) -> String {
     }
 }
 
-/// An address with more at the end of its path.
+/// An address with a suffix added to its path.
 fn below(address: &str, more: &str) -> String {
     let (path, rest) = address.split_at(address.find(['?', '#']).unwrap_or(address.len()));
     format!("{}{more}{rest}", path.trim_end_matches('/'))
 }
 
-/// Whether this is where GitLab keeps a state.
+/// Whether this is the address of a state in GitLab.
 fn is_gitlab(address: &str) -> bool {
     let path = address.split(['?', '#']).next().unwrap_or_default();
     path.contains("/api/v4/projects/") && path.contains("/terraform/state/")
 }
 
-/// Words that HTTP itself does not know.
+/// Methods that are not standard HTTP.
 fn method(word: &'static str) -> Method {
     Method::from_bytes(word.as_bytes()).unwrap_or(Method::POST)
 }

@@ -1,6 +1,6 @@
-//! Trees of files for `model` to read: a directory, or a Git commit.
+//! File trees for `model` to read: a directory, or a Git commit.
 //!
-//! Not here: what belongs into a snapshot (`snapshot`).
+//! Not here: which files belong to a snapshot (`snapshot`).
 
 #[cfg(test)]
 mod tests;
@@ -19,21 +19,20 @@ use rustix::fs::OFlags;
 
 use crate::git::{Blobs, GitError, Repository};
 
-/// More than this of one file is never read.
+/// The maximum number of bytes read from one file.
 const LIMIT: u64 = 5 * 1024 * 1024;
 
-/// Fewer files than this are read sooner than another thread is there.
+/// Below this number of files, starting threads takes longer than reading.
 const WORTH_THREADS: usize = 64;
 
-/// A directory. Symbolic links are followed as long as they stay inside of it; one that does not is
-/// as good as missing.
+/// A directory. Symbolic links are followed only inside it; other links count as missing.
 #[derive(Debug)]
 pub struct DirTree {
-    /// Without any symbolic link in it.
+    /// The path with links resolved.
     root: PathBuf,
-    /// Where directories really are, if inside; a thousand stacks ask for few directories often.
+    /// Resolved paths of directories inside the root: a thousand stacks read few directories often.
     dirs: Mutex<HashMap<String, Option<PathBuf>>>,
-    /// The one it lies in, to be asked for what is ignored.
+    /// The repository that contains it, for the list of ignored directories.
     repository: Option<Repository>,
     ignored: OnceLock<BTreeSet<String>>,
 }
@@ -43,7 +42,7 @@ impl DirTree {
         Self::in_repository(root, None)
     }
 
-    /// One of which what Git ignores is no source.
+    /// A tree without the directories that Git ignores.
     pub fn in_repository(root: &Path, repository: Option<&Repository>) -> io::Result<Self> {
         Ok(Self {
             root: root.canonicalize()?,
@@ -53,7 +52,7 @@ impl DirTree {
         })
     }
 
-    /// Asked for once, if at all. If Git cannot tell, nothing is; a snapshot says why then.
+    /// Read at most once. If Git fails, nothing is ignored; the snapshot then reports the error.
     fn ignored(&self) -> &BTreeSet<String> {
         self.ignored.get_or_init(|| {
             let known = self.repository.as_ref().map(Repository::ignored_dirs);
@@ -73,7 +72,7 @@ impl DirTree {
         real
     }
 
-    /// Step by step from a parent whose place is known: one look, unless there is a link.
+    /// Starts from the cached parent: one system call per step, unless there is a link.
     fn find_dir(&self, dir: &str) -> Option<PathBuf> {
         if dir.is_empty() {
             return Some(self.root.clone());
@@ -90,7 +89,7 @@ impl DirTree {
         found.is_dir().then_some(place)
     }
 
-    /// The real place of a path, if that is inside.
+    /// The resolved path, if it is inside the root.
     fn inside(&self, path: &Path) -> Option<PathBuf> {
         let real = path.canonicalize().ok()?;
         real.starts_with(&self.root).then_some(real)
@@ -115,7 +114,7 @@ impl DirTree {
     }
 }
 
-/// Opens no link, and does not wait for the other end of a pipe.
+/// Opens the file itself: not through a link, and without waiting for the writer of a pipe.
 pub(crate) fn open_itself(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     OpenOptions::new()
@@ -162,7 +161,7 @@ impl Tree for DirTree {
                 } else {
                     kind.is_dir()
                 };
-                // A name that is no text cannot be written in any file we read.
+                // A name that is not UTF-8 cannot be referenced in any file that we read.
                 let name = entry.file_name().into_string().ok()?;
                 Some(Entry { name, is_dir })
             })
@@ -198,7 +197,7 @@ impl Tree for DirTree {
     }
 }
 
-/// A commit, below the project's root. Submodules are not part of it.
+/// A commit, below the project's root. Submodules are not included.
 #[derive(Debug)]
 pub struct CommitTree {
     files: BTreeMap<String, CommittedFile>,
@@ -229,7 +228,7 @@ impl CommitTree {
         blobs.read(id, LIMIT)
     }
 
-    /// The path with every link in it followed; `None` if it leads outside or in a circle.
+    /// The path with links resolved; `None` if it leads outside or in a circle.
     fn resolved(&self, path: &str) -> Option<String> {
         let mut path = path.to_owned();
         for _ in 0..16 {
@@ -288,7 +287,7 @@ impl Tree for CommitTree {
     }
 }
 
-/// `path` as seen from `dir`, without `.` and `..`; `None` if it leaves the root.
+/// `path` relative to `dir`, without `.` and `..`; `None` if it leaves the root.
 pub fn normalised(dir: &str, path: &str) -> Option<String> {
     if path.starts_with('/') {
         return None;
@@ -306,7 +305,7 @@ pub fn normalised(dir: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Whether a path goes only downwards.
+/// Whether a path has only normal components.
 fn is_plain(path: &str) -> bool {
     path.is_empty()
         || path

@@ -1,4 +1,4 @@
-//! Real directories, with all that an engine may leave in them.
+//! Artifacts in real directories, with everything an engine may leave there.
 
 use std::os::unix::fs::symlink;
 

@@ -1,6 +1,6 @@
-//! What terrane tells an engine, as data, and the command line that says it.
+//! Engine calls as data, and the command line for each.
 //!
-//! Every form is tried against both engines in `tests`. What differs between them:
+//! Every form is tested against both engines in `tests`. The differences:
 //!
 //! | | tofu | terraform |
 //! |---|---|---|
@@ -20,12 +20,12 @@ pub enum EngineCall<'a> {
     Init(Init<'a>),
     /// Exit code 0: nothing changes, 2: something does, 1: it failed.
     Plan(Plan<'a>),
-    /// The plan file as JSON, sensitive values in clear: it goes to `model::plan::parse`.
+    /// The plan file as JSON, with sensitive values in clear, for `model::plan::parse`.
     Show {
         plan: &'a Path,
         var_files: &'a [PathBuf],
     },
-    /// `var_files` are those of the plan: tofu wants the same values again.
+    /// `var_files` are those of the plan: tofu requires the same values again.
     Apply {
         plan: &'a Path,
         var_files: &'a [PathBuf],
@@ -34,7 +34,7 @@ pub enum EngineCall<'a> {
     Output {
         var_files: &'a [PathBuf],
     },
-    /// The state as the backend has it, decrypted; nothing at all if there is none.
+    /// The decrypted state from the backend; empty output if there is none.
     StatePull {
         var_files: &'a [PathBuf],
     },
@@ -44,7 +44,7 @@ pub enum EngineCall<'a> {
         force: bool,
         var_files: &'a [PathBuf],
     },
-    /// Takes the lock of that id away from whoever holds it.
+    /// Removes the lock with that id, whichever client holds it.
     ForceUnlock {
         id: &'a str,
         var_files: &'a [PathBuf],
@@ -53,7 +53,7 @@ pub enum EngineCall<'a> {
         var_files: &'a [PathBuf],
     },
     Fmt(Fmt<'a>),
-    /// A command that was given by a person, looked over.
+    /// A command that a person entered, already checked.
     Exec {
         exec: &'a Exec,
         var_files: &'a [PathBuf],
@@ -65,7 +65,7 @@ pub enum EngineCall<'a> {
 }
 
 impl EngineCall<'_> {
-    /// Whether nothing but its own directory is another afterwards: no resource, and no state.
+    /// Whether the call changes nothing but its own directory: no resource and no state.
     pub fn only_reads(&self) -> bool {
         match self {
             Self::Init(_)
@@ -87,22 +87,21 @@ impl EngineCall<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Init<'a> {
     pub lock_file: LockFile,
-    /// Names and values for the backend. They land in clear in `.terraform` and in plan files: no
-    /// credentials.
+    /// Backend settings. The engine stores them in clear in `.terraform` and in plan files: no credentials.
     pub backend_config: &'a [(String, String)],
     pub var_files: &'a [PathBuf],
-    /// False to fetch modules and providers only, for `validate` and `providers lock`.
+    /// False to fetch only modules and providers, for `validate` and `providers lock`.
     pub backend: bool,
 }
 
 /// What `init` may do to `.terraform.lock.hcl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockFile {
-    /// It must hold everything that is needed.
+    /// It must already contain every required entry.
     Readonly,
-    /// What is missing is added.
+    /// Missing entries are added.
     Completed,
-    /// The newest versions that the constraints allow are taken.
+    /// Upgrades to the newest versions that the constraints allow.
     Upgraded,
 }
 
@@ -119,7 +118,7 @@ pub enum PlanMode {
     Normal,
     Destroy,
     RefreshOnly,
-    /// Without a look at what is there.
+    /// Skip reading the real resources.
     NoRefresh,
 }
 
@@ -129,7 +128,7 @@ pub enum Fmt<'a> {
     Stdin,
     /// Lists files that are not in canonical form, exit code 3 if there are any.
     Check { paths: &'a [PathBuf] },
-    /// Rewrites them, and lists them.
+    /// Rewrites the files that are not in canonical form, and lists them.
     Write { paths: &'a [PathBuf] },
 }
 
@@ -197,7 +196,7 @@ impl EngineCall<'_> {
 
 impl Init<'_> {
     fn write(&self, line: &mut Line, flavor: Flavor) {
-        // A slot is never a place to migrate a state from.
+        // A slot never holds a state to migrate.
         line.words(&["init", "-json", "-input=false", "-reconfigure"]);
         match self.lock_file {
             LockFile::Readonly => line.words(&["-lockfile=readonly"]),
@@ -249,7 +248,7 @@ fn write_exec(exec: &Exec, var_files: &[PathBuf], line: &mut Line, flavor: Flavo
     exec.command.iter().for_each(|word| line.word(word));
     match exec.kind {
         ExecKind::Read => {}
-        // Its words go to files, and nobody is there to be asked.
+        // The output goes to files, and there is no terminal for prompts.
         ExecKind::Write => line.words(&["-no-color"]),
     }
     if exec.takes_variables() {

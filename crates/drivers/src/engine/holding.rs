@@ -1,7 +1,8 @@
-//! An engine that holds the lock of a state for us: `console` locks before it reads its input, and unlocks when that ends.
-//! Terraform's prints nothing before that, so it is asked something: once the question is taken, it has the lock.
+//! Uses an engine process to hold a state lock: `console` locks before it reads its input and unlocks at end of
+//! input. Terraform's console prints nothing before that, so we send it an expression: once it reads that, it
+//! holds the lock.
 //!
-//! Not here: what is done meanwhile. Backends that know no locks are not locked, and nobody says so.
+//! Not here: the work done under the lock. Backends without locks are not locked, and this is not reported.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,25 +17,25 @@ use tokio::process::{Child, ChildStdin, Command};
 use super::Engine;
 use crate::process::{self, Environment};
 
-/// It may wait for a provider, and for nobody who works.
+/// Limit for taking the lock. It covers starting providers, not waiting for another holder.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// How often is looked whether it has read.
+/// How often to check whether the console has read its input.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What it says, in its directory.
+/// The console's standard error, in its directory.
 const COMPLAINTS: &str = ".terrane-console.err";
 
-/// How both engines begin to say that a lock stays. They end as if all were well.
+/// Both engines print this when a lock cannot be released, and still exit with success.
 const STAYS: &str = "Error releasing the state lock";
 
-/// Whoever drops this, or dies, ends its input: the lock goes.
+/// Dropping this, or the end of our process, closes the console's input and releases the lock.
 #[derive(Debug)]
 pub struct Holding {
     child: Child,
     input: ChildStdin,
     complaints: PathBuf,
-    /// How much it had complained when it had the lock.
+    /// Length of standard error when the lock was taken.
     before: u64,
 }
 
@@ -42,10 +43,10 @@ pub struct Holding {
 pub enum HoldError {
     #[error("could not run the engine")]
     Run(#[from] io::Error),
-    /// In its own words.
+    /// `said` is the engine's own message.
     #[error("the engine could not lock the state: {said}")]
     Refused { said: String },
-    /// In its own words. The lock may be there still.
+    /// `said` is the engine's own message. The lock may still be held.
     #[error("the engine could not unlock the state: {said}")]
     NotReleased { said: String },
     #[error("the engine did not answer within {} minutes", PATIENCE.as_secs() / 60)]
@@ -53,14 +54,14 @@ pub enum HoldError {
 }
 
 impl Engine {
-    /// Takes the lock of the state that the directory was initialised for. The files are those it was initialised with.
+    /// Takes the lock of the state that `dir` was initialised for. The files are those given to `init`.
     pub async fn hold_lock(
         &self,
         dir: &Path,
         env: &Environment,
         var_files: &[PathBuf],
     ) -> Result<Holding, HoldError> {
-        // In a file: nobody reads a pipe meanwhile, and a full one would stop it.
+        // Standard error goes to a file: a full pipe that is not read would block the engine.
         let complaints = dir.join(COMPLAINTS);
         let mut command = Command::from(process::command(&self.program, dir, env));
         command
@@ -76,7 +77,7 @@ impl Engine {
         let mut child = command.spawn()?;
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         let mut input = child.stdin.take().ok_or_else(gone)?;
-        // One that ended already takes nothing, and says why.
+        // If the console has already exited, the write fails and its standard error has the reason.
         let asked = input.write_all(b"0\n").await.is_ok();
         let begun = Instant::now();
         loop {
@@ -103,7 +104,7 @@ impl Engine {
 }
 
 impl Holding {
-    /// Unlocks, and waits for it.
+    /// Releases the lock and waits for the engine to exit.
     pub async fn release(self) -> Result<(), HoldError> {
         let Self {
             mut child,
@@ -120,13 +121,13 @@ impl Holding {
         Err(HoldError::NotReleased { said })
     }
 
-    /// Leaves the lock there, with nobody behind it.
+    /// Ends the engine without releasing the lock.
     pub async fn leave_locked(mut self) -> io::Result<()> {
         self.child.kill().await
     }
 }
 
-/// What it has complained since its complaints were so long.
+/// Standard error after the first `before` bytes.
 fn said_since(complaints: &Path, before: u64) -> io::Result<String> {
     let mut file = File::open(complaints)?;
     file.seek(SeekFrom::Start(before))?;

@@ -1,5 +1,5 @@
-//! Whether a slot needs `init` again, the plugin cache that `init` fills, and the state an engine
-//! could not deliver.
+//! Decides whether a slot needs `init` again; manages the plugin cache that `init` fills and finds a state that an
+//! engine could not save.
 //!
 //! Not here: calling `init` (`call`), laying a slot out (`control`).
 
@@ -26,11 +26,11 @@ pub struct InitInputs<'a> {
     pub backend: &'a str,
 }
 
-/// A digest of all that `init` depends on: equal digests, no second `init`.
+/// A digest of everything that `init` depends on. If it has not changed, `init` is not run again.
 pub fn fingerprint(inputs: &InitInputs<'_>) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
     let engine = inputs.engine.to_string();
-    // Lengths keep neighbours apart; a missing lock file is not an empty one.
+    // Length prefixes separate the parts; a missing lock file differs from an empty one.
     let lock_file = inputs
         .lock_file
         .map_or_else(Vec::new, |bytes| [b"+", bytes].concat());
@@ -54,10 +54,10 @@ pub fn is_initialised(dir: &Path, fingerprint: &str) -> bool {
     fs::read_to_string(dir.join(MARK)).is_ok_and(|mark| mark.trim_end() == fingerprint)
 }
 
-/// Remembers a finished `init`. Call [`forget_initialised`] before starting one, so that a torn one
-/// does not count.
+/// Records a finished `init`. Call [`forget_initialised`] before starting one, so that an interrupted `init` does
+/// not count.
 pub fn mark_initialised(dir: &Path, fingerprint: &str) -> io::Result<()> {
-    // Half of one is none: it fits nothing.
+    // A partial write is harmless: it matches no fingerprint.
     fs::write(dir.join(MARK), fingerprint)
 }
 
@@ -68,14 +68,14 @@ pub fn forget_initialised(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// The state an engine saved because nobody took it.
+/// The state file that an engine writes when its backend does not accept the state.
 pub fn find_errored_state(dir: &Path) -> Option<PathBuf> {
     let path = dir.join("errored.tfstate");
     path.is_file().then_some(path)
 }
 
-/// The shared plugin cache, ours alone for as long as this lives: the engines' own use of it is not
-/// safe under parallel `init`. Only for stacks that have providers to fetch.
+/// Exclusive use of the shared plugin cache while this exists: engines do not support parallel `init` on one
+/// cache. Only for stacks that have providers to fetch.
 #[derive(Debug)]
 pub struct PluginCache {
     dir: PathBuf,
@@ -83,8 +83,8 @@ pub struct PluginCache {
 }
 
 impl PluginCache {
-    /// Waits for its turn; call it off the runtime's threads. Each flavor has a directory of its own,
-    /// since they fetch the same providers from different places.
+    /// Blocks until the cache is free; do not call it on a runtime thread. Each flavor has its own directory,
+    /// because the flavors fetch the same providers from different registries.
     pub fn acquire(cache: &Path, flavor: Flavor) -> Result<Self, PluginCacheError> {
         let dir = cache.join("plugins").join(flavor.program());
         let failed = |source| PluginCacheError {
@@ -101,8 +101,8 @@ impl PluginCache {
         Ok(Self { dir, _lock: lock })
     }
 
-    /// Makes an `init` use the cache: for providers whose hashes the lock file has. Others are fetched
-    /// anew, so that a lock file is never completed with this machine's hashes only.
+    /// Makes an `init` use the cache for providers whose hashes are in the lock file. Other providers are
+    /// downloaded, so that a lock file never gets only this machine's hashes.
     pub fn add_to(&self, env: &mut Environment) {
         env.set("TF_PLUGIN_CACHE_DIR", self.dir.to_string_lossy());
     }

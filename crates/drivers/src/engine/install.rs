@@ -1,8 +1,8 @@
-//! Gets an engine that meets a requirement: one that is installed already, else the official release with its
-//! checksum and signature verified.
+//! Gets an engine that meets a requirement: an installed one, else the official release with its checksum and
+//! signature verified.
 //!
-//! Two installs at once are safe: they take turns, and an engine appears in the cache whole or not at
-//! all. Not here: what `locate` finds, the checks themselves (`release`, `openpgp`).
+//! Concurrent installs are safe: they take turns, and an engine appears in the cache complete or not at all. Not
+//! here: finding installed engines (`locate`), the checks themselves (`release`, `openpgp`).
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ use super::locate::{Search, allows, cached_at, engines_of, locate, run_version, 
 use super::release::{FetchReleaseError, ReleaseSource, Releases};
 use super::{Engine, LocateError, Origin};
 
-/// The version that is installed when nothing is pinned.
+/// The version to install when none is pinned.
 pub fn default_version(flavor: Flavor) -> Version {
     match flavor {
         Flavor::Tofu => Version::new(1, 11, 14),
@@ -23,18 +23,17 @@ pub fn default_version(flavor: Flavor) -> Version {
     }
 }
 
-/// How to install.
 #[derive(Clone, Debug)]
 pub struct InstallOptions<'a> {
     pub search: Search<'a>,
-    /// Official, or a mirror.
+    /// The official site or a mirror.
     pub source: ReleaseSource,
 }
 
-/// What is going on.
+/// Progress of an install.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Another install of this engine is under way.
+    /// Another process is installing this engine.
     Waiting,
     /// This version is being installed.
     Chosen {
@@ -67,7 +66,7 @@ pub async fn install(
     let _turn = take_turn(home.join(".lock"), progress)
         .await
         .map_err(prepared)?;
-    // Whoever was before us may have installed it.
+    // The process that held the lock may have installed it.
     if let Ok(engine) = locate(requirement, &options.search) {
         return Ok(engine);
     }
@@ -91,7 +90,7 @@ pub async fn install(
     }
     let program = cached_at(options.search.cache, flavor, &version);
     let place = home.join(version.to_string());
-    // A directory without a program is the rest of something broken.
+    // A directory without a program is left over from a failed install.
     if place.exists() && !program.is_file() {
         fs::remove_dir_all(&place).map_err(prepared)?;
     }

@@ -1,10 +1,10 @@
-//! Which engines are on this machine, and which of them will do.
+//! Finds the engines on this machine and those that meet a requirement.
 //!
-//! Looked for in this order: a program named outright, `PATH`, terrane's own cache
-//! (`<cache>/engines/<flavor>/<version>/<program>`), newest first. Asking a program for its version
-//! costs a process, so the answer is remembered with the file's size and time.
+//! Search order: an explicitly named program, `PATH`, terrane's own cache
+//! (`<cache>/engines/<flavor>/<version>/<program>`), newest first. Reading a version starts a process, so the
+//! version is cached with the file's size and time.
 //!
-//! Not here: getting one (`install`).
+//! Not here: installing an engine (`install`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -23,11 +23,11 @@ use crate::process::{self, Capture, CaptureError, Captured, Environment};
 /// Where to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
-    /// The asker's `PATH`.
+    /// The caller's `PATH`.
     pub path: Option<&'a OsStr>,
-    /// The user's cache directory of terrane.
+    /// terrane's cache directory of this user.
     pub cache: &'a Path,
-    /// A program named by a person, such as by an environment variable: this one or none.
+    /// A program that the user named, for example by an environment variable. No other is considered.
     pub program: Option<&'a Path>,
 }
 
@@ -87,8 +87,8 @@ pub fn locate(requirement: &EngineRequirement, search: &Search<'_>) -> Result<En
     }
 }
 
-/// All engines on this machine, those on `PATH` first, then the cache, newest first. What does not tell
-/// its version is left out.
+/// All engines on this machine: first those on `PATH`, then the cache, newest first. Programs that report no
+/// version are left out.
 pub fn list(search: &Search<'_>) -> Vec<Engine> {
     let mut engines = Vec::new();
     for flavor in Flavor::ALL {
@@ -147,7 +147,7 @@ pub(super) fn allows(requirement: &EngineRequirement, version: &Version) -> bool
     constraint.is_none_or(|constraint| constraint.allows(version))
 }
 
-/// Where an engine of this version lies, or would lie, in the cache.
+/// The path of this version in the cache, whether it exists or not.
 pub(super) fn cached_at(cache: &Path, flavor: Flavor, version: &Version) -> PathBuf {
     engines_of(cache, flavor)
         .join(version.to_string())
@@ -180,7 +180,7 @@ fn on_path(flavor: Flavor, search: &Search<'_>) -> Vec<PathBuf> {
     programs
 }
 
-/// The directory's name is the version: nothing gets there without having told it.
+/// The directory's name is the version: an engine is only put there after it reported its version.
 fn in_cache(flavor: Flavor, cache: &Path) -> Vec<Engine> {
     let dirs = fs::read_dir(engines_of(cache, flavor))
         .into_iter()
@@ -203,16 +203,16 @@ fn ask_version(program: &Path, search: &Search<'_>) -> Result<Version, LocateErr
         return Ok(version);
     }
     let version = run_version(program, search.path)?;
-    // A version switcher decides anew in each directory: its answer is not to be remembered.
+    // A version switcher may choose another version in each directory, so its answer is not cached.
     if let Some(stamp) = stamp.filter(|_| !process::is_script(program)) {
         remembered.put(program, stamp, &version);
-        // Without a writable cache it is asked again next time.
+        // Without a writable cache, the version is read again next time.
         let _ = remembered.save(search.cache);
     }
     Ok(version)
 }
 
-/// Asks the program itself.
+/// Runs the program to get its version.
 pub(super) fn run_version(program: &Path, path: Option<&OsStr>) -> Result<Version, LocateError> {
     #[derive(Deserialize)]
     struct Answer {
@@ -240,7 +240,7 @@ pub(super) fn run_version(program: &Path, path: Option<&OsStr>) -> Result<Versio
         })
 }
 
-/// What it had to say, complaints first.
+/// The program's output, standard error first.
 fn words(said: &Captured) -> String {
     [said.stderr_text(), said.stdout_text()]
         .map(|text| text.trim().to_owned())
@@ -254,7 +254,7 @@ fn first_line(text: &str) -> String {
     line.chars().take(200).collect()
 }
 
-/// Versions that programs told, by path.
+/// Versions that programs reported, by path.
 #[derive(Default, Serialize, Deserialize)]
 struct Remembered(BTreeMap<PathBuf, (Stamp, Version)>);
 
@@ -280,7 +280,7 @@ impl Remembered {
         cache.join("engines").join("versions.json")
     }
 
-    /// One that cannot be read is as good as none.
+    /// An unreadable cache counts as empty.
     fn load(cache: &Path) -> Self {
         fs::read(Self::file(cache))
             .ok()

@@ -1,8 +1,8 @@
-//! Just enough of `OpenPGP` to check a release: version 4 RSA keys and signatures (RFC 4880), a key
-//! accepted by its fingerprint alone, and signing subkeys that this key vouches for.
+//! The part of `OpenPGP` needed to check a release: version 4 RSA keys and signatures (RFC 4880), a key identified
+//! by its fingerprint alone, and its signing subkeys.
 //!
-//! Not here: trust, expiry, other algorithms. Expiry is left out on purpose: a release does not get
-//! worse when its key expires, and a revoked key is refused.
+//! Not here: trust, expiry, other algorithms. Expiry is left out on purpose: an old release stays valid when its
+//! key expires. A revoked key is refused.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{
@@ -65,7 +65,7 @@ const KIND_SUBKEY_REVOCATION: u8 = 0x28;
 
 const FLAG_SIGNS_DATA: u8 = 0x02;
 
-/// The key with the fingerprint, and those of its subkeys that may sign.
+/// The key with the fingerprint, and its subkeys that may sign.
 fn signers<'a>(keys: &'a [u8], fingerprint: &str) -> Result<Vec<Key<'a>>, VerifyError> {
     let packets = packets(keys).ok_or(VerifyError::Malformed("key"))?;
     let mut found = Vec::new();
@@ -168,7 +168,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// As it goes into hashes.
+    /// The form that is hashed.
     fn framed(&self) -> Vec<u8> {
         let length = u16::try_from(self.body.len()).unwrap_or(u16::MAX);
         [&[0x99][..], &length.to_be_bytes(), self.body].concat()
@@ -180,7 +180,7 @@ impl<'a> Key<'a> {
     }
 
     fn verifies(&self, signature: &Signature<'_>, data: &[u8]) -> bool {
-        // A number lost its leading zeros on the way; the check wants them.
+        // The encoding drops leading zeros of a number; the verification requires them.
         let missing = self.modulus.len().saturating_sub(signature.value.len());
         let value = [&vec![0; missing], signature.value].concat();
         let key = RsaPublicKeyComponents {
@@ -195,7 +195,7 @@ impl<'a> Key<'a> {
 struct Signature<'a> {
     kind: u8,
     algorithm: &'static RsaParameters,
-    /// The part of the packet that is signed along.
+    /// The part of the packet that the signature covers.
     hashed: &'a [u8],
     value: &'a [u8],
 }
@@ -216,7 +216,7 @@ impl<'a> Signature<'a> {
         let (_, rest) = rest.split_at_checked(hashed_length)?;
         let (unhashed_length, rest) = rest.split_at_checked(2)?;
         let unhashed_length = usize::from(u16::from_be_bytes(unhashed_length.try_into().ok()?));
-        // After the unhashed part, two bytes of the digest for the impatient.
+        // Two bytes of the digest follow the unhashed part, as a quick check.
         let (_, rest) = rest.split_at_checked(unhashed_length + 2)?;
         let (value, _) = number(rest)?;
         let hashed = body.get(..6 + hashed_length)?;
@@ -247,7 +247,7 @@ impl<'a> Signature<'a> {
             })
     }
 
-    /// A critical subpacket of an unknown kind forbids to believe the rest.
+    /// A critical subpacket of an unknown type invalidates the signature.
     fn is_understood(&self) -> bool {
         const KNOWN: [u8; 20] = [
             2, 3, 4, 5, 7, 9, 11, 12, 16, 20, 21, 22, 23, 24, 25, 27, 28, 30, 32, 33,
@@ -278,7 +278,7 @@ struct Packet<'a> {
     body: &'a [u8],
 }
 
-/// `None` for anything that is not a row of whole packets.
+/// `None` unless the bytes are a sequence of complete packets.
 fn packets(mut rest: &[u8]) -> Option<Vec<Packet<'_>>> {
     let mut packets = Vec::new();
     while let Some((&head, after)) = rest.split_first() {
@@ -309,7 +309,7 @@ fn packets(mut rest: &[u8]) -> Option<Vec<Packet<'_>>> {
     Some(packets)
 }
 
-/// A length of one, two or five bytes, the first of which was read.
+/// A length of one, two or five bytes; `first` has already been read.
 fn new_length(first: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
     match first {
         0..=191 => Some((usize::from(first), rest)),
@@ -329,14 +329,14 @@ fn new_length(first: u8, rest: &[u8]) -> Option<(usize, &[u8])> {
     }
 }
 
-/// A number with its length in bits before it.
+/// A number that is preceded by its length in bits.
 fn number(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (bits, rest) = bytes.split_at_checked(2)?;
     let bits = usize::from(u16::from_be_bytes(bits.try_into().ok()?));
     rest.split_at_checked(bits.div_ceil(8))
 }
 
-/// The bytes inside an armor, or the bytes themselves.
+/// The decoded content of an armor, or the bytes themselves.
 fn unarmor(raw: &[u8]) -> Option<Vec<u8>> {
     let Some(text) = std::str::from_utf8(raw)
         .ok()

@@ -1,4 +1,4 @@
-//! Official release archives: fetched, and believed only if a pinned key signed their checksums.
+//! Downloads official release archives and verifies them: a pinned key must have signed their checksums.
 //!
 //! Not here: when a release is fetched and where it goes (`install`), the signature itself (`openpgp`).
 
@@ -21,17 +21,17 @@ use crate::snapshot::hex;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleaseSource {
     pub flavor: Flavor,
-    /// What `{version}` directories lie under.
+    /// The address that contains the `{version}` directories.
     pub releases: String,
     /// A JSON document that lists all versions.
     pub index: String,
-    /// Where the public key is; it is taken only if it has the fingerprint.
+    /// The address of the public key, which must have the pinned fingerprint.
     pub key: String,
     pub fingerprint: String,
 }
 
 impl ReleaseSource {
-    /// The makers' own addresses.
+    /// The vendors' own addresses.
     pub fn official(flavor: Flavor) -> Self {
         let (releases, index, key, fingerprint) = match flavor {
             Flavor::Tofu => (
@@ -56,8 +56,8 @@ impl ReleaseSource {
         }
     }
 
-    /// A mirror of either flavor: `{base}/{flavor}/index.json`, `{base}/{flavor}/key.asc`, and below
-    /// that the makers' own names. Whoever runs it need not be trusted: the pinned key decides.
+    /// A mirror of either flavor: `{base}/{flavor}/index.json`, `{base}/{flavor}/key.asc`, and the vendors' file
+    /// names below that. The mirror need not be trusted: the pinned key decides.
     pub fn mirror(flavor: Flavor, base: impl AsRef<str>) -> Self {
         let base = format!("{}/{flavor}", base.as_ref().trim_end_matches('/'));
         Self {
@@ -104,7 +104,7 @@ pub enum FetchReleaseError {
 }
 
 impl FetchReleaseError {
-    /// Whether the release could not be had at all, as opposed to one that failed a check.
+    /// Whether the release could not be downloaded, as opposed to one that failed a check.
     pub(super) fn is_unreachable(&self) -> bool {
         match self {
             Self::Fetch { .. } | Self::Status { .. } | Self::Platform { .. } => true,
@@ -142,7 +142,7 @@ impl<'a> Releases<'a> {
         &self,
         requirement: &EngineRequirement,
     ) -> Result<Option<Version>, FetchReleaseError> {
-        /// `OpenTofu` lists versions, `Terraform` has them as names.
+        /// OpenTofu lists versions; Terraform uses them as keys.
         #[derive(Deserialize)]
         #[serde(untagged)]
         #[expect(
@@ -178,7 +178,7 @@ impl<'a> Releases<'a> {
             .max())
     }
 
-    /// Fetches and checks the release of this version, and unpacks its program into `dir`.
+    /// Downloads and verifies the release of this version, and unpacks its program into `dir`.
     pub(super) async fn unpack_into(
         &self,
         version: &Version,
@@ -202,12 +202,12 @@ impl<'a> Releases<'a> {
         progress(Progress::Unpacking);
         let unpacked = unpack(&path, program, dir)
             .map_err(|source| FetchReleaseError::Unpack { archive, source })?;
-        // The directory is kept as it is when all went well.
+        // On success, `dir` is kept as it is.
         let _ = std::fs::remove_file(path);
         Ok(unpacked)
     }
 
-    /// The archive's checksum, from a list that the pinned key signed.
+    /// The archive's checksum, from a list signed by the pinned key.
     async fn signed_checksum(
         &self,
         version: &Version,
@@ -256,7 +256,7 @@ impl<'a> Releases<'a> {
         Ok(bytes)
     }
 
-    /// Writes the archive to `path` and gives its SHA-256.
+    /// Writes the archive to `path` and returns its SHA-256.
     async fn download(
         &self,
         version: &Version,
@@ -321,7 +321,7 @@ async fn next(
         })
 }
 
-/// `linux_amd64`, as both makers write it.
+/// `linux_amd64`, as both vendors write it.
 fn platform() -> Result<String, FetchReleaseError> {
     let os = match std::env::consts::OS {
         "macos" => "darwin",

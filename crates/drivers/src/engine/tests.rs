@@ -1,4 +1,4 @@
-//! Every call on every engine: the newest of each flavor on this machine.
+//! Every call with every engine: the newest of each flavor on this machine.
 
 mod calls;
 mod installing;

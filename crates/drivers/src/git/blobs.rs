@@ -1,4 +1,4 @@
-//! Contents of blobs, asked one after the other of one `git cat-file --batch`.
+//! Reads blobs one after the other from one `git cat-file --batch` process.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,11 +8,11 @@ use model::tree::ReadFailure;
 use super::GitError;
 use crate::process::spawn_helper;
 
-/// A running `git cat-file`; it ends when this is dropped.
+/// A running `git cat-file` process; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Blobs {
     child: Child,
-    /// Taken on drop: its end is what tells Git to end.
+    /// Taken on drop: closing it makes Git exit.
     ask: Option<ChildStdin>,
     answer: BufReader<ChildStdout>,
 }
@@ -36,7 +36,7 @@ impl Blobs {
         })
     }
 
-    /// The bytes of a blob, unless there are more than `limit`.
+    /// The content of a blob, or an error if it is larger than `limit`.
     pub(crate) fn read(&mut self, id: &str, limit: u64) -> Result<Vec<u8>, ReadFailure> {
         self.ask(id, limit)
             .map_err(|err| ReadFailure::Other(format!("Git did not answer: {err}")))?
@@ -72,7 +72,7 @@ impl Blobs {
 impl Drop for Blobs {
     fn drop(&mut self) {
         self.ask.take();
-        // It reads its end of input and ends by itself; nobody is left to hear how.
+        // Git exits at the end of its input; its exit code no longer matters.
         let _ = self.child.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! Commits of the past.
+//! Reads past commits.
 
 use super::{GitError, Repository};
 
@@ -35,7 +35,7 @@ impl Repository {
         Ok(text.lines().map(str::to_owned).collect())
     }
 
-    /// The commits that a commit was made from.
+    /// The parents of a commit.
     pub fn parents(&self, commit: &str) -> Result<Vec<String>, GitError> {
         let called = self.call(&[
             "log",

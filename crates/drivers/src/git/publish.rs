@@ -1,9 +1,8 @@
-//! Writing to a branch of a repository that is somewhere else: look, fetch, make a commit, and push it if nobody else was
-//! faster.
+//! Writes to a branch of a remote repository: read, fetch, commit, and push unless the branch has moved.
 //!
-//! Work happens in a bare repository of our own, a cache that may be deleted at any time. A commit is made by one
-//! `git fast-import` and says nothing that is not given: the same facts at the same time on the same parent are the
-//! same commit. A push carries a lease, so that of two only one wins.
+//! The work is done in our own bare repository, a cache that may be deleted at any time. One `git fast-import`
+//! makes the commit from given values only: the same facts at the same time on the same parent give the same
+//! commit. A push carries a lease, so only one of two concurrent pushes succeeds.
 //!
 //! Not here: what is written and whether it may be (`model::facts`, `control::stage::facts`).
 
@@ -24,7 +23,7 @@ use crate::process::{Capture, CaptureError, Captured, Environment, capture};
 
 pub use access::{AccessError, Credential, Remote, RemoteUrl, sweep_keys};
 
-/// Whoever does not answer in this time is not there.
+/// A remote that does not answer in this time counts as unreachable.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Enough for any set of facts.
@@ -32,17 +31,17 @@ const LIMIT: usize = 64 << 20;
 
 const TIP: &str = "refs/terrane/tip";
 
-/// Who commits: nobody in particular, and always the same.
+/// The committer is always the same and names no person.
 const COMMITTER: &str = "terrane <terrane@localhost>";
 
-/// A branch that can be written to, and the cache it is seen through.
+/// A branch that can be written, and its local cache.
 #[derive(Debug)]
 pub struct Publisher {
     cache: PathBuf,
     url: String,
     branch: String,
     env: Environment,
-    /// The key of an SSH connection lies there as long as this lives.
+    /// Keeps the directory of the SSH key while this exists.
     _key: Option<access::KeyDir>,
 }
 
@@ -85,7 +84,7 @@ impl PublishError {
     }
 }
 
-/// A commit as somebody made it.
+/// Author and message of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     pub id: String,
@@ -94,16 +93,15 @@ pub struct Commit {
     pub message: String,
 }
 
-/// How a push ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
     Done,
-    /// The branch is not where it was; nothing was changed.
+    /// The branch has moved; nothing was changed.
     Late,
 }
 
 impl Publisher {
-    /// `asker` is the environment of whoever asks, `private` a directory for the key that nobody else may enter.
+    /// `asker` is the caller's environment. `private` is a directory for the key that no other user may enter.
     pub async fn open(
         asker: &BTreeMap<String, String>,
         cache: &Path,
@@ -132,7 +130,7 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// Where the branch is now; None if it does not exist.
+    /// The current commit of the branch; `None` if the branch does not exist.
     pub async fn tip(&self) -> Result<Option<String>, PublishError> {
         let wanted = self.reference();
         let args = ["ls-remote", "--refs", "--", &self.url, &wanted];
@@ -143,7 +141,7 @@ impl Publisher {
         Ok(found.map(|(id, _)| id.to_owned()))
     }
 
-    /// Brings the branch here; says where it is. Of a branch that was never seen only the newest commit comes, unless
+    /// Fetches the branch and returns its commit. The first fetch of a branch gets only the newest commit, unless
     /// `whole`.
     pub async fn fetch(&self, whole: bool) -> Result<String, PublishError> {
         let spec = format!("+{}:{TIP}", self.reference());
@@ -162,7 +160,7 @@ impl Publisher {
         Ok(self.said(&called, "fetch from")?.trim().to_owned())
     }
 
-    /// Files of a commit, those of the given paths that it has; None if the commit is not here.
+    /// The contents of those `paths` that the commit has; `None` if the commit is not in the cache.
     pub async fn files(
         &self,
         commit: &str,
@@ -186,8 +184,7 @@ impl Publisher {
         Ok(names(&self.said(&called, "list the files of")?))
     }
 
-    /// Commits that lead from one to another, oldest first; None if that one does not lead there, or not as far as
-    /// can be seen from here.
+    /// Commits after `from` up to `to`, oldest first; `None` if `from` is not a known ancestor of `to`.
     pub async fn between(&self, from: &str, to: &str) -> Result<Option<Vec<String>>, PublishError> {
         let range = [from, to].map(|id| format!("{id}^{{commit}}"));
         let is_there = self.objects(&range).await?;
@@ -205,7 +202,7 @@ impl Publisher {
         Ok(Some(said.lines().map(str::to_owned).collect()))
     }
 
-    /// The commit that last touched a file, as far as can be seen from here.
+    /// The commit that last touched a file, as far as the fetched history shows.
     pub async fn last_touched(
         &self,
         tip: &str,
@@ -217,7 +214,6 @@ impl Publisher {
         Ok(said.lines().next().map(str::to_owned))
     }
 
-    /// Whose commit it is.
     pub async fn commit_read(&self, id: &str) -> Result<Commit, PublishError> {
         let found = self
             .objects(&[format!("{id}^{{commit}}")])
@@ -246,7 +242,7 @@ impl Publisher {
         Ok(names(&self.said(&called, "compare commits of")?))
     }
 
-    /// Makes a commit here; nothing is pushed yet.
+    /// Makes a commit in the cache; nothing is pushed yet.
     pub async fn commit(
         &self,
         parent: Option<&str>,
@@ -268,7 +264,7 @@ impl Publisher {
         })
     }
 
-    /// Moves the branch to a commit, if it still is where it was; `old` None: if it does not exist.
+    /// Moves the branch to a commit if it still is at `old`; with `None`, if it does not exist.
     pub async fn push(&self, commit: &str, old: Option<&str>) -> Result<Push, PublishError> {
         let lease = format!(
             "--force-with-lease={}:{}",
@@ -318,7 +314,8 @@ impl Publisher {
         format!("refs/heads/{}", self.branch)
     }
 
-    /// Contents of objects by name, in the order asked; None for what is not here or no file or commit.
+    /// Contents of objects by name, in the requested order; `None` for a missing object or one that is neither
+    /// file nor commit.
     async fn objects(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, PublishError> {
         let asked = names.join("\n") + "\n";
         let called = self.git(&["cat-file", "--batch"], asked.as_bytes()).await?;
@@ -355,13 +352,13 @@ impl Publisher {
     }
 }
 
-/// What Git adds to any failure of a remote, and the hint says better.
+/// Text that Git adds to every failure of a remote; our hint replaces it.
 const POLITE: [&str; 2] = [
     "Please make sure you have the correct access rights",
     "and the repository exists.",
 ];
 
-/// What a server's hook said is worth more than that it declined.
+/// Prefers the message of a server's hook to Git's own "declined".
 fn explain(refused: &str, stderr: &str) -> String {
     let remote = stderr
         .lines()
@@ -382,7 +379,7 @@ fn names(said: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// What `fast-import` reads: one commit on its parent, and the wish to hear its id.
+/// The input of `fast-import`: one commit on its parent, and the command that prints its id.
 fn import_stream(parent: Option<&str>, changes: &Changes, message: &str, at: Timestamp) -> Vec<u8> {
     let mut input = format!(
         "commit refs/terrane/made\nmark :1\ncommitter {COMMITTER} {} +0000\ndata {}\n{message}\n",
@@ -405,7 +402,7 @@ fn import_stream(parent: Option<&str>, changes: &Changes, message: &str, at: Tim
     input
 }
 
-/// What `cat-file --batch` answers: "ID TYPE SIZE", the bytes, a line feed; or "NAME missing".
+/// Parses the output of `cat-file --batch`: "ID TYPE SIZE", the bytes, a line feed; or "NAME missing".
 fn read_batch(mut rest: &[u8], count: usize) -> Option<Vec<Option<Vec<u8>>>> {
     let mut found = Vec::with_capacity(count);
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! Git as it is: real repositories in temporary directories.
+//! Git with real repositories in temporary directories.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A repository with an identity and nothing of the machine's settings.
+/// A repository with its own identity and none of the machine's settings.
 pub(crate) struct TestRepository {
     pub(crate) dir: TempDir,
 }

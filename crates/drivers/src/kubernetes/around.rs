@@ -1,5 +1,5 @@
-//! What to show of an object that is not well: its events, the pods behind it, the ends of their logs, and what an
-//! application of Argo CD says of its parts. Best effort: what cannot be had is left out.
+//! Context of an unhealthy object: its events, its pods, the ends of their logs, and what an Argo CD application
+//! reports about its resources. Best effort: whatever cannot be read is left out.
 
 use model::kubernetes::ObjectRef;
 use model::masking::cut;
@@ -13,7 +13,7 @@ const LOG_LINES: usize = 10;
 const LINE: usize = 300;
 
 impl Client {
-    /// Lines for a person.
+    /// Context as lines of text.
     pub async fn around(&self, object: &Value) -> Vec<String> {
         let Some(identity) = ObjectRef::of(object) else {
             return Vec::new();
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// The labels by which an object finds its pods.
+/// The label selector of an object's pods.
 fn selector(object: &Value) -> Option<String> {
     let labels = object
         .pointer("/spec/selector/matchLabels")
@@ -77,7 +77,7 @@ fn selector(object: &Value) -> Option<String> {
         .map(|pairs| pairs.join(","))
 }
 
-/// What Argo CD says of the objects of an application that are not well.
+/// The unhealthy resources of an Argo CD application.
 fn parts(object: &Value) -> Vec<String> {
     let resources = object
         .pointer("/status/resources")

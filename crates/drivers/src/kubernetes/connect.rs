@@ -1,4 +1,4 @@
-//! From a kubeconfig to a connection: certificates, names, and the credential of the moment.
+//! Turns a kubeconfig into a connection: certificates, server names, and the current credential.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,18 +19,18 @@ use crate::process::Environment;
 
 pub(super) struct Connection {
     config: Kubeconfig,
-    /// Where requests go: the server, or the name that its certificate must have.
+    /// The base address of requests: the server, or the name that its certificate must have.
     address: String,
     host_header: Option<String>,
     resolved: Option<(String, Vec<std::net::SocketAddr>)>,
     env: Environment,
     dir: PathBuf,
     held: Mutex<Option<Held>>,
-    /// A plugin was asked and has not answered; so it stays if nobody waits any more.
+    /// Set while a plugin runs, and still set if the caller gave up waiting for it.
     waits_for_plugin: AtomicBool,
 }
 
-/// A client, and until when its credential is good.
+/// A client, and the expiry of its credential.
 struct Held {
     client: reqwest::Client,
     token: Option<Secret>,
@@ -38,15 +38,15 @@ struct Held {
 }
 
 impl Client {
-    /// A way to the cluster of a kubeconfig. Nothing is asked yet; a credential plugin runs when first needed, with
-    /// this environment and in this directory.
+    /// Prepares a connection from a kubeconfig. No request is sent. A credential plugin runs when first needed,
+    /// with this environment and in this directory.
     pub async fn new(
         config: Kubeconfig,
         env: &Environment,
         dir: impl Into<PathBuf>,
     ) -> Result<Self, KubernetesError> {
         let connection = Connection::new(config, env.clone(), dir.into()).await?;
-        // Wrong certificates are found here, not at the first request.
+        // Report invalid certificates here, not at the first request.
         if !connection.has_plugin() {
             connection.ready(false).await?;
         }
@@ -78,7 +78,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// `tls-server-name`: the name is asked for and verified, the connection goes to the server all the same.
+    /// `tls-server-name`: this name is sent and verified, but the connection still goes to the server's address.
     async fn rename(&mut self) -> Result<(), KubernetesError> {
         let Some(name) = self.config.server_name.clone() else {
             return Ok(());
@@ -100,7 +100,7 @@ impl Connection {
             source,
         })?;
         let mut renamed = server;
-        // An address cannot be sent as a name.
+        // An IP address cannot be sent as a server name.
         if name.parse::<std::net::IpAddr>().is_ok() || renamed.set_host(Some(&name)).is_err() {
             return Err(unusable());
         }
@@ -127,7 +127,7 @@ impl Connection {
         matches!(self.config.access, Access::Exec(_))
     }
 
-    /// What to say of a wait that was given up after so long, if it was for the plugin and not for the server.
+    /// The error for a timeout that was spent waiting for the plugin and not for the server.
     pub(super) fn hung_plugin(&self, after: Duration) -> Option<KubernetesError> {
         match &self.config.access {
             Access::Exec(exec) if self.waits_for_plugin.load(Ordering::Relaxed) => {
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// A client with a credential that is good now; `anew` if the one at hand was refused.
+    /// A client with a valid credential; `anew` if the server refused the current one.
     pub(super) async fn ready(
         &self,
         anew: bool,

@@ -1,6 +1,6 @@
-//! Which kinds a cluster knows, and at which address their objects are.
+//! Discovers the kinds of a cluster and the paths of their objects.
 //!
-//! One request asks for all kinds; a server too old to answer that is asked for each group.
+//! One request reads all kinds; a server too old for that is queried group by group.
 
 use model::kubernetes::ObjectRef;
 use reqwest::Method;
@@ -31,7 +31,7 @@ impl Resource {
         }
     }
 
-    /// `KIND.GROUP`, as a person says which of several is meant.
+    /// `KIND.GROUP`, which identifies one of several kinds of the same name.
     pub fn full_name(&self) -> String {
         if self.group.is_empty() {
             self.kind.clone()
@@ -40,7 +40,7 @@ impl Resource {
         }
     }
 
-    /// Where an object is, or where all of them are.
+    /// The path of an object, or of all objects.
     pub(super) fn path(
         &self,
         namespace: Option<&str>,
@@ -54,7 +54,7 @@ impl Resource {
         if self.namespaced {
             match (namespace, name) {
                 (Some(namespace), _) => path = format!("{path}/namespaces/{}", escaped(namespace)),
-                // All namespaces have a list, but no object.
+                // A list may span all namespaces, an object may not.
                 (None, None) => {}
                 (None, Some(_)) => {
                     return Err(KubernetesError::NoNamespace {
@@ -80,7 +80,7 @@ impl Resource {
 const ALL: &str = "*";
 
 impl Client {
-    /// The kind of an object that says its version.
+    /// The kind of an object, by its `apiVersion` and kind.
     pub async fn resource_of(&self, object: &ObjectRef) -> Result<Resource, KubernetesError> {
         let of = |known: &[Resource]| {
             let mut known = known.iter();
@@ -96,7 +96,7 @@ impl Client {
         found.ok_or_else(|| KubernetesError::unknown(object))
     }
 
-    /// A kind by the name a person gives it: `Service`, `deployments`, `Gateway.gateway.networking.k8s.io`,
+    /// A kind by a name that a person writes: `Service`, `deployments`, `Gateway.gateway.networking.k8s.io`,
     /// `Certificate.v1.cert-manager.io`.
     pub async fn resource(&self, name: &str) -> Result<Resource, KubernetesError> {
         let (word, rest) = name.split_once('.').unwrap_or((name, ""));
@@ -112,20 +112,20 @@ impl Client {
         };
         let mut found = known.get(ALL).map(|all| matching(all)).unwrap_or_default();
         if found.is_empty() {
-            // What was installed since the last look counts.
+            // Look again: the kind may have been installed since.
             let all = self.all_kinds().await?;
             found = matching(&all);
             known.insert(ALL.to_owned(), all);
         }
         drop(known);
-        // Each group lists the version it prefers first.
+        // Each group lists its preferred version first.
         found.dedup_by(|next, first| next.group == first.group && next.kind == first.kind);
         match found.len() {
             0 => Err(KubernetesError::UnknownKind {
                 kind: name.to_owned(),
             }),
             1 => Ok(found.remove(0)),
-            // The core group is what everybody means by `Service` or `Event`.
+            // `Service` or `Event` means the kind of the core group.
             _ => match found.iter().position(|kind| kind.group.is_empty()) {
                 Some(core) => Ok(found.swap_remove(core)),
                 None => Err(KubernetesError::Ambiguous {
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Kinds of one version, as every server answers it.
+    /// The kinds of one version; every server supports this request.
     async fn group_version(&self, api_version: &str) -> Result<Vec<Resource>, KubernetesError> {
         let path = match api_version.split_once('/') {
             None => format!("/api/{}", escaped(api_version)),
@@ -188,7 +188,7 @@ impl Client {
     }
 }
 
-/// The versions to ask for, if a server answers by a list of groups.
+/// The versions to query, if the server answers with a list of groups.
 fn preferred(answer: &Value) -> Vec<String> {
     if let Some(core) = answer.get("versions").and_then(Value::as_array) {
         return core

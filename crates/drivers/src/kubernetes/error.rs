@@ -1,4 +1,4 @@
-//! What a cluster refuses, in its own words where they may be shown.
+//! Errors of a cluster, with the server's own message where it may be shown.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -77,7 +77,7 @@ pub enum KubernetesError {
     NoObject,
 }
 
-/// A field that somebody else holds.
+/// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conflict {
     pub manager: String,
@@ -110,7 +110,7 @@ impl KubernetesError {
         }
     }
 
-    /// Whether it may pass by itself: nobody answers yet, or the server is busy or starting.
+    /// Whether a retry may help: the server is not reachable yet, or busy, or starting.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Send { .. } | Self::Address { .. } => true,
@@ -119,7 +119,7 @@ impl KubernetesError {
         }
     }
 
-    /// Whether nobody was there to answer. Who shows a certificate that is not trusted, or is busy, is there.
+    /// Whether no server answered. A busy server, or one with an untrusted certificate, did answer.
     pub fn is_silence(&self) -> bool {
         match self {
             Self::Send { source, .. } => !is_tls(source),
@@ -135,7 +135,7 @@ impl KubernetesError {
     }
 }
 
-/// Whether a handshake went wrong, somewhere down in the causes. An `io::Error` hides what it was made from.
+/// Whether a TLS failure is among the causes. An `io::Error` hides the error that it wraps.
 fn is_tls(err: &(dyn std::error::Error + 'static)) -> bool {
     let hidden = err.downcast_ref::<std::io::Error>();
     let hidden = hidden.and_then(std::io::Error::get_ref);

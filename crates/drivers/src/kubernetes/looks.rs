@@ -1,7 +1,7 @@
-//! Looks at a cluster, as gates take them: at one object, at the applications of Argo CD, at the objects of Flux, at a
-//! field. What is not as it should be comes with what surrounds it.
+//! Cluster checks for gates: one object, Argo CD applications, Flux objects, or a field. A failed check includes
+//! the context of the object.
 //!
-//! Not here: when to look again (`control::stage::gates`), what an object says of itself (`model::kubernetes`).
+//! Not here: when to check again (`control::gates`), how an object reports its health (`model::kubernetes`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -19,34 +19,34 @@ use tokio::sync::Mutex;
 use super::{Among, Client, KubernetesError, Resource};
 use crate::process::Environment;
 
-/// No gate reads more at once.
+/// Limit of an answer that a gate reads.
 const MAX_ANSWER: usize = 1 << 20;
-/// What surrounds more objects than this is not shown.
+/// Show the context of at most this many objects.
 const SHOWN: usize = 3;
 
-/// What must be true of an object.
+/// The condition that an object must meet.
 #[derive(Clone, Debug)]
 pub enum Wanted {
     Present,
     /// `Ready`, or `Stalled=False`.
     Condition(String),
-    /// One of the values there is this one.
+    /// One of the values at the path equals this one.
     Field {
         path: FieldPath,
         expect: Value,
     },
-    /// A Gateway listens there, and its controller has made it so.
+    /// A Gateway has a programmed listener on this port.
     Listener(u16),
 }
 
-/// Whose objects.
+/// The agent whose objects are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentObjects {
     Argocd,
     Flux,
 }
 
-/// What a cluster said.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterLook {
     /// Address of the API server.
@@ -54,17 +54,17 @@ pub struct ClusterLook {
     pub objects: Vec<ObjectLook>,
 }
 
-/// One object: as it should be, and as it is.
+/// One object and whether it is healthy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectLook {
-    /// `Deployment argocd/argocd-server`, or a pattern that no object fits.
+    /// `Deployment argocd/argocd-server`, or a pattern that matches no object.
     pub object: String,
     pub is_well: bool,
     pub expected: String,
     pub seen: String,
-    /// What mattered, by name of condition or path of field.
+    /// The values that decided, by name of condition or path of field.
     pub values: BTreeMap<String, Value>,
-    /// Events, states of pods, ends of logs; only if it is not well.
+    /// Events, states of pods, ends of logs; only for an unhealthy object.
     pub notes: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl ClusterLook {
     }
 }
 
-/// Ways to clusters, kept from look to look: a credential plugin runs once.
+/// Connections to clusters, kept between checks so that a credential plugin runs once.
 #[derive(Debug, Default)]
 pub struct Clusters {
     known: Mutex<HashMap<String, Client>>,
@@ -92,7 +92,7 @@ impl Clusters {
         }
     }
 
-    /// What to say of a look that was given up after so long, if it waited for a credential plugin.
+    /// The error for a check that timed out while waiting for a credential plugin.
     pub async fn hung_plugin(
         &self,
         kubeconfig: &Secret,
@@ -136,7 +136,7 @@ impl Clusters {
         })
     }
 
-    /// All objects of an agent whose names fit one of these globs; all of them if there are none.
+    /// All objects of an agent whose names match one of the globs; without globs, all of them.
     pub async fn agent(
         &self,
         kubeconfig: &Secret,
@@ -189,7 +189,7 @@ impl Clusters {
         })
     }
 
-    /// What stands in a field of `KIND/NAMESPACE/NAME` or `KIND/NAME`; a list if the path says several.
+    /// The value of a field of `KIND/NAMESPACE/NAME` or `KIND/NAME`; a list if the path selects several.
     pub async fn field(
         &self,
         kubeconfig: &Secret,
@@ -233,12 +233,12 @@ impl Clusters {
     }
 }
 
-/// Its digest will do: the text is a secret.
+/// Uses a digest, because the kubeconfig is a secret.
 fn key(kubeconfig: &Secret) -> String {
     crate::snapshot::sha256(kubeconfig.expose().as_bytes())
 }
 
-/// A kind without namespaces has none, whatever was said; one with is in `default` if nothing was.
+/// The namespace to use: none for a cluster-wide kind, else the given one or `default`.
 fn place<'a>(resource: &Resource, namespace: Option<&'a str>) -> Option<&'a str> {
     resource.namespaced.then(|| namespace.unwrap_or("default"))
 }
@@ -280,7 +280,7 @@ fn judge(wanted: &Wanted, live: &Value) -> Judged {
 fn field(path: &FieldPath, expect: &Value, live: &Value) -> Judged {
     let found = path.find(live);
     let is_well = found.iter().any(|value| is_equal(value, expect));
-    // What a Secret holds is compared and not told.
+    // Values of a Secret are compared but never shown.
     if live.get("kind").and_then(Value::as_str) == Some("Secret") {
         let seen = match (is_well, found.is_empty()) {
             (true, _) => "as expected",
@@ -312,7 +312,7 @@ fn field(path: &FieldPath, expect: &Value, live: &Value) -> Judged {
     }
 }
 
-/// An output `443` and a field `443` are equal, whichever of them is a text.
+/// An output `443` and a field `443` are equal, even if one of them is a string.
 fn is_equal(seen: &Value, expected: &Value) -> bool {
     text(seen) == text(expected)
 }
@@ -335,7 +335,7 @@ fn missing(pattern: &str, wanted: &str) -> ObjectLook {
     }
 }
 
-/// Globs of names.
+/// Globs for names.
 struct Patterns<'a>(Vec<(&'a str, globset::GlobMatcher)>);
 
 impl<'a> Patterns<'a> {
@@ -354,7 +354,7 @@ impl<'a> Patterns<'a> {
         self.0.is_empty() || self.0.iter().any(|(_, glob)| glob.is_match(name))
     }
 
-    /// Those that no object fits: an application that is not there is not healthy.
+    /// The patterns that match no object: a missing application is not healthy.
     fn unfitted(&self, found: &[Value]) -> impl Iterator<Item = &'a str> {
         let unfitted = self.0.iter().filter(|(_, glob)| {
             let mut found = found.iter();
@@ -390,7 +390,7 @@ async fn listed(
     for kind in kinds {
         match client.resource(kind).await {
             Ok(resource) => found.extend(client.list(&resource, among).await?),
-            // One of an agent's controllers may be left out; all of them may not.
+            // The kinds of some of an agent's controllers may be missing, but not all.
             Err(err @ KubernetesError::UnknownKind { .. }) => unknown = Some(err),
             Err(err) => return Err(err),
         }

@@ -1,6 +1,6 @@
-//! Credential plugins: a program that a kubeconfig names says the credential of the moment.
+//! Credential plugins: a program that a kubeconfig names and that prints the current credential.
 //!
-//! It sees the environment that it is given and what the kubeconfig adds, no terminal, and has a time limit.
+//! The plugin gets the given environment and the kubeconfig's additions. It has no terminal and a time limit.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::process::{Capture, CaptureError, Environment, capture, find_program};
 const PATIENCE: Duration = Duration::from_mins(1);
 const MAX_SAID: usize = 256 << 10;
 
-/// What a cluster is shown.
+/// A credential for a cluster.
 #[derive(Default)]
 pub(super) struct Credential {
     pub(super) token: Option<Secret>,
@@ -98,7 +98,7 @@ pub(super) fn hung(plugin: &ExecPlugin, limit: Duration) -> KubernetesError {
     }
 }
 
-/// On PATH, or at an absolute place: a relative one is relative to a file that there is not.
+/// Found on PATH or by an absolute path. A relative one has no base, because the kubeconfig is not a file here.
 fn locate(plugin: &ExecPlugin, env: &Environment) -> Result<PathBuf, KubernetesError> {
     let missing = || KubernetesError::NoPlugin {
         program: plugin.command.clone(),
@@ -128,7 +128,7 @@ fn question(plugin: &ExecPlugin, config: &Kubeconfig) -> String {
     json!({"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}).to_string()
 }
 
-/// The end of what it complained, which is where tools say what is wrong. Never its output: that is the credential.
+/// The last line of standard error, which usually has the reason. Never standard output: it holds the credential.
 fn last_line(text: &str) -> Option<String> {
     let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(cut(line.trim(), 300))

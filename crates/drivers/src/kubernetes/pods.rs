@@ -1,4 +1,4 @@
-//! What surrounds an object that is not well: its events, its pods, the ends of their logs.
+//! Reads the context of an unhealthy object: its events, its pods, the ends of their logs.
 
 use model::kubernetes::ObjectRef;
 use reqwest::Method;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Among, Client, KubernetesError, Request, escaped};
 
-/// No more of a container's last lines is read, however long they are.
+/// Limit for the last lines of a container's log.
 const MOST_OF_A_LOG: usize = 64 << 10;
 
 /// The last lines of a container.
@@ -30,7 +30,7 @@ impl Client {
             object.kind, object.name
         );
         let among = Among {
-            // Events of objects without a namespace lie in `default`.
+            // Events of objects without a namespace are in `default`.
             namespace: Some(object.namespace.as_deref().unwrap_or("default")),
             fields: Some(&fields),
             labels: None,
@@ -41,7 +41,7 @@ impl Client {
         Ok(events.iter().skip(skipped).map(event_line).collect())
     }
 
-    /// The pods that these labels pick, in one namespace.
+    /// The pods that match these labels, in one namespace.
     pub async fn pods(&self, namespace: &str, labels: &str) -> Result<Vec<Value>, KubernetesError> {
         let resource = self.resource("pods").await?;
         let among = Among {
@@ -74,7 +74,7 @@ impl Client {
         let body = self.send(request).await?;
         let mut text = String::from_utf8_lossy(&body).into_owned();
         if body.len() >= MOST_OF_A_LOG {
-            text.push('…'); // the server cuts anywhere
+            text.push('…'); // the server may cut inside a character
         }
         Ok(PodLog {
             pod: pod.to_owned(),

@@ -1,4 +1,4 @@
-//! Manifests as their makers publish them. Whoever asks knows the digest.
+//! Downloads manifests as their vendors publish them. The caller checks the digest.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The public keys of an issuer, as far as they can sign what we believe.
+//! The public keys of an issuer that can sign accepted tokens.
 
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
@@ -28,9 +28,9 @@ enum Numbers {
 }
 
 impl KeySet {
-    /// The key of this name, if it is one for this algorithm.
+    /// The key with this id, if it suits the algorithm.
     pub(super) fn find(&self, name: &str, algorithm: Algorithm) -> Option<DecodingKey> {
-        // Others may be of kinds that we need not know.
+        // Other keys may be of unknown types.
         let keys = self.keys.iter();
         let mut keys = keys.filter_map(|key| serde_json::from_value::<Key>(key.clone()).ok());
         keys.find_map(|key| (key.kid == name).then(|| key.decoding(algorithm)).flatten())

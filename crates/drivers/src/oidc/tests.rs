@@ -1,4 +1,4 @@
-//! Tokens of a real issuer on loopback: believed when all is right, and for no other reason.
+//! Tokens of a real issuer on loopback: accepted only if every check passes.
 
 use testkit::{Issuer, Signed, Token};
 
@@ -91,7 +91,7 @@ async fn what_was_changed_on_the_way_is_refused() {
     }
 }
 
-/// Nobody is asked about a token that does not even claim to be from there.
+/// A token with another `iss` claim is refused without any request.
 #[tokio::test]
 async fn another_issuer_is_never_asked() {
     let (issuer, other) = (Issuer::start(), Issuer::start());
@@ -173,7 +173,7 @@ async fn keys_are_asked_for_once_and_again_for_one_that_is_not_among_them() {
         "{refused}"
     );
     assert_eq!(issuer.asked().len(), 2 * once);
-    // What is known needs no issuer.
+    // A cached key needs no request to the issuer.
     issuer.go_down();
     assert!(verify(issuer.token(&[])).await.is_ok());
 }

@@ -1,5 +1,5 @@
-//! Asks name servers, one by one, so that it is known who said what. No cache, no search domains, no hosts
-//! file: what is seen is what is published.
+//! Queries name servers one by one, so that each answer has a known source. No cache, no search domains, no hosts
+//! file: the result is what is published.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -19,10 +19,10 @@ use tokio::time::timeout;
 use super::{Deadline, io_words};
 use crate::snapshot::hex;
 
-/// Until a question over UDP is asked again.
+/// Time until a UDP query is sent again.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PORT: u16 = 53;
-/// A zone with more name servers is asked at these.
+/// The maximum number of name servers queried for a zone.
 const MOST_SERVERS: usize = 16;
 
 pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
@@ -32,7 +32,7 @@ pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
         Err(why) => return Look::impossible(why),
     };
     let kind = record_type(gate.record);
-    // What is to be gone has no address of either kind.
+    // A name that must be absent may have no address of either family.
     let is_address = gate.absent && kind == RecordType::A;
     let kinds: &[RecordType] = if is_address {
         &[RecordType::A, RecordType::AAAA]
@@ -52,7 +52,7 @@ pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
                 } else {
                     vec![ask_first(&resolvers, &asked, kind, deadline).await]
                 };
-                // The same servers say the same of both, as a rule.
+                // The same servers usually give the same answers for both families.
                 let new = more.into_iter().filter(|answer| !answers.contains(answer));
                 let new: Vec<DnsAnswer> = new.collect();
                 answers.extend(new);
@@ -82,7 +82,7 @@ pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
     })
 }
 
-/// What a name resolves to, for `equal`: one value as a text, several as a list.
+/// The value of a name for `equal`: one value as a string, several as a list.
 pub async fn resolve(name: &str, record: RecordKind, limit: Duration) -> Result<Value, NotAsked> {
     let deadline = Deadline::after(limit);
     let resolvers = resolvers(None, deadline).await.map_err(NotAsked)?;
@@ -110,15 +110,15 @@ fn record_type(kind: RecordKind) -> RecordType {
     }
 }
 
-/// A label that no record has, so that only a wildcard can answer.
+/// A random label without a record, which only a wildcard answers.
 fn random_label() -> String {
     let mut bytes = [0; 6];
-    // Without randomness a fixed label still is nobody's.
+    // Without randomness, a fixed label is also unlikely to exist.
     let _ = rand::fill(&mut bytes);
     format!("terrane-{}", hex(&bytes))
 }
 
-/// Whom to ask: the one that is named, else the system's, in their order.
+/// The servers to query: the named one, else the system's, in their order.
 async fn resolvers(named: Option<&str>, deadline: Deadline) -> Result<Vec<SocketAddr>, String> {
     let Some(named) = named else {
         let (config, _) =
@@ -146,7 +146,7 @@ async fn resolvers(named: Option<&str>, deadline: Deadline) -> Result<Vec<Socket
     }
 }
 
-/// The first server that answers, or what the last one did instead.
+/// The answer of the first server that answers, else the last failure.
 async fn ask_first(
     servers: &[SocketAddr],
     name: &str,
@@ -163,7 +163,7 @@ async fn ask_first(
         match ask(*server, name, kind, true, own).await {
             Ok(message) => {
                 let answer = read(server.to_string(), name, kind, &message);
-                // As the C library: a server that cannot say is no reason not to ask the next.
+                // Like the C library: after a server failure, query the next server.
                 if !matches!(
                     message.metadata.response_code,
                     ResponseCode::ServFail | ResponseCode::Refused
@@ -178,7 +178,7 @@ async fn ask_first(
     last
 }
 
-/// What every name server of the zone says about a name.
+/// The answers of every name server of the zone.
 async fn ask_authorities(
     resolvers: &[SocketAddr],
     name: &str,
@@ -214,13 +214,13 @@ async fn ask_authorities(
     answers.into_values().collect()
 }
 
-/// A server that is delegated to and does not have the zone.
+/// Whether a delegated server does not serve the zone (a lame delegation).
 fn is_lame(message: &Message) -> bool {
     let answered = message.metadata.response_code == ResponseCode::NoError;
     answered && !message.metadata.authoritative
 }
 
-/// The name servers of the zone that holds a name, with their addresses.
+/// The name servers of the zone that contains a name, with their addresses.
 async fn authorities(
     resolvers: &[SocketAddr],
     name: &str,
@@ -233,7 +233,7 @@ async fn authorities(
         if answer.silent.is_some() {
             return Err(Box::new(answer));
         }
-        // Behind an alias it would be another zone.
+        // Behind an alias, it would be another zone.
         if !answer.values.is_empty() && answer.via.is_empty() {
             hosts = answer.values;
             break;
@@ -243,7 +243,7 @@ async fn authorities(
             None => break,
         }
     }
-    // A resolver on a port of its own is a laboratory's, and so are its name servers.
+    // A resolver on a custom port is a test setup, whose name servers use the same port.
     let port = resolvers.first().map_or(PORT, SocketAddr::port);
     let mut servers = Vec::new();
     for host in hosts.iter().take(MOST_SERVERS) {
@@ -338,7 +338,7 @@ fn status(code: ResponseCode) -> String {
     }
 }
 
-/// One question to one server: over UDP, again if it is lost, over TCP if the answer is too long for it.
+/// One query to one server: over UDP, repeated if lost, and over TCP if the answer is truncated.
 async fn ask(
     server: SocketAddr,
     name: &str,
@@ -361,7 +361,7 @@ async fn ask(
             Ok(Ok(answer)) if answer.metadata.truncation => break,
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(err)) => return Err(io_words(&err)),
-            // Lost, or slow: once more.
+            // Lost or slow: send it again.
             Err(_) => {}
         }
     }
@@ -388,7 +388,7 @@ async fn over_udp(
     loop {
         let length = socket.recv(&mut buffer).await?;
         let read = Message::from_vec(buffer.get(..length).unwrap_or_default());
-        // Whatever else arrives here is not for us.
+        // Ignore messages that are not the answer to this query.
         if let Ok(answer) = read
             && is_answer(&answer, question)
         {

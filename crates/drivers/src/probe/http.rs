@@ -1,4 +1,4 @@
-//! Asks for one page and follows nothing.
+//! Requests one page, without following redirects.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout};
 
 use super::{Deadline, Probes, io_words};
 
-/// As much of a body as is read where nobody asked for it, and for how long.
+/// How much of a body is read, and for how long, if the gate does not check the body.
 const GLIMPSE: usize = 16 << 10;
 const GLIMPSE_TIME: Duration = Duration::from_secs(1);
-/// A body up to here needs no room of the shared one.
+/// A body up to this size needs no permit.
 const SMALL_BODY: usize = 64 << 10;
 
 pub async fn look(probes: &Probes, gate: &HttpGate, limit: Duration) -> Look {
@@ -43,7 +43,7 @@ pub async fn look(probes: &Probes, gate: &HttpGate, limit: Duration) -> Look {
     }
 }
 
-/// Where an answer leads, if it is a redirect.
+/// The target of a redirect, if the answer is one.
 pub(super) fn target(from: &Url, answer: &HttpAnswer) -> Option<Url> {
     let is_redirect = (300..400).contains(&answer.status);
     let location = answer.header("location");
@@ -52,7 +52,7 @@ pub(super) fn target(from: &Url, answer: &HttpAnswer) -> Option<Url> {
 }
 
 impl Probes {
-    /// Follows no redirect and keeps no connection.
+    /// A client that follows no redirects and keeps no connections.
     pub(super) fn client(&self, ca: Option<&str>) -> Result<Client, String> {
         if ca.is_none()
             && let Some(client) = self.shared.client.get()
@@ -73,13 +73,13 @@ impl Probes {
             .build()
             .map_err(|err| err.to_string())?;
         if ca.is_none() {
-            // Another may have been faster; either will do.
+            // Another task may have set it first; either client will do.
             drop(self.shared.client.set(client.clone()));
         }
         Ok(client)
     }
 
-    /// Sends a request and reads at most [`BODY_LIMIT`] of what comes, or a glimpse of it if no body is wanted.
+    /// Sends a request and reads at most [`BODY_LIMIT`] of the body, or only its beginning if no body is needed.
     pub(super) async fn fetch(
         &self,
         request: RequestBuilder,
@@ -117,7 +117,7 @@ impl Probes {
                 return Err(Unanswered::TooSlow(words));
             }
         } else {
-            // For the record only: what it does not say in time is not waited for.
+            // This body is only for the record, so a slow one is not waited for.
             let patience = deadline.left().min(GLIMPSE_TIME);
             drop(timeout(patience, read(&mut response, &mut answer, GLIMPSE)).await);
         }
@@ -135,13 +135,13 @@ impl Probes {
         if !answer.cut {
             return Ok(());
         }
-        // Many long bodies at once would not fit; who has a place always comes to its end.
+        // Limits the memory for long bodies. A task with a permit always finishes and releases it.
         let _room = self.shared.bodies.acquire().await;
         read(response, answer, BODY_LIMIT).await
     }
 }
 
-/// Reads on until the body is longer than this, or at its end.
+/// Reads until the end of the body, or until it is longer than this.
 async fn read(
     response: &mut Response,
     answer: &mut HttpAnswer,
@@ -158,7 +158,7 @@ async fn read(
     Ok(())
 }
 
-/// What went wrong, without the address: it may hold a secret.
+/// The error without the address, which may hold a secret.
 fn unanswered(err: &reqwest::Error) -> Unanswered {
     let mut cause = err.source();
     let mut last = String::new();
@@ -181,7 +181,7 @@ fn unanswered(err: &reqwest::Error) -> Unanswered {
     Unanswered::Broken(last)
 }
 
-/// An error of TLS travels inside one of input and output, sometimes inside several.
+/// A TLS error may be wrapped in several I/O errors.
 fn tls_error(err: &std::io::Error) -> Option<&rustls::Error> {
     let inner = err.get_ref()?;
     match inner.downcast_ref::<std::io::Error>() {

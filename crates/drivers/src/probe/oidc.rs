@@ -1,4 +1,4 @@
-//! Reads what an issuer says about itself, and goes the way to its sign-in as far as the door.
+//! Fetches OIDC discovery and follows the authorisation redirect up to the login page.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Deadline, Probes, http};
 
-/// Pages between an application and the door of its issuer.
+/// The maximum number of redirects between an application and its issuer's login page.
 const MOST_HOPS: usize = 10;
 
 pub async fn look(probes: &Probes, gate: &OidcGate, limit: Duration) -> Look {
@@ -116,7 +116,7 @@ impl Visit<'_> {
                 ));
                 return;
             }
-            // Another issuer's door is the end of the way too, and the wrong one.
+            // The authorization endpoint of another issuer also ends the search, as a failure.
             let asks_for_a_client = next.query_pairs().any(|(name, _)| name == "client_id");
             if asks_for_a_client && next.origin() != here.origin() && next.origin() != door.origin()
             {

@@ -1,4 +1,4 @@
-//! Connects, and hangs up.
+//! Opens a TCP connection and closes it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub async fn look(gate: &TcpGate, limit: Duration) -> Look {
             took_ms: Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
             failed: None,
         },
-        // Whoever cannot say where it would be has not seen that it is gone.
+        // Without an address to test, we cannot conclude that the service is absent.
         Err(why) if gate.absent && why == UNRESOLVED => return Look::impossible(why),
         Err(why) => TcpSeen {
             address,
@@ -33,7 +33,7 @@ pub async fn look(gate: &TcpGate, limit: Duration) -> Look {
     gate.judge(seen)
 }
 
-/// A connection to one of the addresses of `host:port`, or why there is none.
+/// A connection to one of the addresses of `host:port`, or the reason for the failure.
 pub(super) async fn connect(
     place: &str,
     deadline: Deadline,
@@ -46,7 +46,7 @@ pub(super) async fn connect(
     };
     let mut why = "the name has no address".to_owned();
     for (at, address) in addresses.iter().enumerate() {
-        // One dead address must leave time for the others.
+        // An unreachable address must leave time for the others.
         let share = u32::try_from(addresses.len() - at).unwrap_or(1);
         match timeout(deadline.left() / share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok((stream, *address)),
@@ -57,7 +57,7 @@ pub(super) async fn connect(
     Err(why)
 }
 
-/// The address is worth a word if the gate does not have it.
+/// Adds the address to the message if the gate does not name it.
 fn said(place: &str, address: SocketAddr, why: &str) -> String {
     if place == address.to_string() {
         return why.to_owned();

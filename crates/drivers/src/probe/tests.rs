@@ -13,9 +13,9 @@ use model::gate::{Gate, Look, Miss, Probe, Verdict};
 use model::stage::ResolvedBlock;
 use serde_json::Value;
 
-/// Long enough for a busy machine, where an answer is expected.
+/// For probes that expect an answer; long enough for a busy machine.
 const LONG: std::time::Duration = std::time::Duration::from_mins(1);
-/// Where none is expected.
+/// For probes that expect no answer.
 const SHORT: std::time::Duration = std::time::Duration::from_millis(300);
 
 fn probe(kind: &str, attrs: Value) -> Probe {
@@ -34,7 +34,7 @@ fn probe(kind: &str, attrs: Value) -> Probe {
     Gate::read_all(&[block]).unwrap().remove(0).probe
 }
 
-/// A look as people read it.
+/// A result as text.
 fn shown(look: &Look) -> String {
     match &look.verdict {
         Verdict::Passed => "passed".to_owned(),

@@ -1,5 +1,5 @@
-//! Shakes hands with whoever answers, whatever certificate is shown, and judges it afterwards: a bad
-//! certificate is something to report, not an error.
+//! Completes a TLS handshake with any certificate and judges it afterwards: a bad certificate is a result to
+//! report, not an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 use super::{Deadline, Probes, io_words, tcp};
 use crate::snapshot::hex;
 
-/// More certificates are no chain.
+/// A longer chain is not accepted.
 const LONGEST_CHAIN: usize = 10;
 const MOST_NAMES: usize = 100;
 
@@ -79,7 +79,7 @@ async fn shake_hands(
         Ok(Err(err)) => refused(&err),
         Ok(Ok(mut stream)) => {
             let seen = connection(&stream, host, roots);
-            // A word of farewell; who does not listen is left without.
+            // Send a TLS close; a server that does not read it is ignored.
             drop(
                 timeout(
                     deadline.left().min(Duration::from_secs(1)),
@@ -170,8 +170,8 @@ fn covers(leaf: &CertificateDer<'_>, host: &ServerName<'_>) -> bool {
     parsed.is_ok_and(|parsed| verify_server_name(&parsed, host).is_ok())
 }
 
-/// Whether the chain leads to a root. What is only out of time is judged as of a time when it was not: that
-/// it expired is said apart.
+/// Whether the chain leads to a root. An expired or not yet valid chain is checked as of a time when it was valid,
+/// because expiry is reported separately.
 fn trust(shown: &[CertificateDer<'_>], chain: &[CertificateSeen], roots: &RootCertStore) -> Trust {
     let Some((leaf, intermediates)) = shown.split_first() else {
         return Trust::Broken {
@@ -217,7 +217,7 @@ fn trust(shown: &[CertificateDer<'_>], chain: &[CertificateSeen], roots: &RootCe
     }
 }
 
-/// A certificate that signed itself may be trusted by itself, if `ca` is exactly that one.
+/// A self-signed certificate is trusted if `ca` is exactly that certificate.
 fn is_pinned(leaf: &CertificateDer<'_>, roots: &RootCertStore) -> bool {
     let Ok((_, parsed)) = X509Certificate::from_der(leaf) else {
         return false;
@@ -225,7 +225,7 @@ fn is_pinned(leaf: &CertificateDer<'_>, roots: &RootCertStore) -> bool {
     let subject = parsed.subject().as_raw();
     let key = parsed.public_key().raw;
     let inner = |der: &[u8]| -> Vec<u8> {
-        // Anchors are kept without the outer header.
+        // Trust anchors are stored without the outer header.
         match x509_parser::asn1_rs::Any::from_der(der) {
             Ok((_, any)) => any.data.to_vec(),
             Err(_) => Vec::new(),
@@ -260,18 +260,19 @@ fn config(alpn: &[String]) -> Result<ClientConfig, Error> {
         .with_custom_certificate_verifier(witness)
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|word| word.clone().into_bytes()).collect();
-    // A look must not remember another.
+    // No session resumption: each probe must do a full handshake.
     config.resumption = rustls::client::Resumption::disabled();
     Ok(config)
 }
 
-/// A certificate of an old form: its key proves nothing, since nobody trusts it whoever holds it.
+/// A certificate of an unsupported old form. Its key need not be checked, because the certificate is never
+/// trusted.
 fn is_unreadable(cert: &CertificateDer<'_>) -> bool {
     ParsedCertificate::try_from(cert).is_err()
 }
 
-/// Lets every certificate pass, so that it can be seen; nothing is ever sent over the connection. That the
-/// server holds the key of the certificate is checked all the same.
+/// Accepts every certificate so that it can be inspected; no data is ever sent over the connection. It still
+/// verifies that the server holds the certificate's key.
 #[derive(Debug)]
 struct Witness(Arc<CryptoProvider>);
 

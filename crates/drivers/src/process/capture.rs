@@ -1,6 +1,6 @@
-//! Short helpers whose whole output is wanted: bounded in time and size, killed beyond.
+//! Runs short helpers and captures their output. A helper that exceeds its time or size limit is killed.
 //!
-//! Not here: engines that change anything; they are started and waited for.
+//! Not here: engines that change something; those are started and waited for.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,10 +19,10 @@ use rustix::process::Signal;
 
 use super::{Environment, Exit, SPAWNING, command, pass_on, signal_group};
 
-/// How soon it is noticed that nobody waits any more.
+/// How often to check whether the caller has given up.
 const ATTENTION: Duration = Duration::from_millis(250);
 
-/// What to run and how much of it to bear.
+/// The program to run and its limits.
 #[derive(Clone, Debug)]
 pub struct Capture<'a> {
     pub program: &'a Path,
@@ -31,14 +31,14 @@ pub struct Capture<'a> {
     pub env: &'a Environment,
     pub stdin: &'a [u8],
     pub timeout: Duration,
-    /// Bytes of stdout; stderr gets the same.
+    /// Limit for stdout in bytes; stderr has the same.
     pub limit: usize,
-    /// A lock that the helper holds as well: whoever waits for it waits for both of us.
+    /// A lock that the helper also holds, so that waiting for the lock waits for both of us.
     pub held: Option<&'a File>,
 }
 
 impl<'a> Capture<'a> {
-    /// Half a minute and 16 MB, no input.
+    /// Defaults: half a minute, 16 MB, no input.
     pub fn new(
         program: &'a Path,
         args: &'a [OsString],
@@ -58,7 +58,7 @@ impl<'a> Capture<'a> {
     }
 }
 
-/// What a helper said. No `Debug` of the bytes: they may be a secret.
+/// The output of a helper. `Debug` leaves out the bytes: they may be a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Captured {
     pub exit: Exit,
@@ -98,12 +98,12 @@ pub enum CaptureError {
     TooMuch { program: String, limit: usize },
 }
 
-/// As [`capture_blocking`], off the runtime's threads. Dropped before its end, it ends the helper.
+/// Like [`capture_blocking`], off the runtime's threads. Dropping the future kills the helper.
 pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
     aside(call, capture_until).await
 }
 
-/// Does the work on a thread that may block. Dropped before its end, it says so to the work.
+/// Runs the work on a blocking thread. Dropping the future tells the work to stop.
 pub(super) async fn aside<T: Send + 'static>(
     call: Capture<'_>,
     work: fn(&Capture<'_>, &AtomicBool) -> Result<T, CaptureError>,
@@ -124,7 +124,7 @@ pub(super) async fn aside<T: Send + 'static>(
         ended,
     };
     let done = tokio::task::spawn_blocking(move || {
-        let _ends = ends; // with this
+        let _ends = ends; // dropped at the end of this work
         let call = Capture {
             program: &program,
             args: &args,
@@ -145,8 +145,7 @@ pub(super) async fn aside<T: Send + 'static>(
     })
 }
 
-/// Says, when it is dropped, that nobody waits any more, and sees the helper's end: nothing of it may outlive who
-/// asked for it.
+/// On drop, tells the work to stop and waits for the end of the helper, so that it does not outlive its caller.
 struct Abandoned {
     given_up: Arc<AtomicBool>,
     ended: mpsc::Receiver<()>,
@@ -155,15 +154,15 @@ struct Abandoned {
 impl Drop for Abandoned {
     fn drop(&mut self) {
         self.given_up.store(true, Ordering::Relaxed);
-        // Nothing is ever sent: the other side goes away when the helper is gone.
+        // No message is ever sent: the channel closes when the helper is gone.
         let _ = self.ended.recv_timeout(PATIENCE);
     }
 }
 
-/// A helper that was put down is gone long before.
+/// A killed helper is gone long before this.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs a helper to its end and keeps what it said, whatever its exit code.
+/// Runs a helper to its end and returns its output, whatever its exit code.
 pub fn capture_blocking(call: &Capture<'_>) -> Result<Captured, CaptureError> {
     capture_until(call, &AtomicBool::new(false))
 }
@@ -227,7 +226,7 @@ fn capture_until(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Captured, 
     })
 }
 
-/// Starts a helper and hands it its input.
+/// Starts a helper and sends its input.
 pub(super) fn begin(call: &Capture<'_>) -> Result<Child, CaptureError> {
     let mut child = spawn(call).map_err(|source| CaptureError::Spawn {
         program: call.program.display().to_string(),
@@ -235,13 +234,14 @@ pub(super) fn begin(call: &Capture<'_>) -> Result<Child, CaptureError> {
     })?;
     if let Some(mut pipe) = child.stdin.take() {
         let input = call.stdin.to_vec();
-        // A helper that ends without reading is its own affair; its exit code says how it went.
+        // A helper may exit without reading its input; its exit code tells the result.
         thread::spawn(move || pipe.write_all(&input));
     }
     Ok(child)
 }
 
-/// A helper ends as it closes its output, give or take a moment; one that goes on has the deadline.
+/// Waits for the exit. A helper usually exits as soon as it closes its output; the deadline covers one that does
+/// not.
 fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<Exit>> {
     loop {
         if let Some(status) = child.try_wait()? {
@@ -288,12 +288,12 @@ fn listen(
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = pipe.take(limit as u64 + 1).read_to_end(&mut bytes);
-        // Nobody listens any more after a time limit.
+        // After a timeout, the receiver is gone.
         let _ = said.send((stream, read.map(|_| bytes)));
     });
 }
 
-/// Ends a helper and its children: it holds nothing that could be lost.
+/// Kills a helper and its children; a helper holds nothing that could be lost.
 pub(super) fn put_down(child: &mut Child) {
     let _ = signal_group(child.id(), Signal::KILL);
     let _ = child.wait();

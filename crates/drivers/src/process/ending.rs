@@ -1,7 +1,7 @@
-//! Programs of the project: how they ended is wanted, and the end of what they said, however much that was and however
-//! they were stopped.
+//! Runs programs of the project: returns the exit and the end of the output, for any amount of output and also if
+//! the program was stopped.
 //!
-//! Not here: helpers whose whole output is wanted (`capture`).
+//! Not here: helpers whose whole output is needed (`capture`).
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -17,17 +17,17 @@ use super::capture::{Capture, CaptureError, aside, begin, put_down};
 use super::holders::{FileId, holders_of};
 use super::{Exit, SPAWNING, has_ended, signal_group};
 
-/// How often a program is looked at whose output stays open.
+/// How often to check a program whose output stays open.
 const ATTENTION: Duration = Duration::from_millis(20);
-/// What a program wrote before its end has been read by then, if somebody else keeps its output open.
+/// Time to read the rest of the output if another process keeps it open after the program's end.
 const LINGER: Duration = Duration::from_millis(250);
 
-/// How a program ended. No `Debug` of the bytes: they may be a secret.
+/// How a program ended. `Debug` leaves out the bytes: they may be a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// Nothing if it was stopped, at its limit or because nobody waited any more.
+    /// `None` if it was stopped, at its limit or because the caller gave up.
     pub exit: Option<Exit>,
-    /// The end of what it said: as many bytes as the call's limit.
+    /// The end of its output: at most as many bytes as the call's limit.
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
 }
@@ -40,7 +40,8 @@ impl std::fmt::Debug for Ended {
     }
 }
 
-/// Runs a program until it ends or its time is over; then nothing of it is left that keeps its output open.
+/// Runs a program until it ends or reaches its time limit. Afterwards no process of it is left that keeps its
+/// output open.
 pub async fn run_to_end(call: Capture<'_>) -> Result<Ended, CaptureError> {
     aside(call, end_of).await
 }
@@ -62,7 +63,8 @@ pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended,
     let deadline = Instant::now() + call.timeout;
     let exit = loop {
         if has_ended(&child).map_err(unreadable)? {
-            // Nothing is ever sent: either all is closed, or somebody it started holds its output and would for ever.
+            // No message is ever sent: either both pipes are closed, or a process that the program started still
+            // holds one.
             if closed.recv_timeout(LINGER) == Err(RecvTimeoutError::Timeout) {
                 let _ = signal_group(child.id(), Signal::KILL);
                 end_holders(&outputs, &closed);
@@ -76,7 +78,7 @@ pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended,
         }
         match closed.recv_timeout(ATTENTION) {
             Ok(()) | Err(RecvTimeoutError::Timeout) => {}
-            // It ends as it closes its output, give or take a moment.
+            // The program exits shortly after it closes its output.
             Err(RecvTimeoutError::Disconnected) => super::pause_between_looks(),
         }
     };
@@ -87,14 +89,14 @@ pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended,
     })
 }
 
-/// Ends those that left its group and keep its output open all the same, in a session of their own.
+/// Kills processes that left the group, for a session of their own, and still hold the output open.
 fn end_holders(outputs: &[Option<FileId>], closed: &mpsc::Receiver<()>) {
-    // One may start another while we look.
+    // Such a process may start another one during the search.
     for _ in 0..3 {
         if closed.recv_timeout(LINGER) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        // A child of ours that is just being born has our descriptors for a moment.
+        // A child that is just being started has our descriptors for a moment.
         let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
         for holder in outputs.iter().flatten().flat_map(|it| holders_of(*it)) {
             let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw);
@@ -105,7 +107,7 @@ fn end_holders(outputs: &[Option<FileId>], closed: &mpsc::Receiver<()>) {
 
 type Tail = Arc<Mutex<VecDeque<u8>>>;
 
-/// Reads to the end and keeps the last of it; `open` goes with the pipe.
+/// Reads to the end and keeps only the last bytes; `open` is dropped with the pipe.
 fn follow(pipe: Option<impl Read + Send + 'static>, limit: usize, open: &mpsc::Sender<()>) -> Tail {
     let tail = Tail::default();
     let (kept, open) = (Arc::clone(&tail), open.clone());

@@ -1,24 +1,24 @@
-//! What a child process may see, and the base of it for engines.
+//! The environment of child processes, and its base for engines.
 //!
 //! | names | when |
 //! |---|---|
-//! | `PATH` `HOME` `TMPDIR` | if the asker has them |
-//! | `LANG` `LANGUAGE` `LC_*` | if the asker has them |
-//! | `HTTP_PROXY` `HTTPS_PROXY` `NO_PROXY` `ALL_PROXY`, in both cases | if the asker has them |
-//! | `SSH_AUTH_SOCK` `DOCKER_HOST` `KUBECONFIG` | on targets of `anyone`, if the asker has them |
+//! | `PATH` `HOME` `TMPDIR` | if the caller's environment has them |
+//! | `LANG` `LANGUAGE` `LC_*` | if the caller's environment has them |
+//! | `HTTP_PROXY` `HTTPS_PROXY` `NO_PROXY` `ALL_PROXY`, in both cases | if the caller's environment has them |
+//! | `SSH_AUTH_SOCK` `DOCKER_HOST` `KUBECONFIG` | on targets of `anyone`, if the caller's environment has them |
 //! | `TF_IN_AUTOMATION=1` `TF_INPUT=0` `CHECKPOINT_DISABLE=1` | always |
 //! | `TF_PLUGIN_CACHE_DIR` | only during an `init` that fetches providers (`engine::PluginCache`) |
-//! | what contexts and `pass_env` give | added by the caller |
+//! | what contexts and `pass_env` give | added by `control` |
 //!
-//! Nothing else: above all not the asker's `TF_*`, `AWS_*`, `ARM_*` and tokens.
+//! Nothing else is passed on, in particular not the caller's `TF_*`, `AWS_*`, `ARM_*` and tokens.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use model::secret::Secret;
 
-/// Names and values for a child process. Explicit: nothing is taken over from our own. Every value
-/// counts as a secret, so it shows only its names.
+/// The environment of a child process. Nothing is inherited from our own. Every value counts as a secret, so
+/// `Debug` shows only names.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, Secret>);
 
@@ -77,8 +77,8 @@ const ALWAYS_SET: [(&str, &str); 3] = [
     ("CHECKPOINT_DISABLE", "1"),
 ];
 
-/// The base of an engine's environment, before contexts: what this module's table says.
-/// `open_target` is a target whose writers are `anyone`.
+/// The base of an engine's environment, before contexts: see the table of this module. `open_target` is a target
+/// whose writers are `anyone`.
 pub fn engine_environment(asker: &BTreeMap<String, String>, open_target: bool) -> Environment {
     let taken = |name: &str| {
         ALWAYS_TAKEN.contains(&name)

@@ -1,5 +1,5 @@
-//! Which processes have a file open, and with it the lock on it: a descriptor that was inherited keeps a lock long after
-//! whoever took it is gone. The kernel's own list of locks names only who took them.
+//! Finds the processes that have a file open, and with it its lock: an inherited descriptor keeps a lock after the
+//! process that took it is gone. The kernel's own list of locks names only the processes that took them.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,19 +10,19 @@ use std::{fs, io};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHolder {
     pub pid: u32,
-    /// The file's name of what it runs. How it was started is nobody's to show: what an engine hands to a program may be
-    /// a secret that only the engine knows.
+    /// The file name of its program. The command line is not shown: it may hold a secret that an engine passed to
+    /// it.
     pub program: Option<String>,
     pub is_runner: bool,
 }
 
-/// Those of our user's processes, but ourselves, that have this file open; none where the system does not tell. Every
-/// process is looked at, which takes its time.
+/// Other processes of our user that have this file open; empty where the system cannot tell. This reads the
+/// descriptors of every process and is slow.
 pub fn holders(path: &Path) -> Vec<FileHolder> {
     FileId::of(path).map_or_else(|_| Vec::new(), holders_of)
 }
 
-/// What makes two descriptors one file: a pipe, too.
+/// Identifies the file behind a descriptor, which may be a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
@@ -38,7 +38,7 @@ impl FileId {
         })
     }
 
-    /// Of an open descriptor; nothing where the system does not tell.
+    /// The file of an open descriptor; `None` where the system cannot tell.
     pub(super) fn of_open(open: &impl AsRawFd) -> Option<Self> {
         let path = format!("/proc/self/fd/{}", open.as_raw_fd());
         Self::of(Path::new(&path)).ok()
@@ -67,8 +67,8 @@ pub(super) fn holders_of(file: FileId) -> Vec<FileHolder> {
     found
 }
 
-/// Whether one process has a file open: also whether it is still the one that was meant by this number. A runner does not
-/// let itself be looked into (`keep_to_ourselves`): that it is one must do.
+/// Whether a process has a file open, which also shows that the PID was not reused. A runner's descriptors cannot
+/// be read (`keep_to_ourselves`), so for a runner its command line is checked instead.
 pub fn has_open(pid: u32, path: &Path) -> bool {
     let process = format!("/proc/{pid}");
     match FileId::of(path).and_then(|file| opens(pid, file)) {
@@ -91,7 +91,7 @@ fn is_runner(process: &Path) -> bool {
 fn program(process: &Path) -> Option<String> {
     let file = fs::read_link(process.join("exe")).ok()?;
     let name = file.file_name()?.to_string_lossy();
-    // The system's own words, if the file is gone meanwhile.
+    // The kernel adds this suffix if the file has been deleted.
     let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
     Some(name.replace(char::is_control, "?"))
 }

@@ -1,5 +1,5 @@
-//! What goes when we go, however that happens, a directory or a group of programs: a shell waits for the end of a pipe
-//! that only we hold.
+//! Cleans up when our process ends in any way: removes a directory or kills a process group. A shell waits for the
+//! end of a pipe that only we hold.
 
 use std::ffi::OsStr;
 use std::io::{self, Write as _};
@@ -11,20 +11,20 @@ use std::sync::PoisonError;
 use super::{ChildSpec, Environment, Running, SPAWNING, StartError, bare_command, start_in};
 
 const REMOVE: &str = r#"cat > /dev/null; rm -rf -- "$1""#;
-/// What is said to the group is not for the shell, until the end.
+/// The shell ignores signals to its group, until the end.
 const KILL: &str = "trap '' HUP INT QUIT TERM; read -r word; [ \"$word\" = ended ] || kill -9 0";
 
-/// Dropped, or with a process that is killed, the directory is gone.
+/// The directory is removed when this is dropped or our process is killed.
 #[derive(Debug)]
 pub struct Keeper(Child);
 
-/// Has a directory removed once the keeper is dropped or we are gone. The pipe is closed in children of ours.
+/// Removes a directory once the keeper is dropped or our process ends. Our children do not inherit the pipe.
 pub fn remove_when_gone(dir: &Path) -> io::Result<Keeper> {
     keep(REMOVE, dir.as_os_str())
 }
 
-/// A group of programs that are killed if we are gone before them. A shell leads it, which is there before them and after
-/// them: whoever is born is born into it, so nobody has to be told of anybody, and its number is nobody else's.
+/// A process group that is killed if our process ends first. A shell leads the group: it starts before the
+/// programs and ends after them. New programs join the group, and its id cannot be reused meanwhile.
 #[derive(Debug)]
 pub struct KeptGroup(Keeper);
 
@@ -33,16 +33,16 @@ impl KeptGroup {
         keep(KILL, "".as_ref()).map(Self)
     }
 
-    /// As [`start`](super::start), in this group. Until the program has joined it, it has our end of the pipe as well:
-    /// the shell cannot take us for gone before it would reach the program.
+    /// Like [`start`](super::start), in this group. The program holds our end of the pipe until it has joined the
+    /// group, so the shell cannot kill the group too early and miss it.
     pub fn start(&self, spec: &ChildSpec<'_>) -> Result<Running, StartError> {
         start_in(spec, Some(self.0.0.id()))
     }
 
-    /// The program is gone by itself: what it left behind is not killed.
+    /// The program has ended by itself: do not kill what it left running.
     pub fn ended(mut self) {
         if let Some(mut pipe) = self.0.0.stdin.take() {
-            // A shell that is gone kills nobody either.
+            // A shell that is gone kills nothing either.
             let _ = pipe.write_all(b"ended\n");
         }
     }
@@ -66,7 +66,7 @@ fn keep(deed: &str, about: &OsStr) -> io::Result<Keeper> {
 impl Drop for Keeper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // Only a shell that was killed fails, and nobody is left to be told.
+        // Only a killed shell fails, and no caller can use the error.
         let _ = self.0.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! Processes as they really are: groups, signals, descriptors, environments.
+//! Real processes: groups, signals, descriptors, environments.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -74,7 +74,7 @@ impl Stage {
     }
 }
 
-/// Waits for something that must come.
+/// Waits for a condition that must become true.
 async fn until(what: impl Fn() -> bool) {
     let waiting = async {
         while !what() {
@@ -162,7 +162,7 @@ async fn dropping_leaves_it_running() {
     until(|| stage.read("stdout").contains("end")).await;
 }
 
-/// Nothing is said to the group's keeper between the birth and our end, which is what closes its pipe.
+/// The keeper gets no message between the start of the program and our end, which closes the pipe.
 #[tokio::test]
 async fn a_kept_program_goes_with_us_from_its_first_moment() {
     let stage = Stage::new();
@@ -175,7 +175,7 @@ async fn a_kept_program_goes_with_us_from_its_first_moment() {
     until(|| signal_group(group, Signal::INT).is_err()).await;
 }
 
-/// A keeper that took the interrupt for its own would keep nothing afterwards.
+/// A keeper that reacted to the interrupt could not kill the group later.
 #[tokio::test]
 async fn a_kept_program_is_interrupted_and_its_keeper_is_not() {
     let stage = Stage::new();
@@ -242,14 +242,14 @@ async fn an_inherited_lock_is_free_when_all_are_gone() {
     let ours = open();
     ours.lock().unwrap();
     let mut heir = stage.start(UNTIL_STOPPED, &[ours.as_fd()]);
-    // Started at the same time, not meant to inherit.
+    // Started at the same time; it must not inherit the lock.
     let mut other = stage.start("while [ ! -e stop-other ]; do sleep 0.01; done", &[]);
     drop(ours);
     assert!(open().try_lock().is_err(), "the child holds it");
     fs::write(stage.path("stop"), "").unwrap();
     heir.wait().await.unwrap();
-    // Waited for: a process that another test starts has it until its own program begins. If `other` had it, this
-    // would never end.
+    // Blocking: a process that another test starts holds inherited descriptors until its exec. If `other` held the
+    // lock, this would never end.
     let free = tokio::task::spawn_blocking(move || open().lock());
     let free = tokio::time::timeout(Duration::from_secs(30), free).await;
     free.expect("nobody holds it").unwrap().unwrap();
@@ -261,7 +261,7 @@ async fn an_inherited_lock_is_free_when_all_are_gone() {
 async fn a_detached_program_gets_its_input_and_is_reaped() {
     let stage = Stage::new();
     let lock = File::create(stage.path("run.lock")).unwrap();
-    // More than a pipe holds at once.
+    // More than the buffer of a pipe.
     let values = "x".repeat(300_000);
     let script = "cd \"$1\"; wc -c; echo said >&2";
     let args = ["-c", script, "sh", stage.dir.path().to_str().unwrap()].map(OsString::from);
@@ -340,7 +340,7 @@ fn a_program_has_an_exit_code_and_an_end_whoever_keeps_its_output() {
     let gone = |child: &str| {
         let child: u32 = stage.read(child).trim().parse().unwrap();
         match fs::read_to_string(format!("/proc/{child}/stat")) {
-            // Nobody may have waited for it yet.
+            // It may be a zombie that is not reaped yet.
             Ok(stat) => stat.contains(") Z "),
             Err(_) => true,
         }
@@ -353,7 +353,7 @@ fn a_program_has_an_exit_code_and_an_end_whoever_keeps_its_output() {
     while !gone("child") {
         std::thread::yield_now();
     }
-    // One that left the group, too.
+    // Includes a process that left the group.
     let apart = "setsid sh -c 'echo $$ > apart; exec sleep 600' & while ! [ -s apart ]; do :; done";
     for (end, limit, expected) in [
         ("exit 3", 60, r#"exit code 3, "", """#),

@@ -1,4 +1,4 @@
-//! Policies of each dialect, and what is wrong with them.
+//! Policies of each dialect, and their errors.
 
 use std::time::Duration;
 
@@ -179,7 +179,7 @@ fn builtins_that_regorus_lacks_are_there() {
     );
 }
 
-/// What would take for ever to read is seen before.
+/// A text that would take forever to parse is refused before parsing.
 #[test]
 fn brackets_are_not_read_however_deep_they_stand() {
     let nested = |depth: usize| {

@@ -1,4 +1,5 @@
-//! AWS Secrets Manager and the parameters of Systems Manager. Requests are signed here: two calls are no reason for an SDK.
+//! AWS Secrets Manager and the Parameter Store of Systems Manager. Requests are signed here: two calls do not
+//! justify an SDK.
 
 mod login;
 mod sign;
@@ -16,15 +17,14 @@ use login::Credentials;
 
 const JSON: &str = "application/x-amz-json-1.1";
 
-/// Who asks, and how.
+/// A client with credentials.
 pub(super) struct Aws {
     exchange: Exchange,
     credentials: Credentials,
 }
 
-/// One of the two services.
 struct Service {
-    /// As it is signed for, and as its host begins.
+    /// The name used for signing, and the prefix of the host.
     name: &'static str,
     endpoint_variable: &'static str,
     operation: &'static str,
@@ -53,7 +53,7 @@ impl Aws {
         })
     }
 
-    /// The text of a secret, in its current version.
+    /// The text of a secret's current version.
     pub(super) async fn secret(
         &self,
         settings: Settings<'_>,
@@ -85,7 +85,7 @@ impl Aws {
         }
     }
 
-    /// The value of a parameter, decrypted.
+    /// The decrypted value of a parameter.
     pub(super) async fn parameter(
         &self,
         settings: Settings<'_>,
@@ -142,7 +142,7 @@ impl Aws {
     }
 }
 
-/// Where a service is asked: where the environment says, else in the region.
+/// The address of a service: from the environment, else that of the region.
 fn endpoint(settings: Settings<'_>, variable: &str, service: &str, region: &str) -> String {
     if let Some(endpoint) = settings.any(&[variable, "AWS_ENDPOINT_URL"]) {
         return endpoint.trim_end_matches('/').to_owned();
@@ -155,7 +155,7 @@ fn endpoint(settings: Settings<'_>, variable: &str, service: &str, region: &str)
     format!("https://{service}.{region}.{domain}")
 }
 
-/// The region that an ARN names, else the asker's.
+/// The region in an ARN, else the caller's.
 fn region_of(settings: Settings<'_>, name: &str) -> Result<String, SecretError> {
     let mut parts = name.split(':');
     if parts.next() == Some("arn") {
@@ -170,7 +170,7 @@ fn region_of(settings: Settings<'_>, name: &str) -> Result<String, SecretError> 
     })
 }
 
-/// It becomes a part of a host's name.
+/// The region becomes part of a host name.
 fn is_region(text: &str) -> bool {
     let mut bytes = text.bytes();
     !text.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')

@@ -1,4 +1,5 @@
-//! Azure Key Vault, asked as whoever the asker's environment says: workload identity first, a password last.
+//! Azure Key Vault, with the identity that the caller's environment configures: workload identity first, a
+//! password last.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +13,10 @@ use crate::process::engine_environment;
 
 const AUTHORITY: &str = "https://login.microsoftonline.com";
 const METADATA: &str = "http://169.254.169.254";
-/// Whom a federated token must be for.
+/// The audience of a federated token.
 const AUDIENCE: &str = "api://AzureADTokenExchange";
 const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
-/// Where vaults are, by where people log in.
+/// The vault domain of each login host.
 const CLOUDS: [(&str, &str); 3] = [
     ("login.microsoftonline.us", "vault.usgovcloudapi.net"),
     ("login.chinacloudapi.cn", "vault.azure.cn"),
@@ -28,11 +29,11 @@ const WAYS: &str = "set `AZURE_TENANT_ID` and `AZURE_CLIENT_ID`, with `AZURE_FED
 pub(super) struct Azure {
     exchange: Exchange,
     authority: String,
-    /// By what they are for.
+    /// Tokens by resource.
     tokens: BTreeMap<String, Secret>,
 }
 
-/// What an application proves itself with.
+/// The credential of an application.
 enum Proof {
     Federated(Secret),
     Password(Secret),
@@ -105,7 +106,8 @@ impl Azure {
         )
     }
 
-    /// A vault by its name is one of the cloud where we log in; a token is shown to no other host.
+    /// The host of a vault. A plain name is completed for the cloud of the login; the token is sent to no other
+    /// domain.
     fn host_of(&self, vault: &str) -> Result<String, SecretError> {
         let own = CLOUDS
             .iter()
@@ -132,7 +134,7 @@ impl Azure {
         })
     }
 
-    /// The first way that is set up. A way that fails does not lead to the next.
+    /// Uses the first configured login method; if it fails, the next one is not tried.
     async fn token(
         &mut self,
         settings: Settings<'_>,
@@ -173,7 +175,7 @@ impl Azure {
         Ok(token)
     }
 
-    /// A token for what an application proves.
+    /// A token in exchange for an application's credential.
     async fn exchanged(
         &self,
         (tenant, client): (&str, &str),
@@ -212,7 +214,7 @@ impl Azure {
         read.map_err(failed(deed, |err| err.status().map(|_| remedy.to_owned())))
     }
 
-    /// The managed identity of the machine or service this runs on, if it has one.
+    /// A token of the managed identity of this machine or service, if it has one.
     async fn of_machine(
         &self,
         settings: Settings<'_>,
@@ -242,7 +244,8 @@ impl Azure {
         let Some(answer) = answer.map_err(failed(deed, |_| None))? else {
             return Ok(None);
         };
-        // Another cloud's machine answers too, and one without an identity; only a refusal by name is a failure.
+        // A machine of another cloud, or one without an identity, answers too; only a refusal by name is a
+        // failure.
         match answer.read::<Token>() {
             Ok(token) => Ok(Some(token.access_token)),
             Err(_) => Ok(None),
@@ -250,7 +253,7 @@ impl Azure {
     }
 }
 
-/// The token by which another issuer vouches for this work.
+/// The federated token that another issuer provides for this workload.
 async fn federated(settings: Settings<'_>) -> Result<Option<Secret>, SecretError> {
     if let Some(path) = settings.get("AZURE_FEDERATED_TOKEN_FILE") {
         return local::read_file(path, Path::new("/"), None).map(Some);
@@ -264,7 +267,7 @@ async fn federated(settings: Settings<'_>) -> Result<Option<Secret>, SecretError
     }))
 }
 
-/// What a person logged in with, if `az` is there.
+/// A token of the person's own login, if `az` is installed.
 async fn of_program(settings: Settings<'_>, resource: &str) -> Result<Secret, SecretError> {
     let mut env = engine_environment(settings.0, false);
     if let Some(dir) = settings.get("AZURE_CONFIG_DIR") {
@@ -290,7 +293,7 @@ async fn of_program(settings: Settings<'_>, resource: &str) -> Result<Secret, Se
     let words = words.map(str::to_owned);
     let said = local::run_command(&words, Path::new("/"), &env).await;
     said.map_err(|err| match err {
-        // Nobody is logged in: as good as no program.
+        // Not logged in: treated like a missing program.
         SecretError::Failed { .. } | SecretError::NoValue { .. } => no_login(),
         other => other,
     })

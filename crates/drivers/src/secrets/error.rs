@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a secret: the deed, the cause, the remedy. Never a value, nor what opens one.
+//! Errors of secret references: the action, the cause, the next step. Never a value, nor a credential.
 
 use std::io;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub enum SecretError {
     NoSuchValue {
         path: String,
         key: String,
-        /// One that looks like it.
+        /// A similar name.
         near: Option<String>,
     },
     #[error("line {line} of `{path}` is not `NAME=VALUE`")]
@@ -68,7 +68,7 @@ pub enum SecretError {
     Failed {
         program: String,
         exit: Exit,
-        /// The end of what it complained about, without what it printed before.
+        /// The end of standard error, without anything that the program printed.
         said: Option<String>,
     },
     #[error("could not {deed}")]
@@ -97,7 +97,7 @@ pub enum SecretError {
     NotAVault { vault: String },
 }
 
-/// What became of one request.
+/// Why one request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     #[error("could not make a client")]
@@ -117,12 +117,12 @@ pub enum ExchangeError {
     Status {
         place: String,
         status: u16,
-        /// Its own words, without what was sent to it.
+        /// The service's own message, without anything that was sent to it.
         said: Option<String>,
     },
     #[error("`{place}` answered more than {LARGEST} bytes")]
     TooLong { place: String },
-    /// Where it cannot be read is left out with what it says.
+    /// The parser's error is left out: it may quote the document.
     #[error("`{place}` did not answer what it should")]
     Document { place: String },
     #[error("the token of this CI job could not be had")]
@@ -130,7 +130,7 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// What a service answered instead of what it was asked for.
+    /// The HTTP status, if the service refused the request.
     pub(super) fn status(&self) -> Option<u16> {
         match self {
             Self::Status { status, .. } => Some(*status),

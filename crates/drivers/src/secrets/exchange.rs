@@ -1,5 +1,5 @@
-//! One request to a service that keeps secrets, and its answer: bounded in time and size, no redirect followed, TLS with
-//! the system's roots. What was sent never shows in what went wrong.
+//! One request to a secret service and its answer: limited in time and size, without redirects, TLS with the
+//! system's roots. Errors never show what was sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use zeroize::Zeroizing;
 use super::{ExchangeError, LARGEST, SecretError};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Metadata is answered from the machine itself, or there is none.
+/// Metadata services answer from the machine itself, so a short limit is enough.
 const NEARBY: Duration = Duration::from_secs(1);
 
-/// The asker's environment, as far as it says where to ask and as whom. An empty value is none.
+/// The settings in the caller's environment: addresses and credentials. An empty value counts as unset.
 #[derive(Clone, Copy)]
 pub(super) struct Settings<'a>(pub(super) &'a BTreeMap<String, String>);
 
@@ -28,7 +28,7 @@ impl<'a> Settings<'a> {
         value.filter(|value| !value.is_empty())
     }
 
-    /// The first of several names that is set.
+    /// The first of these names that is set.
     pub(super) fn any(self, names: &[&str]) -> Option<&'a str> {
         names.iter().find_map(|name| self.get(name))
     }
@@ -37,7 +37,7 @@ impl<'a> Settings<'a> {
         self.get(name).map(Secret::new)
     }
 
-    /// The token of the GitHub job this is asked from; none elsewhere.
+    /// The token of the GitHub job in which this runs; `None` elsewhere.
     pub(super) async fn token_of_github_job(
         self,
         audience: &str,
@@ -60,7 +60,7 @@ pub(super) struct Call<'a> {
     address: String,
     headers: Vec<(&'static str, Secret)>,
     body: Option<Secret>,
-    /// What must not come back in the words of a refusal.
+    /// Values that must not appear in error messages.
     hidden: Vec<&'a Secret>,
 }
 
@@ -103,14 +103,14 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Without its query, which is nobody's business.
+    /// The address without its query, which may be confidential.
     fn place(&self) -> String {
         let place = self.address.split('?').next().unwrap_or_default();
         place.to_owned()
     }
 }
 
-/// What came back, whatever its status.
+/// An answer of any status.
 pub(super) struct Answer {
     place: String,
     pub(super) status: u16,
@@ -119,7 +119,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// What a success says.
+    /// Parses the body of a successful answer.
     pub(super) fn read<'b, T: Deserialize<'b>>(&'b self) -> Result<T, ExchangeError> {
         let text = self.text()?;
         serde_json::from_str(text).map_err(|_| self.unreadable())
@@ -142,13 +142,13 @@ impl Answer {
         }
     }
 
-    /// Why it refuses, in a line: as Vault, Azure and AWS put it.
+    /// The reason for a refusal in one line, from the formats of Vault, Azure and AWS.
     fn words(&self) -> Option<String> {
         let text = std::str::from_utf8(&self.body).ok()?;
         let said = match serde_json::from_str::<Value>(text) {
             Ok(refusal) => {
                 let at = |path: &str| refusal.pointer(path)?.as_str().map(str::to_owned);
-                // With the name of its type, of which the last part says it.
+                // The last part of a type name is the readable one.
                 let kind = at("/__type");
                 let kind = kind.and_then(|kind| Some(kind.rsplit('#').next()?.to_owned()));
                 let words = at("/errors/0")
@@ -165,7 +165,7 @@ impl Answer {
         let said = self.said.mask_text(&said);
         let mut lines = said.trim_start().lines();
         let first = lines.next()?;
-        // Vault makes a list even of one.
+        // Vault formats even a single error as a list.
         let said = if first.ends_with(" occurred:") {
             let items = lines.map(|line| line.trim_start_matches(['\t', ' ', '*']).trim());
             let items: Vec<&str> = items.filter(|line| !line.is_empty()).collect();
@@ -178,21 +178,21 @@ impl Answer {
     }
 }
 
-/// The text of an element of XML that has no markup inside.
+/// The text of an XML element without nested markup.
 pub(super) fn element<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     let (inner, _) = rest.split_once(&format!("</{name}>"))?;
     Some(inner)
 }
 
-/// A way to a service.
+/// An HTTP client for secret services.
 pub(super) struct Exchange {
     client: Client,
     nearby: Client,
 }
 
 impl Exchange {
-    /// `authority` is the variable that names a file with more certificates.
+    /// `authority` is the variable that names a file with further CA certificates.
     pub(super) fn new(
         settings: Settings<'_>,
         authority: &'static str,
@@ -206,7 +206,7 @@ impl Exchange {
                 builder = builder.tls_certs_merge(certificates);
             }
         }
-        // A runner has no environment: the proxies are the asker's.
+        // A runner has no such variables of its own: the proxies come from the caller's environment.
         let except = settings.any(&["NO_PROXY", "no_proxy"]).unwrap_or_default();
         let proxies = [
             (["HTTPS_PROXY", "https_proxy"], true),
@@ -231,13 +231,13 @@ impl Exchange {
         })
     }
 
-    /// Asks a service: over TLS, or on this machine.
+    /// Sends a request: over TLS, or to this machine.
     pub(super) async fn send(&self, call: Call<'_>) -> Result<Answer, ExchangeError> {
         check(&call.address)?;
         send(&self.client, call).await
     }
 
-    /// Asks the machine that we run on about itself. Nobody there is no error, and is noticed soon.
+    /// Queries a metadata service of this machine. `None` if there is none, after a short wait.
     pub(super) async fn ask_nearby(&self, call: Call<'_>) -> Result<Option<Answer>, ExchangeError> {
         if !is_nearby(&call.address) {
             check(&call.address)?;
@@ -250,7 +250,7 @@ impl Exchange {
     }
 }
 
-/// Whether a secret may be sent there. An address that is refused is shown without what may open it.
+/// Checks that a secret may be sent there. The error shows the address without credentials.
 fn check(address: &str) -> Result<(), ExchangeError> {
     if address.contains('@') {
         return Err(ExchangeError::Credentials);
@@ -266,7 +266,7 @@ fn bare() -> ClientBuilder {
         .user_agent(concat!("terrane/", env!("CARGO_PKG_VERSION")))
 }
 
-/// Addresses that never leave the machine or its host.
+/// Whether an address never leaves the machine or its host.
 fn is_nearby(address: &str) -> bool {
     ["http://169.254.", "http://[fd00:ec2::23]"]
         .iter()
@@ -287,7 +287,7 @@ async fn send(client: &Client, call: Call<'_>) -> Result<Answer, ExchangeError> 
         request = request.body(body.expose().to_owned());
     }
     let mut answer = request.send().await.map_err(failed)?;
-    // All of it at once: what grows leaves copies behind.
+    // Allocate the whole buffer at once: a growing buffer leaves copies in memory.
     let expected = answer.content_length().unwrap_or(0);
     let expected = usize::try_from(expected).unwrap_or(LARGEST).min(LARGEST);
     let mut body = Zeroizing::new(Vec::with_capacity(expected.max(16 << 10)));
@@ -308,7 +308,7 @@ async fn send(client: &Client, call: Call<'_>) -> Result<Answer, ExchangeError> 
     })
 }
 
-/// A text as it may stand in a path or a query; `/` stays where it is said to.
+/// Percent-encodes a text for a path or a query; `/` stays if `keep_slash`.
 pub(super) fn escaped(text: &str, keep_slash: bool) -> String {
     let is_plain = |byte: u8| {
         byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || (keep_slash && byte == b'/')
@@ -320,7 +320,7 @@ pub(super) fn escaped(text: &str, keep_slash: bool) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// A body as a form sends it.
+/// A form-encoded body.
 pub(super) fn form(fields: &[(&str, &str)]) -> Secret {
     let pairs: Vec<String> = fields
         .iter()
@@ -332,7 +332,7 @@ pub(super) fn form(fields: &[(&str, &str)]) -> Secret {
 pub(super) const FORM: &str = "application/x-www-form-urlencoded";
 pub(super) const JSON: &str = "application/json";
 
-/// The deed that failed, with the next step.
+/// The failed action with its next step.
 pub(super) fn failed(
     deed: impl Into<String>,
     remedy: impl FnOnce(&ExchangeError) -> Option<String>,

@@ -1,4 +1,4 @@
-//! Secrets of this machine: files in clear and encrypted, files of variables, and what programs print.
+//! Secrets of this machine: plain and encrypted files, files of variables, and outputs of programs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,10 +16,10 @@ use super::{LARGEST, SecretError};
 use crate::process::{self, Capture, Environment};
 use crate::sops::{self, Format, Identities};
 
-/// A person may have to touch a key or type a PIN meanwhile.
+/// Long enough for a person to touch a hardware key or type a PIN.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Decrypts the one value that a `sops:` secret names, with the keys that the asker's environment leads to.
+/// Decrypts the value that a `sops:` secret names, with the keys found through the caller's environment.
 pub(super) fn read_sops(
     path: &str,
     key: &str,
@@ -58,7 +58,7 @@ fn no_such_value<'a>(
     }
 }
 
-/// Reads a `file:` secret; one newline at its end does not count.
+/// Reads a `file:` secret, without one trailing newline.
 pub(super) fn read_file(
     path: &str,
     root: &Path,
@@ -81,7 +81,7 @@ pub(super) fn read_file(
         }
     };
     let file = File::open(&full).map_err(failed)?;
-    // Wiped, also what is left behind where it grows.
+    // Wiped on drop; allocated at once, so that growing leaves no copies.
     let mut bytes = Zeroizing::new(Vec::with_capacity(file.metadata().map_or(0, |it| {
         usize::try_from(it.len()).unwrap_or(LARGEST).min(LARGEST) + 1
     })));
@@ -130,7 +130,7 @@ pub(super) fn read_dotenv(
                     found = Some(value); // The last one counts, as in a shell.
                 }
             }
-            // Of no concern here.
+            // Another variable: skip it.
             None if key != name => rest = after,
             None => return Err(broken()),
         }
@@ -143,9 +143,9 @@ pub(super) fn read_dotenv(
     Ok(found)
 }
 
-/// The value that a text begins with, as a shell would take it, and the lines after it: in single quotes as it is; in
-/// double quotes with `\n`, `\"` and `\\`; else up to ` #`. One in quotes may go over several lines. Variables are not
-/// filled in.
+/// Parses the value at the start of a text, like a shell, and returns the lines after it. Single quotes keep the
+/// text as it is; double quotes support `\n`, `\"` and `\\`; without quotes, the value ends at ` #`. A quoted
+/// value may span lines. Variables are not expanded.
 fn unquoted(text: &str) -> Option<(Secret, &str)> {
     if let Some(rest) = text.strip_prefix('\'') {
         let (inner, after) = rest.split_once('\'')?;
@@ -173,14 +173,14 @@ fn unquoted(text: &str) -> Option<(Secret, &str)> {
     None
 }
 
-/// The lines after a value, if nothing but a comment follows it in its own.
+/// The lines after a value, if only a comment follows it on its line.
 fn after_value(text: &str) -> Option<&str> {
     let (line, after) = text.split_once('\n').unwrap_or((text, ""));
     let line = line.trim();
     (line.is_empty() || line.starts_with('#')).then_some(after)
 }
 
-/// Runs a `command:` secret in the project's root and takes what it prints.
+/// Runs a `command:` secret in the project's root and returns its output.
 pub(super) async fn run_command(
     words: &[String],
     root: &Path,
@@ -225,8 +225,8 @@ pub(super) async fn run_command(
     text(&stdout, &format!("the command `{program}`"))
 }
 
-/// The end of what a command complained about, in one line. What it printed may be half of the secret, and its environment
-/// may hold others: neither is repeated.
+/// The end of a command's standard error, in one line. It never repeats the command's output, which may hold part
+/// of the secret, or values of its environment.
 pub(crate) fn complaint(stderr: &[u8], stdout: &[u8], env: &Environment) -> Option<String> {
     const MOST: usize = 300;
     let text = String::from_utf8_lossy(stderr);
@@ -236,7 +236,7 @@ pub(crate) fn complaint(stderr: &[u8], stdout: &[u8], env: &Environment) -> Opti
     let named = env.names().filter(|name| is_secret_variable(name));
     hidden.extend(named.filter_map(|name| env.get(name).cloned()));
     let masked = Mask::new(&hidden).mask_text(text.trim());
-    // What is too short to be masked is no reason to show it.
+    // Output too short to be masked is hidden as well.
     let mut words = printed.split_whitespace();
     if words.any(|word| masked.contains(word)) {
         return None;
@@ -249,12 +249,12 @@ pub(crate) fn complaint(stderr: &[u8], stdout: &[u8], env: &Environment) -> Opti
     (!end.is_empty()).then(|| format!("{cut}{}", plain(&end)))
 }
 
-/// Without what would move a cursor or change a colour.
+/// Removes control characters, which could move the cursor or change colours.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-/// One newline at its end does not count; nothing at all is no secret.
+/// The text without one trailing newline; an empty output is an error.
 pub(super) fn text(bytes: &[u8], origin: &str) -> Result<Secret, SecretError> {
     let value = std::str::from_utf8(bytes).map_err(|_| SecretError::NotText {
         origin: origin.to_owned(),

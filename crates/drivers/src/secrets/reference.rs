@@ -1,19 +1,19 @@
-//! Secret references as text, and what each kind of them looks at.
+//! Parses secret references, and lists the variables that each kind uses.
 
 use std::str::FromStr;
 
 use super::SecretError;
 
-/// Where a secret is.
+/// The location of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// `env:NAME`.
     Env(String),
-    /// `file:PATH`, as written: `~/` is the asker's home, a relative path starts at the project's root.
+    /// `file:PATH`, as written: `~/` is the caller's home, a relative path starts at the project's root.
     File(String),
-    /// `sops:FILE#KEY.PATH`: a value of an encrypted file, whose path is as that of `File`.
+    /// `sops:FILE#KEY.PATH`: a value of an encrypted file, with a path as in `File`.
     Sops { path: String, key: String },
-    /// `dotenv:FILE#NAME`: a line of a file of variables, whose path is as that of `File`.
+    /// `dotenv:FILE#NAME`: a line of a file of variables, with a path as in `File`.
     Dotenv { path: String, name: String },
     /// `command:PROGRAM ARGS`: a program and its arguments; no shell.
     Command(Vec<String>),
@@ -23,19 +23,19 @@ pub enum Reference {
         path: String,
         key: String,
     },
-    /// `azure-keyvault:VAULT/NAME[/VERSION]`; the vault by its name or by its host.
+    /// `azure-keyvault:VAULT/NAME[/VERSION]`; the vault by name or by host.
     AzureKeyVault {
         vault: String,
         name: String,
         version: Option<String>,
     },
-    /// `aws-secretsmanager:NAME[#KEY]`; without a key the whole text.
+    /// `aws-secretsmanager:NAME[#KEY]`; without a key, the whole text.
     AwsSecretsManager { name: String, key: Option<String> },
     /// `aws-ssm:NAME`.
     AwsSsm { name: String },
 }
 
-/// What the identity of a GitHub job is asked with.
+/// Variables that a GitHub job uses to request its identity token.
 const GITHUB: [&str; 2] = [
     "ACTIONS_ID_TOKEN_REQUEST_URL",
     "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
@@ -97,8 +97,8 @@ const AWS: [&str; 22] = [
 ];
 
 impl Reference {
-    /// The variables of the asker's environment that say where its source is and who asks; beside `PATH`, `HOME` and
-    /// those of proxies, which every stage has.
+    /// Variables of the caller's environment that configure the source and the login; besides `PATH`, `HOME` and
+    /// the proxy variables, which every stage has.
     pub fn settings(&self) -> Vec<&'static str> {
         let own: &[&'static str] = match self {
             Self::Env(_)
@@ -119,7 +119,7 @@ impl FromStr for Reference {
 
     fn from_str(raw: &str) -> Result<Self, Self::Err> {
         let reference = || raw.to_owned();
-        // What is no reference may be the secret itself: it is not said again.
+        // A text that is no reference may be the secret itself, so the error does not repeat it.
         let (source, rest) = raw.split_once(':').ok_or(SecretError::NoSource)?;
         let shape = |shape: &'static str| SecretError::Shape {
             reference: reference(),
@@ -191,15 +191,15 @@ impl FromStr for Reference {
     }
 }
 
-/// Two parts, neither of them empty.
+/// Splits into two non-empty parts.
 fn pair(text: &str, separator: char) -> Option<(String, String)> {
     let (left, right) = text.split_once(separator)?;
     let is_whole = !left.is_empty() && !right.is_empty();
     is_whole.then(|| (left.to_owned(), right.to_owned()))
 }
 
-/// Words between spaces; quotes of either kind hold one together, and in double ones `\"`, `\\`, `\$` stand for what
-/// comes after the backslash. No other character is special.
+/// Splits at spaces, with single and double quotes. In double quotes, a backslash escapes a following `"`,
+/// backslash, `$` or backtick. No other character is special.
 pub fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,5 +1,5 @@
-//! Services that keep secrets, as one asker sees them. Each place is asked once, each login made once; both are kept in
-//! memory only, for as long as the asker's values are.
+//! Secret services, as one caller sees them. Each secret is read once and each login made once; both are cached in
+//! memory only, for as long as the caller's values are.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::local;
 use super::vault::Vault;
 use super::{Reference, SecretError};
 
-/// Clones share what was asked. No `Debug` of its contents: they are secrets.
+/// Clones share the cache. `Debug` leaves out the contents: they are secrets.
 #[derive(Clone, Default)]
 pub struct Sources(Arc<Mutex<Asked>>);
 
@@ -28,7 +28,7 @@ struct Asked {
     aws: Option<Aws>,
 }
 
-/// What one request answers.
+/// The secret that one request returns.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Vault {
@@ -45,7 +45,8 @@ enum Place {
 }
 
 impl Sources {
-    /// Reads what a reference to a service names. One at a time: the second who wants the same finds it.
+    /// Reads the secret of a service. Requests run one at a time, so that a second one for the same secret uses
+    /// the cache.
     pub(super) async fn read(
         &self,
         reference: &Reference,
@@ -150,8 +151,8 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// One field of a document: by its name, else from part to part along the dots of the key. What is no text comes as
-/// JSON.
+/// One field of a document: by its name, else along the dots of the key. A value that is not a string is returned
+/// as JSON.
 fn field(document: &Secret, key: &str, place: &str) -> Result<Secret, SecretError> {
     let missing = || SecretError::NoField {
         place: place.to_owned(),

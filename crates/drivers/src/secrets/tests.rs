@@ -110,13 +110,13 @@ async fn each_source_gives_its_value() {
     assert_eq!(resolved("dotenv:.env#KEY", root).await, key);
     assert_eq!(resolved("dotenv:.env#E", root).await, "= x\ny");
     assert_eq!(resolved("dotenv:.env#F", root).await, "= after");
-    // A key file may have to end with its line.
+    // A key file may require its final newline.
     assert_eq!(resolved("dotenv:.env#G", root).await, "= one\ntwo\n");
     assert_eq!(
         resolved("command:printf '%s\\n' 'a  b'", root).await,
         "= a  b"
     );
-    // No shell, and nothing of our environment but what was given.
+    // No shell, and no environment except the given one.
     assert_eq!(resolved("command:echo $HOME;", root).await, "= $HOME;");
 }
 

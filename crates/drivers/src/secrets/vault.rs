@@ -1,4 +1,4 @@
-//! `HashiCorp` Vault and `OpenBao`: the KV store, version 2, and the ways to log in to it.
+//! `HashiCorp` Vault and `OpenBao`: the KV store, version 2, and its login methods.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 use super::exchange::{Call, Exchange, JSON, Settings, escaped, failed};
 use super::{ExchangeError, SecretError, local};
 
-/// Where a Pod finds the token of its service account.
+/// The path of a Pod's service account token.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 const WAYS: &str = "set `VAULT_TOKEN`; or `VAULT_ROLE_ID` and `VAULT_SECRET_ID`; or `VAULT_ROLE` with `VAULT_JWT` or in a GitHub job or a Pod; or `vault login` first";
 
-/// A server that let us in.
+/// A server that we are logged in to.
 pub(super) struct Vault {
     exchange: Exchange,
     address: String,
@@ -23,7 +23,7 @@ pub(super) struct Vault {
     token: Secret,
 }
 
-/// How somebody logs in; the role is no secret, what proves it is.
+/// A login method; the role is no secret, its credential is.
 enum Login {
     Token(Secret),
     AppRole {
@@ -41,7 +41,7 @@ enum Login {
 }
 
 impl Login {
-    /// The first way that is set up. A way that fails does not lead to the next.
+    /// Chooses the first configured login method; if it fails, the next one is not tried.
     async fn choose(settings: Settings<'_>, address: &str) -> Result<Self, SecretError> {
         if let Some(token) = settings.secret("VAULT_TOKEN") {
             return Ok(Self::Token(token));
@@ -90,7 +90,7 @@ impl Vault {
         })?;
         let address = address.trim_end_matches('/').to_owned();
         if address.contains('@') {
-            // Not even to say where.
+            // The error does not show the address either.
             let remedy = |_: &ExchangeError| {
                 Some("leave it out of `VAULT_ADDR`: a login proves who asks".to_owned())
             };
@@ -142,7 +142,7 @@ impl Vault {
         Ok(vault)
     }
 
-    /// The token that a login gives.
+    /// The token that a login returns.
     async fn prove(
         &self,
         mount: &str,

@@ -1,5 +1,5 @@
-//! The snapshot of a commit, whatever lies in the working tree. What Git ignores and submodules are not part of
-//! a commit, and so not of this.
+//! The snapshot of a commit, independent of the working tree. Ignored files and submodules are not part of a
+//! commit, so they are not included.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use super::{
 use crate::git::Repository;
 use crate::tree::normalised;
 
-/// A snapshot that cannot be read from a directory later, and so comes with its bytes.
+/// A snapshot with its bytes, since there is no directory to read them from later.
 #[derive(Clone, Debug)]
 pub struct Committed {
     pub snapshot: Snapshot,
@@ -20,7 +20,7 @@ pub struct Committed {
 const LINK: &str = "120000";
 const EXECUTABLE: &str = "100755";
 
-/// Takes the snapshot of the project as a commit has it.
+/// Takes the snapshot of the project at a commit.
 pub fn collect_commit(repository: &Repository, commit: &str) -> Result<Committed, SnapshotError> {
     let git = |source| SnapshotError::Git { source };
     let listed = repository.blobs_at(commit).map_err(git)?;

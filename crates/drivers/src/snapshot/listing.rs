@@ -1,4 +1,4 @@
-//! Which paths belong into a snapshot; some may turn out to be gone, or no files.
+//! Lists the paths of a snapshot; some may turn out to be deleted, or not to be files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -32,7 +32,7 @@ pub(super) fn paths(
         }
     }
     leave_homes_out(&mut paths);
-    // Git may still track what lay in a directory that now is a link.
+    // Git may still track files of a directory that is now a link.
     let mut real: BTreeMap<String, bool> = BTreeMap::new();
     paths.retain(|path| {
         let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
@@ -44,7 +44,7 @@ pub(super) fn paths(
     Ok(paths)
 }
 
-/// A home inside the project is no source: it would be copied into itself, run after run.
+/// Leaves out a terrane home inside the project: otherwise each run would copy it into itself.
 fn leave_homes_out(paths: &mut BTreeSet<String>) {
     let home = |path: &String| path.strip_suffix("terrane.db").map(str::to_owned);
     let homes: Vec<String> = paths.iter().filter_map(home).collect();
@@ -70,7 +70,7 @@ fn tracked(
         if !is_dir {
             paths.insert(path);
         } else if place.join(".git").exists() && belongs(&path) {
-            // A submodule, or a repository that would become one.
+            // A submodule, or a nested repository.
             tracked(repository, root, &path, paths)?;
         }
     }
@@ -93,7 +93,7 @@ fn walk(root: &Path, dir: &str, paths: &mut BTreeSet<String>) -> Result<(), Snap
     Ok(())
 }
 
-/// Names in a directory, and whether they are directories; none if it is not there.
+/// Names in a directory, and whether they are directories; none if it does not exist.
 fn entries(root: &Path, dir: &str) -> Result<Vec<(String, bool)>, SnapshotError> {
     let listing = match fs::read_dir(root.join(dir)) {
         Ok(listing) => listing,
@@ -109,7 +109,7 @@ fn entries(root: &Path, dir: &str) -> Result<Vec<(String, bool)>, SnapshotError>
         .collect()
 }
 
-/// Variable files that an engine reads by itself.
+/// Adds the variable files that an engine reads automatically.
 fn automatic_variables(
     root: &Path,
     dir: &str,
@@ -127,16 +127,16 @@ fn automatic_variables(
     Ok(())
 }
 
-/// Whether anything was found.
+/// Adds the files that match a pattern. Returns whether there were any.
 fn included(
     root: &Path,
     pattern: &str,
     paths: &mut BTreeSet<String>,
 ) -> Result<bool, SnapshotError> {
     let Some(pattern) = normalised("", pattern) else {
-        return Ok(false); // it leads outside: `config` has said so
+        return Ok(false); // it leads outside: `config` reports this
     };
-    // The part before the first glob is where to look.
+    // The part before the first wildcard is the directory to search.
     let literal: Vec<&str> = pattern
         .split('/')
         .take_while(|part| !part.contains(['*', '?', '[', '{']))
@@ -177,8 +177,7 @@ fn included(
     Ok(is_there)
 }
 
-/// The directory without links in its path, if it is there and inside: a snapshot holds no path that
-/// leads through a link.
+/// The directory with links resolved, if it exists inside the project: no path in a snapshot goes through a link.
 pub(super) fn real_dir(root: &Path, dir: &str) -> Option<String> {
     let real = root.join(dir).canonicalize().ok()?;
     let inside = real.strip_prefix(root).ok()?;

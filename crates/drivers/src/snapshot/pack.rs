@@ -1,7 +1,7 @@
-//! A snapshot as one sequence of bytes: a head, then for each file, by path, its kind, the two lengths,
-//! its path and its content. The same files always give the same bytes.
+//! A snapshot as one sequence of bytes: a header, then for each file, by path, its kind, the two lengths, its path
+//! and its content. The same files always give the same bytes.
 //!
-//! Not here: compression and encryption, which are the store's.
+//! Not here: compression and encryption (`store`).
 
 use super::{FileKind, digest_of, sha256};
 use crate::tree::normalised;
@@ -47,8 +47,8 @@ impl Writer {
     }
 }
 
-/// The files of a pack, by path. Whatever is in it, no path leaves the directory it is laid out in, by
-/// itself or through a link.
+/// The files of a pack, by path. For any input, no path leaves the directory in which the pack is laid out,
+/// neither directly nor through a link.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<Packed<'_>>, UnpackError> {
     let mut rest = bytes.strip_prefix(HEAD).ok_or(UnpackError::Malformed)?;
     let mut files: Vec<Packed<'_>> = Vec::new();
@@ -73,7 +73,7 @@ pub fn unpack(bytes: &[u8]) -> Result<Vec<Packed<'_>>, UnpackError> {
     Ok(files)
 }
 
-/// The digest of the snapshot that these files are, and those of the files.
+/// The digest of the snapshot with these files, and the digest of each file.
 pub(super) fn digests(files: &[Packed<'_>]) -> (String, Vec<String>) {
     let digests: Vec<String> = files.iter().map(|file| sha256(file.content)).collect();
     let parts = files.iter().zip(&digests);

@@ -1,11 +1,11 @@
-//! A slot: a directory that is made to be exactly a snapshot, with as few writes as possible, while
-//! what the engine keeps there for itself stays.
+//! A slot: a directory that is made identical to a snapshot with as few writes as possible. Files that the engine
+//! keeps there stay.
 //!
-//! Beside the directory lies a manifest of what was written and how it looked to `stat` then. A file
-//! that still looks so is not read again. While a slot is being changed there is no manifest, so a crash
-//! costs at most a full write.
+//! A manifest beside the directory records each written file and its `stat` data. A file whose `stat` data is
+//! unchanged is not read again. The manifest is removed while a slot is being changed, so a crash costs at most a
+//! full write.
 //!
-//! Not here: who may use a slot, and when (`control`).
+//! Not here: which run may use a slot, and when (`control`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -26,7 +26,7 @@ pub struct Slot {
     keep: GlobSet,
 }
 
-/// What laying out took.
+/// Statistics of laying out a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaidOut {
     pub written: usize,
@@ -58,7 +58,7 @@ struct Manifest {
 
 const MANIFEST_VERSION: u32 = 1;
 
-/// A file as it was left.
+/// A file as it was written.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
     kind: FileKind,
@@ -66,7 +66,7 @@ struct Written {
     look: Look,
 }
 
-/// What `stat` says of a file; a change of content changes at least one of these.
+/// The `stat` data of a file; a change of content changes at least one field.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Look {
     mode: u32,
@@ -88,7 +88,7 @@ impl From<&Metadata> for Look {
     }
 }
 
-/// What lies in a slot, without what is the engine's own.
+/// The contents of a slot, without the engine's own files.
 #[derive(Default)]
 struct Seen {
     files: BTreeMap<String, Look>,
@@ -97,7 +97,7 @@ struct Seen {
 }
 
 impl Slot {
-    /// `keep` are globs of paths in the tree that stay although no snapshot has them.
+    /// `keep` are globs of paths that stay in the tree although no snapshot has them.
     pub fn new(tree: PathBuf, manifest: PathBuf, keep: &[String]) -> Result<Self, globset::Error> {
         let mut globs = GlobSetBuilder::new();
         for glob in keep {
@@ -115,14 +115,13 @@ impl Slot {
         &self.tree
     }
 
-    /// The paths of the snapshot that is laid out; none while it is being changed.
+    /// The paths of the snapshot in the slot; none while the slot is being changed.
     pub fn source(&self) -> BTreeSet<String> {
         let manifest = self.manifest().map(|manifest| manifest.files);
         manifest.unwrap_or_default().into_keys().collect()
     }
 
-    /// Makes the tree exactly the snapshot. `load` gives its pack, and is called only if something
-    /// differs.
+    /// Makes the tree identical to the snapshot. `load` returns the pack, and is called only if something differs.
     pub fn lay_out<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         digest: &str,
@@ -200,7 +199,7 @@ impl Slot {
         Ok(laid_out)
     }
 
-    /// Removes directories that stand where the snapshot has a file, and those left empty.
+    /// Removes directories where the snapshot has a file, and directories that became empty.
     fn make_room(
         &self,
         wanted: &BTreeSet<&str>,
@@ -212,7 +211,7 @@ impl Slot {
                 self.write(dir, |place| fs::remove_dir_all(place))?;
                 continue;
             }
-            // What the engine or `keep` has in it keeps it.
+            // A directory that holds files of the engine or of `keep` stays.
             self.write(dir, |place| match fs::remove_dir(place) {
                 Err(err) if err.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
                 done => done,
@@ -221,7 +220,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Whether the tree is still what the manifest says, and holds nothing else.
+    /// Whether the tree still matches the manifest and holds nothing else.
     fn is_intact(&self, manifest: &Manifest, seen: &Seen) -> bool {
         let same =
             |(path, written): (&String, &Written)| seen.files.get(path) == Some(&written.look);
@@ -229,7 +228,7 @@ impl Slot {
         manifest.files.iter().all(same) && seen.files.keys().all(known)
     }
 
-    /// A lock file that no snapshot brought was written by the engine.
+    /// A lock file that is not part of a snapshot was written by the engine.
     fn is_kept(&self, path: &str) -> bool {
         let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
         name == ".terraform.lock.hcl" || self.keep.is_match(path)
@@ -248,7 +247,7 @@ impl Slot {
         };
         for entry in entries {
             let entry = entry.map_err(failed)?;
-            // Under another name than UTF-8 only the engine can have made it.
+            // Only the engine can have created a name that is not UTF-8.
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
@@ -283,7 +282,7 @@ impl Slot {
         })
     }
 
-    /// What was laid out last; a damaged manifest is as good as none.
+    /// The manifest of the last layout; a damaged one counts as missing.
     fn manifest(&self) -> Option<Manifest> {
         let bytes = fs::read(&self.manifest).ok()?;
         let manifest: Manifest = serde_json::from_slice(&bytes).ok()?;
@@ -336,7 +335,7 @@ fn make_dir(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a file anew: what is there is removed, never written through.
+/// Replaces a file: removes an existing one first, so that nothing is written through a link.
 fn put(place: &Path, file: &Packed<'_>, is_there: bool) -> io::Result<Look> {
     if is_there {
         fs::remove_file(place)?;

@@ -1,4 +1,4 @@
-//! Snapshots of real directories and repositories, and slots they are laid out in.
+//! Snapshots of real directories and repositories, and the slots in which they are laid out.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -261,7 +261,7 @@ fn hostile_packs_are_refused() {
     }
 }
 
-/// A source, a slot, and how often the pack was loaded.
+/// A source, a slot, and a counter of pack loads.
 struct Story {
     source: TempDir,
     home: TempDir,
@@ -299,7 +299,7 @@ impl Story {
         self
     }
 
-    /// Written, removed, loaded.
+    /// Files written, files removed, packs loaded.
     fn lay_out(&self) -> (usize, usize, usize) {
         let root = self.source.path();
         let snapshot = collect(root, None, &Extras::default()).unwrap();
@@ -407,7 +407,7 @@ fn what_the_engine_keeps_stays() {
         "net/ net/.terraform.lock.hcl net/.terraform/ net/.terraform/providers/ \
          net/.terraform/providers/x net/kubeconfig net/main.tf"
     );
-    // A lock file that came with a snapshot goes with it.
+    // A lock file that came with a snapshot is removed with it.
     story.write("net/.terraform.lock.hcl", "committed");
     assert_eq!(story.lay_out(), (1, 0, 1));
     story.remove("net/.terraform.lock.hcl");

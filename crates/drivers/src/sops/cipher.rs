@@ -1,6 +1,6 @@
-//! One value, encrypted: `ENC[AES256_GCM,data:…,iv:…,tag:…,type:…]`.
+//! One encrypted value: `ENC[AES256_GCM,data:…,iv:…,tag:…,type:…]`.
 //!
-//! Not here: which values are, and what binds them to their place (`crypt`).
+//! Not here: which values are encrypted, and what binds them to their path (`crypt`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use super::tree::{Comment, Kind, Leaf, Scalar};
 const IV: usize = 32;
 const TAG: usize = 16;
 
-/// What a file's values are encrypted with.
+/// The key that encrypts a file's values.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct DataKey([u8; 32]);
 
@@ -41,7 +41,7 @@ impl DataKey {
 impl Drop for DataKey {
     fn drop(&mut self) {
         self.0.fill(0);
-        // What nobody reads again need not be written: so somebody reads it.
+        // Keeps the compiler from removing the write as dead code.
         std::hint::black_box(&self.0);
     }
 }
@@ -52,7 +52,7 @@ impl fmt::Debug for DataKey {
     }
 }
 
-/// Why a value cannot be opened. It never says what the value is.
+/// Why a value cannot be decrypted. It never contains the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     #[error("it is not encrypted")]
@@ -69,8 +69,8 @@ pub enum CipherError {
     NoRandom,
 }
 
-/// Encrypts and decrypts values; remembers what it has opened, so that the same value at the same place comes out as
-/// the same bytes again.
+/// Encrypts and decrypts values. It remembers decrypted values, so that the same value at the same path gets the
+/// same ciphertext again.
 #[derive(Clone)]
 pub(super) struct Cipher {
     gcm: AesGcm<Aes256, U32>,
@@ -100,7 +100,7 @@ impl Cipher {
         self.opened.clone_from(earlier);
     }
 
-    /// The encrypted form; of what is empty, the empty text.
+    /// The encrypted form; an empty value stays empty.
     pub(super) fn encrypt(&self, leaf: &Leaf, place: &str) -> Result<String, CipherError> {
         let (kind, text) = match leaf {
             Leaf::Scalar(scalar) => (name(scalar.kind), &scalar.text),
@@ -222,7 +222,7 @@ fn read_value(kind: &str, plain: String) -> Result<Leaf, CipherError> {
     })
 }
 
-/// Stands for a plain value at a place, without being it.
+/// Identifies a plain value at a path without containing it.
 fn fingerprint(kind: &str, text: &Secret, place: &str) -> [u8; 32] {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in [kind, place, text.expose()] {

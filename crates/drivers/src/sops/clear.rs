@@ -1,17 +1,18 @@
-//! What of a text stays in clear when it is encrypted: keys, what the rule leaves out, and the shape of the whole.
+//! The parts of a text that stay in clear when it is encrypted: keys, values that the rule leaves out, and the
+//! structure.
 
 use super::rules::Rule;
 use super::seal::EncryptError;
 use super::tree::{Leaf, Scalar, walk};
 use super::{Format, read, write};
 
-/// Stands for everything that is encrypted.
+/// Replaces every encrypted value.
 const SEALED: &str = "ENC[]";
 
-/// The text as anybody may read it once it is encrypted, without what SOPS adds.
+/// The text as anyone can read it once it is encrypted, without the SOPS metadata.
 pub(super) fn clear(plain: &str, format: Format, rule: &Rule) -> Result<String, EncryptError> {
     let mut document = read(plain, format)?;
-    // By place, not by looks: a value that stays in clear may look like one that does not.
+    // Decide by path, not by content: a plain value may look like an encrypted one.
     walk(&mut document, &mut |leaf, place| {
         let is_comment = matches!(leaf, Leaf::Comment(_));
         if rule.selection.takes(&place, is_comment) {

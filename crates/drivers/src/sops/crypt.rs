@@ -1,4 +1,4 @@
-//! A whole document, encrypted or decrypted value by value, and the MAC that holds it together.
+//! Encrypts or decrypts a whole document value by value, and computes its MAC.
 
 use aws_lc_rs::digest;
 
@@ -8,14 +8,14 @@ use super::tree::{Comment, Document, Element, Entry, Leaf, Map, Node, Place, wal
 
 mod lists;
 
-/// SHA-256 of `sops`: begins the MAC of files in which only encrypted values count, so that it can never be the MAC
-/// of one in which all do.
+/// SHA-256 of `sops`. It starts the MAC of files in which only encrypted values count, so that it differs from a
+/// MAC over all values.
 const ONLY_ENCRYPTED: [u8; 32] = [
     0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0x0b,
     0x0b, 0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
 ];
 
-/// A value that stands in the way, by its place.
+/// A value that cannot be processed, by its path.
 #[derive(Debug, thiserror::Error)]
 pub enum ValueError {
     #[error("the value of `{path}` cannot be used: {source}")]
@@ -30,7 +30,7 @@ pub enum ValueError {
     Between { path: String },
 }
 
-/// Encrypts in place; the MAC of the plain values, not yet encrypted itself.
+/// Encrypts in place; returns the MAC of the plain values, not yet encrypted.
 pub(super) fn encrypt(
     document: &mut Document,
     selection: &Selection,
@@ -65,7 +65,7 @@ pub(super) fn encrypt(
     Ok(mac.finish())
 }
 
-/// Decrypts in place; the MAC that the plain values have.
+/// Decrypts in place; returns the MAC of the plain values.
 pub(super) fn decrypt(
     document: &mut Document,
     selection: &Selection,
@@ -76,7 +76,7 @@ pub(super) fn decrypt(
     walk(document, &mut |leaf, place| {
         let taken = selection.takes(&place, matches!(leaf, Leaf::Comment(_)));
         let leaf = match leaf {
-            // Whether or not values here are taken: it may have been sealed as part of what stands around.
+            // Try it even where values are plain: it may have been encrypted with the values around it.
             Leaf::Comment(comment) => open_comment(comment, cipher, &place),
             leaf if !taken => leaf,
             Leaf::Scalar(scalar) => cipher
@@ -89,8 +89,9 @@ pub(super) fn decrypt(
     Ok(mac.finish())
 }
 
-/// Comments are no part of the MAC, and old versions left them plain: what cannot be opened stays as it is. One at the
-/// end of a map is bound to it by the official tool, and read as part of the list or map that stands before it.
+/// Comments are not part of the MAC, and old versions left them plain: a comment that cannot be decrypted stays as
+/// it is. The official tool encrypts a comment at the end of a map under the path of that map, and reads it as
+/// part of the preceding list or map.
 fn open_comment(comment: Comment, cipher: &mut Cipher, place: &Place<'_>) -> Leaf {
     if comment.text.expose().is_empty() {
         return Leaf::Comment(comment);
@@ -105,8 +106,8 @@ fn open_comment(comment: Comment, cipher: &mut Cipher, place: &Place<'_>) -> Lea
     Leaf::Comment(comment)
 }
 
-/// In a list an encrypted comment takes the place of a value, and an empty one would become an empty value: it gets
-/// a space instead.
+/// In a list, an encrypted comment becomes a value, and an empty one would become an empty value: add a space
+/// instead.
 fn mark_empty_comments(map: &mut Map) {
     for entry in map {
         if let Entry::Item(_, node) = entry {
@@ -133,7 +134,7 @@ fn mark_in(node: &mut Node) {
     }
 }
 
-/// What binds a value to its place: the keys above it.
+/// The additional data that binds a value to its path: the keys above it.
 fn aad(path: &[String]) -> String {
     format!("{}:", path.join(":"))
 }

@@ -1,11 +1,11 @@
-//! A tree of metadata in formats that have none: `age__list_0__map_recipient`.
+//! Metadata trees in formats without nesting: `age__list_0__map_recipient`.
 
 use super::tree::{Element, Entry, Map, Node};
 
 const IN_MAP: &str = "__map_";
 const IN_LIST: &str = "__list_";
 
-/// Names with the way to each value in them.
+/// Names that contain the path to each value.
 pub(super) fn flatten(map: Map) -> Map {
     let mut flat = Map::new();
     for entry in map {
@@ -38,7 +38,7 @@ fn flatten_into(name: String, node: Node, flat: &mut Map) {
     }
 }
 
-/// The tree again; `None` where the names contradict each other.
+/// The tree from such names; `None` if they contradict each other.
 pub(super) fn unflatten(flat: Map) -> Option<Map> {
     let mut root = Node::Map(Map::new());
     for entry in flat {
@@ -99,7 +99,7 @@ fn put(node: &mut Node, steps: &[Step], value: Node) -> Option<()> {
             let Node::List(list) = node else {
                 return None;
             };
-            // Positions come in order.
+            // Positions are in order.
             if *position == list.len() {
                 list.push(Element::Node(Node::Null));
             }

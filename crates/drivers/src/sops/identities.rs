@@ -1,6 +1,6 @@
 //! The private keys that open files, and where a machine keeps them.
 //!
-//! The environment is passed in; nothing is read from the process's own.
+//! The environment is passed in; the process's own is not read.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,10 +18,10 @@ use super::plugin::{self, PluginError, Plugins};
 use crate::process::{self, Capture, CaptureError, Environment};
 use crate::secrets::{complaint, split_words};
 
-/// Larger files hold no keys.
+/// Larger files are not key files.
 const LARGEST: u64 = 1 << 20;
 
-/// Where the environment may have keys, or lead to them.
+/// The variables that hold keys or lead to them.
 const VARIABLES: [&str; 5] = [
     "SOPS_AGE_KEY",
     "SOPS_AGE_KEY_FILE",
@@ -30,19 +30,19 @@ const VARIABLES: [&str; 5] = [
     "SOPS_AGE_SSH_PRIVATE_KEY_CMD",
 ];
 
-/// Asks somebody, or tells them; none if nobody is there.
+/// Asks or informs a person; `None` if there is no answer.
 pub type Ask = Arc<dyn Fn(&Question<'_>) -> Option<Secret> + Send + Sync>;
 
-/// What somebody is asked on behalf of a key.
+/// A question to the person on behalf of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question<'q> {
     /// The passphrase of a key.
     Passphrase { of: &'q str },
-    /// What a plugin wants to be known; there is nothing to answer.
+    /// A message of a plugin, which needs no answer.
     Message { plugin: &'q str, words: &'q str },
-    /// What a plugin wants to know.
+    /// A question of a plugin.
     Text { plugin: &'q str, words: &'q str },
-    /// The same, and the answer must not be seen.
+    /// A question of a plugin whose answer must not be displayed.
     Secret { plugin: &'q str, words: &'q str },
 }
 
@@ -50,10 +50,10 @@ pub enum Question<'q> {
 #[derive(Default)]
 pub struct Identities {
     keys: Vec<Box<dyn age::Identity + Send + Sync>>,
-    /// Keys that plugins have.
+    /// Keys that plugins manage.
     foreign: Vec<plugin::Identity>,
     plugins: Plugins,
-    /// Where they were looked for, for the error that says none fits.
+    /// Where keys were searched, for the error message if none fits.
     sought: Vec<String>,
     ask: Option<Ask>,
 }
@@ -80,14 +80,14 @@ pub enum IdentityError {
 }
 
 impl Identities {
-    /// All that the official tool would find: `SOPS_AGE_KEY`, the files that `SOPS_AGE_KEY_FILE` and
-    /// `SOPS_AGE_SSH_PRIVATE_KEY_FILE` name, what the commands in `SOPS_AGE_KEY_CMD` and `SOPS_AGE_SSH_PRIVATE_KEY_CMD`
-    /// print, `sops/age/keys.txt` of the user's configuration, and the user's SSH keys.
+    /// All keys that the official tool would find: `SOPS_AGE_KEY`, the files that `SOPS_AGE_KEY_FILE` and
+    /// `SOPS_AGE_SSH_PRIVATE_KEY_FILE` name, the output of the commands in `SOPS_AGE_KEY_CMD` and
+    /// `SOPS_AGE_SSH_PRIVATE_KEY_CMD`, `sops/age/keys.txt` in the user's configuration, and the user's SSH keys.
     pub fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, IdentityError> {
         Self::gather(environment, None)
     }
 
-    /// The same with somebody who can be asked for passphrases.
+    /// The same, with a way to ask for passphrases.
     pub fn asking(environment: &BTreeMap<String, String>, ask: Ask) -> Result<Self, IdentityError> {
         Self::gather(environment, Some(ask))
     }
@@ -134,7 +134,7 @@ impl Identities {
                 found.sought.push(format!("`{}`", keys.display()));
             }
         }
-        // A key that needs a passphrase, or is no key, is somebody else's business: it was not named for this.
+        // These default files were not named for this purpose: skip one that needs a passphrase or is not a key.
         for name in ["id_ed25519", "id_rsa"] {
             if let Some(home) = &home {
                 let path = home.join(".ssh").join(name);
@@ -146,7 +146,7 @@ impl Identities {
         Ok(found)
     }
 
-    /// The keys of a text, one a line, `#` for comments.
+    /// The keys of a text, one per line; `#` starts a comment.
     pub fn from_text(text: &Secret) -> Result<Self, IdentityError> {
         let mut found = Self::default();
         found.add(text, "the keys")?;
@@ -161,7 +161,7 @@ impl Identities {
         self.len() == 0
     }
 
-    /// Where keys were looked for and not found.
+    /// Where keys were searched but not found.
     pub fn sought(&self) -> &[String] {
         &self.sought
     }
@@ -177,7 +177,7 @@ impl Identities {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            // `SOPS_AGE_KEY` may hold several in one line.
+            // `SOPS_AGE_KEY` may hold several keys in one line.
             for word in line.split_whitespace() {
                 if let Ok(key) = word.parse::<age::x25519::Identity>() {
                     self.keys.push(Box::new(key));
@@ -201,7 +201,7 @@ impl Identities {
         self.add(&text_of(path, bytes)?, &origin)
     }
 
-    /// The keys in a file that a passphrase opens.
+    /// The keys in a passphrase-protected file.
     fn add_protected(&mut self, bytes: &[u8], origin: String) -> Result<(), IdentityError> {
         let Some(passphrase) = self.ask_passphrase(&origin) else {
             return Err(IdentityError::Passphrase { origin });
@@ -214,7 +214,7 @@ impl Identities {
         let read = opened.map(|mut reader| reader.read_to_string(&mut text));
         let text = Secret::new(text);
         match read {
-            // One that holds another such file would be asked about for ever.
+            // A nested protected file is refused, to avoid endless questions.
             Ok(Ok(_)) if !text.expose().starts_with(ARMOURED) => self.add(&text, &origin),
             _ => Err(IdentityError::WrongPassphrase { origin }),
         }
@@ -235,7 +235,7 @@ impl Identities {
         let key = age::ssh::Identity::from_buffer(text.expose().as_bytes(), Some(name));
         match key {
             Ok(key @ age::ssh::Identity::Unencrypted(_)) => self.keys.push(Box::new(key)),
-            // It asks when a file is for it, not before.
+            // The passphrase is requested when a file needs this key, not before.
             Ok(key @ age::ssh::Identity::Encrypted(_)) if is_named && self.ask.is_some() => {
                 let origin = format!("`{}`", path.display());
                 let asking = Asking(origin, self.ask.clone());
@@ -266,8 +266,8 @@ impl Identities {
         self.ask.as_ref()?(&Question::Passphrase { of })
     }
 
-    /// The data key, if one of these opens one of its copies: our own first, since a plugin may want a person. Else
-    /// what went wrong with the first plugin that did not do its part.
+    /// The data key, if an identity opens one of its copies. Our own keys are tried first, since a plugin may need
+    /// a person. Otherwise returns the error of the first plugin that failed.
     pub(super) fn unwrap(&self, copies: &[&str]) -> Result<DataKey, Option<PluginError>> {
         let own = self.keys.iter().map(|key| &**key as &dyn age::Identity);
         let opened = copies
@@ -293,7 +293,7 @@ impl Identities {
     }
 }
 
-/// The data key in one of its copies, if these open it.
+/// The data key from one of its copies, if these identities open it.
 fn open<'k>(
     copy: &str,
     keys: impl Iterator<Item = &'k dyn age::Identity>,
@@ -322,11 +322,11 @@ fn open<'k>(
     Ok(key)
 }
 
-/// How files begin that a passphrase opens.
+/// How passphrase-protected files begin.
 const PROTECTED: &[u8] = b"age-encryption.org/";
 const ARMOURED: &str = "-----BEGIN AGE ENCRYPTED";
 
-/// Whoever is asked on behalf of a key.
+/// Asks the person on behalf of a key.
 #[derive(Clone)]
 struct Asking(String, Option<Ask>);
 
@@ -347,7 +347,7 @@ impl age::Callbacks for Asking {
     }
 }
 
-/// What a command prints: keys, so that none needs to lie on a disk.
+/// The keys that a command prints, so that none needs to be on disk.
 fn printed_by(
     name: &'static str,
     line: &str,

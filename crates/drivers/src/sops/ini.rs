@@ -1,7 +1,7 @@
-//! Documents as INI: sections of `name = value`. What stands before the first section is in `DEFAULT`.
+//! Documents as INI: sections of `name = value`. Entries before the first section are in `DEFAULT`.
 //!
-//! A comment is about the section or the name below it; the tree has it as the first of the section, or behind the
-//! name, where the official tool looks for it.
+//! A comment belongs to the section or name below it. In the tree, it is the first entry of the section, or
+//! follows the name, where the official tool expects it.
 
 use std::mem;
 
@@ -40,7 +40,7 @@ pub(super) fn read(text: &str) -> Result<Document, ReadError> {
 
 struct Reader {
     sections: Vec<(String, Map)>,
-    /// Lines since the last value.
+    /// Comment lines since the last value.
     comment: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Reader {
         Some(Entry::Comment(Comment::new(text, false)))
     }
 
-    /// A comment below everything has nothing that it is about; it stays with the last section.
+    /// A comment at the end of the file is kept with the last section.
     fn finish(mut self) -> Document {
         if let Some(comment) = self.take_comment()
             && let Some((_, map)) = self.sections.last_mut()
@@ -119,7 +119,7 @@ fn split(line: &str, number: usize) -> Result<(&str, &str), ReadError> {
     }
 }
 
-/// The value, and a comment behind it.
+/// The value and a comment after it.
 fn read_value<'a>(
     text: &str,
     rest: &mut impl FnMut() -> Option<&'a str>,
@@ -207,7 +207,7 @@ fn write_section(name: &str, map: &Map, is_first: bool, out: &mut String) {
         let Entry::Item(name, node) = entry else {
             continue;
         };
-        // Behind the name in the tree, above it in the text.
+        // In the tree a comment follows its name; in the text it precedes it.
         while let Some(Entry::Comment(comment)) = entries.peek() {
             write_comment(comment, out);
             entries.next();
@@ -233,7 +233,7 @@ fn write_comment(comment: &Comment, out: &mut String) {
     }
 }
 
-/// A name that the official tool reads as another one (`-` is a number to it) or not at all.
+/// A name that the official tool reads differently (`-` counts as a number) or not at all.
 pub(super) fn unreadable_name(document: &Document) -> Option<&str> {
     document.0.iter().flatten().find_map(|entry| match entry {
         Entry::Item(section, Node::Map(map)) => {

@@ -19,7 +19,7 @@ pub(super) fn read(text: &str) -> Result<Document, ReadError> {
 
 pub(super) fn read_node(text: &str) -> Result<Node, ReadError> {
     let mut parser = serde_json::Deserializer::from_str(text);
-    // The parser's own words may repeat what it read; its place does not.
+    // The parser's message may quote the text; the position does not.
     let failed = |err: serde_json::Error| ReadError {
         line: err.line(),
         problem: match err.classify() {
@@ -35,7 +35,7 @@ pub(super) fn read_node(text: &str) -> Result<Node, ReadError> {
     Ok(node)
 }
 
-/// What we said ourselves, without the place that is added to it.
+/// Our own message, without the position that serde adds.
 fn spoken(err: &serde_json::Error) -> String {
     let text = err.to_string();
     match text.rfind(" at line ") {
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for Seed {
     }
 }
 
-/// Set in by `indent` spaces, or by tabs.
+/// Indented by `indent` spaces, or by tabs.
 pub(super) fn write(document: &Document, indent: Option<usize>) -> String {
     let mut writer = Writer {
         out: String::new(),
@@ -132,7 +132,7 @@ pub(super) fn write(document: &Document, indent: Option<usize>) -> String {
     writer.out
 }
 
-/// A part of a document in one line.
+/// A part of a document on one line.
 pub(super) fn write_node(node: &Node) -> String {
     let mut writer = Writer {
         out: String::new(),
@@ -209,7 +209,7 @@ impl Writer {
             Kind::Text | Kind::Time => self.text(text),
             Kind::Int => self.out.push_str(text),
             Kind::Bool => self.out.push_str(&text.to_ascii_lowercase()),
-            // A float keeps a point or an exponent, so that it stays one.
+            // A float keeps its point or exponent, so that it is read as a float again.
             Kind::Float => match text.parse::<f64>() {
                 Ok(value) if value.is_finite() => {
                     let _ = write!(self.out, "{value:?}");
@@ -219,7 +219,7 @@ impl Writer {
         }
     }
 
-    /// With the escapes that the official tool uses.
+    /// With the same escapes as the official tool.
     fn text(&mut self, text: &str) {
         self.out.push('"');
         for c in text.chars() {

@@ -1,26 +1,26 @@
-//! What a file says about its own encryption: the `sops` block, or what became of it in a flat format.
+//! The encryption metadata of a file: the `sops` block, or its flat form.
 
 use super::selection::{Selection, SelectionError};
 use super::tree::{Document, Element, Entry, Map, Node, Scalar};
 use super::{Format, flat};
 
-/// The version whose form files are written in.
+/// The SOPS version whose format is written.
 const VERSION: &str = "3.13.3";
 const BLOCK: &str = "sops";
-/// Where there are no blocks, names begin so.
+/// Prefix of metadata names in formats without nesting.
 const PREFIX: &str = "sops_";
 
-/// What to do with a file that is damaged.
+/// The hint for a damaged file.
 pub(super) const LAST_GOOD: &str = "bring back the last good version, for example from Git";
 
-/// Keys of services that hold master keys: kept as they are, never asked.
+/// Keys of key management services: preserved, but never used.
 const FOREIGN: [&str; 6] = ["azure_kv", "gcp_kms", "hc_vault", "hckms", "kms", "pgp"];
 
 #[derive(Clone, Debug)]
 pub(super) struct Metadata {
     /// The data key, wrapped for each recipient.
     pub(super) age: Vec<Wrapped>,
-    /// The same, for master keys that are not ours to use.
+    /// The data key, wrapped by master keys that terrane cannot use.
     pub(super) foreign: Vec<(String, Node)>,
     pub(super) last_modified: String,
     pub(super) mac: String,
@@ -67,7 +67,7 @@ impl MetadataError {
     }
 }
 
-/// Takes the metadata out of a document, which is left with nothing but its own values.
+/// Removes the metadata from a document and returns it.
 pub(super) fn take(document: &mut Document, format: Format) -> Result<Metadata, MetadataError> {
     let block = match format {
         Format::Yaml | Format::Json => take_block(document),
@@ -79,7 +79,7 @@ pub(super) fn take(document: &mut Document, format: Format) -> Result<Metadata, 
     read(&block.ok_or(MetadataError::None)?)
 }
 
-/// Whether a plain document has something where the metadata will be.
+/// Whether a plain document already uses the name of the metadata.
 pub(super) fn is_taken(document: &Document, format: Format) -> bool {
     let reserved = |key: &str| match format {
         Format::Yaml | Format::Json | Format::Ini => key == BLOCK,
@@ -147,7 +147,7 @@ fn take_prefixed(document: &mut Document) -> Option<Map> {
     (!block.is_empty()).then_some(block)
 }
 
-/// Each text of a flat map, written another way.
+/// Applies a change to each text of a flat map.
 fn with_texts(map: Map, change: impl Fn(&str) -> String) -> Map {
     let entries = map.into_iter().map(|entry| match entry {
         Entry::Item(key, Node::Scalar(scalar)) => {
@@ -214,7 +214,7 @@ fn read(block: &Map) -> Result<Metadata, MetadataError> {
 }
 
 impl Metadata {
-    /// By name, as the official tool writes it.
+    /// Sorted by name, as the official tool writes it.
     fn block(&self) -> Map {
         let text = |value: &str| Node::Scalar(Scalar::text(value));
         let item = |name: &str, node| Entry::Item(name.to_owned(), node);

@@ -1,4 +1,4 @@
-//! An encrypted text, opened: checked as a whole, then read value by value.
+//! An opened file: verified as a whole, then read value by value.
 
 use model::secret::Secret;
 
@@ -12,7 +12,7 @@ use super::rules::Rule;
 use super::tree::{self, Document, Element, Entry, Leaf, Node, PathError, Scalar};
 use super::{Format, Layout, ReadError};
 
-/// Why a text cannot be opened. None of it holds a value.
+/// Why a text cannot be decrypted. No variant holds a value.
 #[derive(Debug, thiserror::Error)]
 pub enum DecryptError {
     #[error("it cannot be read, so it may be damaged or cut short")]
@@ -67,14 +67,14 @@ fn not_opened(count: usize) -> String {
     }
 }
 
-/// A document whose values are known. It can be asked and changed, never printed.
+/// A decrypted document. It can be read and changed, but never printed.
 #[derive(Clone)]
 pub struct Opened {
     pub(super) document: Document,
     pub(super) metadata: Metadata,
     pub(super) cipher: Cipher,
     pub(super) format: Format,
-    /// As it was read.
+    /// The text as it was read.
     pub(super) text: String,
 }
 
@@ -134,7 +134,7 @@ impl Opened {
         super::write(&self.document, self.format, layout)
     }
 
-    /// One value by its path, such as `database.password` or `hosts.0.key`; of a map or list, its JSON.
+    /// One value by its path, such as `database.password` or `hosts.0.key`; a map or list as JSON.
     pub fn value(&self, path: &str) -> Option<Secret> {
         Some(match self.document.find(path)? {
             Node::Scalar(scalar) => scalar.spoken(),
@@ -149,12 +149,12 @@ impl Opened {
         })
     }
 
-    /// Whether a map or a list lies at a path.
+    /// Whether a path leads to a map or a list.
     pub fn is_container(&self, path: &str) -> bool {
         matches!(self.document.find(path), Some(Node::Map(_) | Node::List(_)))
     }
 
-    /// Top-level values by name, as they go into an environment; maps and lists have no place there.
+    /// Top-level values by name, for an environment; maps and lists are left out.
     pub fn variables(&self) -> Vec<(String, Secret)> {
         let entries = self.merged();
         let values = entries.iter().filter_map(|entry| match entry {
@@ -165,7 +165,7 @@ impl Opened {
         values.collect()
     }
 
-    /// All entries at the top, as readers of the format see them.
+    /// All top-level entries, as readers of the format see them.
     fn merged(&self) -> Vec<Entry> {
         let maps = self.document.0.iter();
         match self.format {
@@ -174,7 +174,7 @@ impl Opened {
         }
     }
 
-    /// All values, with the keys above them and the places in lists joined by `_`.
+    /// All values, named by their keys and list positions joined by `_`.
     pub fn flattened(&self) -> Vec<(String, Secret)> {
         let mut values = Vec::new();
         for entry in &self.merged() {
@@ -200,7 +200,7 @@ impl Opened {
         paths_of(&self.document)
     }
 
-    /// Puts a text at a path; maps on the way are made.
+    /// Sets a text at a path; missing maps are created.
     pub fn set(&mut self, path: &str, value: &Secret) -> Result<(), PathError> {
         let scalar = Scalar::text(value.expose());
         self.document
@@ -208,7 +208,7 @@ impl Opened {
         self.check_names(path)
     }
 
-    /// Puts what a JSON text says at a path, with its types.
+    /// Sets the value of a JSON text at a path, with its types.
     pub fn set_json(
         &mut self,
         path: &str,
@@ -230,7 +230,7 @@ impl Opened {
         })
     }
 
-    /// Refuses a name that would be written as something else: nobody could open the file any more.
+    /// Refuses a name that would be read back differently: the file could not be decrypted any more.
     fn check_names(&self, path: &str) -> Result<(), PathError> {
         if matches!(self.format, Format::Yaml | Format::Json) {
             return Ok(()); // any name can be quoted
@@ -244,7 +244,7 @@ impl Opened {
         Err(PathError::Unwritable { name })
     }
 
-    /// The way that a path means in this format.
+    /// The steps of a path in this format.
     fn steps(&self, path: &str) -> Result<Vec<String>, PathError> {
         if path.is_empty() {
             return Err(PathError::Empty);
@@ -262,7 +262,7 @@ impl Opened {
                 Ok(steps)
             }
             Format::Dotenv => Ok(vec![path.to_owned()]),
-            // A section may have dots in its name, a name in it has none.
+            // The name of a section may contain dots, a name inside it may not.
             Format::Ini => match path.rsplit_once('.') {
                 Some((section, name)) => Ok(vec![section.to_owned(), name.to_owned()]),
                 None => Err(PathError::NoSection),
@@ -281,7 +281,7 @@ impl Opened {
         })
     }
 
-    /// For whom it is encrypted.
+    /// The recipients of the file.
     pub fn recipients(&self) -> impl Iterator<Item = &str> {
         self.metadata
             .age
@@ -289,7 +289,7 @@ impl Opened {
             .map(|wrapped| wrapped.recipient.as_str())
     }
 
-    /// Kinds of master keys, other than age's, that open it too.
+    /// Other kinds of master keys that also open it.
     pub fn foreign_keys(&self) -> impl Iterator<Item = &str> {
         self.metadata.foreign.iter().map(|(name, _)| name.as_str())
     }
@@ -299,7 +299,7 @@ impl Opened {
 pub struct Paths(pub(super) Document);
 
 impl Paths {
-    /// Whether something lies at a path.
+    /// Whether a path exists.
     pub fn finds(&self, path: &str) -> bool {
         self.0.find(path).is_some()
     }

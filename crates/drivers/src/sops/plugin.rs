@@ -1,7 +1,7 @@
-//! Plugins of age: programs called `age-plugin-NAME` that keep keys elsewhere, on a hardware token for example, and
-//! are talked to over pipes (<https://c2sp.org/age-plugin>).
+//! Plugins of age: programs called `age-plugin-NAME` that keep keys elsewhere, for example on a hardware token.
+//! They communicate over pipes (<https://c2sp.org/age-plugin>).
 //!
-//! The `age` crate has a client of its own, which starts programs with all that we have; ours are born in `process`.
+//! The client of the `age` crate starts programs with our whole environment, so we use our own with `process`.
 
 mod stanza;
 
@@ -26,14 +26,14 @@ use super::identities::{Ask, Question};
 use crate::process::{self, Environment};
 use stanza::Stanza;
 
-/// How long one may take; longer where somebody sits who may have to find a token.
+/// Time limit of a plugin; longer if a person may have to find a token.
 const PATIENCE: Duration = Duration::from_mins(1);
 const PATIENCE_WITH_PEOPLE: Duration = Duration::from_mins(5);
 
-/// A plugin says little.
+/// Limit for a plugin's output.
 const LARGEST: u64 = 1 << 20;
 
-/// How plugins are run: in whose environment, and who answers what they ask.
+/// How plugins are run: their environment, and the callback for their questions.
 #[derive(Clone)]
 pub struct Plugins {
     env: Environment,
@@ -79,7 +79,7 @@ impl PluginError {
 }
 
 impl Plugins {
-    /// In this environment, but for the private keys that stand in it. Whoever can be asked may be.
+    /// Uses this environment without its private keys. Questions go to `ask`.
     pub fn new(environment: &BTreeMap<String, String>, ask: Option<Ask>) -> Self {
         let env = environment
             .iter()
@@ -94,18 +94,18 @@ impl Plugins {
 }
 
 impl Default for Plugins {
-    /// None can be found.
+    /// Finds no plugins.
     fn default() -> Self {
         Self::new(&BTreeMap::new(), None)
     }
 }
 
-/// The plugin that a recipient such as `age1yubikey1…` belongs to.
+/// The plugin for a recipient such as `age1yubikey1…`.
 pub(super) fn of_recipient(text: &str) -> Option<String> {
     name_in(text, |hrp| hrp.strip_prefix("age1").map(str::to_owned))
 }
 
-/// The plugin that an identity such as `AGE-PLUGIN-YUBIKEY-1…` belongs to.
+/// The plugin for an identity such as `AGE-PLUGIN-YUBIKEY-1…`.
 fn of_identity(text: &str) -> Option<String> {
     name_in(text, |hrp| {
         let name = hrp.strip_prefix("AGE-PLUGIN-")?.strip_suffix('-')?;
@@ -141,7 +141,7 @@ fn name_in(text: &str, name: impl Fn(&str) -> Option<String>) -> Option<String> 
     (!name.is_empty() && name.chars().all(is_fine)).then_some(name)
 }
 
-/// A plugin's recipient. What goes wrong is a [`PluginError`] in an error of input and output.
+/// A plugin's recipient. A [`PluginError`] is wrapped in an I/O error.
 pub(super) struct Recipient<'p> {
     pub(super) name: String,
     pub(super) text: &'p str,
@@ -192,7 +192,7 @@ impl Recipient<'_> {
     }
 }
 
-/// A plugin's private key, or what leads it to one.
+/// A plugin's private key, or its reference to one.
 pub(super) struct Identity {
     name: String,
     text: Secret,
@@ -200,7 +200,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// `None` if the text is none. A post-quantum key of age's own is one for us: the plugin for them knows it.
+    /// `None` if the text is not a plugin identity. age's own post-quantum key counts as one: its plugin reads it.
     pub(super) fn new(text: &str, plugins: &Plugins) -> Option<Self> {
         let text = for_plugin(text).unwrap_or_else(|| Secret::new(text));
         Some(Self {
@@ -252,15 +252,15 @@ impl age::Identity for Identity {
     }
 }
 
-/// A conversation with a plugin, which ends when this is dropped.
+/// A session with a plugin, which ends when this is dropped.
 struct Talk<'p> {
     program: String,
     child: Child,
-    /// Taken on drop: its end is what tells a plugin to end.
+    /// Taken on drop: closing it makes the plugin exit.
     out: Option<ChildStdin>,
     input: BufReader<io::Take<ChildStdout>>,
     plugins: &'p Plugins,
-    /// Ends a plugin that takes too long, until this is dropped; it says whether it did.
+    /// A thread that ends a plugin at the time limit; it returns whether it did.
     watch: Option<(mpsc::Sender<()>, thread::JoinHandle<bool>)>,
 }
 
@@ -272,7 +272,7 @@ impl<'p> Talk<'p> {
         let Some(found) = found else {
             return Err(PluginError::Missing { program });
         };
-        // Not where we are: a plugin has no business in the project.
+        // Not our working directory: a plugin must not run in the project.
         let dir = std::env::temp_dir();
         let mut command = process::command(&found, &dir, &plugins.env);
         command
@@ -308,7 +308,7 @@ impl<'p> Talk<'p> {
         written.map_err(|source| self.broke_off(source))
     }
 
-    /// What it says next, unless that is all. Questions are answered on the way, its errors are ours.
+    /// The next message, or `None` at the end. Questions are answered here; a plugin's error becomes ours.
     fn listen(&mut self) -> Result<Option<Stanza>, PluginError> {
         loop {
             let said = stanza::read(&mut self.input).map_err(|source| self.broke_off(source))?;
@@ -340,7 +340,7 @@ impl<'p> Talk<'p> {
         let answer = self.plugins.ask.as_ref().and_then(|ask| ask(&question));
         match (said.tag.as_str(), answer) {
             ("msg", Some(_)) => self.say("ok", &[], &[]),
-            // It is only told that nobody reads along.
+            // Tells the plugin that its message could not be shown.
             ("msg", None) => self.say("fail", &[], &[]),
             (_, None) => Err(PluginError::NobodyToAsk {
                 program: self.program.clone(),
@@ -373,15 +373,15 @@ impl<'p> Talk<'p> {
         }
     }
 
-    /// Whether it had to be ended because it took too long.
+    /// Ends the plugin. Returns whether it had exceeded its time limit.
     fn end(&mut self) -> bool {
         self.out.take();
         let Some((stop, watch)) = self.watch.take() else {
             return false;
         };
-        // One that is not done is not needed any more.
+        // The plugin's result is no longer needed.
         let _ = process::interrupt(self.child.id());
-        // Its number is its own until it is reaped, and the watch ends before that.
+        // The PID is valid until the plugin is reaped, and the watch thread ends before that.
         let _ = process::wait_unreaped(&self.child);
         drop(stop);
         let was_late = watch.join().unwrap_or_default();
@@ -405,7 +405,7 @@ fn watch(pid: u32, limit: Duration) -> (mpsc::Sender<()>, thread::JoinHandle<boo
     (stop, watch)
 }
 
-/// Text of a plugin's, fit for a terminal.
+/// A plugin's text, safe for a terminal.
 fn words(body: &[u8]) -> String {
     const MOST: usize = 500;
     let text = String::from_utf8_lossy(body);
@@ -413,7 +413,7 @@ fn words(body: &[u8]) -> String {
     text.trim().chars().map(plain).take(MOST).collect()
 }
 
-/// ` [y: insert it, n: skip it]`, of what a plugin calls its two ways.
+/// ` [y: insert it, n: skip it]`, from a plugin's names for the two answers.
 fn choice(args: &[String]) -> Option<String> {
     let decoded = |arg: &String| Some(words(&STANDARD_NO_PAD.decode(arg).ok()?));
     Some(match args {
@@ -427,7 +427,7 @@ fn choice(args: &[String]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A plugin that hears all, says what a shell says, and what came of it.
+    /// Runs a shell script as a plugin and compares the outcome.
     #[track_caller]
     fn check(says: &str, expected: &str) {
         check_within(Duration::from_mins(1), says, expected);

@@ -1,4 +1,4 @@
-//! Who can open a file: an age public key, one of an age plugin, or an SSH key that age can use.
+//! Recipients of a file: an age public key, a recipient of an age plugin, or an SSH key that age supports.
 
 use std::io::Write as _;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use age::armor::{ArmoredWriter, Format};
 use super::cipher::DataKey;
 use super::plugin::{self, PluginError, Plugins};
 
-/// A public key, as it is written.
+/// A public key as text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Recipient {
     text: String,
@@ -53,7 +53,7 @@ impl Recipient {
         &self.text
     }
 
-    /// The data key, for this recipient alone, as an armoured age file.
+    /// The data key, encrypted for this recipient alone, as an armoured age file.
     pub(super) fn wrap(&self, key: &DataKey, plugins: &Plugins) -> Result<String, RecipientError> {
         let recipient = parse(&self.text, plugins)?;
         encrypt(&*recipient, key.expose()).map_err(|err| {
@@ -71,7 +71,7 @@ impl Recipient {
     }
 }
 
-/// As the crate's own `encrypt_and_armor`, which panics if a recipient fails.
+/// Like the crate's own `encrypt_and_armor`, which panics if a recipient fails.
 fn encrypt(recipient: &dyn age::Recipient, plain: &[u8]) -> Result<String, age::EncryptError> {
     let encryptor = age::Encryptor::with_recipients(iter::once(recipient))?;
     let mut out = Vec::new();
@@ -96,7 +96,7 @@ fn parse<'t>(
         return Ok(Box::new(parsed));
     }
     let no_recipient = |why: &str| invalid(why.to_owned());
-    // Of keys on hardware, which only their plugins can open.
+    // Recipients of hardware keys; only plugins can decrypt for them.
     if text.starts_with("age1tag1") {
         let parsed = age::tag::Recipient::from_str(text).map_err(no_recipient)?;
         return Ok(Box::new(parsed));
@@ -105,7 +105,7 @@ fn parse<'t>(
         let parsed = age::tagpq::Recipient::from_str(text).map_err(no_recipient)?;
         return Ok(Box::new(parsed));
     }
-    // `age1`, then a plugin's name, then another `1`: bech32 data has none.
+    // `age1`, then a plugin's name, then another `1`; bech32 data contains none.
     if text.matches('1').count() > 1 {
         let name = plugin::of_recipient(text);
         return Ok(Box::new(plugin::Recipient {

@@ -1,4 +1,4 @@
-//! `.sops.yaml`: for whom a new file is encrypted, and what of it.
+//! `.sops.yaml`: the recipients of a new file, and which values are encrypted.
 
 use regex::Regex;
 use serde::Deserialize;
@@ -12,13 +12,13 @@ use super::selection::{Selection, SelectionError};
 pub struct Rule {
     pub recipients: Vec<Recipient>,
     pub selection: Selection,
-    /// Whether the MAC leaves out what stays plain, so that it may be edited by hand.
+    /// Whether the MAC covers only encrypted values, so that plain values may be edited by hand.
     pub mac_only_encrypted: bool,
     pub layout: Layout,
 }
 
 impl Rule {
-    /// Everything, for these.
+    /// Encrypts everything for these recipients.
     pub fn for_recipients(recipients: Vec<Recipient>) -> Self {
         Self {
             recipients,
@@ -28,7 +28,7 @@ impl Rule {
         }
     }
 
-    /// The same recipients, another selection: what [`Selection::only`] is for.
+    /// The same recipients with another selection; see [`Selection::only`].
     #[must_use]
     pub fn selecting(self, selection: Selection) -> Self {
         Self { selection, ..self }
@@ -99,7 +99,7 @@ struct Store {
     indent: Option<usize>,
 }
 
-/// As written. What other master keys are given stays unread: it is only refused.
+/// A rule as written. Settings of other master keys are not parsed, only refused.
 #[derive(Debug, Deserialize)]
 struct Raw {
     path_regex: Option<String>,
@@ -130,7 +130,7 @@ enum Keys {
     Several(Vec<String>),
 }
 
-/// A group: only one that holds nothing but age keys is as good as none.
+/// A key group: accepted only if it holds nothing but age keys.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AgeGroup {
@@ -167,12 +167,12 @@ impl Rules {
         Ok(Self { rules, layout })
     }
 
-    /// How far files of this configuration are set in.
+    /// The indentation of files under this configuration.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The first rule that matches a path, which starts where the configuration lies.
+    /// The first rule that matches a path, which is relative to the configuration file.
     pub fn for_path(&self, path: &str) -> Result<Rule, RuleError> {
         let found = self.rules.iter().zip(1..).find(|((pattern, _), _)| {
             pattern

@@ -1,4 +1,4 @@
-//! A plain document, encrypted: with a new data key, or with the one it had.
+//! Encrypts a plain document with a new data key, or with its previous one.
 
 use jiff::Timestamp;
 
@@ -53,7 +53,7 @@ impl EncryptError {
     }
 }
 
-/// Encrypts a document. The data key stays as long as nobody who had it is left out.
+/// Encrypts a document. The data key is kept unless a recipient is removed.
 pub(super) fn seal(
     document: Document,
     format: Format,
@@ -95,7 +95,7 @@ pub(super) fn seal(
     }
 }
 
-/// Encrypts a document with a data key that nobody has yet.
+/// Encrypts a document with a new data key.
 fn seal_anew(
     document: Document,
     format: Format,
@@ -115,7 +115,7 @@ fn seal_anew(
     )
 }
 
-/// An empty document under a key of its own.
+/// An empty document with a new data key.
 pub(super) fn empty(
     format: Format,
     rule: &Rule,
@@ -146,7 +146,7 @@ pub(super) fn empty(
 }
 
 impl Opened {
-    /// Encrypts it again as it is now; what did not change keeps its bytes.
+    /// Encrypts the document as it is now; unchanged values keep their ciphertext.
     pub fn seal(
         &self,
         original: &Self,
@@ -233,7 +233,7 @@ fn seal_with(
         .to_owned())
 }
 
-/// Whoever is left out knows the data key still.
+/// A removed recipient still knows the data key.
 fn loses_somebody(earlier: &Opened, rule: &Rule) -> bool {
     let stays = |name: &str| {
         rule.recipients

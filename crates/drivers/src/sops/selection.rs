@@ -1,10 +1,10 @@
-//! Which values of a document are encrypted: one of six ways to say it, all by the names of keys or by comments.
+//! Selects the values to encrypt, in one of six ways: by the names of keys or by comments.
 
 use regex::Regex;
 
 use super::tree::Place;
 
-/// The suffix that keeps a value plain where nothing else is said.
+/// The default suffix of keys whose values stay plain.
 const DEFAULT_SUFFIX: &str = "_unencrypted";
 
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub enum SelectionError {
 }
 
 impl Default for Selection {
-    /// Everything, but for keys that end with `_unencrypted`.
+    /// Everything except keys that end with `_unencrypted`.
     fn default() -> Self {
         Self::UnencryptedSuffix(DEFAULT_SUFFIX.to_owned())
     }
@@ -54,14 +54,13 @@ const NAMES: [&str; 6] = [
 ];
 
 impl Selection {
-    /// Only what lies under these keys, wherever they stand: a name says what is secret, so one that occurs twice is
-    /// encrypted twice.
+    /// Only values below these keys, at any depth: every key of that name is encrypted.
     pub fn only<'a>(keys: impl IntoIterator<Item = &'a str>) -> Result<Self, SelectionError> {
         let names: Vec<String> = keys.into_iter().map(regex::escape).collect();
         pattern("encrypted_regex", &format!("^(?:{})$", names.join("|"))).map(Self::EncryptedRegex)
     }
 
-    /// From attributes of these names; at most one may be there.
+    /// Reads the attributes of these names; at most one may be set.
     pub(super) fn read(attribute: impl Fn(&str) -> Option<String>) -> Result<Self, SelectionError> {
         let mut said: Option<(&'static str, Self)> = None;
         for name in NAMES {
@@ -89,7 +88,7 @@ impl Selection {
         Ok(said.map(|(_, selection)| selection).unwrap_or_default())
     }
 
-    /// Name and value, as a file's metadata has them.
+    /// Name and value in a file's metadata.
     pub(super) fn said(&self) -> (&'static str, &str) {
         match self {
             Self::UnencryptedSuffix(suffix) => (NAMES[0], suffix),
@@ -109,13 +108,13 @@ impl Selection {
             Self::UnencryptedRegex(regex) => !any_key(&|key| regex.is_match(key)),
             Self::EncryptedRegex(regex) => any_key(&|key| regex.is_match(key)),
             Self::UnencryptedCommentRegex(regex) => !comments(place, false, regex),
-            // The comment that says so stays readable itself.
+            // The comment that selects a value stays readable itself.
             Self::EncryptedCommentRegex(regex) => comments(place, is_comment, regex),
         }
     }
 }
 
-/// Whether one of the comments that reach this place matches, perhaps but the last.
+/// Whether a comment that applies to this place matches; `but_last` ignores the last one.
 fn comments(place: &Place<'_>, but_last: bool, regex: &Regex) -> bool {
     let deepest = place.comments.len().saturating_sub(1);
     place.comments.iter().enumerate().any(|(depth, level)| {

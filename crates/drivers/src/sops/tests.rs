@@ -1,4 +1,4 @@
-//! Files that are opened again, and files that must not be. The official tool has its say in `tests/it`.
+//! Files that can be opened again, and files that must be refused. `tests/it` compares with the official tool.
 
 use jiff::Timestamp;
 use model::secret::Secret;
@@ -142,7 +142,7 @@ fn changes_wrong_keys_and_torn_files_are_found() {
         decrypt(&sealed, Format::Yaml, &Identities::default()).unwrap_err(),
         DecryptError::NoKey { .. }
     ));
-    // What follows the digest is as it would be anyway.
+    // The text after the digest stays as it was.
     let end = sealed.find("\n    unencrypted_suffix").unwrap();
     for cut in (0..end).step_by(97) {
         let torn = &sealed[..cut];
@@ -309,7 +309,7 @@ fn values_are_set_where_the_path_says() {
     assert_eq!(again.value("database.user").unwrap().expose(), "new");
 }
 
-/// Keys on hardware: only their plugins open them, and none is needed to encrypt.
+/// Hardware keys: only their plugins can decrypt, but encrypting needs none.
 #[test]
 fn tagged_recipients_need_no_plugin() {
     use base64::Engine as _;

@@ -1,4 +1,4 @@
-//! A document as SOPS sees it: maps and lists in their order, comments among them, and values with their types.
+//! A document as SOPS sees it: ordered maps and lists, comments, and typed values.
 //!
 //! Not here: any format, any key.
 
@@ -7,7 +7,7 @@ use std::mem;
 
 use model::secret::Secret;
 
-/// One map for each document of the file; only YAML has several.
+/// One map per document of the file; only YAML allows several.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Document(pub(super) Vec<Map>);
 
@@ -24,7 +24,7 @@ pub(super) enum Node {
     Map(Map),
     List(Vec<Element>),
     Scalar(Scalar),
-    /// Never encrypted, and no part of the MAC.
+    /// Never encrypted, and not part of the MAC.
     Null,
 }
 
@@ -34,11 +34,11 @@ pub(super) enum Element {
     Node(Node),
 }
 
-/// What follows a `#`, of one line.
+/// The text after a `#`, of one line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Comment {
     pub(super) text: Secret,
-    /// It stands behind the value that follows it in the tree.
+    /// Whether it is on the line of the value that follows it in the tree.
     pub(super) inline: bool,
 }
 
@@ -51,7 +51,7 @@ impl Comment {
     }
 }
 
-/// A value in the one spelling that is encrypted and goes into the MAC.
+/// A value in the canonical spelling, which is encrypted and goes into the MAC.
 #[derive(Clone, PartialEq)]
 pub(super) struct Scalar {
     pub(super) kind: Kind,
@@ -98,7 +98,7 @@ impl Scalar {
         }
     }
 
-    /// As a person or a program outside reads it: `true`, not `True`.
+    /// The value as other readers spell it: `true`, not `True`.
     pub(super) fn spoken(&self) -> Secret {
         match self.kind {
             Kind::Bool => Secret::new(self.text.expose().to_ascii_lowercase()),
@@ -107,28 +107,29 @@ impl Scalar {
     }
 }
 
-/// A number is as secret as a text.
+/// Hides numbers as well: they are as secret as text.
 impl fmt::Debug for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}([secret])", self.kind)
     }
 }
 
-/// What a walk comes by: everything that may be encrypted.
+/// Everything that may be encrypted.
 pub(super) enum Leaf {
     Scalar(Scalar),
     Comment(Comment),
 }
 
-/// Where a walk is.
+/// The position of a walk.
 pub(super) struct Place<'a> {
-    /// The keys above, list positions left out.
+    /// The keys above, without list positions.
     pub(super) path: &'a [String],
     /// For each level, the comments since its last value.
     pub(super) comments: &'a [Vec<Secret>],
 }
 
-/// A comment that was turned into a value of a list may be a comment again; one of a map always is.
+/// Visits every leaf. A value of a list that was an encrypted comment may become a comment again; in a map, a
+/// comment always stays one.
 pub(super) fn walk<Er>(
     document: &mut Document,
     visit: &mut impl FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
@@ -193,7 +194,7 @@ impl<V> Walk<'_, V> {
                 }
                 Element::Node(Node::Scalar(scalar)) => {
                     *element = match self.scalar(scalar)? {
-                        // It was one when it was sealed: what stood before it reaches what stands behind it.
+                        // It was a comment before encryption: comments before it apply to the value after it.
                         Leaf::Comment(after) => {
                             self.passes(&after);
                             Element::Comment(after)
@@ -260,14 +261,14 @@ impl<V> Walk<'_, V> {
         (self.visit)(leaf, place)
     }
 
-    /// A comment reaches what stands behind it.
+    /// Records a comment, which applies to the entries after it.
     fn passes(&mut self, comment: &Comment) {
         if let Some(level) = self.comments.last_mut() {
             level.push(comment.text.clone());
         }
     }
 
-    /// A value ends the comments that stood before it.
+    /// Clears the comments before a value.
     fn passed(&mut self) {
         if let Some(level) = self.comments.last_mut() {
             level.clear();
@@ -275,7 +276,7 @@ impl<V> Walk<'_, V> {
     }
 }
 
-/// A way to a value that leads nowhere.
+/// An invalid path.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
     #[error("no key is named")]
@@ -304,8 +305,8 @@ pub enum PathError {
     },
 }
 
-/// Steps between dots; a key that has dots itself stands in quotes: `data."tls.crt"`, or is what the rest of the path
-/// spells as a whole.
+/// Splits a path at its dots. A key that contains dots is quoted, as in `data."tls.crt"`, or is matched by the
+/// whole rest of the path.
 pub(super) fn steps(path: &str) -> Vec<String> {
     let mut steps = vec![String::new()];
     let mut quoted = false;
@@ -324,13 +325,14 @@ pub(super) fn steps(path: &str) -> Vec<String> {
 }
 
 impl Document {
-    /// What lies at a path; a key with dots is found with or without quotes.
+    /// The node at a path; a key with dots is found with or without quotes.
     pub(super) fn find(&self, path: &str) -> Option<&Node> {
         let steps = steps(path);
         self.0.iter().find_map(|map| find_in_map(map, &steps))
     }
 
-    /// Puts a value at the end of a way, and the maps on it. Of several documents, that is meant which has one there.
+    /// Sets a value at a path and creates missing maps. Of several documents, the one that already has the path is
+    /// used.
     pub(super) fn put(&mut self, steps: &[String], value: Node) -> Result<(), PathError> {
         if self.0.is_empty() {
             self.0.push(Vec::new());
@@ -341,8 +343,8 @@ impl Document {
     }
 }
 
-/// `<<` of YAML: a map, or a list of maps, whose entries count as those of the map it stands in, if that has none of
-/// that name itself.
+/// `<<` of YAML: a map, or a list of maps, whose entries are added to the enclosing map unless it has the same
+/// key.
 pub(super) fn is_merge(key: &str, node: &Node) -> bool {
     let is_map = |node: &Node| matches!(node, Node::Map(_));
     key == "<<"
@@ -352,7 +354,7 @@ pub(super) fn is_merge(key: &str, node: &Node) -> bool {
         }
 }
 
-/// The maps that a map takes entries over from, the stronger first.
+/// The maps that are merged into a map, highest precedence first.
 fn merged_maps(map: &Map) -> Vec<&Map> {
     let mut maps = Vec::new();
     for entry in map {
@@ -374,7 +376,7 @@ fn merged_maps(map: &Map) -> Vec<&Map> {
     maps
 }
 
-/// A map as its readers see it: with what it takes over.
+/// A map with its merged entries, as readers see it.
 pub(super) fn merged(map: &Map) -> Map {
     let maps = merged_maps(map);
     let mut all: Map = Vec::with_capacity(map.len());
@@ -455,7 +457,7 @@ fn put_in_map(map: &mut Map, steps: &[String], value: Node, above: &str) -> Resu
         let Entry::Item(name, node) = entry else {
             return None;
         };
-        // A key with dots that exists already needs no quotes.
+        // An existing key with dots needs no quotes.
         if *name == whole {
             return Some((node, &rest[rest.len()..]));
         }

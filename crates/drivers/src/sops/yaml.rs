@@ -1,4 +1,4 @@
-//! Documents as YAML: comments and order kept, and written as the official tool writes them.
+//! Documents as YAML: keeps comments and order, and writes the same form as the official tool.
 
 mod comments;
 mod plain;

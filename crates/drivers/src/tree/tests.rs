@@ -1,4 +1,4 @@
-//! Both trees answer alike: the same files, once from the directory, once from the commit.
+//! Both trees give the same answers for the same files, from a directory and from a commit.
 
 use std::os::unix::fs::symlink;
 

@@ -1,4 +1,4 @@
-//! The calls and what the engines answer.
+//! The calls, and the answers of the engines.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use model::plan;
 use super::*;
 use crate::process::Exit;
 
-/// A root module in a slot of its own, and an engine to call in it.
+/// A root module in a slot of its own, and the engine to call.
 struct Slot {
     engine: Engine,
     dir: tempfile::TempDir,
@@ -388,7 +388,7 @@ fn the_plugin_cache_has_one_user_at_a_time() {
     assert!(lock.try_lock().is_err());
     PluginCache::acquire(cache.path(), Flavor::Terraform).unwrap();
     drop(held);
-    // Not tried but waited for: a process that another test starts has it until its own program begins.
+    // Blocking: a process that another test starts holds inherited descriptors until its exec.
     lock.lock().unwrap();
 }
 

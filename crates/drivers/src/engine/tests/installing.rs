@@ -1,4 +1,4 @@
-//! A release fetched from a server on loopback: taken when all is right, refused when anything is not.
+//! Releases from a server on loopback: accepted when every check passes, else refused.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ macro_rules! fixture {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// All files of a good release, as a mirror has them.
+/// All files of a valid release, as a mirror has them.
 fn release() -> Files {
     let mut files = BTreeMap::from([
         ("/tofu/key.asc".to_owned(), fixture!("release.asc")),
@@ -60,7 +60,7 @@ fn with(files: &[(&str, Vec<u8>)]) -> Files {
     all
 }
 
-/// Serves the files until the test ends; gives its address.
+/// Serves the files until the test ends; returns the address.
 async fn serve(files: Files) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -92,7 +92,7 @@ async fn serve(files: Files) -> String {
     format!("http://{address}")
 }
 
-/// Installs from a mirror into an empty cache; what happened, with changing parts named.
+/// Installs from a mirror into an empty cache. Returns the outcome with variable parts replaced.
 async fn install_from(base: &str, constraint: &str, cache: &Path) -> String {
     let requirement = EngineRequirement {
         flavor: Flavor::Tofu,
@@ -105,7 +105,7 @@ async fn install_from(base: &str, constraint: &str, cache: &Path) -> String {
             .to_owned(),
         ..ReleaseSource::mirror(Flavor::Tofu, base)
     };
-    // `sh` for the engine, but no engine of this machine.
+    // `PATH` has `sh` for the engine, but no engine of this machine.
     let tools = cache.join("bin");
     let _ = fs::create_dir_all(&tools);
     let options = InstallOptions {

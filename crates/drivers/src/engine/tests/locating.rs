@@ -1,4 +1,4 @@
-//! Which engine is taken, and what is said when none will do.
+//! Which engine is chosen, and the errors when none meets the requirement.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,7 @@ use model::engine::EngineRequirement;
 
 use super::*;
 
-/// A machine with engines that only tell their version, and count how often they were asked.
+/// A machine with fake engines that only report a version and count their calls.
 struct Machine {
     dir: tempfile::TempDir,
     path: Vec<PathBuf>,
@@ -128,7 +128,7 @@ fn a_version_is_asked_for_once() {
         semver::Version::new(7, 7, 7)
     );
 
-    // A changed file is asked again.
+    // A changed file is run again.
     fs::OpenOptions::new()
         .append(true)
         .open(&program)

@@ -80,7 +80,7 @@ fn anything_else_is_refused() {
         "{wrong:?}"
     );
 
-    // The subkey of one key, put under another that never vouched for it.
+    // The subkey of one key, attached to another key that never signed it.
     let (own, foreign) = (dearmored(key), dearmored(fixture!("subkey.asc")));
     let grafted = [own.as_slice(), after_first_packet(&foreign)].concat();
     assert_eq!(
@@ -104,7 +104,7 @@ fn every_torn_or_bent_signature_is_refused() {
         // Must not panic; the key packet alone is enough to verify.
         let _ = verify(&bare[..length], release, SUMS, signature);
     }
-    // Every bit that is signed or is the signature counts; the rest are hints.
+    // A change to any signed bit, or to the signature, must be detected; the other bytes are hints.
     for at in 3..9 {
         let mut bent = signature.to_vec();
         bent[at] ^= 0x10;

@@ -1,9 +1,9 @@
-//! How a repository is reached, and with what: a path, HTTPS with a token, SSH with a key.
+//! How a repository is reached: a path, HTTPS with a token, SSH with a key.
 //!
-//! A token goes to Git in its environment, as a header; a key in a file of mode 0600 that is removed afterwards, at the
-//! latest when the home is opened next. Neither
-//! is ever part of an argument, an address or an error. With a credential, nothing of the asker's own settings is used;
-//! without one, all of it: their agent, their helpers.
+//! Git gets a token as a header, through its environment. It gets a key in a file of mode 0600, which is removed
+//! afterwards, at the latest when the home is next opened. Neither is ever part of an argument, an address or an
+//! error. With a credential, none of the caller's own settings are used; without one, all of them are: agent and
+//! helpers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use model::secret::Secret;
 
 use crate::process::Environment;
 
-/// A branch of a repository, and what opens it.
+/// A branch of a repository, and the credential for it.
 #[derive(Clone, Debug)]
 pub struct Remote {
     pub url: RemoteUrl,
@@ -26,7 +26,7 @@ pub struct Remote {
     pub credential: Option<Credential>,
 }
 
-/// Where a repository is. Never holds a password.
+/// The address of a repository. It never holds a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteUrl {
     text: String,
@@ -40,12 +40,11 @@ enum Kind {
     Ssh,
 }
 
-/// What opens a repository.
 #[derive(Clone, Debug)]
 pub enum Credential {
     /// `TOKEN` or `USER:TOKEN`.
     Token(Secret),
-    /// A private key as OpenSSH writes it.
+    /// A private key in the format of OpenSSH.
     SshKey(Secret),
 }
 
@@ -93,7 +92,7 @@ impl AccessError {
 }
 
 impl RemoteUrl {
-    /// As it stands in a `facts` block; a path starts at the project's root.
+    /// Parses the value of a `facts` block; a path is relative to the project's root.
     pub fn parse(raw: &str, root: &Path) -> Result<Self, AccessError> {
         let wrong = || AccessError::Url {
             url: raw.to_owned(),
@@ -126,7 +125,7 @@ impl RemoteUrl {
                 _ => Err(wrong()),
             };
         }
-        // `NAME::…` would start a program of that name.
+        // `NAME::…` would start a remote helper program.
         if raw.contains("::") {
             return Err(wrong());
         }
@@ -148,7 +147,7 @@ impl RemoteUrl {
         &self.text
     }
 
-    /// Where it lies, if it lies on this machine.
+    /// The path, if the repository is on this machine.
     pub fn local(&self) -> Option<&Path> {
         match self.kind {
             Kind::Path => {
@@ -166,7 +165,7 @@ impl fmt::Display for RemoteUrl {
     }
 }
 
-/// What Git sees of the asker's environment in any case.
+/// Variables of the caller's environment that Git always gets.
 const TAKEN: [&str; 12] = [
     "PATH",
     "TMPDIR",
@@ -182,13 +181,13 @@ const TAKEN: [&str; 12] = [
     "SSL_CERT_FILE",
 ];
 
-/// And where no credential is given.
+/// Variables that Git gets only without a credential.
 const TAKEN_WITHOUT_CREDENTIAL: [&str; 3] = ["HOME", "XDG_CONFIG_HOME", "SSH_AUTH_SOCK"];
 
-/// Settings that hold whatever the asker's say.
+/// Settings that override the caller's.
 const SETTINGS: [(&str, &str); 9] = [
     ("core.hooksPath", "/dev/null"),
-    // The cache can be made again.
+    // The cache can be rebuilt.
     ("core.fsync", "none"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
@@ -196,11 +195,11 @@ const SETTINGS: [(&str, &str); 9] = [
     ("push.recurseSubmodules", "no"),
     ("push.gpgSign", "false"),
     ("push.followTags", "false"),
-    // A token goes where it was meant to go.
+    // A redirect must not carry the token to another host.
     ("http.followRedirects", "false"),
 ];
 
-/// The environment of every call, and the directory of a key.
+/// The environment of every call, and the directory of the key.
 pub(super) fn prepare(
     asker: &BTreeMap<String, String>,
     private: &Path,
@@ -248,7 +247,7 @@ pub(super) fn prepare(
             let pair = if token.contains(':') {
                 token.to_owned()
             } else {
-                // Forges look at the token alone; some want a name that is not empty.
+                // Forges only check the token; some require a non-empty user name.
                 format!("x-access-token:{token}")
             };
             let header = format!("Authorization: Basic {}", STANDARD.encode(pair));
@@ -277,19 +276,19 @@ pub(super) fn prepare(
     Ok((env, key))
 }
 
-/// The directory of a key. As long as its owner lives it is locked; what is not locked was left behind.
+/// The directory of a key. It is locked while its owner lives; an unlocked one is left over.
 #[derive(Debug)]
 pub(super) struct KeyDir {
     _dir: tempfile::TempDir,
     _held: File,
 }
 
-/// What the name of such a directory begins with.
+/// Prefix of the names of these directories.
 const KEY_DIR: &str = "key-";
 
-/// Puts the key where only its owner can read it. A host that was never met is remembered beside it, in `private`.
+/// Writes the key to a file that only its owner can read. New host keys are remembered beside it, in `private`.
 fn write_key(secret: &Secret, private: &Path) -> io::Result<(KeyDir, String)> {
-    // Nobody sweeps between making a directory and locking it.
+    // Lock `private` so that no sweep runs between creating and locking the directory.
     let door = File::open(private)?;
     door.lock()?;
     sweep(private)?;
@@ -307,7 +306,7 @@ fn write_key(secret: &Secret, private: &Path) -> io::Result<(KeyDir, String)> {
         .create_new(true)
         .mode(0o600)
         .open(&path)?;
-    // OpenSSH does not read a key whose last line does not end.
+    // OpenSSH requires a newline at the end of a key.
     writeln!(file, "{}", secret.expose().trim_end())?;
     let known = private.join("known_hosts");
     let command = format!(
@@ -323,7 +322,7 @@ fn write_key(secret: &Secret, private: &Path) -> io::Result<(KeyDir, String)> {
     Ok((dir, command))
 }
 
-/// Removes keys that a process left behind when it was killed. What cannot be removed now can be later.
+/// Removes keys left behind by killed processes. A key that cannot be removed now is tried again later.
 pub fn sweep_keys(private: &Path) {
     if let Ok(door) = File::open(private)
         && door.try_lock().is_ok()
@@ -347,7 +346,7 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"))
 }
 
-/// What Git takes for a branch, without asking it.
+/// Checks a branch name by Git's rules, without starting Git.
 fn check_branch(branch: &str) -> Result<(), AccessError> {
     let is_bad = |c: char| c.is_control() || " ~^:?*[\\".contains(c);
     let is_good = !branch.is_empty()
@@ -368,7 +367,7 @@ fn check_branch(branch: &str) -> Result<(), AccessError> {
     })
 }
 
-/// What to do about what Git said.
+/// The next step for an error message of Git.
 pub(super) fn hint(said: &str) -> Option<String> {
     let knows = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let hint = if knows(&["Host key verification failed"]) {

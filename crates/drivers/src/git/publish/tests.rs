@@ -68,7 +68,7 @@ fn noon() -> Timestamp {
     "2026-01-10T12:00:00Z".parse().unwrap()
 }
 
-/// Publishes twice and reads back; what every transport must be able to do.
+/// Publishes twice and reads back; every transport must support this.
 async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
     let publisher = place.open("cache.git", url, credential).await;
     assert_eq!(publisher.tip().await.unwrap(), None);
@@ -96,7 +96,7 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
     let second = second.await.unwrap();
     assert_eq!(other.push(&second, Some(&first)).await.unwrap(), Push::Done);
 
-    // The first one is too late now, and sees why.
+    // The first publisher's push is now stale, and reports it.
     let late = publisher
         .commit(Some(&first), &writes(&[("x", "z")]), "late\n", noon())
         .await
@@ -107,7 +107,7 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
     );
     let tip = publisher.fetch(false).await.unwrap();
     assert_eq!(tip, second);
-    // Of a branch that was never seen only its end came; the way there comes when it is asked for.
+    // The first fetch got only the newest commit; the history follows on request.
     assert_eq!(publisher.between(&first, &tip).await.unwrap(), None);
     assert_eq!(publisher.fetch(true).await.unwrap(), second);
     let between = publisher.between(&first, &tip).await.unwrap();
@@ -155,7 +155,7 @@ async fn facts_go_over_ssh_with_a_key() {
     let server = Sshd::start();
     let url = server.url(&place.bare());
     round_trip(&place, &url, Some(server.key())).await;
-    // Nothing of the key stays; the host that was met is remembered.
+    // The key is gone; the host key is remembered.
     let left: Vec<String> = fs::read_dir(place.dir.path().join("private"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -178,7 +178,7 @@ async fn a_key_lies_in_a_file_for_its_owner_alone() {
     let [dir] = &dirs[..] else { panic!("{dirs:?}") };
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(dir), mode(&dir.join("key"))), (0o700, 0o600));
-    // What a killed process left behind is nobody's; what is in use is not touched.
+    // A directory left by a killed process is removed; one in use is not touched.
     let left = private.join("key-left");
     fs::create_dir(&left).unwrap();
     fs::write(left.join("key"), key).unwrap();

@@ -1,4 +1,4 @@
-//! Against real name servers.
+//! DNS probes against real name servers.
 
 use std::net::SocketAddr;
 
@@ -120,7 +120,7 @@ async fn all_name_servers_must_agree() {
     let wanted =
         json!({ "names": ["*.dev.example.io"], "expect": "203.0.113.7", "authoritative": true });
     insta::assert_snapshot!(ask(&dns, wanted.clone()).await, @"*.dev.example.io | 203.0.113.7 | 198.51.100.4 from ns2.example.io (127.0.0.2:PORT), TTL 300");
-    // Who is asked as the resolver alone would not have told.
+    // A query to the resolver alone does not show the difference.
     let one = json!({ "names": ["*.dev.example.io"], "expect": "203.0.113.7" });
     assert_eq!(ask(&dns, one).await, "passed");
     dns.change("*.dev A 203.0.113.7");
@@ -183,7 +183,7 @@ async fn nobody_answers() {
         said,
         "cannot look: no answer from 127.0.0.1:PORT: connection refused"
     );
-    // A server that takes questions and says nothing.
+    // A server that accepts queries and never answers.
     let mute = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = mute.local_addr().unwrap().to_string();
     let gate = gate(json!({ "names": ["dev.example.io"] }), &address);
@@ -211,7 +211,7 @@ async fn a_connection_to_a_name_server_ends_with_its_answer() {
     assert_eq!(said, "passed");
     hung_up.recv().await.expect("it hangs up");
 
-    // One that says nothing is left when the time is over.
+    // A server that never answers is dropped at the time limit.
     let (server, mut hung_up) = long_winded(false).await;
     let said = shown(&look(&gate(wanted, &server.to_string()), SHORT).await);
     let said = said.replace(&server.to_string(), "MUTE");
@@ -222,7 +222,7 @@ async fn a_connection_to_a_name_server_ends_with_its_answer() {
     hung_up.recv().await.expect("it hangs up");
 }
 
-/// Over UDP it says that its answer is too long. Over TCP it answers, or not, and tells when the other side hung up.
+/// Over UDP it answers "truncated". Over TCP it answers or stays silent, and reports when the client hangs up.
 async fn long_winded(answers: bool) -> (SocketAddr, UnboundedReceiver<()>) {
     let (tcp, udp) = loop {
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -234,7 +234,7 @@ async fn long_winded(answers: bool) -> (SocketAddr, UnboundedReceiver<()>) {
     tokio::spawn(async move {
         let mut question = [0; 512];
         while let Ok((length, from)) = udp.recv_from(&mut question).await {
-            question[2] |= 0b1000_0010; // an answer, cut
+            question[2] |= 0b1000_0010; // an answer, truncated
             drop(udp.send_to(&question[..length], from).await);
         }
     });
@@ -246,7 +246,7 @@ async fn long_winded(answers: bool) -> (SocketAddr, UnboundedReceiver<()>) {
             stream.read_exact(&mut message).await.unwrap();
             if answers {
                 message[2] |= 0b1000_0000;
-                message[7] = 1; // one record: the name that was asked for, type A, a minute, 203.0.113.7
+                message[7] = 1; // one record: the queried name, type A, a minute, 203.0.113.7
                 message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 203, 0, 113, 7]);
                 let length = u16::try_from(message.len()).unwrap();
                 stream.write_u16(length).await.unwrap();

@@ -1,4 +1,4 @@
-//! Pages, and servers that are no help.
+//! HTTP probes of good and bad servers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ async fn pages_and_redirects() {
 
 #[tokio::test]
 async fn no_body_is_read_beyond_its_limit() {
-    // Sends until the other side hangs up, and counts.
+    // Sends until the client hangs up, and counts.
     let sent = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&sent);
     let (ended, mut end) = tokio::sync::mpsc::unbounded_channel();
@@ -102,7 +102,7 @@ async fn no_body_is_read_beyond_its_limit() {
         )),
         "{said}"
     );
-    // It is gone, so the server comes to its end; what was under way in buffers may be some megabytes.
+    // The client hung up, so the server stops; some megabytes may still have been in buffers.
     end.recv().await.unwrap();
     assert!(sent.load(Ordering::Relaxed) < 64 << 20);
     let said = ask(json!({ "url": format!("http://{server}/") }), server).await;
@@ -118,7 +118,7 @@ async fn servers_that_are_no_help() {
         request_path(&mut stream).await;
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this";
         drop(stream.write_all(head).await);
-        // Until the other side hangs up.
+        // Until the client hangs up.
         drop(stream.read_to_end(&mut Vec::new()).await);
     })
     .await;
@@ -145,7 +145,7 @@ async fn servers_that_are_no_help() {
         short(format!("http://{slow}/"), Some("more"))
             .await
             .replace(&slow.to_string(), "SERVER"),
-        // The status is known: the rest is not waited for.
+        // The status is known, so the probe does not wait for the body.
         ask(json!({ "url": format!("http://{slow}/") }), slow).await,
     ];
     insta::assert_snapshot!(said.join("\n"), @"
@@ -201,7 +201,7 @@ async fn no_connection_outlives_its_look() {
         let ended = ended.clone();
         async move {
             request_path(&mut stream).await;
-            // One that could be used again.
+            // A response that would allow the connection to be used again.
             let head = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
             drop(stream.write_all(head).await);
             drop(stream.read_to_end(&mut Vec::new()).await);
@@ -212,7 +212,7 @@ async fn no_connection_outlives_its_look() {
     let probes = Probes::new();
     let attrs = json!({ "url": format!("http://{server}/"), "body": "fine" });
     assert_eq!(shown(&look(&probes, &gate(attrs), LONG).await), "passed");
-    // Whoever looks lives on; the connection does not.
+    // The probe's client still exists; the connection must not.
     let hung_up = tokio::time::timeout(LONG, end.recv()).await;
     hung_up.expect("the connection ends").unwrap();
     drop(probes);

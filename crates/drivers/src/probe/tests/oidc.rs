@@ -1,4 +1,4 @@
-//! Issuers and applications that are set up well or badly.
+//! Issuers and applications with correct and wrong setups.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ async fn ask(attrs: Value, names: &[(&str, String)]) -> String {
     said
 }
 
-/// An issuer with an authorization endpoint, whose documents are what the test says.
+/// An issuer with an authorization endpoint and the documents that the test gives.
 async fn issuer(
     change: impl Fn(&str, String) -> Option<String> + Send + Sync + 'static,
 ) -> SocketAddr {
@@ -56,7 +56,7 @@ async fn issuer(
     server
 }
 
-/// An application that sends people to sign in there.
+/// An application that redirects people to sign in there.
 async fn application(door: String) -> SocketAddr {
     http(move |path| match path {
         "/login" => page(302, "Location: /start?return=/\r\n", ""),
@@ -176,7 +176,7 @@ async fn issuers_that_are_set_up_badly() {
         let names = [("ISSUER", server.port().to_string())];
         said.push(ask(json!({ "issuer": format!("http://{server}") }), &names).await);
     }
-    // The one that vouches for jobs is an issuer as well.
+    // The issuer of CI tokens serves discovery as well.
     let real = Issuer::start();
     said.push(ask(json!({ "issuer": real.address() }), &[]).await);
     real.go_down();
@@ -197,7 +197,7 @@ async fn issuers_that_are_set_up_badly() {
     ");
 }
 
-/// A real provider, and an application that sends people there, or to the wrong client.
+/// A real provider, and an application that redirects to it, with the right or the wrong client.
 #[tokio::test]
 async fn a_sign_in_at_dex() {
     let dex = tokio::task::spawn_blocking(Dex::start).await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers that behave well or badly, each in one way.
+//! Test servers, each with one good or bad behaviour.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -41,14 +41,14 @@ impl Authority {
     }
 }
 
-/// A certificate that signed itself.
+/// A self-signed certificate.
 pub(super) fn self_signed(name: &str) -> (Chain, String) {
     let (params, key) = params(name, |_| {});
     let signed = params.self_signed(&key).unwrap();
     ((vec![signed.der().clone()], key), signed.pem())
 }
 
-/// The same in the form of X.509 v1: without a version and without extensions.
+/// The same as X.509 v1: without a version and without extensions.
 pub(super) fn as_v1((chain, key): Chain) -> Chain {
     fn inside(der: &[u8]) -> Vec<&[u8]> {
         let (_, outer) = Any::from_der(der).unwrap();
@@ -87,7 +87,7 @@ pub(super) fn server_config((chain, key): Chain, alpn: &[&str]) -> Arc<ServerCon
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = provider.key_provider.load_private_key(key).unwrap();
-    // Whatever the certificate is like.
+    // Shows the certificate even if it is invalid.
     let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -98,7 +98,7 @@ pub(super) fn server_config((chain, key): Chain, alpn: &[&str]) -> Arc<ServerCon
     Arc::new(config)
 }
 
-/// Serves each connection with this, until the test ends.
+/// Runs this for each connection, until the test ends.
 pub(super) async fn serve<F>(each: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = ()> + Send + 'static,
@@ -113,14 +113,14 @@ where
     address
 }
 
-/// A TLS server that says nothing after the handshake.
+/// A TLS server that sends nothing after the handshake.
 pub(super) async fn tls(chain: Chain, alpn: &[&str]) -> SocketAddr {
     let acceptor = TlsAcceptor::from(server_config(chain, alpn));
     serve(move |stream| {
         let acceptor = acceptor.clone();
         async move {
             if let Ok(mut stream) = acceptor.accept(stream).await {
-                // Until the other side hangs up.
+                // Until the client hangs up.
                 drop(stream.read_to_end(&mut Vec::new()).await);
             }
         }
@@ -128,7 +128,7 @@ pub(super) async fn tls(chain: Chain, alpn: &[&str]) -> SocketAddr {
     .await
 }
 
-/// A server of HTTP: what a path is answered with, as it goes over the wire.
+/// An HTTP server; `answer` maps a path to the raw response.
 pub(super) async fn http(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> SocketAddr {
     let answer = Arc::new(answer);
     serve(move |mut stream| {
@@ -141,19 +141,19 @@ pub(super) async fn http(answer: impl Fn(&str) -> String + Send + Sync + 'static
     .await
 }
 
-/// A server of HTTP that finds what it is told no request.
+/// A plain HTTP server that answers "bad request" to a TLS handshake.
 pub(super) async fn plain() -> SocketAddr {
     serve(|mut stream| async move {
         let mut some = [0; 16];
         drop(stream.read(&mut some).await);
         drop(stream.write_all(page(400, "", "plain").as_bytes()).await);
-        // Until the other side hangs up.
+        // Until the client hangs up.
         drop(stream.read_to_end(&mut Vec::new()).await);
     })
     .await
 }
 
-/// Reads a request and says what it asks for.
+/// Reads a request and returns its path.
 pub(super) async fn request_path(stream: &mut TcpStream) -> String {
     let mut request = Vec::new();
     let mut buffer = [0; 1024];

@@ -1,4 +1,4 @@
-//! Certificates, good and bad in each way.
+//! Certificates: valid ones, and ones that are wrong in each way.
 
 use std::net::SocketAddr;
 
@@ -74,7 +74,7 @@ async fn good_and_bad_in_each_way() {
         .await,
     ];
     let said = said.join("\n");
-    // How long ago it was is another number every day.
+    // The number of days since expiry changes every day.
     let (head, tail) = said.split_once("expired ").unwrap();
     let tail = tail.split_once(" d ago").unwrap().1;
     let (middle, tail) = tail.split_once("expired ").unwrap();
@@ -124,7 +124,7 @@ async fn nobody_who_speaks_tls() {
     coder.example.io | a valid certificate | something that is not TLS at 127.0.0.1:PORT
     coder.example.io | a valid certificate | no certificate (nothing within 0.3 s) at 127.0.0.1:PORT
     ");
-    // Which of two ways it is seen depends on who is faster.
+    // Timing decides which of two errors is seen.
     for (server, ways) in [
         (plain, ["something that is not TLS", "no certificate"]),
         (
@@ -221,7 +221,7 @@ async fn no_connection_outlives_its_look() {
     let probes = Probes::new();
     let look = look(&probes, &gate(json!({ "ca": ours.pem }), server), LONG).await;
     assert_eq!(shown(&look), "passed");
-    // Whoever looks lives on; the connection does not.
+    // The probe's client still exists; the connection must not.
     let hung_up = tokio::time::timeout(LONG, end.recv()).await;
     hung_up.expect("the connection ends").unwrap();
     drop(probes);

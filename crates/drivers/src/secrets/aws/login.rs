@@ -1,5 +1,5 @@
-//! Who asks AWS: a role that another issuer vouches for, the container's or the machine's own, and only then keys that
-//! somebody keeps. The first way that is set up counts; one that fails does not lead to the next.
+//! Finds AWS credentials: a role by web identity, then that of the container or the machine, then stored keys. The
+//! first configured source is used; if it fails, the next one is not tried.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use super::{endpoint, is_region};
 
 const CONTAINER: &str = "http://169.254.170.2";
 const METADATA: &str = "http://169.254.169.254";
-/// Whom the token of a job must be for.
+/// The audience of a job's token.
 const AUDIENCE: &str = "sts.amazonaws.com";
 
 const WAYS: &str = "set `AWS_ROLE_ARN`, with `AWS_WEB_IDENTITY_TOKEN_FILE` or in a GitHub job with `id-token: write`; or run where the machine has a role; or set `AWS_PROFILE`, or `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`";
 
-/// Keys, and the session they belong to if they do not last. No `Debug`: they are secret.
+/// Keys, and the session token of temporary ones. No `Debug`: they are secret.
 pub(super) struct Credentials {
     pub(super) id: String,
     pub(super) secret: Secret,
     pub(super) session: Option<Secret>,
 }
 
-/// As containers and machines answer.
+/// The answer of container and instance metadata.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Lent {
@@ -75,7 +75,7 @@ pub(super) async fn log_in(
     })
 }
 
-/// The asker's region.
+/// The caller's region.
 pub(super) fn region(settings: Settings<'_>) -> Option<String> {
     let region = settings.any(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
     let region = region.map(str::to_owned).or_else(|| {
@@ -87,7 +87,7 @@ pub(super) fn region(settings: Settings<'_>) -> Option<String> {
     region.filter(|region| is_region(region))
 }
 
-/// A role for the token of another issuer.
+/// A role in exchange for the token of another issuer.
 async fn by_web_identity(
     exchange: &Exchange,
     settings: Settings<'_>,
@@ -135,7 +135,7 @@ async fn by_web_identity(
     Ok(Some(taken))
 }
 
-/// What ECS, EKS and their like lend to a container.
+/// Credentials that ECS, EKS and similar services provide to a container.
 async fn of_container(
     exchange: &Exchange,
     settings: Settings<'_>,
@@ -167,7 +167,7 @@ async fn of_container(
     Ok(Some(lent.into()))
 }
 
-/// What a machine of EC2 lends to who runs on it.
+/// Credentials that EC2 provides to programs on an instance.
 async fn of_machine(
     exchange: &Exchange,
     settings: Settings<'_>,
@@ -179,7 +179,7 @@ async fn of_machine(
     let base = settings.get("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     let base = base.unwrap_or(METADATA).trim_end_matches('/');
     let deed = "get the keys of this machine from AWS";
-    // Machines of others answer here, too, and those without a role: neither is an error.
+    // Machines of other clouds, and those without a role, also answer here: neither is an error.
     let read = async {
         let ask = Call::new(Method::PUT, format!("{base}/latest/api/token"))
             .header("x-aws-ec2-metadata-token-ttl-seconds", "300");
@@ -211,7 +211,7 @@ async fn of_machine(
     read.await.map_err(failed(deed, |_| None))
 }
 
-/// The keys of a profile; none is an error only where one was named.
+/// The keys of a profile. A missing profile is an error only if it was named.
 fn of_profile(settings: Settings<'_>) -> Result<Option<Credentials>, SecretError> {
     let named = settings.get("AWS_PROFILE");
     let profile = named.unwrap_or("default");
@@ -244,7 +244,7 @@ fn place(settings: Settings<'_>, variable: &str, name: &str) -> Option<PathBuf> 
     named.or_else(|| Some(Path::new(settings.get("HOME")?).join(".aws").join(name)))
 }
 
-/// The fields of a profile of a file of AWS's; none if it has no such profile.
+/// The fields of a profile in an AWS configuration file; `None` if it has no such profile.
 fn profile_of(path: &Path, profile: &str) -> Result<Option<BTreeMap<String, Secret>>, SecretError> {
     let text = local::read_file(&path.display().to_string(), Path::new("/"), None)?;
     let mut found = None;

@@ -1,4 +1,4 @@
-//! Signature Version 4 of AWS, for requests to the root of a host.
+//! AWS Signature Version 4, for requests to the root path of a host.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use model::secret::Secret;
 
 use super::login::Credentials;
 
-/// What is signed, beside the time and the session.
+/// What is signed, besides the time and the session.
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     pub(super) host: &'a str,
@@ -17,7 +17,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The value of `Authorization`; `time` is as `20150830T123600Z`.
+    /// The value of `Authorization`; `time` looks like `20150830T123600Z`.
     pub(super) fn sign(
         &self,
         keys: &Credentials,
@@ -58,7 +58,7 @@ impl Request<'_> {
     }
 }
 
-/// The host of an address, with its port if it has one of its own.
+/// The host of an address, with its port if it is not the default.
 pub(super) fn host_of(address: &str) -> &str {
     let (_, rest) = address.split_once("://").unwrap_or(("", address));
     let host = rest.split('/').next().unwrap_or_default();

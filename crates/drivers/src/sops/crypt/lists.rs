@@ -1,12 +1,12 @@
-//! Comments in lists, where comments decide what is encrypted: an encrypted one takes the place of a value, so the
-//! official tool takes it for what the comment before it spoke of, and leaves the value behind it as it is.
+//! Comments in lists, for rules where comments decide what is encrypted. An encrypted comment becomes a value of
+//! the list: the official tool applies the preceding comment to it, and leaves the value after it as it is.
 
 use regex::Regex;
 
 use super::super::tree::{Element, Entry, Map, Node};
 use super::ValueError;
 
-/// Refuses what could be encrypted and not be opened again.
+/// Refuses documents that could be encrypted but not decrypted again.
 pub(super) fn check(map: &Map, regex: &Regex) -> Result<(), ValueError> {
     let path = &mut Vec::new();
     Look { regex, path }.map(map, false)
@@ -18,7 +18,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// `decided`: by a comment of a map or list around this one, which reaches all of it.
+    /// `decided`: a comment of an enclosing map or list already applies to all of this one.
     fn map(&mut self, map: &Map, decided: bool) -> Result<(), ValueError> {
         let mut matched = false;
         for entry in map {

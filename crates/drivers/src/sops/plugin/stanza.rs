@@ -1,4 +1,4 @@
-//! What age and its plugins say to each other: a line of words, then bytes in base64 of which the last line is short.
+//! Messages between age and its plugins: a line of words, then base64 lines of which the last is short.
 
 use std::io::{self, BufRead, Write};
 
@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use zeroize::Zeroizing;
 
-/// Longer lines of base64 are cut, and a shorter one ends the bytes.
+/// The length of a full base64 line; a shorter line ends the body.
 const WIDTH: usize = 64;
 
-/// One message. Its bytes may be a key.
+/// One message. Its body may be a key.
 pub(super) struct Stanza {
     pub(super) tag: String,
     pub(super) args: Vec<String>,
@@ -93,7 +93,7 @@ mod tests {
         check(0, 2);
         check(1, 2);
         check(47, 2);
-        check(48, 3); // a full line is followed by one that ends it
+        check(48, 3); // a full line is followed by a shorter one that ends the body
         check(49, 3);
         check(1000, 22);
     }

@@ -1,8 +1,8 @@
-//! What stands between the values of a YAML text: comments, and the dashes of lists.
+//! Finds what is between the values of a YAML text: comments, and the dashes of lists.
 //!
-//! The parser passes over comments; the gaps between its events hold them, and nothing in quotes.
+//! The parser skips comments. They are in the gaps between its events, which contain no quoted text.
 
-/// A comment, where it stands.
+/// A comment and its position.
 pub(super) struct Found {
     pub(super) text: String,
     /// Counted from 0.
@@ -14,21 +14,21 @@ pub(super) struct Found {
 pub(super) enum Stands {
     /// On a line of its own.
     Alone,
-    /// Behind a dash that has nothing else in its line.
+    /// After a dash, with nothing else on the line.
     BehindDash,
-    /// Behind the mark of a block of text, `|` or `>`, which follows.
+    /// After the indicator of a block scalar, `|` or `>`, which follows in the events.
     BehindMark,
-    /// Behind something else.
+    /// After something else.
     Behind,
 }
 
-/// What a gap has.
+/// The contents of a gap.
 #[derive(Default)]
 pub(super) struct Gap {
     pub(super) comments: Vec<Found>,
     /// The column of the last dash.
     pub(super) dash: Option<usize>,
-    /// Whether a dash follows the last comment: the list goes on.
+    /// Whether a dash follows the last comment, so the list continues.
     pub(super) dash_after: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn scan(text: &str, from: usize, to: usize) -> Gap {
     gap
 }
 
-/// Where a text in quotes ends that begins at `start`.
+/// The end of a quoted scalar that begins at `start`.
 pub(super) fn end_of_quoted(text: &str, start: usize) -> usize {
     let mut chars = text[start..].char_indices().peekable();
     let quote = chars.next().map(|(_, quote)| quote);
@@ -68,7 +68,7 @@ pub(super) fn end_of_quoted(text: &str, start: usize) -> usize {
 
 fn scan_line(text: &str, start: usize, from: usize, to: usize, line_end: usize, gap: &mut Gap) {
     let line = &text[start..line_end];
-    // Directives and the marks between documents are no lists.
+    // Directives and document markers are not lists.
     if start == from && (line.starts_with("---") || line.starts_with('%')) {
         if let Some(at) = line.find(" #") {
             gap.comments.push(Found {
@@ -116,7 +116,7 @@ fn scan_line(text: &str, start: usize, from: usize, to: usize, line_end: usize, 
     }
 }
 
-/// Whether a part of a gap ends with the mark of a block of text: `|`, `>-`, `|2+`.
+/// Whether a part of a gap ends with the indicator of a block scalar: `|`, `>-`, `|2+`.
 fn is_mark(text: &str) -> bool {
     let word = text.split_whitespace().next_back().unwrap_or_default();
     let indicators = word.strip_prefix(['|', '>']);

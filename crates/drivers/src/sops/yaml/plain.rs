@@ -1,12 +1,12 @@
-//! What a plain scalar of YAML means: text, or something else that looks like it.
+//! The type of a plain YAML scalar: text, number, bool, null or time.
 //!
-//! The official tool's reader decides; it knows more spellings than the standard.
+//! Follows the official tool's reader, which accepts more spellings than the standard.
 
 use jiff::civil::Date;
 
 use super::super::tree::{Kind, Node, Scalar};
 
-/// A whole number that is too large for the format.
+/// An integer that is too large for the format.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
@@ -27,7 +27,7 @@ pub(super) fn resolve(text: &str) -> Result<Node, TooLarge> {
     Ok(Node::Scalar(scalar))
 }
 
-/// Whether a text may stand without quotes and still be that text, also for readers of older YAML.
+/// Whether a text stays the same text without quotes, also for readers of older YAML.
 pub(super) fn is_text(text: &str) -> bool {
     let is_same = matches!(resolve(text), Ok(Node::Scalar(scalar)) if scalar.kind == Kind::Text);
     is_same && text != "<<" && !is_old_bool(text) && !is_base_60(text)
@@ -97,7 +97,7 @@ fn float(text: &str) -> Option<Scalar> {
     value.is_finite().then(|| Scalar::float(value))
 }
 
-/// A moment, in the one spelling that counts: `2006-01-02T15:04:05Z`.
+/// A time in the canonical spelling: `2006-01-02T15:04:05Z`.
 fn time(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let has_year = bytes.len() > 5 && bytes[..4].iter().all(u8::is_ascii_digit) && bytes[4] == b'-';
@@ -158,7 +158,7 @@ fn time(text: &str) -> Option<String> {
     ))
 }
 
-/// What stands before a zone, and the zone as it is written out.
+/// Splits off the zone, in its canonical spelling.
 fn zone(text: &str) -> Option<(&str, String)> {
     if let Some(clock) = text.strip_suffix('Z') {
         return Some((clock, "Z".to_owned()));
@@ -206,7 +206,7 @@ fn is_old_bool(text: &str) -> bool {
     )
 }
 
-/// `190:20:30`, a number to readers of YAML 1.1.
+/// `190:20:30`, which YAML 1.1 reads as a number.
 fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let mut parts = unsigned.split(':');

@@ -1,8 +1,8 @@
-//! YAML text as a document: the parser's events, and the comments between them put where they belong.
+//! Reads YAML text into a document: the parser's events, with the comments between them put in place.
 //!
-//! A comment on a line of its own belongs to the innermost map or list that is set in no further than it; the
-//! official tool reads its own files so, and what encrypts a comment is the path of where it belongs. At the end of a
-//! map, though, it belongs to the innermost one that has just ended.
+//! A comment on its own line belongs to the innermost map or list that is not indented further than the comment.
+//! The official tool reads files this way, and encrypts a comment under the path of its container. At the end of a
+//! map, however, a comment belongs to the innermost container that has just ended.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use super::super::tree::{Comment, Document, Element, Entry, Map, Node, Scalar};
 use super::comments::{self, Found, Gap, Stands};
 use super::plain::{self, TooLarge};
 
-/// Deeper nesting, or more values than this once aliases are replaced, is no file of secrets.
+/// Limits for nesting and for the number of values once aliases are expanded.
 const DEEPEST: usize = 128;
 const MOST: usize = 200_000;
 
@@ -34,13 +34,13 @@ pub(in super::super) fn read(text: &str) -> Result<Document, ReadError> {
 
 struct Reader<'t> {
     text: &'t str,
-    /// Where each character begins, for the parser counts characters.
+    /// The byte offset of each character, since the parser counts characters.
     offsets: Option<Vec<usize>>,
-    /// How far the text has been looked at.
+    /// How far the text has been processed.
     read: usize,
     documents: Vec<Map>,
     frames: Vec<Frame>,
-    /// Comments that will open the next map or list.
+    /// Comments to put at the start of the next map or list.
     opening: Vec<Comment>,
     dash: usize,
     anchors: HashMap<usize, Node>,
@@ -49,9 +49,9 @@ struct Reader<'t> {
 
 struct Frame {
     what: Collected,
-    /// `None` in brackets.
+    /// `None` for flow style.
     column: Option<usize>,
-    /// Comments that belong here, but after the child that is being read.
+    /// Comments that belong here, after the child that is being read.
     later: Vec<Comment>,
     anchor: usize,
 }
@@ -116,7 +116,7 @@ impl<'t> Reader<'t> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.read = match style {
-                    // The parser counts what follows in its line, too.
+                    // The parser's end includes what follows on the line.
                     ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => {
                         comments::end_of_quoted(self.text, start)
                     }
@@ -176,7 +176,7 @@ impl<'t> Reader<'t> {
         }
         let column = match &what {
             _ if in_brackets => None,
-            // Known with its first element.
+            // Known at the first element.
             Collected::List(_) => Some(usize::MAX),
             Collected::Map { .. } => Some(span.start.col()),
         };
@@ -197,7 +197,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// A block list is set in as far as its dashes.
+    /// The column of a block list is that of its dashes.
     fn note_column(&mut self) {
         let dash = self.dash;
         if let Some(frame) = self.frames.last_mut()
@@ -259,7 +259,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Puts a whole value where it belongs.
+    /// Adds a complete value to its container.
     fn add(&mut self, node: Node, anchor: usize, line: usize) -> Result<(), ReadError> {
         self.count += 1;
         if self.count > MOST {
@@ -301,7 +301,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Gives the comments of a gap to those they belong to; `next` ends the gap.
+    /// Assigns the comments of a gap to their containers; `next` ends the gap.
     fn place(&mut self, gap: Gap, next: &Event<'_>) {
         let last = gap.comments.len().saturating_sub(1);
         for (position, found) in gap.comments.into_iter().enumerate() {
@@ -313,7 +313,7 @@ impl<'t> Reader<'t> {
     fn place_one(&mut self, found: Found, next: &Event<'_>, list_goes_on: bool) {
         let comment = Comment::new(found.text, false);
         let Some(top) = self.frames.last_mut() else {
-            // After the last document it is still part of it; before the first, it opens it.
+            // After the last document, a comment belongs to it; before the first, it starts it.
             match (next, self.documents.last_mut()) {
                 (Event::DocumentEnd | Event::StreamEnd, Some(map)) => {
                     map.push(Entry::Comment(comment));
@@ -382,7 +382,7 @@ impl<'t> Reader<'t> {
             let fits = match self.frames[at].column {
                 None => true,
                 Some(own) if own > column => false,
-                // A list that is not set in has the column of the map around it.
+                // A list without extra indentation has the column of the enclosing map.
                 Some(own) => {
                     let is_list = matches!(self.frames[at].what, Collected::List(_));
                     !is_list || list_goes_on || self.frames[at - 1].column != Some(own)
@@ -405,7 +405,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Comments that end a map go to the map or list that its last value is, as the official tool reads them.
+/// Moves comments at the end of a map into the container that is its last value, as the official tool does.
 fn settle(entries: &mut Map) {
     let is_item = |entry: &Entry| matches!(entry, Entry::Item(..));
     let Some(last) = entries.iter().rposition(is_item) else {

@@ -1,12 +1,12 @@
-//! A document written as YAML, with the quotes, indents and places of comments that the official tool chooses, so
-//! that a file does not change its looks with the tool that wrote it last.
+//! Writes a document as YAML with the quotes, indentation and comment positions of the official tool, so that a
+//! file looks the same whichever tool wrote it.
 
 use std::fmt::Write as _;
 
 use super::super::tree::{self, Comment, Document, Element, Entry, Kind, Map, Node, Scalar};
 use super::plain;
 
-/// Longer keys are marked with `?`.
+/// Longer keys are written with `?`.
 const LONGEST_KEY: usize = 128;
 
 pub(in super::super) fn write(document: &Document, indent: usize) -> String {
@@ -34,7 +34,7 @@ pub(in super::super) fn write(document: &Document, indent: usize) -> String {
 struct Writer {
     out: String,
     step: usize,
-    /// The last value ends with line breaks that the end of the text would swallow.
+    /// The last value ends with line breaks that the end of the text would drop.
     open_ended: bool,
 }
 
@@ -47,7 +47,7 @@ impl Writer {
         }
     }
 
-    /// Each entry on lines of its own at `indent`; the first may go on where something stands already.
+    /// Each entry on its own lines at `indent`; the first may continue the current line.
     fn map(&mut self, map: &Map, indent: usize, goes_on: bool) {
         let mut first = goes_on;
         let mut before: Vec<&Comment> = Vec::new();
@@ -67,7 +67,7 @@ impl Writer {
         self.comments(before.into_iter(), indent);
     }
 
-    /// Writes the comments that stand above a value, unless they went before a dash; those behind it come back.
+    /// Writes the comments above a value, unless they were written before a dash. Returns those that go after it.
     fn lead<'a>(
         &mut self,
         before: &mut Vec<&'a Comment>,
@@ -122,7 +122,7 @@ impl Writer {
                 Element::Node(node) => {
                     let inline = self.lead(&mut before, node, indent, first);
                     if !first {
-                        // What begins with comments has them before the dash: behind it is no place for them.
+                        // The leading comments of an element go before the dash.
                         self.comments(leading(node).into_iter(), indent);
                         self.pad(indent);
                     }
@@ -158,14 +158,14 @@ impl Writer {
         self.inline(inline, indent);
     }
 
-    /// Says whether the line has been ended.
+    /// Returns whether the line has been ended.
     fn scalar(&mut self, scalar: &Scalar, indent: usize, inline: &[&Comment]) -> bool {
         let text = scalar.text.expose();
         match scalar.kind {
             Kind::Text => return self.text(text, false, indent, inline),
             Kind::Int | Kind::Time => self.out.push_str(text),
             Kind::Bool => self.out.push_str(&text.to_ascii_lowercase()),
-            // A point or an exponent stays, so that it is a float again when it is read.
+            // A point or an exponent stays, so that the value is read as a float again.
             Kind::Float => match text {
                 "+Inf" => self.out.push_str(".inf"),
                 "-Inf" => self.out.push_str("-.inf"),
@@ -203,7 +203,7 @@ impl Writer {
         false
     }
 
-    /// `|`, with what is said of the line breaks at its end.
+    /// `|` with the indicator for trailing line breaks.
     fn block(&mut self, text: &str, indent: usize, inline: &[&Comment]) {
         self.out.push('|');
         if !text.ends_with('\n') {
@@ -267,7 +267,7 @@ impl Writer {
         }
     }
 
-    /// Behind a value, on its line; further ones below.
+    /// Writes comments after a value on its line; further ones go below.
     fn inline(&mut self, comments: &[&Comment], indent: usize) {
         match comments.split_first() {
             None => self.out.push('\n'),
@@ -299,12 +299,12 @@ fn has_items(map: &Map) -> bool {
     map.iter().any(|entry| matches!(entry, Entry::Item(..)))
 }
 
-/// Whether a comment stands in the line of the value that follows it in the tree.
+/// Whether a comment is on the line of the value that follows it in the tree.
 fn stands_behind(comment: &Comment, node: &Node) -> bool {
     comment.inline && !matches!(node, Node::Map(_) | Node::List(_))
 }
 
-/// Comments above the first value of a map or list that begins in the line of a dash, and of what begins there too.
+/// Comments above the first value of a container that starts on the line of a dash, recursively.
 fn leading(node: &Node) -> Vec<&Comment> {
     let mut found = Vec::new();
     let first = match node {
@@ -313,7 +313,7 @@ fn leading(node: &Node) -> Vec<&Comment> {
                 found.push(comment);
                 None
             }
-            // What a key holds begins in a line of its own.
+            // The value of a key starts on its own line.
             Entry::Item(_, node) => Some((node, false)),
         }),
         Node::List(list) => list.iter().find_map(|element| match element {
@@ -343,7 +343,7 @@ impl Entry {
     }
 }
 
-/// How a text may be written.
+/// The styles in which a text may be written.
 struct Looks {
     plain: bool,
     single_quoted: bool,
@@ -379,7 +379,7 @@ impl Looks {
         Self {
             plain: single_quoted && is_single_line && !indicators && !edge(first) && !edge(last),
             single_quoted,
-            // A block that begins with a space would have to say its indent; quotes are safer.
+            // A block that begins with a space would need an indentation indicator; quotes are safer.
             as_block: !(space_break || special || last == Some(' ') || edge(first)),
         }
     }
@@ -389,7 +389,7 @@ fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// As the official tool sees it: nothing beyond the basic plane is.
+/// Like the official tool: characters beyond the basic plane are not printable.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && c != '\u{feff}'
