@@ -1,9 +1,9 @@
-//! One deed for many files, shared among as many threads as there are processors; answers come in the order of files.
+//! Runs one function for many files on all processors; results come in the order of the files.
 
 use std::num::NonZeroUsize;
 use std::thread;
 
-/// So many are worth a thread.
+/// The number of files that justifies a thread.
 const SHARE: usize = 16;
 
 pub(super) fn each<T: Sync, R: Send>(items: &[T], deed: impl Fn(&T) -> R + Sync) -> Vec<R> {

@@ -1,4 +1,5 @@
-//! Data files, with the place of each value. Of an encrypted one, what is secret is known without any key.
+//! Reads data files with the position of each value. For an encrypted file, the secret values are known without
+//! any key.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,7 @@ use model::diagnostic::Location;
 use model::render::data::{Data, Key, Node, Scalar, SecretData};
 use model::secret::Secret;
 
-/// A text that is no data. Says where, and never what stands there.
+/// A text that is not valid data. The error has the position, never the content.
 #[derive(Debug, thiserror::Error)]
 #[error("{problem}")]
 pub(crate) struct ReadDataError {
@@ -28,7 +29,7 @@ impl ReadDataError {
     }
 }
 
-/// Reads YAML, TOML or JSON by the ending of the file's name; `None` for another.
+/// Reads YAML, TOML or JSON by the file's extension; `None` for another.
 pub(crate) fn read_data(file: &str, text: &str) -> Option<Result<Node, ReadDataError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let places = Places::new(file, text);
@@ -40,12 +41,12 @@ pub(crate) fn read_data(file: &str, text: &str) -> Option<Result<Node, ReadDataE
     })
 }
 
-/// Where things are in a text.
+/// Maps offsets of a text to positions.
 pub(super) struct Places<'t> {
     pub(super) file: &'t str,
     pub(super) text: &'t str,
     lines: Vec<usize>,
-    /// Where each character begins, unless each is a byte.
+    /// The byte offset of each character, unless the text is ASCII.
     chars: Option<Vec<usize>>,
 }
 
@@ -66,7 +67,7 @@ impl<'t> Places<'t> {
         }
     }
 
-    /// The byte at which a character begins.
+    /// The byte offset of a character.
     pub(super) fn byte(&self, index: usize) -> usize {
         match &self.chars {
             Some(chars) => chars.get(index).copied().unwrap_or(self.text.len()),
@@ -91,15 +92,15 @@ impl<'t> Places<'t> {
     }
 }
 
-/// What SOPS begins an encrypted value with.
+/// The start of a value that SOPS encrypted.
 const SEALED: &str = "ENC[AES256_GCM,";
 
-/// Whether data came out of a file that SOPS encrypted.
+/// Whether the data comes from a file that SOPS encrypted.
 pub(crate) fn is_sealed(data: &Node) -> bool {
     data.get("sops").is_some_and(|own| own.get("mac").is_some())
 }
 
-/// The data of an encrypted file without its key: every encrypted value is a secret that is not known.
+/// The data of an encrypted file without its key: every encrypted value becomes an unknown secret.
 #[must_use]
 pub(crate) fn withhold(mut data: Node) -> Node {
     if let Data::Map(entries) = &mut data.data {
@@ -122,7 +123,7 @@ fn hide_sealed(node: &mut Node) {
     }
 }
 
-/// Gives the secrets of an encrypted file their values; `plain` is what it holds in clear.
+/// Sets the values of the secrets of an encrypted file from its plain content.
 pub(crate) fn unseal(data: &mut Node, plain: &Node) {
     match (&mut data.data, &plain.data) {
         (Data::Secret(secret), value) => {

@@ -1,5 +1,5 @@
-//! The files of a rendering on disk: templates found, generated files looked at and written. No link leads a write
-//! out of the project.
+//! The files of a rendering on disk: finds templates, reads and writes generated files. No write leaves the
+//! project through a link.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -31,29 +31,28 @@ pub enum DiskError {
     Name { dir: String },
 }
 
-/// A file below a directory of templates.
+/// A file below a template directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TemplateFile {
-    /// Below that directory: its name for other templates.
+    /// The path below that directory, by which other templates refer to it.
     pub(crate) path: String,
-    /// From the project's root.
+    /// The path from the project's root.
     pub(crate) file: String,
-    /// Which of the directories it lies in, counted from 0.
+    /// The index of its template directory.
     pub(crate) layer: usize,
     pub(crate) bytes: Vec<u8>,
     pub(crate) is_executable: bool,
 }
 
-/// How a file is called that is not in its place yet.
+/// Prefix of a temporary file that is not renamed yet.
 const ASIDE: &str = ".terrane-new-";
 
-/// A project's directory.
 pub(crate) struct Disk {
     root: PathBuf,
 }
 
 impl Disk {
-    /// `root` is without any link.
+    /// `root` has no links in its path.
     pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
@@ -64,7 +63,7 @@ impl Disk {
         &self.root
     }
 
-    /// The bytes of a file that is read; `None` if it is not there. A link must stay inside.
+    /// The content of a file; `None` if it does not exist. A link must stay inside the project.
     pub(crate) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, DiskError> {
         let failed = |source| DiskError::Read {
             path: path.to_owned(),
@@ -81,7 +80,7 @@ impl Disk {
         fs::read(&real).map(Some).map_err(failed)
     }
 
-    /// Where a path really leads; `None` if nothing is there.
+    /// The path with links resolved; `None` if it does not exist.
     fn inside(&self, path: &str) -> Result<Option<PathBuf>, DiskError> {
         let path = path.to_owned();
         match self.root.join(&path).canonicalize() {
@@ -92,8 +91,8 @@ impl Disk {
         }
     }
 
-    /// All files below directories, sorted within each; of a path that several have, that of the first. Directories
-    /// that are links are left out.
+    /// All files below the directories, sorted within each. If several directories have the same path, the first
+    /// wins. Linked directories are left out.
     pub(crate) fn templates(&self, dirs: &[String]) -> Result<Vec<TemplateFile>, DiskError> {
         let mut all: Vec<TemplateFile> = Vec::new();
         let mut known: BTreeSet<String> = BTreeSet::new();
@@ -139,7 +138,7 @@ impl Disk {
             if kind.is_symlink() && place.is_dir() {
                 continue;
             }
-            // Only a link can lead elsewhere: the directories around it are none.
+            // Only a link can lead elsewhere: the directories above the file are no links.
             let bytes = if kind.is_file() {
                 Some(fs::read(&place).map_err(failed)?)
             } else {
@@ -158,7 +157,7 @@ impl Disk {
         Ok(())
     }
 
-    /// A generated file as it lies there, with its bytes.
+    /// An existing generated file, with its content.
     pub(crate) fn look(&self, path: &str) -> Result<Option<(FileFacts, Vec<u8>)>, DiskError> {
         if !self.is_reachable(path)? {
             return Ok(None);
@@ -191,7 +190,7 @@ impl Disk {
         Ok(Some((facts, bytes)))
     }
 
-    /// Whether every directory above a file is there; a link among them is an error.
+    /// Whether every directory above a file exists; a link among them is an error.
     fn is_reachable(&self, path: &str) -> Result<bool, DiskError> {
         let mut here = String::new();
         let parts: Vec<&str> = path.split('/').collect();
@@ -208,7 +207,7 @@ impl Disk {
         Ok(true)
     }
 
-    /// The old bytes or the new ones, never a part.
+    /// Writes a file atomically.
     pub(crate) fn write(
         &self,
         path: &str,
@@ -221,7 +220,7 @@ impl Disk {
         let write = || -> io::Result<()> {
             fs::create_dir_all(dir)?;
             let mut file = tempfile::Builder::new().prefix(ASIDE).tempfile_in(dir)?;
-            // Whoever finds it unlocked knows that its writer is gone.
+            // The lock shows that the writer is alive; `sweep` removes unlocked files.
             file.as_file().lock()?;
             file.write_all(bytes)?;
             let mode = if is_executable { 0o755 } else { 0o644 };
@@ -236,7 +235,7 @@ impl Disk {
         })
     }
 
-    /// As [`Self::write`], and it outlives a power cut.
+    /// Like [`Self::write`], and synced to disk.
     pub(crate) fn write_durably(&self, path: &str, bytes: &[u8]) -> Result<(), DiskError> {
         self.write(path, bytes, false)?;
         let full = self.root.join(path);
@@ -250,13 +249,13 @@ impl Disk {
         })
     }
 
-    /// Removes what writers that were killed left in the directories of these files.
+    /// Removes temporary files that killed processes left in the directories of these files.
     pub(crate) fn sweep<'a>(&self, paths: impl Iterator<Item = &'a str>) -> Result<(), DiskError> {
         let dir_of = |path: &'a str| path.rsplit_once('/').map_or("", |(dir, _)| dir);
         let dirs: BTreeSet<&str> = paths.map(dir_of).collect();
         for dir in dirs {
             let Ok(entries) = fs::read_dir(self.root.join(dir)) else {
-                continue; // nothing was written there
+                continue; // the directory does not exist
             };
             for entry in entries.flatten() {
                 let is_aside = entry.file_name().to_string_lossy().starts_with(ASIDE);
@@ -275,7 +274,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes a file, and the directories that are empty without it, up to `stop`.
+    /// Removes a file, and its parent directories that become empty, up to `stop`.
     pub(crate) fn remove(&self, path: &str, stop: &str) -> Result<(), DiskError> {
         self.is_reachable(path)?;
         fs::remove_file(self.root.join(path)).map_err(|source| DiskError::Remove {
@@ -284,7 +283,7 @@ impl Disk {
         })?;
         let mut here = path;
         while let Some((dir, _)) = here.rsplit_once('/') {
-            // One that is not empty stays.
+            // A directory that is not empty stays.
             if dir == stop || fs::remove_dir(self.root.join(dir)).is_err() {
                 break;
             }

@@ -1,5 +1,5 @@
-//! A rendered file that got another ciphertext and kept its values: the list of what was rendered follows it, so that
-//! neither plan nor render takes it for an edit.
+//! Handles a rendered file that got a new ciphertext with the same values: updates the list of rendered files, so
+//! that neither plan nor render takes it for an edit.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::disk::{Disk, digest};
 
 const PROJECT: &str = "terrane.hcl";
 
-/// Writes the new digest into the list that has the old one. Where that cannot be done, nothing is lost: `terrane render`
-/// does it, too.
+/// Replaces the old digest by the new one in the list that has it. A failure is harmless: `terrane render` updates
+/// the list as well.
 pub fn follow(file: &Path, before: &[u8], after: &[u8]) {
     let Ok(file) = file.canonicalize() else {
         return;

@@ -1,5 +1,5 @@
-//! Whether what was rendered is still what would be: asked before a stack is planned. Told by digests alone, so no
-//! key is needed and nothing is rendered.
+//! Checks before a plan that rendered files are up to date. The check only compares digests: it needs no key and
+//! renders nothing.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use model::render::is_secret_name;
 use super::inputs::Inputs;
 use super::{RenderError, open, read_manifest};
 
-/// Why a stack may not be planned yet.
+/// Why a stack cannot be planned yet.
 #[derive(Debug, thiserror::Error)]
 pub enum Stale {
     #[error("stack `{stack}` is made by `render \"{render}\"`, and {why}")]
@@ -28,12 +28,12 @@ pub enum Stale {
     },
 }
 
-/// Whether somebody changed what was rendered.
+/// Whether a rendered file was edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edited {
     No,
     Plain,
-    /// A file that is encrypted.
+    /// An encrypted file.
     Secret,
 }
 
@@ -67,7 +67,7 @@ impl Stale {
     }
 }
 
-/// Refuses a stack whose rendering is not what its templates and data say.
+/// Refuses a stack whose rendered files do not match its templates and data.
 pub fn check_fresh(root: &Path, project: &Project, name: &StackName) -> Result<(), Stale> {
     let Some(render) = project.stacks[name]
         .render

@@ -1,4 +1,4 @@
-//! What a rendering is made from: data and templates as they lie there, checked, without any secret's value.
+//! The inputs of a rendering: data and templates, checked, without the values of secrets.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use super::RenderError;
 use super::data::{self, read_data};
 use super::disk::{Disk, DiskError, TemplateFile, digest};
 
-/// Raised when the same inputs give other bytes than they did.
+/// Increased when the same inputs give different output than before.
 const GENERATION: u32 = 3;
 
 pub(super) struct Inputs {
     pub(super) data: Node,
-    /// Encrypted data files, with their texts.
+    /// Encrypted data files with their texts.
     pub(super) sealed: Vec<(String, String)>,
     pub(super) templates: Vec<TemplateFile>,
     /// Texts that findings may quote.
     pub(super) texts: BTreeMap<String, String>,
     settings: serde_json::Value,
-    /// Paths that no output may have.
+    /// Paths that no output may use.
     pub(super) own: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Inputs {
             sealed,
             ..
         } = reading;
-        // A line of a file that holds secrets may be one of them.
+        // A line of a file with secrets may be a secret.
         texts.retain(|file, _| {
             !data
                 .secrets()
@@ -84,8 +84,8 @@ impl Inputs {
         })
     }
 
-    /// Changes with everything that can change what comes out, but for the values of secrets: whoever reads the
-    /// list could try passwords against it.
+    /// Changes with every input that affects the output, except the values of secrets: otherwise a reader of the
+    /// list could test guessed passwords against it.
     pub(super) fn digest(&self) -> String {
         let templates: Vec<_> = self
             .templates
@@ -111,7 +111,7 @@ impl Inputs {
     }
 }
 
-/// Whether the value at a path stands in a file.
+/// Whether the value at a path comes from a file.
 fn stands_in(data: &Node, path: &str, file: &str) -> bool {
     let found: Result<Select, _> = path.parse();
     found.is_ok_and(|select| {
@@ -147,7 +147,7 @@ impl Reading<'_> {
                     let finding =
                         Finding::error("unreadable-data", err.problem.clone()).at(err.at, "here");
                     self.findings.push(finding);
-                    // Nobody knows where in it the secrets stand.
+                    // The positions of its secrets are unknown.
                     if !self.render.sensitive.is_empty() {
                         continue;
                     }
@@ -196,7 +196,7 @@ impl Reading<'_> {
     fn check(&mut self, data: &Node, schema: Option<&Schema>) {
         let by_schema = schema.map(|schema| schema.check(data)).unwrap_or_default();
         let mut by_checks = checks::check(&self.render.checks, data);
-        // What has the wrong form is said once.
+        // A value of the wrong form is reported once.
         let place = |finding: &Finding| finding.places.first().map(|place| place.at.clone());
         by_checks.retain(|finding| {
             let is_form = finding.code == "not-an-address";

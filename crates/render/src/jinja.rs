@@ -1,6 +1,7 @@
-//! The language of templates: Jinja2 as users of makejinja know it, rendered in this process.
+//! The template language: Jinja2 as makejinja provides it, rendered in this process.
 //!
-//! Not here: data files (`data`), which files are made, and whether they may be written (`model::render`, `outputs`).
+//! Not here: data files (`data`), which files are made, and whether they may be written (`model::render`,
+//! `outputs`).
 
 mod alternate;
 mod apart;

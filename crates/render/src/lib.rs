@@ -1,8 +1,9 @@
-//! `terrane render`: data read and checked, templates rendered, what is secret encrypted, and the generated tree
-//! brought to what came out, without touching anything that somebody else wrote.
+//! `terrane render`: reads and checks data, renders templates, encrypts secrets, and updates the generated files
+//! without touching files that others wrote.
 //!
-//! Nothing is written before everything is known: one mistake, and the tree stays as it is. Not here: reading the
-//! `render` blocks (`model::config`), what may be done with a file (`model::render::decide`), SOPS (`drivers::sops`).
+//! Nothing is written before everything is known: after any error, the files stay as they are. Not here: reading
+//! the `render` blocks (`model::config`), which action a file needs (`model::render::decide`), SOPS
+//! (`drivers::sops`).
 
 mod crew;
 mod data;
@@ -31,37 +32,37 @@ pub use self::sealing::{KeyChange, KeyDeed, SealError};
 
 use self::disk::{Disk, digest};
 
-/// What is asked of a rendering.
+/// A request to render.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Names of `render` blocks; none: all.
+    /// Names of `render` blocks; empty for all.
     pub names: Vec<String>,
     pub leave: Leave,
-    /// Nothing is written.
+    /// Compare only; write nothing.
     pub only_look: bool,
 }
 
-/// What became of one `render` block.
+/// The result of one `render` block.
 #[derive(Debug)]
 pub struct Rendered {
     pub name: String,
     /// By path from the project's root.
     pub files: BTreeMap<String, RenderedFile>,
-    /// Whether the list of digests has to be written.
+    /// Whether the list of digests must be written.
     pub list_changes: bool,
-    /// Encrypted files that were told by their digests alone, for want of a key.
+    /// Encrypted files that were only compared by digest, because no key was available.
     pub not_opened: Vec<String>,
-    /// What is worth mending, and does not stop anything.
+    /// Problems that do not stop the rendering.
     pub warnings: Vec<Finding>,
 }
 
 impl Rendered {
-    /// Whether anything is not as it should be.
+    /// Whether anything differs from what it should be.
     pub fn differs(&self) -> bool {
         self.list_changes || self.files.values().any(|file| file.deed != Deed::Keep)
     }
 
-    /// Whether any file is not as it should be, whoever wrote it.
+    /// Whether any file differs from what it should be, including files that others wrote.
     pub fn files_differ(&self) -> bool {
         let mut files = self.files.values();
         files.any(|file| !matches!(file.deed, Deed::Keep | Deed::Adopt))
@@ -71,12 +72,12 @@ impl Rendered {
 #[derive(Debug)]
 pub struct RenderedFile {
     pub deed: Deed,
-    /// What it is made from; none for one that nothing makes any more.
+    /// Its template; `None` for a file that is no longer generated.
     pub template: Option<String>,
     pub is_encrypted: bool,
-    /// Of an encrypted file that lies there and can be opened: which of its values are to change.
+    /// The values that would change, for an existing encrypted file that can be opened.
     pub changes: Option<Vec<KeyChange>>,
-    /// Of files that are not encrypted, for who wants to see the difference.
+    /// The old content of a plain file, to show the difference.
     pub before: Option<Vec<u8>>,
     pub after: Option<Vec<u8>>,
 }
@@ -90,7 +91,7 @@ pub enum RenderError {
     #[error("it cannot be rendered")]
     Wrong {
         findings: Vec<Finding>,
-        /// The files that the findings point into; those with secrets in them are left out.
+        /// The files that the findings point into, without those that hold secrets.
         texts: BTreeMap<String, String>,
     },
     #[error(transparent)]
@@ -117,7 +118,7 @@ pub enum RenderError {
     Root { path: PathBuf, source: io::Error },
 }
 
-/// Renders, and writes unless only a look was asked for.
+/// Renders, and writes unless `only_look` is set.
 pub async fn render(
     root: &Path,
     project: &Project,
@@ -214,7 +215,7 @@ fn choose<'p>(project: &'p Project, names: &[String]) -> Result<Vec<&'p Render>,
     Ok(chosen)
 }
 
-/// A file that is to be there.
+/// A file to generate.
 pub(crate) struct Output {
     template: String,
     bytes: Vec<u8>,
@@ -223,13 +224,13 @@ pub(crate) struct Output {
     changes: Option<Vec<KeyChange>>,
 }
 
-/// Everything about one render, before anything is written.
+/// The result of one render, before anything is written.
 struct Made<'p> {
     render: &'p Render,
     manifest: Option<Manifest>,
     next: Manifest,
     outputs: BTreeMap<String, Output>,
-    /// What lies there of `outputs` and of what the manifest lists.
+    /// The existing files of `outputs` and of the manifest.
     found: BTreeMap<String, (FileFacts, Vec<u8>)>,
     deeds: BTreeMap<String, Deed>,
     not_opened: Vec<String>,
@@ -324,7 +325,7 @@ fn read_manifest(disk: &Disk, render: &Render) -> Result<Option<Manifest>, Rende
 }
 
 impl Made<'_> {
-    /// No file has two owners, whoever was rendered first.
+    /// Refuses a file that another `render` block owns.
     fn check_others(&self, disk: &Disk, project: &Project) -> Result<(), RenderError> {
         let others = project.renders.values();
         for other in others.filter(|other| other.name != self.render.name) {
@@ -357,8 +358,8 @@ impl Made<'_> {
         })
     }
 
-    /// First the list of what is coming, then the files, then the list of what is there: whatever a crash leaves,
-    /// the next rendering knows it as its own.
+    /// Writes the list of planned files, then the files, then the final list. After a crash, the next rendering
+    /// recognises all files as its own.
     fn write(&self, disk: &Disk) -> Result<(), RenderError> {
         let path = self.render.manifest_path();
         if !self.list_changes() && self.deeds.values().all(|deed| *deed == Deed::Keep) {
@@ -388,8 +389,8 @@ impl Made<'_> {
         Ok(())
     }
 
-    /// What a rendering that was killed left: beside the list at any time, beside files while the list says that
-    /// they are being written.
+    /// Removes temporary files of a killed rendering: those of the list always, those of other files only while
+    /// the list marks them as being written.
     fn sweep(&self, disk: &Disk, before: &Manifest) -> Result<(), RenderError> {
         let list = self.render.manifest_path();
         let files = before

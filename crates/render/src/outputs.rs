@@ -1,4 +1,4 @@
-//! What comes out: plain files from an environment without secrets, and then, if there are any, the encrypted ones.
+//! Renders the outputs: plain files in an environment without secrets, and then the encrypted ones, if any.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,12 +28,12 @@ pub(super) struct Made {
     pub(super) outputs: BTreeMap<String, Output>,
     pub(super) not_opened: Vec<String>,
     pub(super) warnings: Vec<Finding>,
-    /// Files of the project that were read beside data and templates: what keys and the like lie in.
+    /// Files of the project that were read besides data and templates, such as key files.
     pub(super) read: BTreeSet<String>,
 }
 
-/// Renders everything. Where `known` is given and no key is at hand, encrypted files that are as it lists them are
-/// taken as they are. `anew`: an encrypted file that cannot be opened any more is made again.
+/// Renders everything. If `known` is given and no key is available, encrypted files that match its list are
+/// accepted as they are. `anew`: an encrypted file that can no longer be opened is made again.
 pub(super) async fn make(
     disk: &Disk,
     render: &Render,
@@ -113,7 +113,7 @@ pub(super) async fn make(
     }
 }
 
-/// Gives every secret its value.
+/// Sets the value of every secret.
 async fn reveal(
     disk: &Disk,
     render: &Render,
@@ -172,14 +172,14 @@ async fn reveal(
     })
 }
 
-/// An error with all that led to it.
+/// An error with its chain of causes.
 fn causes(err: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(err), |err| err.source());
     let words: Vec<String> = causes.map(ToString::to_string).collect();
     words.join(": ")
 }
 
-/// Only keys that the file gave: another may have been laid over it.
+/// Sets only keys that come from this file: another file may override it.
 fn unseal_from(data: &mut Node, plain: &Node, file: &str) {
     let Data::Map(entries) = &mut data.data else {
         return;
@@ -199,7 +199,7 @@ fn reference(input: &Input) -> Option<String> {
     }
 }
 
-/// The file of the project that a reference names, if it names one: `file:PATH`, `sops:PATH#KEY`.
+/// The file of the project that a reference names, if any: `file:PATH`, `sops:PATH#KEY`.
 fn file_of(input: &Input) -> Option<String> {
     let reference = reference(input)?;
     let (_, place) = reference.split_once(':')?;
@@ -214,7 +214,7 @@ struct Making<'m> {
     findings: Vec<Finding>,
     warnings: Vec<Finding>,
     outputs: BTreeMap<String, Output>,
-    /// Those that are to be encrypted: path, and what they are made from.
+    /// The files to encrypt: path and template.
     secret: Vec<(String, TemplateFile)>,
 }
 
@@ -247,7 +247,7 @@ impl Making<'_> {
             }
             match taken.entry(path.clone()) {
                 Entry::Vacant(entry) => _ = entry.insert(file.layer),
-                // As makejinja does: an earlier directory made it.
+                // Like makejinja: an earlier directory takes precedence.
                 Entry::Occupied(entry) if *entry.get() < file.layer => continue,
                 Entry::Occupied(_) => {
                     let message = format!("`{path}` is made twice");
@@ -269,13 +269,13 @@ impl Making<'_> {
         }
     }
 
-    /// A generated file's path below the output.
+    /// A generated file's path below the output directory.
     fn below<'p>(&self, path: &'p str) -> &'p str {
         path.strip_prefix(&self.render.output)
             .map_or(path, |below| below.trim_start_matches('/'))
     }
 
-    /// What `when` and `exclude` name must be there: a slip would make a file, or leave it, without a word.
+    /// Requires that `when` and `exclude` match something: otherwise a typo would silently add or omit a file.
     fn check_globs(
         &mut self,
         files: &[TemplateFile],
@@ -304,7 +304,8 @@ impl Making<'_> {
         }
     }
 
-    /// What is wrong with templates of encrypted files even without any secret, so that it is said with all the rest.
+    /// Reports errors in the templates of encrypted files that occur even without secrets, together with all
+    /// others.
     fn look_at_secret(&mut self, bound: &Bound<'_>) {
         for (_, file) in &self.secret {
             if !self.render.is_template(&file.path) {
@@ -327,7 +328,7 @@ impl Making<'_> {
         }
     }
 
-    /// Without what went wrong, which is told with all the rest.
+    /// Returns the content, and records a finding for later.
     fn take(&mut self, made: Result<Option<Vec<u8>>, Finding>) -> Option<Vec<u8>> {
         made.unwrap_or_else(|finding| {
             self.findings.push(finding);
@@ -362,7 +363,7 @@ impl Making<'_> {
                 .map(|(path, output)| (path.as_str(), output.bytes.as_slice()))
                 .collect();
             let sealing = Sealing::new(self.disk, &path, &rules, env)?;
-            // Copied as it is: whoever put it there encrypted it.
+            // A copied file that its author has already encrypted.
             let is_sealed = !self.render.is_template(&file.path) && sealing.is_sealed(&bytes);
             if is_sealed {
                 self.put(path, &file, bytes, true);
@@ -411,7 +412,7 @@ impl Making<'_> {
         self.findings.push(finding.hint(hint));
     }
 
-    /// The encrypted files as they are, if they are as listed.
+    /// The existing encrypted files, if they match the list.
     fn as_listed(&mut self, known: Option<&Manifest>) -> Option<Made> {
         let known = known?;
         let mut not_opened = Vec::new();
@@ -452,7 +453,7 @@ impl Making<'_> {
         self.outputs.insert(path, output);
     }
 
-    /// Nothing is made over what it is made from, nor where Git and terrane keep theirs.
+    /// Whether a path may be generated: it must not replace an input or a file of Git or terrane.
     fn may_be_made(&mut self, path: &str, file: &TemplateFile, own: &[String]) -> bool {
         let top = path.split('/').next().unwrap_or(path);
         let is_below = |dir: &String| {
@@ -475,7 +476,7 @@ impl Making<'_> {
         false
     }
 
-    /// Which files are made at all.
+    /// Evaluates the conditions of `when`.
     fn conditions(&mut self, bound: &Bound<'_>) -> Vec<(GlobMatcher, bool)> {
         let mut all = Vec::new();
         for (pattern, expression) in &self.render.when {
@@ -502,7 +503,7 @@ impl Making<'_> {
     }
 }
 
-/// What is wrong with the text that an encrypted file is to hold, without any secret of it.
+/// The finding for a text that cannot be encrypted, without quoting any secret.
 fn unreadable(
     err: SealError,
     path: &str,
@@ -514,7 +515,7 @@ fn unreadable(
     let Some((line, problem)) = err.in_text() else {
         return Err(err);
     };
-    // What is said of it whatever the secrets are quotes none of them.
+    // A message that is the same for all values of the secrets quotes none of them.
     let is_same = |other: &Bound<'_>| {
         let text = other.render(&file.path);
         let clear = text.ok().map(|text| sealing.clear(text.as_bytes()));
@@ -538,15 +539,14 @@ fn unreadable(
     Ok(Finding::error("unreadable-output", message).at(at, label))
 }
 
-/// With every quoted part hidden.
+/// The text with every quoted part hidden.
 fn without_quotes(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let parts = parts.map(|(index, part)| if index % 2 == 1 { MASKED } else { part });
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// The line of what was made in which something stays in clear that is otherwise with another secret. Of both there is
-/// the text and what of it stays in clear.
+/// The output line with a clear part that changes with the secret. Each argument is a text and its clear part.
 fn in_clear<'t>(one: (&'t str, &str), other: (&str, &str)) -> Option<&'t str> {
     let mut others = other.1.lines();
     let clear = one.1.lines().find(|line| others.next() != Some(*line))?;
@@ -557,13 +557,13 @@ fn in_clear<'t>(one: (&'t str, &str), other: (&str, &str)) -> Option<&'t str> {
     Some(found.0)
 }
 
-/// Whether a pattern means a file. As makejinja does: one without a directory means the name.
+/// Whether a pattern matches a file. Like makejinja: a pattern without a directory matches the name.
 fn names(glob: &GlobMatcher, file: &TemplateFile) -> bool {
     let name = file.path.rsplit('/').next().unwrap_or(&file.path);
     glob.is_match(&file.path) || glob.is_match(name)
 }
 
-/// The bytes that a file becomes; none if it becomes nothing.
+/// The output of one template; `None` if the file is not made.
 fn render_one(
     render: &Render,
     bound: &Bound<'_>,
@@ -583,7 +583,7 @@ fn render_one(
     Ok(is_kept.then(|| text.into_bytes()))
 }
 
-/// In the order in which somebody mends them.
+/// Sorts findings by position.
 fn place_of(finding: &Finding) -> (String, usize) {
     let place = finding.places.first();
     place.map_or_else(Default::default, |place| {
@@ -625,7 +625,7 @@ fn finding(err: &TemplateError, render: &Render) -> Finding {
     }
 }
 
-/// Where findings find their excerpts.
+/// The texts for excerpts of findings.
 struct Texts<'t> {
     data: BTreeMap<String, String>,
     templates: &'t BTreeMap<String, TemplateText>,

@@ -1,4 +1,4 @@
-//! Generated files that are encrypted: as the nearest `.sops.yaml` says, be it rendered or written by hand.
+//! Encrypts generated files by the nearest `.sops.yaml`, whether rendered or written by hand.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::disk::{Disk, DiskError};
 
 const RULES: &str = ".sops.yaml";
 
-/// Where the templates' own function `age_key` looks for one.
+/// The default path of the templates' function `age_key`.
 const KEY: &str = "age.key";
 
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum SealError {
     Open {
         path: String,
         source: Box<DecryptError>,
-        /// A private key lies in the project, and is not looked at.
+        /// A private key is in the project, but is not used.
         key_here: bool,
     },
     #[error("could not open `{path}`, which is there already")]
@@ -58,7 +58,7 @@ pub enum SealError {
 }
 
 impl SealError {
-    /// Whether it is only for want of a key.
+    /// Whether the only problem is a missing key.
     pub(super) fn wants_key(&self) -> bool {
         match self {
             Self::Open { source, .. } | Self::Earlier { source, .. } => matches!(
@@ -71,7 +71,7 @@ impl SealError {
         }
     }
 
-    /// What is wrong with the text itself, and in which line of it. May quote it.
+    /// The problem in the text itself, and its line. It may quote the text.
     pub(super) fn in_text(&self) -> Option<(usize, &str)> {
         match self {
             Self::Encrypt { source, .. } => match &**source {
@@ -121,7 +121,7 @@ pub(super) struct Sealing<'s> {
 }
 
 impl<'s> Sealing<'s> {
-    /// `rendered` has the files that are made beside it: the rules may be one of them.
+    /// `rendered` has the other generated files, which may include the rules.
     pub(super) fn new(
         disk: &'s Disk,
         path: &'s str,
@@ -146,14 +146,14 @@ impl<'s> Sealing<'s> {
         text.is_ok_and(|text| sops::is_encrypted(text, self.format))
     }
 
-    /// What of a text stays in clear once it is encrypted.
+    /// The parts of a text that stay in clear when it is encrypted.
     pub(super) fn clear(&self, bytes: &[u8]) -> Result<String, SealError> {
         let clear = sops::clear(self.text(bytes)?, self.format, &self.rule);
         clear.map_err(|source| self.not_encrypted(source))
     }
 
-    /// The text encrypted. What did not change since it was written keeps its bytes; `anew`: even if that cannot be
-    /// opened any more.
+    /// Encrypts the text. Unchanged values keep their ciphertext. `anew`: also if the existing file can no longer
+    /// be opened.
     pub(super) fn seal(&self, bytes: &[u8], anew: bool) -> Result<Vec<u8>, SealError> {
         let text = self.text(bytes)?;
         let now = Timestamp::now();
@@ -182,7 +182,7 @@ impl<'s> Sealing<'s> {
         }
     }
 
-    /// What lies there, if it is encrypted.
+    /// The existing file, if it is encrypted.
     fn earlier(&self) -> Result<Option<String>, SealError> {
         Ok(match self.disk.look(self.path)? {
             Some((_, bytes)) if self.is_sealed(&bytes) => String::from_utf8(bytes).ok(),
@@ -190,7 +190,7 @@ impl<'s> Sealing<'s> {
         })
     }
 
-    /// Which values differ from those that lie there; none if nobody can tell.
+    /// The values that differ from the existing file; `None` if it cannot be opened.
     pub(super) fn changes(&self, sealed: &[u8]) -> Option<Vec<KeyChange>> {
         let (old, sealed) = (self.earlier().ok()??, std::str::from_utf8(sealed).ok()?);
         if old == sealed {
@@ -232,7 +232,7 @@ impl<'s> Sealing<'s> {
     }
 }
 
-/// A value of an encrypted file that is to change. Says which, never what it was or will be.
+/// A value of an encrypted file that would change. It names the key, never the old or the new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyChange {
     pub key: String,
@@ -250,7 +250,7 @@ pub(super) fn key_here(disk: &Disk) -> bool {
     disk.root().join(KEY).is_file()
 }
 
-/// The nearest rules above a file, in what was rendered first, then where it lies, then above the project.
+/// The nearest rules above a file, rendered or on disk: first inside the project, then above it.
 fn find_rule(disk: &Disk, path: &str, rendered: &BTreeMap<&str, &[u8]>) -> Result<Rule, SealError> {
     let mut dir = path;
     while let Some((above, _)) = dir

@@ -1,4 +1,4 @@
-//! Data files, with the places of what is in them.
+//! Data files, with the positions of their values.
 
 use std::fmt::Write as _;
 

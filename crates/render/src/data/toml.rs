@@ -1,4 +1,4 @@
-//! TOML with places. Dates and times are texts.
+//! TOML with positions. Dates and times are read as text.
 
 use ::toml::de::{DeTable, DeValue};
 use model::render::data::{Data, Entry, Key, Node};
@@ -8,7 +8,7 @@ use super::{Places, ReadDataError};
 pub(super) fn read(places: &Places<'_>) -> Result<Node, ReadDataError> {
     let table = DeTable::parse(places.text).map_err(|err| {
         let span = err.span().unwrap_or(0..0);
-        // Its message quotes nothing of the text.
+        // This message quotes nothing of the text.
         let problem = format!("this is not TOML: {}", err.message());
         ReadDataError::new(places.at(span.start, span.end), problem)
     })?;
@@ -27,7 +27,7 @@ fn map(places: &Places<'_>, table: &DeTable<'_>) -> Data {
             ),
         })
         .collect();
-    // As written; the table is sorted by name.
+    // In the order of the text; the parser's table is sorted by name.
     entries.sort_by_key(|entry| entry.at.start);
     Data::Map(entries)
 }

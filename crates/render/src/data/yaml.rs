@@ -1,5 +1,5 @@
-//! YAML as Python's loader understands it, for whom these files were written: `yes` and `on` are bools, `0755` is
-//! octal, `<<` merges. Not so: `12:30` is a text here, as everybody means it, and a key that stands twice is an error.
+//! YAML as Python's loader reads it, for which these files were written: `yes` and `on` are bools, `0755` is
+//! octal, `<<` merges. Two differences: `12:30` is a text, and a duplicate key is an error.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 use super::{Places, ReadDataError};
 use crate::jinja::moments;
 
-/// Deeper nesting, or more values than this once aliases are replaced, is no file that a person wrote.
+/// Limits for nesting and for the number of values once aliases are expanded.
 const DEEPEST: usize = 128;
 const MOST: usize = 500_000;
 
-/// What a scalar without quotes is.
+/// How a scalar without quotes is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plain {
     Yaml,
     Json,
 }
 
-/// One map: documents of a file are laid over each other.
+/// Reads one map: the documents of a file are merged.
 pub(super) fn read(places: &Places<'_>, plain: Plain) -> Result<Node, ReadDataError> {
     if plain == Plain::Json
         && let Err(err) = serde_json::from_str::<serde::de::IgnoredAny>(places.text)
@@ -87,7 +87,7 @@ enum Collected {
     List(Vec<Node>),
     Map {
         entries: Vec<Entry>,
-        /// What `<<` brought, which gives way to all else.
+        /// Entries that `<<` merged; all others take precedence.
         merged: Vec<Entry>,
         key: Option<(Node, bool)>,
     },
@@ -138,7 +138,7 @@ impl Reader {
                         ..
                     } => {
                         let mut all: Vec<Entry> = Vec::new();
-                        // Merged keys come first, as Python's loader has it.
+                        // Merged keys come first, as in Python's loader.
                         for entry in merged {
                             let is_new = |others: &[Entry]| {
                                 others.iter().all(|other| other.key != entry.key)
@@ -314,7 +314,7 @@ fn integer(sign: &str, digits: &str) -> Option<Data> {
         (10, digits)
     };
     let body: String = body.chars().filter(|c| *c != '_').collect();
-    // `from_str_radix` would take a second sign.
+    // `from_str_radix` would accept a second sign.
     if body.is_empty() || !body.chars().all(|c| c.is_digit(radix)) {
         return None;
     }
@@ -322,7 +322,7 @@ fn integer(sign: &str, digits: &str) -> Option<Data> {
     Some(Data::Int(number))
 }
 
-/// There is a dot, and an exponent has a sign: so Python's loader tells floats from versions.
+/// A float has a dot, and its exponent a sign: this is how Python's loader tells floats from versions.
 fn float(sign: &str, digits: &str) -> Option<Data> {
     let (before, after) = digits.split_once('.')?;
     let (fraction, exponent) = match after.find(['e', 'E']) {

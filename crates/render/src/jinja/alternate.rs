@@ -1,13 +1,13 @@
-//! Other secrets in place of the real ones. A file of which some part stays in clear is rendered with them too: if
-//! that part comes out otherwise, it depends on a secret.
+//! Alternate values for secrets. A file with parts in clear is also rendered with these: if a clear part changes,
+//! it depends on a secret.
 
 use model::render::data::{Data, Node, SecretData};
 
-/// How many there are.
+/// The number of alternates.
 pub(super) const COUNT: usize = 2;
 
-/// Another value of the same kind. In the first one every character differs and the length is the same, so that each
-/// slice of it differs too; the second is longer.
+/// Another value of the same kind. The first alternate has the same length and differs in every character, so that
+/// each slice differs too; the second is longer.
 pub(super) fn alternate(secret: &SecretData, which: usize) -> Data {
     match Node::revealed(secret) {
         Data::Bool(value) => Data::Bool(value == (which == 1)),
@@ -32,7 +32,7 @@ pub(super) fn alternate(secret: &SecretData, which: usize) -> Data {
     }
 }
 
-/// Another character of the same sort.
+/// Another character of the same class.
 fn turn(c: char) -> char {
     let next = |first: u8, count: u8| match u8::try_from(c) {
         Ok(byte) => char::from(first + (byte - first + 1) % count),

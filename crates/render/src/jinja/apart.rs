@@ -1,7 +1,7 @@
-//! What an imported or included template may see. As Jinja2 has it, an import sees the data and none of the names that
-//! the template has set which imports it, and so does an include `without context`. The engine shows them everything.
-//! So both are done inside of a macro, which sees nothing of what is around it, once it stands alone in a `with`: a
-//! macro shares what is set beside it. What any include sets is its own.
+//! Limits what an imported or included template sees. In Jinja2, an import, or an include `without context`, sees
+//! the data but none of the names set by the importing template. The engine shows both everything. So both are
+//! rewritten to run inside a macro, alone in a `with` block: a macro shares only the names set beside it. Names
+//! that an include sets are its own.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use minijinja::{Environment, State, Value};
 
 use super::code::{Block, Edit, Tokens, end, is_word, range, start, statements};
 
-/// Where a module waits for who imports it.
+/// The state key of a module between its import and its use.
 const KEPT: &str = "terrane-module";
 
 pub(super) fn add_to(env: &mut Environment<'static>) {
@@ -20,11 +20,11 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_function("__kept", |state: &State<'_, '_>| {
         state.get_temp(KEPT).unwrap_or_default()
     });
-    // A statement, so that the line break after it is treated as that of any other.
+    // A statement, so that the line break after it is handled like that of any other.
     env.add_filter("__put", |_: &Value, made: Value| made);
 }
 
-/// What is to stand in the place of what.
+/// The edits of a template.
 pub(super) fn edits(tokens: Tokens<'_, '_>, block: Block<'_>) -> Vec<Edit> {
     let all = statements(tokens).filter_map(|(_, statement)| {
         let (Token::Ident(word), _) = &statement[0] else {
@@ -68,7 +68,7 @@ fn include(statement: Tokens<'_, '_>, (open, close): Block<'_>) -> Option<Vec<Ed
     ])
 }
 
-/// Keeps what is imported, and goes on up to where its name is to stand.
+/// The code that imports a module and stores it, up to the position of its name.
 fn keeping((open, close): Block<'_>) -> String {
     format!(
         "with{close}{open} macro __apart(__from){close}{open} import __from as __module{close}{open} do __keep(__module){close}{open} endmacro{close}{open} do __apart("
@@ -114,7 +114,7 @@ fn from(statement: Tokens<'_, '_>, block: Block<'_>) -> Option<Vec<Edit>> {
                 (Token::Ident("as"), _),
                 (Token::Ident(alias), _),
             ] => (name, alias),
-            _ => return None, // the engine says what is wrong
+            _ => return None, // the engine reports the error
         };
         if name.starts_with('_') {
             return None;
@@ -127,7 +127,7 @@ fn from(statement: Tokens<'_, '_>, block: Block<'_>) -> Option<Vec<Edit>> {
     ])
 }
 
-/// A word that is part of the statement, not of an expression in brackets.
+/// A word of the statement, outside brackets.
 fn find(statement: Tokens<'_, '_>, words: &[&str]) -> Option<usize> {
     let mut depth = 0;
     for (at, token) in statement.iter().enumerate().skip(1) {

@@ -1,9 +1,9 @@
-//! Lists and maps that a template makes and then changes: `{% set _ = list.append(x) %}`, `{% do map.update(…) %}`. The
-//! engine's own never change. So where some template does that, every list and map that is written out becomes one of
-//! these, and what a name is given that was just computed.
+//! Lists and maps that a template changes: `{% set _ = list.append(x) %}`, `{% do map.update(…) %}`. The engine's
+//! own lists and maps are immutable. If a template changes one, every list and map literal becomes one of these
+//! types, and so does a computed value that is assigned to a name.
 //!
-//! Data are never changed: all templates see them, in whatever order and on whatever thread. Nor does a list or a map
-//! hold itself, since who prints it would never end.
+//! Data is never changed: all templates share it, in any order and on any thread. A list or map cannot contain
+//! itself, since printing it would never end.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use super::code::{Edit, Tokens, closed, end, start, statements};
 use super::templates::open_error;
 
-/// Methods that change what they are called on.
+/// Methods that change their object.
 const OF_LISTS: [&str; 8] = [
     "append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort",
 ];
@@ -29,7 +29,7 @@ const OF_MAPS: [&str; 6] = [
     "__setitem__",
 ];
 
-/// Whether a template may change a list or a map. Rather too often than not.
+/// Whether a template may change a list or a map; false positives are allowed.
 pub(super) fn may_change(template: &str) -> bool {
     template.match_indices('.').any(|(at, _)| {
         let after = template[at + 1..].trim_start();
@@ -40,7 +40,7 @@ pub(super) fn may_change(template: &str) -> bool {
     })
 }
 
-/// What to say if something that never changes is to be changed.
+/// The error for changing an immutable value.
 pub(super) fn refusal(value: &Value, method: &str) -> Option<Error> {
     let (what, copy, methods) = match value.kind() {
         ValueKind::Seq | ValueKind::Iterable => ("list", "x.copy()", &OF_LISTS[..]),
@@ -54,7 +54,7 @@ pub(super) fn refusal(value: &Value, method: &str) -> Option<Error> {
     })
 }
 
-/// `shared` are the lists that all templates see, by where they are.
+/// `shared` are the lists that all templates see, by address.
 pub(super) fn add_to(env: &mut Environment<'static>, shared: HashSet<usize>) {
     env.add_function("__list", |items: Vec<Value>| {
         Value::from_object(List::of(items))
@@ -66,7 +66,7 @@ pub(super) fn add_to(env: &mut Environment<'static>, shared: HashSet<usize>) {
         let is_list = matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
         let is_shared = address(&value).is_some_and(|address| shared.contains(&address));
         let is_own = value.downcast_object_ref::<List>().is_some();
-        // What has no length is not gone through before somebody asks.
+        // A value without a known length is lazy, and is not iterated before it is used.
         if !is_list || value.is_tuple() || is_shared || is_own || value.len().is_none() {
             return Ok(value);
         }
@@ -82,7 +82,7 @@ pub(super) fn add_to(env: &mut Environment<'static>, shared: HashSet<usize>) {
     });
 }
 
-/// The lists in what all templates see.
+/// The lists among the values that all templates see.
 pub(super) fn shared(env: &Environment<'_>) -> HashSet<usize> {
     let mut found = HashSet::new();
     let mut left: Vec<Value> = env.globals().map(|(_, value)| value).collect();
@@ -98,7 +98,7 @@ fn address(value: &Value) -> Option<usize> {
     Some(std::ptr::from_ref(list).addr())
 }
 
-/// What a list or a map holds.
+/// The elements of a list or a map.
 fn children(value: &Value) -> Vec<Value> {
     match value.kind() {
         ValueKind::Seq => value.try_iter().map(Iterator::collect).unwrap_or_default(),
@@ -114,7 +114,7 @@ fn pairs(map: &Value) -> Result<Vec<(Value, Value)>, Error> {
     map.try_iter()?.map(pair).collect()
 }
 
-/// What `dict` and `update` are given: a map or pairs, and names.
+/// The arguments of `dict` and `update`: a map or pairs, and keywords.
 pub(super) fn given(from: Option<Value>, named: &Kwargs) -> Result<Vec<(Value, Value)>, Error> {
     let mut given = match from {
         None => Vec::new(),
@@ -137,7 +137,7 @@ pub(super) fn given(from: Option<Value>, named: &Kwargs) -> Result<Vec<(Value, V
     Ok(given)
 }
 
-/// A list or a map of the same, which may be changed.
+/// A mutable copy of a list or a map.
 pub(super) fn copy(value: &Value) -> Result<Value, Error> {
     Ok(match value.kind() {
         ValueKind::Map => Value::from_object(Map::of(pairs(value)?)),
@@ -149,7 +149,7 @@ fn none() -> Value {
     Value::from(())
 }
 
-/// Refuses what would make a list or a map hold itself.
+/// Refuses a change that would make a list or a map contain itself.
 fn check_apart(this: usize, new: &[Value]) -> Result<(), Error> {
     let own = |value: &Value| {
         let list = value.downcast_object_ref::<List>();
@@ -172,8 +172,8 @@ fn check_apart(this: usize, new: &[Value]) -> Result<(), Error> {
 }
 
 thread_local! {
-    /// What lists and maps held that are gone, while they go: one after the other, since they may be nested deeper than
-    /// the stack is.
+    /// Elements of dropped lists and maps, while they are dropped. They are dropped in a loop, because deep
+    /// nesting would overflow the stack.
     static GOING: RefCell<Option<Vec<Vec<Value>>>> = const { RefCell::new(None) };
 }
 
@@ -252,7 +252,7 @@ impl List {
     }
 }
 
-/// A place in a list as Python counts it: from the end, if it is negative.
+/// A list index as in Python: a negative one counts from the end.
 fn place(at: i64, length: usize) -> Option<usize> {
     match usize::try_from(at) {
         Ok(at) => Some(at),
@@ -332,7 +332,7 @@ impl Object for List {
     }
 }
 
-/// The items one after the other, those that come meanwhile too.
+/// Iterates over the items, including those added meanwhile.
 struct Items {
     list: Arc<List>,
     at: usize,
@@ -358,7 +358,7 @@ impl Iterator for Items {
 #[derive(Debug)]
 struct Map(RwLock<Pairs>);
 
-/// In the order in which they came.
+/// In insertion order.
 #[derive(Debug, Default)]
 struct Pairs {
     pairs: Vec<(Value, Value)>,
@@ -486,7 +486,7 @@ impl Object for Map {
     }
 }
 
-/// What is to stand in the place of what.
+/// The edits of a template.
 pub(super) fn edits(tokens: Tokens<'_, '_>) -> Vec<Edit> {
     let mut edits = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
@@ -510,7 +510,7 @@ pub(super) fn edits(tokens: Tokens<'_, '_>) -> Vec<Edit> {
         let Some(assign) = assign.filter(|at| at + 1 < statement.len()) else {
             continue;
         };
-        // What already has a name is shared with it, and stays so.
+        // A value that already has a name stays shared with it.
         let is_computed = statement[assign + 1..]
             .iter()
             .any(|(token, _)| matches!(token, Token::Pipe | Token::Plus | Token::ParenOpen));
@@ -522,7 +522,7 @@ pub(super) fn edits(tokens: Tokens<'_, '_>) -> Vec<Edit> {
     edits
 }
 
-/// Whether what a bracket opens after a token is a list, not a place in something.
+/// Whether a bracket after this token starts a list, not an index.
 fn begins(before: Option<&Token<'_>>) -> bool {
     match before {
         Some(Token::Ident(word)) => [

@@ -1,4 +1,4 @@
-//! What dates in data are made of, as Python has it: times of a day, zones, spans of time, days by their week.
+//! Parts of dates in data, as in Python: times, time zones, durations, ISO week dates.
 //!
 //! Not here: dates themselves (`moments`).
 
@@ -12,7 +12,7 @@ use minijinja::{Error, State, Value};
 
 use super::templates::open_error;
 
-/// A part of a date as it is shown inside of a list.
+/// A part of a date as shown inside a list.
 pub(super) fn repr(value: &Value) -> Option<String> {
     let clock = value.downcast_object_ref::<Clock>();
     let clock = clock.map(|clock| format!("datetime.time({})", clock.parts()));
@@ -27,7 +27,7 @@ pub(super) fn no_method(what: &str, name: &str) -> Error {
     open_error(&format!("a {what} has no method `{name}` here"))
 }
 
-/// With the fraction of the second, if there is one.
+/// A time with the fraction of its second, if there is one.
 pub(super) fn with_fraction(time: Time) -> String {
     let (hour, minute, second) = (time.hour(), time.minute(), time.second());
     let whole = format!("{hour:02}:{minute:02}:{second:02}");
@@ -37,7 +37,7 @@ pub(super) fn with_fraction(time: Time) -> String {
     }
 }
 
-/// A time of a day.
+/// A time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     time: Time,
@@ -49,7 +49,7 @@ impl Clock {
         Self { time, offset }
     }
 
-    /// As `timespec` says.
+    /// The ISO form, with the precision of `timespec`.
     pub(super) fn iso(&self, spec: Option<&str>) -> Result<String, Error> {
         let time = self.time;
         let (hour, minute, second) = (time.hour(), time.minute(), time.second());
@@ -70,7 +70,7 @@ impl Clock {
         Ok(text + &zone.unwrap_or_default())
     }
 
-    /// What stands between the brackets of Python's own form; zeros at the end are left out.
+    /// The arguments in Python's `repr`; trailing zeros are left out.
     pub(super) fn parts(&self) -> String {
         let time = self.time;
         let micros = time.subsec_nanosecond() / 1000;
@@ -130,7 +130,7 @@ impl Object for Clock {
     }
 }
 
-/// How far the clocks of a place are from those of others.
+/// A UTC offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone(pub(super) Offset);
 
@@ -168,7 +168,7 @@ impl Object for Zone {
     }
 }
 
-/// A span of time, of whole seconds.
+/// A duration in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span(i32);
 
@@ -179,7 +179,7 @@ impl Span {
         Self(offset.seconds())
     }
 
-    /// Days may be less than none, the rest is not.
+    /// Only the days may be negative.
     fn days_and_seconds(self) -> (i32, i32) {
         (self.0.div_euclid(DAY), self.0.rem_euclid(DAY))
     }
@@ -235,7 +235,7 @@ impl Object for Span {
     }
 }
 
-/// A day by its week.
+/// An ISO week date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IsoDate {
     year: i16,

@@ -1,10 +1,10 @@
-//! Templates as the engine sees them. What Jinja2 has and the engine has not is put into other words first: formatting
-//! by `%` (`percent`), what an import and an include may see (`apart`), macros that take more than they name
-//! (`variadic`) or fill one argument from another (`defaults`), lists and maps that are changed (`changing`). Before all of
-//! them, texts that are written out become what they are in Python (`literals`).
+//! Rewrites templates for the engine, which lacks some features of Jinja2: formatting by `%` (`percent`), the
+//! scope of imports and includes (`apart`), macros with extra arguments (`variadic`) or with a default that names
+//! another argument (`defaults`), lists and maps that change (`changing`). First, string literals are read as in
+//! Python (`literals`).
 //!
-//! The engine's own tokens tell code from text, whatever the delimiters are. It promises nothing about them from one
-//! version to the next; the tests beside each part and the corpus beside makejinja tell when they change.
+//! The engine's own tokens separate code from text, whatever the delimiters are. They are not a stable interface:
+//! the tests of each module and the makejinja corpus show when they change.
 
 use std::ops::Range;
 
@@ -16,16 +16,16 @@ use super::{apart, changing, defaults, literals, percent, variadic};
 
 pub(super) type Tokens<'t, 's> = &'t [(Token<'s>, Span)];
 
-/// What surrounds statements.
+/// The delimiters of statements.
 pub(super) type Block<'b> = (&'b str, &'b str);
 
 /// A template as the engine sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     pub(super) text: String,
-    /// What was put in, and in the place of what.
+    /// The inserted parts and what each replaces.
     moves: Vec<Move>,
-    /// What this was made of, if that was made of something itself.
+    /// The previous stage, if this is a further rewrite.
     from: Option<Box<Code>>,
 }
 
@@ -35,11 +35,11 @@ struct Move {
     old: Range<usize>,
 }
 
-/// Something new in the place of something that was written.
+/// A replacement of a part of the source.
 pub(super) struct Edit {
     at: Range<usize>,
     new: String,
-    /// It ends what was opened before, so it comes before anything else that is put in at the same place.
+    /// It closes something opened earlier, so it precedes other insertions at the same position.
     closes: bool,
 }
 
@@ -58,7 +58,7 @@ impl Edit {
         Self { at, new, closes }
     }
 
-    /// Whether it is about a part of this and nothing else.
+    /// Whether it concerns only this range.
     fn is_within(&self, range: &Range<usize>) -> bool {
         let begins = self.at.start > range.start || (self.at.start == range.start && !self.closes);
         let is_behind = self.at.is_empty() && self.at.end == range.end && !self.closes;
@@ -82,7 +82,7 @@ impl Code {
         })
     }
 
-    /// The same of a template in which texts are what they are in Python.
+    /// The same, for a template whose string literals are already read as in Python.
     fn of_read_template(
         source: &str,
         syntax: &SyntaxConfig,
@@ -105,7 +105,7 @@ impl Code {
         Self::of(source, edits)
     }
 
-    /// An expression of a template that is to stand elsewhere.
+    /// An expression of a template that is moved elsewhere.
     fn of_part(source: &str, syntax: &SyntaxConfig, changes: bool) -> String {
         let tokens = tokens(source, true, syntax);
         let mut edits = percent::edits(&tokens);
@@ -122,7 +122,7 @@ impl Code {
         })
     }
 
-    /// What is made of a source with these edits.
+    /// Applies edits to a source.
     fn after(source: &str, edits: Vec<Edit>, make: impl Fn(&str) -> Self) -> Self {
         if edits.is_empty() {
             return make(source);
@@ -153,7 +153,7 @@ impl Code {
         Self { text, moves, from }
     }
 
-    /// The part of the template as it was written that a part of this one stands for.
+    /// The range of the original template that corresponds to a range of this one.
     pub(super) fn written(&self, range: Range<usize>) -> Range<usize> {
         let back = |offset: usize, is_end: bool| {
             let last = self.moves.partition_point(|m| m.new.start < offset);
@@ -174,7 +174,7 @@ impl Code {
         }
     }
 
-    /// Whether something stands there that nobody wrote.
+    /// Whether the text at this offset was inserted.
     #[cfg(test)]
     fn is_new(&self, at: usize) -> bool {
         let is_own = self.moves.iter().any(|m| m.new.contains(&at));
@@ -189,7 +189,7 @@ impl Code {
     }
 }
 
-/// None if it is no template at all: what is wrong with it, the engine says.
+/// `None` if this is not a valid template; the engine reports the error.
 fn tokens<'s>(
     source: &'s str,
     is_expression: bool,
@@ -211,7 +211,7 @@ pub(super) fn range(token: &(Token<'_>, Span)) -> Range<usize> {
     start(token)..end(token)
 }
 
-/// The statements: the token after the start of each, with what follows up to its end.
+/// The statements: the token after the start of each, with the tokens up to its end.
 pub(super) fn statements<'t, 's>(
     tokens: Tokens<'t, 's>,
 ) -> impl Iterator<Item = (usize, Tokens<'t, 's>)> {
@@ -227,7 +227,7 @@ pub(super) fn statements<'t, 's>(
     })
 }
 
-/// The end of what a bracket opens, if every bracket in it is closed by its own.
+/// The end of a bracket, if all brackets inside are balanced.
 pub(super) fn closed(tokens: Tokens<'_, '_>, at: usize) -> Option<usize> {
     let mut open = Vec::new();
     for (index, (token, _)) in tokens.iter().enumerate().skip(at) {
@@ -260,7 +260,7 @@ pub(super) mod tests {
     pub(in super::super) fn check(source: &str, expected: &str) {
         let code = Code::of_template(source, &SyntaxConfig::default(), ("{%", "%}"), true);
         assert_eq!(code.text, expected);
-        // What was written is found again, wherever an error points.
+        // The original position is found from every offset that an error may name.
         for (at, letter) in code.text.char_indices() {
             let is_new = code.is_new(at);
             let written = code.written(at..at + letter.len_utf8());

@@ -1,5 +1,5 @@
-//! `{% macro m(a, b=a) %}`: a default may name an argument before it. The engine fills in defaults before any argument
-//! has its name; so such a default is filled in by the macro itself.
+//! `{% macro m(a, b=a) %}`: a default may name an earlier argument. The engine evaluates defaults before any
+//! argument is bound, so the macro itself fills in such a default.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use minijinja::{Environment, Value};
 
 use super::code::{Block, Tokens, closed, end, start, statements};
 
-/// Stands for an argument that nobody gave.
+/// Marks an argument that was not given.
 #[derive(Debug)]
 struct Unset;
 
@@ -27,13 +27,13 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
     });
 }
 
-/// What stands where such a default stood.
+/// The expression that replaces such a default.
 pub(super) const UNSET: &str = "__unset";
 
 /// An argument that its macro fills in.
 pub(super) struct Fill<'s> {
     name: &'s str,
-    /// Where the statements for it go, before the end of the macro's own.
+    /// The position for the added statements, before the end of the macro's own.
     pub(super) at: usize,
 }
 
@@ -46,7 +46,7 @@ impl Fill<'_> {
     }
 }
 
-/// Where the defaults stand that name arguments before them.
+/// The defaults that name earlier arguments.
 pub(super) fn fills<'s>(tokens: Tokens<'_, 's>) -> Vec<(Range<usize>, Fill<'s>)> {
     let mut fills = Vec::new();
     for (at, statement) in statements(tokens) {
@@ -79,7 +79,7 @@ pub(super) fn fills<'s>(tokens: Tokens<'_, 's>) -> Vec<(Range<usize>, Fill<'s>)>
     fills
 }
 
-/// The tokens of each argument between brackets.
+/// The tokens of each argument between the brackets.
 fn arguments(tokens: Tokens<'_, '_>, within: Range<usize>) -> Vec<Range<usize>> {
     let (mut found, mut begin, mut depth) = (Vec::new(), within.start, 0);
     for at in within.clone() {

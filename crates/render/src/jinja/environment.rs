@@ -1,7 +1,7 @@
-//! The environment that templates run in: their delimiters, what a missing name is worth, and every filter, test and
-//! function beyond what the engine brings.
+//! The template environment: delimiters, the treatment of missing names, and all filters, tests and functions that
+//! the engine lacks.
 //!
-//! What is different in each run of a program (`random`, the time, the environment) is not there: the same input
+//! Values that differ in each run (`random`, the time, environment variables) are not available: the same input
 //! gives the same bytes.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use super::{
     apart, changing, defaults, literals, networks, ordered, percent, python, repr, variadic, views,
 };
 
-/// Instructions of one template: a loop over this many never ends for whoever waits.
+/// The instruction limit of one template, against endless loops.
 pub(super) const FUEL: u64 = 200_000_000;
 
 pub(super) fn environment(
@@ -64,7 +64,7 @@ pub(super) fn environment(
         out.write_str(&repr::str(value)?).map_err(Error::from)
     });
     env.set_unknown_method_callback(python::method);
-    // Prints every name with its value.
+    // It prints every name with its value.
     env.remove_global("debug");
     python::add_to(&mut env);
     networks::add_to(&mut env);
@@ -78,13 +78,13 @@ pub(super) fn environment(
     Ok((env, codes))
 }
 
-/// Whether any template changes a list or a map: if none does, nothing needs to be ready for it.
+/// Whether any template changes a list or a map; if none does, the rewrite is skipped.
 pub(super) fn changes(sources: &BTreeMap<String, TemplateText>) -> bool {
     let mut sources = sources.values();
     sources.any(|source| changing::may_change(&source.text))
 }
 
-/// `has("name")`: whether the data hold it, which may be asked of a secret too.
+/// `has("name")`: whether the data contains a name, also allowed for a secret.
 pub(super) fn add_has(env: &mut Environment<'static>, names: Vec<String>) {
     env.add_function("has", move |name: &str| -> bool {
         names.iter().any(|known| known == name)

@@ -1,5 +1,5 @@
-//! Functions that read files of the project, as the plugins of the templates' authors have them: `age_key`,
-//! `github_deploy_key` and their like. What is secret in them is given only to files that are encrypted.
+//! Functions that read files of the project, like the plugins of template authors: `age_key`, `github_deploy_key`
+//! and others. Only encrypted files get their secret values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -59,7 +59,7 @@ pub(super) fn add_to(
     });
 }
 
-/// Which files were read, by their paths from the project's root. Clones share it.
+/// The files that were read, by paths from the project's root. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FilesRead(Arc<Mutex<BTreeSet<String>>>);
 
@@ -116,7 +116,7 @@ impl Place {
         })
     }
 
-    /// A secret for who may see it; another for who compares.
+    /// The secret, an alternate value, or an error, as `reveal` allows.
     fn give(&self, name: &str, file: &str, value: String) -> Result<String, Error> {
         match self.reveal {
             Reveal::Nothing => Err(refusal(&format!("{name}({file})"))),
@@ -183,7 +183,7 @@ impl Place {
             id,
             secret,
         } = self.tunnel(file)?;
-        // In the order and the form in which Python writes it.
+        // In the order and form that Python writes.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let text = format!(
             "{{\"a\": {}, \"t\": {}, \"s\": {}}}",

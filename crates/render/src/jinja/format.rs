@@ -1,5 +1,5 @@
-//! `"{!r} {0.name!s:>8} {:%Y}".format(…)`: conversions and dates, which the engine's own formatting does not have. What is
-//! converted goes in as an argument of its own.
+//! `"{!r} {0.name!s:>8} {:%Y}".format(…)`: conversions and dates, which the engine's own formatting lacks. A
+//! converted value is passed as an additional argument.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use minijinja::{Error, Value};
 use super::templates::open_error;
 use super::{moments, repr};
 
-/// A text and its arguments, with nothing left to convert.
+/// The format string and arguments with all conversions done.
 pub(super) fn converted(text: &str, args: &[Value]) -> Result<(String, Vec<Value>), Error> {
     if !text.contains('!') && !text.contains('%') {
         return Ok((text.to_owned(), args.to_vec()));
@@ -29,7 +29,7 @@ pub(super) fn converted(text: &str, args: &[Value]) -> Result<(String, Vec<Value
             continue;
         }
         let Some(end) = field_end(after) else {
-            out.push_str(after); // what is wrong with it, the engine says
+            out.push_str(after); // the engine reports the error
             rest = "";
             break;
         };
@@ -79,7 +79,7 @@ pub(super) fn converted(text: &str, args: &[Value]) -> Result<(String, Vec<Value
     Ok((out, args))
 }
 
-/// A share as `.1%` writes it.
+/// A ratio formatted by `.1%`.
 fn in_hundreds(value: &Value, spec: &str) -> Option<String> {
     let digits = spec.strip_suffix('%')?;
     let digits = match digits.strip_prefix('.') {
@@ -91,7 +91,7 @@ fn in_hundreds(value: &Value, spec: &str) -> Option<String> {
     Some(format!("{:.digits$}%", share * 100.0))
 }
 
-/// Where a field ends; there may be others in it.
+/// The end of a field, which may contain others.
 fn field_end(text: &str) -> Option<usize> {
     let mut depth = 0;
     text.char_indices().find_map(|(at, c)| {

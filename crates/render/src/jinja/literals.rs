@@ -1,6 +1,6 @@
-//! Texts that are written out, as Python reads them, and the line break behind `{% raw %}`, which Jinja2 keeps.
+//! String literals as Python reads them, and the line break after `{% raw %}`, which Jinja2 keeps.
 //!
-//! Both are put into words that mean the same to the engine, before anything else looks at the template.
+//! Both are rewritten for the engine before any other step.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use minijinja::{Environment, Error};
 use super::code::{Block, Edit, Tokens, range, start};
 use super::templates::open_error;
 
-/// Stands for a text with a character by its name, and says why there is none.
+/// Replaces a text with a named character, and raises the error that names are not supported.
 const NAMED: &str = "__character_by_name";
 
 pub(super) fn add_to(env: &mut Environment<'static>) {
@@ -25,7 +25,7 @@ pub(super) fn edits(tokens: Tokens<'_, '_>, source: &str) -> Vec<Edit> {
     let mut edits = Vec::new();
     for token in tokens {
         if !matches!(token.0, Token::String(_)) {
-            continue; // without any backslash
+            continue; // it has no backslash
         }
         let at = range(token);
         let Some(inner) = source.get(at.start + 1..at.end - 1) else {
@@ -42,7 +42,7 @@ pub(super) fn edits(tokens: Tokens<'_, '_>, source: &str) -> Vec<Edit> {
     edits
 }
 
-/// Behind `{% raw %}` no line break is taken away, whatever `trim_blocks` says.
+/// After `{% raw %}` no line break is removed, whatever `trim_blocks` is.
 pub(super) fn raw_edits(tokens: Tokens<'_, '_>, source: &str, block: Block<'_>) -> Vec<Edit> {
     let data = tokens
         .iter()
@@ -60,13 +60,13 @@ pub(super) fn raw_edits(tokens: Tokens<'_, '_>, source: &str, block: Block<'_>) 
 }
 
 enum Read {
-    /// The engine reads it so, too.
+    /// The engine reads it the same way.
     Same,
     Text(String),
     Named(String),
 }
 
-/// What is between the quotes, as Python reads it.
+/// The text between the quotes, as Python reads it.
 fn read(inner: &str) -> Read {
     let (mut text, mut is_same, mut rest) = (String::new(), true, inner);
     while let Some(at) = rest.find('\\') {
@@ -107,7 +107,7 @@ fn read(inner: &str) -> Read {
                     'u' => 4,
                     _ => 8,
                 };
-                // What is none, the engine says; so it does of halves of characters, which are printed nowhere.
+                // The engine reports invalid digits and surrogates.
                 let Some(found) = rest.get(..length).and_then(|digits| number(digits, 16)) else {
                     return Read::Same;
                 };
@@ -119,7 +119,7 @@ fn read(inner: &str) -> Read {
                 let name = rest[1..].split('}').next().unwrap_or_default();
                 return Read::Named(name.to_owned());
             }
-            // Python sees it by its number, behind a second backslash.
+            // Python writes such a character by its code, after a second backslash.
             c if !c.is_ascii() => {
                 let code = u32::from(c);
                 _ = match code {
@@ -147,7 +147,7 @@ fn number(digits: &str, radix: u32) -> Option<char> {
     char::from_u32(u32::from_str_radix(digits, radix).ok()?)
 }
 
-/// A text as the engine reads it back.
+/// A literal that the engine reads back as this text.
 fn written(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,6 +1,6 @@
-//! Dates and times in data, as Python's loader reads them and Python writes them.
+//! Dates and times in data, read as by Python's loader and written as by Python.
 //!
-//! Not there: what depends on the clock or the time zone of the machine.
+//! Not supported: anything that depends on the machine's clock or time zone.
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
@@ -14,7 +14,7 @@ use minijinja::{Error, ErrorKind, State, Value};
 use super::clocks::{self, Clock, IsoDate, Span, Zone, no_method, with_fraction};
 use super::templates::open_error;
 
-/// A day, or a moment of one.
+/// A date, or a date with a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     date: Date,
@@ -22,11 +22,11 @@ pub(crate) struct Moment {
     offset: Option<Offset>,
 }
 
-/// The text has the form of a moment, and there is no such day or hour.
+/// The text has the form of a date or time, but the day or hour does not exist.
 #[derive(Debug)]
 pub(crate) struct NoSuchMoment;
 
-/// The moment that a text stands for, if it has the form of one.
+/// The date or time in a text, if it has that form.
 pub(crate) fn read(text: &str) -> Option<Result<Moment, NoSuchMoment>> {
     let (date, rest) = split(text, 10)
         .filter(|(_, rest)| rest.is_empty())
@@ -107,7 +107,7 @@ fn number(text: &str, length: std::ops::RangeInclusive<usize>) -> Option<i32> {
     is_one.then(|| text.parse().ok())?
 }
 
-/// Seconds before UTC.
+/// The offset from UTC in seconds.
 fn zone_of(text: &str) -> Option<i32> {
     let (sign, rest) = match text.chars().next()? {
         'Z' | 'z' if text.len() == 1 => return Some(0),
@@ -121,7 +121,7 @@ fn zone_of(text: &str) -> Option<i32> {
 }
 
 impl Moment {
-    /// On the day that Python takes for a time without one.
+    /// A time on the default date of Python.
     pub(super) fn of_time(time: Time, offset: Option<Offset>) -> Self {
         Self {
             date: jiff::civil::date(1900, 1, 1),
@@ -138,7 +138,7 @@ impl Moment {
         self.at().subsec_nanosecond() / 1000
     }
 
-    /// The zone as `+02:00`, with or without the colon.
+    /// The UTC offset as `+02:00`, with or without the colon.
     fn zone(&self, colon: &str) -> String {
         let zone = self.offset.map(|offset| Zone(offset).shift(colon));
         zone.unwrap_or_default()
@@ -174,7 +174,7 @@ impl Moment {
         Ok(format!("{}{sep}{time}", date.iso("")))
     }
 
-    /// As it is shown inside of a list.
+    /// The form inside a list.
     fn shown(&self) -> String {
         let (year, month, day) = (self.date.year(), self.date.month(), self.date.day());
         match self.time {
@@ -186,7 +186,7 @@ impl Moment {
         }
     }
 
-    /// Days, the first of the year 1 being one.
+    /// Days since the start of year 1, which is day 1.
     fn ordinal(&self) -> i32 {
         let years = i32::from(self.date.year()) - 1;
         let leap = years / 4 - years / 100 + years / 400;
@@ -263,13 +263,13 @@ impl Moment {
     }
 }
 
-/// A date or a part of one, as it is shown inside of a list.
+/// A date or a part of one, as shown inside a list.
 pub(super) fn repr(value: &Value) -> Option<String> {
     let moment = value.downcast_object_ref::<Moment>();
     moment.map(Moment::shown).or_else(|| clocks::repr(value))
 }
 
-/// A date written as `format` says, if the value is one.
+/// A date formatted by `format`, if the value is one.
 pub(super) fn written(value: &Value, format: &str) -> Option<Result<String, Error>> {
     let moment = value.downcast_object_ref::<Moment>();
     moment.map(|moment| moment.strftime(format))

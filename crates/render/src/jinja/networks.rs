@@ -1,4 +1,4 @@
-//! Addresses and names, as the plugins of makejinja's users have them: `nthhost`, `basename`, `b64encode`.
+//! Filters for addresses and names, like the plugins of makejinja users: `nthhost`, `basename`, `b64encode`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_filter("b64decode", b64decode);
 }
 
-/// The address at a place in a network, false if there is none.
+/// The address at an index of a network; false if there is none.
 fn nthhost(network: &str, place: u64) -> Value {
     find_host(network, place).map_or_else(|| Value::from(false), Value::from)
 }
@@ -46,7 +46,7 @@ fn find_host(network: &str, place: u64) -> Option<String> {
     }
 }
 
-/// A file's name without directory and last ending.
+/// A file's name without directory and last extension.
 fn basename(path: &str) -> String {
     let stem = Path::new(path).file_stem();
     stem.map(|stem| stem.to_string_lossy().into_owned())
@@ -58,7 +58,7 @@ fn b64encode(text: &str) -> String {
 }
 
 fn b64decode(text: &str) -> Result<String, Error> {
-    // What it was must not be said: it may be secret.
+    // The error does not quote the value, which may be secret.
     let wrong = || Error::new(ErrorKind::InvalidOperation, "this is no Base64 of a text");
     let bytes = STANDARD.decode(text.trim()).map_err(|_| wrong())?;
     String::from_utf8(bytes).map_err(|_| wrong())

@@ -1,6 +1,6 @@
-//! Filters that compare values: `sort`, `min`, `max`, `unique`, `groupby`, `dictsort`, `selectattr`, `rejectattr`. What
-//! stands for a secret cannot be compared with anything, so it is looked for first, in what is compared and nowhere else;
-//! nor can an attribute that is missing.
+//! Filters that compare values: `sort`, `min`, `max`, `unique`, `groupby`, `dictsort`, `selectattr`, `rejectattr`.
+//! The placeholder of a secret, or a missing attribute, cannot be compared. So the compared values are searched
+//! for them first.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -43,7 +43,7 @@ fn rejectattr(
     filters::rejectattr(state, value, attribute, test, args)
 }
 
-/// Tests that say something of what is not there.
+/// Tests that accept an undefined value.
 const OF_NOTHING: [&str; 13] = [
     "defined",
     "undefined",
@@ -60,7 +60,7 @@ const OF_NOTHING: [&str; 13] = [
     "callable",
 ];
 
-/// Where a missing name is an error, an attribute that some item lacks is one, too.
+/// In strict mode, an attribute that some item lacks is an error.
 fn check_there(
     state: &State<'_, '_>,
     items: &Value,
@@ -72,7 +72,7 @@ fn check_there(
         return Ok(());
     }
     let Ok(mut items) = items.try_iter() else {
-        return Ok(()); // said by the filter itself
+        return Ok(()); // the filter itself reports this
     };
     if items.any(|item| attribute_of(&item, attribute).is_undefined()) {
         return Err(open_error(
@@ -108,10 +108,10 @@ fn groupby(value: Value, by: Option<&str>, named: Kwargs) -> Result<Value, Error
     filters::groupby(value, by, named)
 }
 
-/// Raises the error that stands for a secret, if one is compared.
+/// Raises the error of a withheld secret, if one is compared.
 fn check(items: &Value, attribute: Option<&str>) -> Result<(), Error> {
     let Ok(items) = items.try_iter() else {
-        return Ok(()); // said by the filter itself
+        return Ok(()); // the filter itself reports this
     };
     for item in items {
         match attribute {
@@ -139,7 +139,7 @@ fn attribute_of(item: &Value, path: &str) -> Value {
     })
 }
 
-/// Looks through a value as far as comparing it would.
+/// Searches a value as deeply as a comparison would.
 fn find(value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Invalid => Err(Error::new(ErrorKind::InvalidOperation, value.to_string())),
@@ -151,7 +151,7 @@ fn find(value: &Value) -> Result<(), Error> {
     }
 }
 
-/// As Jinja2 has it: `case_sensitive`, `by` and `reverse`, by place or by name.
+/// `case_sensitive`, `by` and `reverse`, by position or by name, as in Jinja2.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the engine hands arguments over so"

@@ -1,8 +1,9 @@
-//! Which line of a template made a line of what came out: the one whose own words stand there, in its order.
+//! Finds the template line that produced a line of the output: the one whose literal text occurs there in the same
+//! order.
 
 use model::render::Delimiters;
 
-/// How much of what was made is the template line's own; none if it cannot have made it.
+/// How much of the output line comes from the template line; `None` if it cannot have produced it.
 pub(super) fn likeness(line: &str, made: &str, delimiters: &Delimiters) -> Option<usize> {
     let line = line.trim();
     let pieces = pieces(line, delimiters);
@@ -23,7 +24,7 @@ pub(super) fn likeness(line: &str, made: &str, delimiters: &Delimiters) -> Optio
     (last.is_empty() || made.ends_with(last.as_str())).then_some(words)
 }
 
-/// The text of a line between its code; empty where it begins or ends with code.
+/// The literal text of a line between its code; empty where it begins or ends with code.
 fn pieces(line: &str, delimiters: &Delimiters) -> Vec<String> {
     let Delimiters {
         block,

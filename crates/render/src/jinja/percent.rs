@@ -1,7 +1,8 @@
-//! `'%s-%02d' % (name, number)`: Python formats texts by an operator that the engine has for numbers only. Where the
-//! text is written out on its left, the operator becomes a filter before the engine sees the template.
+//! `'%s-%02d' % (name, number)`: Python formats text by an operator that the engine has only for numbers. If the
+//! left operand is a string literal, the operator is rewritten to a filter.
 //!
-//! Not here: a text in a variable. Nothing says that it is one before it is too late; there is the filter `format`.
+//! Not here: a format string in a variable, whose type is unknown when the template is rewritten. The filter
+//! `format` supports it.
 
 use minijinja::machinery::Token;
 use minijinja::value::{Tuple, ValueKind};
@@ -10,7 +11,7 @@ use minijinja::{Environment, Error, State, Value};
 use super::code::{Edit, Tokens, closed, end, range};
 use super::repr;
 
-/// As the method behind Python's operator is called.
+/// The name of the method behind Python's operator.
 const FILTER: &str = "__mod__";
 
 pub(super) fn add_to(env: &mut Environment<'static>) {
@@ -28,8 +29,8 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
     );
 }
 
-/// What the engine's own formatting does not know: `%r` shows a value as Python writes it, `%d` of a number with a
-/// fraction leaves that out, and `*` takes a width from the values.
+/// Handles what the engine's formatting lacks: `%r` writes a value as Python does, `%d` truncates a fraction, and
+/// `*` takes a width from the values.
 fn as_python(text: &str, args: &mut Vec<Value>) -> Result<String, Error> {
     let (mut out, mut rest, mut next) = (String::new(), text, 0);
     while let Some((before, after)) = rest.split_once('%') {
@@ -76,7 +77,7 @@ fn whole(number: f64) -> i64 {
     number.trunc() as i64
 }
 
-/// What is to stand in the place of what.
+/// The edits of a template.
 pub(super) fn edits(tokens: Tokens<'_, '_>) -> Vec<Edit> {
     let mut edits = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
@@ -91,7 +92,8 @@ pub(super) fn edits(tokens: Tokens<'_, '_>) -> Vec<Edit> {
     edits
 }
 
-/// Whether the left operand is a text: it may be written in pieces, and no stronger or equal operator takes it away.
+/// Whether the left operand is a string: it may have several adjacent literals, and no operator of equal or higher
+/// precedence may bind it.
 fn is_after_text(before: Tokens<'_, '_>) -> bool {
     let pieces = before.iter().rev();
     let pieces = pieces.take_while(|(token, _)| is_text(token)).count();
@@ -109,7 +111,7 @@ fn is_text(token: &Token<'_>) -> bool {
     matches!(token, Token::Str(_) | Token::String(_))
 }
 
-/// The end of the operand that begins at a token: signs, something, and what follows it more closely than `%` does.
+/// The end of the operand that begins at a token: signs, a term, and everything that binds tighter than `%`.
 fn operand(tokens: Tokens<'_, '_>, mut at: usize) -> Option<usize> {
     while matches!(tokens.get(at)?.0, Token::Minus | Token::Plus) {
         at += 1;

@@ -1,7 +1,7 @@
-//! What Jinja2 and Python have and the template engine does not: filters, tests, methods of strings, and how numbers
-//! are written.
+//! Features of Jinja2 and Python that the template engine lacks: filters, tests, string methods, and number
+//! formatting.
 //!
-//! Left out on purpose: `random`, `lipsum` (other bytes each time) and `urlize` (for web pages).
+//! Left out on purpose: `random`, `lipsum` (different output each time) and `urlize` (for web pages).
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
 }
 
-/// Methods of values, as Python has them.
+/// Methods of values, as in Python.
 pub(super) fn method(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -114,7 +114,7 @@ fn index(list: &Value, args: &[Value]) -> Result<Value, Error> {
     }
 }
 
-/// Goes round and round through some values.
+/// Cycles through some values.
 #[derive(Debug)]
 struct Cycler {
     items: Vec<Value>,
@@ -154,7 +154,7 @@ impl Object for Cycler {
     }
 }
 
-/// As Jinja2 has it: `default_value` and `boolean`, by place or by name.
+/// `default_value` and `boolean`, by position or by name, as in Jinja2.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the engine hands arguments over so"
@@ -174,7 +174,7 @@ fn default(
     minijinja::filters::default(state, value, Rest(args.collect()))
 }
 
-/// Only `common` keeps a whole number whole.
+/// Only `common` keeps an integer an integer.
 fn round(
     value: Value,
     precision: Option<i32>,
@@ -318,7 +318,7 @@ fn all(text: &str, is_one: impl Fn(char) -> bool) -> bool {
     !text.is_empty() && text.chars().all(is_one)
 }
 
-/// Whether capitals begin words and stand nowhere else.
+/// Whether every word begins with its only capital.
 fn is_title(text: &str) -> bool {
     let (mut in_word, mut has_capital) = (false, false);
     for c in text.chars() {
@@ -379,7 +379,7 @@ pub(super) fn float(number: f64) -> String {
     }
 }
 
-/// The odd space goes where Python puts it.
+/// An odd space goes to the same side as in Python.
 fn center(text: &str, width: usize, fill: &str) -> String {
     let length = text.chars().count();
     if length >= width {
@@ -390,7 +390,7 @@ fn center(text: &str, width: usize, fill: &str) -> String {
     format!("{}{text}{}", fill.repeat(left), fill.repeat(all - left))
 }
 
-/// A capital begins whatever comes behind something that is no letter, an apostrophe too.
+/// A letter after a non-letter, including an apostrophe, becomes a capital.
 fn title(text: &str) -> String {
     let (mut out, mut in_word) = (String::new(), false);
     for c in text.chars() {
@@ -406,7 +406,7 @@ fn title(text: &str) -> String {
     out
 }
 
-/// Characters by their numbers: what stands for one is a text, a number, or nothing.
+/// Maps characters by code; a replacement is a text, a code or nothing.
 fn translate(text: &str, table: &Value) -> Result<String, Error> {
     let mut out = String::new();
     for c in text.chars() {
@@ -464,7 +464,7 @@ fn truncate(text: &str, by_place: Rest<Value>, named: Kwargs) -> Result<String, 
     Ok(format!("{whole}{end}"))
 }
 
-/// Each line by itself; a word that is too long is cut.
+/// Wraps each line separately; a word that is too long is cut.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the engine hands arguments over so"
@@ -525,7 +525,7 @@ fn escape_value(value: &Value) -> Value {
     Value::from_safe_string(escape(&value.to_string()))
 }
 
-/// Lines set in, all but the first unless `first` is true; a line break at the end stays.
+/// Indents lines, all but the first unless `first` is true; a final line break stays.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the engine hands arguments over so"
@@ -630,7 +630,7 @@ fn xmlattr(map: &Value, space: Option<bool>) -> Result<String, Error> {
     })
 }
 
-/// As Jinja2 writes JSON: keys sorted, ASCII only, and safe inside of HTML.
+/// JSON as Jinja2 writes it: keys sorted, ASCII only, and safe inside HTML.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the engine hands arguments over so"
@@ -701,7 +701,7 @@ fn write_json(
             }
             out.push('}');
         }
-        // An error that stands for a value comes out when it is looked at.
+        // An error value raises its error when it is formatted.
         ValueKind::Invalid => out.push_str(&value.to_string()),
         kind => {
             let problem = format!("{kind} cannot be written as JSON");

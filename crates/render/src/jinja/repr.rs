@@ -1,4 +1,4 @@
-//! Values as Python shows them: alone (`str`), inside of a list or a map (`repr`), and over several lines (`pprint`).
+//! Values as Python shows them: alone (`str`), inside a list or a map (`repr`), and over several lines (`pprint`).
 
 use std::fmt::Write as _;
 
@@ -9,12 +9,12 @@ use super::python::float;
 use super::templates::open_error;
 use super::{moments, views};
 
-/// What is nested deeper was made by a loop, and nobody reads it.
+/// Deeper nesting comes from a loop and is not readable.
 const DEEPEST: usize = 500;
 
 const NAMESPACE: &str = "Namespace";
 
-/// `pprint` breaks lines that are longer.
+/// `pprint` breaks longer lines.
 const WIDTH: usize = 80;
 
 /// A value as it is printed.
@@ -26,7 +26,7 @@ pub(super) fn str(value: &Value) -> Result<String, Error> {
     }
 }
 
-/// A value as it is shown inside of a list.
+/// A value as shown inside a list.
 pub(super) fn repr(value: &Value) -> Result<String, Error> {
     let mut out = String::new();
     write(&mut out, value, false, 0)?;
@@ -72,7 +72,7 @@ fn write(out: &mut String, value: &Value, is_sorted: bool, depth: usize) -> Resu
             }
             out.push_str(if is_namespace { "}>" } else { "}" });
         }
-        // An error that stands for a value comes out when it is looked at.
+        // An error value raises its error when it is formatted.
         ValueKind::Invalid => out.push_str(&value.to_string()),
         _ => _ = write!(out, "{value:?}"),
     }
@@ -80,7 +80,7 @@ fn write(out: &mut String, value: &Value, is_sorted: bool, depth: usize) -> Resu
 }
 
 fn brackets(list: &Value) -> (char, &'static str) {
-    // What `groupby` gives is one, too.
+    // The groups of `groupby` are tuples, too.
     let is_tuple = list.is_tuple() || is_called(list, "GroupTuple");
     match (is_tuple, list.len()) {
         (true, Some(1)) => ('(', ",)"),
@@ -98,7 +98,7 @@ fn pairs(map: &Value, is_sorted: bool) -> Result<Vec<(Value, Value)>, Error> {
     keys.into_iter().map(pair).collect()
 }
 
-/// Whether it is one of the engine's own objects, whose types it hides.
+/// Whether it is one of the engine's private object types.
 fn is_called(value: &Value, name: &str) -> bool {
     let object = value.as_object();
     let of_type = object.and_then(|object| object.type_name().rsplit("::").next());
@@ -147,7 +147,7 @@ fn write_text(out: &mut String, text: &str) {
     out.push(quote);
 }
 
-/// Spaces of other kinds than the common one, and what only steers how others are shown, are not.
+/// Spaces other than the common one, and control and format characters, are not printable.
 fn is_printable(c: char) -> bool {
     let is_space = c.is_whitespace() && c != ' ';
     let steers = matches!(c,
@@ -157,7 +157,7 @@ fn is_printable(c: char) -> bool {
     !(is_space || steers || c.is_control())
 }
 
-/// Python's `pprint`: keys sorted, and lines broken where they are too long.
+/// Python's `pprint`: keys sorted, and long lines broken.
 pub(super) fn pprint(value: &Value) -> Result<String, Error> {
     let mut printer = Printer { out: String::new() };
     printer.value(value, 0, 0, 1)?;
@@ -169,7 +169,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// `after` is how much must still fit behind it.
+    /// `after` is the width that must still fit after it.
     fn value(
         &mut self,
         value: &Value,
@@ -242,7 +242,7 @@ impl Printer {
         Ok(())
     }
 
-    /// In pieces that end with lines, or with words where a line is too long.
+    /// Splits a text at its line ends, or between words where a line is too long.
     fn text(&mut self, text: &str, mut indent: usize, mut after: usize, level: usize) {
         if level == 1 {
             indent += 1;
@@ -314,7 +314,7 @@ fn text_length(text: &str) -> usize {
     out.chars().count()
 }
 
-/// Words, each with the spaces behind it.
+/// Words, each with the spaces after it.
 fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = line;

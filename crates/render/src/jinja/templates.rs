@@ -1,8 +1,8 @@
-//! Templates with their data: expressions evaluated, files rendered.
+//! Binds templates to data: evaluates expressions and renders files.
 //!
-//! **What is secret is not there.** A plain file is rendered in an environment that holds no secret: in the place of
-//! each stands an error, which looking at it raises. So nothing that a template does, in whatever way, can carry one
-//! into a plain file. Only what is encrypted afterwards is rendered with the values themselves.
+//! **Secrets are absent from plain renderings.** A plain file is rendered in an environment without any secret:
+//! each is replaced by an error value, which raises its error on use. So nothing that a template does can write a
+//! secret into a plain file. Only files that are encrypted afterwards are rendered with the real values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,11 +19,11 @@ use super::code::Code;
 use super::environment::{FUEL, add_has, changes, environment};
 use super::{alternate, changing, files, moments, origin};
 
-/// What an error says that stands for a secret; what comes after it, up to `END`, is where the secret is.
+/// The start of the error for a withheld secret; the text up to `END` names the secret.
 const WITHHELD: &str = "\u{2}withheld secret \u{2}";
 const END: char = '\u{3}';
 
-/// What the words of an error begin with that quote no value, so that anybody may read them.
+/// Marks error messages that quote no value, so that they may be shown.
 const OPEN: char = '\u{4}';
 
 /// Which secrets a rendering sees.
@@ -31,7 +31,7 @@ const OPEN: char = '\u{4}';
 pub(crate) enum Reveal {
     Nothing,
     Everything,
-    /// Others in their place, below [`Reveal::ALTERNATES`].
+    /// Alternate values, with an index below [`Reveal::ALTERNATES`].
     Alternate(usize),
 }
 
@@ -39,21 +39,21 @@ impl Reveal {
     pub(crate) const ALTERNATES: usize = alternate::COUNT;
 }
 
-/// Why something could not be rendered. Holds no secret.
+/// Why a rendering failed. It contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct TemplateError {
     pub(crate) message: String,
-    /// Where in a template.
+    /// The position in a template.
     pub(crate) at: Option<Location>,
-    /// The secret that it looked at, which it may not.
+    /// The secret that it used without permission.
     pub(crate) secret: Option<String>,
 }
 
-/// A template as it lies there.
+/// The text of a template.
 #[derive(Clone, Debug)]
 pub(crate) struct TemplateText {
-    /// From the project's root.
+    /// The path from the project's root.
     pub(crate) file: String,
     pub(crate) text: String,
 }
@@ -62,7 +62,7 @@ pub(crate) struct TemplateText {
 pub(crate) struct Templates {
     env: Environment<'static>,
     sources: Arc<BTreeMap<String, TemplateText>>,
-    /// The same as the engine sees them.
+    /// The same templates, rewritten for the engine.
     codes: Arc<BTreeMap<String, Code>>,
     render: Render,
     root: PathBuf,
@@ -70,7 +70,7 @@ pub(crate) struct Templates {
 }
 
 impl Templates {
-    /// `sources` has every text below the directories of templates, by its path there.
+    /// `sources` has every text below the template directories, by its path there.
     pub(crate) fn new(
         render: &Render,
         sources: BTreeMap<String, TemplateText>,
@@ -99,12 +99,12 @@ impl Templates {
         })
     }
 
-    /// Which files of the project templates have read by now, beside each other.
+    /// The files of the project that templates have read so far.
     pub(crate) fn files_read(&self) -> BTreeSet<String> {
         self.read.all()
     }
 
-    /// The same with data in them, and with what the project file makes of those.
+    /// Binds the templates to data, including the values that the project file derives from it.
     pub(crate) fn bind(&self, data: &Node, reveal: Reveal) -> Result<Bound<'_>, TemplateError> {
         let mut bound = Bound {
             env: self.env.clone(),
@@ -115,7 +115,7 @@ impl Templates {
                 Reveal::Everything => mask(data),
             },
         };
-        // Errors then know what was looked at, and keep what it was worth: never where that is secret.
+        // Debug mode keeps values in errors, so it is off where secrets are visible.
         bound.env.set_debug(reveal == Reveal::Nothing);
         files::add_to(
             &mut bound.env,
@@ -145,11 +145,11 @@ impl Templates {
     }
 }
 
-/// What an error came out of.
+/// The source of an error.
 #[derive(Clone, Copy)]
 enum Within<'a> {
     Template(&'a str),
-    /// Of the project file.
+    /// An expression of the project file.
     Expression(&'a str),
 }
 
@@ -162,14 +162,14 @@ pub(crate) struct Bound<'t> {
 }
 
 impl Bound<'_> {
-    /// What a template makes.
+    /// Renders a template.
     pub(crate) fn render(&self, template: &str) -> Result<String, TemplateError> {
         let rendered = self
             .env
             .get_template(template)
             .and_then(|found| found.render(context! {}));
         let text = rendered.map_err(|err| self.error(&err, Within::Template(template)))?;
-        // A list or a map that holds one is printed without looking at each value.
+        // A list or a map that contains a withheld secret prints its error as text.
         if let Some(secret) = withheld(&text) {
             return Err(TemplateError {
                 message: said(&secret),
@@ -196,7 +196,7 @@ impl Bound<'_> {
         self.env.compile_expression_owned(code.text)
     }
 
-    /// The names that expressions define, those that others need first.
+    /// Adds the names that expressions define, in order of dependency.
     fn add_values(
         &mut self,
         known: &BTreeSet<String>,
@@ -237,11 +237,11 @@ impl Bound<'_> {
         Ok(())
     }
 
-    /// The keys that the items of lists get.
+    /// Adds the computed keys of list items.
     fn add_each(&mut self, data: &Node, reveal: Reveal) -> Result<(), TemplateError> {
         for (list, keys) in self.templates.render.each.clone() {
             let Some(Data::List(items)) = data.get(&list).map(|node| &node.data) else {
-                continue; // the schema says whether it must be there
+                continue; // the schema reports it if it is required
             };
             let mut filled = Vec::new();
             for (index, item) in items.iter().enumerate() {
@@ -279,7 +279,7 @@ impl Bound<'_> {
         Ok(())
     }
 
-    /// What is made of a secret is one, too.
+    /// A value derived from a secret is a secret, too.
     fn or_withheld(
         &self,
         err: &Error,
@@ -308,7 +308,7 @@ impl Bound<'_> {
         shown
     }
 
-    /// An error as it may be shown.
+    /// An error that may be shown.
     fn error(&self, err: &Error, within: Within<'_>) -> TemplateError {
         let mut innermost = err;
         let mut secret = err.detail().and_then(withheld);
@@ -340,7 +340,7 @@ impl Bound<'_> {
         }
     }
 
-    /// The engine's own words. Where secrets are seen, only of errors that quote the template and no value.
+    /// The engine's message. If secrets are visible, only for errors that quote the template and no value.
     fn words(&self, err: &Error, within: Within<'_>) -> String {
         let kind = match err.kind() {
             ErrorKind::UndefinedError => {
@@ -380,13 +380,13 @@ impl Bound<'_> {
             ("recursion limit exceeded", _) => {
                 "this includes, imports or calls itself without end".to_owned()
             }
-            // The engine's word for whatever is not its own: of what data hold, that is dates.
+            // The engine says "plain object" for foreign types; in data, those are dates.
             (detail, ErrorKind::InvalidOperation) => detail.replace("plain object", "date"),
             (detail, _) => format!("{kind}: {detail}").replace("plain object", "date"),
         }
     }
 
-    /// What of a template an error points at, if it is short.
+    /// The part of a template that an error points at, if it is short.
     fn quoted(&self, err: &Error, within: Within<'_>) -> Option<String> {
         let text = match within {
             Within::Expression(text) => {
@@ -403,7 +403,7 @@ impl Bound<'_> {
         (!text.is_empty() && text.len() <= 60 && !text.contains('\n')).then(|| text.to_owned())
     }
 
-    /// A name in an expression that nothing answers to.
+    /// An undefined name in an expression.
     fn undefined(&self, within: Within<'_>) -> Option<String> {
         let Within::Expression(text) = within else {
             return None;
@@ -415,7 +415,7 @@ impl Bound<'_> {
         names.into_iter().next()
     }
 
-    /// The first place where a secret's name stands in a template.
+    /// The first occurrence of a secret's name in a template.
     fn find(&self, template: &str, secret: &str) -> Option<Location> {
         let name = secret.split(['.', '[']).next().unwrap_or(secret);
         let text = &self.templates.sources.get(template)?.text;
@@ -423,7 +423,7 @@ impl Bound<'_> {
         self.line(template, line.map_or(1, |line| line + 1))
     }
 
-    /// What an error points at, or else its line.
+    /// The position of an error, or else its line.
     fn place(&self, template: &str, err: &Error) -> Option<Location> {
         let line = self.line(template, err.line().unwrap_or(1))?;
         let text = &self.templates.sources.get(template)?.text;
@@ -441,13 +441,13 @@ impl Bound<'_> {
         })
     }
 
-    /// What an error points at, in the template as it was written.
+    /// The range of an error in the original template.
     fn range(&self, template: &str, err: &Error) -> Option<Range<usize>> {
         let code = self.templates.codes.get(template)?;
         Some(code.written(err.range()?))
     }
 
-    /// The line of a template that made a line of what came out, as far as its own words tell.
+    /// The template line that produced a line of the output, as far as the literal text shows.
     pub(crate) fn origin(&self, template: &str, made: &str) -> Option<Location> {
         let text = &self.templates.sources.get(template)?.text;
         let delimiters = &self.templates.render.delimiters;
@@ -491,24 +491,24 @@ fn said(secret: &str) -> String {
     format!("this file is not encrypted, and it looks at the secret `{secret}`")
 }
 
-/// The secret that a text shows to be missing.
+/// The withheld secret that a text names.
 fn withheld(text: &str) -> Option<String> {
     let (_, after) = text.split_once(WITHHELD)?;
     let (secret, _) = after.split_once(END)?;
     Some(secret.to_owned())
 }
 
-/// An error that says nothing but what stands in the template.
+/// An error that quotes nothing but the template.
 pub(super) fn open_error(words: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("{OPEN}{words}"))
 }
 
-/// What stands for a secret where it may not be seen.
+/// The placeholder of a withheld secret.
 pub(super) fn missing(secret: &str) -> Value {
     Value::from(refusal(secret))
 }
 
-/// What is raised where a secret may not be seen.
+/// The error for the use of a withheld secret.
 pub(super) fn refusal(secret: &str) -> Error {
     let detail = format!("{WITHHELD}{secret}{END}");
     Error::new(ErrorKind::InvalidOperation, detail)
@@ -568,14 +568,14 @@ fn key(key: &Key) -> Value {
     }
 }
 
-/// Hides every secret in what is said about a rendering that sees them.
+/// Hides every secret in messages about a rendering that sees them.
 fn mask(data: &Node) -> Mask {
     let secrets = data.secrets().into_iter();
     let texts = secrets.filter_map(|(_, secret)| Some(secret.value.as_ref()?.1.clone()));
     Mask::new(&texts.collect::<Vec<_>>())
 }
 
-/// Lines end as Jinja2 has it.
+/// Normalises line ends as Jinja2 does.
 fn with_newlines(text: String) -> String {
     if text.contains('\r') {
         text.replace("\r\n", "\n").replace('\r', "\n")

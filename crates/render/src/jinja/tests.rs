@@ -1,4 +1,4 @@
-//! Secrets are in no environment that a plain file is rendered in.
+//! Environments of plain files contain no secrets.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ fn templates(sources: &[(&str, &str)]) -> Templates {
     Templates::new(&render(), sources.collect(), PathBuf::new()).unwrap()
 }
 
-/// Ways to get at a secret that somebody could think of.
+/// Attempts to read a secret.
 const WAYS: &[&str] = &[
     "{{ token }}",
     "x\n{{ token }}",
@@ -158,7 +158,7 @@ const WAYS: &[&str] = &[
     "{{ cloudflare_tunnel_secret() }}",
 ];
 
-/// What may be done where secrets are: nothing of it comes out.
+/// Operations that are allowed because they reveal nothing.
 const HARMLESS: &[(&str, &str)] = &[
     ("{{ name }}", "lab"),
     ("{{ plain }}", "lab!"),
@@ -209,7 +209,7 @@ fn no_way_leads_to_a_secret() {
             }
         }
     }
-    // Nothing that compares finds anything: what is compared with is not there.
+    // No comparison succeeds either: the secret is not there to be compared.
     insta::assert_snapshot!(come_out.join("\n"), @"");
 }
 

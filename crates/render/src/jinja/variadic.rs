@@ -1,5 +1,5 @@
-//! Macros that use `varargs` or `kwargs` take more than they name, as in Jinja2. The engine's macros do not: so these
-//! two become parameters, and what stands between fills them.
+//! Macros that use `varargs` or `kwargs` accept further arguments, as in Jinja2. The engine's macros do not, so
+//! these two become parameters, and added code fills them.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Object for Variadic {
     }
 }
 
-/// What is to stand in the place of what.
+/// The edits of a template.
 pub(super) fn edits(tokens: Tokens<'_, '_>, (open, close): Block<'_>) -> Vec<Edit> {
     let mut edits = Vec::new();
     for (at, statement) in statements(tokens) {

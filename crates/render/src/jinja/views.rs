@@ -1,4 +1,4 @@
-//! Ranges, and the keys, values and items of maps: gone through as lists are, and shown as Python shows them.
+//! Ranges, and the keys, values and items of maps: iterated like lists, and shown as in Python.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use minijinja::{Environment, Error, Value};
 use super::repr;
 use super::templates::open_error;
 
-/// As many items as the engine's own ranges have at most.
+/// The limit of the engine's own ranges.
 const MOST: usize = 100_000;
 
 pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_function("range", range);
 }
 
-/// What `keys`, `values` and `items` of a map give.
+/// The result of `keys`, `values` and `items` of a map.
 pub(super) fn of_map(method: &str, items: &Value) -> Result<Value, Error> {
     let items = items.try_iter()?.collect();
     let name = format!("dict_{method}");
     Ok(Value::from_object(View { name, items }))
 }
 
-/// How Python shows it, if it is one of these.
+/// The Python form, if it is one of these types.
 pub(super) fn shown(value: &Value) -> Option<String> {
     let view = value.downcast_object_ref::<View>().map(View::shown);
     view.or_else(|| value.downcast_object_ref::<Range>().map(Range::shown))
