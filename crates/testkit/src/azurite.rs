@@ -1,7 +1,6 @@
-//! Azurite for tests: the blob service of Azure, one for each test process, one container for each test.
+//! Azurite for tests: Azure's blob service, one per test process, one container per test.
 //!
-//! Engines reach Azure under its public name alone. For them there is a proxy that leads that name here;
-//! it has a certificate of its own.
+//! Engines reach Azure only by its public name, so a proxy with its own certificate maps that name to Azurite.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,31 +16,31 @@ use crate::service::{Kept, Recipe, Service, program, request, temp_dir};
 
 pub struct Azurite(&'static Service);
 
-/// The way to an Azurite under the public name of Azure, for a process with this environment.
+/// A proxy that maps Azure's public name to an Azurite, for a process with this environment.
 pub struct AzureProxy(&'static Service);
 
 impl Azurite {
     pub const ACCOUNT: &str = "terranetest";
     pub const KEY: &str = "dGVycmFuZSB0ZXN0cyB1c2UgdGhpcyBrZXkgYW5kIG5vYm9keSBlbHNl";
 
-    /// The server of this test process; it is started when first asked for, and stops with the process.
+    /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
         Self(SHARED.get_or_init(start))
     }
 
-    /// With the account as its path, as emulators have it.
+    /// The address with the account as its path, as emulators use it.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}/{}", self.0.port(), Self::ACCOUNT)
     }
 
-    /// Makes a container and says its name.
+    /// Creates a container and returns its name.
     pub fn container(&self) -> String {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let account = Self::ACCOUNT;
         let headers = "x-ms-date:Thu, 01 Jan 2026 00:00:00 GMT\nx-ms-version:2023-11-03";
-        // Twelve standard headers that are not sent, then ours, then what it is about.
+        // Twelve standard headers that are not sent, then ours, then the resource.
         let signed = format!(
             "PUT{}{headers}\n/{account}/{account}/{name}\nrestype:container",
             "\n".repeat(12)
@@ -102,7 +101,7 @@ fn start() -> Service {
             signal: "KILL",
         }
     };
-    // Nobody is let in without a signature; any answer will do.
+    // Unsigned requests are refused; any answer shows that it is ready.
     let is_ready = |port| {
         request(port, "GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
             .is_ok_and(|answer| answer.starts_with("HTTP/"))
@@ -110,7 +109,7 @@ fn start() -> Service {
     Service::start(temp_dir("azurite"), Kept::Shared, recipe, is_ready)
 }
 
-/// Ends the TLS of whoever asks for Azure, and passes the rest on. Node is there, since Azurite is.
+/// Terminates TLS for Azure's name and forwards the requests. Node is installed, since Azurite needs it.
 const PROXY: &str = r#"
 const [port, azurite, dir] = process.argv.slice(1);
 const fs = require("fs"), net = require("net"), tls = require("tls");

@@ -1,4 +1,4 @@
-//! dex for tests: a provider of sign-ins, one for each test process, with two clients.
+//! dex for tests: an OIDC provider, one per test process, with two clients.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::service::{Kept, Recipe, Service, answers, program, temp_dir};
 /// A running dex.
 pub struct Dex(&'static Service);
 
-/// Whose redirect goes to a page that nobody serves: a test goes no further than the provider.
+/// The redirect page is not served: a test ends at the provider's login page.
 const CONFIG: &str = r#"
 issuer: http://127.0.0.1:@DOOR@/dex
 storage: { type: memory }
@@ -23,11 +23,11 @@ staticClients:
   - { id: grafana, name: Grafana, public: true, redirectURIs: ["http://127.0.0.1/callback"] }
 "#;
 
-/// The server knows its own address only when its port is known.
+/// Fills in the server's address once its port is known.
 const START: &str = r#"sed -e "s,@DOOR@,$1,g" -e "s,@WEB@,$2,g" "$3/dex.yaml" > "$3/own.yaml" && exec "$4" serve "$3/own.yaml""#;
 
 impl Dex {
-    /// The server of this test process; it is started when first asked for, and stops with the process.
+    /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
         Self(SHARED.get_or_init(start))
@@ -37,7 +37,7 @@ impl Dex {
         format!("http://127.0.0.1:{}/dex", self.0.port())
     }
 
-    /// Where an application sends people to sign in.
+    /// The address to which an application sends people to sign in.
     pub fn sign_in(&self, client: &str) -> String {
         format!(
             "{}/auth?client_id={client}&redirect_uri=http%3A%2F%2F127.0.0.1%2Fcallback&response_type=code&scope=openid&state=abc",

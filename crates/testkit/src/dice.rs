@@ -1,14 +1,14 @@
-//! Chance that can be had again: whoever wants some prints the seed it comes from.
+//! Reproducible random numbers: a test that uses them prints the seed.
 
 use std::fmt;
 
-/// Good enough to pick moments, victims and values.
+/// Good enough to pick times, victims and values.
 pub struct Dice {
     seed: u64,
     state: u64,
 }
 
-/// `TERRANE_TEST_SEED` names one; else each run has its own. A test that fails shows what it printed.
+/// `TERRANE_TEST_SEED` sets the seed; else each run has its own. The output of a failed test shows it.
 #[expect(clippy::print_stdout, reason = "a test that fails must name its seed")]
 pub fn seed() -> u64 {
     let named = std::env::var("TERRANE_TEST_SEED").ok();
@@ -26,9 +26,9 @@ impl Dice {
         Self { seed, state: seed }
     }
 
-    /// Less than `sides`.
+    /// A number less than `sides`.
     pub fn roll(&mut self, sides: u64) -> u64 {
-        // SplitMix64: near seeds roll nothing alike.
+        // SplitMix64: similar seeds give unrelated numbers.
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -36,7 +36,7 @@ impl Dice {
         (mixed ^ (mixed >> 31)) % sides.max(1)
     }
 
-    /// A place in a list of this length.
+    /// An index into a list of this length.
     pub fn place(&mut self, length: usize) -> usize {
         let place = self.roll(u64::try_from(length).expect("a length"));
         usize::try_from(place).expect("less than a length")

@@ -1,5 +1,5 @@
-//! Knot DNS for tests: two name servers of the zone `example.io`, on 127.0.0.1 and 127.0.0.2 with the same
-//! port. They hold what the test gives to each, so that they can disagree.
+//! Knot DNS for tests: two name servers of the zone `example.io`, on 127.0.0.1 and 127.0.0.2 with the same port.
+//! The test gives each its records, so that they can disagree.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::service::{Kept, Recipe, Service, program, temp_dir};
 
 pub struct Dns(Service);
 
-/// Both servers are one to its keeper: if one ends, the other is ended too.
+/// The keeper treats both servers as one: if one ends, the other is stopped too.
 const BOTH: &str = r#"
 cd "$1"; knot=$2
 for own in 1 2; do
@@ -23,7 +23,7 @@ wait -n
 "#;
 
 impl Dns {
-    /// Servers that agree. `records` are lines of the zone `example.io`, such as `www A 192.0.2.1`.
+    /// Two servers with the same records: lines of the zone `example.io`, such as `www A 192.0.2.1`.
     pub fn start(records: &str) -> Self {
         Self::start_apart(records, records)
     }
@@ -65,14 +65,14 @@ impl Dns {
         self.0.port()
     }
 
-    /// Both servers hold these records from now on.
+    /// Replaces the records of both servers.
     pub fn change(&self, records: &str) {
         self.0.stop();
         write(self.0.dir(), records, records);
         self.0.start_again(is_ready);
     }
 
-    /// Nobody answers any more.
+    /// Stops both servers.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -103,7 +103,7 @@ fn write(dir: &Path, first: &str, second: &str) {
     }
 }
 
-/// Both serve the zone.
+/// Whether both serve the zone.
 fn is_ready(port: u16) -> bool {
     ["127.0.0.1", "127.0.0.2"].iter().all(|host| {
         // The zone's SOA: a header with one question, the name, type 6, class 1.

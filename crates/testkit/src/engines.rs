@@ -1,9 +1,9 @@
-//! Where the real engines are. `make test` names them. A missing engine fails the test that needs it, unless it is left out
-//! by name: `TERRANE_TEST_WITHOUT=terraform`.
+//! The real engines, as `make test` sets them. A missing engine fails the test that needs it, unless it is
+//! excluded by name: `TERRANE_TEST_WITHOUT=terraform`.
 
 use std::path::PathBuf;
 
-/// OpenTofu, which every test may count on.
+/// OpenTofu, which is always available.
 pub fn tofu() -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let cached = home.map(|home| home.join(".cache/terrane/engines/tofu/1.11.14/tofu"));
@@ -14,7 +14,7 @@ pub fn tofu() -> PathBuf {
         })
 }
 
-/// Terraform; nothing only if it is left out by name.
+/// Terraform; `None` only if it is excluded by name.
 pub fn terraform() -> Option<PathBuf> {
     if is_left_out("terraform") {
         return None;
@@ -27,7 +27,7 @@ pub fn terraform() -> Option<PathBuf> {
     }))
 }
 
-/// Every engine that is not left out, with the word the project file has for it.
+/// Every engine that is not excluded, with its name in the project file.
 pub fn all() -> Vec<(&'static str, PathBuf)> {
     let mut engines = vec![("tofu", tofu())];
     engines.extend(terraform().map(|program| ("terraform", program)));

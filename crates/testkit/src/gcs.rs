@@ -1,5 +1,5 @@
-//! `fake-gcs-server` for tests: the API of Google Cloud Storage, in memory, one for each test process, one
-//! bucket for each test.
+//! `fake-gcs-server` for tests: the API of Google Cloud Storage, in memory, one per test process, one bucket per
+//! test.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::service::{Kept, Recipe, Service, answers, program, request, temp_dir}
 pub struct FakeGcs(&'static Service);
 
 impl FakeGcs {
-    /// The server of this test process; it is started when first asked for, and stops with the process.
+    /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
         Self(SHARED.get_or_init(start))
@@ -21,7 +21,7 @@ impl FakeGcs {
         format!("http://127.0.0.1:{}", self.0.port())
     }
 
-    /// Makes a bucket and says its name.
+    /// Creates a bucket and returns its name.
     pub fn bucket(&self) -> String {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -54,7 +54,7 @@ fn start() -> Service {
             "-host=127.0.0.1".into(),
             "-port=PORT".into(),
             "-backend=memory".into(),
-            // Where an upload goes on is said with this address.
+            // The server uses this address to tell a client where to continue an upload.
             "-external-url=http://127.0.0.1:PORT".into(),
             "-public-host=127.0.0.1:PORT".into(),
             "-log-level=warn".into(),

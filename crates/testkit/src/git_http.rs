@@ -1,4 +1,4 @@
-//! Git over HTTP as forges serve it: `git http-backend` behind a small server that asks for a credential.
+//! Git over HTTP as forges serve it: `git http-backend` behind a small server that requires a credential.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +32,7 @@ impl GitHttp {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let served = Arc::clone(&served);
-                // Who has gone does not want an answer.
+                // The client may have disconnected.
                 std::thread::spawn(move || served.answer(stream).unwrap_or_default());
             }
         });
@@ -44,7 +44,7 @@ impl GitHttp {
         format!("{}/{name}", self.address)
     }
 
-    /// What was asked for, a line each.
+    /// The requests, one per line.
     pub fn log(&self) -> Vec<String> {
         self.log.lock().expect("a lock").clone()
     }
@@ -57,7 +57,7 @@ struct Served {
 }
 
 impl Served {
-    /// One request for each connection.
+    /// Answers one request per connection.
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
         let mut line = String::new();
@@ -113,7 +113,7 @@ impl Served {
         let mut input = backend.stdin.take().expect("its input");
         let feeder = std::thread::spawn(move || input.write_all(&body));
         let output = backend.wait_with_output()?;
-        // It may end without having read all.
+        // Git may exit without reading all of its input.
         let _ = feeder.join();
         let end = output
             .stdout

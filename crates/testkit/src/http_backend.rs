@@ -1,4 +1,4 @@
-//! An HTTP backend of somebody else's: a state and a lock for each path, in memory, and as naive as they come.
+//! A simple third-party HTTP backend: a state and a lock per path, in memory.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +11,7 @@ struct Kept {
     log: Vec<String>,
     broken: Option<&'static str>,
     locks: Locks,
-    /// A request that comes last in these methods is never answered.
+    /// The last of these methods is not answered, if it follows the others.
     silent: Option<&'static str>,
     unanswered: Vec<TcpStream>,
 }
@@ -30,7 +30,7 @@ pub enum Locks {
 }
 
 impl Locks {
-    /// The path of the state whose lock is meant, and whether it is taken.
+    /// The state's path and whether it is to be locked (`true`) or unlocked.
     fn meant<'a>(self, method: &str, path: &'a str) -> Option<(&'a str, bool)> {
         let below = path.strip_suffix("/lock");
         match (self, method) {
@@ -55,16 +55,16 @@ impl Place {
     }
 }
 
-/// The id of a lock, as a client says it.
+/// The id in a lock's JSON, as the client sent it.
 fn id_of(lock: &[u8]) -> Option<String> {
     let lock: serde_json::Value = serde_json::from_slice(lock).ok()?;
     lock["ID"].as_str().map(str::to_owned)
 }
 
-/// The path of the state that it may begin with.
+/// The path of its first state.
 const PATH: &str = "/state";
 
-/// Answers until the test process ends; without the right credential it answers 401.
+/// Answers until the test process ends; without the right credential, with 401.
 pub struct HttpBackend {
     address: String,
     kept: Arc<Mutex<Kept>>,
@@ -102,24 +102,24 @@ impl HttpBackend {
         &self.address
     }
 
-    /// Somebody takes the lock of the state at this path.
+    /// Another client takes the lock of the state at this path.
     pub fn is_locked_by(&self, path: &str, id: &str) {
         let mut kept = self.kept.lock().expect("a lock");
         let place = kept.places.entry(path.to_owned()).or_default();
         place.lock = Some(format!("{{\"ID\":\"{id}\"}}").into_bytes());
     }
 
-    /// From now on it locks in this way.
+    /// Changes the lock method.
     pub fn locks_by(&self, locks: Locks) {
         self.kept.lock().expect("a lock").locks = locks;
     }
 
-    /// From now on it does not answer this method at all; of several, the last one, if it follows the others.
+    /// Stops answering this method; of several, the last one, if it follows the others.
     pub fn is_silent_on(&self, methods: &'static str) {
         self.kept.lock().expect("a lock").silent = Some(methods);
     }
 
-    /// From now on it answers 500 to this method.
+    /// Answers this method with 500.
     pub fn breaks_on(&self, method: &'static str) {
         self.kept.lock().expect("a lock").broken = Some(method);
     }
@@ -130,7 +130,7 @@ impl HttpBackend {
         state.map(|body| String::from_utf8_lossy(body).into_owned())
     }
 
-    /// Any of its states.
+    /// Whether any of its states is locked.
     pub fn is_locked(&self) -> bool {
         let kept = self.kept.lock().expect("a lock");
         kept.places.values().any(|place| place.lock.is_some())
@@ -146,13 +146,13 @@ impl HttpBackend {
         held.map(|(path, _)| path.clone()).collect()
     }
 
-    /// The methods it was asked, in order.
+    /// The methods of the requests, in order.
     pub fn log(&self) -> String {
         self.kept.lock().expect("a lock").log.join(" ")
     }
 }
 
-/// One request for each connection.
+/// Answers one request per connection.
 fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
     let mut line = String::new();
@@ -210,7 +210,7 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
                 (200, Vec::new())
             }
         }
-        // Who names no lock means any.
+        // An unlock without an id is accepted for any lock.
         (_, Some((_, false))) if id_of(&body).is_some_and(|id| Some(id) != place.holder()) => {
             (409, place.lock.clone().unwrap_or_default())
         }
@@ -232,7 +232,7 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
         "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         sent.len()
     );
-    // Who has gone does not want an answer.
+    // The client may have disconnected.
     let _ = stream
         .write_all(head.as_bytes())
         .and_then(|()| stream.write_all(&sent));

@@ -1,5 +1,5 @@
-//! An issuer of identity tokens on loopback: publishes its keys, mints what a CI system would mint, and
-//! whatever a cheat would.
+//! An issuer of identity tokens on loopback. It publishes its keys and mints the tokens of a CI system, and forged
+//! ones.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -26,7 +26,7 @@ struct Inner {
     address: String,
     curve: EcdsaKeyPair,
     rsa: RsaKeyPair,
-    /// What the job is that asks for a token, as GitHub's jobs do.
+    /// The claims of the job that requests a token, as GitHub's jobs do.
     job: Mutex<Option<BTreeMap<String, String>>>,
     asked: Mutex<Vec<String>>,
     is_down: Mutex<bool>,
@@ -37,27 +37,27 @@ struct Inner {
 pub enum Signed {
     Es256,
     Rs256,
-    /// Not at all, and it says so.
+    /// Not at all, with `alg` set to `none`.
     None,
-    /// With the public key as if it were a shared secret.
+    /// With the public key used as a shared secret.
     PublicKeyAsSecret,
-    /// By another key than the one it names.
+    /// By a key other than the one it names.
     ByAnother,
     /// By a key that the issuer does not publish.
     Unpublished,
 }
 
-/// A token to be made; the claims are JSON values.
+/// A token to create; the claims are JSON values.
 pub struct Token<'a> {
     issuer: &'a Inner,
     claims: BTreeMap<String, String>,
     signed: Signed,
-    /// What else its header says.
+    /// Further header fields.
     header: String,
 }
 
 impl Issuer {
-    /// What the environment of a job says about it, beside its address.
+    /// The request token in a job's environment, besides the address.
     pub const BEARER: &str = "the-bearer-of-this-job";
 
     pub fn start() -> Self {
@@ -84,27 +84,27 @@ impl Issuer {
         &self.address
     }
 
-    /// A token for `terrane` with these further claims, all of them texts.
+    /// A token for the audience `terrane` with these further claims, all of them strings.
     pub fn token(&self, claims: &[(&str, &str)]) -> Token<'_> {
         self.inner.token(&texts(claims))
     }
 
-    /// Jobs that ask get tokens with these claims, for whom they ask.
+    /// Gives tokens with these claims to jobs, for the audience that they request.
     pub fn answer_job(&self, claims: &[(&str, &str)]) {
         *self.inner.job.lock().expect("a lock") = Some(texts(claims));
     }
 
-    /// The address at which a job asks for its token.
+    /// The address at which a job requests its token.
     pub fn job_address(&self) -> String {
         format!("{}/job?api-version=2.0", self.address)
     }
 
-    /// From now on it answers 503.
+    /// Answers every request with 503.
     pub fn go_down(&self) {
         *self.inner.is_down.lock().expect("a lock") = true;
     }
 
-    /// The paths it was asked for.
+    /// The paths of the requests.
     pub fn asked(&self) -> Vec<String> {
         self.inner.asked.lock().expect("a lock").clone()
     }
@@ -130,7 +130,7 @@ impl Token<'_> {
         self.claim("exp", then.to_string())
     }
 
-    /// Adds a field to its header, a JSON value.
+    /// Adds a header field with a JSON value.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.header = format!(",\"{name}\":{value}");
@@ -210,7 +210,7 @@ impl Inner {
     }
 
     fn keys(&self) -> String {
-        // An uncompressed point: a mark, then both coordinates.
+        // An uncompressed point: a prefix byte, then both coordinates.
         let point = self.curve.public_key().as_ref();
         let (x, y) = point[1..].split_at(32);
         // A sequence of two integers, of 2048 bits and of 24.
@@ -255,7 +255,7 @@ impl Inner {
     }
 }
 
-/// One request for each connection.
+/// Answers one request per connection.
 fn answer(mut stream: TcpStream, issuer: &Inner) {
     let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
     let mut line = String::new();
@@ -281,7 +281,7 @@ fn answer(mut stream: TcpStream, issuer: &Inner) {
         "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    // Who has gone does not want an answer.
+    // The client may have disconnected.
     let _ = stream
         .write_all(head.as_bytes())
         .and_then(|()| stream.write_all(body.as_bytes()));

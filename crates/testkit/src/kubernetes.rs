@@ -1,7 +1,7 @@
-//! A Kubernetes API server for tests, with its own etcd: one for each test process, one namespace for each test.
+//! A Kubernetes API server for tests, with its own etcd: one per test process, one namespace per test.
 //!
-//! The API is real, the rest of a cluster is not there: no controller reconciles, no node runs a pod. What they would
-//! write into a status, the test writes.
+//! The API is real, but there are no controllers and no nodes. The test itself writes what they would write into a
+//! status.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,18 +30,18 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Of a user who may do everything.
+    /// The token of a user who may do everything.
     pub const TOKEN: &str = "terrane-test-admin-token";
-    /// Of a user who may do nothing.
+    /// The token of a user who may do nothing.
     pub const POWERLESS_TOKEN: &str = "terrane-test-powerless-token";
 
-    /// The server of this test process; it is started when first asked for, and stops with the process.
+    /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> &'static Self {
         static SHARED: OnceLock<Kubernetes> = OnceLock::new();
         SHARED.get_or_init(|| start(Kept::Shared))
     }
 
-    /// As [`Kubernetes::start`], and it knows the kinds of Argo CD, Flux, Gateway API and cert-manager.
+    /// Like [`Kubernetes::start`], with the kinds of Argo CD, Flux, Gateway API and cert-manager.
     pub fn with_kinds() -> &'static Self {
         static KINDS: OnceLock<()> = OnceLock::new();
         let shared = Self::start();
@@ -49,7 +49,7 @@ impl Kubernetes {
         shared
     }
 
-    /// A server with those kinds for a test that acts on the whole cluster.
+    /// A server with those kinds for a test that changes the whole cluster.
     pub fn own() -> Self {
         let own = start(Kept::Alone);
         own.install_kinds();
@@ -61,7 +61,7 @@ impl Kubernetes {
         self.kubeconfig_of("", &format!("token: {}", Self::TOKEN))
     }
 
-    /// A kubeconfig with more said of the cluster (`, name: value`), and with this user.
+    /// A kubeconfig with further fields of the cluster (`, name: value`), and with this user.
     pub fn kubeconfig_of(&self, cluster: &str, user: &str) -> String {
         let authority = fs::read(self.server.dir().join("certs/apiserver.crt"));
         let authority = STANDARD.encode(authority.expect("the server's certificate"));
@@ -74,7 +74,7 @@ impl Kubernetes {
         )
     }
 
-    /// What a user with a certificate has in its kubeconfig.
+    /// The user entry for a certificate in a kubeconfig.
     pub fn certificate_user(&self) -> String {
         let (certificate, key) = &self.client;
         format!("client-certificate-data: {certificate}, client-key-data: {key}")
@@ -84,7 +84,7 @@ impl Kubernetes {
         format!("https://127.0.0.1:{}", self.server.port())
     }
 
-    /// Makes a namespace and says its name.
+    /// Creates a namespace and returns its name.
     pub fn namespace(&self) -> String {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -107,19 +107,19 @@ impl Kubernetes {
         self.ask("DELETE", path, "application/json", "")
     }
 
-    /// A merge patch, as somebody called `manager` would send it.
+    /// A merge patch by the field manager `manager`.
     pub fn merge(&self, path: &str, manager: &str, body: &str) -> String {
         let path = format!("{path}?fieldManager={manager}");
         self.ask("PATCH", &path, "application/merge-patch+json", body)
     }
 
-    /// A server-side apply by somebody else, who takes what it wants.
+    /// A forced server-side apply by another field manager.
     pub fn apply_as(&self, path: &str, manager: &str, body: &str) -> String {
         let path = format!("{path}?fieldManager={manager}&force=true");
         self.ask("PATCH", &path, "application/apply-patch+yaml", body)
     }
 
-    /// Something that is rolled out, as an agent of GitOps would be: a Deployment whose status the test writes.
+    /// A Deployment in the role of a GitOps agent; the test writes its status.
     pub fn roll_out_an_agent(&self, namespace: &str) {
         let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
         let body = serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "agent"},
@@ -131,7 +131,7 @@ impl Kubernetes {
         self.merge(&format!("{path}/agent/status"), "test", &status.to_string());
     }
 
-    /// Argo CD's own manifest of a whole installation.
+    /// Argo CD's official manifest of a full installation.
     pub fn argocd_manifest() -> PathBuf {
         tools().join("argocd-install.yaml")
     }
@@ -163,7 +163,7 @@ impl Kubernetes {
                 is_established(&self.get(&format!("{path}/{name}")))
             });
         }
-        // What discovery says follows a moment later.
+        // Discovery is updated a moment later.
         for group in [
             "argoproj.io",
             "kustomize.toolkit.fluxcd.io",
@@ -230,7 +230,7 @@ fn etcd_recipe(tools: &Path, dir: &Path) -> Recipe {
             dir.join("data").into(),
             "--listen-client-urls=http://127.0.0.1:PORT".into(),
             "--advertise-client-urls=http://127.0.0.1:PORT".into(),
-            // It has no peers; nobody else may have the usual port.
+            // etcd has no peers; the default port must stay free.
             "--listen-peer-urls=http://127.0.0.1:0".into(),
             "--unsafe-no-fsync".into(),
             "--log-level=error".into(),
@@ -265,7 +265,7 @@ fn server_recipe(tools: &Path, dir: &Path, etcd: u16) -> Recipe {
     }
 }
 
-/// What the server signs and trusts with. Returns the certificate and key of an administrator.
+/// Writes the server's keys. Returns the certificate and key of an administrator.
 fn write_keys(dir: &TempDir) -> (String, String) {
     let write = |name: &str, text: &str| {
         fs::write(dir.path().join(name), text).expect("a file");
@@ -313,7 +313,7 @@ fn request(
         .unwrap_or_else(|| panic!("{method} {path}: no answer"))
 }
 
-/// A request from the administrator. Tests may themselves run on a runtime, so this has one of its own.
+/// Sends a request as the administrator. It uses its own runtime, since a test may already run on one.
 fn try_request(
     address: &str,
     method: &str,

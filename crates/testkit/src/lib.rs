@@ -1,7 +1,7 @@
 //! What tests share: a project in a temporary directory, the real binary, the real engines.
 //!
-//! Not here: any stand-in, but for [`Scripted`] where a service cannot be had. Engines that misbehave are shell scripts
-//! written by the test that needs one.
+//! Not here: fakes, except [`Scripted`] for a service that is not available. A misbehaving engine is a shell
+//! script in the test that needs it.
 
 mod azurite;
 mod dex;

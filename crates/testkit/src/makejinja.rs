@@ -1,4 +1,4 @@
-//! makejinja for tests: what it renders is what ours must render.
+//! makejinja for tests: its output is the reference for ours.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ pub struct Makejinja {
 }
 
 impl Makejinja {
-    /// `scripts/services.sh makejinja` obtains it.
+    /// `scripts/services.sh makejinja` installs it.
     pub fn find() -> Self {
         Self {
             program: program(
@@ -20,7 +20,7 @@ impl Makejinja {
         }
     }
 
-    /// Runs it in a directory with a `makejinja.toml`; it must go well.
+    /// Runs it in a directory with a `makejinja.toml`; it must succeed.
     pub fn run(&self, dir: &Path) -> String {
         let mut command = command(self.program.clone());
         run(command.current_dir(dir).env("PYTHONDONTWRITEBYTECODE", "1"))

@@ -1,4 +1,4 @@
-//! `MinIO` for tests: an S3-compatible server, one for each test process, one bucket for each test.
+//! `MinIO` for tests: an S3-compatible server, one per test process, one bucket per test.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::service::{Kept, Recipe, Service, answers, program, temp_dir};
 
-/// A running `MinIO`, shared or a test's own.
+/// A running `MinIO`, shared or for one test.
 pub struct Minio(Held);
 
 enum Held {
@@ -22,7 +22,7 @@ impl Minio {
     pub const SECRET_KEY: &str = "terrane-test-secret";
     pub const REGION: &str = "us-east-1";
 
-    /// The server of this test process; it is started when first asked for, and stops with the process.
+    /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
         Self(Held::Shared(SHARED.get_or_init(|| start(Kept::Shared))))
@@ -37,11 +37,11 @@ impl Minio {
         format!("http://127.0.0.1:{}", self.service().port())
     }
 
-    /// Makes a bucket and says its name.
+    /// Creates a bucket and returns its name.
     pub fn bucket(&self) -> String {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        // To a MinIO with one drive, a directory of the drive is a bucket.
+        // In a MinIO with one drive, a directory of the drive is a bucket.
         fs::create_dir(self.service().dir().join("drive").join(&name)).expect("a bucket");
         name
     }
@@ -55,7 +55,7 @@ impl Minio {
         found
     }
 
-    /// As a power cut does. Only for a server of the test's own.
+    /// Stops the server like a power cut. Only for a server of one test.
     pub fn stop(&self) {
         self.own_service().stop();
     }

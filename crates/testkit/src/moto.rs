@@ -1,4 +1,4 @@
-//! `moto` for tests: the APIs of AWS as far as tests use them, one server for each test process.
+//! `moto` for tests: the AWS APIs that tests use, one server per test process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub struct Moto(&'static Service);
 impl Moto {
     pub const REGION: &str = "eu-west-1";
 
-    /// The server of this test process; it is started when first asked for, and stops with the process.
+    /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
         Self(SHARED.get_or_init(start))
@@ -21,7 +21,7 @@ impl Moto {
         format!("http://127.0.0.1:{}", self.0.port())
     }
 
-    /// Keeps a secret. Names are shared by all tests of a process.
+    /// Stores a secret. Names are shared by all tests of a process.
     pub fn put_secret(&self, name: &str, text: &str) {
         let body = format!(
             "{{\"Name\":{},\"SecretString\":{}}}",
@@ -31,7 +31,7 @@ impl Moto {
         self.call("secretsmanager", "secretsmanager.CreateSecret", &body);
     }
 
-    /// Keeps a parameter, encrypted.
+    /// Stores an encrypted parameter.
     pub fn put_parameter(&self, name: &str, value: &str) {
         let body = format!(
             "{{\"Name\":{},\"Value\":{},\"Type\":\"SecureString\"}}",
@@ -41,7 +41,7 @@ impl Moto {
         self.call("ssm", "AmazonSSM.PutParameter", &body);
     }
 
-    /// A table as engines lock states in, in the region that they ask.
+    /// Creates a table for the engines' state locks, in their region.
     pub fn put_lock_table(&self, name: &str, region: &str) {
         let body = format!(
             "{{\"TableName\":{},\"BillingMode\":\"PAY_PER_REQUEST\",\
@@ -85,7 +85,7 @@ fn start() -> Service {
     Service::start(temp_dir("moto"), Kept::Shared, recipe, is_ready)
 }
 
-/// As a text of JSON.
+/// A JSON string.
 fn quoted(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{}\"", text.replace('\n', "\\n"))

@@ -1,5 +1,4 @@
-//! PostgreSQL for tests: one server for each test process, one database for each test, and `fsync` as in
-//! earnest.
+//! PostgreSQL for tests: one server per test process, one database per test, and `fsync` as in production.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::service::{Kept, Recipe, Service, command, program, run, temp_dir};
 
-/// A running PostgreSQL, shared or a test's own.
+/// A running PostgreSQL, shared or for one test.
 pub struct Postgres(Held);
 
 enum Held {
@@ -20,7 +19,7 @@ enum Held {
 }
 
 impl Postgres {
-    /// The server of this test process; it is started when first asked for, and stops with the process.
+    /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
         Self(Held::Shared(
@@ -33,7 +32,7 @@ impl Postgres {
         Self(Held::Own(start(Kept::Alone, settings)))
     }
 
-    /// Makes a database and says its address.
+    /// Creates a database and returns its address.
     pub fn database(&self) -> String {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("test_{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -44,7 +43,7 @@ impl Postgres {
         )
     }
 
-    /// Runs SQL in a database and returns what it says: rows alone, columns parted by `|`.
+    /// Runs SQL in a database and returns the output: rows only, columns separated by `|`.
     pub fn psql(&self, database: &str, sql: &str) -> String {
         let mut psql = command(bin().join("psql"));
         psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only"])
@@ -54,7 +53,7 @@ impl Postgres {
         run(&mut psql)
     }
 
-    /// As a power cut does. Only for a server of the test's own.
+    /// Stops the server like a power cut. Only for a server of one test.
     pub fn stop(&self) {
         self.own_service().stop();
     }
@@ -99,7 +98,7 @@ fn start(kept: Kept, settings: &[&str]) -> Service {
         chown(dir.path(), Some(user.uid), Some(user.gid)).expect("a directory of another's");
     }
     let mut initdb = as_user(user.as_ref(), &bin.join("initdb"));
-    // Its own start is not what is tested; afterwards every commit is synced.
+    // Only the initialisation skips `fsync`; afterwards every commit is synced.
     let flags = ["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C"];
     initdb.extend(flags.map(OsString::from));
     initdb.push(format!("--username={USER}").into());
@@ -125,7 +124,7 @@ fn start(kept: Kept, settings: &[&str]) -> Service {
             name: "postgres",
             args,
             env: BTreeMap::new(),
-            // Its processes end at once, without a checkpoint.
+            // Stops all processes at once, without a checkpoint.
             signal: "QUIT",
         }
     };
@@ -138,7 +137,7 @@ fn is_ready(port: u16) -> bool {
     asked.status().is_ok_and(|status| status.success())
 }
 
-/// PostgreSQL refuses to run as root: then it runs as the user Debian made for it, or as nobody.
+/// PostgreSQL refuses to run as root, so it runs as the user that Debian created for it, or as nobody.
 struct Unprivileged {
     uid: u32,
     gid: u32,

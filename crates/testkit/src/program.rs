@@ -1,15 +1,15 @@
 //! Programs that a test writes and then runs.
 //!
-//! They are written by a child process: a file that this process has open for writing is inherited by
-//! whatever another test starts at that moment, and cannot be run as long as that child has not become
-//! its program (`ETXTBSY`).
+//! A child process writes them. If this process had the file open for writing, a child that another test starts at
+//! that moment would inherit the descriptor. The program could then not be run until that child's exec
+//! (`ETXTBSY`).
 
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// An executable file with this text.
+/// Writes an executable file with this text.
 #[expect(
     clippy::disallowed_methods,
     reason = "a child of the test's own writes it"
@@ -34,7 +34,7 @@ pub fn write_program(path: &Path, text: &str) {
     );
 }
 
-/// A program of its own with the same content.
+/// An executable copy of a program.
 #[expect(
     clippy::disallowed_methods,
     reason = "a child of the test's own writes it"

@@ -1,5 +1,4 @@
-//! A small provider for tests, whose resources are files (`crates/testkit/provider`), in a mirror that both
-//! engines read.
+//! A small provider for tests whose resources are files (`crates/testkit/provider`), in a mirror for both engines.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -7,7 +6,7 @@ use std::{env, fs};
 use crate::TestTerrane;
 
 impl TestTerrane {
-    /// Lets engines find the provider `example.io/test/thing`. `scripts/services.sh provider` obtains it.
+    /// Lets engines find the provider `example.io/test/thing`. `scripts/services.sh provider` installs it.
     #[must_use]
     pub fn with_provider(self) -> Self {
         let mirror = env::var_os("TERRANE_TEST_PROVIDER").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! The real Proxmox provider, in a mirror that OpenTofu reads: it plans without any Proxmox.
+//! The real Proxmox provider, in a mirror for OpenTofu: it can plan without a Proxmox server.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -6,7 +6,7 @@ use std::{env, fs};
 use crate::TestTerrane;
 
 impl TestTerrane {
-    /// Lets OpenTofu find `bpg/proxmox`. `scripts/services.sh proxmox` obtains it.
+    /// Lets OpenTofu find `bpg/proxmox`. `scripts/services.sh proxmox` installs it.
     #[must_use]
     pub fn with_proxmox(self) -> Self {
         let mirror = env::var_os("TERRANE_TEST_PROXMOX").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! What a command said, in the form that snapshots keep.
+//! The output of a command, in the form that snapshots use.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Fails the test, with everything that was said, unless the exit code is the expected one.
+    /// Fails the test, with the whole output, unless the exit code is the expected one.
     #[track_caller]
     #[must_use]
     pub fn expect(self, code: i32) -> Self {
@@ -19,7 +19,7 @@ impl Said {
     }
 }
 
-/// Standard output, then standard error, then the exit code; times and digests are levelled.
+/// Standard output, then standard error, then the exit code; times and digests are normalised.
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&level(&self.stdout))?;
@@ -34,7 +34,7 @@ impl fmt::Display for Said {
     }
 }
 
-/// Clocks (`00:41`) become `00:00`, spans (`in 1 m 03 s`) `in 0 s`, so that they compare.
+/// Normalises clocks (`00:41` to `00:00`) and durations (`in 1 m 03 s` to `in 0 s`), so that texts compare equal.
 pub fn level(text: &str) -> String {
     text.lines().map(|line| level_line(line) + "\n").collect()
 }

@@ -1,8 +1,8 @@
-//! A service that cannot be had here: each request that a test names gets the answer that the test wrote by hand, after
-//! the service's published API; any other gets a 404. What it was asked is kept. So a test shows what we ask and how we
-//! read answers of that form, not that the service gives them.
+//! A fake of a service that is not available. Each request that a test lists gets a prepared answer, written after
+//! the service's published API; any other gets a 404. The requests are recorded. Such a test shows our requests
+//! and how we read those answers, not that the service gives them.
 //!
-//! Not here: services that can be had; those are real.
+//! Not here: services that are available; tests use the real ones.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -57,7 +57,7 @@ impl Scripted {
         self.asked.lock().expect("a lock").clone()
     }
 
-    /// The first lines of what it was asked.
+    /// The first lines of the requests.
     pub fn lines(&self) -> Vec<String> {
         self.asked().into_iter().map(|asked| asked.line).collect()
     }
@@ -100,7 +100,7 @@ fn answer(
         "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         said.len()
     );
-    // Who has gone does not want an answer.
+    // The client may have disconnected.
     let _ = stream
         .write_all(head.as_bytes())
         .and_then(|()| stream.write_all(said.as_bytes()));

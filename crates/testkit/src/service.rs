@@ -1,7 +1,7 @@
-//! A server of somebody else's, started for tests: on a free port, waited for, and gone with the test
-//! process, however that ends.
+//! Starts a third-party server for tests: on a free port, waits until it is ready, and stops it at the end of the
+//! test process, however that ends.
 //!
-//! Not here: what a server is told and asked (`postgres`, `minio`, `azurite`, `gcs`).
+//! Not here: the servers' options and requests (`postgres`, `minio`, `azurite`, `gcs`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,8 +18,8 @@ use tempfile::TempDir;
 
 use crate::waiting::is_true_within;
 
-/// The server is a child of a shell that holds our end of a pipe: when the test process ends, even by
-/// SIGKILL, the pipe closes, the server is stopped, and what it wrote is removed.
+/// The server is a child of a shell that reads from a pipe. When the test process ends, even by SIGKILL, the pipe
+/// closes. The shell then stops the server and removes its files.
 const KEEPER: &str = r#"
 remove=$1 signal=$2; shift 2
 "$@" < /dev/null &
@@ -32,12 +32,12 @@ wait "$server"
 if [ -n "$remove" ]; then rm -rf "$remove"; fi
 "#;
 
-/// How a server is started; `PORT` in an argument stands for its port.
+/// How to start a server; `PORT` in an argument is replaced by its port.
 pub(crate) struct Recipe {
     pub(crate) name: &'static str,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: BTreeMap<&'static str, OsString>,
-    /// What stops it at once.
+    /// The signal that stops it at once.
     pub(crate) signal: &'static str,
 }
 
@@ -45,12 +45,12 @@ pub(crate) struct Service {
     recipe: Recipe,
     port: u16,
     dir: PathBuf,
-    /// Removes the directory, where the test process lives to drop it.
+    /// Removes the directory, if the test process lives to drop it.
     _dir: Option<TempDir>,
     running: Mutex<Option<Child>>,
 }
 
-/// Whether the test process shares a server or a test has it alone, and may stop it.
+/// Whether all tests of the process share a server, or one test has its own and may stop it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Shared,
@@ -58,7 +58,7 @@ pub(crate) enum Kept {
 }
 
 impl Service {
-    /// Starts it and waits until `is_ready` says so of its port.
+    /// Starts the server and waits until `is_ready` returns true for its port.
     pub(crate) fn start(
         dir: TempDir,
         kept: Kept,
@@ -84,7 +84,7 @@ impl Service {
                     running: Mutex::new(Some(running)),
                 };
             }
-            // It ended: somebody else took the port in between.
+            // It exited: another process took the port in between.
         }
         let said = fs::read_to_string(log_path(&path)).unwrap_or_default();
         panic!("{} does not start:\n{said}", recipe(&path).name);
@@ -98,7 +98,7 @@ impl Service {
         &self.dir
     }
 
-    /// Stops it at once, without a chance to tidy up. What it wrote stays.
+    /// Stops the server at once, without a clean shutdown. Its files stay.
     pub(crate) fn stop(&self) {
         if let Some(mut running) = self.running.lock().expect("a lock").take() {
             drop(running.stdin.take());
@@ -106,7 +106,7 @@ impl Service {
         }
     }
 
-    /// Starts it again, on the same port with the same files.
+    /// Starts the server again, on the same port with the same files.
     pub(crate) fn start_again(&self, is_ready: impl Fn(u16) -> bool) {
         let mut running = self.running.lock().expect("a lock");
         assert!(running.is_none(), "{} runs already", self.recipe.name);
@@ -126,7 +126,7 @@ impl Drop for Service {
     }
 }
 
-/// The program that `scripts/services.sh` named, or found in the cache it fills.
+/// The program that a variable names, or the one in the cache of `scripts/services.sh`.
 pub(crate) fn program(name: &str, variable: &str, cached: &[&str]) -> PathBuf {
     let named = env::var_os(variable).map(PathBuf::from);
     let cache = env::var_os("XDG_CACHE_HOME")
@@ -145,12 +145,12 @@ pub(crate) fn program(name: &str, variable: &str, cached: &[&str]) -> PathBuf {
         })
 }
 
-/// Whether a plain request is answered with `200`.
+/// Whether a plain request gets status `200`.
 pub(crate) fn answers(port: u16, text: &str) -> bool {
     request(port, text).is_ok_and(|answer| answer.get(8..12) == Some(" 200"))
 }
 
-/// One request in the words of HTTP/1.0, and all that comes back.
+/// Sends one HTTP/1.0 request and returns the whole answer.
 pub(crate) fn request(port: u16, text: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -167,7 +167,7 @@ pub(crate) fn temp_dir(name: &str) -> TempDir {
         .expect("a directory")
 }
 
-/// Runs a program to its end; for what must go well.
+/// Runs a program to its end; it must succeed.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output();
     let output = output.unwrap_or_else(|err| panic!("{command:?}: {err}"));
@@ -217,12 +217,12 @@ fn spawn(recipe: &Recipe, dir: &Path, port: u16, kept: Kept) -> Child {
         .stdin(Stdio::piped())
         .stdout(log.try_clone().expect("a log"))
         .stderr(log)
-        // Ctrl-C is for the tests; the server goes when they are gone.
+        // Ctrl-C is for the tests; the server stops after them.
         .process_group(0);
     command.spawn().expect("bash starts")
 }
 
-/// Nothing if it ended before it was ready.
+/// `None` if it exited before it was ready.
 fn wait(
     mut running: Child,
     port: u16,

@@ -1,4 +1,4 @@
-//! The official `sops` for tests: what it writes and reads is what ours must read and write.
+//! The official `sops` for tests, as the reference for reading and writing.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use crate::service::{command, program, run};
 
-/// The official tool, with one key and a directory's rules.
+/// The official tool, with one key and the rules of a directory.
 pub struct Sops {
     program: PathBuf,
-    /// The variable that names the key, and the key.
+    /// The variable that names the key file, and the file.
     key: (&'static str, PathBuf),
     path: OsString,
 }
 
-/// A key pair of age, made by its own tool.
+/// An age key pair, made by age's own tool.
 pub struct AgeKey {
     pub recipient: String,
     pub identity: String,
@@ -26,7 +26,7 @@ impl AgeKey {
         Self::with(&[])
     }
 
-    /// One that holds against quantum computers: age's own tools know it, others by the plugin `age-plugin-pq`.
+    /// A post-quantum key: age's own tools support it, others by the plugin `age-plugin-pq`.
     pub fn post_quantum() -> Self {
         Self::with(&["-pq"])
     }
@@ -67,7 +67,7 @@ impl AgeKey {
     }
 }
 
-/// The directory of a real plugin of age: `age-plugin-pq`.
+/// The directory of a real age plugin: `age-plugin-pq`.
 pub fn age_plugins() -> PathBuf {
     let plugin = program(
         "age-plugin-pq",
@@ -77,7 +77,7 @@ pub fn age_plugins() -> PathBuf {
     plugin.parent().expect("a directory").to_owned()
 }
 
-/// Makes an SSH key pair without a passphrase, in `path` and beside it; the public key.
+/// Creates an SSH key pair without a passphrase at `path`; returns the public key.
 pub fn ssh_key(path: &Path, kind: &str) -> String {
     let mut keygen = command("ssh-keygen");
     keygen.args([
@@ -96,12 +96,12 @@ pub fn ssh_key(path: &Path, kind: &str) -> String {
 }
 
 impl Sops {
-    /// One that opens files with the key in `key`.
+    /// A tool that opens files with the key in `key`.
     pub fn with_key(key: &Path) -> Self {
         Self::with("SOPS_AGE_KEY_FILE", key)
     }
 
-    /// One that opens files with the SSH key in `key`.
+    /// A tool that opens files with the SSH key in `key`.
     pub fn with_ssh_key(key: &Path) -> Self {
         Self::with("SOPS_AGE_SSH_PRIVATE_KEY_FILE", key)
     }
@@ -114,7 +114,7 @@ impl Sops {
         }
     }
 
-    /// With this as its `PATH`.
+    /// Sets its `PATH`.
     #[must_use]
     pub fn with_path(self, path: &OsStr) -> Self {
         Self {
@@ -123,12 +123,12 @@ impl Sops {
         }
     }
 
-    /// Runs it in `dir`; it must go well.
+    /// Runs it in `dir`; it must succeed.
     pub fn run(&self, dir: &Path, args: &[&str]) -> String {
         run(&mut self.command(dir, args))
     }
 
-    /// Runs it in `dir`: whether it went well, and what it said.
+    /// Runs it in `dir`; returns whether it succeeded, and its output.
     pub fn tries(&self, dir: &Path, args: &[&str]) -> (bool, String) {
         let output = self.command(dir, args).output().expect("sops runs");
         let said = [output.stdout, output.stderr].concat();

@@ -1,4 +1,4 @@
-//! OpenSSH's server on a loopback port, with a host key and a user's key made for the test.
+//! An OpenSSH server on a loopback port, with a host key and a user key made for the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ impl Sshd {
         }
         let key = fs::read_to_string(path.join("user")).expect("a key");
         let user = run(command("id").arg("-un")).trim().to_owned();
-        // Where it parts from its rights; only needed, and only allowed, as root.
+        // The privilege separation directory; only needed, and only allowed, as root.
         if user == "root" {
             fs::create_dir_all("/run/sshd").expect("a directory for sshd");
         }
@@ -59,7 +59,7 @@ impl Sshd {
         }
     }
 
-    /// The private key that opens it.
+    /// The private key for this server.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -71,7 +71,7 @@ impl Sshd {
     }
 }
 
-/// A server speaks first.
+/// An SSH server sends the first message.
 fn greets(port: u16) -> bool {
     let mut greeting = [0; 4];
     TcpStream::connect(("127.0.0.1", port))

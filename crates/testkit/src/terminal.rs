@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::Said;
 use crate::waiting::is_true_within;
 
-/// A command that believes somebody sits in front of it.
+/// A command on an interactive terminal.
 pub struct Terminal {
     child: Child,
     keyboard: ChildStdin,
@@ -26,13 +26,13 @@ impl Terminal {
         }
     }
 
-    /// Everything that was drawn so far, without control sequences.
+    /// Everything drawn so far, without control sequences.
     pub fn screen(&self) -> String {
         let bytes = fs::read(&self.screen).unwrap_or_default();
         plain(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Waits until something can be read on the screen.
+    /// Waits until a text is on the screen.
     #[track_caller]
     pub fn wait_for(&self, words: &str) {
         let is_there = is_true_within(Duration::from_mins(1), || self.screen().contains(words));
@@ -46,13 +46,13 @@ impl Terminal {
         self.keyboard.flush().expect("somebody reads");
     }
 
-    /// Closes the terminal, as a window is closed.
+    /// Closes the terminal, like closing a window.
     pub fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
 
-    /// Waits for the end. A terminal has one screen: all of it counts as standard output.
+    /// Waits for the exit. A terminal has one screen: all of it counts as standard output.
     pub fn wait(mut self) -> Said {
         let status = self.child.wait().expect("it ends");
         Said {

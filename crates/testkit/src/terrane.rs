@@ -15,7 +15,7 @@ pub struct TestTerrane {
     env: BTreeMap<String, String>,
 }
 
-/// A command under way.
+/// A running command.
 pub struct Background {
     child: Child,
     stdout: PathBuf,
@@ -60,7 +60,7 @@ impl TestTerrane {
             binary: binary.into(),
             env,
         };
-        // Its making is said once, and not what tests are about.
+        // With an existing key, the output does not mention that one was created.
         made.write_key();
         made
     }
@@ -134,7 +134,7 @@ impl TestTerrane {
         }
     }
 
-    /// Runs a command to its end with some of its environment changed: as somebody else, or elsewhere.
+    /// Runs a command to its end with a changed environment, for example as another user.
     pub fn cli_with(&self, env: &[(&str, &str)], args: &[&str]) -> Said {
         let mut command = self.command("", args);
         let output = command.envs(env.iter().copied()).output();
@@ -146,7 +146,7 @@ impl TestTerrane {
         }
     }
 
-    /// Starts a command and goes on.
+    /// Starts a command and returns at once.
     pub fn start(&self, name: &str, args: &[&str]) -> Background {
         let stdout = self.dir.path().join(format!("{name}.out"));
         let stderr = self.dir.path().join(format!("{name}.err"));
@@ -186,7 +186,7 @@ impl TestTerrane {
         Terminal::new(child, screen)
     }
 
-    /// Runs lines of shell to their end, in the project's root.
+    /// Runs shell lines to their end, in the project's root.
     pub fn shell(&self, lines: &str) -> Said {
         let mut command = self.bare("bash");
         command.current_dir(self.project()).stdin(Stdio::null());
@@ -221,7 +221,7 @@ impl TestTerrane {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Makes a repository of the project, with everything committed.
+    /// Makes the project a Git repository, with everything committed.
     pub fn commit_all(&self) -> &Self {
         if !self.project().join(".git").exists() {
             self.git(&["init", "--quiet", "--initial-branch=main"]);
@@ -231,7 +231,7 @@ impl TestTerrane {
         self
     }
 
-    /// Waits for a condition; fails the test, saying what never came, after a minute.
+    /// Waits for a condition; after a minute, fails the test with `what`.
     #[track_caller]
     pub fn wait_until(&self, what: &str, is_true: impl FnMut() -> bool) {
         crate::wait_until(what, is_true);
@@ -282,17 +282,17 @@ impl Background {
         send(self.child.id(), signal);
     }
 
-    /// Whether it has not ended yet.
+    /// Whether the command is still running.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|ended| ended.is_none())
     }
 
-    /// What it has printed so far.
+    /// Its standard output so far.
     pub fn stdout_so_far(&self) -> String {
         fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
-    /// What it has said so far.
+    /// Its standard error so far.
     pub fn stderr_so_far(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
@@ -318,7 +318,7 @@ fn send(pid: u32, signal: rustix::process::Signal) {
         .ok()
         .and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
-        // Gone already is as good.
+        // The process may already be gone.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }

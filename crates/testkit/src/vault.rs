@@ -1,5 +1,4 @@
-//! Vault for tests: its own core and HTTP, with the KV store and three ways to log in, in memory; one server for each test
-//! process.
+//! Vault for tests: the real server in memory, with the KV store and three login methods; one per test process.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +13,7 @@ impl Vault {
     /// A token that may do everything.
     pub const ROOT: &str = "root-of-this-test";
 
-    /// The server of this test process; it is started when first asked for, and stops with the process.
+    /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
         Self(SHARED.get_or_init(start))
@@ -28,13 +27,13 @@ impl Vault {
     pub fn mount_kv(&self, name: &str) {
         let body = r#"{"type":"kv","options":{"version":"2"}}"#;
         self.write(&format!("sys/mounts/{name}"), body);
-        // A new store is upgraded at once, and refuses everything until that is done.
+        // A new store is upgraded at once, and refuses all requests until then.
         wait_until(&format!("`{name}` is ready"), || {
             self.call("LIST", &format!("{name}/metadata"), "").0 != "400"
         });
     }
 
-    /// Writes JSON to a path of its API, and gives what it answers.
+    /// Writes JSON to a path of the API, and returns the answer.
     pub fn write(&self, path: &str, body: &str) -> String {
         self.done("POST", path, body)
     }
