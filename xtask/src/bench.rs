@@ -1,7 +1,7 @@
-//! Measures terrane beside its peers on the same generated project: `cargo xtask bench`.
+//! Compares terrane with other tools on the same generated project: `cargo xtask bench`.
 //!
-//! Not here: what the project looks like (`project`), how a peer is run (`subjects`), what runs cost beside their
-//! engines (`runs`), how time, processor and memory are counted (`measure`), what is printed (`table`).
+//! Not here: the project (`project`), how a tool is run (`subjects`), the cost of runs besides their engines
+//! (`runs`), how time, CPU and memory are measured (`measure`), the output (`table`).
 
 mod inputs;
 mod measure;
@@ -23,7 +23,7 @@ use subjects::{Peer, Subject};
 use table::{Measured, Report};
 
 pub(crate) fn main(root: &Path, args: &[&str]) -> io::Result<ExitCode> {
-    // Called by the loops for each stack: the part of their work that the engine does not do.
+    // The shell loops call this for each stack: their own part of the work, besides the engine.
     if let ["tfvars", stack_dir] = args {
         inputs::write(Path::new(stack_dir))?;
         return Ok(ExitCode::SUCCESS);
@@ -36,7 +36,7 @@ pub(crate) fn main(root: &Path, args: &[&str]) -> io::Result<ExitCode> {
 }
 
 fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
-    // Asked first: it also brings the engine into the page cache before anyone is measured.
+    // Done first, because it also loads the engine into the page cache before any measurement.
     let engine = options.engine_version()?;
     let mut peers = vec![Peer::Terrane, Peer::SameWork, Peer::LessWork];
     if options.terragrunt.is_some() {
@@ -44,7 +44,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
     }
     let mut measured: Vec<Measured> = peers.iter().map(|peer| Measured::new(*peer)).collect();
 
-    // Round by round, not peer by peer: a busy minute then costs everyone alike.
+    // Round by round, not tool by tool, so that a busy minute affects all tools equally.
     for round in 1..=options.runs {
         let mut answer = None;
         for (peer, measured) in peers.iter().zip(&mut measured) {
@@ -59,7 +59,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
             measured
                 .unchanged
                 .push(subject.apply("unchanged", &project)?);
-            // It stays until the end: where many files were just removed, ext4 makes new ones slowly.
+            // Not removed until the end: ext4 creates files slowly after many were removed.
         }
     }
 
@@ -117,7 +117,7 @@ fn progress(round: usize, options: &Options, peer: Peer, deed: &str) {
     );
 }
 
-/// Whoever measures less work measures nothing: all must end with the same value in the last stack.
+/// Checks that all tools did the same work: all must produce the same value in the last stack.
 fn same_answer(expected: &mut Option<String>, seen: &str, peer: Peer) -> io::Result<()> {
     let expected = expected.get_or_insert_with(|| seen.to_owned());
     if *expected == seen {
@@ -129,7 +129,7 @@ fn same_answer(expected: &mut Option<String>, seen: &str, peer: Peer) -> io::Res
     )))
 }
 
-/// A directory that goes away with us, unless it is to be looked at.
+/// A directory that is removed on drop, unless it is kept for inspection.
 pub(crate) struct Scratch {
     pub(crate) dir: std::path::PathBuf,
     keep: bool,
@@ -153,7 +153,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a figure is made of: the middle, and the two ends.
+/// The median, the minimum and the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Spread {
     median: Duration,

@@ -1,5 +1,5 @@
-//! Measures how long a publication of facts to a local bare repository takes: `cargo xtask bench-facts`. The whole
-//! command counts, from its start to its end, as a person or a script sees it.
+//! Measures the publication of facts to a local bare repository: `cargo xtask bench-facts`. It measures the whole
+//! command, from start to end, as a user sees it.
 //!
 //! Not here: runs (`bench`), the state service (`bench_state`).
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::bench::Scratch;
 use crate::child;
 
-/// What a publication may take.
+/// The time limit of a publication.
 const BAR: Duration = Duration::from_millis(150);
 
 struct Options {
@@ -56,7 +56,7 @@ pub(crate) fn main(root: &Path, args: &[&str]) -> io::Result<ExitCode> {
     })
 }
 
-/// Prints one; says whether its middle is below the bar.
+/// Prints one row; returns whether the median is below the limit.
 fn row(title: &str, times: &mut [Duration]) -> bool {
     times.sort_unstable();
     let (Some(least), Some(most)) = (times.first(), times.last()) else {
@@ -82,7 +82,7 @@ impl<'a> Scene<'a> {
         Ok(Self { options, dir })
     }
 
-    /// The project as it is in one round: what it publishes differs from every other's.
+    /// Writes the project of one round, which publishes different facts in each.
     fn declare(&self, round: usize) -> io::Result<()> {
         let text = format!(
             "project \"bench\" {{\n  id = \"k3v9qd\"\n  engine \"tofu\" {{}}\n}}\n\
@@ -95,7 +95,7 @@ impl<'a> Scene<'a> {
         fs::write(self.dir.join("project/terrane.hcl"), text)
     }
 
-    /// Runs it to its end; an error if that is not a good one.
+    /// Runs terrane to its end; returns an error if it fails.
     fn terrane(&self, args: &[&str]) -> io::Result<Duration> {
         let engines = self.options.engine.parent().unwrap_or(Path::new("/"));
         let path = std::env::var("PATH").unwrap_or_default();

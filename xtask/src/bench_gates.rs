@@ -1,6 +1,7 @@
-//! `cargo xtask bench-gates`: what many gates cost, against pages on loopback that take their time to answer.
+//! `cargo xtask bench-gates`: the cost of many gates, against slow pages on loopback.
 //!
-//! The bars: a hundred gates take no more than the slowest of them and 200 ms, and less than 50 MB more than one gate.
+//! The limits: a hundred gates take at most 200 ms longer than the slowest of them, and less than 50 MB more than
+//! one gate.
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::child;
 
-/// How long a page takes to answer.
+/// The response time of a page.
 const SLOWEST: Duration = Duration::from_millis(500);
 const MOST_MORE: Duration = Duration::from_millis(200);
 const MOST_MEMORY: u64 = 50 << 10;
@@ -61,7 +62,7 @@ struct Found {
     memory: u64,
 }
 
-/// The fastest of some runs: what the machine does beside it is not the gates' doing.
+/// The fastest of some runs, to exclude other load on the machine.
 fn best(terrane: &Path, project: &Path, runs: usize) -> io::Result<Found> {
     let mut best: Option<Found> = None;
     for _ in 0..runs.max(1) {
@@ -105,14 +106,14 @@ fn measure(terrane: &Path, project: &Path) -> io::Result<Found> {
     Ok(Found { wall, memory })
 }
 
-/// The most memory that a process ever had, in KB.
+/// The peak memory of a process, in KB.
 fn peak(status: &str) -> u64 {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// A project with so many gates on one stack.
+/// A project with this many gates on one stack.
 fn project(dir: &Path, name: &str, gates: usize, page: SocketAddr) -> io::Result<PathBuf> {
     let root = dir.join(name);
     std::fs::create_dir_all(root.join("app"))?;
@@ -132,7 +133,7 @@ fn project(dir: &Path, name: &str, gates: usize, page: SocketAddr) -> io::Result
     Ok(root)
 }
 
-/// Pages that take their time, each on a thread of its own.
+/// Serves slow pages, each on its own thread.
 fn serve() -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

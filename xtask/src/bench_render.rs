@@ -1,7 +1,7 @@
-//! Measures `terrane render` beside makejinja: `cargo xtask bench-render`. The same templates and data, a fresh
-//! output each time, rounds in turn; both must write the same bytes, else the bench fails.
+//! Compares `terrane render` with makejinja: `cargo xtask bench-render`. Both get the same templates and data and
+//! a new output directory, in alternating rounds. The bench fails unless both write the same bytes.
 //!
-//! Each template goes over all nodes, as a machine configuration or a list of hosts does.
+//! Each template iterates over all nodes, as a machine configuration or a list of hosts does.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use super::child::command;
 
 const TEMPLATES: usize = 200;
 const NODES: usize = 50;
-/// How many times as fast it has to be.
+/// The required speed-up.
 const BAR: f64 = 20.0;
 
 const USAGE: &str = "usage: cargo xtask bench-render --terrane FILE --makejinja FILE [--rounds N]";
@@ -96,7 +96,7 @@ pub(crate) fn main(args: &[&str]) -> io::Result<ExitCode> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         eprintln!("bench: rendering, round {round}");
-        // Not removed: where many files were just removed, ext4 makes new ones slowly.
+        // Not removed: ext4 creates files slowly after many were removed.
         for output in ["ours", "theirs"] {
             if round > 1 {
                 fs::rename(dir.join(output), dir.join(format!("{output}-{round}")))?;
@@ -190,7 +190,7 @@ fn time(dir: &Path, program: &Path, args: &[&str]) -> io::Result<Duration> {
     Err(io::Error::other(format!("`{program}` failed: {words}")))
 }
 
-/// What was made, without the list that only terrane keeps.
+/// The generated files, without terrane's own list.
 fn files(dir: &Path) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut all = BTreeMap::new();
     for below in fs::read_dir(dir)? {

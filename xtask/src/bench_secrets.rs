@@ -1,8 +1,7 @@
-//! Measures opening files of secrets beside the official tool: `cargo xtask bench-secrets TERRANE SOPS
-//! AGE_KEYGEN`.
+//! Compares opening secret files with the official tool: `cargo xtask bench-secrets TERRANE SOPS AGE_KEYGEN`.
 //!
-//! Both open the same files, and must give the same text. The official tool takes one file a call, so it is called for
-//! each; terrane is measured both ways.
+//! Both open the same files and must give the same text. The official tool opens one file per call, so it is
+//! called for each; terrane is measured both ways.
 
 use std::fs;
 use std::io;
@@ -25,7 +24,7 @@ pub(crate) fn main(terrane: &Path, sops: &Path, keygen: &Path) -> io::Result<Exi
     };
     let names = bench.write(&fs::canonicalize(keygen)?)?;
     let mut times: [Vec<Duration>; 3] = Default::default();
-    // Round by round: a busy minute then costs everyone alike.
+    // Round by round, so that a busy minute affects both equally.
     for round in 1..=ROUNDS {
         eprintln!("bench: {FILES} files of secrets, round {round} of {ROUNDS}");
         times[0].push(timed(|| bench.sops_each(&names))?);
@@ -64,7 +63,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Makes the files, and sees that both tools give the same.
+    /// Writes the files, and checks that both tools give the same text.
     fn write(&self, keygen: &Path) -> io::Result<Vec<String>> {
         let key = child::stdout(&self.dir, keygen, &[])?;
         let mut lines = key.lines();

@@ -1,8 +1,8 @@
-//! Measures state services beside one another: `cargo xtask bench-state`. Clients do what engines do: lock,
-//! get, post, unlock, each on a state of its own, on connections that stay open.
+//! Compares state services: `cargo xtask bench-state`. Clients do what engines do: lock, get, post, unlock, each
+//! on its own state, on persistent connections.
 //!
-//! Not here: one client (`client`), how a service is started (`service`), what is posted (`payload`), what is
-//! printed (`table`).
+//! Not here: one client (`client`), how a service is started (`service`), the posted state (`payload`), the output
+//! (`table`).
 
 mod client;
 mod options;
@@ -22,14 +22,14 @@ use payload::Payload;
 use service::{Kind, Service};
 use table::{Cell, Report};
 
-/// Bytes of a state, as it is said, and its resources.
+/// The title of a state's size, and its number of resources.
 const SIZES: [(&str, usize); 3] = [("4 KB", 9), ("462 KB", 1_000), ("10 MB", 22_000)];
 const CLIENTS: [usize; 3] = [1, 8, 32];
 
-/// So many cycles a round has at least: of fewer, the slowest hundredth would be a single one.
+/// The minimum number of cycles in a round: with fewer, the slowest percentile would be a single cycle.
 const LEAST: usize = 100;
 
-/// Versions whose room on the disk is measured.
+/// The number of versions whose size on disk is measured.
 const VERSIONS: usize = 100;
 
 pub(crate) fn main(root: &Path, args: &[&str]) -> io::Result<ExitCode> {
@@ -53,7 +53,7 @@ pub(crate) fn main(root: &Path, args: &[&str]) -> io::Result<ExitCode> {
 fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -> io::Result<()> {
     for (size, resources) in SIZES {
         for clients in CLIENTS {
-            // A fast answer is all that is asked of large states; so many of them prove nothing more.
+            // For large states only the latency matters; more clients add no information.
             let is_too_much = resources > 10_000 && clients > 8;
             if is_too_much || !options.wants(resources, clients) {
                 continue;
@@ -69,7 +69,7 @@ fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -
                 };
                 match drive(&service, resources, clients, options.seconds) {
                     Ok(cell) => report.add(kind, size, clients, cell),
-                    // A peer that breaks is a result, too.
+                    // A failing service is also a result.
                     Err(err) => report.broken.push(format!(
                         "{}, {size}, {clients} clients: {err}{}",
                         kind.title(),
@@ -84,7 +84,7 @@ fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -
     Ok(())
 }
 
-/// All clients at once for so long, or longer if they are slow; the first cycle of each is not counted.
+/// Runs all clients at once for this time, or longer if they are slow; the first cycle of each is not counted.
 fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> io::Result<Cell> {
     let start = Barrier::new(clients + 1);
     let length = Duration::from_secs(seconds);
@@ -98,7 +98,7 @@ fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> i
                         client.cycle(&mut payload)?;
                         Ok(client)
                     });
-                    // Whatever came of it, the others wait here.
+                    // The other clients wait here, even if this one failed.
                     start.wait();
                     let mut client = ready?;
                     let begun = Instant::now();
@@ -124,7 +124,7 @@ fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> i
     })
 }
 
-/// What 100 versions of a state with one attribute changed each take, beside their raw size.
+/// The size on disk of 100 versions with one changed attribute each, and their raw size.
 fn room(service: &Service) -> io::Result<(u64, u64)> {
     let mut client = Client::connect(service, 0)?;
     let mut payload = Payload::new(1_000, 0);

@@ -1,4 +1,4 @@
-//! The one place where the repository's own tools start a process.
+//! The only place where the repository's own tools start a process.
 //!
 //! Not here: how the product does it (`drivers::process`).
 
@@ -18,7 +18,7 @@ pub(crate) fn command(dir: &Path, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// What a program prints; an error if it cannot start or ends badly.
+/// The output of a program; an error if it cannot start or fails.
 pub(crate) fn stdout(dir: &Path, program: impl AsRef<OsStr>, args: &[&str]) -> io::Result<String> {
     let name = program.as_ref().to_string_lossy().into_owned();
     let output = command(dir, program).args(args).output()?;

@@ -1,4 +1,4 @@
-//! Reference pages that are written by code: `cargo xtask docs`, and `--check` to compare.
+//! Generates reference pages: `cargo xtask docs`, and `--check` to compare.
 //!
 //! Not here: pages that people write (`docs/guide`, `docs/decisions`).
 
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use crate::layers::{LAYERS, PROMISES};
 
-/// A page and what renders it.
+/// A page and the function that renders it.
 struct Page {
     path: &'static str,
     render: fn() -> String,
 }
 
-/// Every generated page. A page is rendered by whoever owns the tables it shows.
+/// Every generated page. The owner of the displayed tables renders the page.
 const PAGES: &[Page] = &[
     Page {
         path: "docs/reference/crates.md",
@@ -30,7 +30,6 @@ const PAGES: &[Page] = &[
     },
 ];
 
-/// Writes every page.
 pub(crate) fn write(root: &Path) -> io::Result<Vec<&'static str>> {
     for page in PAGES {
         let path = root.join(page.path);
@@ -42,7 +41,7 @@ pub(crate) fn write(root: &Path) -> io::Result<Vec<&'static str>> {
     Ok(PAGES.iter().map(|page| page.path).collect())
 }
 
-/// The pages that are not what the code would write now.
+/// The pages that differ from what the code would generate.
 pub(crate) fn stale(root: &Path) -> Vec<&'static str> {
     PAGES
         .iter()

@@ -1,9 +1,9 @@
-//! The architecture in one table: who may depend on whom.
+//! The architecture in one table: which crate may depend on which.
 //!
-//! Not here: the check (`tidy::manifests`) and the page made from it (`docs`).
+//! Not here: the check (`tidy::manifests`) and the page generated from it (`docs`).
 
-/// A crate by its directory's name, and the crates of ours that it may depend on. Everyone may
-/// use `testkit` in tests, and tests may use whatever stands below their crate, at any depth.
+/// A crate by its directory's name, and the workspace crates that it may depend on. Every crate may use `testkit`
+/// in tests, and tests may use any crate below their own, at any depth.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("store", &["model"]),
@@ -16,7 +16,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &["model", "testkit"]),
 ];
 
-/// What each crate promises, in the words of the reference page.
+/// What each crate guarantees, as shown on the reference page.
 pub(crate) const PROMISES: &[(&str, &str)] = &[
     (
         "model",
@@ -41,7 +41,7 @@ pub(crate) const PROMISES: &[(&str, &str)] = &[
     ("xtask", "checks and measures the repository itself"),
 ];
 
-/// What the crate in this directory may depend on; `None` if the table does not know it.
+/// The allowed dependencies of the crate in this directory; `None` if the table does not have it.
 pub(crate) fn allowed(name: &str) -> Option<&'static [&'static str]> {
     LAYERS
         .iter()
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_table_has_no_circle() {
-        // Each row may name only rows above it; then no circle can be written at all.
+        // Each row may only name rows above it, so a cycle is impossible.
         let mut seen: Vec<&str> = Vec::new();
         for (name, allowed) in LAYERS {
             for dependency in *allowed {

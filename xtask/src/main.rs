@@ -95,8 +95,8 @@ fn check_docs(root: &Path) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The repository's root: the parent of this crate's directory. Cargo says at run time where that
-/// is now; where it was when this was compiled is only the second best.
+/// The repository's root: the parent of this crate's directory. Prefers Cargo's run-time value to the path at
+/// compile time.
 fn root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)

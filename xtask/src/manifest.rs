@@ -1,6 +1,6 @@
-//! Reads as much of a `Cargo.toml` as the rules need: sections, keys, and values as they stand.
+//! Reads the parts of a `Cargo.toml` that the rules need: sections, keys and raw values.
 //!
-//! Not here: TOML as a whole. A value that spans lines is joined until its brackets close.
+//! Not here: full TOML. A value that spans lines is joined until its brackets close.
 
 /// A manifest as its sections, in order.
 #[derive(Debug, Default)]
@@ -22,13 +22,13 @@ pub(crate) struct Entry {
     pub(crate) value: String,
 }
 
-/// One dependency, wherever and however it is written.
+/// One dependency, in any notation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dependency {
     pub(crate) line: usize,
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// Whether version and source come from the root.
+    /// Whether version and source come from the workspace root.
     pub(crate) inherited: bool,
 }
 
@@ -141,7 +141,7 @@ fn open_brackets(value: &str) -> isize {
     count('[', ']') + count('{', '}')
 }
 
-/// A `#` inside quotes is no comment.
+/// Ignores a `#` inside quotes.
 fn without_comment(line: &str) -> &str {
     let mut quoted = false;
     for (at, c) in line.char_indices() {

@@ -1,6 +1,6 @@
-//! The rules of the house that neither the compiler nor clippy keeps: `cargo xtask tidy`.
+//! Repository rules that neither the compiler nor clippy checks: `cargo xtask tidy`.
 //!
-//! Not here: reading the disk (`tree`). Each rule is a function from the files to what is wrong.
+//! Not here: reading the files (`tree`). Each rule is a function from the files to a list of problems.
 
 mod bans;
 mod links;
@@ -15,7 +15,7 @@ use std::fmt;
 
 pub(crate) use tree::{File, Tree};
 
-/// One broken rule, and where.
+/// A violation of a rule, and its position.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
     pub(crate) path: String,
@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
     links::links_lead_somewhere,
 ];
 
-/// Every problem, sorted by place.
+/// Every problem, sorted by position.
 pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems: Vec<Problem> = RULES.iter().flat_map(|rule| rule(tree)).collect();
     problems.sort();

@@ -1,4 +1,4 @@
-//! What a loop does between two engines: upstream outputs become a variables file.
+//! The step of a shell loop between two engines: turns upstream outputs into a variables file.
 
 use std::io;
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! Wall time, processor time and memory of other processes.
+//! Wall time, CPU time and memory of other processes.
 //!
-//! Processor time of a loop is what the kernel adds up for children that were waited for. Runners
-//! of terrane outlive the terminal, so nobody waits for them: each writes its own account to the
-//! file that `TERRANE_BENCH_USAGE` names, one line when it ends.
+//! The CPU time of a loop is the kernel's sum over children that were waited for. terrane's runners outlive the
+//! terminal, so no process waits for them. Each runner instead writes its usage, one line when it ends, to the
+//! file that `TERRANE_BENCH_USAGE` names.
 
 use std::io;
 use std::path::Path;
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Linux counts processor time in `/proc` in hundredths of a second, whatever the kernel ticks at.
+/// Linux reports CPU time in `/proc` in hundredths of a second, whatever the kernel's tick rate.
 const TICK: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) wall: Duration,
-    /// User and system time of everything that ran for it.
+    /// User and system time of all processes.
     pub(crate) cpu: Option<Duration>,
-    /// Of that, terrane's own: terminal and runners without engines.
+    /// terrane's own part: terminal and runners without engines.
     pub(crate) own: Option<Duration>,
 }
 
@@ -33,7 +33,7 @@ impl Sample {
         }
     }
 
-    /// What the engines took, where terrane's own part is known.
+    /// The CPU time of the engines, if terrane's own part is known.
     pub(crate) fn engines(&self) -> Option<Duration> {
         Some(self.cpu?.saturating_sub(self.own?))
     }
@@ -55,7 +55,7 @@ pub(crate) fn run(command: &mut Command) -> io::Result<Sample> {
     })
 }
 
-/// Runs terrane; processor time is what terminal and runners wrote about themselves.
+/// Runs terrane; the CPU time is what terminal and runners reported.
 pub(crate) fn run_terrane(command: &mut Command, usage: &Path) -> io::Result<Sample> {
     let mut sample = run(command.env("TERRANE_BENCH_USAGE", usage))?;
     let account = std::fs::read_to_string(usage)
@@ -66,7 +66,7 @@ pub(crate) fn run_terrane(command: &mut Command, usage: &Path) -> io::Result<Sam
     Ok(sample)
 }
 
-/// Runs to the end and looks, all the while, at how much memory all processes of one program take.
+/// Runs to the end and samples the memory of all processes of one program.
 pub(crate) fn peak_memory(command: &mut Command, program: &Path) -> io::Result<u64> {
     let program = program.canonicalize()?;
     let mut child = command
@@ -89,7 +89,7 @@ pub(crate) fn peak_memory(command: &mut Command, program: &Path) -> io::Result<u
     }
 }
 
-/// What terminal and runners wrote about themselves.
+/// The usage that terminal and runners reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Account {
     own: Duration,
@@ -97,8 +97,8 @@ struct Account {
 }
 
 impl Account {
-    /// Lines such as `{"role":"runner","self_us":812,"children_us":104211}`. The children of a
-    /// terminal are runners, which have lines of their own, so only a runner's children count.
+    /// Parses lines such as `{"role":"runner","self_us":812,"children_us":104211}`. A terminal's children are
+    /// runners, which have their own lines, so only the children of runners count.
     fn read(text: &str) -> Option<Self> {
         let mut account = Self::default();
         for line in text.lines() {
@@ -120,14 +120,14 @@ fn waited_for_cpu() -> io::Result<Duration> {
 }
 
 fn parse_children_cpu(stat: &str) -> Option<Duration> {
-    // The program's name may hold spaces and brackets; the numbers begin after the last one.
+    // The program's name may contain spaces and brackets; the numbers begin after the last bracket.
     let (_, numbers) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = numbers.split_whitespace().collect();
     let ticks = |index: usize| fields.get(index)?.parse::<u32>().ok();
     Some(TICK * (ticks(13)? + ticks(14)?))
 }
 
-/// Bytes of all processes that run this program, shared pages counted once among their users.
+/// The memory of all processes of this program in bytes; shared pages are divided among their users.
 fn memory_of(program: &Path) -> u64 {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return 0;
@@ -151,7 +151,7 @@ fn failure(command: &Command, stdout: &[u8], stderr: &[u8]) -> io::Error {
     let said = String::from_utf8_lossy(if stderr.is_empty() { stdout } else { stderr });
     let lines: Vec<&str> = said.lines().collect();
     let tail = lines[lines.len().saturating_sub(20)..].join("\n");
-    // Without the environment, which fills the screen and says nothing.
+    // Without the environment, which is long and not useful.
     let words: Vec<_> = [command.get_program()]
         .into_iter()
         .chain(command.get_args())

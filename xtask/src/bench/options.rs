@@ -1,4 +1,4 @@
-//! What `cargo xtask bench` is told.
+//! The options of `cargo xtask bench`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(crate) struct Options {
     pub(crate) memory_stacks: usize,
     /// 0: not measured.
     pub(crate) reading_stacks: usize,
-    /// Stacks of the project on which runs are measured beside their engines; 0: not measured.
+    /// Stacks of the project on which the cost of runs is measured; 0: not measured.
     pub(crate) run_stacks: usize,
     /// Runs in the home before the last measurement; 0: not measured.
     pub(crate) stored_runs: usize,

@@ -1,7 +1,7 @@
 //! The generated project: stacks in five layers, three upstream outputs each, `terraform_data` only.
 //!
-//! The same directory serves every peer: `terrane.hcl` at the root, `terragrunt.hcl` beside each
-//! module, lists of waves for the loops.
+//! All tools use the same directory: `terrane.hcl` at the root, `terragrunt.hcl` beside each module, lists of
+//! waves for the shell loops.
 
 use std::fmt::Write as _;
 use std::io;
@@ -49,7 +49,7 @@ impl Project {
         Self { layers }
     }
 
-    /// The last stack: its output depends on all that came before it.
+    /// The last stack: its output depends on all the others.
     pub(crate) fn last(&self) -> &str {
         self.layers
             .last()
@@ -61,7 +61,7 @@ impl Project {
         self.layers.iter().map(Vec::len).sum()
     }
 
-    /// Writes everything, and commits it: a project lies in Git, as most do.
+    /// Writes and commits everything, since most projects are in Git.
     pub(crate) fn write(&self, dir: &Path, options: &Options) -> io::Result<()> {
         std::fs::create_dir_all(dir.join("outputs"))?;
         std::fs::create_dir_all(dir.join("waves"))?;

@@ -1,7 +1,7 @@
-//! What runs cost beside their engines: making everything durable, the way to the first engine, and what thousands
-//! of stored runs change about that.
+//! The cost of runs besides their engines: durable writes, the time to the first engine, and the effect of
+//! thousands of stored runs.
 //!
-//! Not here: terrane beside its peers (`bench`), what is printed (`table`).
+//! Not here: the comparison with other tools (`bench`), the output (`table`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,30 +12,30 @@ use super::options::Options;
 use super::project::Project;
 use super::subjects::{Peer, Subject};
 
-/// Where files cost nothing to make durable.
+/// A file system without the cost of durable writes.
 const MEMORY: &str = "/dev/shm";
 
 pub(crate) struct Runs {
     pub(crate) stacks: usize,
-    /// First applies of `Options::stacks` stacks: with the home on a disk and with the home in memory.
+    /// First applies of `Options::stacks` stacks: with the home on a disk and in memory.
     pub(crate) on_disk: Vec<Sample>,
     pub(crate) in_memory: Vec<Sample>,
     pub(crate) few: Figures,
-    /// With so many runs in the home.
+    /// The number of runs in the home.
     pub(crate) stored: usize,
     pub(crate) many: Figures,
-    /// The same change-free apply by Terragrunt.
+    /// The same apply without changes, by Terragrunt.
     pub(crate) terragrunt: Vec<Sample>,
 }
 
-/// What is measured with few runs in the home, and again with many.
+/// Measured with few runs in the home, and again with many.
 #[derive(Default)]
 pub(crate) struct Figures {
-    /// An apply of which nothing changed.
+    /// An apply without changes.
     pub(crate) unchanged: Vec<Sample>,
-    /// From the request to the start of the first engine of that.
+    /// The time from the request to the start of the first engine in that apply.
     pub(crate) first_engine: Vec<Sample>,
-    /// The same where one leaf changed: until then it was decided what to run.
+    /// The same with one changed leaf: the time to decide what to run.
     pub(crate) leaf: Vec<Sample>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn measure(options: &Options, scratch: &Path) -> io::Result<Runs> {
     subject.apply("first", &project)?;
     let mut changes = 0;
     let few = figures(options, &subject, &dir, &project, &mut changes)?;
-    // A run of each stack for each apply.
+    // One run of each stack per apply.
     let mut stored = stacks * (1 + 2 * options.runs);
     while stored < options.stored_runs {
         eprintln!(
@@ -88,14 +88,14 @@ pub(crate) fn measure(options: &Options, scratch: &Path) -> io::Result<Runs> {
     })
 }
 
-/// The same work, the same program: only where the home lies differs. What engines write besides lies there, too.
+/// The same work by the same program; only the location of the home differs.
 fn durability(options: &Options, scratch: &Path) -> io::Result<(Vec<Sample>, Vec<Sample>)> {
     let (mut on_disk, mut in_memory) = (Vec::new(), Vec::new());
     if !Path::new(MEMORY).is_dir() {
         return Ok((on_disk, in_memory));
     }
     let memory = PathBuf::from(format!("{MEMORY}/terrane-bench-{}", std::process::id()));
-    // One round more than elsewhere: the difference is small.
+    // One round more than elsewhere, because the difference is small.
     for round in 0..=options.runs {
         for (home, samples) in [(None, &mut on_disk), (Some(&memory), &mut in_memory)] {
             let place = home.map_or("on disk", |_| "in memory");
@@ -117,7 +117,7 @@ fn durability(options: &Options, scratch: &Path) -> io::Result<(Vec<Sample>, Vec
     Ok((on_disk, in_memory))
 }
 
-/// What engines write lies on the disk in both: only what terrane makes durable differs.
+/// The engines' files are on disk in both cases: only terrane's durable writes differ.
 fn keep_work_on_disk(home: &Path, work: &Path) -> io::Result<()> {
     std::fs::create_dir_all(work)?;
     std::fs::create_dir_all(home)?;
@@ -151,7 +151,7 @@ fn figures(
     Ok(figures)
 }
 
-/// How long after the request the first engine was started: its log is made just before.
+/// The time from the request to the first engine: its log is created just before it starts.
 fn first_engine(subject: &Subject<'_>, begun: SystemTime) -> io::Result<Sample> {
     let mut first: Option<Duration> = None;
     for project in std::fs::read_dir(subject.home().join("projects"))? {

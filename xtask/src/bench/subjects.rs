@@ -1,4 +1,4 @@
-//! Who is measured, and how each is run on the generated project.
+//! The measured tools, and how each is run on the generated project.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl Peer {
         }
     }
 
-    /// For directories.
+    /// For directory names.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Terrane => "terrane",
@@ -40,12 +40,12 @@ impl Peer {
     }
 }
 
-/// One peer on one copy of the project.
+/// One tool on one copy of the project.
 pub(crate) struct Subject<'a> {
     peer: Peer,
     options: &'a Options,
     dir: &'a Path,
-    /// Of terrane.
+    /// terrane's home.
     home: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The same with a home elsewhere.
+    /// The same with another home.
     pub(crate) fn with_home(self, home: &Path) -> Self {
         let home = home.to_owned();
         Self { home, ..self }
@@ -69,7 +69,7 @@ impl<'a> Subject<'a> {
         &self.home
     }
 
-    /// One apply of everything; the second one on the same copy finds nothing to change.
+    /// Applies everything; a second call on the same copy finds nothing to change.
     pub(crate) fn apply(&self, turn: &str, project: &Project) -> io::Result<Sample> {
         match self.peer {
             Peer::Terrane => {
@@ -82,7 +82,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The digest that the last stack gives: it stands for the work of all.
+    /// The digest in the last stack's output, which depends on the work of all stacks.
     pub(crate) fn answer(&self, project: &Project) -> io::Result<String> {
         let last = project.last();
         let text = match self.peer {
@@ -162,7 +162,7 @@ impl<'a> Subject<'a> {
         )))
     }
 
-    /// The engine comes first on the path, so that everyone uses the same one.
+    /// The engine is first on the path, so that all tools use the same one.
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = child::command(self.dir, program);
         let mut path = vec![
@@ -202,7 +202,7 @@ const STEP_LESS: &str = "set -euo pipefail\n\
     \"$ENGINE\" apply -input=false -no-color -auto-approve > /dev/null\n\
     \"$ENGINE\" output -json > \"../../outputs/$1.json\"\n";
 
-/// The first run of 64 hexadecimal digits.
+/// The first sequence of 64 hexadecimal digits.
 fn digest_in(text: &str) -> Option<&str> {
     text.split(|c: char| !c.is_ascii_hexdigit())
         .find(|word| word.len() == 64)

@@ -1,4 +1,4 @@
-//! What the bench prints: medians with their spread, and each bar with its verdict.
+//! The output of the bench: medians with their spread, and a verdict for each limit.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) struct Report {
     pub(crate) jobs: usize,
     pub(crate) engine: String,
     pub(crate) measured: Vec<Measured>,
-    /// Stacks, and bytes at the peak.
+    /// The number of stacks, and the peak in bytes.
     pub(crate) memory: Option<(usize, u64)>,
     pub(crate) reading: Option<(usize, Vec<Sample>)>,
     pub(crate) beside: Option<Runs>,
@@ -36,7 +36,7 @@ impl Measured {
     }
 }
 
-/// Which of the two applies a bar is about.
+/// Which of the two applies a limit is about.
 #[derive(Clone, Copy)]
 enum Turn {
     First,
@@ -80,7 +80,7 @@ pub(crate) fn render(report: &Report) -> String {
     text
 }
 
-/// What is promised: name, what was seen, the bar, the unit.
+/// A promised limit: name, measured value, limit, unit.
 type Bar = (String, Option<f64>, f64, &'static str);
 
 fn bars(report: &Report) -> Vec<Bar> {
@@ -145,10 +145,10 @@ fn bars(report: &Report) -> Vec<Bar> {
     bars
 }
 
-/// What is measured, and where its samples are.
+/// A measurement and its samples.
 type Row = (&'static str, fn(&Figures) -> &[Sample]);
 
-/// What runs cost beside their engines, as measured.
+/// The measured cost of runs besides their engines.
 fn figures_table(runs: &Runs) -> String {
     let mut text = format!(
         "\n{} stacks, by runs in the home\n\n\
@@ -257,7 +257,7 @@ fn ratio(report: &Report, turn: Turn, peer: Peer) -> Option<f64> {
     Some(wall(Peer::Terrane)?.median.as_secs_f64() / wall(peer)?.median.as_secs_f64())
 }
 
-/// Percent of the engines' processor time that terrane itself takes.
+/// terrane's own CPU time in percent of the engines'.
 fn own_share(report: &Report, turn: Turn) -> Option<f64> {
     let samples = samples(report, turn, Peer::Terrane)?;
     let own = Spread::of(samples, |sample| sample.own)?.median;

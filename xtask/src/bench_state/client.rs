@@ -1,4 +1,4 @@
-//! One client: plain HTTP/1.1 on one connection, written by hand so that it costs little beside what it measures.
+//! One client: plain HTTP/1.1 on one connection, written by hand so that its own cost is small.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -84,7 +84,7 @@ impl Client {
         Err(io::Error::other(format!("{method} {path}: {status}")))
     }
 
-    /// Reads a whole answer and forgets all but its status.
+    /// Reads a whole answer and returns only its status.
     fn answer(&mut self) -> io::Result<u16> {
         let mut have = 0;
         let end = loop {
@@ -114,7 +114,7 @@ impl Client {
                 left -= read;
             }
         } else if header(&head, "transfer-encoding") == Some("chunked") {
-            // Nothing but the last chunk ends like this.
+            // Only the last chunk ends like this.
             let mut tail = self.buffer[end..have].to_vec();
             while !tail.ends_with(b"0\r\n\r\n") {
                 let read = self.stream.read(&mut self.buffer)?;

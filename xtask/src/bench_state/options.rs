@@ -1,4 +1,4 @@
-//! What `cargo xtask bench-state` is told. A peer that is not named is missing from the table, and it says so.
+//! The options of `cargo xtask bench-state`. The table reports services that are not given.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use super::service::Kind;
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) terrane: PathBuf,
-    /// Where `initdb` and `postgres` are.
+    /// The directory of `initdb` and `postgres`.
     pub(crate) postgres: Option<PathBuf>,
     pub(crate) nimbolus: Option<PathBuf>,
     pub(crate) tfstated: Option<PathBuf>,
     pub(crate) seconds: u64,
     pub(crate) rounds: usize,
-    /// Only states of so many resources, only so many clients: for who looks for something.
+    /// Limits the bench to one size or one number of clients, for an investigation.
     pub(crate) resources: Option<usize>,
     pub(crate) clients: Option<usize>,
 }
@@ -54,7 +54,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether a cell of the table is wanted.
+    /// Whether a cell of the table is selected.
     pub(crate) fn wants(&self, resources: usize, clients: usize) -> bool {
         let is_wanted = |wish: Option<usize>, it| wish.is_none_or(|wish| wish == it);
         is_wanted(self.resources, resources) && is_wanted(self.clients, clients)

@@ -1,8 +1,8 @@
-//! A state as an engine posts it, of any size; each next one has a new serial and one changed attribute.
+//! A state as an engine posts it, of any size. Each next one has a new serial and one changed attribute.
 
 use std::fmt::Write as _;
 
-/// Ten digits from the start, so that the next serial is written in place.
+/// Ten digits from the start, so that the next serial can be written in place.
 const FIRST_SERIAL: u64 = 1_000_000_000;
 
 pub(crate) struct Payload {

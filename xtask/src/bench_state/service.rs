@@ -1,4 +1,4 @@
-//! A state service that is measured: started fresh in a directory of its own, stopped when dropped.
+//! A measured state service: started in its own directory, stopped on drop.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -29,7 +29,7 @@ pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     pub(crate) authorization: String,
     dir: PathBuf,
-    /// The database lives as long as who uses it.
+    /// Kept until the service that uses it is dropped.
     _postgres: Option<Postgres>,
 }
 
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// What an acknowledgement is worth.
+    /// What an acknowledged write guarantees.
     pub(crate) fn promises(self) -> &'static str {
         match self {
             Self::TerraneSqlite | Self::TerranePostgres => "durable, every version, encrypted",
@@ -74,7 +74,7 @@ impl Kind {
 }
 
 impl Service {
-    /// Nothing if its program is not here.
+    /// `None` if its program is not available.
     pub(crate) fn start(kind: Kind, options: &Options, dir: &Path) -> io::Result<Option<Self>> {
         fs::create_dir_all(dir)?;
         match kind {
@@ -101,7 +101,7 @@ impl Service {
         }
     }
 
-    /// The most it ever held in memory, in bytes.
+    /// The peak memory in bytes.
     pub(crate) fn memory(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -109,14 +109,14 @@ impl Service {
         Some(kilobytes * 1024)
     }
 
-    /// The end of what it wrote, if it ended.
+    /// The end of its log, if it has exited.
     pub(crate) fn last_words(&self) -> String {
         let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
         let fatal = log.lines().find(|line| line.starts_with("fatal error"));
         fatal.map_or_else(String::new, |line| format!(" (it said: {line})"))
     }
 
-    /// What the versions take on the disk.
+    /// The size of the versions on disk.
     pub(crate) fn blob_bytes(&self) -> io::Result<u64> {
         let mut sum = 0;
         for entry in fs::read_dir(self.dir.join("home/segments"))? {
@@ -220,7 +220,7 @@ fn tfstated(program: &Path, dir: &Path) -> io::Result<Service> {
         .env("TFSTATED_SESSIONS_SALT", BASE64.encode([8; 32]));
     let child = quiet(&mut command, dir)?.spawn()?;
     wait_for(address)?;
-    // It says its first password in its log, once.
+    // It prints its initial password once, in its log.
     let log = fs::read_to_string(dir.join("log"))?;
     let password = log
         .split("\"password\":\"")

@@ -1,4 +1,4 @@
-//! What the state bench prints: cycles per second, how long each step takes, and a verdict for each bar.
+//! The output of the state bench: cycles per second, the time of each step, and a verdict for each limit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use super::service::Kind;
 
 const STEP_NAMES: [&str; STEPS] = ["lock", "get", "post", "unlock"];
 
-/// One service with one size and so many clients, in one round.
+/// One service with one size and one number of clients, in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
     cycles_per_second: f64,
@@ -23,9 +23,9 @@ pub(crate) struct Report {
     cells: BTreeMap<(Kind, usize, usize), Vec<Cell>>,
     sizes: Vec<&'static str>,
     pub(crate) missing: Vec<(Kind, &'static str)>,
-    /// What went wrong, in words.
+    /// Error messages.
     pub(crate) broken: Vec<String>,
-    /// Bytes on the disk, and raw.
+    /// Bytes on disk, and raw.
     pub(crate) room: Option<(u64, u64)>,
 }
 
@@ -68,7 +68,7 @@ impl Report {
             .push(cell);
     }
 
-    /// The round in the middle.
+    /// The median round.
     fn middle(&self, kind: Kind, size: usize, clients: usize) -> Option<Cell> {
         let mut cells = self.cells.get(&(kind, size, clients))?.clone();
         cells.sort_by(|a, b| a.cycles_per_second.total_cmp(&b.cycles_per_second));

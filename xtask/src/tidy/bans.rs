@@ -1,13 +1,13 @@
-//! Rules about what may not stand where: calls, SQL, paths of one machine.
+//! Rules about forbidden text: calls, SQL, absolute paths.
 //!
-//! The needles are put together from pieces, so that this file does not find itself.
+//! The search texts are assembled from parts, so that this file does not match itself.
 
 use super::{Problem, Tree};
 
 const ROOT_BANS: &str = "clippy.toml";
 const MODEL_BANS: &str = "crates/model/clippy.toml";
 
-/// What would make `model` impure. A `clippy.toml` inside a crate replaces the root's one.
+/// Calls that would make `model` impure. A `clippy.toml` inside a crate replaces the one at the root.
 const IMPURE: &[&str] = &[
     "std::env::var",
     "std::env::vars",
@@ -24,7 +24,7 @@ const IMPURE: &[&str] = &[
     "jiff::Zoned::now",
 ];
 
-/// Where a child process may be born: one file of the product, one of the repository's own tools.
+/// The files that may start a child process: one of the product, one of the repository's own tools.
 const BIRTHPLACES: &[&str] = &["crates/drivers/src/process.rs", "xtask/src/child.rs"];
 
 pub(super) fn model_repeats_the_bans_and_adds_its_own(tree: &Tree) -> Vec<Problem> {
@@ -108,7 +108,7 @@ pub(super) fn processes_are_born_in_one_place(tree: &Tree) -> Vec<Problem> {
             continue;
         }
         for (number, line) in file.code() {
-            // clap has a `Command` too; it starts nothing.
+            // clap also has a `Command`, which starts no process.
             if line
                 .match_indices(needle)
                 .any(|(at, _)| !line[..at].ends_with("clap::"))
@@ -134,7 +134,7 @@ fn banned_paths(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether what stands at `at` is absolute: `net/work/` and `${dir}/work/` are not.
+/// Whether the path at `at` is absolute: `net/work/` and `${dir}/work/` are not.
 fn starts_a_path(line: &str, at: usize) -> bool {
     let before = line[..at].chars().next_back();
     before.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | ')' | '*')))

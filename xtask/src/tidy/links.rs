@@ -1,6 +1,6 @@
-//! The rule about pages: a link to a file of the repository leads somewhere.
+//! The rule about pages: a link to a file of the repository must resolve.
 //!
-//! Not here: links to the network, and anchors inside of a page.
+//! Not here: links to the network, and anchors inside a page.
 
 use super::{Problem, Tree};
 
@@ -30,7 +30,7 @@ pub(super) fn links_lead_somewhere(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// What stands in round brackets right after square ones.
+/// The text in round brackets that directly follows square brackets.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](")
         .skip(1)

@@ -1,10 +1,10 @@
-//! Rules about `Cargo.toml`: who depends on whom, and where versions and lints are written.
+//! Rules about `Cargo.toml`: dependencies between crates, and where versions and lints are set.
 
 use super::{File, Problem, Tree};
 use crate::layers::{LAYERS, allowed};
 use crate::manifest::{Kind, Manifest};
 
-/// A crate without a row, and a row without a crate, are both mistakes.
+/// A crate without a row, or a row without a crate, is a problem.
 pub(super) fn crates_match_the_table(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, file) in crates(tree) {
@@ -35,7 +35,7 @@ pub(super) fn dependencies_follow_the_table(tree: &Tree) -> Vec<Problem> {
         for dependency in Manifest::parse(&file.text).dependencies() {
             let wanted = dependency.name.as_str();
             let ours = LAYERS.iter().any(|(row, _)| *row == wanted);
-            // A test may put the real parts together that stand below its crate, at any depth.
+            // A test may combine the real crates below its own, at any depth.
             let for_tests =
                 dependency.kind == Kind::Dev && (wanted == "testkit" || is_below(name, wanted));
             if ours && !for_tests && !allowed.contains(&wanted) {
@@ -50,7 +50,7 @@ pub(super) fn dependencies_follow_the_table(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Templates of projects are evaluated in one crate.
+/// Only one crate evaluates the templates of projects.
 pub(super) fn the_template_language_stays_in_render(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (_, file) in crates(tree).filter(|(name, _)| *name != "render") {
@@ -67,7 +67,7 @@ pub(super) fn the_template_language_stays_in_render(tree: &Tree) -> Vec<Problem>
     problems
 }
 
-/// Whether a crate reaches another through the table.
+/// Whether a crate depends on another through the table.
 fn is_below(name: &str, wanted: &str) -> bool {
     allowed(name)
         .unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Rules about source files: how they open, how long they are, what they are called.
+//! Rules about source files: first line, length, names.
 
 use super::{Problem, Tree};
 
@@ -7,7 +7,7 @@ const LONGEST: usize = 800;
 /// Files that may be longer, each with its reason.
 const LONG: &[(&str, &str)] = &[];
 
-/// Names that say nothing about what is inside.
+/// Names that do not describe the contents of a file.
 const EMPTY_WORDS: &[&str] = &[
     "util", "utils", "common", "helper", "helpers", "types", "manager",
 ];

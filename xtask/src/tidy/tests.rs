@@ -1,4 +1,4 @@
-//! Each rule passes on a good tree and fails on one that breaks it in one way.
+//! Each rule passes on a good tree and fails on a tree with one violation.
 
 use super::{File, Tree, check};
 
@@ -8,7 +8,7 @@ const MANIFEST: &str = "[package]\nname = \"x\"\nversion.workspace = true\nediti
 
 const ROOT_BANS: &str = "disallowed-methods = [\n  { path = \"std::thread::sleep\" },\n]\n";
 
-/// A tree that breaks no rule, with `changed` put in place of files of the same path.
+/// A tree without problems, in which `changed` replaces files of the same path.
 fn tree(changed: &[(&str, &str)]) -> Tree {
     let mut files: Vec<(String, String)> = crate::layers::LAYERS
         .iter()
@@ -36,7 +36,7 @@ fn tree(changed: &[(&str, &str)]) -> Tree {
     }
 }
 
-/// The crate's real file, so that a ban that goes missing there fails here too.
+/// The crate's real file, so that a ban removed there fails here too.
 fn model_bans() -> String {
     include_str!("../../../crates/model/clippy.toml").to_owned()
 }

@@ -1,4 +1,4 @@
-//! The files the rules look at: what Git tracks or would add.
+//! The files that the rules check: those that Git tracks or would add.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) struct File {
 }
 
 impl Tree {
-    /// Reads the repository; what is not text is left out.
+    /// Reads the repository; files that are not text are left out.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
         let listing = child::stdout(
             root,
@@ -33,7 +33,7 @@ impl Tree {
         )?;
         let mut tree = Self::default();
         for path in listing.split('\0').filter(|path| !path.is_empty()) {
-            // A file that was deleted and not yet committed is listed all the same.
+            // Git still lists a deleted file until the deletion is committed.
             if let Ok(text) = std::fs::read_to_string(root.join(path)) {
                 tree.files.push(File {
                     path: path.to_owned(),
@@ -66,7 +66,7 @@ impl File {
             || self.path.starts_with("crates/testkit/")
     }
 
-    /// Numbered lines of code: comment lines and a test module at the end of the file are left out.
+    /// Numbered lines of code, without comment lines and without a test module at the end of the file.
     pub(crate) fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines: Vec<&str> = self.text.lines().collect();
         let end = lines
