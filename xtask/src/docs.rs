@@ -14,7 +14,7 @@ struct Page {
     render: fn() -> String,
 }
 
-/// Every generated page. The owner of the displayed tables renders the page.
+/// Every generated page. The crate that owns the displayed tables renders the page.
 const PAGES: &[Page] = &[
     Page {
         path: "docs/reference/crates.md",

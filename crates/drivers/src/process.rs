@@ -164,11 +164,11 @@ impl Running {
     /// Sends one SIGINT. Later calls do nothing: an engine treats a second SIGINT as an order to stop at once, and
     /// loses unsaved state.
     ///
-    /// The signal goes to the child alone, not to its group. If an engine forks its first child at that moment, it
-    /// counts a signal to the group twice, because the fork briefly shares its memory and handlers. This happened
-    /// in one of eight applies interrupted at the start of a provisioner, with both engines, and the state was
-    /// lost. Engines stop their providers and provisioners themselves. Only a script, which does not forward the
-    /// signal, gets it with its whole group.
+    /// The signal goes to the child alone, not to its group. An engine that forks its first child at that moment
+    /// counts a signal to the group twice: the fork briefly shares its memory and handlers. This happened in one
+    /// of eight applies interrupted at the start of a provisioner, with both engines, and the state was lost.
+    /// Engines stop their providers and provisioners themselves. Only a script, which does not forward the signal,
+    /// gets it with its whole group.
     pub fn interrupt(&mut self) -> io::Result<()> {
         // `id` is empty once the child was reaped, when its PID may belong to another process.
         let Some(pid) = self.child.id().filter(|_| !self.interrupted) else {

@@ -57,12 +57,12 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// Whether anything differs from what it should be.
+    /// Whether any file or the list of digests differs from the rendering.
     pub fn differs(&self) -> bool {
         self.list_changes || self.files.values().any(|file| file.deed != Deed::Keep)
     }
 
-    /// Whether any file differs from what it should be, including files that others wrote.
+    /// Whether any file differs from the rendering, including files that others wrote.
     pub fn files_differ(&self) -> bool {
         let mut files = self.files.values();
         files.any(|file| !matches!(file.deed, Deed::Keep | Deed::Adopt))

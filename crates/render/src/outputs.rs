@@ -275,7 +275,8 @@ impl Making<'_> {
             .map_or(path, |below| below.trim_start_matches('/'))
     }
 
-    /// Requires that `when` and `exclude` match something: otherwise a typo would silently add or omit a file.
+    /// Reports patterns of `when` and `exclude` that match nothing: otherwise a typo would silently add or omit a
+    /// file.
     fn check_globs(
         &mut self,
         files: &[TemplateFile],

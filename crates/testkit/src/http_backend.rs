@@ -30,7 +30,7 @@ pub enum Locks {
 }
 
 impl Locks {
-    /// The state's path and whether it is to be locked (`true`) or unlocked.
+    /// The state's path, and `true` for a lock or `false` for an unlock.
     fn meant<'a>(self, method: &str, path: &'a str) -> Option<(&'a str, bool)> {
         let below = path.strip_suffix("/lock");
         match (self, method) {
@@ -61,7 +61,7 @@ fn id_of(lock: &[u8]) -> Option<String> {
     lock["ID"].as_str().map(str::to_owned)
 }
 
-/// The path of its first state.
+/// The path of the initial state.
 const PATH: &str = "/state";
 
 /// Answers until the test process ends; without the right credential, with 401.
@@ -71,7 +71,7 @@ pub struct HttpBackend {
 }
 
 impl HttpBackend {
-    /// What an `Authorization` of `user:password` is.
+    /// The credential `user:password` of an `Authorization` header.
     pub const CREDENTIAL: &str = "user:password";
     const BASIC: &str = "Basic dXNlcjpwYXNzd29yZA==";
 

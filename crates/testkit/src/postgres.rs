@@ -137,7 +137,7 @@ fn is_ready(port: u16) -> bool {
     asked.status().is_ok_and(|status| status.success())
 }
 
-/// PostgreSQL refuses to run as root, so it runs as the user that Debian created for it, or as nobody.
+/// PostgreSQL refuses to run as root, so it runs as the user that Debian created for it, or as `nobody`.
 struct Unprivileged {
     uid: u32,
     gid: u32,

@@ -1,4 +1,5 @@
-//! Vault for tests: the real server in memory, with the KV store and three login methods; one per test process.
+//! Vault for tests: its real core and HTTP API in memory, with the KV store and three login methods; one per test
+//! process.
 
 use std::collections::BTreeMap;
 use std::path::Path;

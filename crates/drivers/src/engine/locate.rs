@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{Engine, Origin};
 use crate::process::{self, Capture, CaptureError, Captured, Environment};
 
-/// Where to look.
+/// Where to search.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
     /// The caller's `PATH`.

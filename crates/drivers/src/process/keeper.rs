@@ -34,7 +34,7 @@ impl KeptGroup {
     }
 
     /// Like [`start`](super::start), in this group. The program holds our end of the pipe until it has joined the
-    /// group, so the shell cannot kill the group too early and miss it.
+    /// group. The shell therefore cannot kill the group before that and miss it.
     pub fn start(&self, spec: &ChildSpec<'_>) -> Result<Running, StartError> {
         start_in(spec, Some(self.0.0.id()))
     }

@@ -90,7 +90,7 @@ pub(super) fn decrypt(
 }
 
 /// Comments are not part of the MAC, and old versions left them plain: a comment that cannot be decrypted stays as
-/// it is. The official tool encrypts a comment at the end of a map under the path of that map, and reads it as
+/// it is. The official tool encrypts a comment at the end of a map under that map's path. It reads the comment as
 /// part of the preceding list or map.
 fn open_comment(comment: Comment, cipher: &mut Cipher, place: &Place<'_>) -> Leaf {
     if comment.text.expose().is_empty() {

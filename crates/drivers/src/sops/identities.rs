@@ -80,9 +80,9 @@ pub enum IdentityError {
 }
 
 impl Identities {
-    /// All keys that the official tool would find: `SOPS_AGE_KEY`, the files that `SOPS_AGE_KEY_FILE` and
-    /// `SOPS_AGE_SSH_PRIVATE_KEY_FILE` name, the output of the commands in `SOPS_AGE_KEY_CMD` and
-    /// `SOPS_AGE_SSH_PRIVATE_KEY_CMD`, `sops/age/keys.txt` in the user's configuration, and the user's SSH keys.
+    /// All keys that the official tool would find, from: `SOPS_AGE_KEY`; the files that `SOPS_AGE_KEY_FILE` and
+    /// `SOPS_AGE_SSH_PRIVATE_KEY_FILE` name; the output of the commands in `SOPS_AGE_KEY_CMD` and
+    /// `SOPS_AGE_SSH_PRIVATE_KEY_CMD`; `sops/age/keys.txt` in the user's configuration; the user's SSH keys.
     pub fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, IdentityError> {
         Self::gather(environment, None)
     }

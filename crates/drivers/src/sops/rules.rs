@@ -7,7 +7,7 @@ use super::Layout;
 use super::recipient::{Recipient, RecipientError};
 use super::selection::{Selection, SelectionError};
 
-/// How a file is to be encrypted.
+/// The encryption settings of a file.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub recipients: Vec<Recipient>,

@@ -1,7 +1,7 @@
 //! Limits what an imported or included template sees. In Jinja2, an import, or an include `without context`, sees
 //! the data but none of the names set by the importing template. The engine shows both everything. So both are
-//! rewritten to run inside a macro, alone in a `with` block: a macro shares only the names set beside it. Names
-//! that an include sets are its own.
+//! rewritten to run inside a macro, alone in a `with` block: a macro shares the names set beside it. Names that an
+//! include sets are its own.
 
 use std::fmt::Write as _;
 

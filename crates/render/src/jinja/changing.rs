@@ -1,6 +1,6 @@
 //! Lists and maps that a template changes: `{% set _ = list.append(x) %}`, `{% do map.update(…) %}`. The engine's
 //! own lists and maps are immutable. If a template changes one, every list and map literal becomes one of these
-//! types, and so does a computed value that is assigned to a name.
+//! types. So does a computed value that is assigned to a name.
 //!
 //! Data is never changed: all templates share it, in any order and on any thread. A list or map cannot contain
 //! itself, since printing it would never end.

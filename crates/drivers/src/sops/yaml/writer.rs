@@ -1,5 +1,5 @@
-//! Writes a document as YAML with the quotes, indentation and comment positions of the official tool, so that a
-//! file looks the same whichever tool wrote it.
+//! Writes a document as YAML with the quotes, indentation and comment positions of the official tool. A file looks
+//! the same whichever tool wrote it.
 
 use std::fmt::Write as _;
 
