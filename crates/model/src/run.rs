@@ -1,6 +1,6 @@
-//! One stack's way through the pipeline: its states, and what an event does to them.
+//! The state machine of one stack's run: its states and the events that change them.
 //!
-//! Not here: which run may start when (`changeset`), storing and carrying out (`store`, `control`).
+//! Not here: which run may start when (`changeset`), storing and executing runs (`store`, `control`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,33 +36,33 @@ pub struct Run {
     pub stack: StackName,
     pub state: RunState,
     pub upstreams: Vec<Upstream>,
-    /// Nothing of its own differs from when its stack last ended well: it runs only if an upstream changes
-    /// something that it consumes.
+    /// Nothing of the stack's own changed since its last successful run. It runs only if an upstream changes something
+    /// that it consumes.
     pub is_settled: bool,
-    /// The stages that follow its apply, in their order.
+    /// The stages that follow the apply, in order.
     pub stages: Vec<Stage>,
 }
 
-/// Where a run is. States carry their data; readers match without `_`.
+/// The current state of a run. States carry their data; match on them without `_`.
 ///
-/// Stored in `run.state`; old rows outlive old code, so variants and fields are only added.
+/// Stored in `run.state`. Rows outlive the code that wrote them, so variants and fields are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "stage", rename_all = "snake_case")]
 pub enum RunState {
-    /// Waits for its upstreams or for a place among `-j`.
+    /// Waits for its upstreams or for a free slot (`-j`).
     Queued,
     Planning {
         since: Timestamp,
-        /// Not empty: values it needs do not exist yet, so the plan is one to look at.
+        /// Not empty: some required values do not exist yet, so this plan is only a preview.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         awaits: Vec<Awaited>,
     },
-    /// It was looked at as far as that goes, and is planned when its upstreams are applied.
+    /// Previewed as far as possible. The real plan is made after its upstreams are applied.
     Deferred {
         on: Vec<Awaited>,
         preview: Preview,
     },
-    /// A plan lies ready. `confirmed`: somebody who saw it, or said so beforehand, wants it applied.
+    /// The plan is ready. `confirmed`: a person confirmed it, or it needs no confirmation.
     Planned {
         plan: PlanRecord,
         confirmed: bool,
@@ -71,19 +71,19 @@ pub enum RunState {
         plan: PlanRecord,
         since: Timestamp,
     },
-    /// What its engine is there for is done; this stage after it is to begin. `outcome` is what the run ends
-    /// with once all of them passed.
+    /// The engine is done, and `next` is the following stage. `outcome` is the run's outcome once all stages have
+    /// passed.
     Applied {
         outcome: Box<Outcome>,
         next: Stage,
-        /// How often a runner was lost in it.
+        /// How often a runner was lost in this stage.
         #[serde(default)]
         lost: u8,
-        /// Whether publishing changed anything, once it is over; not said in older records.
+        /// Whether publishing changed anything. None if publishing is not over, or in older records.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         published: Option<bool>,
     },
-    /// In a stage after the apply: publishing, bootstrapping or verifying.
+    /// Executing a stage after the apply: publishing, bootstrapping or verifying.
     Completing {
         part: Stage,
         outcome: Box<Outcome>,
@@ -104,33 +104,33 @@ pub enum RunState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
-    /// Only a plan was asked for, and it has changes.
+    /// Only a plan was requested, and it has changes.
     Planned {
         plan: PlanRecord,
     },
-    /// Only a plan was asked for, and it needs values that do not exist yet.
+    /// Only a plan was requested, and it needs values that do not exist yet.
     Deferred {
         on: Vec<Awaited>,
         #[serde(default)]
         preview: Preview,
     },
     Unchanged,
-    /// Nothing that it consumes changed, and nothing of its own: it was not even planned.
+    /// Neither the stack nor anything that it consumes changed, so it was not planned.
     Untouched,
     Applied {
         counts: PlanCounts,
         serial: Option<i64>,
-        /// The outputs that differ from before.
+        /// The outputs that changed.
         #[serde(default)]
         outputs: BTreeSet<String>,
-        /// What policies warned of on the way.
+        /// The warnings of policies.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<Remark>,
     },
     Failed {
         problem: Problem,
     },
-    /// Applied is not done: a stage after it did not pass. A retry goes on there.
+    /// The apply succeeded, but a later stage failed. A retry continues with that stage.
     NotDone {
         done: Box<Outcome>,
         problem: Problem,
@@ -138,7 +138,7 @@ pub enum Outcome {
     Skipped {
         because: Skip,
     },
-    /// The runner was lost while the engine was applying: what happened is not known.
+    /// The runner was lost during the apply, so the result is unknown.
     Unknown {
         kept: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,25 +146,25 @@ pub enum Outcome {
     },
 }
 
-/// An upstream value that is known only after the upstream was applied.
+/// An upstream value that is known only after the upstream is applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Awaited {
     pub stack: StackName,
-    /// The outputs that will differ; none: the stack merely comes first.
+    /// The outputs that will change. Empty if the stack only has to come first.
     pub outputs: Vec<String>,
 }
 
-/// What could be seen of a plan that must wait. It is never applied.
+/// The preview of a plan that has to wait. It is never applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "preview", rename_all = "snake_case")]
 pub enum Preview {
-    /// Nobody looked.
+    /// There is no preview.
     #[default]
     None,
     Planned {
         plan: Box<PlanRecord>,
     },
-    /// Whatever the values will be, nothing changes.
+    /// Nothing changes, whatever the values are.
     Unchanged,
     /// The engine cannot plan without the values.
     Impossible {
@@ -173,7 +173,7 @@ pub enum Preview {
 }
 
 impl Preview {
-    /// Those of its outputs that will, or may, differ.
+    /// Those of the given outputs that will or may change.
     pub fn changing<'a>(&self, outputs: &'a BTreeSet<String>) -> Vec<&'a String> {
         let may = |name: &&String| match self {
             Self::Planned { plan } => plan.outputs.contains(*name),
@@ -187,57 +187,57 @@ impl Preview {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Skip {
-    /// An upstream did not end well. `through` is the nearest one, if it is another.
+    /// An upstream failed. `through` is the nearest upstream, if that is not the failed one.
     Poisoned {
         by: StackName,
         through: Option<StackName>,
     },
-    /// Nobody said yes.
+    /// The plan was not confirmed.
     NotConfirmed,
-    /// The change set was interrupted before this run began.
+    /// The change set was interrupted before this run started.
     Interrupted,
-    /// The change set was stopped before this run began: nobody went on with it.
+    /// The change set was abandoned before this run started.
     Abandoned,
-    /// It was to be destroyed, and something that stands on it was applied meanwhile.
+    /// The stack was to be destroyed, but a dependent was applied in the meantime.
     StillNeeded { by: StackName },
-    /// It was to be applied, and what it stands on is being destroyed.
+    /// The stack was to be applied, but a dependency is being destroyed.
     Undermined { on: StackName, by: ChangeSetId },
 }
 
-/// Why a stage failed, as far as a person needs it.
+/// Why a stage failed, with the details that a person needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     pub stage: Stage,
-    /// What of the stage it was, if that has a word of its own: `draining`.
+    /// The part of the stage that failed, if it has a name of its own: `draining`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub during: Option<String>,
     pub message: String,
     /// What the engine reported.
     #[serde(default)]
     pub diagnostics: Vec<EngineDiagnostic>,
-    /// The state that was kept, with the changes made before the failure.
+    /// The serial of the stored state, which includes the changes made before the failure.
     #[serde(default)]
     pub serial: Option<i64>,
     #[serde(default)]
     pub hint: Option<String>,
-    /// Whether a rule refused it, rather than something breaking: exit 4.
+    /// A rule refused the run (exit 4), as opposed to a failure.
     #[serde(default)]
     pub refused: bool,
     #[serde(default)]
     pub interrupted: bool,
-    /// What policies said, if that is why.
+    /// The policy verdict, if a policy is the reason.
     #[serde(default)]
     pub policy: Verdict,
-    /// What an engine that died had done, and no state knows.
+    /// Resources that a dead engine changed and that no state records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Box<Left>>,
-    /// What a stage after the apply had seen and done until then.
+    /// What a stage after the apply had checked and done before it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Box<Value>>,
 }
 
 impl Problem {
-    /// Why, on one line: what the engine reported first, else what we say.
+    /// The reason in one line: the engine's first diagnostic, or else terrane's message.
     pub fn brief(&self) -> &str {
         let is_ours = self.interrupted || self.was_stopped();
         let first = self.diagnostics.first().filter(|_| !is_ours);
@@ -245,7 +245,7 @@ impl Problem {
         words.lines().next().unwrap_or_default()
     }
 
-    /// Whether our words say who or what stopped it, which the engine cannot know.
+    /// Whether the message states who or what stopped the run, which the engine cannot know.
     pub fn was_stopped(&self) -> bool {
         let who = ["the time limit", "cancelled by", "killed by"];
         who.iter().any(|words| self.message.contains(words))
@@ -298,7 +298,7 @@ impl Stage {
         }
     }
 
-    /// What is done in it once the engine has done its part.
+    /// The name of what this stage does after the engine has finished.
     pub fn part_word(self) -> &'static str {
         match self {
             Self::Applying => "hooks after applying",
@@ -330,49 +330,49 @@ impl Problem {
 }
 
 impl Problem {
-    /// What was going on, in a word.
+    /// The name of what was in progress.
     pub fn word(&self) -> &str {
         self.during.as_deref().unwrap_or_else(|| self.stage.word())
     }
 
-    /// Whether its stage may be tried again as it is, rather than after a fresh plan.
+    /// Whether the stage can be retried without a new plan.
     pub fn can_go_on(&self) -> bool {
         !self.refused
     }
 }
 
-/// What happened to a run. Stored in `run_event.body`: variants are only added.
+/// An event of a run. Stored in `run_event.body`: variants are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum RunEvent {
     PlanStarted,
-    /// A plan to look at, since values it needs do not exist yet.
+    /// A preview started, because some required values do not exist yet.
     PreviewStarted {
         on: Vec<Awaited>,
     },
-    /// How far that went. `on` is what was not known.
+    /// The preview ended. `on` lists the unknown values.
     Previewed {
         on: Vec<Awaited>,
         preview: Preview,
-        /// Only a plan was asked for.
+        /// Only a plan was requested.
         review: bool,
-        /// What is new since people agreed to an earlier plan.
+        /// What is new compared with the plan that people agreed to.
         #[serde(rename = "novelties", default, skip_serializing_if = "Vec::is_empty")]
         new: Vec<String>,
     },
     NothingToChange {
-        /// Keyed digest of the values it takes from other stacks.
+        /// Keyed digest of the values that the plan takes from other stacks.
         #[serde(default)]
         consumed: Option<String>,
         /// As in [`PlanRecord`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         came_after: Option<BTreeMap<String, String>>,
-        /// The state it was planned from.
+        /// The serial of the state that the plan was made from.
         #[serde(default)]
         serial: Option<i64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lineage: Option<String>,
-        /// The stage that comes now, if one does.
+        /// The next stage, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<Stage>,
     },
@@ -382,59 +382,59 @@ pub enum RunEvent {
     },
     PlanFinished {
         plan: PlanRecord,
-        /// Whether it may be applied without another look.
+        /// Whether the plan may be applied without another confirmation.
         confirmed: bool,
-        /// Only a plan was asked for.
+        /// Only a plan was requested.
         review: bool,
-        /// Why a person is asked, if one is.
+        /// Why a person has to confirm, if one has to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Reason>,
-        /// Whether it is equal to the plan that people agreed to; none if they agreed to none.
+        /// Whether the plan equals the one that people agreed to. None if they agreed to none.
         #[serde(rename = "fits", default)]
         is_equal: Option<bool>,
-        /// What is new since they agreed to an earlier plan.
+        /// What is new compared with the plan that people agreed to.
         #[serde(rename = "novelties", default)]
         new: Vec<String>,
     },
     Deferred {
         on: Vec<Awaited>,
     },
-    /// Policies were asked about its plan again, and said something, or something else than before.
+    /// The policies were evaluated again for the plan, and the verdict is new.
     PolicyAsked {
         at: Point,
-        /// Who approved or confirmed it.
+        /// The person who approved or confirmed the plan.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
         said: Verdict,
     },
     Confirmed,
     ApplyStarted,
-    /// The plan may no longer be applied and is made afresh.
+    /// The plan is no longer valid and is made again.
     PlanVoided {
         why: String,
     },
-    /// Policies want approvals of a yes that nobody knew of: nothing was begun, and it waits for them.
+    /// Policies require approvals that were unknown at confirmation. Nothing was started; the run waits for them.
     ApplyPutOff {
         said: Verdict,
     },
     ApplyFinished {
         counts: PlanCounts,
-        /// The state that it left.
+        /// The serial of the resulting state.
         serial: Option<i64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lineage: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<Stage>,
     },
-    /// A stage after the apply began.
+    /// A stage after the apply started.
     StageStarted {
         part: Stage,
     },
-    /// And passed: what was seen and done is kept for people.
+    /// The stage passed. The report is stored for people.
     StageFinished {
         part: Stage,
         report: Value,
-        /// Whether it changed anything, where that can be told.
+        /// Whether the stage changed anything, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<bool>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -446,31 +446,31 @@ pub enum RunEvent {
     Skipped {
         because: Skip,
     },
-    /// Its process is known to be gone; a plan simply starts again.
+    /// The runner process is gone. A plan simply starts again.
     RunnerLost {
         kept: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         left: Option<Box<Left>>,
     },
-    /// Somebody wants it to end; what comes of that is another event.
+    /// A person requested cancellation. The result is a separate event.
     CancelAsked {
         by: String,
         #[serde(default)]
         reason: Option<String>,
-        /// Its engine was killed.
+        /// The engine was killed.
         #[serde(default)]
         kill: bool,
     },
-    /// Tried again, or resumed, after it did not end well; or because it moved since.
+    /// The run was retried or resumed after a failure, or because something it was planned from changed.
     Reopened {
-        /// Its source or its state, or what it stands on, moved since: it is planned afresh, however far it had come.
+        /// The source, the state or a dependency changed since, so the run is planned again from the start.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         moved: bool,
     },
 }
 
 impl RunState {
-    /// Whether publishing changed anything; none if it is not over, or was never said.
+    /// Whether publishing changed anything. None if it is not over or was not recorded.
     pub fn published(&self) -> Option<bool> {
         match self {
             Self::Applied { published, .. }
@@ -484,7 +484,7 @@ impl RunState {
         }
     }
 
-    /// Whether it ended with everything as its source says; what follows an apply may have failed.
+    /// Whether the resources match the source. A stage after the apply may still have failed.
     pub fn is_reached(&self) -> bool {
         match self {
             Self::Finished { outcome, .. } => match outcome {
@@ -521,7 +521,7 @@ impl RunState {
         }
     }
 
-    /// Whether only stages after its apply are left: one of them did not pass.
+    /// Whether only stages after the apply are left because one of them failed.
     pub fn is_not_done(&self) -> bool {
         matches!(
             self.outcome_for(Wait::Verified),
@@ -529,12 +529,12 @@ impl RunState {
         )
     }
 
-    /// Whether it was left alone: nothing of it changed, nor anything that it consumes.
+    /// Whether the run was left out because neither the stack nor anything that it consumes changed.
     pub fn is_untouched(&self) -> bool {
         matches!(self.outcome_for(Wait::Verified), Some(Outcome::Untouched))
     }
 
-    /// Whether its engine has done its part, whatever became of the stages after it.
+    /// Whether the engine has finished, whatever happened to later stages.
     pub fn is_applied(&self) -> bool {
         match self {
             Self::Applied { .. } | Self::Completing { .. } => true,
@@ -556,7 +556,7 @@ impl RunState {
         }
     }
 
-    /// Whether a process is at work for it right now, or should be.
+    /// Whether a process is working on the run now, or should be.
     pub fn is_running(&self) -> bool {
         match self {
             Self::Planning { .. } | Self::Applying { .. } | Self::Completing { .. } => true,
@@ -568,13 +568,13 @@ impl RunState {
         }
     }
 
-    /// Whether that process is an engine, or calls one.
+    /// Whether that process is an engine or starts one.
     pub fn uses_engine(&self) -> bool {
         matches!(self, Self::Planning { .. } | Self::Applying { .. })
     }
 
-    /// The outcome that dependents go by. While stages after an apply are to come, or if one did not
-    /// pass, only those have one that do not wait for them.
+    /// The outcome as dependents see it. While later stages are pending, or after one failed, only dependents that do
+    /// not wait for those stages see an outcome.
     pub fn outcome_for(&self, wait: Wait) -> Option<&Outcome> {
         match (self, wait) {
             (
@@ -601,7 +601,7 @@ impl RunState {
         }
     }
 
-    /// What policies said of its plan, or of one that they denied.
+    /// The policy verdict on the plan, or on a plan that was denied.
     pub fn policy(&self) -> Option<Verdict> {
         match self {
             Self::Planned { plan, .. } | Self::Applying { plan, .. } => Some(plan.verdict()),
@@ -624,7 +624,7 @@ impl RunState {
         }
     }
 
-    /// What policies said of what could be seen of its plan, while that has to wait.
+    /// The policy verdict on the preview of a plan that has to wait.
     pub fn foreseen(&self) -> Option<&Verdict> {
         match self {
             Self::Deferred { preview, .. }
@@ -645,7 +645,7 @@ impl RunState {
         }
     }
 
-    /// What policies warned of, as far as it came.
+    /// The policy warnings so far.
     pub fn warnings(&self) -> Vec<Remark> {
         match self {
             Self::Planned { plan, .. } | Self::Applying { plan, .. } => plan.warnings(),
@@ -655,7 +655,7 @@ impl RunState {
         }
     }
 
-    /// The approvals that policies want for the plan that lies ready.
+    /// The approvals that policies require for the plan that is ready.
     pub fn wanted(&self) -> Vec<&Requirement> {
         match self {
             Self::Planned { plan, .. } => plan.wanted().collect(),
@@ -669,7 +669,7 @@ impl RunState {
         }
     }
 
-    /// What policies denied when somebody last said yes to its plan.
+    /// What policies denied at the last attempt to confirm the plan.
     pub fn denied_yes(&self) -> Option<&Remark> {
         match self {
             Self::Planned { plan, .. } => {
@@ -686,7 +686,7 @@ impl RunState {
         }
     }
 
-    /// The approvals that policies wanted when they refused its apply.
+    /// The approvals that policies required when they refused the apply.
     pub fn refused_for(&self) -> &[Requirement] {
         match self {
             Self::Finished {
@@ -704,7 +704,7 @@ impl RunState {
         }
     }
 
-    /// The word people see.
+    /// The word shown to people.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -741,7 +741,7 @@ impl Skip {
 }
 
 impl Outcome {
-    /// What policies warned of.
+    /// The policy warnings.
     fn warnings(&self) -> Vec<Remark> {
         match self {
             Self::Planned { plan } => plan.warnings(),
@@ -756,7 +756,7 @@ impl Outcome {
         }
     }
 
-    /// Whether dependents may go on.
+    /// Whether dependents may continue.
     pub fn is_good(&self) -> bool {
         match self {
             Self::Planned { .. }
@@ -782,7 +782,7 @@ impl Outcome {
             Self::NotDone { problem, .. } => match problem.stage {
                 Stage::Publishing => "not published",
                 Stage::Bootstrapping => "not bootstrapped",
-                // A hook after the apply did not end well.
+                // A hook after the apply failed.
                 Stage::Applying => "not done",
                 Stage::Preparing | Stage::Planning | Stage::Verifying => "not verified",
             },

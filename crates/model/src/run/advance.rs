@@ -1,4 +1,4 @@
-//! What one event does to a run. Touches nothing: the caller stores the new state first and acts after.
+//! How an event changes a run. Pure: the caller stores the new state first, then acts.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use super::{Awaited, Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, 
 use crate::import_proposal::Left;
 use crate::policy::{Point, Remark};
 
-/// An event that cannot happen in the state the run is in.
+/// The event is not possible in the current state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run that is {state} takes no `{event}`")]
 pub struct Refusal {
@@ -14,10 +14,10 @@ pub struct Refusal {
     event: &'static str,
 }
 
-/// A stage that took this many runners with it is not begun again by itself.
+/// A stage that lost this many runners is not started again automatically.
 const MOST_LOST: u8 = 3;
 
-/// The state after an event. What no function below lists cannot happen.
+/// The state after an event. Combinations that the functions below do not list are impossible.
 pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunState, Refusal> {
     let refusal = Refusal {
         state: state.word(),
@@ -54,7 +54,7 @@ fn from_queued(event: RunEvent, now: Timestamp) -> Option<RunState> {
     })
 }
 
-/// What was looked at before is planned as if it had not been.
+/// A previewed run is planned like one that was not previewed.
 fn from_deferred(event: RunEvent, now: Timestamp) -> Option<RunState> {
     Some(match event {
         RunEvent::PlanStarted => RunState::Planning {
@@ -69,7 +69,7 @@ fn from_deferred(event: RunEvent, now: Timestamp) -> Option<RunState> {
 
 fn from_planning(awaits: &[Awaited], event: RunEvent, now: Timestamp) -> Option<RunState> {
     Some(match event {
-        // Where no state is read, it turns out that values are missing.
+        // Without a readable state, missing values are discovered only here.
         RunEvent::Previewed {
             on,
             preview,
@@ -142,7 +142,7 @@ fn from_applying(
             plan: plan.heard(Point::Approval, said),
             confirmed: true,
         },
-        // The seal is checked before anything is changed, so a voided plan is simply made again.
+        // The seal is checked before anything changes, so a voided plan is simply made again.
         RunEvent::PlanVoided { .. } => RunState::Queued,
         RunEvent::ApplyFinished {
             counts,
@@ -158,7 +158,7 @@ fn from_applying(
             };
             reached(outcome, then, now, None)
         }
-        // Never repeated by itself: the way on is a fresh plan.
+        // Never repeated automatically: the next step is a new plan.
         RunEvent::RunnerLost { kept, left } => finished(Outcome::Unknown { kept, left }, now),
         RunEvent::Failed { mut problem } => {
             let new = plan.warnings().into_iter();
@@ -226,7 +226,7 @@ fn from_completing(state: &RunState, event: RunEvent, now: Timestamp) -> Option<
             ..
         } if *part == ended => {
             let published = match part {
-                // A runner that was lost may have pushed them.
+                // A lost runner may have pushed the facts already.
                 Stage::Publishing if *lost > 0 => changed.filter(|changed| *changed),
                 Stage::Publishing => changed,
                 _ => *published,
@@ -240,7 +240,7 @@ fn from_completing(state: &RunState, event: RunEvent, now: Timestamp) -> Option<
         RunEvent::RunnerLost { .. } if *lost + 1 >= MOST_LOST => {
             stopped(Problem::new(*part, "its runner was lost again and again"))
         }
-        // What these stages do, they do once however often they are carried out.
+        // These stages are idempotent.
         RunEvent::RunnerLost { .. } => RunState::Applied {
             outcome: outcome.clone(),
             next: *part,
@@ -269,7 +269,7 @@ fn from_finished(state: &RunState, outcome: &Outcome, event: RunEvent) -> Option
     }
 }
 
-/// The end of a run that published nothing.
+/// Ends a run that published nothing.
 fn finished(outcome: Outcome, at: Timestamp) -> RunState {
     RunState::Finished {
         outcome,
@@ -285,7 +285,7 @@ fn not_done(done: &Outcome, problem: Problem) -> Outcome {
     }
 }
 
-/// The end, unless a stage comes first.
+/// Ends the run, unless another stage follows.
 fn reached(
     outcome: Outcome,
     then: Option<Stage>,
@@ -308,7 +308,7 @@ fn reached(
 }
 
 impl RunEvent {
-    /// The plan that it brings, or the preview of one.
+    /// The plan or preview that the event carries.
     pub fn plan_mut(&mut self) -> Option<&mut PlanRecord> {
         match self {
             Self::PlanFinished { plan, .. } => Some(plan),
@@ -320,7 +320,7 @@ impl RunEvent {
         }
     }
 
-    /// What an engine left that no state knows.
+    /// What an engine changed that no state records.
     pub fn left(&self) -> Option<&Left> {
         match self {
             Self::Failed { problem } => problem.left.as_deref(),
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// What a runner pushed that was lost then is not called unchanged by the next.
+    /// A lost runner may have pushed facts, so the next attempt does not report them as unchanged.
     #[test]
     fn facts_are_unchanged_only_if_nobody_can_have_changed_them() {
         let started = || RunEvent::StageStarted {

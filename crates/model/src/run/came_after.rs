@@ -1,11 +1,11 @@
-//! What the states of the stacks that a run merely comes after held when it was planned: as far as its events tell.
+//! The digests, at plan time, of the states of a run's `order` upstreams, read from the run's events.
 
 use std::collections::BTreeMap;
 
 use super::RunEvent;
 
-/// Of the plan that was last applied, or found nothing to change, by the events of the run, oldest first. None: there is no
-/// such plan, its stack comes after no other, or the plan is from before that was kept.
+/// The digests recorded with the last plan that was applied or had nothing to change. Takes the events of the run,
+/// oldest first. None if there is no such plan, the stack has no `order` upstream, or the plan predates this record.
 pub fn came_after<'a>(
     events: impl IntoIterator<Item = &'a RunEvent>,
 ) -> Option<&'a BTreeMap<String, String>> {
@@ -144,7 +144,7 @@ mod tests {
             }
         );
         check(None, &[older]);
-        // Nor is anything added to those of stacks that come after none.
+        // Nothing is added to the records of stacks without `order` upstreams.
         let text = serde_json::to_string(&unchanged(None)).unwrap();
         assert!(!text.contains("came_after"), "{text}");
     }

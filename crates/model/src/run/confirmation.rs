@@ -1,5 +1,5 @@
-//! Whether a plan that was just made is applied, needs a confirmation, or needs approvals. One pure decision over facts
-//! that the caller collects.
+//! Decides whether a new plan is applied, needs a confirmation, or needs approvals. The decision is a pure function of
+//! facts that the caller collects.
 //!
 //! Not here: which plans are equal (`plan::coverage`), who must approve (`approval`), collecting the facts (`control`).
 
@@ -13,7 +13,7 @@ use crate::policy::{Point, Requirement};
 #[cfg(test)]
 mod tests;
 
-/// What is known about a plan when it was made.
+/// The facts about a new plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfirmationFacts {
     /// Only a plan was requested: nothing is applied.
@@ -22,17 +22,17 @@ pub struct ConfirmationFacts {
     pub is_empty: bool,
     /// `--auto-approve` was given for this apply.
     pub auto_approve: bool,
-    /// The stack says `apply = "auto"`, and this is not a destroy.
+    /// The stack has `apply = "auto"`, and this is not a destroy.
     pub applies_by_itself: bool,
     /// The change set applies a bundle. `--auto-approve` then covers only what the bundle shows.
     pub is_bundled: bool,
-    /// An apply of this run ended `unknown`, and nobody has confirmed a plan since.
+    /// An apply of this run ended `unknown`, and no plan has been confirmed since.
     pub ended_unknown: bool,
-    /// The stack is approved by itself (`scope = "stack"`), so no earlier agreement covers a new plan of it.
+    /// The stack is approved separately (`scope = "stack"`), so no earlier approval covers its new plan.
     pub has_own_approval: bool,
-    /// How the plan compares with the one that people saw last.
+    /// How the plan compares with the last reviewed one.
     pub coverage: Coverage,
-    /// Somebody confirmed that one.
+    /// The last reviewed plan was confirmed.
     pub was_confirmed: bool,
     /// Approvals that the project's `approval` blocks require are missing.
     pub lacks_approvals: bool,
@@ -40,18 +40,18 @@ pub struct ConfirmationFacts {
     pub lacks_policy_approvals: bool,
 }
 
-/// What happens with a plan.
+/// What happens to a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
-    /// It is applied without asking anybody.
+    /// It is applied without a confirmation.
     ApplyNow,
-    /// It is confirmed, and is applied as soon as the missing approvals are given.
+    /// It is confirmed and is applied once the missing approvals are given.
     NeedsApprovals,
     /// A person has to confirm it.
     NeedsConfirmation(Reason),
 }
 
-/// Why a person is asked. Stored in `run_event.body`: variants are only added.
+/// Why a person has to confirm. Stored in `run_event.body`: variants are only added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -59,23 +59,23 @@ pub enum Reason {
     Review,
     /// The last apply of this run ended `unknown`.
     EndedUnknown,
-    /// Nobody confirmed it yet, or nobody could see it.
+    /// The plan was not confirmed yet, or could not be shown.
     NotConfirmed,
-    /// Somebody confirmed another plan.
+    /// A different plan was confirmed.
     Different,
-    /// The stack is approved by itself.
+    /// The stack is approved separately.
     OwnApproval,
-    /// A policy requires an approval that was not known when it was confirmed.
+    /// A policy requires an approval that was unknown at confirmation.
     PolicyApproval,
 }
 
 impl ConfirmationFacts {
-    /// Whether what people said of the earlier plan holds for this one.
+    /// Whether the agreement to the earlier plan also covers this one.
     pub fn keeps_agreement(&self) -> bool {
         self.coverage == Coverage::Equal && !self.has_own_approval && !self.ended_unknown
     }
 
-    /// Whether somebody confirmed an equal plan.
+    /// Whether an equal plan was confirmed.
     pub fn is_confirmed(&self) -> bool {
         self.was_confirmed && self.keeps_agreement()
     }
@@ -99,7 +99,7 @@ impl ConfirmationFacts {
     }
 }
 
-/// Decides what happens with a plan.
+/// Decides what happens to a plan.
 pub fn decide(facts: &ConfirmationFacts) -> Confirmation {
     if facts.is_review {
         return Confirmation::NeedsConfirmation(Reason::Review);
@@ -110,7 +110,7 @@ pub fn decide(facts: &ConfirmationFacts) -> Confirmation {
     if facts.ended_unknown {
         return Confirmation::NeedsConfirmation(Reason::EndedUnknown);
     }
-    // Who confirmed it did not know of an approval that a policy requires only now.
+    // The confirmation does not cover an approval that a policy requires only now.
     let is_confirmed = facts.is_confirmed() && !facts.lacks_policy_approvals;
     if !is_confirmed && !facts.is_automatic() {
         return Confirmation::NeedsConfirmation(facts.reason());
@@ -122,7 +122,7 @@ pub fn decide(facts: &ConfirmationFacts) -> Confirmation {
 }
 
 impl Confirmation {
-    /// Whether nobody has to confirm the plan.
+    /// Whether the plan needs no confirmation.
     pub fn is_confirmed(self) -> bool {
         match self {
             Self::ApplyNow | Self::NeedsApprovals => true,
@@ -130,7 +130,7 @@ impl Confirmation {
         }
     }
 
-    /// Why a person is asked; none if nobody is.
+    /// Why a person has to confirm; none if no confirmation is needed.
     pub fn reason(self) -> Option<Reason> {
         match self {
             Self::ApplyNow | Self::NeedsApprovals => None,
@@ -139,22 +139,22 @@ impl Confirmation {
     }
 }
 
-/// What people saw of a run and said about it, as its events tell.
+/// What people have seen and confirmed of a run, read from its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReviewHistory {
-    /// The plan or preview that they saw last.
+    /// The last plan or preview that was shown.
     pub last: Option<LastReview>,
     pub confirmed: Confirmed,
-    /// An apply ended `unknown`, and nobody has confirmed a plan since.
+    /// An apply ended `unknown`, and no plan has been confirmed since.
     pub ended_unknown: bool,
 }
 
-/// The plan or preview that people saw last.
+/// The last plan or preview that was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastReview {
-    /// Digest of what is stored of it.
+    /// Digest of its stored form.
     pub digest: Option<String>,
-    /// Approvals count for it from then on; none: all of its change set do.
+    /// Approvals count from this time on. None: all approvals of the change set count.
     pub since: Option<Timestamp>,
     /// The approvals that policies were known to require.
     pub required: Vec<Requirement>,
@@ -164,7 +164,7 @@ pub struct LastReview {
 pub enum Confirmed {
     #[default]
     No,
-    /// It is a preview: who confirms the change set confirms it.
+    /// It is a preview; confirming the change set confirms it.
     WithChangeSet,
     Yes,
 }
@@ -182,7 +182,7 @@ impl ReviewHistory {
                     is_equal,
                     ..
                 } => {
-                    // A confirmation holds for an equal plan.
+                    // A confirmation also covers an equal plan.
                     let is_carried = *confirmed && *is_equal == Some(true);
                     history.show(
                         plan,
@@ -223,7 +223,7 @@ impl ReviewHistory {
                     history = Self::default();
                 }
                 RunEvent::PlanVoided { .. } | RunEvent::Failed { .. } => is_applying = false,
-                // A resume asks again. Approvals stay.
+                // A resume requires a new confirmation. Approvals stay valid.
                 RunEvent::Reopened { .. } => history.confirmed = Confirmed::No,
                 RunEvent::PolicyAsked { .. }
                 | RunEvent::PlanStarted
@@ -240,7 +240,7 @@ impl ReviewHistory {
         history
     }
 
-    /// Whether policies were known to require this when people agreed.
+    /// Whether this requirement was already known when people agreed.
     pub fn knew_of(&self, required: &Requirement) -> bool {
         let mut known = self.last.iter().flat_map(|last| &last.required);
         known.any(|known| known == required)

@@ -1,14 +1,14 @@
-//! Whether hooks after an apply are still to run: one that was made deserves them, whatever became of who made it.
+//! Whether post-apply hooks are pending. An apply that happened gets its hooks, even if its runner was lost.
 
 use super::{RunEvent, Stage};
 
-/// What the events of a run say, oldest first.
+/// Reads the events of a run, oldest first.
 pub fn owes_hooks<'a>(events: impl IntoIterator<Item = &'a RunEvent>) -> bool {
     let (mut is_begun, mut owes) = (false, false);
     for event in events {
         match event {
             RunEvent::ApplyStarted => is_begun = true,
-            // Nobody can tell how far it came.
+            // The progress of the lost apply is unknown.
             RunEvent::RunnerLost { .. } if is_begun => (is_begun, owes) = (false, true),
             RunEvent::ApplyFinished { then, .. } | RunEvent::NothingToChange { then, .. } => {
                 is_begun = false;
@@ -18,7 +18,7 @@ pub fn owes_hooks<'a>(events: impl IntoIterator<Item = &'a RunEvent>) -> bool {
                 part: Stage::Applying,
                 ..
             } => owes = false,
-            // Those after an apply that failed ran at once; those that failed themselves run again.
+            // Hooks after a failed apply ran immediately. Hooks that failed themselves run again.
             RunEvent::Failed { .. } if is_begun => (is_begun, owes) = (false, false),
             RunEvent::PlanVoided { .. } | RunEvent::ApplyPutOff { .. } => is_begun = false,
             RunEvent::PlanStarted

@@ -1,4 +1,4 @@
-//! What is remembered of a plan beside the plan itself, and what policies said of it.
+//! Metadata of a plan, and the policy verdicts on it.
 //!
 //! Not here: the plan as people see it (`plan`), what it was made from (`seal`).
 
@@ -11,45 +11,45 @@ use crate::plan::PlanCounts;
 use crate::policy::{Point, Remark, Requirement, Verdict};
 use crate::seal::Seal;
 
-/// What is remembered of a plan beside the plan itself.
+/// Metadata of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanRecord {
     pub counts: PlanCounts,
-    /// Something that exists goes away.
+    /// The plan destroys existing resources.
     pub destroys: bool,
-    /// Outputs that will differ; dependents that consume one of them are deferred.
+    /// Outputs that will change. Dependents that consume one of them are deferred.
     pub outputs: BTreeSet<String>,
     pub seal: Box<Seal>,
-    /// Made in another slot than the one applies use: good to look at, planned afresh at apply.
+    /// Made in another slot than the one that applies use. It can be reviewed, but is planned again at apply.
     pub preview: bool,
-    /// What policies said of it.
+    /// The policy verdict at plan time.
     #[serde(default)]
     pub policy: Verdict,
-    /// What they said when they were last asked again: about a yes to it, and before its apply; and all that they warned of.
+    /// The latest verdicts of later evaluations (at confirmation and before the apply), with all warnings so far.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policy_since: BTreeMap<Point, Verdict>,
-    /// Approvals count for this plan from then on. None: it came with a bundle, and all approvals of the change set count.
+    /// Approvals count for this plan from this time on. None: the plan came with a bundle, and all approvals of the
+    /// change set count.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// Digest of its difference, which is stored beside the run. An approval is for this difference.
+    /// Digest of its difference, which is stored beside the run. An approval covers this difference.
     #[serde(rename = "sight", default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
-    /// Keyed digest of the values it takes from other stacks.
+    /// Keyed digest of the values that the plan takes from other stacks.
     #[serde(default)]
     pub consumed: Option<String>,
-    /// The states of the stacks that it merely comes after, each by the keyed digest of what it held then; not said in older
-    /// records.
+    /// Keyed digests of the states of its `order` upstreams at plan time. None in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub came_after: Option<BTreeMap<String, String>>,
 }
 
 impl PlanRecord {
-    /// Whether it may leave the state without resources.
+    /// Whether the apply may leave the state without resources.
     pub fn may_empty(&self) -> bool {
         self.destroys || self.counts.forget > 0
     }
 
-    /// The approvals that policies want: of the plan, and of a yes to it when they were last asked about one.
+    /// The approvals that policies require for the plan, and for confirming it at the last evaluation.
     pub fn wanted(&self) -> impl Iterator<Item = &Requirement> {
         let of_plan = &self.policy.approvals;
         let of_yes = self.policy_since.get(&Point::Approval);
@@ -58,14 +58,14 @@ impl PlanRecord {
         kept.chain(of_yes.iter().filter(|it| !of_plan.contains(it)))
     }
 
-    /// All approvals that policies have required so far: who looks at the plan knows of them.
+    /// All approvals that policies have required so far. Everyone who views the plan sees them.
     pub fn required(&self) -> impl Iterator<Item = &Requirement> {
         let of_yes = self.policy_since.get(&Point::Approval);
         let of_yes = of_yes.map_or(&[][..], |said| &said.approvals);
         self.policy.approvals.iter().chain(of_yes)
     }
 
-    /// All that policies said of it, but for whose yes they denied.
+    /// The combined policy verdict, without denials of a confirmation.
     pub(super) fn verdict(&self) -> Verdict {
         let mut verdict = Verdict {
             approvals: self.wanted().cloned().collect(),
@@ -82,7 +82,7 @@ impl PlanRecord {
         verdict
     }
 
-    /// Whether policies say something of it that is not known yet.
+    /// Whether the verdict contains anything new.
     pub fn is_news(&self, at: Point, said: &Verdict) -> bool {
         let known = &self.policy;
         match self.policy_since.get(&at) {
@@ -105,7 +105,7 @@ impl PlanRecord {
         }
     }
 
-    /// With what policies say of it now. What they warned others of stays.
+    /// Adds a new policy verdict. Earlier warnings stay.
     pub(super) fn heard(&self, at: Point, mut said: Verdict) -> Self {
         let mut plan = self.clone();
         if let Some(before) = plan.policy_since.remove(&at) {
@@ -118,7 +118,7 @@ impl PlanRecord {
         plan
     }
 
-    /// What policies warn of, whenever they did, each once.
+    /// All policy warnings, without duplicates.
     pub fn warnings(&self) -> Vec<Remark> {
         let since = self.policy_since.values().flat_map(|said| &said.warnings);
         let mut all: Vec<Remark> = Vec::new();

@@ -1,5 +1,5 @@
-//! Everything a runner needs to know about its run that may lie in the store: no secret, no value of
-//! the asker's environment, only where they come from.
+//! Everything that a runner needs to know about its run and that may be stored. It contains no secret and no value of
+//! the requester's environment, only their sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,108 +19,106 @@ use crate::project::{Confirm, Context, FactsPlace, Stack, Target, Wait};
 pub struct RunSpec {
     pub stack: Stack,
     pub target: Target,
-    /// Attached contexts, weakest first.
+    /// Attached contexts, lowest precedence first.
     pub contexts: Vec<Context>,
-    /// Runs of the same change set that come first.
+    /// Upstream runs in the same change set.
     pub upstreams: Vec<Upstream>,
-    /// The state behind each stack whose outputs this one takes, in the change set or not.
+    /// The state of each stack whose outputs this one consumes, inside or outside the change set.
     pub output_states: BTreeMap<StackName, OutputState>,
-    /// The states of the stacks that it merely comes after.
+    /// The states of its `order` upstreams.
     #[serde(default)]
     pub order_states: BTreeSet<String>,
     pub engine: EnginePin,
-    /// Which tree its engine runs in: one that all stacks share, or one of its own if another stack has
-    /// the same root module.
+    /// The tree in which the engine runs: the shared one, or a separate one if another stack has the same root module.
     pub slot: String,
-    /// Digest of the snapshot it runs on.
+    /// Digest of the source snapshot.
     pub source: String,
-    /// The project's root on the asker's machine, for what is written back (the provider lock file).
+    /// The project's root on the requester's machine, for files that are written back (the provider lock file).
     pub root: String,
-    /// What `init` depends on in the module and those it calls.
+    /// Digest of everything that `init` depends on in the module and the modules it calls.
     pub init_inputs: String,
-    /// Whether the module, or one it calls, needs a provider that is not built into the engine.
+    /// Whether the module, or a module it calls, needs a provider that is not built into the engine.
     pub needs_providers: bool,
-    /// Whether the module, or one it calls, uses paths that differ from tree to tree.
+    /// Whether the module, or a module it calls, uses paths that differ between trees.
     #[serde(default)]
     pub has_unstable_paths: bool,
-    /// The kind of the root module's own `backend` block.
+    /// The type of the root module's own `backend` block.
     #[serde(default)]
     pub own_backend: Option<String>,
-    /// What the root module declares, by name.
+    /// The variables that the root module declares, by name.
     pub variables: BTreeMap<String, DeclaredVariable>,
-    /// The outputs it declares. An engine stores none that is null.
+    /// The outputs that the root module declares. Engines do not store null outputs.
     #[serde(default)]
     pub outputs: BTreeSet<String>,
-    /// Digest of what is this stack's own: its part of the source, and how the project describes it.
+    /// Digest of the stack's own source and its description in the project.
     #[serde(default)]
     pub own_source: String,
-    /// Nothing of its own, and nothing that it takes from outside its change set, differs from when its
-    /// stack last ended well.
+    /// Neither the stack nor anything it takes from outside its change set changed since its last successful run.
     #[serde(default)]
     pub settled: bool,
-    /// Only a plan was asked for.
+    /// Only a plan was requested.
     #[serde(default)]
     pub review: bool,
-    /// The places it publishes facts to, by name.
+    /// The places to which it publishes facts, by name.
     #[serde(default)]
     pub facts: BTreeMap<String, FactsPlace>,
     /// Where its facts were published before.
     #[serde(default, rename = "standing", skip_serializing_if = "Vec::is_empty")]
     pub fact_locations: Vec<FactLocation>,
-    /// Who relies on its outputs and facts.
+    /// The consumers of its outputs and facts.
     #[serde(default)]
     pub relied: Reliance,
-    /// Stacks outside its change set that nobody may be applying when it is applied, and that must be done by then if it
-    /// waits for that.
+    /// Dependencies outside the change set. None of them may be in an apply when this stack is applied. If the stack
+    /// waits for their completion, they must be done by then.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub stands_on: BTreeSet<StackName>,
-    /// Keyed digest of the values that its plan takes from whoever asked for it.
+    /// Keyed digest of the values that the plan takes from the requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_with: Option<String>,
-    /// A secret that is too short to be masked is an error.
+    /// A secret that is too short to mask is an error.
     #[serde(default)]
     pub strict_secrets: bool,
     pub destroy: bool,
     pub refresh_only: bool,
-    /// The version to plan from instead of the newest: only to see what it would lead to.
+    /// The state version to plan from instead of the newest, for a what-if preview.
     #[serde(default)]
     pub pinned: Option<i64>,
-    /// The policies that apply to its stack.
+    /// The policies that apply to the stack.
     #[serde(default)]
     pub policies: Vec<AppliedPolicy>,
-    /// A review where the state cannot be read: planned as if there were none.
+    /// A review without a readable state: planned as if there were none.
     #[serde(default)]
     pub no_state: bool,
-    /// A command of the engine's own, in the place of plan and apply.
+    /// An engine command that runs instead of plan and apply.
     #[serde(default)]
     pub exec: Option<Exec>,
 }
 
 impl RunSpec {
-    /// Whether nobody confirms it, as its stack says: an apply, never a destroy.
+    /// Whether the stack is applied without a confirmation. Never true for a destroy.
     pub fn applies_by_itself(&self) -> bool {
         self.stack.confirm == Confirm::Auto && !self.destroy
     }
 
-    /// Whether one of its policies is asked then.
+    /// Whether a policy is evaluated at this point.
     pub fn is_asked_at(&self, point: Point) -> bool {
         self.policies
             .iter()
             .any(|policy| policy.at.contains(&point))
     }
 
-    /// Whether a policy sees approvals, or may want some.
+    /// Whether a policy reads approvals or may require some.
     pub fn hears_approvals(&self) -> bool {
         !self.policies.is_empty()
     }
 
-    /// Whether it only looks, for as long as somebody likes: nobody may have to wait for that.
+    /// Whether it only reads and may take arbitrarily long, so that no other run may wait for it.
     pub fn only_reads(&self) -> bool {
         let exec = self.exec.as_ref();
         exec.is_some_and(|exec| exec.kind == ExecKind::Read)
     }
 
-    /// Whether its stack has hooks there.
+    /// Whether the stack has hooks at this point.
     pub fn has_hooks(&self, stage: Stage, when: Option<When>) -> bool {
         let stage = HookStage::around(stage);
         let hooks = self.contexts.iter().flat_map(|context| &context.hooks);
@@ -128,7 +126,7 @@ impl RunSpec {
         wanted.any(|hook| when.is_none_or(|when| hook.when == when))
     }
 
-    /// The stages that follow its apply, in their order.
+    /// The stages that follow the apply, in order.
     pub fn stages_after(&self) -> Vec<Stage> {
         if self.exec.is_some() || self.refresh_only || self.review {
             return Vec::new();
@@ -145,7 +143,7 @@ impl RunSpec {
                 !stages.gates_when(self.destroy).is_empty(),
             ),
         ];
-        // What is destroyed has facts to withdraw and its absence to prove, and nothing else.
+        // After a destroy, facts are withdrawn and gates check the absence; no other stage applies.
         let wanted = all.into_iter().filter(|(stage, is_there)| {
             *is_there && (!self.destroy || *stage != Stage::Bootstrapping)
         });
@@ -153,7 +151,7 @@ impl RunSpec {
     }
 }
 
-/// Where another stack's outputs are.
+/// The location of another stack's outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputState {
     pub name: String,
@@ -173,13 +171,13 @@ pub struct EnginePin {
     pub program: String,
 }
 
-/// A run of the same change set that this one waits for.
+/// An upstream run in the same change set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upstream {
     pub stack: StackName,
-    /// Its outputs that this run consumes; none for a mere order.
+    /// The outputs that this run consumes. Empty if only the order matters.
     pub outputs: BTreeSet<String>,
-    /// What it must have reached.
+    /// What the upstream must have reached.
     #[serde(default)]
     pub wait: Wait,
 }

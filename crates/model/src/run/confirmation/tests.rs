@@ -1,4 +1,4 @@
-//! The truth table of the decision, the rule that it must never break, and what the events of a run say.
+//! The truth table of the decision, its invariant, and how a run's events are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::run::Problem;
 use crate::run::{Skip, Stage};
 use crate::seal::Seal;
 
-/// Facts from words. What is not named is not so.
+/// Facts from words. Every fact that is not named is false.
 fn facts(words: &str) -> ConfirmationFacts {
     let has = |word: &str| words.split_whitespace().any(|it| it == word);
     ConfirmationFacts {
@@ -89,11 +89,11 @@ fn a_confirmation_covers_an_equal_plan_and_no_other() {
         ("confirmed different", DIFFERENT),
         ("confirmed different lacks", DIFFERENT),
         ("confirmed different own", DIFFERENT),
-        // It was confirmed with its change set, but could not be previewed.
+        // It was confirmed with its change set, but no preview was possible.
         ("confirmed", NOT_CONFIRMED),
         ("confirmed lacks", NOT_CONFIRMED),
         ("confirmed own", OWN),
-        // Somebody approved it, and nobody confirmed it.
+        // It was approved but not confirmed.
         ("equal", NOT_CONFIRMED),
         ("equal lacks", NOT_CONFIRMED),
         ("equal lacks-policy", NOT_CONFIRMED),
@@ -131,7 +131,7 @@ fn a_bundle_is_approved_beforehand_only_as_it_was_reviewed() {
         ("bundle --auto-approve equal lacks-policy", APPROVALS),
         ("bundle --auto-approve different", DIFFERENT),
         ("bundle --auto-approve different lacks", DIFFERENT),
-        // The bundle shows nothing of it.
+        // The bundle contains no plan of it.
         ("bundle --auto-approve", NOT_CONFIRMED),
         ("bundle --auto-approve own", OWN),
         ("bundle --auto-approve equal own", APPLY),
@@ -288,7 +288,7 @@ fn failed() -> RunEvent {
 
 const REOPENED: RunEvent = RunEvent::Reopened { moved: false };
 
-/// What was last seen, whether it was confirmed, and whether an apply ended `unknown`.
+/// The last plan shown, whether it was confirmed, and whether an apply ended `unknown`.
 #[track_caller]
 fn history(events: &[RunEvent], last: Option<&str>, confirmed: Confirmed, ended_unknown: bool) {
     let history = ReviewHistory::of(events);
@@ -315,7 +315,7 @@ fn the_last_plan_that_people_saw_counts() {
     };
     history(&again(true, Some(true)), Some("b"), Yes, false);
     history(&again(false, Some(false)), Some("b"), No, false);
-    // `--auto-approve` covers another plan; nobody confirmed it.
+    // `--auto-approve` covers a different plan; it was not confirmed.
     history(&again(true, Some(false)), Some("b"), No, false);
     history(
         &[planned("a", true, None), ApplyStarted, applied()],
@@ -367,11 +367,11 @@ fn an_unknown_end_lasts_until_somebody_confirms_a_plan_after_it() {
         then: None,
     };
     history(&then(&[nothing]), None, Confirmed::No, false);
-    // A runner that is lost while it plans, or after the apply, leaves nothing unknown.
+    // A runner that is lost during planning, or after the apply, leaves no unknown result.
     history(&[RunEvent::PlanStarted, lost()], None, Confirmed::No, false);
     let after = [planned("a", true, None), ApplyStarted, applied(), lost()];
     history(&after, None, Confirmed::No, false);
-    // A policy that is asked before the apply does not end it.
+    // A policy evaluation before the apply does not end the apply.
     let asked = RunEvent::PolicyAsked {
         at: Point::Approval,
         by: None,
