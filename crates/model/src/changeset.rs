@@ -1,6 +1,6 @@
-//! One request and the affected part of the graph as one object.
+//! One request, with the part of the graph that it affects.
 //!
-//! Not here: one stack's way (`run`), storing it (`store::changesets`), starting runners (`control`).
+//! Not here: a single stack's run (`run`), storage (`store::changesets`), starting runners (`control`).
 
 use std::collections::BTreeSet;
 
@@ -37,76 +37,77 @@ pub struct ChangeSet {
     pub created_at: jiff::Timestamp,
 }
 
-/// What was asked for.
+/// What was requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The id of the project: several may share a home.
+    /// The project's id: several projects may share a home.
     pub project: String,
-    /// The machine whose processes carry it out; empty where a home is on one machine only. Nobody else can
-    /// tell whether they are alive.
+    /// The machine whose processes execute it. Empty if the home is used by one machine only. Only that machine can
+    /// tell whether the processes are alive.
     #[serde(default)]
     pub machine: String,
     pub action: Action,
     pub stacks: Vec<StackName>,
-    /// Who asked wants the outcome and has said yes beforehand.
+    /// The requester confirmed all plans in advance (`--auto-approve`).
     pub auto_approve: bool,
-    /// Engines at once.
+    /// The number of engines that may run in parallel.
     pub parallelism: usize,
-    /// The lanes it needs before it changes anything.
+    /// The lanes that it needs before it changes anything.
     pub lanes: Vec<String>,
-    /// Digest of the snapshot, and the commit if it came from one.
+    /// Digest of the snapshot, and its commit, if it has one.
     pub source: String,
     pub commit: Option<String>,
-    /// The first line of that commit's message.
+    /// The first line of the commit message.
     #[serde(default)]
     pub subject: Option<String>,
     pub dirty: bool,
-    /// Who asked, by name.
+    /// The requester's name.
     #[serde(default)]
     pub asker: Option<String>,
-    /// Keyed digest of what its runs take from whoever asked: values of the environment, files, secrets.
+    /// Keyed digest of what its runs take from the requester: environment values, files, secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_with: Option<String>,
-    /// Its plans are kept when it is over, to be written into a bundle.
+    /// Its plans are kept afterwards, so that they can be written into a bundle.
     #[serde(default)]
     pub keeps_plans: bool,
     /// The bundle whose plans it applies.
     #[serde(default)]
     pub bundle: Option<BundleOrigin>,
-    /// Why what policies deny is applied all the same.
+    /// Why the change set is applied in spite of policy denials.
     #[serde(default)]
     pub policy_override: Option<String>,
-    /// What is done past the usual rules after the apply.
+    /// Exceptions to the usual rules after the apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exceptions: Option<Exceptions>,
-    /// Who asked for it before it was resumed, or said yes with values of their own: they stay its authors.
+    /// Earlier requesters, from before a resume, and people who confirmed it with values of their own. They all count
+    /// as authors.
     #[serde(default)]
     pub earlier_askers: Vec<String>,
-    /// Opened again to go on with facts and gates of what was applied: nobody has said yes to a plan.
+    /// Reopened to continue with facts and gates of applied stacks. No plan has been confirmed.
     #[serde(default)]
     pub goes_on_with_stages: bool,
-    /// Those of its stacks of which no person is asked, as the project says (`apply = "auto"`).
+    /// Stacks that need no confirmation, according to the project (`apply = "auto"`).
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unasked: BTreeSet<StackName>,
     #[serde(default)]
     pub origin: Origin,
-    /// Who must agree, as the project said when it was asked for.
+    /// The required approvals, as configured when the change set was requested.
     #[serde(default)]
     pub approvals: Vec<Requirement>,
-    /// What is known about who asked.
+    /// What is known about the requester's identity.
     #[serde(default)]
     pub identity: Option<Identity>,
-    /// Which command of the engine's own, and why.
+    /// The engine command to run, and the reason for it.
     #[serde(default)]
     pub exec: Option<Exec>,
-    /// Of a destroy: who stands on its stacks and is no part of it.
+    /// For a destroy: dependents of its stacks outside the change set.
     #[serde(default)]
     pub dependents: Vec<Dependent>,
 }
 
 impl Request {
-    /// One run more than engines: while one ends, the next has begun, and its engine needs only to be started. One
-    /// engine at a time means one run at a time.
+    /// One run more than engines: while one run ends, the next one prepares, so that only its engine has to start. With
+    /// one engine, only one run at a time.
     pub fn runs_at_once(&self) -> usize {
         match self.parallelism {
             alone @ 0..=1 => alone,
@@ -115,22 +116,22 @@ impl Request {
     }
 }
 
-/// Where the plans of a change set were made, if not by itself.
+/// The origin of the plans, if the change set did not make them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BundleOrigin {
-    /// Of the bundle: it is applied once.
+    /// The bundle's id: a bundle is applied only once.
     pub id: String,
-    /// The change set that made the plans, in the home where it was made.
+    /// The change set that made the plans, in its original home.
     pub planned_as: String,
     pub planned_by: Option<String>,
     pub planned_at: jiff::Timestamp,
 }
 
-/// What started a change set.
+/// What triggered a change set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum Origin {
-    /// Somebody asked for it: it is never superseded.
+    /// A person requested it. It is never superseded.
     #[default]
     Person,
     Push {
@@ -138,18 +139,18 @@ pub enum Origin {
     },
 }
 
-/// What else a decision about a change set looks at.
+/// The other inputs of a decision about a change set.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
-    /// Those that are in force.
+    /// The active holds.
     pub holds: &'a [Hold],
-    /// Those given for this change set or one of its runs.
+    /// The approvals given for this change set or one of its runs.
     pub approvals: &'a [Approval],
     pub now: jiff::Timestamp,
 }
 
 impl Request {
-    /// Whether somebody asked for it, now or before it was resumed, or started the job that did.
+    /// Whether the person requested the change set, now or before a resume, or started the job that did.
     pub fn is_author(&self, person: &str) -> bool {
         self.authors().any(|author| author == person)
     }
@@ -160,8 +161,8 @@ impl Request {
         askers.map(String::as_str).chain(identity)
     }
 
-    /// Whether it needs this lane, or one that excludes it: a target's own and those of its stacks (`target/stack`) do, for
-    /// the project may have said otherwise when another change set was asked for.
+    /// Whether it needs this lane or one that excludes it. A target's lane and its stacks' lanes (`target/stack`)
+    /// exclude each other, because the project's configuration may have changed between change sets.
     pub fn contends_for(&self, lane: &str) -> bool {
         let is_within = |inner: &str, outer: &str| {
             let rest = inner.strip_prefix(outer);
@@ -171,7 +172,7 @@ impl Request {
         lanes.any(|own| is_within(own, lane) || is_within(lane, own))
     }
 
-    /// A lane's name among those of all projects of a home.
+    /// The lane's name, unique among all projects of a home.
     pub fn lane_key(&self, lane: &str) -> String {
         format!("{}/{lane}", self.project)
     }
@@ -183,7 +184,7 @@ pub enum Action {
     Plan,
     Apply,
     Destroy,
-    /// A command of the engine's own.
+    /// An engine command.
     Exec,
 }
 
@@ -197,7 +198,7 @@ impl Action {
         }
     }
 
-    /// What is said of a run whose stages after it did not pass.
+    /// The text for a run of which a post-apply stage failed.
     pub fn not_done(self) -> &'static str {
         match self {
             Self::Destroy => "destroyed, not done",
@@ -210,22 +211,22 @@ impl Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Status {
-    /// Plans are being made; nothing is held.
+    /// Plans are being made. No lane is held.
     Planning,
-    /// Plans lie ready, a person is asked; nothing is held.
+    /// Plans are ready and wait for a confirmation. No lane is held.
     AwaitingConfirm,
-    /// Confirmed, and waits for its lanes.
+    /// Confirmed; waits for its lanes.
     Waiting,
-    /// Its lanes are held and its runs go on without a person.
+    /// Its lanes are held, and its runs continue without a person.
     Confirmed,
-    /// No new run starts; those under way were interrupted.
+    /// No new run starts. Active runs were interrupted.
     Interrupting,
     Finished,
-    /// Nothing goes on by itself; it can be resumed.
+    /// It does not continue on its own, but can be resumed.
     Stopped {
         why: String,
     },
-    /// A newer push took its place before it changed anything.
+    /// A newer push replaced it before it changed anything.
     Superseded {
         by: ChangeSetId,
     },
@@ -255,7 +256,7 @@ impl Status {
         }
     }
 
-    /// The word people see.
+    /// The word shown to people.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Planning => "planning",

@@ -1,27 +1,27 @@
-//! What one event does to a change set. The twin of `run::advance`: what is not listed cannot happen.
+//! How an event changes a change set. Like `run::advance`: transitions that are not listed are impossible.
 
 use serde::{Deserialize, Serialize};
 
 use super::Status;
 use crate::ids::ChangeSetId;
 
-/// What happened to a change set. Stored in `change_set_event.body`: variants are only added.
+/// An event of a change set. Stored in `change_set_event.body`: variants are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum SetEvent {
-    /// It was asked for; its approval may have been said beforehand.
+    /// It was requested, possibly with a confirmation in advance.
     Requested {
         confirmed: bool,
     },
-    /// All that is left waits for a person.
+    /// Everything that is left waits for a person.
     CameToRest,
-    /// Somebody wants it done now; nobody: it needed no word.
+    /// It was confirmed. `by` is none if it needed no confirmation.
     Confirmed {
         by: Option<String>,
     },
     LanesTaken,
     Completed,
-    /// All that is left has failed, or stands on something that did.
+    /// Everything that is left has failed or depends on a failure.
     Failed {
         why: String,
     },
@@ -37,21 +37,21 @@ pub enum SetEvent {
         by: String,
         reason: String,
     },
-    /// Nobody carries it out or waits for it any more.
+    /// No process executes it and no client is attached any more.
     Abandoned {
         why: String,
     },
     Superseded {
         by: ChangeSetId,
     },
-    /// Runs of it were opened again, on the source as it is now.
+    /// Some of its runs were reopened, with the current source.
     Reopened {
         by: Option<String>,
         confirmed: bool,
     },
 }
 
-/// An event that cannot happen in the state the change set is in.
+/// The event is not possible in the current state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a change set that is {status} cannot be {event}")]
 pub struct Refusal {
@@ -72,7 +72,7 @@ pub fn advance(status: &Status, event: &SetEvent) -> Result<Status, Refusal> {
         (S::Waiting, E::LanesTaken) => S::Confirmed,
         (S::Planning | S::Confirmed, E::Completed) => S::Finished,
         (S::Planning | S::Confirmed, E::Failed { why }) => stopped(why),
-        // Said twice is said once.
+        // A repeated interrupt has no effect.
         (
             S::Planning | S::AwaitingConfirm | S::Waiting | S::Confirmed | S::Interrupting,
             E::Interrupted { .. },
@@ -112,7 +112,7 @@ pub fn advance(status: &Status, event: &SetEvent) -> Result<Status, Refusal> {
 }
 
 impl SetEvent {
-    /// What the change set is by it: `a change set cannot be …`.
+    /// The participle for messages: `a change set cannot be …`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Requested { .. } => "requested",

@@ -1,4 +1,4 @@
-//! What a person's word does to a change set: the steps it leads to, or why it may not be said now.
+//! How a person's command changes a change set: the resulting steps, or why the command is not allowed now.
 
 use super::next::{is_held, stage_held};
 use super::{Around, ChangeSet, SetEvent, Status, Step, advance};
@@ -7,16 +7,16 @@ use crate::hold::Hold;
 use crate::ids::ChangeSetId;
 use crate::run::{Run, RunEvent, RunState, Skip};
 
-/// What a person said about a change set.
+/// A person's command for a change set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Say {
-    /// Apply what was planned.
+    /// Apply the plans.
     Confirm { by: String },
-    /// Do not; nothing has been applied since the plans were made.
+    /// Discard the plans. Only possible while nothing has been applied.
     Discard { by: String, reason: Option<String> },
-    /// It must not happen.
+    /// Forbid it.
     Reject { by: String, reason: String },
-    /// Start nothing more.
+    /// Start no further run.
     Interrupt { by: String },
 }
 
@@ -56,7 +56,7 @@ pub fn hear(
             steps.extend(skip_open(runs, &Skip::NotConfirmed));
             SetEvent::Rejected { by, reason }
         }
-        // Interrupting what is over already is no error: it stays over.
+        // Interrupting a change set that is over has no effect.
         Say::Interrupt { .. } if set.status.is_over() => return Ok(Vec::new()),
         Say::Interrupt { by } => SetEvent::Interrupted { by: Some(by) },
     };
@@ -69,7 +69,7 @@ pub fn hear(
     Ok(steps)
 }
 
-/// Everything that may go on is confirmed; what waits for its own approval stays.
+/// Confirms everything that can continue. Runs that need an approval of their own stay.
 fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Step>, HearError> {
     if set.status != Status::AwaitingConfirm {
         return Ok(Vec::new()); // `advance` says why not
@@ -84,7 +84,7 @@ fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Ste
         .copied()
         .filter(|run| approval::is_free(&owed, run))
         .collect();
-    // What is applied already and whose stages nobody may begin waits for the hold, not for a yes.
+    // An applied run whose stages are held waits for the hold, not for a confirmation.
     let goes_on = |run: &&Run| matches!(run.state, RunState::Applied { .. });
     let held = runs
         .iter()
@@ -116,7 +116,7 @@ fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Ste
         .collect())
 }
 
-/// What has not begun does not begin any more.
+/// Skips the runs that have not started.
 pub(super) fn skip_open<'a>(
     runs: &'a [Run],
     because: &'a Skip,

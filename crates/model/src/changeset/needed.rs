@@ -1,6 +1,6 @@
-//! Nothing is destroyed that something else stands on: said when a destroy is asked for, and again before each of its
-//! runs begins to apply, since a dependent may have been applied meanwhile. And nothing is applied on what is being
-//! destroyed.
+//! Keeps destroys and applies of dependent stacks apart. A stack is not destroyed while another one depends on it. This
+//! is checked at the request and again before each run applies, since a dependent may have been applied meanwhile. A
+//! stack is not applied while a dependency of it is being destroyed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use super::{Action, ChangeSet, Status, Step};
 use crate::ids::{ChangeSetId, StackName};
 use crate::run::{Run, RunEvent, RunState, Skip};
 
-/// A stack outside a destroy that stands on one of its stacks.
+/// A stack outside a destroy that depends on one of its stacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dependent {
     pub stack: StackName,
-    /// What it stands on.
+    /// The stack that it depends on.
     pub on: StackName,
     /// The name of its state.
     pub state: String,
 }
 
-/// Runs that may not destroy any more. `standing`: the dependents that have resources now, or are being applied.
+/// Runs that may no longer destroy. `standing`: the dependents that have resources now or are being applied.
 pub fn still_needed(set: &ChangeSet, runs: &[Run], standing: &BTreeSet<StackName>) -> Vec<Step> {
     if set.request.action != Action::Destroy || set.status != Status::Confirmed {
         return Vec::new();
@@ -42,8 +42,8 @@ pub fn still_needed(set: &ChangeSet, runs: &[Run], standing: &BTreeSet<StackName
         .collect()
 }
 
-/// Runs that may not apply any more. `destroyed`: the stacks that stand on one that is being destroyed, which one, and
-/// by which change set.
+/// Runs that may no longer apply. `destroyed` maps stacks to a dependency that is being destroyed, and the change set
+/// that does it.
 pub fn undermined(
     set: &ChangeSet,
     runs: &[Run],
@@ -69,7 +69,7 @@ pub fn undermined(
         .collect()
 }
 
-/// Whether anything of it is still to be applied: only then is it worth a look at what others destroy.
+/// Whether anything is still to be applied. Only then do the destroys of others matter.
 pub fn can_be_undermined(set: &ChangeSet, runs: &[Run]) -> bool {
     let applies = set.request.action == Action::Apply && set.status == Status::Confirmed;
     applies && runs.iter().any(is_open)

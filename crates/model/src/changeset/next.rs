@@ -1,4 +1,5 @@
-//! What a change set does next: a decision over what is stored, taken the same way by whoever looks.
+//! Decides what a change set does next, from stored data only. The result does not depend on the process that computes
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use crate::hold::{Hold, HoldOn};
 use crate::ids::{RunId, StackName};
 use crate::run::{Awaited, Outcome, Run, RunEvent, RunState, Skip, Stage, Upstream};
 
-/// One thing to commit. A `Start` is also a claim: whoever commits it starts the runner.
+/// One thing to commit. A `Start` is also a claim: the process that commits it starts the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     StartPlan(RunId),
-    /// A plan to look at: these values do not exist yet.
+    /// Starts a preview: these values do not exist yet.
     StartPreview(RunId, Vec<Awaited>),
     StartApply(RunId),
     /// A stage after the apply.
@@ -22,8 +23,8 @@ pub enum Step {
     Move(SetEvent),
 }
 
-/// Everything that can happen now without anybody's word. The caller commits the steps and asks again
-/// until there are none. Taking lanes is the store's: they belong to all change sets.
+/// Every step that is possible now without a person. The caller commits the steps and calls this again until it returns
+/// none. The store assigns lanes, since all change sets share them.
 pub fn next(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Vec<Step> {
     let board = Board {
         set,
@@ -42,8 +43,8 @@ pub fn next(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Vec<Step> {
     }
 }
 
-/// Whether nobody's yes is missing: it was said to every plan, and what nobody has seen yet needs none. Somebody has to see
-/// that, unless they or the project said so beforehand.
+/// Whether no confirmation is missing. Every plan is confirmed, and runs that could not be planned yet are confirmed in
+/// advance, by the requester or by the project.
 pub fn is_said(set: &ChangeSet, runs: &[Run]) -> bool {
     let request = &set.request;
     runs.iter().all(|run| match run.state {
@@ -58,14 +59,14 @@ pub fn is_said(set: &ChangeSet, runs: &[Run]) -> bool {
     })
 }
 
-/// The hold that keeps a stack from being applied.
+/// The hold that prevents a stack from being applied.
 pub(super) fn is_held<'a>(around: &Around<'a>, stack: &StackName) -> Option<&'a Hold> {
     around.holds.iter().find(|hold| {
         hold.is_active(around.now) && matches!(&hold.on, HoldOn::Stack(held) if held == stack)
     })
 }
 
-/// The hold that keeps a stage after an apply from beginning.
+/// The hold that prevents a post-apply stage from starting.
 pub fn stage_held<'a>(around: &Around<'a>, run: &Run) -> Option<&'a Hold> {
     match run.state {
         RunState::Applied {
@@ -91,13 +92,13 @@ struct Board<'a> {
     around: &'a Around<'a>,
 }
 
-/// What stands between a run and its start.
+/// Whether and why a run cannot start.
 enum Way {
     Open,
     Waits,
     Poisoned(Skip),
     Deferred(Vec<Awaited>),
-    /// Nothing that it consumes has changed: there is nothing to plan.
+    /// Nothing that it consumes has changed, so there is nothing to plan.
     Untouched,
 }
 
@@ -120,7 +121,7 @@ impl Board<'_> {
                 steps.push(Step::StartStage(run.id, next));
             }
         }
-        // Applies first: a place used for them frees dependents sooner than another plan does.
+        // Applies first: they unblock dependents sooner than another plan does.
         for run in self.runs {
             if matches!(run.state, RunState::Planned { .. }) {
                 match self.way_to_apply(run) {
@@ -168,7 +169,7 @@ impl Board<'_> {
         steps
     }
 
-    /// After an interrupt: what has not begun does not begin; the end comes when the last engine ended.
+    /// After an interrupt: skips the runs that have not started, and ends when the last engine has ended.
     fn wind_down(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = skip_open(self.runs, &Skip::Interrupted).collect();
         if steps.is_empty() && !self.runs.iter().any(|run| run.state.is_running()) {
@@ -177,7 +178,7 @@ impl Board<'_> {
         steps
     }
 
-    /// How the change set comes to rest when nothing runs and nothing can start.
+    /// The event with which the change set comes to rest when nothing runs and nothing can start.
     fn rest(&self) -> SetEvent {
         if !self.runs.iter().all(|run| run.state.is_finished()) {
             return SetEvent::CameToRest;
@@ -225,14 +226,14 @@ impl Board<'_> {
         }
     }
 
-    /// Goes on without anybody's word if every plan has it already and at least one may start.
+    /// Continues without a person if every plan is confirmed and at least one may start.
     fn confirm_itself(&self) -> Vec<Step> {
         let mut ready = self
             .runs
             .iter()
             .filter(|run| matches!(run.state, RunState::Planned { .. }))
             .peekable();
-        // Facts and gates of what is as it should be need nobody's word.
+        // Facts and gates of unchanged stacks need no confirmation.
         let is_applied =
             |run: &Run| matches!(run.state, RunState::Applied { .. }) && self.may_go_on(run);
         let only_stages = ready.peek().is_none() && self.runs.iter().any(is_applied);
@@ -246,7 +247,7 @@ impl Board<'_> {
         }
     }
 
-    /// Whether nobody's word is missing for a plan, and nobody holds its stack.
+    /// Whether the plan is confirmed and approved, and its stack is not held.
     fn may_start(&self, run: &Run) -> bool {
         let is_said = matches!(
             run.state,
@@ -258,7 +259,7 @@ impl Board<'_> {
         is_said && approval::is_free(&self.owed, run) && is_held(self.around, &run.stack).is_none()
     }
 
-    /// Whether nobody holds the stack of a run whose next stage writes something; gates only look.
+    /// Whether the next stage may start: a hold blocks stages that write, but not gates.
     fn may_go_on(&self, run: &Run) -> bool {
         stage_held(self.around, run).is_none()
     }
@@ -279,7 +280,7 @@ impl Board<'_> {
     }
 
     fn way_to_plan(&self, run: &Run) -> Way {
-        // A destroy goes backwards: whom it waits for takes nothing from its plan.
+        // A destroy runs in reverse order, and its plan takes no values from the runs that it waits for.
         if self.set.request.action == Action::Destroy {
             return Way::Open;
         }
@@ -326,7 +327,7 @@ impl Board<'_> {
                 continue;
             }
             match &upstream.state {
-                // An `order` upstream gives no value: a review need not wait for what it will do.
+                // An `order` upstream provides no value, so a review does not wait for it.
                 RunState::Queued
                 | RunState::Planning { .. }
                 | RunState::Deferred { .. }
@@ -337,7 +338,7 @@ impl Board<'_> {
                 | RunState::Applying { .. }
                 | RunState::Completing { .. }
                 | RunState::Finished { .. } => waits = true,
-                // Nothing of it changes any more; it only waits for its turn.
+                // It changes nothing any more and only waits for its turn.
                 RunState::Applied { .. } => {}
                 RunState::Deferred { preview, .. } => awaited.push(Awaited {
                     stack: need.stack.clone(),
@@ -353,7 +354,7 @@ impl Board<'_> {
                 }),
             }
         }
-        // A preview wants to know all that can be known.
+        // A preview uses every value that can be known.
         match (waits, awaited.is_empty()) {
             (true, _) => Way::Waits,
             (false, true) => Way::Open,
@@ -361,8 +362,8 @@ impl Board<'_> {
         }
     }
 
-    /// Whether its code is as it was when it last ended well, and none of its upstreams here changed
-    /// anything that it consumes. One that has no upstream here was asked for itself.
+    /// Whether the stack is unchanged since its last successful run, and no upstream in this change set changed
+    /// anything that it consumes. A stack without an upstream here was requested directly.
     fn is_untouched(&self, run: &Run) -> bool {
         let mut upstreams = 0;
         for need in &run.upstreams {
@@ -386,7 +387,7 @@ impl Board<'_> {
                     _ => return false,
                 },
                 RunState::Planned { plan, .. } => &plan.outputs,
-                // What is deferred may turn out otherwise than it looked.
+                // A deferred run may turn out differently from its preview.
                 RunState::Queued
                 | RunState::Planning { .. }
                 | RunState::Deferred { .. }
@@ -407,7 +408,7 @@ impl Board<'_> {
     }
 }
 
-/// Whether it has no plan that could be applied, and nobody is making one.
+/// Whether it has no plan that can be applied, and none is being made.
 fn is_unplanned(run: &Run) -> bool {
     match run.state {
         RunState::Queued | RunState::Deferred { .. } => true,

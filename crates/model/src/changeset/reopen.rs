@@ -1,4 +1,4 @@
-//! Which runs are opened again by a retry or a resume.
+//! Which runs a retry or a resume reopens.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use super::{ChangeSet, Status};
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::run::{Outcome, Run, RunState, Skip};
 
-/// How much of a stopped change set is wanted again.
+/// How much of a stopped change set is reopened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reopen {
-    /// One run that did not end well, and those that it poisoned: exactly these, and what was left alone because of the
-    /// plan that it did not carry out.
+    /// One failed run and exactly those that were skipped because of it. Also the runs that were left out because of
+    /// its plan, which was not applied.
     Run(RunId),
-    /// Everything that did not end well. Of what is applied already, stacks whose source or state moved since, and those
-    /// that stand on them: these are planned afresh.
+    /// Everything that failed. Also applied stacks whose source or state changed since, with their dependents: these
+    /// are planned again.
     Rest { moved: BTreeSet<StackName> },
 }
 
 impl Reopen {
-    /// Everything that did not end well; nothing has moved, as far as is known.
+    /// Everything that failed, assuming that nothing has changed.
     pub fn rest() -> Self {
         Self::Rest {
             moved: BTreeSet::new(),
@@ -30,7 +30,7 @@ impl Reopen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopened {
     pub run: RunId,
-    /// It is planned afresh, however far it had come.
+    /// It is planned again from the start.
     pub moved: bool,
 }
 
@@ -110,7 +110,7 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopen
                     by: by.clone(),
                 });
             }
-            // A bundle's plans are as they are: what would be planned afresh is left as it is.
+            // A bundle's plans are fixed, so nothing is planned again.
             let is_bundle = set.request.bundle.is_some();
             let with: BTreeSet<RunId> = runs
                 .iter()
@@ -128,8 +128,8 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopen
     Ok(with_premature(set, runs, chosen))
 }
 
-/// What was left alone because of a plan that was never applied: the plan that is made now may change what it consumes. (A
-/// bundle's plans are as they are.)
+/// Adds the runs that were left out because of a plan that was never applied. The new plan may change what they
+/// consume. (A bundle's plans are fixed.)
 fn with_premature(set: &ChangeSet, runs: &[Run], mut chosen: Vec<Reopened>) -> Vec<Reopened> {
     if set.request.bundle.is_some() {
         return chosen;
@@ -148,7 +148,7 @@ fn with_premature(set: &ChangeSet, runs: &[Run], mut chosen: Vec<Reopened>) -> V
     chosen
 }
 
-/// Stacks, and all that stand on them in this change set.
+/// Stacks with all their dependents in this change set.
 fn with_those_on_them(runs: &[Run], stacks: &BTreeSet<StackName>) -> BTreeSet<StackName> {
     let mut all = stacks.clone();
     loop {

@@ -1,10 +1,10 @@
-//! Which change sets a newer push makes superfluous. What a person asked for never is.
+//! Which change sets a newer push replaces. Change sets that a person requested are never replaced.
 
 use super::{ChangeSet, Origin, Status};
 use crate::ids::ChangeSetId;
 
-/// Of those that are open: started by a push to the same branch, about nothing that the new one is not
-/// about, and nothing of them changed yet.
+/// The open change sets that were triggered by a push to the same branch, affect only stacks that the new one affects
+/// too, and have changed nothing yet.
 pub fn superseded(new: &ChangeSet, open: &[ChangeSet]) -> Vec<ChangeSetId> {
     let Origin::Push { branch } = &new.request.origin else {
         return Vec::new();

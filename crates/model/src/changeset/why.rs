@@ -1,4 +1,4 @@
-//! Why something waits, in words: nobody should have to guess.
+//! Explains why a run or a change set is waiting.
 
 use super::next::{is_held, next, stage_held};
 use super::{Around, ChangeSet, Status};
@@ -7,19 +7,19 @@ use crate::hold::Hold;
 use crate::ids::{ChangeSetId, StackName};
 use crate::run::{Outcome, Run, RunState, Skip};
 
-/// Who stands between a change set and its lanes.
+/// What a change set is waiting for to get its lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Front {
-    /// It holds the lane: so many of its runs are done.
+    /// A change set that holds the lane, with the number of its finished runs.
     Holder {
         lane: String,
         set: ChangeSetId,
         done: usize,
         of: usize,
-        /// Who asked for it earlier and waits, too, the first one first.
+        /// Earlier change sets that wait too, in order.
         before: Vec<ChangeSetId>,
     },
-    /// It was asked for earlier.
+    /// A change set that was requested earlier.
     Earlier {
         lane: String,
         set: ChangeSetId,
@@ -54,7 +54,7 @@ impl Front {
 }
 
 impl Front {
-    /// In few words, which stay the same while it waits: `change set c1 to release the lane`.
+    /// A short text that does not change during the wait: `change set c1 to release the lane`.
     pub fn brief(&self) -> String {
         match self {
             Self::Holder { set, .. } | Self::Earlier { set, .. } => {
@@ -65,7 +65,7 @@ impl Front {
     }
 }
 
-/// Why a change set does not go on; nothing if it does, or is over and ended well.
+/// Why a change set does not continue. None if it continues, or if it ended successfully.
 pub fn why_set(
     set: &ChangeSet,
     runs: &[Run],
@@ -99,7 +99,7 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
     }
     match held {
         Some((stack, hold)) => format!("stack `{stack}` is {}", hold.words()),
-        // A hold ran out, and nobody has looked since.
+        // A hold expired, and no scheduling step has run since.
         None if !next(set, runs, around).is_empty() => format!(
             "nothing any more: `terrane run confirm {}` goes on with it",
             set.id
@@ -115,8 +115,7 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
     }
 }
 
-/// ``0 of 1 approval for r5 (target `prod`)``
-/// Each once; nothing if nothing is owed.
+/// ``0 of 1 approval for r5 (target `prod`)`` Without duplicates; none if nothing is missing.
 fn waits_for_all<'a>(owed: impl Iterator<Item = &'a Owed>) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
     for words in owed.map(waits_for) {
@@ -135,7 +134,7 @@ fn waits_for(one: &Owed) -> String {
     format!("{what} ({})", one.by)
 }
 
-/// Why a run is where it is; nothing if it is at work or ended well.
+/// Why a run does not continue. None if it is running or ended successfully.
 pub fn why(
     set: &ChangeSet,
     runs: &[Run],
@@ -169,7 +168,7 @@ pub fn why(
                 let first = problem.message.lines().next().unwrap_or_default();
                 Some(format!("{}: {first}", outcome.word()))
             }
-            // Who said no, and why, is known to the change set.
+            // The change set records who rejected it, and why.
             Outcome::Skipped {
                 because: Skip::NotConfirmed,
             } => why_set(set, runs, around, front).or(Some(Skip::NotConfirmed.words())),
@@ -184,7 +183,7 @@ pub fn why(
     }
 }
 
-/// Between runs of one change set that goes on.
+/// The reason within a change set that continues.
 fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -> String {
     let is_awaited = |stack: &StackName| {
         runs.iter()

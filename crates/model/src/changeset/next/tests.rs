@@ -1,4 +1,4 @@
-//! Stories of small change sets, and long random ones that must never get stuck.
+//! Scenarios of small change sets, and long random ones that must never get stuck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use crate::seal::Seal;
 mod stages;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-/// Nobody holds anything or has approved anything.
+/// Without holds and approvals.
 const AROUND: Around<'static> = Around {
     holds: &[],
     approvals: &[],
     now: NOW,
 };
 
-/// `"b<a:x"` is stack b, which takes output x of a; `"c<a"` merely comes after a.
+/// `"b<a:x"` is stack b, which consumes output x of a. `"c<a"` only comes after a.
 fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
     let runs: Vec<Run> = (1..)
         .zip(stacks)
@@ -122,7 +122,7 @@ fn problem() -> Problem {
     Problem::new(Stage::Applying, "no")
 }
 
-/// Commits steps until there are none, as the store does; returns what was started.
+/// Commits steps until there are none, as the store does. Returns what was started.
 fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
     let mut started = Vec::new();
     loop {
@@ -160,7 +160,7 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
     }
 }
 
-/// What a person says, carried out.
+/// Executes a person's command.
 fn say(set: &mut ChangeSet, runs: &mut [Run], say: Say) -> Result<(), HearError> {
     say_around(set, runs, say, &AROUND)
 }
@@ -213,7 +213,7 @@ fn planned(outputs: &[&str]) -> RunEvent {
     }
 }
 
-/// A plan that needs nobody's word any more.
+/// A confirmed plan.
 fn said(outputs: &[&str]) -> RunEvent {
     RunEvent::PlanFinished {
         plan: record(outputs, false),
@@ -258,7 +258,7 @@ fn applied() -> RunEvent {
     }
 }
 
-/// Applied, and this stage follows.
+/// The apply finished, and this stage follows.
 fn applied_before(stage: Stage) -> RunEvent {
     RunEvent::ApplyFinished {
         counts: PlanCounts::default(),
@@ -268,7 +268,7 @@ fn applied_before(stage: Stage) -> RunEvent {
     }
 }
 
-/// A stage passed; a later one follows.
+/// A stage passed, and `then` follows.
 fn staged(part: Stage, then: Option<Stage>) -> RunEvent {
     RunEvent::StageFinished {
         part,
@@ -473,7 +473,7 @@ fn a_later_plan_that_destroys_is_asked_about_again() {
 
 #[test]
 fn a_destroy_goes_backwards() {
-    // The caller turns the edges round: a, whom b needs, waits for b.
+    // The caller reverses the edges: a, which b depends on, waits for b.
     let (mut set, mut runs) = change_set(Action::Destroy, &["a<b", "b"]);
     assert_eq!(settle(&mut set, &mut runs), ["plan a", "plan b"]);
     happen(&mut runs, "a", planned(&[]));
@@ -670,7 +670,7 @@ fn what_moved_since_is_planned_afresh_with_all_that_stand_on_it() {
         let event = RunEvent::Reopened { moved: it.moved };
         run.state = advance(&run.state, event, Timestamp::UNIX_EPOCH).unwrap();
     }
-    // `b` was applied with values of `a` that may be others now: it waits for them.
+    // `b` was applied with values of `a` that may have changed, so it waits for them.
     set.status = Status::Confirmed;
     assert_eq!(settle(&mut set, &mut runs), ["plan a", "plan d"]);
 }
@@ -707,8 +707,8 @@ fn only_what_a_push_started_is_superseded() {
 }
 
 proptest! {
-    /// Whatever happens to runs in whatever order, nothing starts before its upstreams ended well, no
-    /// more run at once than allowed, and the change set comes to rest.
+    /// For random events in any order: no run starts before its upstreams succeeded, the parallelism limit holds, and
+    /// the change set comes to rest.
     #[test]
     fn no_change_set_gets_stuck(
         action in prop_oneof![Just(Action::Plan), Just(Action::Apply), Just(Action::Destroy)],

@@ -1,4 +1,4 @@
-//! Stories of stages after an apply.
+//! Scenarios of post-apply stages.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn applied_is_not_done() {
         staged(Stage::Publishing, Some(Stage::Verifying)),
     );
     assert_eq!(settle(&mut set, &mut runs), ["verifying a"]);
-    // Its runner dies: a gate may be looked at as often as one likes.
+    // Its runner dies. A gate can be checked any number of times.
     let lost = RunEvent::RunnerLost {
         kept: None,
         left: None,
@@ -31,7 +31,7 @@ fn applied_is_not_done() {
     assert_eq!(words(&runs), "a not verified, b skipped");
     assert!(matches!(set.status, Status::Stopped { .. }));
 
-    // A retry goes on at the gate, and takes those along that waited for it.
+    // A retry continues with the gate and includes the runs that waited for it.
     let again = changeset::reopen(&set, &runs, &Reopen::Run(RunId(1))).unwrap();
     let again: Vec<RunId> = again.iter().map(|it| it.run).collect();
     assert_eq!(again, [RunId(1), RunId(2)]);
@@ -142,7 +142,7 @@ fn a_hold_keeps_stages_that_write_and_lets_gates_be_looked_at() {
         );
         let why = changeset::why_set(&set, &runs, &around, None).unwrap();
         assert!(why.starts_with("stack `a` is held by"), "{why}");
-        // When it ends, nobody has to be asked.
+        // When it ends, no confirmation is needed.
         let confirmed = SetEvent::Confirmed { by: None };
         assert_eq!(next(&set, &runs, &AROUND), [Step::Move(confirmed)]);
     }
