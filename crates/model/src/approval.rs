@@ -1,6 +1,6 @@
-//! Who must agree before an apply, who did, and what is still owed.
+//! Which approvals an apply requires, which were given, and which are missing.
 //!
-//! Not here: what a confirm does (`changeset::hear`), who somebody is (`control`).
+//! Not here: what a confirmation does (`changeset::hear`), how people are identified (`control`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ mod shown;
 
 pub use shown::{Shown, shown};
 
-/// What an `approval` block says; what it leaves out is inherited from the target's, then the default.
+/// An `approval` block. Missing settings are inherited from the target's block, then from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalBlock {
     pub count: Option<u32>,
@@ -30,26 +30,26 @@ pub struct ApprovalBlock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalScope {
-    /// Asked once, for everything.
+    /// One approval for the whole change set.
     #[default]
     ChangeSet,
-    /// Asked for the stack by itself, whatever was said of the change set.
+    /// A separate approval for the stack, whatever was approved for the change set.
     Stack,
 }
 
-/// How many, and whose word counts.
+/// How many approvals are required, and from whom.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ApprovalRule {
     pub count: u32,
     pub role: Option<String>,
-    /// Whether who asked may approve.
+    /// Whether the author may approve.
     pub author: bool,
     pub expires: Option<Duration>,
     pub scope: ApprovalScope,
 }
 
 impl ApprovalBlock {
-    /// The rule for a stack: its own block over its target's; none if neither says anything.
+    /// The rule for a stack: its own block overrides its target's. None if neither exists.
     pub fn rule(target: Option<&Self>, stack: Option<&Self>) -> Option<ApprovalRule> {
         if target.is_none() && stack.is_none() {
             return None;
@@ -69,7 +69,7 @@ impl ApprovalBlock {
 }
 
 impl ApprovalRule {
-    /// Whether who fulfils this has fulfilled the other, too.
+    /// Whether fulfilling this rule also fulfils the other one.
     pub fn asks_as_much_as(&self, other: &Self) -> bool {
         let roles = other.role.is_none() || self.role == other.role;
         let authors = other.author || !self.author;
@@ -93,20 +93,20 @@ impl From<ApprovalRule> for ApprovalBlock {
     }
 }
 
-/// One rule, and the stacks of a change set that stand under it.
+/// A rule, and the stacks of a change set that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirement {
-    /// Who wants it: ``target `azure` ``, ``stack `k8s-prod` ``, ``policy `stateful` ``.
+    /// What requires it: ``target `azure` ``, ``stack `k8s-prod` ``, ``policy `stateful` ``.
     pub by: String,
     pub rule: ApprovalRule,
     pub stacks: BTreeSet<StackName>,
 }
 
-/// One person's yes. A no ends what it is about at once, so it is not one of these.
+/// A person's approval. A rejection ends the change set or run at once and is not recorded here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
     pub change_set: ChangeSetId,
-    /// For one stack by itself.
+    /// Set if it is for a single stack.
     pub run: Option<RunId>,
     pub person: String,
     /// As claimed, unless `verified`.
@@ -116,18 +116,18 @@ pub struct Approval {
     pub at: Timestamp,
 }
 
-/// What stands between a plan and its apply.
+/// A missing approval that blocks an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owed {
     pub by: String,
     pub rule: ApprovalRule,
-    /// For one stack by itself: that run.
+    /// The run, if the approval is for a single stack.
     pub run: Option<RunId>,
     pub stacks: Vec<StackName>,
-    /// Nothing of the change set begins without it.
+    /// No run of the change set starts without it.
     pub is_for_all: bool,
     pub given: u32,
-    /// Why a word that was given does not count.
+    /// Approvals that were given but do not count, with the reason.
     pub not_counted: Vec<NotCounted>,
 }
 
@@ -142,7 +142,7 @@ pub enum Because {
     IsAuthor,
     OtherRole,
     Expired,
-    /// The plan was made anew since, and it is not the one that was approved.
+    /// A new plan was made since, and it differs from the approved one.
     OtherPlan,
 }
 
@@ -157,8 +157,8 @@ impl Because {
     }
 }
 
-/// Everything that is still owed for the plans of a change set that lie ready. What is asked once for everything is asked
-/// before anything begins, also about what can only be previewed by then; later it is about its own stacks alone.
+/// All approvals that are missing for the plans of a change set that are ready. Approvals for the whole change set are
+/// required before anything starts, and also cover previews. After the start they only concern their own stacks.
 pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestamp) -> Vec<Owed> {
     let ready: BTreeMap<&StackName, &Run> = runs
         .iter()
@@ -191,7 +191,7 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
             }
             ApprovalScope::ChangeSet if covered.is_empty() && !is_for_all => {}
             ApprovalScope::ChangeSet => {
-                // A word about everything is also about what could only be previewed.
+                // An approval of the change set also covers previews.
                 let previewed = runs.iter().filter(|run| {
                     matches!(run.state, RunState::Deferred { .. })
                         && requirement.stacks.contains(&run.stack)
@@ -208,7 +208,7 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
     owed
 }
 
-/// Whether an engine has changed something for it.
+/// Whether an engine has changed something for this run.
 fn has_begun(run: &Run) -> bool {
     match &run.state {
         RunState::Applying { .. } => true,
@@ -236,7 +236,7 @@ fn is_change(outcome: &Outcome) -> bool {
     }
 }
 
-/// What policies want for the plans that lie ready, unless they are overridden.
+/// The approvals that policies require for the plans that are ready, unless the policies are overridden.
 fn by_policy(set: &ChangeSet, ready: &BTreeMap<&StackName, &Run>) -> Vec<Requirement> {
     if set.request.policy_override.is_some() {
         return Vec::new();
@@ -262,7 +262,7 @@ fn of_policy(wanted: &policy::Requirement, run: &Run) -> Requirement {
     }
 }
 
-/// What a policy wants for one run and has not got, at whatever point it said so.
+/// The approvals that policies require for one run and that are missing, from all evaluation points.
 pub fn owed_to_policy(
     set: &ChangeSet,
     run: &Run,
@@ -273,8 +273,8 @@ pub fn owed_to_policy(
     count(set, &of_policy(wanted, run), None, &[run], approvals, now)
 }
 
-/// Whether approvals that the project requires are missing for a new plan of a run. `since`: those given before are for
-/// another plan.
+/// Whether approvals that the project requires are missing for a new plan of a run. Approvals given before `since` are
+/// for another plan.
 pub fn lacks_rule_approvals(
     set: &ChangeSet,
     (run, stack): (RunId, &StackName),
@@ -292,7 +292,7 @@ pub fn lacks_rule_approvals(
     })
 }
 
-/// Whether nothing is owed for one run.
+/// Whether no approval is missing for one run.
 pub(crate) fn is_free(owed: &[Owed], run: &Run) -> bool {
     !owed.iter().any(|one| one.keeps_back(run))
 }
@@ -306,7 +306,7 @@ fn count(
     now: Timestamp,
 ) -> Option<Owed> {
     let rule = &requirement.rule;
-    // What is new in one of them voids nothing of the others.
+    // A new plan of one run does not invalidate the approvals of others.
     let lacks =
         |run: &&&Run| heard(set, rule, about, plan_since(run), approvals, now).0 < rule.count;
     let lacking: Vec<&Run> = covered.iter().filter(lacks).copied().collect();
@@ -326,7 +326,7 @@ fn count(
     })
 }
 
-/// How many people's words count for what was made at some moment, and whose do not.
+/// Counts the valid approvals for a plan made at a given time, and lists the others with the reason.
 fn heard(
     set: &ChangeSet,
     rule: &ApprovalRule,
@@ -372,7 +372,7 @@ fn heard(
     (given, not_counted)
 }
 
-/// From when on a word is about the plan that lies there.
+/// The time from which on approvals count for the current plan.
 fn plan_since(run: &Run) -> Option<Timestamp> {
     match &run.state {
         RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => plan.since,
@@ -390,17 +390,17 @@ fn plan_since(run: &Run) -> Option<Timestamp> {
 }
 
 fn is_past(at: Timestamp, term: Duration, now: Timestamp) -> bool {
-    // A moment beyond the end of time has not come.
+    // A time beyond the representable range has not come.
     at.checked_add(term).is_ok_and(|end| end <= now)
 }
 
 impl Owed {
-    /// Whether a run may not be applied without it.
+    /// Whether this missing approval blocks a run.
     pub fn keeps_back(&self, run: &Run) -> bool {
         self.is_for_all || self.stacks.contains(&run.stack)
     }
 
-    /// The command that gives it.
+    /// The command that gives this approval.
     pub fn command(&self, set: ChangeSetId) -> String {
         let what = self
             .run

@@ -1,6 +1,6 @@
-//! A plan as terrane shows and judges it: typed from the engine's plan JSON, sensitive values already gone.
+//! A plan as terrane shows and evaluates it: parsed from the engine's plan JSON, with sensitive values removed.
 //!
-//! Not here: drawing it (`cli::view::plan`).
+//! Not here: displaying it (`cli::view::plan`).
 
 pub mod coverage;
 pub(crate) mod diff;
@@ -24,23 +24,23 @@ pub use parse::{ParsePlanError, difference, parse};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     pub engine_version: String,
-    /// Resource changes other than no-op and read, in the engine's order. A no-op that moves, imports or
-    /// is generated counts as a change.
+    /// Resource changes other than no-op and read, in the engine's order. A no-op with a move, an import or generated
+    /// configuration counts as a change.
     pub changes: Vec<ResourceChange>,
-    /// What the engine found different from its state, outside any change of ours.
+    /// Differences between the state and the real resources, found by the engine.
     pub drift: Vec<ResourceChange>,
-    /// Outputs that change, by name.
+    /// Changed outputs, by name.
     pub outputs: BTreeMap<String, OutputChange>,
-    /// Whether the engine stopped early; such a plan is never applied.
+    /// The engine stopped early. Such a plan is never applied.
     pub errored: bool,
-    /// Whether it only takes into the state what was changed outside: then drift is what it changes.
+    /// The plan only updates the state with outside changes. The drift then counts as its changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refresh_only: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceChange {
-    /// As the engine writes it: `module.cluster.azurerm_subnet.nodes["a"]`.
+    /// The engine's notation: `module.cluster.azurerm_subnet.nodes["a"]`.
     pub address: String,
     /// `module.cluster`, or empty in the root module.
     pub module: String,
@@ -48,15 +48,15 @@ pub struct ResourceChange {
     pub mode: Mode,
     pub action: Action,
     pub moved_from: Option<String>,
-    /// The id it is imported by; empty string when unknown.
+    /// The id of the imported object; an empty string if unknown.
     pub importing: Option<String>,
-    /// Paths whose change forces the replacement, such as `default_node_pool[0].vnet_subnet_id`.
+    /// The paths whose change forces the replacement, such as `default_node_pool[0].vnet_subnet_id`.
     pub replace_because: Vec<String>,
-    /// The engine's `action_reason`, such as `replace_because_tainted`, if it gave one.
+    /// The engine's `action_reason`, such as `replace_because_tainted`.
     pub reason: Option<String>,
-    /// Attributes that differ, deepest paths, in order.
+    /// Changed attributes as leaf paths, in order.
     pub attributes: Vec<AttributeChange>,
-    /// How many attributes stay as they are.
+    /// The number of unchanged attributes.
     pub unchanged: usize,
 }
 
@@ -70,7 +70,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Nothing but a move or an import.
+    /// Only a move or an import.
     NoOp,
     Create,
     Read,
@@ -80,7 +80,7 @@ pub enum Action {
     /// Created first, then deleted.
     CreateDelete,
     Delete,
-    /// Leaves the state, stays in the world.
+    /// Removed from the state, but not destroyed.
     Forget,
 }
 
@@ -89,13 +89,13 @@ impl Action {
         matches!(self, Self::DeleteCreate | Self::CreateDelete)
     }
 
-    /// Whether something that exists goes away.
+    /// Whether an existing resource is destroyed.
     pub fn destroys(self) -> bool {
         self.is_replace() || self == Self::Delete
     }
 }
 
-/// One attribute, or one leaf inside of one, that differs.
+/// A changed attribute, or a changed leaf inside an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttributeChange {
     /// `tags.env`, `rules[0].port`, `labels["a.b"]`.
@@ -105,21 +105,21 @@ pub struct AttributeChange {
     pub forces_replacement: bool,
 }
 
-/// A value in a plan. A sensitive one never gets this far.
+/// A value in a plan. Sensitive values are masked before they get here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanValue {
-    /// Not there on this side.
+    /// Does not exist on this side.
     Absent,
     Known(Value),
     /// Known after apply.
     Unknown,
-    /// Known as soon as these upstream stacks are applied.
+    /// Known once these upstream stacks are applied.
     KnownAfter {
         stacks: Vec<StackName>,
     },
     Sensitive,
-    /// Sensitive, with a keyed digest by which two can be compared.
+    /// Sensitive, with a keyed digest for comparing two values.
     Masked {
         digest: String,
     },
@@ -132,7 +132,7 @@ pub struct OutputChange {
     pub after: PlanValue,
 }
 
-/// How much a plan does, in numbers.
+/// The number of changes in a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanCounts {
     pub create: usize,
@@ -143,7 +143,7 @@ pub struct PlanCounts {
     pub moved: usize,
     pub forget: usize,
     pub outputs: usize,
-    /// Of a refresh-only plan: resources that were changed outside.
+    /// For a refresh-only plan: resources that were changed outside.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub drift: usize,
 }
@@ -179,12 +179,12 @@ impl Plan {
         counts
     }
 
-    /// No resource change but no-op, no output change, no move, import or forget; in a refresh-only plan no drift.
+    /// No resource change except no-op, no output change, no move, import or forget. For a refresh-only plan: no drift.
     pub fn is_empty(&self) -> bool {
         self.counts() == PlanCounts::default()
     }
 
-    /// Whether anything that exists goes away.
+    /// Whether an existing resource is destroyed.
     pub fn destroys(&self) -> bool {
         self.changes.iter().any(|change| change.action.destroys())
     }

@@ -1,7 +1,6 @@
-//! What binds a plan to all it was made from, and what of that moved since.
+//! Binds a plan to everything that it was made from, and detects what has changed since.
 //!
-//! Not here: looking at how things are now (`control`), the statement that checks the head while it grants the
-//! lock (`store::locks`).
+//! Not here: collecting the current values (`control`), checking the head while the lock is granted (`store::locks`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,22 +14,22 @@ use crate::state::StateVersion;
 #[cfg(test)]
 mod tests;
 
-/// What a plan was made from. Apply is refused when any of it moved.
+/// What a plan was made from. The apply is refused if any of it has changed.
 ///
 /// Stored with the plan: fields are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
-    /// Digest of the snapshot.
+    /// Digest of the source snapshot.
     pub source: String,
     /// The head of the state, if there was one.
     pub head: Option<SealedHead>,
     /// Keyed digest of the input values.
     pub inputs: String,
-    /// Of each by itself, to name those that moved.
+    /// Keyed digests of the single inputs, to name those that changed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub each_input: BTreeMap<String, String>,
     pub engine: String,
-    /// Digest of the provider lock file as the plan left it, if the module has one.
+    /// Digest of the provider lock file after planning, if the module has one.
     #[serde(default)]
     pub lock_file: Option<String>,
 }
@@ -52,7 +51,7 @@ impl SealedHead {
     }
 }
 
-/// One thing that is not any more what the plan was made from.
+/// Something that has changed since the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moved {
     Source {
@@ -71,14 +70,14 @@ pub enum Moved {
         from: String,
         to: String,
     },
-    /// Values may be secret: they are named, and that they differ is all that is said. None are named if the seal knows
-    /// of none by itself.
+    /// Values may be secret, so only the names of changed inputs are reported. Empty if the seal has no digests of
+    /// single inputs.
     Inputs {
         names: Vec<String>,
     },
 }
 
-/// Everything that moved, what matters most first.
+/// Everything that has changed, most important first.
 pub fn moved(sealed: &Seal, now: &Seal) -> Vec<Moved> {
     let mut all = Vec::new();
     if sealed.head != now.head {
@@ -116,14 +115,14 @@ pub fn moved(sealed: &Seal, now: &Seal) -> Vec<Moved> {
     all
 }
 
-/// Those that one has and the other has not, or has otherwise.
+/// The keys that only one map has, or whose values differ.
 fn differing(some: &BTreeMap<String, String>, others: &BTreeMap<String, String>) -> Vec<String> {
     let names: BTreeSet<&String> = some.keys().chain(others.keys()).collect();
     let differs = |name: &&String| some.get(*name) != others.get(*name);
     names.into_iter().filter(differs).cloned().collect()
 }
 
-/// What moved, in one phrase.
+/// What has changed, in one phrase.
 pub fn words(moved: &[Moved]) -> String {
     let all: Vec<String> = moved.iter().map(ToString::to_string).collect();
     all.join("; ")
@@ -147,7 +146,7 @@ impl fmt::Display for Moved {
                 short(&from.lineage),
                 short(&to.lineage)
             ),
-            // The same serial again: put back or written over by hand.
+            // The same serial with other content: restored or overwritten manually.
             Self::State {
                 from: Some(from),
                 to: Some(to),
@@ -204,18 +203,18 @@ fn serial(head: Option<&SealedHead>) -> String {
     )
 }
 
-/// As much of a digest as people compare.
+/// The part of a digest that is shown to people.
 fn short(digest: &str) -> &str {
     digest.get(..7).unwrap_or(digest)
 }
 
-/// Who moved a state to where it is.
+/// The author of a state's current version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub serial: i64,
     pub run: Option<RunId>,
     pub commit: Option<String>,
-    /// A person or a token, as far as that is known.
+    /// A person or a token, if known.
     pub by: Option<String>,
     pub at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Which plans lie there to be approved, so that who approves can name the ones they saw.
+//! Identifies the plans that are ready for approval, so that an approver can name the ones they reviewed.
 
 use jiff::Timestamp;
 
@@ -8,18 +8,18 @@ use crate::plan::PlanCounts;
 use crate::run::{PlanRecord, Preview, Run, RunState};
 use crate::seal::Seal;
 
-/// The plans and previews that an approval is about.
+/// The plans and previews that an approval covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Another one if any of them was made from something else, or is not what was spoken of before.
+    /// Differs if a plan was made from other inputs, or is not equal to the plan reviewed before.
     pub mark: String,
     pub counts: PlanCounts,
     pub stacks: usize,
-    /// When the newest was made of which nobody can have spoken before.
+    /// The time of the newest plan that no earlier approval can cover.
     pub since: Option<Timestamp>,
 }
 
-/// Of a change set's runs, or of one that is approved by itself; none if no plan lies there.
+/// For all runs of a change set, or for one that is approved separately. None if no plan is ready.
 pub fn shown(runs: &[Run], about: Option<RunId>) -> Option<Shown> {
     let mut counts = PlanCounts::default();
     let (mut stacks, mut since) = (0, None);
@@ -64,7 +64,7 @@ fn plan_of(run: &Run) -> Option<&PlanRecord> {
     }
 }
 
-/// FNV-1a: it tells plans apart that were made one after the other, and keeps nobody from anything.
+/// FNV-1a. It only distinguishes successive plans and is not a security measure.
 struct Mark(u64);
 
 impl Default for Mark {
@@ -78,7 +78,7 @@ impl Mark {
         self.add(&number.to_le_bytes());
     }
 
-    /// What it was made from.
+    /// Adds what the plan was made from.
     fn add_seal(&mut self, seal: &Seal) {
         self.add(seal.source.as_bytes());
         self.add(seal.inputs.as_bytes());

@@ -1,4 +1,4 @@
-//! Whose word counts, and what is still owed.
+//! Which approvals count, and which are missing.
 
 use jiff::SignedDuration;
 
@@ -14,7 +14,7 @@ fn at(minutes: i64) -> Timestamp {
     START + SignedDuration::from_mins(minutes)
 }
 
-/// A change set that `ada` asked for; the plans of its stacks were made in minute 10.
+/// A change set requested by `ada`. The plans of its stacks were made in minute 10.
 fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
     let stacks: Vec<StackName> = ["a", "b"].map(|name| name.parse().unwrap()).to_vec();
     let request = Request {
@@ -216,7 +216,7 @@ fn a_stacks_block_inherits_from_its_targets() {
     );
 }
 
-/// Said at whatever point, it counts as an `approval` block's would: also while its apply is about to begin.
+/// At every evaluation point it counts like an `approval` block, also just before the apply starts.
 #[test]
 fn what_a_policy_wants_counts_people_by_role_and_not_the_author() {
     let (set, mut runs) = set(rule(1));
@@ -253,7 +253,8 @@ fn wanted(count: u32, message: &str, role: Option<&str>) -> policy::Requirement 
     }
 }
 
-/// A policy that wants more people of a yes than of a plan is owed those; when it is asked again, what it wants then.
+/// A policy may require more approvals for the confirmation than for the plan. Those are missing until the next
+/// evaluation replaces them.
 #[test]
 fn what_is_wanted_of_a_yes_is_owed_until_it_is_asked_about_again() {
     let (mut set, mut runs) = set(rule(1));
@@ -284,7 +285,7 @@ fn what_is_wanted_of_a_yes_is_owed_until_it_is_asked_about_again() {
     assert_eq!(asked(None), Vec::<String>::new());
 }
 
-/// One that asks for `b` alone keeps `a` back as well, until something has begun; then it is about `b`.
+/// A rule for `b` alone also blocks `a` until something has started. After that it only concerns `b`.
 #[test]
 fn what_is_asked_once_for_everything_is_asked_before_anything_begins() {
     let (mut set, mut runs) = set(rule(1));
@@ -296,7 +297,7 @@ fn what_is_asked_once_for_everything_is_asked_before_anything_begins() {
     };
     assert_eq!(free(&set, &runs, &[]), "");
     assert_eq!(free(&set, &runs, &[yes("bob", 15)]), "ab");
-    // Also while it can only be previewed.
+    // Also while only a preview is possible.
     let planned = runs[1].state.clone();
     runs[1].state = RunState::Deferred {
         on: Vec::new(),
@@ -322,7 +323,7 @@ fn what_is_asked_once_for_everything_is_asked_before_anything_begins() {
     assert_eq!(free(&set, &runs, &[]), "a");
 }
 
-/// With a scope of its own, the others go through first.
+/// With a scope of its own, the other stacks go first.
 #[test]
 fn what_is_asked_for_one_stack_keeps_no_other_back() {
     let (mut set, runs) = set(ApprovalRule {
@@ -334,7 +335,7 @@ fn what_is_asked_for_one_stack_keeps_no_other_back() {
     assert!(is_free(&owed, &runs[0]) && !is_free(&owed, &runs[1]));
 }
 
-/// A neighbour that was planned afresh is approved itself, and voids nothing.
+/// A neighbour with a new plan needs an approval of its own and invalidates no other.
 #[test]
 fn what_is_new_in_one_plan_is_asked_of_that_one() {
     let rule = ApprovalBlock::rule(Some(&ApprovalBlock::default()), None).unwrap();
@@ -357,7 +358,7 @@ fn what_is_new_in_one_plan_is_asked_of_that_one() {
     assert_eq!(owed[0].stacks, [runs[1].stack.clone()]);
 }
 
-/// Who names the plan they saw means no other, though what was said before is about both.
+/// An approval that names a plan covers no other plan, although earlier approvals cover both.
 #[test]
 fn another_plan_has_another_mark() {
     let rule = ApprovalBlock::rule(Some(&ApprovalBlock::default()), None).unwrap();
@@ -379,7 +380,7 @@ fn another_plan_has_another_mark() {
     assert_ne!(mark(&runs), mark(&changed(&other)));
 }
 
-/// What a project says by the time of a confirm may be more than what was fulfilled, in any of its parts.
+/// At confirmation, the project may require more than was fulfilled, in any part of the rule.
 #[test]
 fn a_rule_that_became_stricter_asks_for_more() {
     let block = |text: &str| match text {
@@ -410,7 +411,7 @@ fn a_rule_that_became_stricter_asks_for_more() {
     }
 }
 
-/// A new plan of run 1: only approvals for it, and since it was made, count.
+/// For a new plan of run 1, only approvals for that run and since that plan count.
 #[test]
 fn a_new_plan_lacks_approvals_until_they_are_given_for_it() {
     let own = ApprovalRule {

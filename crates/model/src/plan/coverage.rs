@@ -18,20 +18,20 @@ use super::{Action, PlanValue};
 #[cfg(test)]
 mod tests;
 
-/// How a new plan compares with the one that was last shown to people.
+/// How a new plan compares with the last reviewed one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Coverage {
-    /// Nobody has confirmed or approved an earlier plan of this run.
+    /// No earlier plan of this run was confirmed or approved.
     #[default]
     NothingReviewed,
-    /// What people agreed to is this plan.
+    /// The plan equals the reviewed one.
     Equal,
-    /// It is another plan. `new` says what is new in it; empty if the earlier one can no longer be read.
+    /// The plan differs. `new` lists what is new in it; empty if the earlier plan can no longer be read.
     Different { new: Vec<String> },
 }
 
 impl Coverage {
-    /// Whether the plan is the reviewed one; none if there is no reviewed one.
+    /// Whether the plan equals the reviewed one. None if there is no reviewed plan.
     pub fn is_equal(&self) -> Option<bool> {
         match self {
             Self::NothingReviewed => None,
@@ -49,7 +49,8 @@ impl Coverage {
     }
 }
 
-/// A plan as it is stored to compare later plans with it. Stored beside the run and in bundles: fields are only added.
+/// The stored form of a plan, for comparison with later plans. Stored beside the run and in bundles: fields are only
+/// added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewedPlan {
     #[serde(flatten)]
@@ -57,16 +58,16 @@ pub struct ReviewedPlan {
     /// Digest of the stack's own source: modules, `watch`, hooks.
     #[serde(default)]
     pub own_source: String,
-    /// Keyed digests of the values of its inputs, as far as they are known.
+    /// Keyed digests of its input values, as far as they are known.
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
-    /// It came with a bundle, so no plan of this run is recorded here yet.
+    /// The plan came with a bundle, so no plan of this run is recorded here yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_bundle: bool,
 }
 
 impl ReviewedPlan {
-    /// Whether who agreed to this plan agreed to a new one.
+    /// Whether agreement to this plan covers a new one.
     pub fn covers(&self, new: &Self) -> Coverage {
         let deviations = deviations(&new.difference, &self.difference);
         let mut found: Vec<String> = deviations.iter().map(ToString::to_string).collect();
@@ -93,10 +94,10 @@ impl ReviewedPlan {
 const OTHER_SOURCE: &str =
     "its own source changed: a plan does not show what provisioners and hooks run";
 
-/// What a plan would change. Kept with the plan: fields are only added.
+/// What a plan would change. Stored with the plan: fields are only added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// By address; the leftover of a replacement that failed halfway is one of its own.
+    /// By address. A deposed object of a failed replacement has an entry of its own.
     resources: BTreeMap<String, Change>,
     /// By name.
     outputs: BTreeMap<String, Change>,
@@ -114,7 +115,7 @@ pub(super) struct Change {
     pub(super) leaves: BTreeSet<Leaf>,
 }
 
-/// One attribute, or one leaf inside of one. In a list one path may stand twice: what went and what came.
+/// An attribute, or a leaf inside one. In a list, a path may occur twice: for the removed and the added element.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Leaf {
     path: String,
@@ -131,7 +132,7 @@ enum Side {
     Value(String),
 }
 
-/// One way in which a new plan is not the reviewed one.
+/// A difference between a new plan and the reviewed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Deviation {
     subject: Subject,
@@ -170,7 +171,7 @@ enum What {
     },
 }
 
-/// In what a new plan differs from the reviewed one, once its unknown values are filled in.
+/// The differences between a new plan and the reviewed one, after unknown values are filled in.
 pub(super) fn deviations(new: &Difference, reviewed: &Difference) -> Vec<Deviation> {
     let resources = compare_all(&new.resources, &reviewed.resources, Subject::Resource);
     let outputs = compare_all(&new.outputs, &reviewed.outputs, Subject::Output);
@@ -205,7 +206,7 @@ fn compare_all(
 }
 
 impl Difference {
-    /// Without one resource.
+    /// Removes one resource.
     pub fn leave_out(&mut self, address: &str) {
         self.resources.remove(address);
     }
@@ -220,7 +221,7 @@ impl Difference {
 }
 
 impl Change {
-    /// Of two values as the engine gives them. What is sensitive is looked into as well: digests tell nothing.
+    /// Compares two values from the engine. Sensitive values are compared too, since only digests are kept.
     pub(super) fn new(
         action: Action,
         before: &Value,
@@ -260,7 +261,7 @@ impl Side {
 }
 
 impl Change {
-    /// What is left of a change whose filled-in values are the old ones.
+    /// The change that remains if the filled-in values equal the old ones.
     fn nothing() -> Self {
         Self {
             action: Action::NoOp,
@@ -271,7 +272,7 @@ impl Change {
         }
     }
 
-    /// In what this change differs from the reviewed one of the same resource or output.
+    /// The differences between this change and the reviewed one of the same resource or output.
     fn deviations(&self, reviewed: &Self) -> Vec<What> {
         if !self.is_action_of(reviewed) {
             let (reviewed, new) = (reviewed.action, self.action);
@@ -290,7 +291,7 @@ impl Change {
                 found.push(What::Value { path });
             }
         }
-        // An unknown value may turn out to be the old one. A known one must still be set.
+        // An unknown value may turn out to be the old one. A known value must still be set.
         for leaf in &reviewed.leaves {
             let is_reported =
                 |what: &What| matches!(what, What::Value { path } if overlap(path, &leaf.path));
@@ -304,7 +305,8 @@ impl Change {
         found
     }
 
-    /// Whether the action is the reviewed one, or a weaker one only because values that were unknown are the old ones.
+    /// Whether the action equals the reviewed one. It may also be a weaker action, if only because unknown values
+    /// turned out to be the old ones.
     fn is_action_of(&self, reviewed: &Self) -> bool {
         if self.action == reviewed.action {
             return true;
@@ -339,7 +341,7 @@ impl Change {
         found
     }
 
-    /// Whether a value is unknown there, in part or as a whole.
+    /// Whether the value at this path is unknown, partly or as a whole.
     fn is_unknown_at(&self, path: &str) -> bool {
         let mut leaves = self.leaves.iter();
         leaves.any(|leaf| leaf.after == Side::Unknown && overlap(&leaf.path, path))
@@ -351,7 +353,7 @@ impl Change {
 }
 
 impl Leaf {
-    /// Whether this reviewed leaf is the new one once it is filled in.
+    /// Whether this reviewed leaf becomes the new one when it is filled in.
     fn becomes(&self, new: &Self) -> bool {
         if self == new {
             return true;
@@ -359,17 +361,17 @@ impl Leaf {
         let same_place = self.path == new.path;
         self.after == Side::Unknown
             && covers(&self.path, &new.path)
-            // A whole that was unknown is compared with its parts: their old values are not known one by one.
+            // If a whole value was unknown, the old values of its parts are not known individually.
             && (!same_place || self.before == new.before)
     }
 }
 
-/// Whether one path is, or leads into, the other.
+/// Whether one path equals or contains the other.
 fn overlap(one: &str, other: &str) -> bool {
     covers(one, other) || covers(other, one)
 }
 
-/// Whether a path is this one or leads further into it.
+/// Whether `outer` equals or contains a path.
 fn covers(outer: &str, path: &str) -> bool {
     path.strip_prefix(outer)
         .is_some_and(|rest| outer.is_empty() || rest.is_empty() || rest.starts_with(['.', '[']))

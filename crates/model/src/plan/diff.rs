@@ -1,14 +1,14 @@
-//! Two values compared leaf by leaf, with what is unknown or sensitive in them.
+//! Compares two values leaf by leaf, including their unknown and sensitive marks.
 //!
-//! Null counts as not there, as the engines take it. Lists are aligned, so that an element put in the
-//! middle is one addition and not a change of all that follow.
+//! Null counts as absent, as in the engines. Lists are aligned, so that an inserted element is one addition and not a
+//! change of all the elements after it.
 
 use serde_json::Value;
 
 use crate::digits::digits;
 use crate::plan::{AttributeChange, PlanValue, words};
 
-/// A value with the engine's marks: trees of the same shape in which `true` stands for a whole branch.
+/// A value with the engine's marks: trees of the same shape, in which `true` marks a whole branch.
 #[derive(Clone, Copy)]
 pub(crate) struct Marks<'a> {
     value: &'a Value,
@@ -17,10 +17,10 @@ pub(crate) struct Marks<'a> {
     digest: Option<Digest<'a>>,
 }
 
-/// Makes of a sensitive value what may be shown of it.
+/// Computes the text that is shown for a sensitive value.
 pub(crate) type Digest<'a> = &'a dyn Fn(&Value) -> String;
 
-/// What differs between two values, and how many leaves do not.
+/// The differences between two values, and the number of equal leaves.
 #[derive(Default)]
 pub(crate) struct Difference {
     pub(crate) changes: Vec<AttributeChange>,
@@ -34,7 +34,7 @@ pub(crate) enum Segment {
     Index(usize),
 }
 
-/// Longer lists (as the product of both lengths) are compared element by element.
+/// If the product of both lengths is larger, lists are compared element by element.
 const ALIGNABLE: usize = 250_000;
 
 pub(crate) fn compare(
@@ -77,7 +77,7 @@ impl Segment {
         match (step.as_str(), step.as_u64()) {
             (_, Some(index)) => Self::Index(usize::try_from(index).unwrap_or(usize::MAX)),
             (Some(key), None) => Self::Key(key.to_owned()),
-            // An element of a set is named by itself.
+            // An element of a set has no name of its own.
             (None, None) => Self::Key("(element)".to_owned()),
         }
     }
@@ -102,7 +102,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// A value that exists, whose sensitive parts are shown by their digest.
+    /// An existing value. Its sensitive parts are shown as digests.
     pub(crate) fn stored(value: &'a Value, sensitive: &'a Value, digest: Digest<'a>) -> Self {
         Self {
             value,
@@ -133,12 +133,12 @@ impl<'a> Marks<'a> {
         self.value.is_null() && !has_mark(self.unknown)
     }
 
-    /// Equal in value and in what is known of it.
+    /// Whether values and marks are equal.
     fn equals(self, other: Self) -> bool {
         self.value == other.value && has_mark(self.unknown) == has_mark(other.unknown)
     }
 
-    /// As a person may see it. `hide` makes any known value a sensitive one.
+    /// The value as shown to people. `hide` treats any known value as sensitive.
     pub(crate) fn shown(self, hide: bool) -> PlanValue {
         if self.is_unknown() {
             PlanValue::Unknown
@@ -154,7 +154,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// The value with words where something inside is not known or not to be shown.
+    /// The value, with placeholders for unknown and sensitive parts.
     pub(crate) fn flattened(self) -> Value {
         if self.is_unknown() {
             return words::of("(known after apply)");
@@ -179,7 +179,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Keys of the value and of what is unknown in it, in order.
+    /// The keys of the value and of its unknown parts, in order.
     fn keys(self) -> impl Iterator<Item = String> {
         let of = |value: &Value| -> Vec<String> {
             value
@@ -258,7 +258,7 @@ impl Comparison<'_> {
         match (before.value, after.value) {
             (Value::Object(_), Value::Object(_)) => self.walk_object(before, after),
             (Value::Array(_), Value::Array(_)) => self.walk_array(before, after),
-            // Made or gone as a whole: every leaf of it.
+            // Created or deleted as a whole: every leaf changes.
             (Value::Object(_), _) if one_sided && !before.is_leaf() => {
                 self.walk_object(before, Marks::ABSENT);
             }
@@ -271,7 +271,7 @@ impl Comparison<'_> {
             (_, Value::Array(_)) if one_sided && !after.is_leaf() => {
                 self.walk_array(Marks::ABSENT, after);
             }
-            // Known only in part, so the engine left the value out: what is unknown says its shape.
+            // The value is partly unknown, so the engine left it out. The unknown marks provide its shape.
             (_, Value::Null) if after.unknown.is_object() && has_mark(after.unknown) => {
                 self.walk_object(before, after);
             }
@@ -334,7 +334,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Pairs of indexes: in both lists, in the old one only, in the new one only.
+/// Pairs of indexes: in both lists, only in the old one, only in the new one.
 fn align(before: Marks<'_>, after: Marks<'_>) -> Vec<(Option<usize>, Option<usize>)> {
     let items = |marks: Marks<'_>| -> usize { marks.length() };
     let (old_count, new_count) = (items(before), items(after));
@@ -358,7 +358,7 @@ fn align(before: Marks<'_>, after: Marks<'_>) -> Vec<(Option<usize>, Option<usiz
     };
     let (mut i, mut j) = (head, head);
     for (next_i, next_j) in kept.into_iter().chain([(old_end, new_end)]) {
-        // What lies between two kept elements is changed in place as far as it goes.
+        // Elements between two kept ones are paired as changed in place, as far as possible.
         while i < next_i && j < next_j {
             pairs.push((Some(i), Some(j)));
             (i, j) = (i + 1, j + 1);

@@ -1,6 +1,6 @@
-//! What a plan says its outputs will be: for dependents that are looked at before it is applied.
+//! The planned outputs, for dependents that are previewed before the apply.
 //!
-//! Unlike a [`Plan`](super::Plan) this holds values that may not be shown.
+//! Unlike a [`Plan`](super::Plan), this contains values that must not be shown.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use super::ParsePlanError;
 use super::diff::{Marks, has_mark};
 use crate::digits;
 
-/// An output as it will be.
+/// A planned output.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedOutput {
-    /// None if it is known only after the apply, in whole or in part.
+    /// None if it is fully or partly unknown before the apply.
     pub value: Option<Value>,
-    /// If it is known in part, and none of it is sensitive: with words where something is not.
+    /// Set if the value is partly known and not sensitive, with placeholders for the unknown parts.
     #[serde(default)]
     pub partly: Option<Value>,
     pub sensitive: bool,
@@ -40,7 +40,7 @@ pub fn planned_outputs(json: &[u8]) -> Result<BTreeMap<String, PlannedOutput>, P
     let outputs = raw.output_changes.into_iter();
     let planned = outputs.map(|(name, change)| {
         let is_known = !has_mark(&change.after_unknown);
-        // As they are read from a state: no digit is lost on the way to a dependent.
+        // Parsed like values of a state, so that numbers reach dependents without loss of digits.
         let text = change.after.as_ref().map_or("null", |after| after.get());
         let value = digits::read(text).map_err(ParsePlanError::NotPlanJson)?;
         let sensitive = has_mark(&change.after_sensitive);

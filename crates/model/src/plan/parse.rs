@@ -1,8 +1,7 @@
-//! From an engine's plan JSON (`show -json PLANFILE`) to a [`Plan`] that may be shown.
+//! Converts an engine's plan JSON (`show -json PLANFILE`) to a [`Plan`] that may be shown.
 //!
-//! What the engine marks as sensitive ends here: as a marked leaf, and by content wherever else the
-//! same value stands, since marks get lost on the way through resources (`terraform_data.output` does
-//! not carry those of its `input`).
+//! Sensitive values are removed here: where the engine marks them, and wherever else the same value occurs. Marks get
+//! lost inside resources: `terraform_data.output` does not carry those of its `input`.
 //!
 //! Not here: comparing two values leaf by leaf (`diff`).
 
@@ -58,8 +57,8 @@ pub fn parse(json: &[u8]) -> Result<Plan, ParsePlanError> {
     Ok(plan)
 }
 
-/// What counts of a plan when it is compared with another: of a refresh-only plan the drift, too. Every value goes through
-/// `digest`, which must be keyed.
+/// The part of a plan that is compared with other plans. For a refresh-only plan this includes the drift. Every value
+/// goes through `digest`, which must be keyed.
 pub fn difference(
     json: &[u8],
     refresh_only: bool,
@@ -172,7 +171,7 @@ struct RawChange {
     resource_type: String,
     previous_address: Option<String>,
     action_reason: Option<String>,
-    /// Set for the leftover of a replacement that failed halfway.
+    /// Set for a deposed object, which a failed replacement left behind.
     deposed: Option<String>,
     change: Delta,
 }
@@ -220,7 +219,7 @@ impl Delta {
     }
 }
 
-/// `None` for what is neither managed nor read: ephemeral resources leave no trace.
+/// `None` for ephemeral resources, which are neither managed nor read.
 fn resource_change(raw: &RawChange) -> Result<Option<ResourceChange>, ParsePlanError> {
     let mode = match raw.mode.as_str() {
         "managed" => Mode::Managed,
@@ -236,7 +235,7 @@ fn resource_change(raw: &RawChange) -> Result<Option<ResourceChange>, ParsePlanE
         .collect();
     let mut difference = compare(delta.before(), delta.after(), &replace_paths);
     if action == Action::Forget {
-        // It stays in the world as it is.
+        // The real object does not change.
         difference.unchanged += difference.changes.len();
         difference.changes.clear();
     }
@@ -264,7 +263,7 @@ fn resource_change(raw: &RawChange) -> Result<Option<ResourceChange>, ParsePlanE
 
 fn output_change(action: Action, delta: &Delta) -> OutputChange {
     let (before, after) = (delta.before(), delta.after());
-    // Either side sensitive: neither is shown, as the value may be the same.
+    // If one side is sensitive, both are hidden, as they may be equal.
     let hide = before.is_sensitive() || after.is_sensitive();
     OutputChange {
         action,
@@ -277,7 +276,7 @@ fn action(actions: &[String], address: &str) -> Result<Action, ParsePlanError> {
     let words: Vec<&str> = actions.iter().map(String::as_str).collect();
     Ok(match words.as_slice() {
         ["no-op"] => Action::NoOp,
-        // The old object leaves the state and stays in the world.
+        // The old object leaves the state but is not destroyed.
         ["create"] | ["create", "forget"] | ["forget", "create"] => Action::Create,
         ["read"] => Action::Read,
         ["update"] => Action::Update,
@@ -294,7 +293,7 @@ fn action(actions: &[String], address: &str) -> Result<Action, ParsePlanError> {
     })
 }
 
-/// Everything that plan JSON calls sensitive, to be found again where the mark is missing.
+/// All values that plan JSON marks as sensitive, so that they are also found where the mark is missing.
 pub(crate) fn sensitive_in(plan: &Value) -> Result<Mask, ParsePlanError> {
     let raw = RawPlan::deserialize(plan).map_err(ParsePlanError::NotPlanJson)?;
     Ok(sensitive_values(&raw))

@@ -1,4 +1,4 @@
-//! Plans recorded from real engines, read into our types.
+//! Plans recorded from real engines, parsed into our types.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ macro_rules! of_each_engine {
     };
 }
 
-/// The plan as lines: what a reader of the fixture's source expects to find.
+/// The plan as lines, comparable with the fixture's source.
 fn outline(json: &str) -> String {
     let plan = parse(json.as_bytes()).unwrap();
     let mut lines = Vec::new();
@@ -76,7 +76,7 @@ fn show(value: &PlanValue) -> String {
         PlanValue::Absent => "-".to_owned(),
         PlanValue::Unknown => "?".to_owned(),
         PlanValue::Sensitive => "***".to_owned(),
-        // Ids differ at each recording.
+        // Ids differ between recordings.
         PlanValue::Known(Value::String(text)) if text.len() == 36 => "ID".to_owned(),
         PlanValue::Masked { digest } => format!("#{digest}"),
         PlanValue::Known(value) => crate::digits::write(value),
@@ -495,7 +495,7 @@ fn what_is_not_a_plan_is_refused() {
     ");
 }
 
-/// Plans are kept with runs; old ones outlive old code.
+/// Plans are stored with runs and outlive the code that wrote them.
 #[test]
 fn a_plan_keeps_its_stored_form() {
     let plan = json!({"format_version": "1.2", "terraform_version": "1.11.14", "resource_changes": [
@@ -586,7 +586,7 @@ fn any_json() -> impl proptest::strategy::Strategy<Value = Value> {
 }
 
 proptest::proptest! {
-    /// Marks of any shape on values of any shape: no panic, equal values do not differ, and unequal ones do.
+    /// Random values with random marks: no panic, equal values have no difference, and unequal values have one.
     #[test]
     fn any_two_values(before in any_json(), after in any_json(), marks in any_json()) {
         let attributes = |delta: Value| {

@@ -1,24 +1,24 @@
-//! Words that stand inside of a shown value where the value itself cannot: `(known after apply)`. They travel as an
-//! object with one secret key, so that nobody takes them for a string that somebody wrote.
+//! Placeholders inside a shown value, such as `(known after apply)`. They are objects with one reserved key, so that
+//! they cannot be confused with strings of the user.
 
 use serde_json::{Map, Value};
 
 use crate::digits::digits;
 
-/// No field of an engine's value is called this.
+/// No field of an engine's value has this name.
 const KEY: &str = "\u{0}words";
 
 pub(crate) fn of(words: &str) -> Value {
     Value::Object(Map::from_iter([(KEY.to_owned(), words.into())]))
 }
 
-/// The words, if a value is some.
+/// The placeholder text, if the value is a placeholder.
 pub fn words(value: &Value) -> Option<&str> {
     let fields = value.as_object().filter(|fields| fields.len() == 1)?;
     fields.get(KEY)?.as_str()
 }
 
-/// The same as JSON for others, to whom words are text, and so is a number that theirs would round.
+/// Converts to JSON for other programs: placeholders become strings, and so do numbers that other parsers would round.
 #[must_use]
 pub fn as_text(value: Value) -> Value {
     if let Some(text) = words(&value).or_else(|| digits(&value)) {

@@ -1,4 +1,4 @@
-//! What moved, in exact words.
+//! The exact texts for changes.
 
 use jiff::Timestamp;
 
@@ -132,7 +132,7 @@ fn who_wrote_is_said_as_far_as_it_is_known() {
     check(&unknown, 30, "serial 18 was written less than a minute ago");
 }
 
-/// Plans of an older terrane are still there after an upgrade.
+/// Plans of an older terrane must be readable after an upgrade.
 #[test]
 fn a_seal_without_a_lock_file_is_read() {
     let old = r#"{"source":"s","head":null,"inputs":"i","engine":"tofu 1.11.4"}"#;
@@ -140,7 +140,7 @@ fn a_seal_without_a_lock_file_is_read() {
     assert_eq!(seal.lock_file, None);
 }
 
-/// Of a plan that was made when only their sum was kept, all that can be said is that they moved.
+/// For a plan that only has a combined digest, the message can only state that inputs changed.
 #[test]
 fn inputs_that_nobody_can_tell_apart_are_not_named() {
     let old = Seal {

@@ -65,7 +65,7 @@ fn an_approved_unknown_matches_any_value() {
         );
         check(&fresh, &approved, &[]);
     }
-    // The other way round somebody approved a value and would get any.
+    // In the opposite direction, an approved value could be replaced by any value.
     let fresh = plan(
         &["update"],
         &json!({ "subnet": "old", "size": 1 }),
@@ -140,7 +140,7 @@ fn a_value_that_is_gone_makes_another_plan() {
     );
 }
 
-/// The filled-in value is the old one, so there is nothing to do about it.
+/// The filled-in value equals the old one, so nothing changes.
 #[test]
 fn a_change_that_vanishes_by_its_filled_in_value_is_equal() {
     let before = json!({ "subnet": "old", "output": "x" });
@@ -159,7 +159,8 @@ fn a_change_that_vanishes_by_its_filled_in_value_is_equal() {
     check(&Difference::default(), &read(&output), &[]);
 }
 
-/// `subnet` was unknown and would have replaced it; filled in, it is the old one, and only `size` changes.
+/// `subnet` was unknown and would have forced a replacement. Filled in, it equals the old value, and only `size`
+/// changes.
 #[test]
 fn a_change_that_weakens_by_its_filled_in_value_is_equal() {
     let before = json!({ "subnet": "old", "size": 1, "id": "i-1" });
@@ -177,9 +178,9 @@ fn a_change_that_weakens_by_its_filled_in_value_is_equal() {
     };
     let weaker = ["updates `a.b`, where a replacement was planned"];
     check(&update("old"), &reviewed, &[]);
-    // Another value, which replaces nothing, is not what was shown.
+    // A different value that forces no replacement was not reviewed.
     check(&update("new"), &reviewed, &weaker);
-    // One that is replaced for a known value, or tainted, is replaced whatever is filled in.
+    // A resource that is tainted, or replaced because of a known value, is replaced whatever is filled in.
     let known = replaced(json!([["subnet"], ["size"]]), &unknown);
     check(&update("old"), &known, &weaker);
     check(&update("old"), &replaced(json!([]), &unknown), &weaker);
@@ -347,7 +348,7 @@ fn the_leftover_of_a_replacement_is_a_thing_of_its_own() {
     );
 }
 
-/// Commands of provisioners and hooks, and values that only they use, are in no plan.
+/// Commands of provisioners and hooks, and values that only they use, do not appear in plans.
 #[test]
 fn the_source_and_the_inputs_are_compared_too() {
     let with = |source: &str, inputs: &[(&str, &str)]| ReviewedPlan {
@@ -364,21 +365,21 @@ fn the_source_and_the_inputs_are_compared_too() {
     };
     for (new, expected) in [
         (with("s1", &[("who", "ada")]), Coverage::Equal),
-        // It was unknown, and is known now.
+        // It was unknown and is known now.
         (with("s1", &[("who", "ada"), ("id", "x")]), Coverage::Equal),
         (with("s2", &[("who", "ada")]), different(OTHER_SOURCE)),
         (
             with("s1", &[("who", "eve")]),
             different("input `who` has another value"),
         ),
-        // It was known, and is not now: it may come back as anything.
+        // It was known and is unknown now, so it may become any value.
         (with("s1", &[]), different("input `who` is not known yet")),
     ] {
         assert_eq!(reviewed.covers(&new), expected, "{new:?}");
     }
 }
 
-/// What is stored beside an approval today is read by a later terrane.
+/// A later terrane must be able to read what is stored with approvals today.
 #[test]
 fn a_stored_difference_keeps_its_form() {
     let kept = plan(
@@ -390,7 +391,7 @@ fn a_stored_difference_keeps_its_form() {
     insta::assert_snapshot!(serde_json::to_string(&kept).unwrap(), @r#"{"resources":{"a.b":{"action":"update","moved_from":null,"importing":null,"replace_paths":[],"leaves":[{"path":"a","before":{"value":"1"},"after":{"value":"2"}},{"path":"id","before":"absent","after":"unknown"}]}},"outputs":{}}"#);
 }
 
-/// Plans of a few resources with a few attributes: small enough that two of them often meet.
+/// Plans with few resources and attributes, so that two of them are often similar.
 fn plans() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         (0..3_i64).prop_map(|number| json!(number)),
@@ -417,7 +418,7 @@ fn plans() -> impl Strategy<Value = Value> {
     ]);
     let change = (actions, fields.clone(), fields, unknown).prop_map(
         |(actions, before, mut after, unknown)| {
-            // As the engines write it: what is unknown has no value yet.
+            // As engines write it: an unknown value is absent.
             for key in unknown.as_object().unwrap().keys() {
                 after.as_object_mut().unwrap().remove(key);
             }
