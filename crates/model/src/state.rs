@@ -1,8 +1,7 @@
-//! A state: its name, what can be told from its bytes, and which writes may follow which head.
+//! A state: its name, the facts that its bytes reveal, and which writes may follow which head.
 //!
-//! State is never written anew from what was parsed: numbers may exceed what we can hold, and
-//! fields may be newer than this program. Where a serial or lineage must change, it is replaced
-//! in place.
+//! A state is never serialised from parsed data: numbers may be too large for our types, and fields may be newer than
+//! this program. A serial or lineage that must change is replaced in place.
 //!
 //! Not here: bytes on disk (`store`), status codes (`server`).
 
@@ -39,10 +38,10 @@ pub use removal::{Removal, RemoveError, as_written, remove};
 pub use spans::{Instance, ReadResourcesError, Resource, resources};
 pub use summary::{Changed, Summary, summary};
 
-/// Serials are signed numbers in databases, and each write needs one more than the last.
+/// Databases store serials as signed numbers, and each write increments the serial.
 const HIGHEST_SERIAL: u64 = i64::MAX.cast_unsigned() - 1_000_000_000;
 
-/// Which state: a name within a project. One made without a project has the empty project.
+/// The name of a state within a project. A state created without a project has an empty project name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StateName {
     pub project: String,
@@ -68,15 +67,15 @@ impl fmt::Display for StateName {
     }
 }
 
-/// One version that was accepted; its bytes are in the store.
+/// An accepted version. Its bytes are in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateVersion {
     pub state: StateName,
-    /// Ours, counted from one; the engine's own number is the serial.
+    /// terrane's version number, starting at one. The engine's own number is the serial.
     pub version: i64,
     pub serial: u64,
     pub lineage: String,
-    /// A keyed digest of the bytes: equal means equal, and it tells nothing else.
+    /// A keyed digest of the bytes. It only shows whether two contents are equal.
     pub content: String,
     pub size: u64,
     pub parent: Option<i64>,
@@ -84,18 +83,18 @@ pub struct StateVersion {
     pub mark: Option<Mark>,
     pub run: Option<RunId>,
     pub created_at: jiff::Timestamp,
-    /// Who wrote it, as far as that is known.
+    /// The author, if known.
     #[serde(default)]
     pub actor: String,
 }
 
 impl StateVersion {
-    /// Whether the state lives in a backend of the engine, and this is what was seen there.
+    /// Whether the state lives in an engine's backend and this version is a copy of what was seen there.
     pub fn is_copy(&self) -> bool {
         self.mark == Some(Mark::Copy)
     }
 
-    /// Whether numbers were passed over for it: a person decided that it follows, whatever was acknowledged before.
+    /// Whether version numbers were skipped for it: a person decided that it follows, whatever was acknowledged before.
     pub fn settles(&self) -> bool {
         let follows = self.parent.map_or(1, |parent| parent.saturating_add(1));
         self.mark == Some(Mark::RolledBack) && self.version > follows
@@ -111,15 +110,15 @@ impl StateVersion {
     }
 }
 
-/// Which head a writer counts on.
+/// The head that a writer expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExpectedHead {
     Any,
-    /// This version, or no state yet.
+    /// This version, or no state if none.
     Exactly(Option<i64>),
 }
 
-/// A lock and since when it is held.
+/// A lock, with the time at which it was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLock {
     pub info: LockInfo,
@@ -128,11 +127,11 @@ pub struct HeldLock {
     pub since: jiff::Timestamp,
 }
 
-/// How much a state holds, as far as can be told.
+/// How much a state contains, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contents {
-    /// Encrypted by the client: unknown.
+    /// Encrypted by the client, so the contents are unknown.
     Encrypted,
     Nothing,
     OutputsOnly,
@@ -156,7 +155,7 @@ impl Contents {
         }
     }
 
-    /// Whether things would be made again by who does not know this state.
+    /// Whether an engine without this state would create resources a second time.
     pub fn may_hold_resources(self) -> bool {
         match self {
             Self::Resources | Self::Encrypted => true,
@@ -164,13 +163,13 @@ impl Contents {
         }
     }
 
-    /// Whether resources are known to be gone when `self` becomes `next`.
+    /// Whether all resources are known to disappear when `next` replaces `self`.
     pub fn loses_all_resources(self, next: Self) -> bool {
         self == Self::Resources && matches!(next, Self::Nothing | Self::OutputsOnly)
     }
 }
 
-/// What can be told from a state's bytes without understanding its resources.
+/// The facts that a state's bytes reveal without parsing its resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateFacts {
     pub serial: u64,
@@ -227,7 +226,7 @@ struct TopLevel<'a> {
 
 impl<'a> TopLevel<'a> {
     fn read(body: &'a [u8]) -> Result<Self, InvalidState> {
-        // A list would be taken for the fields in their order.
+        // serde would accept a list as the fields in order.
         if body
             .trim_ascii_start()
             .first()
@@ -257,7 +256,7 @@ impl StateFacts {
                 .map_err(|_| InvalidState::Version)?;
         }
         let serial = top.serial.map_or(Ok(0), |raw| {
-            // Signed, for it is a number in a database too.
+            // Signed, because databases store it too.
             let serial: i64 = raw.get().parse().map_err(|_| InvalidState::Serial)?;
             let serial = u64::try_from(serial).map_err(|_| InvalidState::Serial)?;
             if serial > HIGHEST_SERIAL {
@@ -269,7 +268,7 @@ impl StateFacts {
             .lineage
             .map_or(Ok(String::new()), |raw| serde_json::from_str(raw.get()))
             .map_err(|_| InvalidState::Lineage)?;
-        // PostgreSQL keeps no text with one, so no database does.
+        // PostgreSQL cannot store text with a NUL character.
         if lineage.contains('\0') {
             return Err(InvalidState::Lineage);
         }
@@ -304,7 +303,7 @@ fn plain_contents(top: &TopLevel<'_>) -> Result<Contents, InvalidState> {
     })
 }
 
-/// One output of a state. Its value stays the text it was.
+/// An output of a state. Its value stays unparsed text.
 #[derive(Clone, Deserialize)]
 pub struct Output {
     pub value: Box<RawValue>,
@@ -325,7 +324,7 @@ impl fmt::Debug for Output {
     }
 }
 
-/// The outputs of a state that is not encrypted by the client; of one that is, none can be told.
+/// The outputs of a state. None can be read if the client encrypted the state.
 pub fn outputs(body: &[u8]) -> Result<BTreeMap<String, Output>, InvalidState> {
     StateFacts::read(body)?;
     let top = TopLevel::read(body)?;
@@ -335,7 +334,7 @@ pub fn outputs(body: &[u8]) -> Result<BTreeMap<String, Output>, InvalidState> {
     }
 }
 
-/// The same bytes with another serial and lineage: only those two values change.
+/// Replaces serial and lineage and leaves all other bytes as they are.
 pub fn with_identity(body: &[u8], serial: u64, lineage: &str) -> Result<Vec<u8>, InvalidState> {
     let top = TopLevel::read(body)?;
     let serial = serial.to_string();
@@ -348,7 +347,7 @@ pub fn with_identity(body: &[u8], serial: u64, lineage: &str) -> Result<Vec<u8>,
     ] {
         match raw {
             Some(raw) => {
-                // A borrowed value is a part of the body, so its place is the distance.
+                // A borrowed value is a slice of the body, so the pointer distance is its position.
                 let start = raw.get().as_ptr().addr() - body.as_ptr().addr();
                 changes.push((start..start + raw.get().len(), value));
             }
@@ -366,7 +365,7 @@ pub fn with_identity(body: &[u8], serial: u64, lineage: &str) -> Result<Vec<u8>,
     Ok(splice(body, changes))
 }
 
-/// Puts other text in the place of parts that do not overlap.
+/// Replaces parts that do not overlap.
 fn splice(body: &[u8], mut changes: Vec<(Range<usize>, String)>) -> Vec<u8> {
     changes.sort_by_key(|(range, _)| range.start);
     let mut spliced = Vec::with_capacity(body.len() + 64);

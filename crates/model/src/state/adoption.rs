@@ -1,4 +1,4 @@
-//! What to do with an `errored.tfstate`: the state an engine could not deliver.
+//! Decides what happens to an `errored.tfstate`, the state that an engine could not upload.
 
 use super::{Contents, InvalidState, StateFacts, with_identity};
 
@@ -6,12 +6,12 @@ use super::{Contents, InvalidState, StateFacts, with_identity};
 pub enum Adoption {
     /// These bytes become the next version.
     Adopt(Vec<u8>),
-    /// The head says the same already.
+    /// The head already has the same content.
     Nothing,
     KeepAside(KeepAside),
 }
 
-/// Why a person has to look at it.
+/// Why the file is quarantined for a person to check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeepAside {
     #[error("it is encrypted by the engine, so it cannot be compared with the head")]
@@ -30,8 +30,8 @@ pub enum KeepAside {
     Refused(String),
 }
 
-/// Decides by the head's bytes and the file's. `new_lineage` is for a file without one, as a first
-/// apply leaves it.
+/// Decides from the bytes of the head and of the file. `new_lineage` is for a file without a lineage, which a first
+/// apply leaves behind.
 pub fn adoption(head: Option<&[u8]>, file: &[u8], new_lineage: &str, may_empty: bool) -> Adoption {
     decide(head, file, new_lineage, may_empty)
         .unwrap_or_else(|err| Adoption::KeepAside(KeepAside::Invalid(err.to_string())))
@@ -59,7 +59,7 @@ fn decide(
         return Ok(Adoption::Adopt(with_identity(file, 1, lineage)?));
     };
     let known = StateFacts::read(head)?;
-    // Adopted before: only the identity that was given to it differs.
+    // Already adopted: only the assigned serial and lineage differ.
     if with_identity(file, known.serial, &known.lineage)? == head {
         return Ok(Adoption::Nothing);
     }

@@ -1,9 +1,9 @@
-//! Copies: versions of a state that lives in a backend of the engine. terrane kept what it saw there; the
-//! backend alone decides what may follow, so nothing is refused but a mix of the two.
+//! Copies: versions of a state that lives in an engine's backend. terrane stored what it saw there. The backend alone
+//! decides which write may follow, so only mixing copies with own versions is refused.
 
 use super::push::{HeadView, LockView, PushRefusal, PushVerdict, PushView, check_lock};
 
-/// Decides about a copy of what a backend holds now. It may have any serial and lineage.
+/// Decides whether to accept a copy of the backend's current content. Any serial and lineage is allowed.
 pub fn check_copy(
     head: Option<&HeadView<'_>>,
     head_is_copy: bool,
@@ -14,7 +14,7 @@ pub fn check_copy(
         return PushVerdict::Same;
     }
     match lock {
-        // Somebody works on this state here, so it does not live elsewhere.
+        // The state is locked here, so it does not live elsewhere.
         Some(lock) => PushVerdict::Refuse(PushRefusal::Locked {
             holder: lock.id.to_owned(),
         }),
@@ -22,8 +22,8 @@ pub fn check_copy(
     }
 }
 
-/// Decides about a write to a state whose newest version is a copy: only who brings the state here may
-/// write it, for the backend may have moved on since the copy was made.
+/// Decides about a write to a state whose newest version is a copy. Only a migration to this store may write it, since
+/// the backend may have changed since the copy was made.
 pub fn check_push_over_copy(lock: Option<&LockView<'_>>, push: &PushView<'_>) -> PushVerdict {
     let brings =
         push.surgery && lock.is_some_and(|lock| lock.operation == "migration destination state");
@@ -79,7 +79,7 @@ mod tests {
             check_copy(Some(&HEAD), true, None, &push("a", None)),
             PushVerdict::Same
         );
-        // The same bytes, and yet it is news that they live elsewhere now.
+        // The bytes are the same, but it is new that the state lives elsewhere.
         assert_eq!(
             check_copy(Some(&HEAD), false, None, &push("a", None)),
             accepted
@@ -106,7 +106,7 @@ mod tests {
             check_push_over_copy(Some(&apply), &push("a", Some("1"))),
             refused
         );
-        // Not even by force: it would be taken for the state, and the next plan would put the copy on top again.
+        // Not even with force: the result would pass for the state, and the next plan would store a copy on top of it.
         let push_by_hand = lock("state-push");
         assert_eq!(
             check_push_over_copy(Some(&push_by_hand), &push("a", Some("1"))),

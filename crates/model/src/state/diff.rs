@@ -1,6 +1,6 @@
-//! Two versions of a state compared, in the words of a plan: what was added, changed, replaced, removed.
+//! Compares two versions of a state, with the terms of a plan: added, changed, replaced, removed.
 //!
-//! Not here: since when a value is as it is (`leaves` and the index made of them).
+//! Not here: since when a value is as it is (`leaves` and the index built from it).
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use crate::plan::{Action, AttributeChange, OutputChange, PlanValue, ResourceChan
 /// How sensitive values are shown.
 #[derive(Clone, Copy)]
 pub enum Showing<'a> {
-    /// In clear, because somebody said so and it was recorded.
+    /// In clear text: a person requested it, and the request was recorded.
     Revealed,
-    /// By a keyed digest.
+    /// As a keyed digest.
     Masked(&'a dyn Fn(&Value) -> String),
 }
 
@@ -34,8 +34,7 @@ impl StateDiff {
     }
 }
 
-/// What `after` has that `before` has not, and the other way round; in the order of `after`, then what is
-/// gone.
+/// The differences, in the order of `after`, followed by removed objects.
 pub fn diff(before: &Document, after: &Document, showing: Showing<'_>) -> StateDiff {
     let old: BTreeMap<&str, &Instance> = by_address(before);
     let new: BTreeMap<&str, &Instance> = by_address(after);
@@ -68,7 +67,7 @@ pub fn diff(before: &Document, after: &Document, showing: Showing<'_>) -> StateD
     StateDiff { changes, outputs }
 }
 
-/// Leaves as they may be shown, with their paths: a key of a map may be a secret, too.
+/// The leaves as they may be shown, with their paths. A map key may be secret too.
 pub fn leaf_values(
     leaves: &[Leaf<'_>],
     mask: &Mask,
@@ -144,7 +143,7 @@ fn change(
     })
 }
 
-/// A state does not say that something was replaced; another `id` does.
+/// A state does not record replacements; a different `id` indicates one.
 fn has_other_id(before: Option<&Instance>, after: Option<&Instance>) -> bool {
     let id = |instance: Option<&Instance>| -> Option<String> {
         let id = instance?.attributes.get("id")?.as_str()?;

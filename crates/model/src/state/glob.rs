@@ -1,4 +1,4 @@
-//! Words with `*` for anything, over addresses and types. In an address a bracket is a bracket.
+//! Patterns with `*` over addresses and types. Brackets are literal, because addresses contain them.
 
 use globset::{GlobBuilder, GlobMatcher};
 

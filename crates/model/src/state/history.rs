@@ -1,7 +1,7 @@
-//! What a state held, version by version, without its values: places and keyed digests. From two of them
-//! follows what a version did.
+//! The content of each state version as places and keyed digests, without values. Two of them show what a version
+//! changed.
 //!
-//! Not here: reading versions (`control::state::versions`), keeping the result (`store::state::index`).
+//! Not here: reading versions (`control::states`), storing the result (`store::state::index`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::leaves::EntryKind;
 use super::resources::Document;
 
-/// Everything a version holds, by address.
+/// Everything that a version contains, by address.
 pub type Holdings = BTreeMap<String, Holding>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Holding {
     pub leaves: BTreeMap<String, String>,
 }
 
-/// What a version did.
+/// What a version changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     pub counts: Counts,
@@ -30,19 +30,19 @@ pub struct Step {
     pub changes: Vec<ValueChange>,
 }
 
-/// What a version did, in numbers of resources.
+/// What a version changed, as numbers of resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How many there are now.
+    /// The number of resources now.
     pub resources: usize,
     pub added: usize,
     pub changed: usize,
     pub removed: usize,
-    /// Outputs and data sources that differ in any way.
+    /// Outputs and data sources that changed.
     pub others: usize,
 }
 
-/// A value that became another one; digests only.
+/// A changed value, as digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueChange {
     pub address: String,
@@ -51,7 +51,7 @@ pub struct ValueChange {
     pub after: Option<String>,
 }
 
-/// What a document holds.
+/// The content of a document.
 pub fn holdings(document: &Document, digest: impl Fn(&Value) -> String) -> Holdings {
     let entries = document.entries().into_iter();
     entries
@@ -69,7 +69,7 @@ pub fn holdings(document: &Document, digest: impl Fn(&Value) -> String) -> Holdi
         .collect()
 }
 
-/// What leads from one to the other.
+/// The changes from one version to the next.
 pub fn step(before: &Holdings, after: &Holdings) -> Step {
     let mut step = Step::default();
     for (address, new) in after {
@@ -102,8 +102,8 @@ pub fn step(before: &Holdings, after: &Holdings) -> Step {
     step
 }
 
-/// The part of a span of versions that can be looked at: its ends among `known`, the versions that are there and can be
-/// read, oldest first. An open span stays open if it reaches `newest`, the version that is the state now.
+/// The part of a version range that can be read, with its ends among `known`: the readable versions, oldest first. An
+/// open range stays open if it reaches `newest`, the current version of the state.
 pub fn seen(
     first: i64,
     last: Option<i64>,
@@ -169,7 +169,7 @@ mod tests {
         check_seen((2, Some(4)), Some((4, Some(4))));
         check_seen((5, Some(6)), Some((5, Some(5))));
         check_seen((6, Some(6)), None);
-        // The newest cannot be read, or the state was deleted: nobody knows that it is there now.
+        // The newest version cannot be read, or the state was deleted, so the value is not known to exist now.
         assert_eq!(seen(1, None, &[4, 5], Some(6)), Some((4, Some(5))));
         assert_eq!(seen(1, None, &[4, 5], None), Some((4, Some(5))));
     }

@@ -1,7 +1,7 @@
-//! A state as one flat list: every value that can change by itself, with where it is.
+//! A state as a flat list of every value that can change on its own, with its path.
 //!
-//! Elements of lists have the place they are at, so that "since when is this so" has one answer. A
-//! sensitive branch is one leaf, whatever is in it; null is not there.
+//! List elements are identified by their index, so that "since when" has one answer. A sensitive branch is one leaf,
+//! whatever it contains. Null counts as absent.
 
 use serde_json::Value;
 
@@ -10,14 +10,14 @@ use super::sensitivity::mark_below;
 use crate::plan::Mode;
 use crate::plan::diff::{Segment, render_path};
 
-/// How leaves are cut and named. Whoever keeps something derived from them keeps this too, and starts
-/// again when it differs.
+/// The version of how leaves are split and named. Data derived from leaves is stored with it and rebuilt when it
+/// differs.
 pub const FORMAT: u32 = 2;
 
-/// Where the fact that an object is tainted is kept among its attributes.
+/// The pseudo-attribute that records that an object is tainted.
 pub const TAINTED: &str = "(tainted)";
 
-/// One object or output of a state.
+/// An object or output of a state.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
     /// A resource's address, or `output.NAME`.
@@ -56,7 +56,7 @@ pub struct Leaf<'a> {
 }
 
 impl Document {
-    /// Everything, resources first.
+    /// All entries, resources first.
     pub fn entries(&self) -> Vec<Entry<'_>> {
         let resources = self.instances.iter().map(Instance::entry);
         let outputs = self.outputs.iter().map(|(name, output)| Entry {

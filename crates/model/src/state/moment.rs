@@ -1,4 +1,4 @@
-//! A moment as people write it: a time, a day, or how long ago.
+//! Parses a time as people write it: a timestamp, a day, or how long ago.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -16,7 +16,7 @@ impl InvalidMoment {
     }
 }
 
-/// `2h` is two hours before `now`; a day is its first moment; without an offset a time is UTC.
+/// `2h` is two hours before `now`. A day means its start. A time without an offset is UTC.
 pub fn parse(word: &str, now: Timestamp) -> Result<Timestamp, InvalidMoment> {
     let invalid = || InvalidMoment(word.to_owned());
     if let Some(ago) = duration::parse(word) {

@@ -1,4 +1,4 @@
-//! Which version of a state is meant.
+//! Selects a version of a state.
 
 use jiff::Timestamp;
 
@@ -8,16 +8,16 @@ use super::moment::{self, InvalidMoment};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
     Head,
-    /// Ours, counted from one.
+    /// terrane's version number, starting at one.
     Version(i64),
-    /// The engine's; the newest version that has it.
+    /// The engine's serial: the newest version that has it.
     Serial(u64),
-    /// What was the head at that time.
+    /// The version that was the head at that time.
     At(Timestamp),
 }
 
 impl Pick {
-    /// `7` is a version, `serial:18` the engine's number, anything else a moment.
+    /// `7` is a version, `serial:18` is the engine's serial, and anything else is a time.
     pub fn parse(word: &str, now: Timestamp) -> Result<Self, InvalidMoment> {
         if let Ok(version) = word.parse() {
             return Ok(Self::Version(version));
@@ -29,7 +29,7 @@ impl Pick {
         }
     }
 
-    /// The one that is meant, of all versions, oldest first.
+    /// Finds the selected version. Takes all versions, oldest first.
     pub fn find(self, versions: &[StateVersion]) -> Option<&StateVersion> {
         let mut newest_first = versions.iter().rev();
         newest_first.find(|version| match self {

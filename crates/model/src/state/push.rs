@@ -1,12 +1,12 @@
-//! Which write may follow which head, under which lock. Decided here, without touching anything;
-//! the store asks again inside the transaction that moves the head.
+//! Which write may follow which head, under which lock. A pure decision, which the store repeats inside the transaction
+//! that moves the head.
 
 use serde::{Deserialize, Serialize};
 
 use super::Contents;
 use crate::ids::RunId;
 
-/// The newest version, as far as a decision needs it.
+/// The newest version, with the fields that a decision needs.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadView<'a> {
     pub serial: u64,
@@ -15,7 +15,7 @@ pub struct HeadView<'a> {
     pub contents: Contents,
 }
 
-/// The lock that is held now.
+/// The current lock.
 #[derive(Clone, Copy, Debug)]
 pub struct LockView<'a> {
     pub id: &'a str,
@@ -23,39 +23,39 @@ pub struct LockView<'a> {
     pub run: Option<RunId>,
 }
 
-/// What a writer wants to become the head.
+/// A write that is to become the head.
 #[derive(Clone, Copy, Debug)]
 pub struct PushView<'a> {
     pub serial: u64,
     pub lineage: &'a str,
     pub content: &'a str,
     pub contents: Contents,
-    /// The lock the writer says it holds.
+    /// The lock that the writer claims to hold.
     pub lock_id: Option<&'a str>,
-    /// Whether that lock is known to have ended.
+    /// Whether that lock is known to have been released or broken.
     pub lock_ended: bool,
     pub run: Option<RunId>,
-    /// Whether this run's plan takes every resource away; without a run nobody knows.
+    /// Whether the run's plan removes every resource. False without a run.
     pub may_empty: bool,
-    /// Whether the writer may do what `state push -force` and a migration do.
+    /// Whether the writer may use the privileges of `state push -force` and of migrations.
     pub surgery: bool,
 }
 
-/// What is remembered about a version besides its bytes.
+/// What is recorded about a version besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
-    /// All resources went away, and no plan says that they should.
+    /// All resources were removed without a plan that does so.
     Emptied,
-    /// Serial or lineage did not follow the head; a person with the right to do so insisted.
+    /// Serial or lineage did not follow the head; a person with the required permission forced the write.
     Forced,
-    /// Found in an `errored.tfstate` after its run.
+    /// Adopted from an `errored.tfstate` after its run.
     Adopted,
-    /// The content of an older version, under a new serial.
+    /// The content of an older version, with a new serial.
     RolledBack,
-    /// Resources were taken out of it by hand.
+    /// Resources were removed manually.
     Edited,
-    /// It lives in a backend of the engine; this is what was seen there.
+    /// A copy of a state that lives in an engine's backend.
     Copy,
 }
 
@@ -80,7 +80,7 @@ impl Mark {
         }
     }
 
-    /// As people say it.
+    /// The text shown to people.
     pub fn words(self) -> &'static str {
         match self {
             Self::RolledBack => "rolled back",
@@ -93,7 +93,7 @@ impl Mark {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushVerdict {
-    /// These bytes are the head already: a repeated request, answered as the first one.
+    /// These bytes already are the head: a repeated request gets the same response as the first one.
     Same,
     Accept {
         mark: Option<Mark>,
@@ -131,8 +131,8 @@ pub enum PushRefusal {
     SerialUsed { serial: u64, last: u64 },
 }
 
-/// Decides one write. The bytes of the head are welcome from anyone at any time, for an answer may
-/// have been lost; every other write first needs the lock, then a place after the head.
+/// Decides about one write. The bytes of the head are always accepted from every writer, since a response may have been
+/// lost. Any other write needs the lock and must follow the head.
 pub fn check_push(
     head: Option<&HeadView<'_>>,
     lock: Option<&LockView<'_>>,
@@ -158,7 +158,7 @@ pub(super) fn check_lock(
     match (lock, push.lock_id) {
         (Some(lock), Some(id)) if lock.id == id => match (lock.run, push.run) {
             (None, None) => Ok(()),
-            // An id is no secret: whoever is refused is told it.
+            // A lock id is not secret: refused clients are told it.
             (Some(run), None) => Err(PushRefusal::LockOfRun {
                 id: id.to_owned(),
                 run,
@@ -166,7 +166,7 @@ pub(super) fn check_lock(
             (holder, Some(run)) if holder == Some(run) => Ok(()),
             (_, Some(run)) => Err(PushRefusal::RunWithoutLock { run }),
         },
-        // Its lock was broken or released: it is too late, whoever holds the state now.
+        // The lock was broken or released. It is too late, whichever client holds the state now.
         (Some(_), Some(id)) if push.lock_ended => Err(PushRefusal::LockLost { id: id.to_owned() }),
         (None, Some(id)) => Err(PushRefusal::LockLost { id: id.to_owned() }),
         (Some(lock), _) => Err(PushRefusal::Locked {
@@ -186,7 +186,7 @@ fn check_order(
     let operation = lock.map_or("", |lock| lock.operation);
     let pushes = push.surgery && operation == "state-push";
     let migrates = push.surgery && operation == "migration destination state";
-    // A head without a lineage is from before there were any; the next write settles it.
+    // A head without a lineage predates lineages; the next write sets one.
     let same_lineage = head.lineage.is_empty() || head.lineage == push.lineage;
     let mut forced = false;
 
@@ -199,7 +199,7 @@ fn check_order(
         }
         forced = true;
     }
-    // An encrypted state carries its serial inside as well: an older one comes back with the one it had.
+    // An encrypted state also has its serial inside, so an older version returns with its old serial.
     let returns = pushes && push.contents == Contents::Encrypted;
     if same_lineage && push.serial == head.serial && !returns {
         return Err(PushRefusal::SerialTaken {

@@ -1,4 +1,4 @@
-//! Taking resources out of a state: cut out of its bytes, everything else stays as it was.
+//! Removes resources from a state by cutting them out of its bytes. Everything else stays unchanged.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use crate::masking::{MASKED, Mask};
 
 #[derive(Debug)]
 pub struct Removal {
-    /// The state without them, under the serial that was asked for.
+    /// The remaining state, with the requested serial.
     pub body: Vec<u8>,
-    /// The instances that are gone from it, in the state's order.
+    /// The removed instances, in the state's order.
     pub removed: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub enum RemoveError {
 }
 
 impl RemoveError {
-    /// The same without these secrets in the names it tells.
+    /// Removes these secrets from the reported names.
     #[must_use]
     pub fn masked(self, mask: &Mask) -> Self {
         match self {
@@ -44,7 +44,7 @@ impl RemoveError {
     }
 }
 
-/// The same words with true addresses where one is shown without a secret in it: `aws_subnet.a["(secret)"]`.
+/// The same message with the real addresses where a secret is hidden: `aws_subnet.a["(secret)"]`.
 pub fn as_written(
     body: &[u8],
     words: &[String],
@@ -79,8 +79,8 @@ pub fn as_written(
     words.iter().map(true_one).collect()
 }
 
-/// Removes instances (`aws_subnet.a[0]`), resources with all instances (`aws_subnet.a`) and modules with all
-/// they hold (`module.net`). `serial` is for what is left.
+/// Removes instances (`aws_subnet.a[0]`), resources with all instances (`aws_subnet.a`) and modules with all their
+/// resources (`module.net`). `serial` is the serial of the result.
 pub fn remove(body: &[u8], addresses: &[String], serial: u64) -> Result<Removal, RemoveError> {
     let all = resources(body)?;
     if let Some(format) = old_format(body)? {
@@ -127,7 +127,7 @@ pub fn remove(body: &[u8], addresses: &[String], serial: u64) -> Result<Removal,
     Ok(Removal { body, removed })
 }
 
-/// The format, if it is one that keeps its resources elsewhere than in the list that is read here.
+/// The format version, if that format does not store its resources in the list that is read here.
 fn old_format(body: &[u8]) -> Result<Option<u64>, InvalidState> {
     let version = TopLevel::read(body)?.version;
     let format = version.and_then(|version| version.get().parse::<u64>().ok());
@@ -142,7 +142,7 @@ fn is_meant(word: &str, resource: &Resource<'_>, instance: &str) -> bool {
     word == instance || word == resource.address || (word.starts_with("module.") && inside(word))
 }
 
-/// Instances first, then whole resources: the list that is cut is the one with the instances cut out.
+/// Cuts instances first, then whole resources: the second cut works on the result of the first.
 fn cut(
     body: &[u8],
     all: &[Resource<'_>],
@@ -150,7 +150,7 @@ fn cut(
     cuts: Vec<(&str, String)>,
 ) -> Result<Vec<u8>, RemoveError> {
     let place = |part: &str| {
-        // Parts of the body, so their place is the distance.
+        // The parts are slices of the body, so the pointer distance is their position.
         let start = part.as_ptr().addr() - body.as_ptr().addr();
         start..start + part.len()
     };
@@ -172,7 +172,7 @@ fn cut(
     Ok(splice(&body, vec![change]))
 }
 
-/// The list with only these elements, each followed by the same space and comma as before.
+/// The list with only these elements, each followed by its original whitespace and comma.
 fn without(list: &str, parts: &[&str], kept: &[usize]) -> String {
     let offset = |part: &str| part.as_ptr().addr() - list.as_ptr().addr();
     let (Some(first), Some(last), Some(last_kept)) = (parts.first(), parts.last(), kept.last())
@@ -191,11 +191,11 @@ fn without(list: &str, parts: &[&str], kept: &[usize]) -> String {
     text
 }
 
-/// Addresses that share the last name with what was asked for.
+/// Addresses with the same last name as the requested one.
 fn near(address: &str, all: &[Resource<'_>]) -> Vec<String> {
     const MOST: usize = 3;
     let last = |text: &str| {
-        // Without the key at its end; one in the middle is a module's.
+        // Without the key at its end. A key in the middle belongs to a module.
         let bare = match text.rfind('[') {
             Some(at) if text.ends_with(']') => &text[..at],
             _ => text,

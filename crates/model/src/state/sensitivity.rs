@@ -1,7 +1,7 @@
-//! What of a state may be shown: the engine's own marks, and names that speak for themselves. Providers
-//! forget marks, and a state file carries none for what an older engine wrote.
+//! Which parts of a state may be shown, by the engine's marks and by names that indicate a secret. Providers miss
+//! marks, and states written by older engines have none.
 //!
-//! A mark is a tree of the value's shape in which `true` stands for a whole branch.
+//! A mark is a tree of the value's shape, in which `true` marks a whole branch.
 
 use serde_json::{Map, Value};
 
@@ -44,7 +44,7 @@ const SECRETS: &[&[&str]] = &[
     &["bcrypt", "hash"],
 ];
 
-/// Words after the name that only say in which form it is.
+/// Words after the name that only describe its encoding.
 const FORMS: &[&str] = &[
     "base64",
     "binary",
@@ -65,7 +65,7 @@ const FORMS: &[&str] = &[
     "yaml",
 ];
 
-/// Attributes that are secrets by what their resource is for.
+/// Attributes that are secret because of their resource type.
 const BY_TYPE: &[(&str, &[&str])] = &[
     ("aws_iam_access_key", &["ses_smtp_password_v4"]),
     ("aws_ssm_parameter", &["value"]),
@@ -79,7 +79,7 @@ const BY_TYPE: &[(&str, &[&str])] = &[
     ("vault_kv_secret_v2", &["data", "data_json"]),
 ];
 
-/// Whether a value of that name is not for everybody's eyes.
+/// Whether the name indicates a secret value.
 pub fn is_secret_name(name: &str) -> bool {
     let words = words(name);
     let mut words = words.as_slice();
@@ -100,7 +100,7 @@ pub fn is_secret_name(name: &str) -> bool {
     }
 }
 
-/// The marks of a resource's attributes: those of the engine (a list of paths), by name, and by its type.
+/// The marks of a resource's attributes: the engine's (a list of paths), by name, and by type.
 pub(super) fn marks(resource_type: &str, attributes: &Value, paths: &Value) -> Value {
     let mut marks = marks_by_name(attributes);
     let by_type = BY_TYPE.iter().find(|(name, _)| *name == resource_type);
@@ -115,7 +115,7 @@ pub(super) fn marks(resource_type: &str, attributes: &Value, paths: &Value) -> V
     for path in paths.as_array().into_iter().flatten() {
         let steps = path.as_array().map_or(&[][..], Vec::as_slice);
         let name = steps.first().and_then(|step| step.get("value"));
-        // An attribute that is not there has nothing to hide.
+        // An absent attribute has nothing to hide.
         if name
             .and_then(Value::as_str)
             .is_none_or(|name| attributes.get(name).is_some())
@@ -126,7 +126,7 @@ pub(super) fn marks(resource_type: &str, attributes: &Value, paths: &Value) -> V
     marks
 }
 
-/// The marks of an output that the engine does not call sensitive.
+/// The marks of an output that the engine does not mark as sensitive.
 pub(super) fn output_marks(name: &str, value: &Value) -> Value {
     if is_secret_name(name) && can_be_secret(value) {
         Value::Bool(true)
@@ -146,12 +146,12 @@ pub(super) fn mark_below<'a>(marks: &'a Value, inner: Option<&'a Value>) -> &'a 
 }
 
 impl Document {
-    /// Finds every sensitive value of this state where it has no mark: inside other texts.
+    /// A mask that finds the sensitive values of this state where they have no mark, inside other texts.
     pub fn mask(&self) -> Mask {
         Mask::new(&self.sensitive_values())
     }
 
-    /// Every value that has a mark.
+    /// Every marked value.
     pub fn sensitive_values(&self) -> Vec<Secret> {
         let mut found = Vec::new();
         for instance in &self.instances {
@@ -184,8 +184,8 @@ fn collect(value: &Value, marks: &Value, found: &mut Vec<Secret>) {
     }
 }
 
-/// Steps as the engines write them: `{"type":"get_attr","value":"a"}`, and for an index either its value or
-/// a typed one. Where a step does not fit, all above it is hidden.
+/// Steps in the engines' notation: `{"type":"get_attr","value":"a"}`, and for an index either its value or a typed one.
+/// If a step does not match, everything above it is hidden.
 fn mark_path(marks: &mut Value, value: &Value, steps: &[Value]) {
     if marks == &Value::Bool(true) {
         return;
@@ -224,7 +224,7 @@ fn marks_by_name(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let mut marks = Map::new();
-            // Environment variables and the like: the name is a value itself.
+            // Lists of name and value, such as environment variables.
             let named = ["name", "key"]
                 .iter()
                 .find_map(|key| fields.get(*key)?.as_str());
@@ -366,7 +366,7 @@ mod tests {
                 "nested": {"list": [null, {"a": true}]},
             })
         );
-        // An element of a set is named by itself: the set is hidden.
+        // An element of a set has no key, so the whole set is hidden.
         let set = json!([[{"type": "get_attr", "value": "env"}, {"type": "index", "value": {"name": "X"}}]]);
         assert_eq!(marks("t", &attributes, &set)["env"], json!(true));
         assert_eq!(marks("t", &attributes, &json!([[]])), json!(true));

@@ -1,6 +1,6 @@
-//! The resources of a state: their addresses, and where in the bytes they stand.
+//! The resources of a state: their addresses and their byte ranges.
 //!
-//! Nothing is written anew from what is read here: a caller cuts at the spans.
+//! Nothing is serialised from this data: callers cut at the ranges.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -10,21 +10,21 @@ use super::{Contents, InvalidState, StateFacts, TopLevel};
 /// One resource and its instances.
 #[derive(Clone, Debug)]
 pub struct Resource<'a> {
-    /// `module.net[0]`, or nothing at the root.
+    /// `module.net[0]`; empty in the root module.
     pub module: String,
     /// `module.net[0].aws_subnet.nodes`, without an instance's key.
     pub address: String,
     pub instances: Vec<Instance<'a>>,
     pub(super) text: &'a str,
-    /// The whole list, brackets included.
+    /// The whole list, including the brackets.
     pub(super) list: &'a str,
 }
 
 #[derive(Clone, Debug)]
 pub struct Instance<'a> {
-    /// The resource's address, with its key if there is one.
+    /// The resource's address, with the instance's key if it has one.
     pub address: String,
-    /// Replaced already, and not destroyed yet.
+    /// Set for a deposed object: replaced, but not destroyed yet.
     pub deposed: Option<String>,
     pub text: &'a str,
 }
@@ -63,7 +63,7 @@ pub enum ReadResourcesError {
     },
 }
 
-/// All resources, in the order of the state; parts of `body`.
+/// All resources, in the order of the state, as slices of `body`.
 pub fn resources(body: &[u8]) -> Result<Vec<Resource<'_>>, ReadResourcesError> {
     let text = list(body)?;
     let raw: Vec<&RawValue> = elements(text).map_err(|_| InvalidState::Resources)?;
@@ -115,7 +115,7 @@ fn read(text: &str) -> Result<Resource<'_>, serde_json::Error> {
             let key = known.index_key.map(RawValue::get);
             Ok(Instance {
                 address: match key.filter(|key| *key != "null") {
-                    // A number as it stands, a text in its quotes: JSON writes both as the engines do.
+                    // JSON and the engines write numbers and quoted strings in the same way.
                     Some(key) => format!("{address}[{key}]"),
                     None => address.clone(),
                 },

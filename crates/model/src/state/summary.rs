@@ -1,5 +1,5 @@
-//! What differs between two versions of a state, by address and by the names of attributes. No value is told, so
-//! no secret can be.
+//! The differences between two versions of a state, as addresses and attribute names. It contains no values and
+//! therefore no secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ pub struct Summary {
     pub added: Vec<String>,
     pub removed: Vec<String>,
     pub changed: Vec<Changed>,
-    /// Names of outputs that differ in any way.
+    /// Names of changed outputs.
     pub outputs: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Changed {
     pub address: String,
-    /// The attributes that differ; none if it is something beside them, such as a mark.
+    /// The changed attributes. Empty if only something else changed, such as a mark.
     pub attributes: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Summary {
     }
 }
 
-/// From `before` to `after`; no `before` is a state with nothing in it.
+/// Compares `before` with `after`. Without `before`, the earlier state is empty.
 pub fn summary(before: Option<&[u8]>, after: &[u8]) -> Result<Summary, ReadResourcesError> {
     let old = before.map_or_else(|| Ok(BTreeMap::new()), instances)?;
     let new = instances(after)?;
@@ -95,7 +95,7 @@ fn attributes(instance: &str) -> BTreeMap<String, &str> {
     attributes.map(|(name, raw)| (name, raw.get())).collect()
 }
 
-/// Names whose values differ, or that only one of them has.
+/// Names whose values differ, or that only one side has.
 fn differing(old: &BTreeMap<String, &str>, new: &BTreeMap<String, &str>) -> Vec<String> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let differs = |name: &&&String| {
@@ -105,7 +105,7 @@ fn differing(old: &BTreeMap<String, &str>, new: &BTreeMap<String, &str>) -> Vec<
     names.iter().filter(differs).map(|n| (*n).clone()).collect()
 }
 
-/// JSON without the space between its words: an engine and a person indent it differently.
+/// JSON without insignificant whitespace, since engines and people indent it differently.
 fn compact(json: &str) -> String {
     let (mut text, mut quoted, mut escaped) = (String::with_capacity(json.len()), false, false);
     for c in json.chars() {

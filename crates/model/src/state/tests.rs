@@ -1,4 +1,4 @@
-//! What is read out of a state, and what is left alone.
+//! What is read from a state, and what stays unchanged.
 
 use super::*;
 

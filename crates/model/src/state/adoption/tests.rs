@@ -1,4 +1,4 @@
-//! Which undelivered state is taken over.
+//! Which states that were not uploaded are adopted.
 
 use super::*;
 

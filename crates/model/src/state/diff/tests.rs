@@ -1,4 +1,4 @@
-//! Pairs of states and what is said of them.
+//! Pairs of states and their expected differences.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn vm(name: &str, attributes: &Value) -> Value {
     json!({"mode": "managed", "type": "vm", "name": name, "instances": [{"attributes": attributes}]})
 }
 
-/// One line for each change, digests made of the values' lengths.
+/// One line per change. Digests are the lengths of the values.
 fn said(before: &Document, after: &Document) -> String {
     let digest = |value: &Value| value.to_string().len().to_string();
     let diff = diff(before, after, Showing::Masked(&digest));

@@ -326,11 +326,11 @@ proptest! {
         let PushVerdict::Accept { mark } = check_push(head.as_ref(), lock.as_ref(), &push) else {
             return Ok(());
         };
-        // The lock that is held now is the lock that is carried, and who carries it is who took it.
+        // The carried lock is the current one, and its holder is the writer.
         prop_assert_eq!(lock.map(|lock| lock.id), push.lock_id);
         prop_assert_eq!(lock.and_then(|lock| lock.run), push.run);
         let Some(head) = head else { return Ok(()) };
-        // The head moves forward on its own lineage, or somebody insisted.
+        // The head advances on its own lineage, or the write was forced.
         let legacy = head.lineage.is_empty();
         if (legacy || push.lineage == head.lineage) && push.serial <= head.serial {
             prop_assert!(mark.is_some() && push.surgery);
@@ -339,7 +339,7 @@ proptest! {
         if !legacy && push.lineage != head.lineage && head.contents != Contents::Nothing {
             prop_assert!(mark.is_some() && push.surgery);
         }
-        // Resources do not vanish unseen.
+        // Resources do not disappear unnoticed.
         if head.contents == Contents::Resources && push.contents == Contents::Nothing {
             let seen = match push.run {
                 Some(_) => push.may_empty,

@@ -1,4 +1,4 @@
-//! What is cut out of a state, and what is left of it.
+//! What is cut out of a state, and what remains.
 
 use super::*;
 
@@ -106,7 +106,7 @@ fn an_unknown_address_removes_nothing() {
     };
     assert_eq!(address, "module.a.two");
     assert_eq!(near, [r#"module.net["x"].a.two"#]);
-    // A name that merely begins the same is another module.
+    // A module whose name only has the same beginning is another module.
     assert!(remove(STATE.as_bytes(), &["module.ne".to_owned()], 8).is_err());
 }
 
@@ -153,7 +153,7 @@ fn what_is_shown_without_its_secret_is_named_so() {
     assert_eq!(named("a.one[(secret)]"), ["a.one[1]"]);
     assert_eq!(named("a.one"), ["a.one"]);
     assert_eq!(named("b.(secret)"), ["b.(secret)"]);
-    // Nobody can tell which of them is meant.
+    // It is ambiguous which of them is meant.
     let same = |address: &str| address.replace(['0', '1'], "(secret)");
     let word = "a.one[(secret)]".to_owned();
     let err = as_written(STATE.as_bytes(), &[word], same).unwrap_err();

@@ -1,4 +1,4 @@
-//! States as engines write them, and as they do not.
+//! States as engines write them, and malformed ones.
 
 use serde_json::json;
 
