@@ -1,4 +1,4 @@
-//! The forms in which a value is known to turn up.
+//! The encodings in which a value is known to occur.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use super::is_maskable;
 
-/// Of longer values, files mostly, only the usual ones are looked for.
+/// Longer values, mostly files, are only searched in the usual encodings.
 const LONG: usize = 4096;
 
-/// The shortest piece of base64 that does not turn up by chance.
+/// The shortest piece of base64 that does not occur by chance.
 const SHORTEST_BASE64: usize = 7;
 
-/// The shortest line of a file that is looked for alone, and the shortest if it is one word.
+/// The shortest line of a file that is searched on its own, and the shortest if it is one word.
 const SHORTEST_LINE: usize = 16;
 const SHORTEST_WORD: usize = 8;
 
-/// What encoders of URLs leave as it is, beside letters, digits and `-_.~`.
+/// The characters that URL encoders leave unchanged, besides letters, digits and `-_.~`.
 const KEPT: [&[u8]; 5] = [b"", b"/", b"!*'()", b"$&+=:@", b"$&+,;=/:@"];
 
 pub(super) fn coats(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
     forms.extend(in_json(value));
     forms.extend(in_base64(value));
-    // A key file is logged line by line, or as one.
+    // A key file is logged line by line, or as a whole.
     let lines = || value.lines().map(str::trim);
     forms.extend(
         lines()
@@ -58,8 +58,8 @@ pub(super) fn coats(value: &str) -> Vec<String> {
     forms
 }
 
-/// Whether a line says something that stands in no other file: long, or one word such as a password or the end of a key.
-/// `metadata:` and `},` stand in every one.
+/// Whether a line is specific to its file: long, or one word such as a password or the end of a key. `metadata:` and
+/// `},` occur in every file.
 fn is_telling(line: &str) -> bool {
     let is_word = !line.contains(char::is_whitespace) && !line.ends_with([':', ',', '{', '[', '(']);
     let shortest = if is_word {
@@ -70,8 +70,7 @@ fn is_telling(line: &str) -> bool {
     line.len() >= shortest && !line.starts_with("-----") && is_maskable(line)
 }
 
-/// Of what we made ourselves, letters and digits that nobody meets in any other way: as it stands, and in the header of a
-/// request.
+/// The encodings of a token that terrane created from letters and digits: as it is, and in a request header.
 pub(super) fn coats_of_token(value: &str) -> Vec<String> {
     let mut forms = in_base64(value);
     forms.push(value.to_owned());
@@ -85,7 +84,7 @@ fn in_base64(value: &str) -> Vec<String> {
         if plain.len() < SHORTEST_BASE64 {
             continue;
         }
-        // Where it ends there, the last character is known, too; `echo` adds the end of a line.
+        // At the end of a text, the last character is determined too. `echo` adds a line end.
         let ends = ["", "\n"].map(|end| base64_end(&format!("{value}{end}"), offset));
         for form in ends.into_iter().flatten().chain([plain]) {
             forms.push(form.replace('+', "-").replace('/', "_"));
@@ -95,7 +94,7 @@ fn in_base64(value: &str) -> Vec<String> {
     forms
 }
 
-/// A password in the data of a Kubernetes Secret is often one in JSON, or in base64, already.
+/// A password in the data of a Kubernetes Secret is often already JSON or base64.
 fn in_base64_of_others(value: &str) -> Vec<String> {
     let quoted = [PLAIN, GO].map(|writer| writer.escaped(value));
     let quoted = quoted.into_iter().filter(|text| text != value);
@@ -109,17 +108,17 @@ fn in_base64_of_others(value: &str) -> Vec<String> {
     forms
 }
 
-/// What a writer of JSON escapes, beside quotes, backslashes and control characters.
+/// The characters that a JSON writer escapes, besides quotes, backslashes and control characters.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
 struct JsonWriter {
-    /// `&`, `<`, `>` and the line ends of JavaScript by their numbers.
+    /// `&`, `<`, `>` and JavaScript's line separators as code points.
     markup: bool,
-    /// Whatever is not ASCII by its number.
+    /// All non-ASCII characters as code points.
     ascii: bool,
     /// `/` with a backslash.
     slashes: bool,
-    /// Quotes and `+` by their numbers, all of them in capitals.
+    /// Quotes and `+` as code points, all in capitals.
     wary: bool,
 }
 
@@ -130,13 +129,13 @@ const PLAIN: JsonWriter = JsonWriter {
     wary: false,
 };
 
-/// The engines, and what else is written in Go.
+/// The engines and other Go programs.
 const GO: JsonWriter = JsonWriter {
     markup: true,
     ..PLAIN
 };
 
-/// As Python and others, PHP, what keeps `</script>` out, and .NET write it.
+/// Python and others; PHP; writers that escape `</script>`; .NET.
 const OTHERS: [JsonWriter; 4] = [
     JsonWriter {
         ascii: true,
@@ -159,7 +158,7 @@ const OTHERS: [JsonWriter; 4] = [
     },
 ];
 
-/// Inside a text of JSON, and inside one that is quoted in another: as engines do in their messages.
+/// Inside a JSON string, and inside a string that is quoted in another one, as in engine messages.
 fn in_json(value: &str) -> BTreeSet<String> {
     let mut outer = vec![PLAIN, GO];
     let mut inner = outer.clone();
@@ -215,7 +214,7 @@ fn escape(c: char) -> String {
     inner.unwrap_or_default().to_owned()
 }
 
-/// Every byte by its number, with this before each.
+/// Every byte in hex, with this prefix.
 fn in_hex(value: &str, before: &str) -> String {
     let mut text = String::new();
     for byte in value.bytes() {
@@ -224,8 +223,8 @@ fn in_hex(value: &str, before: &str) -> String {
     text
 }
 
-/// As it stands between single quotes (shells, Python's `shlex`, YAML and SQL), and as `printf %q` writes it: plainly, or
-/// between `$'` and `'` if it has control characters. Python's `repr` leaves single quotes as they are if it can.
+/// Inside single quotes (shells, Python's `shlex`, YAML, SQL), and as `printf %q` writes it: plain, or between `$'` and
+/// `'` if it has control characters. Python's `repr` leaves single quotes unescaped if it can.
 fn in_quotes(value: &str) -> [String; 6] {
     let quotes = [r"'\''", r#"'"'"'"#, "''"].map(|inside| value.replace('\'', inside));
     let mut escaped = String::new();
@@ -241,7 +240,7 @@ fn in_quotes(value: &str) -> [String; 6] {
     [shell, python, yaml, escaped, repr, dollar]
 }
 
-/// As it stands in XML and HTML, with and without quotes escaped.
+/// In XML and HTML, with and without escaped quotes.
 fn in_markup(value: &str) -> [String; 4] {
     let text = value
         .replace('&', "&amp;")
@@ -275,7 +274,7 @@ fn url_encoded(value: &str, kept: &[u8], lower: bool, space: &str) -> String {
     encoded
 }
 
-/// The end of a base64 text that ends with these bytes: with the characters that fill it up, and without.
+/// The end of a base64 text that ends with these bytes, with and without padding.
 fn base64_end(value: &str, offset: usize) -> [String; 2] {
     let rest = (offset + value.len()) % 3;
     let zeros = (3 - rest) % 3;
@@ -285,8 +284,7 @@ fn base64_end(value: &str, offset: usize) -> [String; 2] {
     [format!("{bare}{}", "=".repeat(zeros)), bare]
 }
 
-/// The characters of a base64 text that these bytes alone decide, when `offset` bytes (modulo 3)
-/// stand before them.
+/// The base64 characters that these bytes alone determine, after `offset` bytes (modulo 3).
 fn base64_core(bytes: &[u8], offset: usize) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let byte = |at: usize| {

@@ -1,9 +1,9 @@
-//! Events of an engine, masked by what their strings say and not by how JSON writes them, and across the events in
-//! which a provisioner's output comes line by line.
+//! Masks engine events by the content of their strings, not by their JSON encoding. Also masks across events, since
+//! provisioner output arrives line by line.
 //!
-//! A line of such output that ends like the beginning of a secret waits for the next one of its resource, and what
-//! comes after it waits with it: order stays. What waits too long is given on; the rest of a secret is hidden all the
-//! same when it comes.
+//! If an output line ends with the beginning of a secret, it waits for the next line of its resource. Later events wait
+//! with it, so the order stays. A line that waits too long is released; the rest of the secret is still masked when it
+//! arrives.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,18 +11,18 @@ use serde_json::Value;
 
 use super::{MASKED, Mask};
 
-/// So much of a secret is worth waiting for: less ends many lines by chance.
+/// The shortest beginning of a secret to wait for. Shorter ones end many lines by chance.
 const WORTH: usize = 6;
 
-/// So many lines wait at most.
+/// The maximum number of waiting lines.
 const MOST: usize = 256;
 
-/// So much of what a resource said is remembered: more than most secrets have.
+/// The number of bytes of a resource's output that are remembered: longer than most secrets.
 const REMEMBERED: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// Lines that are not given on yet, by number from `first` on.
+    /// Lines that are not released yet, numbered from `first` on.
     waiting: VecDeque<Line>,
     first: u64,
     said: BTreeMap<String, Said>,
@@ -34,28 +34,28 @@ enum Line {
     Output {
         event: Value,
         output: String,
-        /// What of the output is hidden.
+        /// The masked ranges of the output.
         hidden: Vec<(usize, usize)>,
         holds: bool,
     },
 }
 
-/// The last lines that a resource's provisioner wrote.
+/// The last lines of a resource's provisioner output.
 #[derive(Debug, Default)]
 struct Said {
     text: String,
-    /// The number of each line's event, and where it lies in the text.
+    /// The number of each line's event, and its range in the text.
     lines: VecDeque<(u64, usize, usize)>,
 }
 
 impl Events {
-    /// A line that is no event, masked already.
+    /// Adds a line that is not an event and is already masked.
     pub(super) fn pass(&mut self, mask: &Mask, line: Vec<u8>, out: &mut Vec<u8>) {
         self.waiting.push_back(Line::Done(line));
         self.give(mask, out);
     }
 
-    /// An event; false if it is none after all.
+    /// Adds an event. Returns false if the line is not an event.
     pub(super) fn take(&mut self, mask: &Mask, line: &[u8], out: &mut Vec<u8>) -> bool {
         let Ok(event) = serde_json::from_slice::<Value>(line) else {
             return false;
@@ -83,14 +83,14 @@ impl Events {
         true
     }
 
-    /// Nothing more comes.
+    /// Releases everything at the end of the input.
     pub(super) fn finish(self, mask: &Mask, out: &mut Vec<u8>) {
         for line in self.waiting {
             out.extend(line.written(mask));
         }
     }
 
-    /// Marks what is hidden of a resource's lines that wait, and which of them have to go on waiting.
+    /// Marks the masked parts of a resource's waiting lines, and which lines must keep waiting.
     fn judge(&mut self, mask: &Mask, place: &str) {
         let (Some(finder), Some(said)) = (&mask.finder, self.said.get(place)) else {
             return;
@@ -169,7 +169,7 @@ impl Line {
     }
 }
 
-/// The line as it was, unless there is something in it to hide.
+/// Returns the line unchanged, unless it contains something to mask.
 fn written(mask: &Mask, mut event: Value, line: &[u8]) -> Vec<u8> {
     if mask_strings(mask, &mut event) {
         in_a_line(&event)
@@ -184,7 +184,7 @@ fn in_a_line(event: &Value) -> Vec<u8> {
     line
 }
 
-/// Says whether there was something to hide. Numbers stay: the engine counts with them.
+/// Returns whether anything was masked. Numbers stay, because the engine counts with them.
 fn mask_strings(mask: &Mask, value: &mut Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
@@ -292,7 +292,7 @@ mod tests {
             out.extend(stream.push(event("b", "goes on").as_bytes()));
         }
         assert!(out.starts_with(event("a", "Correct-Hor").as_bytes()));
-        // What was begun is not shown to its end.
+        // The rest of a secret is masked even if its beginning was released.
         let rest = event("a", SECRET.strip_prefix("Correct-Hor").unwrap());
         let rest = stream.push(rest.as_bytes());
         assert!(

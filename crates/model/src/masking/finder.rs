@@ -1,4 +1,4 @@
-//! Finds secrets in text, also where lines were broken in the middle of one.
+//! Finds secrets in text, also across line breaks.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use aho_corasick::{Anchored, MatchKind};
 
 use super::CUT;
 
-/// All forms of all secrets, as one automaton. Clones share it.
+/// All encodings of all secrets, as one automaton. Clones share it.
 #[derive(Clone)]
 pub(super) struct Finder {
     forms: Arc<NFA>,
     start: StateID,
-    /// Whether a form begins with a byte: most of a text is passed over by looking here.
+    /// The bytes with which an encoding begins: a quick filter for most of the text.
     begins: Arc<[bool; 256]>,
 }
 
-/// From where to where, in bytes.
+/// A byte range.
 type Span = (usize, usize);
 
-/// No cut text is longer that could end within a secret.
+/// Longer texts cannot be truncated inside a secret.
 const CUT_WITHIN: usize = 4096;
-/// Fewer characters of a secret tell nobody anything.
+/// Fewer characters of a secret reveal nothing useful.
 const CUT_WORTH: usize = 3;
 
 impl Finder {
@@ -46,7 +46,7 @@ impl Finder {
         })
     }
 
-    /// Whether there are any `spans`. Of a document, what is found across its parts counts, too.
+    /// Whether there are any `spans`. In a document, matches across its parts count too.
     pub(super) fn is_in(&self, text: &[u8]) -> bool {
         let mut found = false;
         self.scan(text.iter().copied().enumerate(), &mut |_| found = true);
@@ -56,7 +56,7 @@ impl Finder {
         found
     }
 
-    /// Where secrets stand, in order. Those that overlap are one: no tail of a second stays behind the first.
+    /// The ranges of secrets, in order. Overlapping ranges are merged, so that no tail of a secret remains.
     pub(super) fn spans(&self, text: &[u8]) -> Vec<Span> {
         let mut found = Vec::new();
         let plain = text.iter().copied().enumerate();
@@ -77,7 +77,7 @@ impl Finder {
         merged(found)
     }
 
-    /// The same in a text for people, where `…` stands for what was cut off: in the middle of a secret, maybe.
+    /// The ranges in a text for people, in which `…` marks truncation, possibly inside a secret.
     pub(super) fn spans_in_cut(&self, text: &str) -> Vec<Span> {
         let mut found = self.spans(text.as_bytes());
         for (at, _) in text.match_indices(CUT) {
@@ -89,8 +89,8 @@ impl Finder {
         merged(found)
     }
 
-    /// From which of these places on a text has to be held back, because more of it could complete a secret. The places
-    /// begin lines, in order; the text ends with a line.
+    /// The position from which a text must be held back, because more input could complete a secret. Positions are line
+    /// starts, in order. The text ends with a line end.
     pub(super) fn holds_from(&self, text: &[u8], lines: &[usize]) -> usize {
         let plain: Vec<(usize, u8)> = text.iter().copied().enumerate().collect();
         let joined: Vec<(usize, u8)> = joined(text).collect();
@@ -100,7 +100,7 @@ impl Finder {
                 from = from.min(line);
             }
         }
-        // What was found whole is not cut in two.
+        // A complete match is not split.
         for (start, stop) in self.spans(text).into_iter().rev() {
             if start < from && from < stop {
                 let line = lines.iter().rev().find(|line| **line <= start);
@@ -110,19 +110,19 @@ impl Finder {
         from
     }
 
-    /// Where the beginning of a secret begins that a text ends with, if that is so long; line ends do not count.
+    /// The start of a secret's beginning at the end of a text, if at least `worth` bytes long. Line ends do not count.
     pub(super) fn open_at_end(&self, text: &[u8], worth: usize) -> Option<usize> {
         let bytes: Vec<(usize, u8)> = joined(text).collect();
         let (open, part) = self.open_end(&bytes)?;
-        // The more of it is looked at, the less it matters where that begins: all or none from some place on.
+        // Start positions that lead to the same end state come before all others, so a binary search works.
         let places: Vec<usize> = (0..part.len()).collect();
         let ends_so = places.partition_point(|from| self.end_of(&part[*from..]) == open);
         let begin = ends_so.checked_sub(1)?;
         (part.len() - begin >= worth).then_some(part[begin].0)
     }
 
-    /// The last line from which on a scan ends as that of the whole text does: nothing before it matters to what may
-    /// follow. None if nothing that may follow completes a secret.
+    /// The last line from which a scan ends in the same automaton state as a scan of the whole text. Text before it
+    /// does not affect later matches. None if no later input can complete a secret.
     fn open_from(&self, bytes: &[(usize, u8)], lines: &[usize]) -> Option<usize> {
         let (open, part) = self.open_end(bytes)?;
         let after = |line: &usize| {
@@ -131,13 +131,13 @@ impl Finder {
         };
         let before = lines.partition_point(|line| after(line).len() > part.len());
         let within = &lines[before..];
-        // As with one text: those from which it ends so come before those from which it does not.
+        // As within one text: matching start positions come before the others.
         let ends_so = within.partition_point(|line| self.end_of(after(line)) == open);
         Some(within[..ends_so].last().copied().unwrap_or(0))
     }
 
-    /// Where a scan ends if that is in the middle of a form, and the part of the text that it is the end of. The end of a
-    /// form is in the middle of another if that goes on from there, or if what it ends with begins one.
+    /// The end state of a scan that ends inside an encoding, and the matching part of the text. The end of one encoding
+    /// is inside another if that continues from there, or if a suffix begins one.
     fn open_end<'a>(&self, bytes: &'a [(usize, u8)]) -> Option<(StateID, &'a [(usize, u8)])> {
         let mut part = bytes;
         loop {
@@ -211,7 +211,7 @@ fn merged(mut found: Vec<Span>) -> Vec<Span> {
     spans
 }
 
-/// Whether anything stands behind the end of a line, or may be coloured.
+/// Whether text follows a line end, or colour codes may occur.
 fn has_breaks(text: &[u8]) -> bool {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     text.contains(&b'\n')
@@ -219,9 +219,8 @@ fn has_breaks(text: &[u8]) -> bool {
         || text.contains(&b'\\') && text.windows(2).any(|two| matches!(two, b"\\n" | b"\\u"))
 }
 
-/// The bytes of a text as if its lines had never been broken: without line ends, also those that JSON writes as `\n`,
-/// and without what stands before the next line: spaces and the bars of a frame. And without colours: who reads it sees
-/// what stands between them as one.
+/// The bytes of a text without its line breaks: without line ends (also JSON's `\n`), and without the indentation and
+/// frame bars of the next line. Also without colour codes, which readers do not see.
 fn joined(text: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     const BAR: &[u8] = "│".as_bytes();
     let mut at = 0;
@@ -256,11 +255,11 @@ fn joined(text: &[u8]) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
-/// Begins what a terminal does not show, as a byte and as JSON writes it.
+/// Starts a terminal escape sequence, as a byte and in JSON.
 const ESCAPE: u8 = 0x1b;
 const ESCAPES: [&[u8]; 3] = [b"\x1b[", br"\u001b[", br"\u001B["];
 
-/// How long the colour is that a text begins with, or another order to a terminal; 0 if it does not begin with one.
+/// The length of the escape sequence at the start of a text; 0 if there is none.
 fn colour_at(text: &[u8]) -> usize {
     let Some(escape) = ESCAPES.iter().find(|escape| text.starts_with(escape)) else {
         return 0;
@@ -270,13 +269,13 @@ fn colour_at(text: &[u8]) -> usize {
     escape.len() + end.map_or(rest.len(), |end| end + 1)
 }
 
-/// How long the line end is that a text begins with; 0 if it does not begin with one.
+/// The length of the line end at the start of a text; 0 if there is none.
 fn break_at(text: &[u8]) -> usize {
     match text {
         [b'\n', ..] => 1,
         [b'\r', b'\n', ..] => 2,
         [b'\\', ..] => {
-            // Escaped once, or once more.
+            // Escaped once or twice.
             let slashes = text.iter().take_while(|byte| **byte == b'\\').count();
             match text.get(slashes) {
                 Some(b'n') => slashes + 1,

@@ -1,19 +1,18 @@
-//! Masks what an engine writes while it writes it: in portions that end wherever a read ended, and with the
-//! same bytes as a result however they were cut.
+//! Masks an engine's output as a stream. The result does not depend on where reads split the input.
 
 use super::events::Events;
 use super::{Mask, holds};
 
-/// How every event of an engine's stream begins. No secret goes on beyond such a line.
+/// The beginning of every engine event. No secret extends beyond such a line.
 const EVENT: &[u8] = b"{\"@";
 
-/// Takes bytes as they come, gives them on masked. What could be the beginning of a secret waits: for the rest of its
-/// line, and for as many lines more as it could go on.
+/// Takes bytes as they arrive and returns them masked. A possible beginning of a secret is held back: for the rest of
+/// its line, and for as many further lines as the secret could span.
 #[derive(Debug)]
 pub struct MaskStream {
     mask: Mask,
     rest: Vec<u8>,
-    /// Where the lines that are held back begin.
+    /// The start positions of the held-back lines.
     lines: Vec<usize>,
     events: Events,
 }
@@ -28,9 +27,9 @@ impl MaskStream {
         }
     }
 
-    /// What these bytes complete, masked.
+    /// Returns the output that these bytes complete, masked.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
-        // What is there already ends no line.
+        // The bytes that are already here contain no line end.
         let mut seen = self.rest.len();
         self.rest.extend_from_slice(bytes);
         let mut out = Vec::new();
@@ -64,7 +63,7 @@ impl MaskStream {
         })
     }
 
-    /// What was held back, when nothing more will come.
+    /// Returns what was held back, at the end of the input.
     pub fn finish(mut self) -> Vec<u8> {
         let mut out = Vec::new();
         let last = self.rest.iter().rposition(|byte| *byte == b'\n');
@@ -79,7 +78,7 @@ impl MaskStream {
         out
     }
 
-    /// What JSON escapes, or breaks into lines, is looked at as it is meant.
+    /// Masks an event by its decoded strings, independent of JSON escapes and line breaks.
     fn give_event(&mut self, from: usize, to: usize, out: &mut Vec<u8>) {
         let line = &self.rest[from..to];
         let is_plain = !line.contains(&b'\\') && !holds(line, b"\"output\"");
@@ -169,7 +168,7 @@ mod tests {
         );
     }
 
-    /// Each line could be the middle of it: what is held back is not looked through anew for each of them.
+    /// Each line could be inside the secret. The held-back text is not searched again for each line.
     #[test]
     fn a_secret_of_many_lines_is_held_back_line_by_line() {
         let line = |at: usize| format!("{:060x}", at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -183,7 +182,7 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), "(secret)\n");
     }
 
-    /// As others write a text, by means of their own.
+    /// Encodes a text as other programs do, with independent implementations.
     fn coated(secret: &str, before: &str, coat: usize) -> String {
         let hex = |byte: u8| format!("{byte:02x}");
         let percent = |byte: u8| {
@@ -248,7 +247,7 @@ mod tests {
             prop_assert!(!whole.contains("BEGIN KEY"));
         }
 
-        /// Whatever coat it comes in, wherever a read ended and wherever a line was broken.
+        /// For every encoding, every split of the input and every line break.
         #[test]
         fn no_coat_hides_a_secret(
             secret in "[a-zA-Z0-9/+&<>\"' é%=_.-]{12,80}",
@@ -267,7 +266,7 @@ mod tests {
                 .chunks(width)
                 .map(|line| line.iter().collect())
                 .collect();
-            // A line that begins with what an indentation looks like is not joined as it was.
+            // A line that starts like indentation would be joined differently.
             prop_assume!(!lines.iter().any(|line| line.starts_with(' ')));
             let text = lines.join(&format!("\n{indent}")).into_bytes();
             let mut ends: Vec<usize> = cuts.into_iter().map(|at| at.min(text.len())).collect();

@@ -1,4 +1,4 @@
-//! Secrets in every form they come back in.
+//! Secrets in every encoding in which they occur.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn check(secret: &str, text: &str, expected: &str) {
     assert_eq!(mask(&[secret]).mask_text(text), expected);
 }
 
-/// Who reads a log sees no colours: what they part is one.
+/// Colour codes are invisible in a log, so a secret with colour codes inside is still readable.
 #[test]
 fn colours_part_no_secret() {
     check(
@@ -81,12 +81,12 @@ fn other_encoders_are_known() {
     check("hunter2!", "68756e7465723221", MASKED);
     check("hunter2!", "68:75:6e:74:65:72:32:21", MASKED);
     check("hunter2!", r"\x68\x75\x6e\x74\x65\x72\x32\x21", MASKED);
-    // urllib's `quote`, `repr`, and JSON of JSON for who trusts nothing but ASCII
+    // urllib's `quote`, `repr`, and doubly encoded ASCII-only JSON
     check("p@ss/w0rd&", "p%40ss/w0rd%26", MASKED);
     check(r"p@ss\word", r"'p@ss\\word'", "'(secret)'");
     check("p\"assé", r#""\"p\\\"ass\\u00e9\"""#, r#""\"(secret)\"""#);
     check("Hunter-Two", "x-key: hunter-two", "x-key: (secret)");
-    // bash's `printf %q` and Python's `repr` of what has control characters
+    // bash's `printf %q` and Python's `repr` for text with control characters
     let secret = "pa\"s's\\w0rd-\tx9";
     check(secret, r#"$'pa"s\'s\\w0rd-\tx9'"#, "$'(secret)'");
     check("pa\"ss\\w0rd-\tx9", r#"'pa"ss\\w0rd-\tx9'"#, "'(secret)'");
@@ -96,7 +96,7 @@ fn other_encoders_are_known() {
 fn json_of_whatever_writer_is_known_once_and_twice() {
     let secret = "p@ss/w0rd&\"x\"\\y<z>éend";
     for json in [
-        // PHP; Go, jsonencode of an engine; Python; .NET
+        // PHP; Go (an engine's jsonencode); Python; .NET
         r#"p@ss\/w0rd&\"x\"\\y<z>\u00e9end"#,
         r#"p@ss/w0rd\u0026\"x\"\\y\u003cz\u003eéend"#,
         r#"p@ss/w0rd&\"x\"\\y<z>\u00e9end"#,
@@ -121,7 +121,7 @@ fn quoting_and_coding_of_other_forms_is_known() {
     check("it's mine", "pw: 'it''s mine'", "pw: '(secret)'");
     check("it's mine", r"+ echo it\'s\ mine", "+ echo (secret)");
     check("it's mine", "<a>it&#x27;s mine</a>", "<a>(secret)</a>");
-    // The `auth` of a registry, in the data of a Secret; JSON there
+    // The `auth` of a registry in the data of a Secret, and JSON there
     check(
         "hunter2-hunter2",
         "ZFhObGNqcG9kVzUwWlhJeUxXaDFiblJsY2pJPQ==",
@@ -170,7 +170,7 @@ fn what_is_cut_says_so() {
     assert_eq!(all("née"), ["n…", "née", "née"]);
 }
 
-/// A document whose strings hold JSON that was escaped before is looked into.
+/// A document whose strings contain escaped JSON is searched too.
 #[test]
 fn a_document_with_escapes_in_escapes_may_hold_anything() {
     let mask = Mask::new(&[Secret::new("p@ss\"w&x")]);
@@ -189,7 +189,7 @@ fn a_token_is_found_as_it_stands_and_in_headers() {
         mask.mask_text(said),
         "pw=(secret) TF_HTTP_PASSWORD=(secret)\n"
     );
-    // `run:` and the token, as an engine sends them.
+    // `run:` and the token, as engines send them.
     let header = "Authorization: Basic cnVuOmtKM3YtOWFYcUxtQjdfelIydFl3MFBkRmhHNXM=";
     assert_eq!(
         mask.mask_text(header),
@@ -207,7 +207,7 @@ fn base64_is_found_wherever_it_begins() {
         "dXNlcjpodW50ZXIyLWh1bnRlcjI=",
         "dXNlcjp(secret)",
     );
-    // printf %s v1v1v1v1 | base64, echo v1v1v1v1 | base64, and without what fills it up
+    // printf %s v1v1v1v1 | base64, echo v1v1v1v1 | base64, and both without padding
     check("v1v1v1v1", "djF2MXYxdjE=", MASKED);
     check("v1v1v1v1", "djF2MXYxdjEK", MASKED);
     check("v1v1v1v1", "djF2MXYxdjE.", "(secret).");
@@ -227,7 +227,7 @@ fn lines_of_a_key_file_are_masked_one_by_one() {
     check(key, "read MIIEvQIBADANBgkqhkiG ok", "read (secret) ok");
     let list = "alpha-pass\nbeta-pass\n";
     check(list, "it was beta-pass", "it was (secret)");
-    // What stands in every such file is no secret.
+    // Lines that occur in every such file are not secret.
     let file = "metadata:\n  name: x\ndefault\n";
     check(file, "no metadata: in default", "no metadata: in default");
 }
@@ -279,7 +279,7 @@ proptest::proptest! {
     }
 }
 
-/// State and plan JSON escape what a form holds: other case, single lines, what stands beside others.
+/// State and plan JSON escape the encodings further: other case, single lines, texts next to others.
 #[test]
 fn a_document_is_looked_at_as_it_is_meant() {
     let file = "{\n  \"private_key_id\": \"b7f3c0ffee991234\"\n}\n";
