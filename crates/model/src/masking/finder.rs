@@ -20,7 +20,7 @@ pub(super) struct Finder {
 /// A byte range.
 type Span = (usize, usize);
 
-/// Longer texts cannot be truncated inside a secret.
+/// How many bytes before a truncation marker are searched for the beginning of a secret.
 const CUT_WITHIN: usize = 4096;
 /// Fewer characters of a secret reveal nothing useful.
 const CUT_WORTH: usize = 3;
