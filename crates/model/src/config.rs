@@ -1,7 +1,6 @@
-//! Reads a project: `terrane.hcl` and what lies beside it, checked as a whole, with positions.
+//! Loads a project: `terrane.hcl` and the files beside it, checked as a whole, with positions.
 //!
-//! Everything that is wrong is reported at once. Not here: reading files (`tree`), the graph
-//! (`graph`), running anything.
+//! All findings are reported at once. Not here: reading files (`tree`), the graph (`graph`), running anything.
 
 mod attach;
 mod check;
@@ -74,25 +73,25 @@ use crate::project::{FactsPlace, Project, Writer};
 use crate::render::Render;
 use crate::tree::Tree;
 
-/// What a project file may ask of the place where it is loaded.
+/// What a project file may query from the environment in which it is loaded.
 pub struct Surroundings<'a> {
     pub env: &'a dyn Fn(&str) -> Option<String>,
     pub git_commit: Option<String>,
     pub git_branch: Option<String>,
 }
 
-/// A project as far as it could be read, and everything that is wrong with it.
+/// A project as far as it could be read, with all findings.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// With errors among the findings it may be missing or incomplete.
+    /// May be missing or incomplete if the findings contain errors.
     pub project: Option<Project>,
     /// Errors first, then by file and line.
     pub findings: Vec<Finding>,
-    /// Every root module and every local module that is reached, by directory.
+    /// Every root module and every local module in use, by directory.
     pub modules: BTreeMap<String, Module>,
-    /// References to secrets, and where each stands first.
+    /// References to secrets, with the first location of each.
     pub secrets: BTreeMap<String, Location>,
-    /// The text of every file that a finding points into.
+    /// The text of every file that a finding points to.
     pub texts: BTreeMap<String, String>,
 }
 
@@ -103,7 +102,7 @@ impl Loaded {
             .any(|finding| finding.severity == Severity::Error)
     }
 
-    /// Adds what was found elsewhere, in files with these texts.
+    /// Adds findings of other checks, in files with these texts.
     pub fn add(&mut self, findings: Vec<Finding>, texts: &BTreeMap<String, String>) {
         for place in findings.iter().flat_map(|finding| &finding.places) {
             if let Some(text) = texts.get(&place.at.file) {
@@ -115,7 +114,7 @@ impl Loaded {
     }
 }
 
-/// Reads the project at the root of a tree.
+/// Loads the project at the root of a tree.
 pub fn load(tree: &dyn Tree, around: &Surroundings<'_>) -> Loaded {
     let mut reader = Reader::new(tree, around);
     let dirs = Dirs::walk(tree);
@@ -142,10 +141,10 @@ pub fn load(tree: &dyn Tree, around: &Surroundings<'_>) -> Loaded {
     finish(reader, project, modules, tree)
 }
 
-/// The outer blocks in the order they were written.
+/// The outer blocks in the order in which they were written.
 struct Outer<'f> {
     items: Vec<Item<'f>>,
-    /// Blocks whose names are taken.
+    /// Blocks whose names are already in use.
     again: Vec<Item<'f>>,
 }
 
@@ -366,7 +365,7 @@ fn read(
     (project, modules.read)
 }
 
-/// What the outer blocks become, except the project's own and those of stacks.
+/// The results of the outer blocks, except the project's own and those of stacks.
 struct Parts {
     layers: BTreeMap<String, i64>,
     targets: BTreeMap<String, TargetDraft>,
@@ -424,7 +423,7 @@ impl Parts {
     }
 }
 
-/// Blocks whose names are taken are looked at, too; nothing comes of them.
+/// Checks blocks whose names are already in use. Their results are discarded.
 fn read_again(
     reader: &mut Reader<'_>,
     outer: &Outer<'_>,
@@ -509,7 +508,7 @@ fn empty(outer: &Outer<'_>, disabled: &BTreeSet<String>) -> Finding {
     }
 }
 
-/// Errors first, then by place.
+/// Errors first, then by location.
 fn sort(findings: &mut [Finding]) {
     let place = |finding: &Finding| {
         let first = finding.places.first();
@@ -518,7 +517,7 @@ fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|finding| (finding.severity, place(finding)));
 }
 
-/// Sorts what was found, and keeps the texts it points into.
+/// Sorts the findings and keeps the texts that they point to.
 fn finish(
     mut reader: Reader<'_>,
     project: Option<Project>,

@@ -1,4 +1,4 @@
-//! Which contexts a stack gets, weakest first, and whether they agree.
+//! Which contexts a stack gets, lowest precedence first, and whether they conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::ids::StackName;
 use crate::project::{Backend, Input, Stack};
 use crate::stage::StageBlock;
 
-/// What attaching and looking for set variables may cost.
+/// The budget for attaching contexts and for finding set variables.
 pub(crate) const MAX_WORK: usize = 5_000_000;
 
 pub(crate) type Contexts = BTreeMap<String, ContextDraft>;
@@ -37,7 +37,7 @@ pub(crate) fn attach(
             (draft.context.name.clone(), selectors.collect())
         })
         .collect();
-    // Each selector is held against each stack.
+    // Each selector is matched against each stack.
     let work = selectors
         .values()
         .map(|selectors| selectors.len() + 1)
@@ -91,7 +91,7 @@ pub(crate) fn attach(
     }
 }
 
-/// What attaches a context to a stack, in words of the project file.
+/// What attaches a context to a stack, in the notation of the project file.
 fn attached_by(draft: &StackDraft, context: &str, selectors: &[(String, Selector)]) -> Vec<String> {
     let is_named = draft.named_contexts.iter().any(|name| name == context);
     let by_name = is_named.then(|| "contexts".to_owned());
@@ -102,7 +102,7 @@ fn attached_by(draft: &StackDraft, context: &str, selectors: &[(String, Selector
     by_name.into_iter().chain(by_selector).collect()
 }
 
-/// Which stacks are meant.
+/// Selects stacks.
 pub(crate) enum Selector {
     Target(String),
     Layer(String),
@@ -110,7 +110,7 @@ pub(crate) enum Selector {
     Name(globset::GlobMatcher),
 }
 
-/// Why a text is none.
+/// Why a text is not a selector.
 pub(crate) struct NoSelector {
     message: String,
     hint: Option<String>,
@@ -188,7 +188,7 @@ pub(crate) fn read_selectors(
     selectors
 }
 
-/// Where the state is in terrane's own service, the engine is told so by terrane alone.
+/// If the state is in terrane's own service, only terrane may configure the engine's access to it.
 fn state_variables(
     findings: &mut Findings,
     known: &Known<'_>,
@@ -215,7 +215,7 @@ fn state_variables(
     }
 }
 
-/// Contexts of equal priority may not set one thing to two values.
+/// Contexts of equal priority must not set the same thing to different values.
 fn conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft]) {
     for kind in Kind::ALL {
         let mut seen: BTreeMap<(i64, &String), (&ContextDraft, &Input)> = BTreeMap::new();
@@ -240,7 +240,7 @@ fn conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft])
     }
 }
 
-/// Nor may they say one Secret of a cluster differently.
+/// They must not define the same Kubernetes Secret differently either.
 fn secret_conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft]) {
     let all = attached
         .iter()
@@ -263,7 +263,8 @@ fn secret_conflicts(findings: &mut Findings, stack: &Stack, attached: &[&Context
     }
 }
 
-/// What contexts have for clusters becomes a part of the bootstraps that reach one; what those say themselves stays.
+/// Adds the contexts' cluster secrets to the bootstrap blocks that reach a cluster. Secrets of the blocks themselves
+/// take precedence.
 fn hand_secrets(stack: &mut Stack, attached: &[&ContextDraft]) {
     let contexts: Vec<&Context> = attached.iter().map(|draft| &draft.context).collect();
     let secrets = cluster_secrets(&contexts);
@@ -278,14 +279,14 @@ fn hand_secrets(stack: &mut Stack, attached: &[&ContextDraft]) {
     }
 }
 
-/// Names that are held against patterns.
+/// The number of names to match against patterns.
 fn passed_work(attached: &[&ContextDraft]) -> usize {
     let names: usize = attached.iter().map(|it| it.context.env.len()).sum();
     let patterns: usize = attached.iter().map(|it| it.passed.len()).sum();
     names.saturating_mul(patterns)
 }
 
-/// What one of them sets, another of equal priority may not take over from the caller.
+/// A variable that one context sets must not be passed through from the caller by another one of equal priority.
 fn passed_conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft]) {
     for draft in attached {
         let equal = attached.iter().filter(|other| {
@@ -319,7 +320,8 @@ fn conflict(stack: &Stack, key: &str, at: [(&ContextDraft, Location); 2]) -> Fin
         ))
 }
 
-/// A file of a context lies in the stack's own directory, not in that of a stack below it: their engines would meet.
+/// A context's file must be in the stack's own directory, not in that of a nested stack, where both engines would use
+/// it.
 fn foreign_files(
     findings: &mut Findings,
     stack: &Stack,

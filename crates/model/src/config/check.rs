@@ -1,7 +1,7 @@
-//! The rules between blocks: what is referred to must exist, fit, and lie in the right order.
+//! Rules between blocks: references must exist, match, and respect the order of layers.
 //!
-//! Not here: circles (`cycle`), what modules declare and want (`check_modules`), where states are (`check_states`), contexts
-//! (`attach`).
+//! Not here: cycles (`cycle`), what modules declare and require (`check_modules`), where states are (`check_states`),
+//! contexts (`attach`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,29 +16,29 @@ use crate::project::{Edge, Stack};
 
 pub(crate) type Drafts = BTreeMap<StackName, StackDraft>;
 
-/// Names of outer blocks by their word.
+/// The names of outer blocks, by block type.
 pub(crate) struct Known<'a> {
     pub(crate) writers: BTreeSet<&'a str>,
     pub(crate) facts: BTreeSet<&'a str>,
     pub(crate) renders: BTreeSet<&'a str>,
     pub(crate) layers: &'a BTreeMap<String, i64>,
     pub(crate) targets: &'a BTreeMap<String, TargetDraft>,
-    /// Stacks that are switched off.
+    /// Disabled stacks.
     pub(crate) disabled: &'a BTreeSet<String>,
-    /// Stacks that could not be made: how their names begin.
+    /// Name prefixes of stacks that could not be created.
     pub(crate) unmade: &'a [String],
-    /// Whether a file could not be parsed, so that what seems missing may be there.
+    /// Whether a file could not be parsed, so that seemingly missing blocks may exist.
     pub(crate) is_partial: bool,
 }
 
 impl Known<'_> {
-    /// Whether a stack that nothing defines may be one that could not be made.
+    /// Whether an undefined stack may be one that could not be created.
     pub(crate) fn may_be_stack(&self, name: &str) -> bool {
         self.is_partial || self.unmade.iter().any(|begin| name.starts_with(begin))
     }
 }
 
-/// `again` are stacks whose names are taken: of them only what they name is looked at.
+/// `again` are stacks whose names are already in use. Only their references are checked.
 pub(crate) fn check(
     findings: &mut Findings,
     known: &Known<'_>,
@@ -86,7 +86,7 @@ pub(crate) fn check(
     read_facts(findings, known, drafts);
 }
 
-/// A name that must be one of those that exist.
+/// Checks that a name is one of those that exist.
 pub(crate) fn name<'a>(
     findings: &mut Findings,
     known: &Known<'_>,
@@ -137,7 +137,7 @@ fn writers(findings: &mut Findings, known: &Known<'_>) {
     }
 }
 
-/// Turns references into edges, those that lead somewhere.
+/// Turns valid references into edges.
 fn edges(
     findings: &mut Findings,
     known: &Known<'_>,
@@ -203,7 +203,7 @@ fn layers(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
     }
 }
 
-/// Two stacks that publish one file would overwrite each other; so would a file and a directory of one name.
+/// Two stacks that publish the same file would overwrite each other. So would a file and a directory of the same name.
 fn published(findings: &mut Findings, drafts: &Drafts) {
     let mut seen: BTreeMap<&str, Paths<&Location>> = BTreeMap::new();
     for draft in drafts.values() {
@@ -233,7 +233,7 @@ fn published(findings: &mut Findings, drafts: &Drafts) {
     }
 }
 
-/// A gate that reads a file of facts which no stack publishes waits for ever, unless another project publishes it.
+/// A gate that reads a fact file waits forever if no stack publishes it, unless another project does.
 fn read_facts(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
     let of = |place: &str| {
         let all = drafts.values().flat_map(|draft| &draft.published);

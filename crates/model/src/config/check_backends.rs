@@ -1,7 +1,7 @@
-//! What a target's backend is given: no credential where it would lie in clear, none that a context gives otherwise, and
-//! locks that are whole.
+//! Checks the settings of a target's backend: no credential in clear text, no conflict with a context's credentials,
+//! and complete lock settings.
 //!
-//! Not here: where states are (`check_states`), what only a run knows (`control::runner`).
+//! Not here: where states are (`check_states`), what is only known to a run (`control::runner`).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use crate::diagnostic::Finding;
 use crate::project::{Backend, Input};
 use crate::secret::is_secret_variable;
 
-/// What both engines have, or one of them.
+/// The backends of both engines, or of one of them.
 const KINDS: [&str; 13] = [
     "azurerm",
     "consul",
@@ -40,7 +40,7 @@ const KINDS: [&str; 13] = [
     "s3",
 ];
 
-/// By which an engine takes where to lock, if the settings do not say it.
+/// The variable with which an engine locates the lock, if the settings do not.
 const LOCK_VARIABLE: &str = "TF_HTTP_LOCK_ADDRESS";
 
 pub(crate) fn check(
@@ -50,7 +50,7 @@ pub(crate) fn check(
     contexts: &Contexts,
 ) {
     let steps = Cell::new(0);
-    // What contexts give is known to them.
+    // What contexts set is known to their author.
     let by_context = contexts.values().any(|draft| gives(draft, LOCK_VARIABLE));
     for target in known.targets.values() {
         kind_is_known(findings, target);
@@ -84,7 +84,7 @@ pub(crate) fn check(
     }
 }
 
-/// Kinds come and go with engines: one that neither has today may be a slip, or newer than this.
+/// Engines add and remove backend types. An unknown type may be a typo, or newer than this list.
 fn kind_is_known(findings: &mut Findings, target: &TargetDraft) {
     let kind = match &target.target.backend {
         Backend::Engine { kind, .. } if !KINDS.contains(&kind.as_str()) => kind,
@@ -105,13 +105,13 @@ fn gives(draft: &ContextDraft, variable: &str) -> bool {
     draft.context.env.contains_key(variable) || passed.any(|pattern| pattern.is_match(variable))
 }
 
-/// Equal expressions have equal values; nothing if it cannot be evaluated, which is said elsewhere.
+/// Equal expressions have equal values. None if it cannot be evaluated, which is reported elsewhere.
 fn value(input: &Input, draft: &StackDraft, steps: &Cell<usize>) -> Option<Value> {
     let known = evaluate_within(&for_stack(input, &draft.stack), &Symbolic, steps);
     Some(known.ok()?.value)
 }
 
-/// What `init` is told lies in clear in `.terraform`. One stack stands for all of its target.
+/// `init` stores its settings in clear text in `.terraform`. Checking one stack per target is enough.
 fn clear_settings(
     findings: &mut Findings,
     draft: &StackDraft,
@@ -155,7 +155,7 @@ fn holds_secret(input: &Input) -> bool {
     }
 }
 
-/// An engine that is told where to lock and not where to unlock leaves every lock behind.
+/// An engine with a lock address but no unlock address would leave every lock behind.
 fn http_locks(findings: &mut Findings, target: &TargetDraft, settings: &BTreeMap<String, Input>) {
     let has = |name: &str| settings.contains_key(name);
     if settings.is_empty() {
@@ -213,7 +213,7 @@ fn shared_lock(
     );
 }
 
-/// An engine has one environment, for its backend and for its providers.
+/// An engine has one environment for its backend and its providers.
 fn two_credentials(
     findings: &mut Findings,
     draft: &StackDraft,
@@ -229,7 +229,7 @@ fn two_credentials(
             continue;
         };
         let gives = |it: &&&ContextDraft| it.context.env.contains_key(variable);
-        // The last one is the strongest.
+        // The last one has the highest precedence.
         let Some(context) = attached.iter().rfind(gives) else {
             continue;
         };

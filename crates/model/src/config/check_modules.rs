@@ -1,4 +1,4 @@
-//! Stacks against their modules: directories, outputs, inputs, and variables that nobody sets.
+//! Checks stacks against their modules: directories, outputs, inputs, and variables that are not set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +20,11 @@ pub(crate) struct Modules<'a> {
     tree: &'a dyn Tree,
     dirs: Dirs,
     pub(crate) read: BTreeMap<String, Module>,
-    /// Modules of stacks that nobody asked for yet, with what was found in them.
+    /// Modules that were read in advance, with their findings.
     ahead: BTreeMap<String, (Module, Vec<Finding>)>,
-    /// Variables set by files that the engine loads by itself, by directory.
+    /// Variables that are set by files which the engine loads automatically, by directory.
     automatic: BTreeMap<String, BTreeSet<String>>,
-    /// Patterns held against variables so far.
+    /// The number of patterns matched against variables so far.
     work: usize,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// Reads the module of every stack and all it calls in the project, each directory once.
+    /// Reads the module of every stack and all local modules that it calls, each directory once.
     pub(crate) fn read_all(&mut self, findings: &mut Findings, drafts: &Drafts) {
         self.read_ahead(drafts);
         for draft in drafts.values().filter(|draft| draft.has_path) {
@@ -80,7 +80,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// Reads the directories of all stacks, several at once where the tree does that.
+    /// Reads the directories of all stacks, in parallel where the tree supports it.
     fn read_ahead(&mut self, drafts: &Drafts) {
         let mut wanted = BTreeMap::new();
         for draft in drafts.values().filter(|draft| draft.has_path) {
@@ -148,8 +148,8 @@ impl<'a> Modules<'a> {
         findings.push(finding);
     }
 
-    /// A module, read now if it was not; `None` if there is no such directory. One that stacks of both
-    /// engines use is read as the first of them does.
+    /// Returns a module and reads it if necessary. `None` if there is no such directory. A module that stacks of both
+    /// engines use is read as for the first of them.
     fn module(&mut self, findings: &mut Findings, dir: &str, flavor: Flavor) -> Option<&Module> {
         if !self.read.contains_key(dir) {
             let (module, found) = if let Some(read) = self.ahead.remove(dir) {
@@ -189,7 +189,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// Whether the module of a stack is wholly known.
+    /// Whether the module of a stack is completely known.
     fn declares(&self, draft: &StackDraft) -> bool {
         draft.has_path
             && self
@@ -198,7 +198,7 @@ impl<'a> Modules<'a> {
                 .is_some_and(|module| module.is_complete && module.has_engine_files)
     }
 
-    /// A file of variables lies beside the module, or counts from the project's root.
+    /// Resolves variable files relative to the module, or else to the project's root.
     fn resolve_var_files(&self, findings: &mut Findings, draft: &mut StackDraft) {
         for (raw, at) in &draft.var_files {
             let candidates = [paths::join(&draft.stack.path, raw), paths::normalize(raw)];
@@ -219,7 +219,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// Outputs that are used must be declared, and sensitive ones go to sensitive variables.
+    /// Outputs that are used must be declared, and sensitive ones must go to sensitive variables.
     fn outputs(&self, findings: &mut Findings, drafts: &Drafts, draft: &StackDraft) {
         for edge in &draft.stack.edges {
             let EdgeKind::Output { output, input } = &edge.kind else {
@@ -273,7 +273,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// Variables that contexts, files of variables and the engine's own files set.
+    /// Variables that are set by contexts, variable files and the engine's own files.
     fn set_elsewhere(
         &mut self,
         findings: &mut Findings,
@@ -340,12 +340,12 @@ impl<'a> Modules<'a> {
     }
 }
 
-/// Whether one of the engines reads it, if not this one.
+/// Whether any engine reads the file, even if this one does not.
 fn is_of_engines(entry: &Entry) -> bool {
     !entry.is_dir && is_engine_file(&entry.name)
 }
 
-/// Whether the engine loads a file of variables by itself.
+/// Whether the engine loads a variable file automatically.
 pub(crate) fn is_automatic(name: &str) -> bool {
     matches!(name, "terraform.tfvars" | "terraform.tfvars.json")
         || name.ends_with(".auto.tfvars")
@@ -417,7 +417,7 @@ fn inputs(findings: &mut Findings, module: &Module, draft: &StackDraft) {
     }
 }
 
-/// A value that is written out must fit what the variable declares.
+/// A literal value must match the type that the variable declares.
 fn wrong_type(
     input: &str,
     value: Option<&Input>,
@@ -453,7 +453,7 @@ fn missing(findings: &mut Findings, module: &Module, draft: &StackDraft, set: &B
         .iter()
         .filter(|(_, variable)| variable.is_required())
     {
-        // Under a name that is nearly its own, which is said of that.
+        // It is set under a similar name, and that name is reported.
         let is_misspelt = draft.stack.inputs.keys().any(|given| {
             let known = module.variables.keys().map(String::as_str);
             !module.variables.contains_key(given) && suggest::nearest(given, known) == Some(name)

@@ -1,4 +1,4 @@
-//! Files that a stack reads by paths that are not written out: what that costs it, and the remedy.
+//! Files that a stack reads by computed paths: the consequence for the stack, and the fix.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
 use crate::module::{Module, UnknownRead, Whereabouts, unwatched};
 
-/// Each place once, however many stacks use its module.
+/// Reports each location once, however many stacks use its module.
 pub(crate) fn check(findings: &mut Findings, drafts: &Drafts, modules: &BTreeMap<String, Module>) {
     let mut places: BTreeMap<&Location, (&UnknownRead, Vec<&StackName>)> = BTreeMap::new();
     for draft in drafts.values().filter(|draft| draft.has_path) {

@@ -1,7 +1,7 @@
-//! Stacks that read the state of another by `terraform_remote_state` where terrane keeps that state: the file is never in
-//! the snapshot, and a backend that it was brought from is not written any more.
+//! Finds stacks that read another stack's state with `terraform_remote_state` although terrane stores that state. The
+//! file is never in the snapshot, and a backend from which a state was migrated is no longer written.
 //!
-//! Not here: whose state it is (`module::remote_states`).
+//! Not here: which stack the state belongs to (`module::remote_states`).
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::module::remote_states::{Keepers, inputs_instead};
 use crate::module::{Module, RemoteState, closure};
 use crate::project::Backend;
 
-/// Each data source once, however many stacks use its module.
+/// Reports each data source once, however many stacks use its module.
 pub(crate) fn check(
     findings: &mut Findings,
     known: &Known<'_>,
     drafts: &Drafts,
     modules: &BTreeMap<String, Module>,
 ) {
-    // By directory: stacks of one module read and keep alike.
+    // By directory: stacks with the same module read and store in the same way.
     let mut stacks: BTreeMap<&str, &StackDraft> = BTreeMap::new();
     for draft in drafts.values().filter(|draft| draft.has_path) {
         stacks.entry(&draft.stack.path).or_insert(draft);

@@ -1,4 +1,4 @@
-//! Secrets that only local work may read: a `.env` file is on one person's disk, and in nobody's history.
+//! Secrets that only local runs can read: a `.env` file exists on one person's disk and is not in version control.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::diagnostic::{Finding, Location};
 use crate::project::{FactsPlace, Input};
 use crate::stage;
 
-/// Each reference once, however many stacks read it.
+/// Reports each reference once, however many stacks read it.
 pub(crate) fn check(
     findings: &mut Findings,
     known: &Known<'_>,

@@ -1,4 +1,5 @@
-//! Where states are: no two in one place, none under another's name, and none in a copy of the source that goes.
+//! Checks where states are: no two in the same place, none under another's name, and none in a temporary copy of the
+//! source.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,13 +17,13 @@ use crate::module::{LocalState, Module};
 use crate::project::{Backend, Stack, Target};
 use crate::secret::Secret;
 
-/// The backend that is a file.
+/// The backend that stores a state in a file.
 const LOCAL: &str = "local";
 
-/// How the value of a variable begins that is not known yet.
+/// The prefix of a placeholder for an environment variable whose value is not known yet.
 const ENV: &str = "env:";
 
-/// Two stacks with one state would destroy each other's resources.
+/// Two stacks with the same state would destroy each other's resources.
 pub(crate) fn check(
     findings: &mut Findings,
     known: &Known<'_>,
@@ -58,7 +59,7 @@ pub(crate) fn check(
     }
 }
 
-/// What terrane keeps of a state, it keeps under its name, also of one that lives in a backend of the engine.
+/// terrane stores states by name, including copies of states that live in an engine's backend.
 fn same_name(findings: &mut Findings, first: &StackDraft, second: &StackDraft, known: &Known<'_>) {
     let is_ours = |draft: &StackDraft| {
         let target = known.targets.get(&draft.stack.target);
@@ -88,7 +89,7 @@ fn same_name(findings: &mut Findings, first: &StackDraft, second: &StackDraft, k
     );
 }
 
-/// An engine works in a copy of the source that is laid out anew: a state beside it would be gone with the next plan.
+/// An engine works in a temporary copy of the source. A state inside it would be lost with the next plan.
 fn local_path(
     findings: &mut Findings,
     draft: &StackDraft,
@@ -104,7 +105,7 @@ fn local_path(
     let (path, at) = match settings.get("path") {
         Some(input) => {
             let known = evaluate_within(&for_stack(input, &draft.stack), &Symbolic, steps);
-            // What cannot be evaluated is said elsewhere.
+            // Evaluation errors are reported elsewhere.
             let Ok(known) = known else { return };
             (
                 known.value.as_str().map(str::to_owned),
@@ -122,7 +123,7 @@ fn local_path(
         ),
     };
     let label = match path {
-        // As `Symbolic` says what is known when it runs.
+        // `Symbolic` stands in for values that are only known to a run.
         Some(path) if path.starts_with('/') || path.starts_with(ENV) => return,
         Some(path) => format!("`{path}` would lie in that copy"),
         None => "no `path`: it would lie in that copy".to_owned(),
@@ -143,8 +144,8 @@ fn local_path(
     ));
 }
 
-/// Where a target says where states are, the source says nothing: an identity there would be the same for
-/// every stack and every target that uses the module.
+/// If a target configures where states are, the module must not. An identity in the module would be the same for every
+/// stack and target that uses it.
 fn own_identity(
     findings: &mut Findings,
     draft: &StackDraft,
@@ -181,13 +182,13 @@ fn own_identity(
     )));
 }
 
-/// Whether a block, as written, holds anything between its braces.
+/// Whether a block's text contains anything between its braces.
 fn has_settings(text: &str) -> bool {
     let inside = text.split_once('{').map_or("", |(_, rest)| rest);
     !inside.trim_end().trim_end_matches('}').trim().is_empty()
 }
 
-/// What makes a state one and the same, and how to call it.
+/// What identifies a state, with its description.
 fn state_key(
     stack: &Stack,
     backend: &Backend,
@@ -207,7 +208,7 @@ fn state_key(
                     .value;
                 values.insert(name.clone(), value);
             }
-            // The module's own settings of that backend hold where the target gives none.
+            // The module's own backend settings apply where the target sets none.
             let own = module.filter(|module| module.backend.as_ref() == Some(kind));
             let own: Vec<&str> = own
                 .map(|module| module.backend_text.split_whitespace().collect())
@@ -218,7 +219,7 @@ fn state_key(
     }
 }
 
-/// Stands in for what is not known while the file is read: equal names are equal values.
+/// Replaces values that are unknown during loading: equal names mean equal values.
 pub(crate) struct Symbolic;
 
 impl Values for Symbolic {

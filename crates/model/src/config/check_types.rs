@@ -1,14 +1,13 @@
-//! Whether a value that is written out fits the type a variable declares, by the engines' rules of
-//! conversion.
+//! Whether a literal value matches the type that a variable declares, by the engines' conversion rules.
 //!
-//! Not here: values known only later, and types we cannot read: the engine has the last word on those.
+//! Not here: values that are only known later, and types that we cannot read. The engine checks those.
 
 use hcl_edit::expr::{Expression, FuncCall, ObjectKey};
 use serde_json::Value;
 
 use crate::digits::digits;
 
-/// What does not fit, in words without the value; none if it fits or nobody can tell.
+/// Describes a mismatch without the value. None if the value matches or this cannot be determined.
 pub(crate) fn misfit(value: &Value, declared: &str) -> Option<String> {
     let declared = hcl_edit::parser::parse_expr(declared).ok()?;
     check(value, &declared)

@@ -1,6 +1,6 @@
-//! What `context` blocks become, and the checks that need nothing else.
+//! Reads `context` blocks, with the checks that need no other block.
 //!
-//! Not here: which stacks get which, and whether they agree (`attach`).
+//! Not here: which stacks get which context, and whether contexts conflict (`attach`).
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::duration;
 use crate::project::Input;
 use crate::tree::ReadFailure;
 
-/// A context with what the checks need besides.
+/// A context, with additional data for the checks.
 pub(crate) struct ContextDraft {
     pub(crate) context: Context,
     pub(crate) autoattach_at: Location,
@@ -87,7 +87,7 @@ pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
     }
 }
 
-/// Secrets for clusters, each object once.
+/// Secrets for clusters, without duplicate objects.
 fn secrets(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<ClusterSecret> {
     let mut secrets: Vec<ClusterSecret> = Vec::new();
     for written in item.block.body.get_blocks(CONTEXT_SECRET.word) {
@@ -113,7 +113,7 @@ fn secrets(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<Cluste
     secrets
 }
 
-/// The name of an entry in its one form, if it is a good one.
+/// The normalised name of an entry, if it is valid.
 fn name_of(
     reader: &mut Reader<'_>,
     kind: Kind,
@@ -132,7 +132,7 @@ fn name_of(
     Some(entry.key.clone())
 }
 
-/// What would turn the engine against terrane is no part of a context.
+/// Refuses variables that would interfere with how terrane runs the engine.
 fn refuse(reader: &mut Reader<'_>, name: &str, at: &Location) {
     if let Some((why, hint)) = refused_variable(name) {
         let message = format!("a context cannot give `{name}` to the engine: {why}");
@@ -142,7 +142,7 @@ fn refuse(reader: &mut Reader<'_>, name: &str, at: &Location) {
     }
 }
 
-/// An environment holds strings, under names a shell would take.
+/// Environment variables must be strings with names that a shell accepts.
 fn variable(reader: &mut Reader<'_>, entry: &Entry, at: &Location) {
     let key = &entry.key;
     let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -159,7 +159,7 @@ fn variable(reader: &mut Reader<'_>, entry: &Entry, at: &Location) {
     }
 }
 
-/// A file lies below the stack's directory, and is neither the engine's own nor a part of the module.
+/// A file must be below the stack's directory, and must be neither the engine's own nor part of the module.
 fn file(
     reader: &mut Reader<'_>,
     entry: &Entry,
@@ -207,7 +207,7 @@ fn file(
     Some(path)
 }
 
-/// Whose a file is that no context may give.
+/// What owns a file that contexts must not provide.
 fn reserved(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_engines = path.split('/').any(|part| part == ".terraform")
@@ -256,7 +256,7 @@ fn hook(reader: &mut Reader<'_>, item: Item<'_>, block: &HclBlock, scope: &Scope
     })
 }
 
-/// A program of the project must be there; one that is looked for in `PATH` is looked for when it runs.
+/// A program inside the project must exist. A program in `PATH` is looked up when it runs.
 fn program(reader: &mut Reader<'_>, item: Item<'_>, run: &Field) {
     let at = item.source.location(run.at.clone());
     let Val::List(words) = &run.val else {

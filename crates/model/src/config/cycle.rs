@@ -1,4 +1,4 @@
-//! Stacks that depend on each other in a circle: one finding for each circle, one place for each step.
+//! Finds stacks that depend on each other in a cycle: one finding per cycle, with one location per step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(crate) fn check(findings: &mut Findings, drafts: &Drafts) {
     }
 }
 
-/// Walks down from a stack without recursion: a chain may be thousands long.
+/// Searches from a stack without recursion, since a chain may be thousands of stacks long.
 fn circle_from<'a>(
     start: &'a StackName,
     drafts: &'a Drafts,
@@ -27,7 +27,7 @@ fn circle_from<'a>(
         return None;
     }
     let mut found = None;
-    // The way down to here: each stack with the number of its edges already taken.
+    // The current path: each stack with the number of its edges already followed.
     let mut way: Vec<(&StackName, usize)> = vec![(start, 0)];
     let mut place: BTreeMap<&StackName, usize> = BTreeMap::from([(start, 0)]);
     while let Some((name, taken)) = way.last_mut() {
@@ -55,7 +55,7 @@ fn circle_from<'a>(
     found
 }
 
-/// The edges along a way, the last one leading back to its start.
+/// The edges along a path. The last one leads back to its start.
 fn steps<'a>(way: &[(&'a StackName, usize)], drafts: &'a Drafts) -> Vec<(&'a StackName, &'a Edge)> {
     way.iter()
         .filter_map(|(name, taken)| {

@@ -1,4 +1,4 @@
-//! What a stored input is worth, once outputs, environment and secrets can be had.
+//! Evaluates a stored input once outputs, environment and secrets are available.
 //!
 //! Not here: where they come from (`control`), reading the file (`config`).
 
@@ -14,16 +14,16 @@ use crate::project::{Context, Expression, Input, Project, Stack};
 use crate::secret::Secret;
 use crate::stage::Ask;
 
-/// Where the values come from that a stored expression needs.
+/// Provides the values that a stored expression needs.
 pub trait Values {
     /// An output of a stack as last applied, and whether it is sensitive.
     fn output(&self, stack: &StackName, key: &str) -> Option<(Value, bool)>;
-    /// The asker's environment.
+    /// The requester's environment.
     fn env(&self, name: &str) -> Option<String>;
     fn secret(&self, reference: &str) -> Option<Secret>;
 }
 
-/// Whether an expression only names something and steps into it: `stack.a.output.b[0].c`.
+/// Whether an expression is only a reference with a path: `stack.a.output.b[0].c`.
 pub fn is_plain_reference(expression: &Expression) -> bool {
     let Ok(parsed) = hcl_edit::parser::parse_expr(&expression.text) else {
         return false;
@@ -41,7 +41,7 @@ pub fn is_plain_reference(expression: &Expression) -> bool {
     is_named && operators.all(|operator| is_step(operator.value()))
 }
 
-/// A value, and whether it may be shown.
+/// A value, and whether it is sensitive.
 #[derive(Clone, PartialEq)]
 pub struct Evaluated {
     pub value: Value,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Evaluated {
     }
 }
 
-/// Why an expression has no value. Names what is missing, never a value.
+/// Why an expression has no value. It names what is missing and never contains a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluateError {
     #[error("{0}")]
@@ -66,12 +66,12 @@ pub enum EvaluateError {
     Invalid { text: String, why: String },
 }
 
-/// Evaluates an input with the values that its `needs` name.
+/// Evaluates an input with the values that its `needs` list.
 pub fn evaluate(input: &Input, values: &dyn Values) -> Result<Evaluated, EvaluateError> {
     evaluate_within(input, values, &Cell::new(0))
 }
 
-/// The same within a budget that many evaluations share.
+/// As `evaluate`, within a budget that many evaluations share.
 pub(crate) fn evaluate_within(
     input: &Input,
     values: &dyn Values,
@@ -90,7 +90,7 @@ pub(crate) fn evaluate_within(
         values,
         names: &expression.names,
     };
-    // What may stand where was checked when the file was read.
+    // Which references are allowed was checked when the file was loaded.
     let refs = if expression.needs.secrets.is_empty() {
         Refs::Inputs
     } else {
@@ -99,7 +99,7 @@ pub(crate) fn evaluate_within(
     evaluate_as(expression, refs, &host, steps)
 }
 
-/// What a stored expression is worth for a host.
+/// Evaluates a stored expression for a host.
 pub(crate) fn evaluate_as(
     expression: &Expression,
     refs: Refs,
@@ -135,7 +135,7 @@ pub(crate) fn evaluate_as(
     })
 }
 
-/// The texts of a list, each as far as it is known without asking anybody for a value.
+/// The strings of a list, each as far as it is known without external values.
 pub fn known_words(input: &Input) -> Vec<Option<String>> {
     let expression = match input {
         Input::Known(Value::Array(items)) => {
@@ -150,9 +150,9 @@ pub fn known_words(input: &Input) -> Vec<Option<String>> {
     };
     let (steps, names) = (Cell::new(0), &expression.names);
     let host = Nobody { names };
-    // What may stand where was checked when the file was read.
+    // Which references are allowed was checked when the file was loaded.
     let eval = |expr| Evaluator::new(names, Refs::Stage, &host, &steps).eval(expr);
-    // One that cannot be told says nothing of the others.
+    // An unknown element does not affect the others.
     let values: Vec<Val> = match &parsed {
         hcl_edit::expr::Expression::Array(items) => {
             let items = items.iter().map(eval);
@@ -170,8 +170,7 @@ pub fn known_words(input: &Input) -> Vec<Option<String>> {
     values.into_iter().map(text).collect()
 }
 
-/// An input of a context or a backend as it is for one stack: `stack.name`, `stack.state` and
-/// `target.name` get their values.
+/// Binds `stack.name`, `stack.state` and `target.name` in an input of a context or a backend for one stack.
 #[must_use]
 pub fn for_stack(input: &Input, stack: &Stack) -> Input {
     let mut bound = input.clone();
@@ -185,7 +184,7 @@ pub fn for_stack(input: &Input, stack: &Stack) -> Input {
     bound
 }
 
-/// The contexts of a stack, the weakest first, with their values as they are for this stack.
+/// The contexts of a stack, lowest precedence first, with their values for this stack.
 pub fn contexts_of(project: &Project, stack: &Stack) -> Vec<Context> {
     let contexts = stack.contexts.iter();
     let mut contexts: Vec<Context> = contexts
@@ -250,7 +249,7 @@ impl Host for Given<'_> {
     }
 }
 
-/// Nobody is asked for anything.
+/// A host without any external values.
 struct Nobody<'a> {
     names: &'a Names,
 }
@@ -285,7 +284,7 @@ impl Host for Nobody<'_> {
     }
 }
 
-/// Files were read with the project file and are kept beside the expression.
+/// Files were read with the project file and are stored with the expression.
 pub(crate) fn kept_file(names: &Names, path: &str) -> Result<Option<String>, String> {
     match names.get("file").and_then(|files| files.get(path)) {
         Some(Value::String(text)) => Ok(Some(text.clone())),

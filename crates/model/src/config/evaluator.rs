@@ -1,8 +1,8 @@
-//! What an expression of the project file is worth where it stands, and what it refers to.
+//! Evaluates expressions of the project file and collects their references.
 //!
-//! Used twice: while the file is read, when outputs and secrets are unknown and only noted, and later
-//! by whoever runs a stack, when they are given. Not here: references (`references`), templates (`templates`),
-//! functions (`functions`), arithmetic (`operators`).
+//! Used twice: while the file is loaded, when outputs and secrets are unknown and only collected, and later for a run,
+//! when they are available. Not here: references (`references`), templates (`templates`), functions (`functions`),
+//! arithmetic (`operators`).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,24 +18,24 @@ use super::operators;
 use super::value::Val;
 use crate::stage::Ask;
 
-/// Deeper expressions are refused; the parser's own limits lie lower, chains of operators apart.
+/// Deeper expressions are refused. The parser's own limits are lower, except for chains of operators.
 const MAX_DEPTH: usize = 200;
-/// What all expressions of one load may cost together.
+/// The budget for all expressions of one load.
 pub(crate) const MAX_STEPS: usize = 4_000_000;
 
-/// Names that are fixed where an expression stands: `each`, `project`, `target`, `stack`, `git`, `dir`.
+/// Names that are bound for an expression: `each`, `project`, `target`, `stack`, `git`, `dir`.
 pub(crate) type Names = BTreeMap<String, Value>;
 
 pub(crate) const ROOTS: [&str; 9] = [
     "each", "dir", "project", "target", "stack", "git", "output", "resource", "fact",
 ];
 
-/// Where values come from that are not in the text.
+/// Provides values that are not in the text.
 pub(crate) trait Host {
     fn env(&self, name: &str) -> Fetched;
     fn output(&self, stack: &str, key: &str) -> Fetched;
     fn secret(&self, reference: &str) -> Fetched;
-    /// An output of the stack itself, as it is after its apply.
+    /// An output of the stack itself, after its apply.
     fn own_output(&self, key: &str) -> Fetched;
     /// The attributes of a resource in the stack's state.
     fn resource(&self, address: &str) -> Fetched;
@@ -49,20 +49,20 @@ pub(crate) enum Fetched {
         value: Value,
         sensitive: bool,
     },
-    /// Not asked for yet.
+    /// Not available yet.
     Later,
-    /// Says what is missing, never a value.
+    /// Names what is missing and never contains a value.
     Missing(String),
 }
 
-/// What may be referred to where an expression stands, besides names and `env()`.
+/// What an expression may refer to, besides names and `env()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refs {
-    /// Nothing else; needed while the file is read.
+    /// Nothing else. Evaluated during loading.
     Load,
-    /// Nothing else: it is a name in an object, needed while the file is read.
+    /// Nothing else: an object key, evaluated during loading.
     Key,
-    /// Nothing else; needed later.
+    /// Nothing else. Evaluated later.
     Later,
     /// `stack.NAME.output.KEY`.
     Inputs,
@@ -76,12 +76,12 @@ pub(crate) enum Refs {
     OwnSecrets,
     /// As `OwnSecrets`, and `fact.NAME["PATH"].KEY`, `dns()`, `kubernetes()`.
     Gate,
-    /// All that the stages after an apply may: what may stand where was checked when the file was read.
+    /// Everything that post-apply stages may use. Which references are allowed was checked during loading.
     Stage,
 }
 
 impl Refs {
-    /// Whether `env()` is left for the stage that needs it.
+    /// Whether `env()` is evaluated by the stage that needs it.
     pub(crate) fn is_later(self) -> bool {
         !matches!(self, Self::Load | Self::Key | Self::After)
     }
@@ -105,7 +105,7 @@ impl Refs {
     }
 }
 
-/// What is wrong with an expression, and where in the text.
+/// An error in an expression, and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub(crate) code: &'static str,
@@ -113,7 +113,7 @@ pub(crate) struct Problem {
     pub(crate) message: String,
     pub(crate) label: String,
     pub(crate) hint: Option<String>,
-    /// Something is missing, as opposed to wrong.
+    /// Something is missing, as opposed to invalid.
     pub(crate) missing: bool,
 }
 
@@ -148,22 +148,22 @@ impl Problem {
     }
 }
 
-/// What an expression referred to while it was evaluated.
+/// The references that an evaluation found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) outputs: Vec<(String, String, Range<usize>)>,
     pub(crate) own_outputs: Vec<(String, Range<usize>)>,
     pub(crate) facts: Vec<(String, Range<usize>)>,
-    /// Files of facts that are read: place and path.
+    /// Fact files that are read: place and path.
     pub(crate) fact_files: Vec<(String, String, Range<usize>)>,
     pub(crate) stacks: Vec<(String, Range<usize>)>,
     pub(crate) env: BTreeSet<String>,
-    /// Those that something else stands in for.
+    /// Variables that have a fallback.
     pub(crate) env_if_set: BTreeSet<String>,
     pub(crate) secrets: Vec<(String, Range<usize>)>,
-    /// Root, and attribute if a plain one follows.
+    /// The root, and the attribute if a plain one follows.
     pub(crate) names: BTreeSet<(String, Option<String>)>,
-    /// Files read, with their text; `None` for those that are not there.
+    /// Files that were read, with their text; `None` for files that do not exist.
     pub(crate) files: BTreeMap<String, Option<String>>,
     pub(crate) sensitive: bool,
 }
@@ -233,7 +233,7 @@ impl<'a> Evaluator<'a> {
         result
     }
 
-    /// Counts the cost of what is about to be done.
+    /// Adds the cost of the next operation.
     pub(crate) fn step(&self, cost: usize, expr: &Expression) -> Result<(), Problem> {
         let total = self.steps.get().saturating_add(cost);
         self.steps.set(total);
@@ -325,7 +325,7 @@ impl<'a> Evaluator<'a> {
             Val::Bool(true) => self.eval(&conditional.true_expr),
             Val::Bool(false) => self.eval(&conditional.false_expr),
             Val::Unknown => {
-                // Either may be needed later.
+                // Either branch may be needed later.
                 self.eval(&conditional.true_expr)?;
                 self.eval(&conditional.false_expr)?;
                 Ok(Val::Unknown)
@@ -337,7 +337,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The entries a `for` goes through; `None` if they are not known yet.
+    /// The entries over which a `for` iterates; `None` if they are not known yet.
     pub(crate) fn entries(
         &mut self,
         collection: &Expression,

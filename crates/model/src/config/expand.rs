@@ -1,4 +1,4 @@
-//! From blocks to stacks: `for_each`, `discover`, `stack.hcl`, `enabled`.
+//! Expands blocks to stacks: `for_each`, `discover`, `stack.hcl`, `enabled`.
 //!
 //! Not here: what a stack's attributes mean (`stack`).
 
@@ -22,30 +22,30 @@ use crate::ids::StackName;
 
 const MAX_STACKS: usize = 10_000;
 
-/// One stack to be: its block, the names that are fixed in it, and its own name.
+/// A stack to be created: its block, the names bound in it, and its own name.
 pub(crate) struct Instance<'f> {
     pub(crate) item: Item<'f>,
     /// The `discover` block whose attributes are its defaults.
     pub(crate) defaults: Option<Item<'f>>,
     pub(crate) scope: Scope,
     pub(crate) name: StackName,
-    /// Where it lies, if its block does not say so.
+    /// Its directory, if the block does not set it.
     pub(crate) dir: Option<String>,
     pub(crate) at: Location,
 }
 
-/// What the blocks say there is.
+/// The stacks that the blocks define.
 #[derive(Default)]
 pub(crate) struct Expanded<'f> {
     pub(crate) instances: Vec<Instance<'f>>,
-    /// Stacks that are switched off, for hints.
+    /// Disabled stacks, for hints.
     pub(crate) disabled: BTreeSet<String>,
-    /// How the names begin of stacks that could not be made.
+    /// Name prefixes of stacks that could not be created.
     pub(crate) unmade: Vec<String>,
 }
 
 impl Expanded<'_> {
-    /// Notes a block of which stacks are missing: by its `name` as far as that is written out, else by its label.
+    /// Records a block whose stacks could not be created: by the literal part of its `name`, or else by its label.
     fn is_missing(&mut self, item: Item<'_>) {
         let name = item.block.body.get_attribute("name");
         let begin = match name.map(|name| &name.value) {
@@ -175,7 +175,7 @@ fn for_each<'f>(
     }
 }
 
-/// Gives an instance its name, unless it is switched off.
+/// Names an instance, unless it is disabled.
 fn named<'f>(
     reader: &mut Reader<'_>,
     item: Item<'f>,
@@ -242,7 +242,7 @@ fn named<'f>(
     });
 }
 
-/// The directories that a `discover` block finds, each with its names.
+/// The directories that a `discover` block finds, each with its bound names.
 fn discover<'d>(
     reader: &mut Reader<'_>,
     item: Item<'_>,
@@ -307,7 +307,7 @@ fn dir_names(dir: &str) -> Value {
     Value::Object(names)
 }
 
-/// A `stack.hcl` holds one `stack` block that does not say where it lies.
+/// A `stack.hcl` contains one `stack` block that does not set its directory.
 pub(crate) fn beside<'f>(
     reader: &mut Reader<'_>,
     file: &'f super::syntax::ParsedFile,

@@ -1,4 +1,4 @@
-//! What a `facts` block becomes.
+//! Reads `facts` blocks.
 
 use super::project::Item;
 use super::reader::{Reader, Scope};

@@ -1,13 +1,13 @@
-//! What was found wrong so far: each said once, not too many, none too long.
+//! Collects findings: without duplicates, limited in number and length.
 
 use std::collections::HashSet;
 
 use crate::diagnostic::{Finding, Location};
 
-/// More are not shown: nobody reads them.
+/// More findings are not shown.
 const MAX_FINDINGS: usize = 1000;
 
-/// Findings, each said once.
+/// Findings without duplicates.
 #[derive(Default)]
 pub(crate) struct Findings {
     list: Vec<Finding>,
@@ -33,12 +33,12 @@ impl Findings {
         }
     }
 
-    /// Adds one that is kept however many there are.
+    /// Adds a finding regardless of the limit.
     pub(crate) fn push_always(&mut self, finding: Finding) {
         self.list.push(finding);
     }
 
-    /// Whether more would not be kept, so that they need not be worked out.
+    /// Whether the limit is reached, so that further checks can be skipped.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len() >= MAX_FINDINGS
     }
@@ -48,7 +48,7 @@ impl Findings {
     }
 }
 
-/// A word of a megabyte is not repeated whole.
+/// Shortens very long words.
 fn shorten(text: &mut String) {
     const LIMIT: usize = 600;
     if text.len() > LIMIT {

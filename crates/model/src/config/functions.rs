@@ -11,7 +11,7 @@ use super::value::Val;
 use crate::digits;
 use crate::stage::Ask;
 
-/// Every function, with how it is called and what it does: the reference page is made from this.
+/// Every function with its signature and description. The reference page is generated from this.
 pub(crate) const FUNCTIONS: &[(&str, &str, &str)] = &[
     ("file", "file(PATH)", "the text of a file of the project"),
     (
@@ -125,7 +125,7 @@ fn unknown(name: &str, refs: Refs, whole: &Expression) -> Problem {
     problem.hint(hint)
 }
 
-/// What is asked of the outside world: `dns("NAME")`, `kubernetes("KIND/NAMESPACE/NAME", "FIELD")`.
+/// Queries of external systems: `dns("NAME")`, `kubernetes("KIND/NAMESPACE/NAME", "FIELD")`.
 fn ask(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Evaluation {
     let values: Vec<Val> = call
         .args
@@ -168,12 +168,12 @@ fn attempt(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Eva
     for (at, argument) in call.args.iter().enumerate() {
         let value = eval.eval(argument);
         if at + 1 < call.args.len() {
-            // Another value stands in if one of these is not set.
+            // There is a fallback if one of these is not set.
             let asked = std::mem::replace(&mut eval.seen.env, required.clone());
             eval.seen.env_if_set.extend(asked);
         }
         match value {
-            // What is unknown may still fail later, so the rest is looked at for its needs.
+            // An unknown value may still fail later, so the fallbacks are evaluated to collect their references.
             Ok(value) if !value.is_known() => unknown = true,
             Ok(value) if !unknown => return Ok(value),
             Ok(_) => return Ok(Val::Unknown),

@@ -1,4 +1,4 @@
-//! Whether a value is of the kind its attribute wants.
+//! Checks whether a value is of the kind that its attribute requires.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::diagnostic::{Finding, Location};
 use crate::duration;
 use crate::engine::Constraint;
 
-/// What is wrong with a value.
+/// Why a value is invalid.
 pub(crate) enum Wrong {
     Type {
         seen: &'static str,
@@ -120,7 +120,7 @@ fn wrong_type(val: &Val) -> Wrong {
     Wrong::Type { seen: val.what() }
 }
 
-/// A number without a fraction, of which `fits` says whether it is in range.
+/// An integer. `fits` checks its range.
 fn whole_number(val: &Val, what: &str, fits: impl Fn(i64) -> bool) -> Result<(), Wrong> {
     let Val::Number(number) = val else {
         return Err(wrong_type(val));
@@ -261,7 +261,7 @@ fn cron_part(part: &str, (low, high): (u32, u32)) -> bool {
     step && range
 }
 
-/// Shapes of secret references, for the message and the reference page.
+/// The forms of secret references, for messages and the reference page.
 pub(crate) const SECRETS: &[(&str, &str, &str)] = &[
     ("env", "env:NAME", "a variable of the asker's environment"),
     ("file", "file:PATH", "a file of the asker's machine"),
@@ -298,7 +298,7 @@ pub(crate) const SECRETS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The scheme of a reference, or what is wrong with it and a hint. Never repeats more than the scheme.
+/// The scheme of a reference, or an error with a hint. The error contains nothing but the scheme.
 pub(crate) fn secret_source(reference: &str) -> Result<&'static str, (String, Option<String>)> {
     let schemes = || SECRETS.iter().map(|(scheme, _, _)| *scheme);
     let Some((scheme, rest)) = reference.split_once(':') else {

@@ -1,4 +1,4 @@
-//! Arithmetic, comparison and indexing of values, as the engines do them.
+//! Arithmetic, comparison and indexing of values, with the engines' semantics.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::value::Val;
 use crate::digits;
 
 pub(crate) fn number(literal: &Formatted<hcl_edit::Number>, at: Range<usize>) -> Evaluation {
-    // As it is written, where ours would round it.
+    // The original digits, if our number type would round them.
     let written = literal
         .as_repr()
         .map(|repr| repr.replace(char::is_whitespace, ""));

@@ -1,6 +1,6 @@
-//! Paths inside the project: normal form, and the ones that lead out of it.
+//! Paths inside the project: their normal form, and detection of paths that leave it.
 
-/// Why a path is not one of the project's.
+/// Why a path is not inside the project.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Leaves {
     #[error("`{0}` leaves the project")]
@@ -14,7 +14,7 @@ pub(crate) fn normalize(raw: &str) -> Result<String, Leaves> {
     join("", raw)
 }
 
-/// The same for a path that counts from a directory of the project.
+/// The same for a path relative to a directory of the project.
 pub(crate) fn join(dir: &str, raw: &str) -> Result<String, Leaves> {
     let drive = raw.as_bytes().get(1) == Some(&b':') && raw.as_bytes()[0].is_ascii_alphabetic();
     if raw.starts_with(['/', '\\', '~']) || drive {

@@ -1,6 +1,6 @@
-//! `policy` blocks: which files they name, and which stacks they apply to.
+//! `policy` blocks: their files, and the stacks to which they apply.
 //!
-//! Not here: whether what is in the files is Rego (`control::policy`).
+//! Not here: whether the files are valid Rego (`control::policy`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::policy::{Point, Policy, PolicySource};
 use crate::project::Stack;
 use crate::tree::ReadFailure;
 
-/// Of one policy's files together.
+/// The size limit for all files of one policy together.
 const MAX_BYTES: usize = 1 << 20;
 const MAX_FILES: usize = 200;
 
@@ -75,7 +75,7 @@ pub(crate) fn read(
     }
 }
 
-/// The Rego files that a path means, with their texts.
+/// The Rego files that a path selects, with their texts.
 fn sources(
     reader: &mut Reader<'_>,
     written: &str,
@@ -140,7 +140,7 @@ fn is_rego(file: &str) -> bool {
         .is_some_and(|(_, ending)| ending == "rego")
 }
 
-/// A file as it is written; of a directory or a glob, what is Rego and no test.
+/// A file is taken as it is. A directory or a glob selects Rego files that are not tests.
 fn find(reader: &Reader<'_>, path: &str, dirs: &Dirs) -> Vec<String> {
     let is_policy = |file: &str| is_rego(file) && !file.ends_with("_test.rego");
     if path.contains(['*', '?', '[', '{']) {
@@ -162,7 +162,7 @@ fn find(reader: &Reader<'_>, path: &str, dirs: &Dirs) -> Vec<String> {
 }
 
 impl Policy {
-    /// Whether it applies to a stack, be it one that the project has no more.
+    /// Whether the policy applies to a stack, which may have been removed from the project.
     pub fn selects(&self, stack: &Stack) -> bool {
         let Some(selectors) = &self.selectors else {
             return true;
@@ -172,7 +172,7 @@ impl Policy {
     }
 }
 
-/// Resolves which stacks each policy applies to.
+/// Resolves the stacks to which each policy applies.
 pub(crate) fn attach(
     findings: &mut Findings,
     known: &Known<'_>,

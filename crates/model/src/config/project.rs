@@ -1,4 +1,4 @@
-//! What the outer blocks become: the project, its layers and targets.
+//! Reads the outer blocks: the project, its layers and targets.
 //!
 //! Not here: contexts (`contexts`), stacks (`stack`), rules between blocks (`check`).
 
@@ -18,7 +18,7 @@ use crate::engine::EngineRequirement;
 use crate::project::{Backend, Input, LaneScope, Project, Target};
 use crate::providers;
 
-/// A block of the outermost level, where it stands.
+/// An outer block with its location.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'f> {
     pub(crate) source: &'f Source,
@@ -41,14 +41,14 @@ impl Item<'_> {
     }
 }
 
-/// A target, and where it is named.
+/// A target with its location.
 pub(crate) struct TargetDraft {
     pub(crate) target: Target,
     pub(crate) writers_at: Location,
     pub(crate) backend_at: Option<Location>,
 }
 
-/// A home is a directory of that name, and states are called `ID/NAME`.
+/// A home is a directory with this name, and states are named `ID/NAME`.
 fn is_id(text: &str) -> bool {
     let is_fit = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -56,8 +56,8 @@ fn is_id(text: &str) -> bool {
         && text.chars().all(is_fit)
 }
 
-/// What a file that cannot be parsed calls its project, and the id that it gives it: in the middle of a merge, what goes on
-/// must be seen, and stopped, all the same. Nothing if the merge is about that very block.
+/// The project's name and id in a file that cannot be parsed. During a merge, active runs must still be visible and
+/// stoppable. None if the merge conflict is in that block.
 pub fn read_by_line(text: &str) -> Option<(String, Option<String>)> {
     let quoted = |rest: &str| Some(rest.trim().split('"').nth(1)?.to_owned());
     let (mut project, mut depth, mut is_contested) = (None, 0, false);
@@ -95,7 +95,7 @@ pub fn read_by_line(text: &str) -> Option<(String, Option<String>)> {
     project
 }
 
-/// How many blocks a line opens, less those it closes.
+/// The number of blocks that a line opens, minus those that it closes.
 fn braces(line: &str) -> i32 {
     let (mut depth, mut is_text) = (0, false);
     let mut chars = line.chars();
@@ -270,13 +270,13 @@ pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
     }
 }
 
-/// Whether a list was given, and nothing in it.
+/// Whether a list was set and is empty.
 fn is_empty_list(field: Option<&Field>) -> bool {
     field.is_some_and(|field| matches!(&field.val, Val::List(items) if items.is_empty()))
 }
 
 impl Reader<'_> {
-    /// The attributes of a block that may hold any.
+    /// The attributes of a block that accepts any attribute.
     fn open_attributes(
         &mut self,
         source: &Source,

@@ -1,7 +1,7 @@
-//! Reads blocks by the tables of `schema`: what their attributes are worth.
+//! Reads blocks by the tables of `schema` and evaluates their attributes.
 //!
-//! Not here: their shape (`shape`), kinds of values (`kinds`), what blocks become (`project`, `stack`), rules between them
-//! (`check`).
+//! Not here: their shape (`shape`), kinds of values (`kinds`), what blocks become (`project`, `stack`), rules between
+//! them (`check`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,16 +31,16 @@ pub(crate) struct Reader<'a> {
     pub(crate) around: &'a Surroundings<'a>,
     pub(crate) findings: Findings,
     pub(crate) steps: Cell<usize>,
-    /// First use of each kind of thing whose stage is not built yet.
+    /// The first use of each feature that is not implemented yet.
     pub(crate) later: BTreeMap<String, Location>,
-    /// References to secrets, and where each stands first.
+    /// References to secrets, with the first location of each.
     pub(crate) secrets: BTreeMap<String, Location>,
-    /// Whether a file could not be parsed, so that what seems missing may be there.
+    /// Whether a file could not be parsed, so that seemingly missing blocks may exist.
     pub(crate) is_partial: bool,
     files: RefCell<BTreeMap<String, Option<String>>>,
 }
 
-/// Where an expression stands: the names it may use.
+/// The names that an expression may use.
 #[derive(Clone, Default)]
 pub(crate) struct Scope {
     pub(crate) names: Names,
@@ -57,7 +57,7 @@ impl Scope {
     }
 }
 
-/// An attribute that was written, could be evaluated, and is of its kind.
+/// An attribute that was set, evaluated, and is of the right kind.
 pub(crate) struct Field {
     pub(crate) attr: &'static Attr,
     pub(crate) at: Range<usize>,
@@ -68,7 +68,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// The whole value as it is kept.
+    /// The whole value in its stored form.
     pub(crate) fn input(&self, source: &Source, names: &Names) -> Input {
         let mut seen = self.seen.clone();
         for item in &self.items {
@@ -95,7 +95,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// The value as it is kept: known if it needs nothing from elsewhere.
+    /// The stored form: a known value if it needs nothing external.
     pub(crate) fn input(&self, names: &Names) -> Input {
         let asks = !self.seen.env.is_empty()
             || !self.seen.env_if_set.is_empty()
@@ -126,7 +126,7 @@ impl Item {
     }
 }
 
-/// Beside `for_each`, `each` is known only when its entries are.
+/// In a block with `for_each`, `each` is unknown until the entries are known.
 pub(crate) fn each_unknown(block: &HclBlock, scope: &Scope) -> Scope {
     let mut scope = scope.clone();
     if block.body.has_attribute("for_each") {
@@ -136,7 +136,7 @@ pub(crate) fn each_unknown(block: &HclBlock, scope: &Scope) -> Scope {
     scope
 }
 
-/// Only the names that are used: what is kept must not change when something else does.
+/// Only the names in use: the stored form must not change when something else does.
 fn kept_names(names: &Names, seen: &Seen) -> Names {
     let mut kept = Names::new();
     for (root, attribute) in &seen.names {
@@ -232,8 +232,7 @@ impl<'a> Reader<'a> {
         self.later.entry(what).or_insert(at);
     }
 
-    /// The attributes of all blocks inside a block: their kinds are checked, and what they refer to
-    /// is handed to `each`.
+    /// Checks the attributes of all nested blocks, and passes their references to `each`.
     pub(crate) fn deep_fields(
         &mut self,
         source: &Source,
@@ -252,7 +251,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A block that acts after an apply, and those inside it, as they are kept.
+    /// A block of a post-apply stage and its nested blocks, in their stored form.
     pub(crate) fn stage_block(
         &mut self,
         source: &Source,
@@ -289,7 +288,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What the attributes of a block are worth, those that could not be read left out.
+    /// The values of a block's attributes, without those that could not be read.
     pub(crate) fn fields(
         &mut self,
         source: &Source,
@@ -305,7 +304,7 @@ impl<'a> Reader<'a> {
                 let attr = attrs
                     .iter()
                     .find(|attr| attr.name == attribute.key.as_str())?;
-                // Expanded before: for each of its stacks again would take square time.
+                // Already expanded. Repeating this for each stack would take quadratic time.
                 if spec.word == "stack" && attr.name == "for_each" {
                     return None;
                 }
@@ -315,7 +314,7 @@ impl<'a> Reader<'a> {
         Fields { list }
     }
 
-    /// One attribute of a block by its name.
+    /// One attribute of a block, by name.
     pub(crate) fn single(
         &mut self,
         source: &Source,
@@ -349,7 +348,7 @@ impl<'a> Reader<'a> {
                 .map(|item| (item.key.clone(), item.val.clone()));
             (Val::Object(val.collect()), Seen::default(), items)
         } else if let (Refs::After, Expression::Array(list)) = (attr.refs, expr) {
-            // Each by itself: one that is wrong does not hide the others.
+            // Each one separately, so that an invalid one does not hide the others.
             let mut seen = Seen::default();
             let mut items = Vec::new();
             for item in list {
@@ -371,7 +370,7 @@ impl<'a> Reader<'a> {
         if val == Val::Null {
             return None; // as if it were not written
         }
-        // Each is compiled; that costs more than a value.
+        // Each one is compiled, which costs more than a plain value.
         if let (Kind::Globs | Kind::AnyGlobs | Kind::Texts, Val::List(list)) = (attr.kind, &val) {
             let cost = if attr.kind == Kind::Texts { 10 } else { 100 };
             let total = self
@@ -448,7 +447,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// An attribute that no table knows, as an entry.
+    /// An attribute that is in no table, as an entry.
     pub(crate) fn open_item(
         &mut self,
         source: &Source,
@@ -517,7 +516,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The entries of an object that is not written out: each is a part of the whole expression.
+/// The entries of an object that is not a literal: each is a part of the whole expression.
 fn whole_items(text: &str, val: &Val, seen: &Seen, at: &Range<usize>) -> Vec<Item> {
     let Val::Object(entries) = val else {
         return Vec::new();
@@ -545,7 +544,7 @@ fn quoted(key: &str) -> String {
     format!("\"{}\"", escaped.replace("${", "$${").replace("%{", "%%{"))
 }
 
-/// The world while the file is read: the tree, the loader's environment, and nothing that runs.
+/// The host during loading: the tree and the loader's environment, without running anything.
 struct Loading<'r, 'a> {
     reader: &'r Reader<'a>,
     later: bool,

@@ -1,4 +1,4 @@
-//! The reference page of the project file, made from the tables that the reader uses.
+//! Generates the reference page of the project file from the reader's tables.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! References: `stack.NAME.output.KEY`, `each.key`, `output.KEY` and their like.
+//! References: `stack.NAME.output.KEY`, `each.key`, `output.KEY` and similar.
 
 use hcl_edit::Decorated;
 use hcl_edit::expr::{Expression, Traversal, TraversalOperator};
@@ -24,7 +24,7 @@ impl Evaluator<'_> {
         self.walk(value, &traversal.operators, whole)
     }
 
-    /// A reference that begins with a word.
+    /// A reference that starts with an identifier.
     pub(crate) fn root(
         &mut self,
         name: &str,
@@ -134,7 +134,7 @@ impl Evaluator<'_> {
             Some(TraversalOperator::GetAttr(name)) => Some(name.as_str().to_owned()),
             _ => None,
         };
-        // As the engines name what stands elsewhere.
+        // The engines' notation for references.
         if let ("target", Some(word)) = (root, attribute.as_deref())
             && word != "name"
         {
@@ -226,7 +226,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// As `word`, where the word itself may be known only later.
+    /// As `word`, if the word itself may only be known later.
     fn late_word(
         &mut self,
         operator: Option<&Decorated<TraversalOperator>>,
@@ -239,7 +239,7 @@ impl Evaluator<'_> {
         Ok(self.word(operator)?.map(Late::Known))
     }
 
-    /// The word a step of a reference names: `.word` or `["word"]`.
+    /// The word in a step of a reference: `.word` or `["word"]`.
     fn word(
         &mut self,
         operator: Option<&Decorated<TraversalOperator>>,

@@ -1,4 +1,4 @@
-//! What a block that acts after an apply says, once the stack's outputs, its state and secrets can be had.
+//! Evaluates a block of a post-apply stage once the stack's outputs, its state and secrets are available.
 //!
 //! Not here: where they come from (`control`), what the block then does (`facts`, `bootstrap`, `gate`).
 
@@ -14,23 +14,23 @@ use crate::project::{Expression, Input};
 use crate::secret::Secret;
 use crate::stage::{Ask, ResolvedBlock, StageBlock};
 
-/// Where the values come from.
+/// Provides the values.
 pub trait StageValues {
-    /// An output of the stack as it was just applied, and whether it is sensitive.
+    /// An output of the stack as just applied, and whether it is sensitive.
     fn output(&self, key: &str) -> Option<(Value, bool)>;
-    /// The attributes of a resource in the stack's state, and whether one of them is sensitive.
+    /// The attributes of a resource in the stack's state, and whether any of them is sensitive.
     fn resource(&self, address: &str) -> Option<(Value, bool)>;
-    /// The asker's environment.
+    /// The requester's environment.
     fn env(&self, name: &str) -> Option<String>;
     fn secret(&self, reference: &str) -> Option<Secret>;
-    /// What the outside world answered, if it was asked already.
+    /// The result of an external query, if it was already made.
     fn answer(&self, ask: &Ask) -> Option<Value>;
 }
 
-/// Why a block has no values yet. Names what is missing, never a value.
+/// Why a block has no values yet. It names what is missing and never contains a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
-    /// To be asked, and then resolved again.
+    /// External queries to make before resolving again.
     #[error("{} must be asked first", asks.iter().map(Ask::to_string).collect::<Vec<_>>().join(", "))]
     Asks { asks: Vec<Ask> },
     #[error("`{attribute}` of `{block}` ({}:{}) has no value", at.file, at.line)]
@@ -48,7 +48,7 @@ pub enum ResolveError {
     SecretEach { block: String, at: Box<Location> },
 }
 
-/// The blocks that one block stands for: itself, or one for each entry of its `for_each`.
+/// The blocks that a block expands to: itself, or one per entry of its `for_each`.
 pub fn resolve(
     block: &StageBlock,
     values: &dyn StageValues,
@@ -164,7 +164,7 @@ impl Resolving<'_> {
         };
         match evaluate_as(&expression, Refs::Stage, &host, &Cell::new(0)) {
             Ok(evaluated) => Ok((evaluated.value, evaluated.sensitive)),
-            // Something has to be asked first; the rest is looked at for what else has.
+            // A query is needed first. The rest is evaluated to find further queries.
             Err(_) if !self.asks.borrow().is_empty() => Ok((Value::Null, false)),
             Err(source) => Err(ResolveError::Value {
                 block: title(block),
@@ -219,7 +219,7 @@ impl Host for Given<'_> {
 
     fn own_output(&self, key: &str) -> Fetched {
         Self::given(self.resolving.values.output(key), || {
-            // Engines keep no output whose value is null.
+            // Engines do not store null outputs.
             format!("the stack has no output `{key}`, or it is null")
         })
     }

@@ -1,8 +1,8 @@
-//! What the project file may hold: every block and attribute, in tables. The reader and the reference
-//! page are both made from them, so neither can know what the other does not.
+//! Every block and attribute of the project file, in tables. Both the reader and the reference page are generated from
+//! them, so they cannot differ.
 //!
-//! Not here: the tables of gates and other blocks inside a stack (`stack_schema`), reading
-//! (`fields`), the rules between blocks (`check`).
+//! Not here: the tables of gates and other blocks inside a stack (`stack_schema`), reading (`fields`), the rules
+//! between blocks (`check`).
 
 use super::evaluator::Refs;
 use super::stack_schema::{DISCOVER, STACK};
@@ -17,15 +17,15 @@ use crate::render::checks::CheckKind;
 pub(crate) enum Kind {
     Text,
     Bool,
-    /// A whole number from zero.
+    /// An integer, zero or more.
     Count,
-    /// As a count, but for nothing.
+    /// An integer above zero.
     Positive,
     Integer,
     Duration,
-    /// As a duration, but for none.
+    /// A duration above zero.
     Limit,
-    /// As a text, but for the empty one.
+    /// A text that is not empty.
     Name,
     Texts,
     /// One of these words.
@@ -35,12 +35,12 @@ pub(crate) enum Kind {
     /// A path inside the project.
     Path,
     Paths,
-    /// One path, or a list of them.
+    /// A path or a list of paths.
     PathOrPaths,
     Globs,
-    /// Globs that may lead out of the project.
+    /// Globs that may leave the project.
     AnyGlobs,
-    /// An object whose entries may be anything.
+    /// An object with arbitrary entries.
     Map,
     Any,
     /// A list of `stack.NAME`.
@@ -54,12 +54,12 @@ pub(crate) enum Kind {
     Contract,
     /// `sha256:…`.
     Digest,
-    /// Five fields of a schedule.
+    /// A schedule with five fields.
     Cron,
 }
 
 impl Kind {
-    /// What it is called in messages and on the reference page.
+    /// The name in messages and on the reference page.
     pub(crate) fn title(self) -> String {
         match self {
             Self::Text => "a string".to_owned(),
@@ -104,7 +104,7 @@ pub(crate) struct Attr {
     pub(crate) default: &'static str,
     pub(crate) refs: Refs,
     pub(crate) doc: &'static str,
-    /// What it is about is not built yet.
+    /// The feature is not implemented yet.
     pub(crate) later: bool,
 }
 
@@ -142,26 +142,26 @@ impl Attr {
     }
 }
 
-/// A block: its word, labels, attributes and inner blocks.
+/// A block: its keyword, labels, attributes and nested blocks.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) word: &'static str,
     pub(crate) labels: &'static [Label],
     pub(crate) attrs: &'static [Attr],
-    /// More attributes, by the first label.
+    /// Additional attributes, by the first label.
     pub(crate) variants: &'static [Variant],
     pub(crate) blocks: &'static [Inner],
-    /// Any attribute may stand here (engine backends).
+    /// Any attribute is allowed (engine backends).
     pub(crate) open: bool,
     pub(crate) doc: &'static str,
-    /// Its stage is not built yet.
+    /// The feature is not implemented yet.
     pub(crate) later: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label {
     pub(crate) name: &'static str,
-    /// The words it may be; empty: a name.
+    /// The allowed words. Empty: any name.
     pub(crate) words: &'static [&'static str],
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct Variant {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inner {
     pub(crate) block: &'static Block,
-    /// May stand more than once.
+    /// May occur more than once.
     pub(crate) many: bool,
 }
 
@@ -192,7 +192,7 @@ pub(crate) const NAME: Label = Label {
     words: &[],
 };
 
-/// What every block starts from.
+/// The defaults of every block.
 pub(crate) const PLAIN: Block = Block {
     word: "",
     labels: &[],
@@ -204,7 +204,7 @@ pub(crate) const PLAIN: Block = Block {
     later: false,
 };
 
-/// The blocks of the outermost level, in the order of the reference page.
+/// The outer blocks, in the order of the reference page.
 pub(crate) static TOP: &[&Block] = &[
     &PROJECT, &LAYER, &TARGET, &STACK, &DISCOVER, &CONTEXT, &POLICY, &WRITER, &FACTS, &RENDER,
 ];
@@ -358,7 +358,7 @@ pub(crate) static CONTEXT: Block = Block {
     ..PLAIN
 };
 
-/// The attributes of a Secret, wherever a block describes one; its entries may refer to these.
+/// The attributes of a Secret, for every block that describes one. Its entries may use these references.
 pub(super) const fn secret_of_a_cluster(refs: Refs) -> [Attr; 4] {
     [
         attr("namespace", Kind::Text, "the namespace it lies in").required(),

@@ -1,4 +1,4 @@
-//! The shape of blocks: labels, unknown and missing words. Nothing is evaluated here.
+//! Checks the shape of blocks: labels, unknown and missing words. Evaluates nothing.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::diagnostic::Finding;
 use crate::ids::check_name;
 
 impl Reader<'_> {
-    /// What can be said of a block without evaluating anything: labels, unknown and missing words.
+    /// Checks what is possible without evaluation: labels, unknown and missing words.
     pub(crate) fn shape(
         &mut self,
         source: &Source,
@@ -69,7 +69,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The same for a block and all blocks inside it.
+    /// The same for a block and all nested blocks.
     pub(crate) fn deep_shape(
         &mut self,
         source: &Source,
@@ -207,7 +207,7 @@ impl Reader<'_> {
     }
 }
 
-/// The blocks inside a block that the table knows.
+/// The nested blocks that are in the table.
 pub(crate) fn inner_blocks<'b>(
     block: &'b HclBlock,
     spec: &'static Block,
@@ -221,17 +221,17 @@ pub(crate) fn inner_blocks<'b>(
     })
 }
 
-/// Whether an attribute that is missing is there under a name that is nearly its own, which is said of that.
+/// Whether a missing attribute is set under a similar name, which is reported on its own.
 pub(crate) fn is_misspelt(name: &str, block: &HclBlock, attrs: &[&'static Attr]) -> bool {
     let known = || attrs.iter().map(|attr| attr.name);
-    // Nobody writes more; looking for words that are near costs.
+    // Real blocks have fewer attributes, and comparing names is expensive.
     block.body.attributes().take(100).any(|attribute| {
         let seen = attribute.key.as_str();
         known().all(|known| known != seen) && suggest::nearest(seen, known()) == Some(name)
     })
 }
 
-/// All attributes a block may have: its own and those of its variant.
+/// All attributes of a block: its own and those of its variant.
 pub(crate) fn attrs(block: &HclBlock, spec: &'static Block) -> Vec<&'static Attr> {
     let variant = variant(block, spec).map_or(&[][..], |variant| variant.attrs);
     spec.attrs.iter().chain(variant).collect()
@@ -260,7 +260,7 @@ pub(crate) fn label_span(label: &BlockLabel) -> Range<usize> {
     .unwrap_or(0..0)
 }
 
-/// How a block is called in a message.
+/// The name of a block in messages.
 pub(crate) fn title(block: &HclBlock) -> String {
     match block.labels.last() {
         Some(label) => format!("{} `{}`", block.ident.as_str(), label.as_str()),

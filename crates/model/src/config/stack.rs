@@ -1,6 +1,6 @@
-//! What a stack's block becomes.
+//! Reads a stack's block.
 //!
-//! Not here: which stacks there are (`expand`), whether what they refer to exists (`check`).
+//! Not here: which stacks there are (`expand`), whether their references exist (`check`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use crate::ids::StackName;
 use crate::project::{Confirm, EdgeKind, Stack, Wait};
 use crate::stage::Stages;
 
-/// A stack, and where each part of it was written, for the checks.
+/// A stack with the locations of its parts, for the checks.
 pub(crate) struct StackDraft {
     pub(crate) stack: Stack,
     pub(crate) has_path: bool,
@@ -36,23 +36,23 @@ pub(crate) struct StackDraft {
     pub(crate) references: Vec<Reference>,
     pub(crate) own_outputs: Vec<(String, Location)>,
     pub(crate) facts: Vec<(String, Location)>,
-    /// Files it publishes: the facts' name, the path, where.
+    /// Files that it publishes: the facts' name, the path, the location.
     pub(crate) published: Vec<(String, String, Location)>,
-    /// Places to which it publishes files whose paths are known only later.
+    /// Places to which it publishes files whose paths are only known later.
     pub(crate) published_later: BTreeSet<String>,
-    /// Files of facts that its gates read: place and path.
+    /// Fact files that its gates read: place and path.
     pub(crate) fact_files: Vec<(String, String, Location)>,
     pub(crate) var_files: Vec<(String, Location)>,
     pub(crate) render: Option<(String, Location)>,
-    /// Inputs that are written, but wrongly.
+    /// Inputs that are set, but invalid.
     pub(crate) flawed: Flawed,
 }
 
-/// What is set, to something that could not be read.
+/// Inputs that are set to something that could not be read.
 #[derive(Default)]
 pub(crate) struct Flawed {
     inputs: BTreeSet<String>,
-    /// Which ones is not known either.
+    /// The names are not known either.
     any: bool,
 }
 
@@ -61,7 +61,7 @@ impl Flawed {
         self.any || self.inputs.contains(input)
     }
 
-    /// The inputs that a block writes and that did not become any.
+    /// Adds the inputs that a block sets and that could not be read.
     fn add(&mut self, item: &Item<'_>, fields: &Fields) {
         let Some(written) = item.block.body.get_attribute("inputs") else {
             self.any |= is_misspelt("inputs", item.block, &attrs(item.block, item.spec));
@@ -94,7 +94,7 @@ pub(crate) struct Reference {
     pub(crate) at: Location,
 }
 
-/// Attributes of the stack itself, then of the `discover` block behind it.
+/// Attributes of the stack itself, then of its `discover` block.
 struct Layers<'f> {
     fields: Vec<(Item<'f>, Fields)>,
 }
@@ -206,7 +206,7 @@ pub(crate) fn read(
     draft
 }
 
-/// The names fixed in a stack; `target` and `state` may use those before them.
+/// The names bound in a stack. `target` and `state` may use those before them.
 fn names(reader: &mut Reader<'_>, instance: &Instance<'_>, items: &[Item<'_>]) -> Scope {
     let name = instance.name.as_str();
     let mut scope = instance.scope.with("stack", json!({ "name": name }));
@@ -224,7 +224,7 @@ fn names(reader: &mut Reader<'_>, instance: &Instance<'_>, items: &[Item<'_>]) -
     scope.with("stack", json!({ "name": name, "state": state }))
 }
 
-/// The attributes that mean what they say.
+/// The attributes that need no further processing.
 fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
     let path = match &instance.dir {
         Some(dir) => dir.clone(),
@@ -278,7 +278,7 @@ fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
     }
 }
 
-/// Inputs and edges. A `discover` block's inputs are defaults one by one.
+/// Inputs and edges. Each input of a `discover` block is a default of its own.
 fn references(layers: &Layers<'_>, scope: &Scope, draft: &mut StackDraft) {
     for (item, fields) in layers.fields.iter().rev() {
         for entry in fields.get("inputs").map_or(&[][..], |field| &field.items) {
@@ -320,7 +320,7 @@ fn references(layers: &Layers<'_>, scope: &Scope, draft: &mut StackDraft) {
     }
 }
 
-/// The blocks inside a stack.
+/// The nested blocks of a stack.
 fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut StackDraft) {
     let source = item.source;
     for block in item.block.body.get_blocks("timeout") {
@@ -340,7 +340,7 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
             .timeout_apply
             .or(fields.text("apply").and_then(duration::parse));
     }
-    // Of a `discover` block's approval, what is found inherits all or nothing.
+    // The approval of a `discover` block is inherited as a whole or not at all.
     if draft.stack.approval.is_none() {
         draft.stack.approval = approval(reader, *item, scope);
     }
@@ -399,7 +399,7 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
     stages(reader, item, scope, &mut draft.stack.stages);
 }
 
-/// The blocks that act after an apply. What a `discover` block says of a gate, a stack's own of that name replaces.
+/// The blocks of post-apply stages. A stack's own gate replaces the `discover` block's gate of the same name.
 fn stages(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, stages: &mut Stages) {
     let own = stages.clone();
     for (block, spec) in inner_blocks(item.block, item.spec) {
@@ -419,7 +419,7 @@ fn stages(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, stages: &mut 
     }
 }
 
-/// The name of a stack that was written, if it is one.
+/// The stack name in a reference, if it is valid.
 pub(crate) fn upstream(raw: &str) -> Option<StackName> {
     raw.parse().ok()
 }

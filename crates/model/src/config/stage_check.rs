@@ -1,7 +1,7 @@
-//! Stage blocks that cannot be meant as they are written: found before anything is applied.
+//! Finds mistakes in stage blocks before anything is applied.
 //!
-//! Not here: names and kinds of attributes (`shape`, `kinds`), files (`control::project::stage_files`), values that are known only
-//! after the apply (`gate::Gate::read_all`).
+//! Not here: names and kinds of attributes (`shape`, `kinds`), files (`control::stage_files`), values that are only
+//! known after the apply (`gate::Gate::read_all`).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::kubernetes::{is_key, is_label};
 use crate::project::Input;
 use crate::stage::StageBlock;
 
-/// Values that can never work, each at its place.
+/// Values that can never work, each with its location.
 pub(super) fn settings(
     reader: &mut Reader<'_>,
     source: &Source,
@@ -55,7 +55,7 @@ pub(super) fn settings(
     }
 }
 
-/// The namespace and the entries of a Secret are called as clusters let them be.
+/// Checks a Secret's namespace and entry names by the rules of Kubernetes.
 pub(super) fn secret(
     reader: &mut Reader<'_>,
     source: &Source,
@@ -89,7 +89,7 @@ pub(super) fn secret(
     }
 }
 
-/// Gates have names of their own, wait for each other, and need something to compare with.
+/// Gates must have unique names, must not wait in cycles, and need something to compare with.
 pub(super) fn gates(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope) {
     let mut known: BTreeMap<&str, Location> = BTreeMap::new();
     let blocks: Vec<&HclBlock> = item
@@ -183,7 +183,7 @@ pub(super) fn gates(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope) {
     cycles(reader, item, &blocks, scope);
 }
 
-/// `applied` or `destroyed`, as far as it is written.
+/// `applied` or `destroyed`, if it is a literal.
 fn when(block: &HclBlock) -> &str {
     let written = block.body.get_attribute("when");
     written
@@ -203,7 +203,7 @@ fn cycles(reader: &mut Reader<'_>, item: &Item<'_>, blocks: &[&HclBlock], scope:
             places.insert(name, item.source.location(field.at.clone()));
         }
     }
-    // What waits for nothing is taken away, until nothing moves.
+    // Gates that wait for nothing are removed, until nothing changes.
     loop {
         let free = after.iter().find(|(_, names)| {
             let mut names = names.iter();
@@ -217,7 +217,7 @@ fn cycles(reader: &mut Reader<'_>, item: &Item<'_>, blocks: &[&HclBlock], scope:
     let Some(first) = after.keys().next().copied() else {
         return;
     };
-    // Of what is left, everybody waits for somebody who is left.
+    // Every remaining gate waits for another remaining one.
     let mut way = vec![first];
     loop {
         let last = way[way.len() - 1];

@@ -1,9 +1,9 @@
-//! "Did you mean": the nearest of the words that would have been right.
+//! "Did you mean": suggests the most similar valid word.
 
-/// More are not looked at.
+/// The maximum number of candidates to compare.
 const MAX_CANDIDATES: usize = 2000;
 
-/// The candidate nearest to `seen`, if near enough to be meant.
+/// The candidate that is most similar to `seen`, if it is similar enough.
 pub fn nearest<'a>(seen: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = match seen.chars().count() {
         0 | 1 => return None,
@@ -12,7 +12,7 @@ pub fn nearest<'a>(seen: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     candidates
         .into_iter()
         .take(MAX_CANDIDATES)
-        // Long words are nobody's slip, and distance costs their product.
+        // Long words are not typos, and the cost of comparing grows with the product of the lengths.
         .filter(|word| word.len() <= 48 && seen.len() <= 48)
         .map(|word| (rank(seen, word), word))
         .filter(|(distance, _)| *distance <= limit)
@@ -20,7 +20,7 @@ pub fn nearest<'a>(seen: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, word)| word)
 }
 
-/// A hint naming the nearest word, or else all of them if they are few.
+/// A hint that names the most similar word, or all words if there are few.
 pub(crate) fn hint<'a>(
     seen: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -48,11 +48,11 @@ pub(crate) fn list(words: &[&str]) -> String {
     }
 }
 
-/// A word that begins with the other is near as well: `subnet` for `subnet_id`.
+/// A word that starts with the other one is similar too: `subnet` for `subnet_id`.
 fn rank(seen: &str, word: &str) -> usize {
     let begins =
         seen.len() >= 3 && (word.starts_with(seen) || seen.starts_with(word) && word.len() >= 3);
-    // Swapping neighbours is one edit.
+    // Swapping two adjacent characters counts as one edit.
     let distance = strsim::osa_distance(seen, word);
     if begins { distance.min(1) } else { distance }
 }

@@ -1,6 +1,6 @@
-//! The text of one file: bounded, checked, parsed, with the positions people count.
+//! The text of one file: limited in size, checked, parsed, with line and column positions.
 //!
-//! Not here: what blocks mean (`schema`, `fields`), what expressions are worth (`evaluator`).
+//! Not here: what blocks mean (`schema`, `fields`), evaluating expressions (`evaluator`).
 
 use std::ops::Range;
 
@@ -10,18 +10,18 @@ use super::unclosed;
 use crate::diagnostic::{Finding, Location};
 use crate::tree::{ReadFailure, Tree};
 
-/// Larger files are refused: nobody writes them by hand.
+/// Larger files are refused.
 pub(crate) const MAX_FILE_BYTES: usize = 5 * 1024 * 1024;
-/// As many `=` and `:` as a file may have: the parser compares each key of an object with all before it.
+/// The limit on `=` and `:` in a file: the parser compares each key of an object with all keys before it.
 const MAX_ENTRIES: usize = 20_000;
 
-/// A file's text and where its lines begin.
+/// A file's text and the starts of its lines.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
     lines: Vec<usize>,
-    /// Length of a byte order mark, which is no part of what is parsed.
+    /// Length of a byte order mark, which is not parsed.
     skip: usize,
 }
 
@@ -44,7 +44,7 @@ impl Source {
         }
     }
 
-    /// What is parsed: spans count from here.
+    /// The text that is parsed. Spans are relative to it.
     pub(crate) fn code(&self) -> &str {
         self.text.get(self.skip..).unwrap_or_default()
     }
@@ -83,7 +83,7 @@ impl Source {
     }
 }
 
-/// A file that could be parsed.
+/// A parsed file.
 #[derive(Debug)]
 pub(crate) struct ParsedFile {
     pub(crate) source: Source,
@@ -112,7 +112,7 @@ fn too_complex(what: impl Into<String>, at: Location) -> Finding {
         .hint("split it")
 }
 
-/// Reads a file as text, or says why it is none.
+/// Reads a file as text, or reports why it is not text.
 pub(crate) fn open(tree: &dyn Tree, path: &str) -> Result<Source, Finding> {
     let bytes = tree
         .read(path)
@@ -164,11 +164,11 @@ fn unreadable(path: &str, failure: &ReadFailure) -> Finding {
     )
 }
 
-/// The parser's words where it knows the place; else what was left open.
+/// The parser's message if it has a position, or else what was left open.
 fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
     let code = source.code();
     let message = err.message();
-    // At the end of the file the parser points at the last byte.
+    // At the end of the file the parser points to the last byte.
     let offset = err.location().offset().min(code.len());
     let at = (0..=offset).rev().find(|at| code.is_char_boundary(*at));
     let at = at.unwrap_or(0);
@@ -201,7 +201,7 @@ fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
     }
 }
 
-/// The parser stops at the second of two equal names in one block or object.
+/// The parser stops at the second of two equal names in a block or object.
 fn duplicate_name(message: &str, at: usize, source: &Source) -> Finding {
     let is_object = message.contains("object key");
     let place = if is_object { "object" } else { "block" };

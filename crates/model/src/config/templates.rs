@@ -6,10 +6,10 @@ use hcl_edit::template::{Directive, Element, ForDirective, IfDirective, Strip, T
 use super::evaluator::{Evaluation, Evaluator, Problem, span};
 use super::value::Val;
 
-/// Text so far; `None` once a part of it is not known yet.
+/// The text so far; `None` once a part of it is unknown.
 struct Output {
     text: Option<String>,
-    /// Up to where a `~` may take white space away: only literals lose it.
+    /// The position up to which `~` may strip whitespace: only literals are stripped.
     fixed: usize,
     trim_next: bool,
 }

@@ -1,4 +1,4 @@
-//! The project file, tested as data: files in, findings or stacks out.
+//! Tests of the project file as data: files in, findings or stacks out.
 
 mod backends;
 mod contexts;
@@ -32,7 +32,7 @@ pub(super) fn load_tree(tree: &MemoryTree) -> Loaded {
     )
 }
 
-/// Files in one text: each begins with a line `== path`.
+/// Several files in one text. Each starts with a line `== path`.
 pub(super) fn tree(text: &str) -> MemoryTree {
     let mut tree = MemoryTree::default();
     let mut path = "terrane.hcl".to_owned();
@@ -77,7 +77,7 @@ pub(super) fn rendered(loaded: &Loaded) -> String {
     out
 }
 
-/// What a good project starts with.
+/// The beginning of a valid project.
 pub(super) const BASE: &str = r#"project "p" {}
 layer "low" { order = 0 }
 layer "high" { order = 1 }
@@ -88,7 +88,7 @@ pub(super) fn check(text: &str) -> String {
     rendered(&load_tree(&tree(text)))
 }
 
-/// The same with a good beginning, so that lines count from 5.
+/// The same with a valid beginning, so that lines count from 5.
 pub(super) fn check_with_base(text: &str) -> String {
     check(&format!("{BASE}{text}"))
 }

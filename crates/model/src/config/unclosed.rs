@@ -1,6 +1,6 @@
-//! What a text leaves open: the bracket, string, heredoc or comment that the parser notices only where it needs the end.
+//! Finds the bracket, string, heredoc or comment that a text leaves open. The parser only notices it at the end.
 //!
-//! Not here: whether the text is HCL at all. This is asked only about a text that the parser refused.
+//! Not here: whether the text is HCL. This is only used for a text that the parser refused.
 
 enum Opener<'t> {
     /// `{`, `[`, `(`, `${` or `%{`, and what closes it.
@@ -9,7 +9,7 @@ enum Opener<'t> {
     Heredoc(&'t str),
 }
 
-/// Where it was opened, and what to say about it.
+/// The position where it was opened, and a message.
 pub(crate) fn find(text: &str) -> Option<(usize, String)> {
     let bytes = text.as_bytes();
     let mut open: Vec<(usize, Opener<'_>)> = Vec::new();
@@ -57,7 +57,7 @@ pub(crate) fn find(text: &str) -> Option<(usize, String)> {
             (_, b'<') if rest.starts_with(b"<<") => {
                 let delimiter = line(text, at).trim_start_matches(['<', '-']).trim_end();
                 open.push((at, Opener::Heredoc(delimiter)));
-                // Its first line begins with the end of this one.
+                // The heredoc's first line starts after the end of this line.
                 at += line(text, at).len();
             }
             (_, b'{') => {
@@ -95,7 +95,7 @@ pub(crate) fn find(text: &str) -> Option<(usize, String)> {
     })
 }
 
-/// The rest of a line, without its end. `at` is at a byte that begins a character.
+/// The rest of a line, without its line end. `at` must be a character boundary.
 fn line(text: &str, at: usize) -> &str {
     let rest = text.get(at..).unwrap_or_default();
     rest.split('\n').next().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A value of the project file while it is being read: known, or not known yet.
+//! A value of the project file during loading: known, or not known yet.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ pub(crate) enum Val {
     Null,
     Bool(bool),
     Number(Number),
-    /// A number that exceeds ours: it can be passed on and shown, not computed with.
+    /// A number that exceeds our number type: it can be passed on and shown, but not used in arithmetic.
     Digits(String),
     Text(String),
     List(Vec<Val>),
     Object(BTreeMap<String, Val>),
     /// `stack.NAME`, as `after` takes it.
     Stack(String),
-    /// Known only later: an output, a secret, the asker's environment.
+    /// Only known later: an output, a secret, the requester's environment.
     Unknown,
 }
 
@@ -27,7 +27,7 @@ impl Val {
         Self::Text(text.into())
     }
 
-    /// What it is, for messages; never the value itself.
+    /// The type for messages, never the value itself.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -51,7 +51,7 @@ impl Val {
         }
     }
 
-    /// What it costs to copy.
+    /// The cost of copying it.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Text(text) | Self::Digits(text) | Self::Stack(text) => 1 + text.len() / 16,
@@ -68,7 +68,7 @@ impl Val {
         }
     }
 
-    /// The value as data, if all of it is known.
+    /// The value as JSON, if all of it is known.
     pub(crate) fn to_json(&self) -> Option<Value> {
         Some(match self {
             Self::Null => Value::Null,
@@ -89,7 +89,7 @@ impl Val {
         })
     }
 
-    /// How it reads inside a template.
+    /// The text inside a template.
     pub(crate) fn in_template(&self) -> Option<String> {
         match self {
             Self::Text(text) | Self::Digits(text) => Some(text.clone()),

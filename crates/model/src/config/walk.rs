@@ -1,4 +1,4 @@
-//! The directories of a project: listed once, bounded, without what is not source.
+//! The directories of a project: listed once, limited, without those that are not source.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Dirs {
 }
 
 impl Dirs {
-    /// Walks breadth first, so that the bound cuts off the deepest.
+    /// Walks breadth first, so that the limit cuts off the deepest directories.
     pub(crate) fn walk(tree: &dyn Tree) -> Self {
         let mut listed = BTreeMap::new();
         let mut level = vec![String::new()];
@@ -38,7 +38,7 @@ impl Dirs {
         Self { listed }
     }
 
-    /// A directory's entries; one that the walk passed over is listed now.
+    /// A directory's entries. A directory that the walk skipped is listed now.
     pub(crate) fn entries(&mut self, tree: &dyn Tree, dir: &str) -> Option<&[Entry]> {
         if !self.listed.contains_key(dir) {
             let entries = tree.list(dir)?;
@@ -47,18 +47,18 @@ impl Dirs {
         self.listed.get(dir).map(Vec::as_slice)
     }
 
-    /// The entries of a directory that was listed before.
+    /// The entries of a directory that was already listed.
     pub(crate) fn known(&self, dir: &str) -> &[Entry] {
         self.listed.get(dir).map_or(&[], Vec::as_slice)
     }
 
-    /// Directories of the source that hold engine files.
+    /// Directories of the source that contain engine files.
     pub(crate) fn engine_dirs(&self, tree: &dyn Tree) -> Vec<&str> {
         let all = self.holding(is_engine_file);
         all.filter(|dir| tree.is_source(dir)).collect()
     }
 
-    /// Directories of the source that hold a `stack.hcl`.
+    /// Directories of the source that contain a `stack.hcl`.
     pub(crate) fn stack_dirs(&self, tree: &dyn Tree) -> Vec<&str> {
         let all = self.holding(|name| name == "stack.hcl");
         all.filter(|dir| tree.is_source(dir)).collect()
@@ -69,7 +69,7 @@ impl Dirs {
         self.holding(|name| name == "terrane.hcl")
     }
 
-    /// All files whose names end so, by path.
+    /// All files with this name suffix, by path.
     pub(crate) fn files_ending(&self, end: &str) -> Vec<String> {
         let named = |entry: &&Entry| !entry.is_dir && entry.name.ends_with(end);
         let all = self.listed.iter().flat_map(|(dir, entries)| {
@@ -91,7 +91,7 @@ impl Dirs {
     }
 }
 
-/// A home that somebody keeps in the project holds copies of the source, and runs by the thousand.
+/// A home inside the project contains copies of the source and thousands of runs.
 fn is_home(dir: &str, entries: &[Entry]) -> bool {
     !dir.is_empty() && entries.iter().any(|entry| entry.name == "terrane.db")
 }

@@ -1,5 +1,5 @@
-//! What a `writer` block becomes. Its rules decide who may apply, so none may be empty, open to everybody,
-//! or up to the environment of whoever asks.
+//! Reads `writer` blocks. Their rules decide who may apply, so no rule may be empty, open to everyone, or dependent on
+//! the requester's environment.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::project::Writer;
 const AUDIENCE: &str = "terrane";
 const TOKEN_ENV: &str = "TERRANE_ID_TOKEN";
 
-/// Issuers that serve everybody, and the claims that say whose job it is.
+/// Shared issuers, and the claims that identify the owner of a job.
 const SHARED: &[(&str, &[&str])] = &[
     (
         "https://token.actions.githubusercontent.com",
@@ -70,7 +70,7 @@ pub(crate) fn read_writer(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
     writer
 }
 
-/// A rule that whoever asks can bend is none.
+/// A rule must not depend on values that the requester controls.
 fn fixed(reader: &mut Reader<'_>, item: Item<'_>, fields: &Fields) {
     let bends = |seen: &Seen| {
         let git = seen.names.iter().any(|(root, _)| root == "git");
@@ -134,9 +134,9 @@ fn patterns(entry: &Entry) -> Option<Vec<String>> {
     }
 }
 
-/// An issuer vouches for all its users: without a claim that tells them apart, each of them may apply.
+/// An issuer vouches for all its users. Without a claim that distinguishes them, each of them may apply.
 fn restrictive(reader: &mut Reader<'_>, writer: &Writer, field: Option<&Field>, item: Item<'_>) {
-    // What is missing or of a wrong type was said already.
+    // Missing values and wrong types were already reported.
     let Some(field) = field.filter(|field| field.items.len() == writer.claims.len()) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Blocks of a small project, resolved in a small world.
+//! Blocks of a small project, resolved with fixed values.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a target's backend is given.
+//! Settings of a target's backend.
 
 use super::*;
 

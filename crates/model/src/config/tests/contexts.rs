@@ -1,4 +1,4 @@
-//! Contexts: files and hooks that are none, priorities, and where values come from.
+//! Contexts: invalid files and hooks, priorities, and the sources of values.
 
 use super::*;
 use crate::context::{Origins, Source};
@@ -123,7 +123,7 @@ context "c" {{
     ");
 }
 
-/// Of equal priority, whatever is set to two values is a mistake: environment, variables, files, and what is taken over
+/// With equal priority, different values are an error: for environment, variables, files, and what is passed through
 /// from the caller.
 #[test]
 fn equal_and_conflicting() {
@@ -247,7 +247,7 @@ context "strong" {{
     "#);
 }
 
-/// What a stored context says must be read by those that come later, and places are no part of it.
+/// Later versions must be able to read a stored context, and locations are not part of it.
 #[test]
 fn contexts_are_kept_without_their_places() {
     let text = format!(
@@ -267,7 +267,7 @@ fn contexts_are_kept_without_their_places() {
     );
 }
 
-/// A stack that bootstraps two clusters, one of them with a secret of its own, and reaches none with a third block.
+/// A stack that bootstraps two clusters, one of them with a secret of its own. A third block reaches no cluster.
 const CLUSTER: &str = r#"
 stack "s" {
   path   = "m"

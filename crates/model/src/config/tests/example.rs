@@ -1,4 +1,4 @@
-//! The full example of the design loads, and becomes what it says.
+//! The complete example of the design loads with the expected result.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Mistakes, and what is said about them.
+//! Mistakes and their findings.
 
 use super::*;
 
@@ -772,7 +772,7 @@ warning unwatched-file: the path that `file` reads here is known only to the eng
 "#);
 }
 
-/// What names no provider allows none, and nobody would see that.
+/// A text that names no provider would silently allow none.
 #[test]
 fn providers_that_are_none() {
     let project = BASE.replace(

@@ -1,12 +1,12 @@
-//! Good files, made bad by chance: whatever comes out, the reader answers.
+//! Randomly corrupted files: the reader always returns a result.
 
 use super::*;
 
-/// Changed here when a failure is to be seen again; the failing seed is printed.
+/// Change this to reproduce a failure; the failing seed is printed.
 const SEED: u64 = 0x7e55_a11e;
 const CASES: u64 = 4000;
 
-/// A small generator of its own: the same seed is the same run everywhere.
+/// A small random generator: the same seed gives the same run everywhere.
 struct Chance(u64);
 
 impl Chance {

@@ -1,11 +1,11 @@
-//! Five megabytes of malice: an error or a project, never a panic, never a hang. Each case runs on a
-//! thread with the usual 2 MB stack.
+//! Five megabytes of hostile input: an error or a project, never a panic or a hang. Each case runs on a thread with the
+//! usual 2 MB stack.
 
 use super::*;
 
-/// Just below what is read at all; a build without optimisation needs seconds for each of these.
+/// Just below the size limit. A debug build needs seconds for each of these.
 const FULL: usize = 5 * 1024 * 1024 - 64;
-/// Enough for square time to show as a hang.
+/// Enough for quadratic time to show as a hang.
 const SOME: usize = 400 * 1024;
 
 fn size(name: &str) -> usize {
@@ -15,7 +15,7 @@ fn size(name: &str) -> usize {
     }
 }
 
-/// Loads a hostile file as project file and as module, and gives the codes that were found.
+/// Loads a hostile file as a project file and as a module, and returns the codes of the findings.
 #[track_caller]
 fn check_hostile(name: &str, bytes: Vec<u8>) -> String {
     let run = move || {
@@ -135,7 +135,7 @@ labels: empty-project missing-project unknown-block |
 "#);
 }
 
-/// Name, beginning, end, and what is repeated with a number.
+/// Name, prefix, suffix, and the numbered part that is repeated.
 type Case = (
     &'static str,
     &'static str,
@@ -272,7 +272,7 @@ error unknown-block: there is no block `projet`
 "#);
 }
 
-/// As deep as it may be: all of it must fit the stack, evaluation included.
+/// The deepest allowed nesting must fit the stack, including evaluation.
 #[test]
 fn what_is_allowed_fits_the_stack() {
     let run = || {

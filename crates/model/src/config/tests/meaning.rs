@@ -1,4 +1,4 @@
-//! Projects that read well and mean something wrong: layers, states, inputs, contexts.
+//! Projects that parse but are wrong: layers, states, inputs, contexts.
 
 use super::*;
 
@@ -162,7 +162,7 @@ error wrong-type: the environment holds strings, `B-D` is a list
 "#);
 }
 
-/// Where the target's backend is the module's own, the module's settings tell states apart.
+/// If the target's backend is the module's own, the module's settings identify the state.
 #[test]
 fn states_of_backends_that_modules_bring_along() {
     let stacks = |key: &str| {

@@ -1,4 +1,4 @@
-//! A thousand stacks, each with a module of its own, are read once each.
+//! A thousand stacks with separate modules: each module is read once.
 
 use std::sync::Mutex;
 
@@ -63,7 +63,7 @@ fn every_file_of_a_large_project_is_read_once() {
     assert!(reads.values().all(|count| *count == 1));
 }
 
-/// OpenTofu reads `main.tofu` in the place of `main.tf`; Terraform does not know it.
+/// OpenTofu reads `main.tofu` instead of `main.tf`. Terraform ignores it.
 #[test]
 fn each_engine_has_files_of_its_own() {
     let findings = |engine: &str| {

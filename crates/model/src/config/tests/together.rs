@@ -1,4 +1,4 @@
-//! One mistake neither hides another nor makes one up.
+//! A mistake neither hides nor causes another finding.
 
 use super::*;
 

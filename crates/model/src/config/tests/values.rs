@@ -1,4 +1,4 @@
-//! What expressions are worth, while loading and later.
+//! The values of expressions, during loading and later.
 
 use super::*;
 use crate::config::eval::{EvaluateError, Values, evaluate, for_stack, known_words};
@@ -6,7 +6,7 @@ use crate::ids::StackName;
 use crate::project::{Backend, Input};
 use crate::secret::Secret;
 
-/// The same values for everybody.
+/// A host with fixed values.
 pub(in crate::config::tests) struct Fixed;
 
 impl Values for Fixed {
@@ -45,7 +45,7 @@ variable "v" { default = null }
 noted
 "#;
 
-/// One input of a stack: what it is after loading, and what it is worth later.
+/// One input of a stack: its form after loading, and its later value.
 #[track_caller]
 fn input(expression: &str) -> String {
     let text = format!(
@@ -302,7 +302,7 @@ F: {"expression":{"text":"try(env(\"LATER\"), \"x\")","names":{},"needs":{"outpu
 "#);
 }
 
-/// Programs and files count as source wherever they can be told, whatever stands beside them.
+/// Programs and files count as source wherever they are known, whatever is next to them.
 #[test]
 fn words_are_known_one_by_one() {
     let check = |text: &str, expected: &[Option<&str>]| {

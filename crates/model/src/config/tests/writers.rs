@@ -1,4 +1,4 @@
-//! `writer` blocks: what they become, and those that would let the wrong ones in.
+//! `writer` blocks: their result, and those that would admit the wrong people.
 
 use super::*;
 
