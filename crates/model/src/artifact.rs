@@ -1,5 +1,5 @@
-//! Artifacts: files that a stack writes beside its module, such as a kubeconfig, and that are kept with its state.
-//! Which files are meant, how much is kept, and the bytes that a set of them is stored as.
+//! Artifacts: files that a stack writes beside its module, such as a kubeconfig, and that are stored with its state.
+//! Which files are selected, the size limits, and the storage format of a set.
 //!
 //! Not here: reading and writing them (`drivers::artifacts`), when that happens (`control::runner`).
 
@@ -16,24 +16,24 @@ use crate::config::paths;
 #[cfg(test)]
 mod tests;
 
-/// So many files of one stack are kept, at most,
+/// The maximum number of files per stack.
 pub const MOST_FILES: usize = 256;
 
-/// and so many bytes of all of them together. Larger things belong into a registry or a bucket.
+/// The maximum total size per stack. Larger files belong in a registry or a bucket.
 pub const MOST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// All artifacts of a stack, by their path from its directory.
+/// All artifacts of a stack, by path relative to its directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArtifactSet(BTreeMap<String, Artifact>);
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// What its owner may do; nobody else may do anything.
+    /// The owner's permissions. Group and others have none.
     mode: u32,
     content: Zeroizing<Vec<u8>>,
 }
 
-/// Why a file that was meant is not kept.
+/// Why a selected file is not stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactRefusal {
     #[error("it is a symbolic link")]
@@ -78,7 +78,7 @@ impl Artifact {
         self.content.len() as u64
     }
 
-    /// The only way out, as of a `Secret`.
+    /// The only access to the content, as for a `Secret`.
     pub fn expose(&self) -> &[u8] {
         &self.content
     }
@@ -92,7 +92,7 @@ impl fmt::Debug for Artifact {
 
 const FORMAT: u32 = 1;
 
-/// The first line of a stored set; the contents follow it, one after the other.
+/// The first line of a stored set. The contents follow it, one after another.
 #[derive(Serialize, Deserialize)]
 struct Head {
     artifacts: u32,
@@ -124,7 +124,7 @@ impl ArtifactSet {
         self.0.iter().map(|(path, file)| (path.as_str(), file))
     }
 
-    /// How many bytes another file may have.
+    /// How many bytes are left for another file.
     pub fn room(&self) -> u64 {
         let taken: u64 = self.0.values().map(Artifact::size).sum();
         MOST_BYTES.saturating_sub(taken)
@@ -162,7 +162,7 @@ impl ArtifactSet {
         bytes
     }
 
-    /// Whatever is in it, no path leaves the directory that it is written to.
+    /// Whatever the bytes contain, no path leaves the target directory.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ReadArtifactsError> {
         let malformed = ReadArtifactsError::Malformed;
         let end = bytes.iter().position(|byte| *byte == b'\n');
@@ -195,7 +195,7 @@ fn stays_inside(path: &str) -> bool {
     path.split('/').all(part)
 }
 
-/// The globs of a stack, from its directory.
+/// A stack's globs, relative to its directory.
 #[derive(Clone, Debug, Default)]
 pub struct ArtifactGlobs(Vec<(String, GlobMatcher)>);
 
@@ -224,12 +224,12 @@ impl ArtifactGlobs {
         self.0.is_empty()
     }
 
-    /// Whether a file of this path is meant. What engines and we keep for ourselves never is.
+    /// Whether a file with this path is selected. Internal files of engines and of terrane never are.
     pub fn fit(&self, path: &str) -> bool {
         !is_of_the_engine(path) && self.0.iter().any(|(_, glob)| glob.is_match(path))
     }
 
-    /// Whether one of them looks for files below this directory, by its name.
+    /// Whether a glob selects files below this directory.
     pub fn lead_through(&self, dir: &str) -> bool {
         let below = format!("{dir}/");
         self.0.iter().any(|(plain, _)| plain.starts_with(&below))

@@ -1,15 +1,15 @@
-//! Backends of the engines, as far as a target's block must know them: which settings are credentials.
+//! The engines' backends, as far as a target's block must know them: which settings are credentials.
 //!
-//! Settings given by `-backend-config` lie in clear in `.terraform` and in every plan file, so credentials
-//! go by environment alone.
+//! Settings given with `-backend-config` are in clear text in `.terraform` and in every plan file, so credentials are
+//! only passed in the environment.
 //!
-//! Not here: the settings themselves; they are the engine's.
+//! Not here: the settings themselves, which the engine checks.
 
 use serde_json::Value;
 
 use crate::secret::is_secret_variable;
 
-/// The environment variable by which the engines take this setting of a backend, if it is a credential.
+/// The environment variable that the engines accept for this setting of a backend, if it is a credential.
 pub fn credential_variable(kind: &str, setting: &str) -> Option<&'static str> {
     let known: &[(&str, &str)] = match kind {
         "s3" => &[
@@ -48,7 +48,7 @@ pub fn credential_variable(kind: &str, setting: &str) -> Option<&'static str> {
         .map(|(_, variable)| *variable)
 }
 
-/// How one gets by with the one environment that an engine has, for its backend and for its providers.
+/// How to cope with the single environment that an engine has for its backend and its providers.
 pub fn one_environment(kind: &str, setting: &str) -> String {
     let begin = format!(
         "an engine has one environment: without `{setting}` in the block the backend takes the context's"
@@ -67,11 +67,12 @@ pub fn one_environment(kind: &str, setting: &str) -> String {
     }
 }
 
-/// Where a credential of `http` lies nowhere.
+/// How to pass a credential of `http` without storing it.
 pub const BY_ENVIRONMENT: &str =
     "`username` and `password` of the block reach the engine by its environment alone";
 
-/// Whether a setting that no variable takes holds a credential: it would lie in clear in `.terraform`.
+/// Whether a setting without an environment variable contains a credential, which would be in clear text in
+/// `.terraform`.
 pub fn in_clear(kind: &str, setting: &str, value: &Value) -> bool {
     match (kind, setting, value) {
         ("http", "headers", Value::Object(headers)) => {

@@ -1,9 +1,9 @@
-//! Bootstrap: the steps after an apply that put a cluster into the hands of GitOps, as data. What is said in the
-//! project file, which steps follow from it, and what came of each.
+//! Bootstrap: the steps after an apply that hand a cluster over to GitOps, as data. The settings from the project file,
+//! the resulting steps, and their results.
 //!
-//! What GitOps has taken over since is its own: compared and reported, never forced back.
+//! What GitOps has taken over is compared and reported, never forced back.
 //!
-//! Not here: carrying steps out (`control::stage::bootstrap`), speaking with the cluster (`drivers::kubernetes`).
+//! Not here: executing steps (`control::bootstrap`), access to the cluster (`drivers::kubernetes`).
 
 mod report;
 mod settings;
@@ -23,14 +23,14 @@ use crate::secret::Secret;
 pub use report::{BootstrapReport, ObjectOutcome, ObjectReport, StepEnd, StepReport};
 pub use settings::BootstrapSettingError;
 
-/// One `bootstrap` block, all of it known. Held in memory only.
+/// A `bootstrap` block with all its values known. Kept in memory only.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     pub deed: Deed,
-    /// How the cluster is reached. A command may do without.
+    /// How to reach the cluster. Optional for a command.
     pub kubeconfig: Option<(Kubeconfig, Secret)>,
     pub secrets: Vec<SecretObject>,
-    /// Of each step, if the project says one.
+    /// The limit of each step, if the project sets one.
     pub timeout: Option<Duration>,
     pub at: Location,
 }
@@ -41,17 +41,18 @@ pub enum Deed {
     Command(CommandStep),
 }
 
-/// What makes a cluster follow Git.
+/// The GitOps agent of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent {
     pub kind: AgentKind,
     pub version: String,
     pub namespace: String,
-    /// Files and directories of the project. None: the maker's own release, if a digest is said, else nothing.
+    /// Files and directories of the project. If empty, the agent's official release if a digest is set, or else
+    /// nothing.
     pub manifests: Vec<String>,
-    /// Files of values, where a chart is rendered.
+    /// Values files for rendering a chart.
     pub values: Vec<String>,
-    /// `sha256:…` of what is installed.
+    /// `sha256:…` of the installed manifests.
     pub digest: Option<String>,
     pub root: Vec<String>,
     pub adopt: bool,
@@ -70,7 +71,7 @@ pub struct CommandStep {
     pub env: BTreeMap<String, Secret>,
 }
 
-/// A Secret that must be there before the agent is.
+/// A Secret that must exist before the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretObject {
     pub name: String,
@@ -94,7 +95,7 @@ pub enum Step {
 }
 
 impl Bootstrap {
-    /// `argocd`, `flux` or `command`, as the project file says it.
+    /// `argocd`, `flux` or `command`, as in the project file.
     pub fn kind(&self) -> &'static str {
         match &self.deed {
             Deed::Agent(agent) => agent.kind.word(),
@@ -102,7 +103,7 @@ impl Bootstrap {
         }
     }
 
-    /// What is done, in this order.
+    /// The steps, in order.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.kubeconfig.is_some() {
@@ -129,7 +130,7 @@ impl Bootstrap {
         steps
     }
 
-    /// Namespaces that must be there first, sorted.
+    /// Namespaces that must exist first, sorted.
     pub fn namespaces(&self) -> Vec<&str> {
         let own = match &self.deed {
             Deed::Agent(agent) => Some(agent.namespace.as_str()),
@@ -144,7 +145,7 @@ impl Bootstrap {
 
     pub fn limit(&self, step: Step) -> Duration {
         let minutes = match step {
-            // A new control plane takes its time, and so do the pods of a new cluster.
+            // A new control plane and the pods of a new cluster take some time.
             Step::WaitForApi | Step::WaitForAgent | Step::WaitForRoot => 15,
             Step::Namespaces | Step::Secrets | Step::Root => 2,
             Step::Install => 5,
@@ -187,7 +188,7 @@ impl Step {
 }
 
 impl Agent {
-    /// Neither manifests nor a digest: others install it, and it is only waited for.
+    /// False if neither manifests nor a digest are set: others install the agent, and terrane only waits for it.
     pub fn is_installed_here(&self) -> bool {
         !self.manifests.is_empty() || self.digest.is_some()
     }
@@ -217,7 +218,7 @@ impl AgentKind {
 }
 
 impl SecretObject {
-    /// As it is applied. `encode` is base64, which this crate has no need of otherwise.
+    /// The manifest to apply. `encode` is base64, which this crate does not need otherwise.
     pub fn manifest(&self, encode: impl Fn(&str) -> String) -> Value {
         let data: serde_json::Map<String, Value> = self
             .data
@@ -244,7 +245,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Managers that reconcile from Git: what one of them holds has been handed over to it.
+/// Field managers that reconcile from Git: objects with such a manager have been handed over to it.
 pub fn is_gitops_manager(manager: &str) -> bool {
     const KNOWN: [&str; 8] = [
         "argocd-controller",
@@ -259,8 +260,8 @@ pub fn is_gitops_manager(manager: &str) -> bool {
     KNOWN.contains(&manager)
 }
 
-/// Whether a manager is one that installs by hand, and whose fields `adopt` may therefore take: Helm, `kubectl`,
-/// Terraform, anybody else but the controllers of a cluster.
+/// Whether `adopt` may take over a manager's fields. This holds for tools used by people, such as Helm, `kubectl` and
+/// Terraform, but not for cluster controllers.
 pub fn is_adoptable(manager: &str) -> bool {
     let is_controller = manager.starts_with("kube-")
         || manager.ends_with("-controller")

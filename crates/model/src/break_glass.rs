@@ -1,38 +1,38 @@
-//! Break-glass: an emergency act past the usual rules. It has an actor and a reason, and stays open in
-//! every listing until the normal way has caught up with it.
+//! Break-glass: an emergency action that bypasses the usual rules. It has an actor and a reason, and is listed as open
+//! until the next normal run has caught up with it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::StateName;
 
-/// What was done.
+/// The kind of action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
     /// A lock was taken away from its holder.
     LockBroken,
-    /// A state was pushed by hand, over the rules for runs.
+    /// A state was pushed manually, bypassing the rules for runs.
     StatePushed,
     StateRolledBack,
-    /// Resources were removed from a state by hand.
+    /// Resources were removed from a state manually.
     StateEdited,
-    /// A client of the server deleted it; its versions stay.
+    /// A client of the server deleted the state. Its versions are kept.
     StateDeleted,
     /// Sensitive values were shown.
     Revealed,
     /// The engine of a run was killed.
     EngineKilled,
-    /// A run was given up whose machine is gone.
+    /// A run was given up because its machine is gone.
     MachineGivenUp,
-    /// What a policy denies was applied all the same.
+    /// A change was applied in spite of a policy denial.
     PolicyOverridden,
-    /// Facts were published over what others wrote there.
+    /// Facts were published over changes of others.
     FactsTakenOver,
-    /// Facts were withdrawn that others are known to use.
+    /// Facts with known readers were withdrawn.
     FactsWithdrawn,
     /// A stack counted as done without this gate.
     GateSkipped,
-    /// A bootstrap took back what others held.
+    /// A bootstrap took back objects that others managed.
     Reinstalled,
 }
 
@@ -71,7 +71,7 @@ impl Act {
         }
     }
 
-    /// What people read.
+    /// The text shown to people.
     pub fn words(self) -> &'static str {
         match self {
             Self::LockBroken => "lock broken",
@@ -91,17 +91,17 @@ impl Act {
     }
 }
 
-/// One act, as it is recorded.
+/// A recorded action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakGlass {
     pub id: i64,
     pub act: Act,
     pub state: StateName,
-    /// Who did it: a person of the operating system, or a token's name.
+    /// The actor: a user of the operating system, or a token's name.
     pub actor: String,
-    /// Nothing if the client could not say one: it is still owed.
+    /// None if the client could not provide one; it is still missing.
     pub reason: Option<String>,
-    /// What exactly: the broken lock, the version that was made.
+    /// The details: the broken lock, the new version.
     pub detail: String,
     pub at: jiff::Timestamp,
     pub closed_at: Option<jiff::Timestamp>,

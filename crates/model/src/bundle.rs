@@ -1,4 +1,4 @@
-//! The inside of a bundle: parts with names, one after another.
+//! The contents of a bundle: named parts, one after another.
 //!
 //! Not here: sealing it (`store::bundles`), and what the parts are (`control::changeset::bundle`).
 
@@ -9,7 +9,7 @@ mod tests;
 
 const HEAD: &[u8] = b"terrane parts 1\n";
 
-/// More parts, or longer names, are no bundle of ours.
+/// Input with more parts or longer names is not a valid bundle.
 const MOST_PARTS: usize = 100_000;
 const LONGEST_NAME: usize = 1024;
 
@@ -40,7 +40,7 @@ pub fn pack(parts: &Parts) -> Vec<u8> {
     bytes
 }
 
-/// Nothing is taken for granted: no length is believed before it is compared with what is left.
+/// Treats the input as untrusted: each length is compared with the rest of the input before use.
 pub fn unpack(bytes: &[u8]) -> Result<Parts, UnpackPartsError> {
     let mut rest = bytes.strip_prefix(HEAD).ok_or(UnpackPartsError::Head)?;
     let mut parts = Parts::new();

@@ -1,4 +1,4 @@
-//! Which stacks a change touches: by the paths that differ, and by what the project file says.
+//! Which stacks a change affects, by changed paths and by the project file.
 //!
 //! Not here: finding the paths (`drivers::git`), following module sources (`module`).
 
@@ -17,29 +17,30 @@ use crate::project::{Project, Stack};
 
 pub use definition::Definition;
 
-/// Links of the project, each with the place inside that it leads to: what lies there is the source of whoever has the link.
+/// Symbolic links of the project with their targets inside it. The target is part of the source of every stack that
+/// contains the link.
 pub type Links = BTreeMap<String, String>;
 
-/// So many names of one path are followed: links may lead around in circles.
+/// The maximum number of names of one path, since links may form cycles.
 const MOST_NAMES: usize = 64;
 
-/// What a stack's source is made of. Paths are relative to the project's root, with `/`.
+/// What a stack's source consists of. Paths are relative to the project's root, with `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Directories of the modules it uses, its root module's among them or not.
+    /// Directories of the modules that it uses, with or without its root module.
     pub dirs: BTreeSet<String>,
-    /// Files that its modules name, by literal paths or, as `fileset()` has them, by globs.
+    /// Files that its modules name: literal paths or, for `fileset()`, globs.
     pub files: BTreeSet<String>,
     /// Further files, as globs.
     pub globs: Vec<String>,
 }
 
-/// The stacks whose source has a part in `changed`, each with the first path that did it.
+/// The stacks whose source includes a path in `changed`, each with the first such path.
 ///
-/// A directory counts with everything below it, but not with the root modules of other stacks that
-/// lie in it. A stack's `var_files`, `include` and `watch` count without being in its reach, and so
-/// do the files that its stages after an apply read. Files of the project itself do not count as
-/// source: [`definitions_changed`] knows better what they change. A path may be a directory, as Git has it for a submodule: it counts as all that is in it.
+/// A directory counts with everything below it, except the root modules of other stacks. A stack's `var_files`,
+/// `include` and `watch` count without being in its reach. So do the files that its post-apply stages read. Project
+/// files do not count as source: [`definitions_changed`] determines their effect. A path may be a directory, such as a
+/// Git submodule, and then counts as everything in it.
 pub fn stacks_touched(
     project: &Project,
     reach: &dyn Fn(&StackName) -> Reach,
@@ -66,7 +67,7 @@ pub fn stacks_touched(
     touched
 }
 
-/// The paths that are each stack's own source, of all those there are.
+/// The paths of each stack's own source, among all paths.
 pub fn sources<'p>(
     project: &Project,
     reach: &dyn Fn(&StackName) -> Reach,
@@ -92,8 +93,8 @@ pub fn sources<'p>(
     sources
 }
 
-/// Stacks that the project file now describes otherwise; new ones too. Both projects must be loaded with
-/// the same `git` names, or every mention of `git.commit` would be a change.
+/// Stacks whose description in the project file is new or changed. Both projects must be loaded with the same `git`
+/// names, or every use of `git.commit` would be a change.
 pub fn definitions_changed(before: &Project, after: &Project) -> BTreeSet<StackName> {
     let same = |stack: &Stack| {
         let old = before.stacks.get(&stack.name);
@@ -103,7 +104,7 @@ pub fn definitions_changed(before: &Project, after: &Project) -> BTreeSet<StackN
     stacks.map(|stack| stack.name.clone()).collect()
 }
 
-/// What counts as the source of each stack, found by path: there are many of both.
+/// The source of each stack, indexed by path, since there are many stacks and paths.
 struct Extents<'a> {
     dirs: BTreeMap<String, Vec<&'a StackName>>,
     files: BTreeMap<String, Vec<&'a StackName>>,
@@ -137,7 +138,7 @@ impl<'a> Extents<'a> {
         files.extend(stack.var_files.iter().cloned());
         files.insert(joined(&stack.path, ".terraform.lock.hcl"));
         let mut globs = GlobSetBuilder::new();
-        // Those of the project's root may be directories; the stack's own count as a whole anyway.
+        // Includes from the project's root may be directories. The stack's own directory counts as a whole anyway.
         let included = stack.include.iter().flat_map(|glob| {
             let below = format!("{}/**", glob.trim_end_matches('/'));
             [joined(&stack.path, glob), glob.clone(), below]
@@ -148,7 +149,7 @@ impl<'a> Extents<'a> {
         let named = reach.globs.iter().chain(&stack.watch).chain(filesets);
         let named = named.chain(&after.globs);
         for glob in named.cloned().chain(included) {
-            // `config` has refused what is not a glob.
+            // `config` has refused invalid globs.
             if let Ok(glob) = GlobBuilder::new(&glob).literal_separator(true).build() {
                 globs.add(glob);
             }
@@ -166,7 +167,7 @@ impl<'a> Extents<'a> {
         }
     }
 
-    /// Whose source a path is part of, or holds a part of, under whatever name.
+    /// The stacks whose source contains the path, or a part of it, under any name.
     fn holders(&self, path: &str) -> BTreeSet<&'a StackName> {
         let mut holders = self.holders_by_name(path);
         for name in self.other_names(path) {
@@ -175,7 +176,7 @@ impl<'a> Extents<'a> {
         holders
     }
 
-    /// What a path is called where links lead to it, or to a directory that it lies in.
+    /// The other names of a path, through links to it or to a directory above it.
     fn other_names(&self, path: &str) -> Vec<String> {
         let mut names = Vec::new();
         let mut open = vec![path.to_owned()];
@@ -206,7 +207,7 @@ impl<'a> Extents<'a> {
         holders
     }
 
-    /// Who names this very file.
+    /// The stacks that name exactly this file.
     fn naming(&self, path: &str) -> BTreeSet<&'a StackName> {
         self.files
             .get(path)
@@ -216,7 +217,7 @@ impl<'a> Extents<'a> {
             .collect()
     }
 
-    /// Who claims a directory around it, up to the innermost root module.
+    /// The stacks that include a directory above it, up to the innermost root module.
     fn around(&self, path: &str) -> Vec<&'a StackName> {
         let mut claiming = Vec::new();
         let mut rest = path;
@@ -237,7 +238,7 @@ impl<'a> Extents<'a> {
     }
 }
 
-/// Those of `paths` that a directory holds, or that are it.
+/// Those of `paths` that are the directory or below it.
 fn below<'a>(
     paths: &BTreeMap<String, Vec<&'a StackName>>,
     path: &str,

@@ -1,8 +1,8 @@
-//! A named bundle of what stacks get from outside their modules: environment, variables, files, programs that run
-//! around stages, and secrets for the clusters they make.
+//! A named bundle of what stacks get from outside their modules: environment, variables, files, hooks, and secrets for
+//! their clusters.
 //!
-//! Not here: reading the blocks (`config::contexts`), which stacks get which (`config::attach`), where a stack's values
-//! come from in the end (`context::origin`).
+//! Not here: reading the blocks (`config::contexts`), which stacks get which (`config::attach`), the final origin of a
+//! stack's values (`context::origin`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,37 +26,37 @@ pub struct Context {
     pub name: String,
     pub priority: i64,
     pub env: BTreeMap<String, Input>,
-    /// Names or globs taken over from the caller's environment.
+    /// Names or globs of variables that are passed through from the caller's environment.
     pub pass_env: Vec<String>,
     pub vars: BTreeMap<String, Input>,
-    /// Written into the stack's directory with mode 0600, by path from there.
+    /// Written to the stack's directory with mode 0600, by relative path.
     pub files: BTreeMap<String, Input>,
-    /// In the order they were written.
+    /// In the order in which they were written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
-    /// For the clusters of its stacks, whose `bootstrap` blocks have them, too.
+    /// Secrets for the clusters of its stacks. The stacks' `bootstrap` blocks contain them too.
     #[serde(skip)]
     pub secrets: Vec<ClusterSecret>,
     #[serde(skip)]
     pub written: Written,
 }
 
-/// A Secret that the bootstrap of a stack puts into its cluster.
+/// A Secret that a stack's bootstrap creates in its cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterSecret {
     pub block: StageBlock,
-    /// What its data are called.
+    /// The keys of its data.
     pub keys: Vec<String>,
 }
 
 impl ClusterSecret {
-    /// Whether it is the same object of a cluster as another block says.
+    /// Whether both describe the same object of a cluster.
     pub fn is_same_object(&self, other: &StageBlock) -> bool {
         let place = |block: &StageBlock| block.attrs.get("namespace").cloned();
         self.block.name == other.name && place(&self.block) == place(other)
     }
 
-    /// Whether it says the same of that object.
+    /// Whether both describe the object equally.
     pub fn is_like(&self, other: &Self) -> bool {
         self.block.attrs == other.block.attrs
     }
@@ -71,7 +71,7 @@ impl ClusterSecret {
         }
     }
 
-    /// Where its values come from: references, never values.
+    /// The sources of its values: references, never values.
     pub fn references(&self) -> Vec<&str> {
         let needed = self.block.attrs.values().filter_map(|input| match input {
             Input::Known(_) => None,
@@ -81,7 +81,7 @@ impl ClusterSecret {
     }
 }
 
-/// The secrets that contexts, weakest first, have for clusters: of several for one object the strongest.
+/// The cluster secrets of contexts, lowest precedence first. For each object, the one with the highest precedence.
 pub fn cluster_secrets<'a>(contexts: &[&'a Context]) -> Vec<(&'a Context, &'a ClusterSecret)> {
     let mut secrets: Vec<(&Context, &ClusterSecret)> = Vec::new();
     for context in contexts.iter().copied() {
@@ -93,20 +93,20 @@ pub fn cluster_secrets<'a>(contexts: &[&'a Context]) -> Vec<(&'a Context, &'a Cl
     secrets
 }
 
-/// Where a context stands and how it came to its stacks: says nothing of what it means.
+/// Where a context is defined and how it was attached. Does not affect its meaning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     pub at: Location,
     pub pass_env_at: Location,
     /// Its selectors.
     pub autoattach: Vec<String>,
-    /// Of each stack that has it, what attached it: a selector, or `contexts` of the stack.
+    /// For each stack that has it, what attached it: a selector, or the stack's `contexts`.
     pub attached: BTreeMap<StackName, Vec<String>>,
-    /// Where each entry stands.
+    /// The location of each entry.
     pub entries: BTreeMap<(Kind, String), Location>,
 }
 
-/// What an entry of a context is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Env,
@@ -117,7 +117,7 @@ pub enum Kind {
 impl Kind {
     pub const ALL: [Self; 3] = [Self::Env, Self::Vars, Self::Files];
 
-    /// As it is written.
+    /// The keyword in the project file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Env => "env",
@@ -148,7 +148,7 @@ impl Context {
         entries.chain(self.hooks.iter().flat_map(Hook::inputs))
     }
 
-    /// Those that a module with these variables needs: what it does not declare, it does not notice.
+    /// The values that a module with these variables needs. Undeclared variables have no effect on it.
     pub fn inputs_for<'a, T>(
         &'a self,
         variables: &'a BTreeMap<String, T>,
@@ -166,12 +166,12 @@ impl Context {
         entries.chain(self.hooks.iter_mut().flat_map(Hook::inputs_mut))
     }
 
-    /// The same, wherever it stands.
+    /// A copy without locations.
     #[must_use]
     pub fn without_places(&self) -> Self {
         let mut context = self.clone();
         context.written = Written::default();
-        // Stacks hold them.
+        // Stacks contain them.
         context.secrets.clear();
         for hook in &mut context.hooks {
             hook.at = Location::default();
@@ -180,7 +180,7 @@ impl Context {
     }
 }
 
-/// Why no context may give the engine this variable, and what to do instead.
+/// Why contexts must not set this variable, and what to do instead.
 pub fn refused_variable(name: &str) -> Option<(&'static str, &'static str)> {
     match name {
         "TF_DATA_DIR" => Some((
@@ -199,7 +199,7 @@ pub fn refused_variable(name: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What the engine finds terrane's own state service by.
+/// The variables with which the engine finds terrane's state service.
 pub const STATE_VARIABLES: [&str; 5] = [
     "TF_HTTP_ADDRESS",
     "TF_HTTP_LOCK_ADDRESS",
@@ -263,7 +263,7 @@ impl When {
     }
 }
 
-/// What a hook may stand around.
+/// A stage that can have hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HookStage {
@@ -326,8 +326,7 @@ impl HookStage {
     }
 }
 
-/// The hooks of a stage in the order they run: `before` as the contexts add up, weakest first; `after` the other way
-/// round, so that who came last goes first.
+/// The hooks of a stage in execution order: `before` with the lowest precedence first, `after` in reverse.
 pub fn hooks_around<'a>(
     contexts: &[&'a Context],
     when: When,

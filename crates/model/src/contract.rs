@@ -1,9 +1,9 @@
-//! A contract: what a stack's outputs must be for those who consume them, as a versioned JSON Schema.
+//! A contract: a versioned JSON Schema for a stack's outputs, on which their consumers rely.
 //!
-//! `cluster/v1` is built in; a project's own lie in `contracts/NAME/vN.json`. All problems are said at once, each
-//! with the field, what it is and what was expected, and never with a value that may not be shown.
+//! `cluster/v1` is built in; a project's own contracts are in `contracts/NAME/vN.json`. All problems are reported at
+//! once, each with the field, its value and the expectation, but never with a sensitive value.
 //!
-//! Not here: who reads what is published (`fact_readers`), reading contract files (`control::project::contracts`).
+//! Not here: readers of published facts (`fact_readers`), reading contract files (`control::contracts`).
 
 mod mapping;
 mod narrowing;
@@ -29,10 +29,10 @@ pub use mapping::{Mapped, declared_fields, mapped};
 pub use narrowing::{Narrowed, is_manifest, narrowed, narrowed_manifest};
 pub use planned::{Planned, planned};
 
-/// Where a project keeps its own, relative to its root.
+/// The directory of a project's own contracts, relative to its root.
 pub const OWN_CONTRACTS: &str = "contracts";
 
-/// The contract that a `publish` block names outright.
+/// The contract that a `publish` block names literally.
 pub fn of_block(block: &StageBlock) -> Option<ContractName> {
     match block.attrs.get("contract")? {
         Input::Known(Value::String(name)) => name.parse().ok(),
@@ -53,7 +53,7 @@ pub struct ContractName {
 pub struct InvalidContractName(String);
 
 impl ContractName {
-    /// The file of a project's own.
+    /// The file of a project's own contract.
     pub fn path(&self) -> String {
         format!("{OWN_CONTRACTS}/{}/v{}.json", self.name, self.version)
     }
@@ -98,7 +98,7 @@ impl From<ContractName> for String {
 
 const CLUSTER_V1: &str = include_str!("contract/cluster_v1.json");
 
-/// A schema, ready to check with.
+/// A compiled schema.
 #[derive(Clone, Debug)]
 pub struct Contract {
     pub name: ContractName,
@@ -119,12 +119,12 @@ pub enum ReadContractError {
     NotSchema { name: ContractName, why: String },
 }
 
-/// One way in which values do not keep a contract.
+/// A violation of a contract.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// `env_gateway_public_addresses.prod`
     pub field: String,
-    /// What it is; `missing` if it is not there.
+    /// The actual value; `missing` if there is none.
     pub found: String,
     pub expected: String,
 }
@@ -141,7 +141,7 @@ impl fmt::Display for Problem {
 }
 
 impl Contract {
-    /// One that comes with terrane.
+    /// A contract that is built in.
     pub fn shipped(name: &ContractName) -> Option<Self> {
         let text = match (name.name.as_str(), name.version) {
             ("cluster", 1) => CLUSTER_V1,
@@ -150,7 +150,7 @@ impl Contract {
         Self::read(name.clone(), text).ok()
     }
 
-    /// Reads a project's own. No reference in it is followed out of it.
+    /// Reads a project's own contract. References to other documents are not followed.
     pub fn read(name: ContractName, text: &str) -> Result<Self, ReadContractError> {
         let schema: Value = match serde_json::from_str(text) {
             Ok(schema) => schema,
@@ -182,7 +182,7 @@ impl Contract {
         }
     }
 
-    /// The outputs that it speaks of, wherever in it they stand.
+    /// The outputs that it mentions anywhere.
     pub fn fields(&self) -> Vec<&str> {
         let single = ["then", "else"];
         let parts = self.parts(&["allOf", "anyOf", "oneOf", "dependentSchemas"], &single);
@@ -200,13 +200,14 @@ impl Contract {
         once_each(named)
     }
 
-    /// The outputs that must be there.
+    /// The required outputs.
     pub fn required(&self) -> Vec<&str> {
         let parts = self.parts(&["allOf"], &[]).into_iter();
         once_each(parts.flat_map(required))
     }
 
-    /// The schema itself and what it is put together of: lists and single parts under these words, and references.
+    /// The schema and the parts that it is composed of: under the given list and single keywords, and through
+    /// references.
     fn parts(&self, lists: &[&str], single: &[&str]) -> Vec<&Value> {
         let mut parts: Vec<&Value> = Vec::new();
         let mut rest = vec![&self.schema];
@@ -225,8 +226,8 @@ impl Contract {
         parts
     }
 
-    /// What is wrong with outputs as they are. `partial` names fields that may be missing, `sensitive` outputs
-    /// of which no value may be said. An output that is null counts as missing: engines do not store it.
+    /// Checks actual outputs. `partial` names fields that may be missing, `sensitive` names outputs whose values must
+    /// not be shown. A null output counts as missing, since engines do not store it.
     pub fn check(
         &self,
         outputs: &Map<String, Value>,
@@ -237,8 +238,7 @@ impl Contract {
         self.check_planned(&known, partial, sensitive)
     }
 
-    /// What is wrong with outputs as a plan foretells them. What is not known yet is taken to be as the contract
-    /// wants it.
+    /// Checks planned outputs. Unknown values are assumed to be valid.
     pub fn check_planned(
         &self,
         outputs: &Planned,
@@ -266,8 +266,8 @@ impl Contract {
         problems
     }
 
-    /// A field that is null counts as missing, as an output does: an engine's objects have all their fields. Not
-    /// where the contract takes it as it is.
+    /// A null field counts as missing, like a null output, since an engine's objects have all their fields. Except
+    /// where the contract allows null.
     fn drop_nulls(&self, values: &mut Value, outputs: &Planned) {
         loop {
             let mut nulls = BTreeSet::new();
@@ -337,7 +337,7 @@ impl Contract {
         }
     }
 
-    /// The place of a sensitive value, without keys that the contract does not name itself.
+    /// The location of a sensitive value, without keys that the contract does not name.
     fn without_keys(&self, pointer: &str) -> String {
         let parts = pointer.split('/').enumerate().map(|(depth, part)| {
             let is_index = part.bytes().all(|byte| byte.is_ascii_digit());
@@ -362,7 +362,7 @@ impl Contract {
         reference::referred(&self.schema, node).unwrap_or(node)
     }
 
-    /// What a part of the schema wants, in words.
+    /// What a part of the schema requires, as text.
     fn expected(&self, node: &Value, failed: Option<&ValidationErrorKind>) -> String {
         let node = self.resolve(node);
         if let Some(options) = node.get("enum").and_then(Value::as_array) {
@@ -391,7 +391,7 @@ impl Contract {
 }
 
 const MISSING: &str = "missing";
-/// What stands for a key of a sensitive value.
+/// Replaces a key of a sensitive value.
 const HIDDEN: &str = "(sensitive)";
 
 fn once_each<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -404,7 +404,7 @@ fn required(part: &Value) -> impl Iterator<Item = &str> {
     names.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Whether a schema has a property of that name, anywhere in it.
+/// Whether a schema contains a property of that name at any depth.
 fn names_property(schema: &Value, name: &str) -> bool {
     match schema {
         Value::Object(fields) => {
@@ -436,7 +436,7 @@ fn collect_nulls(value: &Value, at: &str, nulls: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether there was such a field; an item of a list is none.
+/// Removes a field and returns whether it existed. List elements are not fields.
 fn drop_field(values: &mut Value, at: &str) -> bool {
     let Some((above, name)) = at.rsplit_once('/') else {
         return false;
@@ -445,7 +445,7 @@ fn drop_field(values: &mut Value, at: &str) -> bool {
     above.is_some_and(|fields| fields.shift_remove(&unescape(name)).is_some())
 }
 
-/// A reference to something outside of the schema.
+/// A reference to something outside the schema.
 fn leads_out(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => {
@@ -458,14 +458,14 @@ fn leads_out(schema: &Value) -> Option<&str> {
     }
 }
 
-/// Whether `partial` lets `field` be missing: it names it, or what it is in.
+/// Whether `partial` allows `field` to be missing, directly or through a parent.
 fn covers(partial: &str, field: &str) -> bool {
     field
         .strip_prefix(partial)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// An IP address or a host name. A name whose last part is a number would be an address with a slip in it.
+/// An IP address or a host name. A name whose last part is a number is a mistyped address.
 fn is_address(text: &str) -> bool {
     if text.parse::<IpAddr>().is_ok() {
         return true;
@@ -486,7 +486,7 @@ fn is_address(text: &str) -> bool {
         && !last.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// What a value is, without saying it where it may not be said.
+/// Describes a value, without the value itself if it is sensitive.
 fn describe(value: &Value, is_secret: bool) -> String {
     let exact = crate::digits::digits(value);
     match value {
@@ -505,7 +505,7 @@ fn describe(value: &Value, is_secret: bool) -> String {
         Value::String(_) => format!("the text {}", shown(value)),
         Value::Array(items) => format!("a list of {}", items.len()),
         Value::Object(fields) if fields.is_empty() => "an empty object".to_owned(),
-        // Keys are part of a value, and so may be secret as well.
+        // Keys are part of a value and may be secret too.
         Value::Object(_) if is_secret => "an object (sensitive)".to_owned(),
         Value::Object(fields) => {
             let names: Vec<String> = fields.keys().map(|name| quoted(name)).collect();
@@ -521,7 +521,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// On one line, whatever is in it.
+/// Always on one line.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("`");
     for c in text.chars() {
@@ -535,7 +535,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// JSON Schema's own words for kinds of values.
+/// JSON Schema's names for types.
 pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -560,7 +560,7 @@ fn with_article(kind: &str) -> String {
     }
 }
 
-/// For schemas that do not describe themselves.
+/// For schemas without descriptions.
 fn plain_words(kind: &ValidationErrorKind) -> String {
     match kind {
         ValidationErrorKind::Type { kind } => match kind {
@@ -600,7 +600,7 @@ fn join(field: &str, name: &str) -> String {
     }
 }
 
-/// `/a/b/0` as people write it: `a.b[0]`.
+/// `/a/b/0` in the usual notation: `a.b[0]`.
 pub(crate) fn field_name(pointer: &str) -> String {
     let mut name = String::new();
     for part in pointer.split('/').skip(1) {

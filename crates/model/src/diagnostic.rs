@@ -1,18 +1,18 @@
-//! What is wrong with what somebody wrote, and where: the same data for people and for `--json`.
+//! Findings in files that people write, with locations: the same data for people and for `--json`.
 //!
-//! Not here: drawing it (`cli::view::findings`).
+//! Not here: displaying them (`cli::view::findings`).
 
 use serde::{Deserialize, Serialize};
 
-/// One problem in a file that a person wrote.
+/// A problem in a file that a person wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub severity: Severity,
-    /// A stable word for scripts, such as `unknown-attribute`.
+    /// A stable identifier for scripts, such as `unknown-attribute`.
     pub code: &'static str,
-    /// What is wrong, literals in backticks, no final period.
+    /// The problem, with literals in backticks and without a final period.
     pub message: String,
-    /// Where; the first is the main place. Empty for problems of the project as a whole.
+    /// The locations, with the main one first. Empty for problems of the project as a whole.
     pub places: Vec<Place>,
     /// The next step, if there is one.
     pub hint: Option<String>,
@@ -23,20 +23,20 @@ pub struct Finding {
 pub enum Severity {
     Error,
     Warning,
-    /// Worth knowing, nothing to mend: a block whose stage is not built yet.
+    /// Information without anything to fix: a block whose feature is not implemented yet.
     Note,
 }
 
-/// A place in a file, with what is to be said about it.
+/// A location with its label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     #[serde(flatten)]
     pub at: Location,
-    /// Said beside the caret, or beside the position when there are several places.
+    /// Shown beside the caret, or beside the position if there are several places.
     pub label: String,
 }
 
-/// A span of bytes in a file of the project, with the line and column people count from 1.
+/// A byte range in a project file, with line and column counted from 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Location {
     /// Relative to the project's root, with `/`.
@@ -72,7 +72,7 @@ impl Finding {
         }
     }
 
-    /// Adds a place; the first one added is the main one.
+    /// Adds a place. The first one is the main one.
     #[must_use]
     pub fn at(mut self, at: Location, label: impl Into<String>) -> Self {
         self.places.push(Place {

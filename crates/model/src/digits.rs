@@ -1,8 +1,7 @@
-//! JSON whose numbers keep every digit. Engines compute with 512 bits; ours would round what exceeds a
-//! machine's numbers.
+//! JSON whose numbers keep every digit. Engines compute with 512 bits; native numbers would be rounded.
 //!
-//! Such a number travels as an object with one secret key, so that everything that carries values carries
-//! it. Not here: computing with it; that is refused.
+//! Such a number is represented as an object with one reserved key, so that all code that handles values can handle it.
+//! Not here: arithmetic, which is refused.
 
 use std::borrow::Cow;
 
@@ -10,13 +9,13 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// No field of an engine's value is called this.
+/// No field of an engine's value has this name.
 const KEY: &str = "\u{0}digits";
 
-/// More of them may be lost in a float.
+/// A float may lose digits beyond these.
 const EXACT: usize = 15;
 
-/// Reads JSON; what a machine's number would round is kept as text.
+/// Parses JSON. Numbers that native types would round are kept as text.
 pub fn read(text: &str) -> Result<Value, serde_json::Error> {
     if !may_exceed(text.as_bytes()) {
         return serde_json::from_str(text);
@@ -60,7 +59,7 @@ impl Serialize for Exact<'_> {
     }
 }
 
-/// JSON as [`read`] would read it, to be read into other types: what a machine's number would round is such an object.
+/// Rewrites JSON for parsing into other types: numbers that native types would round become such objects.
 pub(crate) fn kept(json: &[u8]) -> Cow<'_, [u8]> {
     if !may_exceed(json) {
         return Cow::Borrowed(json);
@@ -88,7 +87,7 @@ pub(crate) fn kept(json: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(written)
 }
 
-/// With both quotes; to the end if it is not closed.
+/// The length including both quotes; up to the end if it is not closed.
 fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
     let end = text.iter().skip(1).position(|byte| {
@@ -103,12 +102,12 @@ fn is_of_number(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')
 }
 
-/// Whether this is a number that a machine's would not be equal to.
+/// Whether a native number would not equal this one.
 pub(crate) fn is_rounded(text: &str) -> bool {
     !survives(text) && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// Numbers for those who know no others: rounded, and a text where even that does not fit.
+/// Converts to native numbers: rounded, or text if out of range.
 pub(crate) fn round(value: &mut Value) {
     if let Some(digits) = digits(value) {
         let rounded = serde_json::from_str(digits);
@@ -122,7 +121,7 @@ pub(crate) fn round(value: &mut Value) {
     }
 }
 
-/// Whether a machine's number has the same digits.
+/// Whether a native number has the same digits.
 pub(crate) fn survives(number: &str) -> bool {
     serde_json::from_str::<Value>(number)
         .is_ok_and(|read| significance(&read.to_string()) == significance(number))
@@ -134,7 +133,7 @@ pub fn digits(value: &Value) -> Option<&str> {
     fields.get(KEY)?.as_str()
 }
 
-/// Whether there is such a number anywhere in it.
+/// Whether it contains such a number anywhere.
 pub fn holds_digits(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(holds_digits),
@@ -153,7 +152,7 @@ fn fields(text: &str) -> Result<Map<String, Value>, serde_json::Error> {
     fields.0.into_iter().map(field).collect()
 }
 
-/// Whether any number in a text could be too long, or too large: a quick look that may err to the safe side.
+/// Whether any number in a text could be too long or too large. A quick check that may return true too often.
 fn may_exceed(text: &[u8]) -> bool {
     let mut run = 0;
     text.iter().enumerate().any(|(at, byte)| {
@@ -171,7 +170,7 @@ fn may_exceed(text: &[u8]) -> bool {
     })
 }
 
-/// The digits that count and where they stand, however the number is written.
+/// The significant digits and the exponent, independent of the notation.
 fn significance(text: &str) -> (bool, String, i64) {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let negative = mantissa.starts_with('-');

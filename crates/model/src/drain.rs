@@ -1,7 +1,7 @@
-//! Draining a cluster before its stack is destroyed: which objects own something outside the cluster, and what came of
-//! getting rid of them. An engine that destroys a network while a load balancer still stands in it fails halfway.
+//! Drains a cluster before its stack is destroyed: which objects own external resources, and the result of removing
+//! them. An engine that destroys a network with a load balancer in it fails halfway.
 //!
-//! Not here: doing it (`control::stage::drain`).
+//! Not here: executing it (`control::drain`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::kubernetes::{Kubeconfig, KubeconfigError, ObjectRef};
 use crate::stage::ResolvedBlock;
 
-/// What came of it.
+/// The result of draining.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainReport {
     /// Address of the API server.
@@ -19,12 +19,12 @@ pub struct DrainReport {
     /// No longer reconciled from Git.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suspended: Vec<ObjectRef>,
-    /// Workloads without pods now, so that their volumes can go.
+    /// Workloads scaled to zero pods, so that their volumes can be deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scaled_down: Vec<ObjectRef>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deleted: Vec<ObjectRef>,
-    /// What is still there.
+    /// The objects that still exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remaining: Vec<Remaining>,
 }
@@ -32,12 +32,12 @@ pub struct DrainReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "end", rename_all = "kebab-case")]
 pub enum DrainEnd {
-    /// Nothing in the cluster owns anything outside.
+    /// No object in the cluster owns external resources.
     #[default]
     Empty,
-    /// The time was over before all was gone.
+    /// The time limit expired before everything was deleted.
     TimedOut,
-    /// Nobody answers there: the cluster may be gone already.
+    /// The API server does not respond: the cluster may already be gone.
     Unreachable {
         why: String,
     },
@@ -46,11 +46,11 @@ pub enum DrainEnd {
     },
 }
 
-/// An object that does not go, and what holds it.
+/// An object that is not deleted, and what blocks it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Remaining {
     pub object: ObjectRef,
-    /// Whoever wrote them must take them off again.
+    /// Only the controllers that set the finalizers can remove them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,8 +88,8 @@ impl std::fmt::Display for Remaining {
     }
 }
 
-/// The clusters that a stack's `bootstrap` blocks speak of, each once: whoever bootstraps a cluster owns it. A gate may
-/// look at a cluster that is another stack's, and says nothing here.
+/// The clusters of a stack's `bootstrap` blocks, without duplicates: the stack that bootstraps a cluster owns it. Gates
+/// do not count, since they may check another stack's cluster.
 pub fn clusters(bootstraps: &[ResolvedBlock]) -> Result<Vec<Kubeconfig>, KubeconfigError> {
     let mut found: Vec<Kubeconfig> = Vec::new();
     for block in bootstraps {
@@ -104,7 +104,7 @@ pub fn clusters(bootstraps: &[ResolvedBlock]) -> Result<Vec<Kubeconfig>, Kubecon
     Ok(found)
 }
 
-/// What stops an object from being reconciled, as a merge patch; nothing if it is not.
+/// The merge patch that stops the reconciliation of an object. None if it is not reconciled.
 pub fn suspension(object: &Value) -> Option<Value> {
     let kind = object.get("kind").and_then(Value::as_str)?;
     match kind {
@@ -112,7 +112,7 @@ pub fn suspension(object: &Value) -> Option<Value> {
             .pointer("/spec/syncPolicy/automated")
             .filter(|automated| !automated.is_null())
             .map(|_| json!({"spec": {"syncPolicy": {"automated": null}}})),
-        // It would put back what was taken out of its Applications.
+        // It would restore what was removed from its Applications.
         "ApplicationSet" => {
             let policy = object.pointer("/spec/syncPolicy/applicationsSync");
             (policy.and_then(Value::as_str) != Some("create-only"))
@@ -126,7 +126,7 @@ pub fn suspension(object: &Value) -> Option<Value> {
     }
 }
 
-/// What makes whoever makes pods make none any more, as a merge patch; nothing if it makes none, or cannot be told.
+/// The merge patch that makes a workload stop creating pods. None if it creates none, or if this is unknown.
 pub fn idling(owner: &Value) -> Option<Value> {
     let spec = |field: &str| owner.pointer(&format!("/spec/{field}"));
     match owner.get("kind").and_then(Value::as_str)? {
@@ -140,12 +140,12 @@ pub fn idling(owner: &Value) -> Option<Value> {
     }
 }
 
-/// Whether a Service has an address outside the cluster.
+/// Whether a Service has an external address.
 pub fn is_load_balancer(service: &Value) -> bool {
     service.pointer("/spec/type").and_then(Value::as_str) == Some("LoadBalancer")
 }
 
-/// Whether a volume is a disk of a cloud that goes with its claim.
+/// Whether a volume is a cloud disk that is deleted with its claim.
 pub fn owns_disk(volume: &Value) -> bool {
     const ELSEWHERE: [&str; 8] = [
         "csi",
@@ -164,7 +164,7 @@ pub fn owns_disk(volume: &Value) -> bool {
             .any(|kind| volume.pointer(&format!("/spec/{kind}")).is_some())
 }
 
-/// Whether such a volume has lost its claim, and its disk is still to go.
+/// Whether such a volume has lost its claim while its disk still exists.
 pub fn is_going(volume: &Value) -> bool {
     let phase = volume.pointer("/status/phase").and_then(Value::as_str);
     let is_left = matches!(phase, Some("Released" | "Failed"));
@@ -208,7 +208,7 @@ mod tests {
         assert!(is_going(&volume("Released", "Delete")));
         assert!(is_going(&volume("Failed", "Delete")));
         assert!(!is_going(&volume("Released", "Retain")));
-        // Made by hand, and never used.
+        // Created manually and never used.
         assert!(!is_going(&volume("Available", "Delete")));
     }
 

@@ -1,6 +1,6 @@
-//! Lengths of time as people write them: `500ms`, `90s`, `10m`, `24h`, `30d`, `4w`.
+//! Durations as people write them: `500ms`, `90s`, `10m`, `24h`, `30d`, `4w`.
 //!
-//! Not here: moments (`state::moment`), and lengths as tables and progress lines show them (`cli::view::duration`).
+//! Not here: points in time (`state::moment`), durations in tables and progress lines (`cli::view::duration`).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 6] = [
 const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
-/// Reads a whole number with its unit.
+/// Parses an integer with its unit.
 pub fn parse(text: &str) -> Option<Duration> {
     let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     number.checked_mul(*length).map(Duration::from_millis)
 }
 
-/// Writes it with the largest unit, up to hours, of which it is a whole number.
+/// Writes an integer with the largest possible unit, up to hours.
 pub fn write(duration: Duration) -> String {
     let millis = duration.as_millis();
     let is_whole = |length: u64| millis > 0 && millis.is_multiple_of(u128::from(length));
@@ -37,7 +37,7 @@ pub fn write(duration: Duration) -> String {
     format!("{}{unit}", millis / u128::from(length))
 }
 
-/// `10 s`, `0.3 s`: for sentences.
+/// `10 s`, `0.3 s`: for use in sentences.
 pub fn seconds(duration: Duration) -> String {
     if duration.subsec_millis() == 0 || duration >= Duration::from_secs(10) {
         format!("{} s", duration.as_secs())

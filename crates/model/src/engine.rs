@@ -1,4 +1,4 @@
-//! Which engine a stack wants: OpenTofu or Terraform, and which versions will do.
+//! Which engine a stack requires: OpenTofu or Terraform, and which versions.
 //!
 //! Not here: finding, installing and starting one (`drivers::engine`).
 
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// OpenTofu and Terraform differ in a name, a download place and a few flags: data.
+/// OpenTofu and Terraform only differ in name, download location and a few flags.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -21,7 +21,7 @@ pub enum Flavor {
 impl Flavor {
     pub const ALL: [Self; 2] = [Self::Tofu, Self::Terraform];
 
-    /// The name of the program.
+    /// The name of the executable.
     pub fn program(self) -> &'static str {
         match self {
             Self::Tofu => "tofu",
@@ -51,14 +51,14 @@ impl FromStr for Flavor {
 #[error("`{0}` is not an engine: there are `tofu` and `terraform`")]
 pub struct UnknownFlavor(String);
 
-/// What a project or a stack asks for: a flavor and, if pinned, a constraint such as `~> 1.11`.
+/// The requirement of a project or a stack: a flavor and optionally a constraint such as `~> 1.11`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineRequirement {
     pub flavor: Flavor,
     pub constraint: Option<Constraint>,
 }
 
-/// A version constraint as the engines write it: `~> 1.11`, `>= 1.9, < 2.0`, `1.11.4`, `!= 1.10.0`.
+/// A version constraint in the engines' notation: `~> 1.11`, `>= 1.9, < 2.0`, `1.11.4`, `!= 1.10.0`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Constraint {
@@ -70,7 +70,7 @@ pub struct Constraint {
 struct Term {
     operator: Operator,
     version: semver::Version,
-    /// How many numbers were written: `~> 1.11` lets the minor move, `~> 1.11.2` only the patch.
+    /// The number of components: `~> 1.11` allows other minor versions, `~> 1.11.2` only other patches.
     parts: usize,
 }
 
@@ -102,7 +102,7 @@ impl Constraint {
 impl Term {
     fn allows(&self, version: &semver::Version) -> bool {
         let plain = |v: &semver::Version| (v.major, v.minor, v.patch);
-        // A pre-release is taken only when it is asked for by name.
+        // A pre-release only matches if it is named explicitly.
         if !version.pre.is_empty() {
             return self.operator == Operator::Equal && *version == self.version;
         }

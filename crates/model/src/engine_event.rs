@@ -1,9 +1,9 @@
-//! What an engine says while it works: its `-json` stream, line by line, as typed events.
+//! An engine's `-json` output, line by line, as typed events.
 //!
-//! Engines grow new types and fields, wrappers print lines of their own, and a file that is still being
-//! written ends in half a line: none of that is an error. Values of outputs are not kept.
+//! Unknown types and fields, plain lines of wrappers, and an incomplete last line are not errors. Output values are not
+//! kept.
 //!
-//! Not here: the plan itself (`plan`), masking (`masking`), drawing (`cli::view`).
+//! Not here: the plan itself (`plan`), masking (`masking`), display (`cli::view`).
 
 mod reader;
 #[cfg(test)]
@@ -19,9 +19,9 @@ pub use reader::EventReader;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EngineEvent {
     pub level: Level,
-    /// The engine's own words, such as `terraform_data.a: Creating...`.
+    /// The engine's message, such as `terraform_data.a: Creating...`.
     pub message: String,
-    /// As the engine wrote it.
+    /// In the engine's format.
     pub time: Option<String>,
     pub kind: EventKind,
 }
@@ -42,9 +42,9 @@ pub enum Level {
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     Version(EngineVersion),
-    /// A message without more to it: `log`, tofu's `output`, terraform's `init_output`.
+    /// A plain message: `log`, tofu's `output`, terraform's `init_output`.
     Log,
-    /// A line of a program of the project that runs before or after the engine, with its name.
+    /// An output line of a hook, with the hook's name.
     Hook(String),
     Diagnostic(Diagnostic),
     PlannedChange(PlannedChange),
@@ -61,16 +61,16 @@ pub enum EventKind {
     ProvisionProgress(Step),
     ProvisionComplete(Step),
     ProvisionErrored(Step),
-    /// A type this terrane does not know; its message still counts.
+    /// An unknown type; its message is still shown.
     Other(String),
-    /// Not JSON: a crash, a wrapper, a library's words.
+    /// Not JSON: output of a crash, a wrapper or a library.
     Text,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineVersion {
     pub version: String,
-    /// Version of the stream's format.
+    /// The version of the stream format.
     pub ui: String,
 }
 
@@ -82,7 +82,7 @@ pub struct Diagnostic {
     pub summary: String,
     #[serde(default)]
     pub detail: String,
-    /// The resource it is about.
+    /// The resource concerned.
     pub address: Option<String>,
     pub range: Option<Range>,
     pub snippet: Option<Snippet>,
@@ -97,7 +97,7 @@ pub enum Severity {
     Warning,
 }
 
-/// Where in the source, relative to the engine's directory.
+/// The source position, relative to the engine's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     pub filename: String,
@@ -112,10 +112,10 @@ pub struct Position {
     pub byte: u64,
 }
 
-/// The lines in question. Values of the expression are left out: they may be secret.
+/// The source lines. Values of the expression are left out, since they may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snippet {
-    /// The block it stands in, such as `resource "terraform_data" "a"`.
+    /// The enclosing block, such as `resource "terraform_data" "a"`.
     pub context: Option<String>,
     pub code: String,
     pub start_line: u64,
@@ -160,7 +160,7 @@ pub struct ChangeSummary {
     pub operation: String,
 }
 
-/// Something done to one resource.
+/// An operation on one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     pub resource: Resource,
@@ -169,7 +169,7 @@ pub struct Step {
     pub id_value: Option<String>,
     pub elapsed_seconds: Option<f64>,
     pub provisioner: Option<String>,
-    /// What a provisioner printed.
+    /// The output of a provisioner.
     pub output: Option<String>,
 }
 
@@ -177,7 +177,7 @@ pub struct Step {
 #[serde(default)]
 pub struct OutputNote {
     pub sensitive: bool,
-    /// While planning: `noop`, `create`, `update`, `delete`.
+    /// During planning: `noop`, `create`, `update`, `delete`.
     pub action: Option<String>,
 }
 
@@ -196,7 +196,7 @@ impl Diagnostic {
 }
 
 impl EngineEvent {
-    /// Reads one line, whatever it is.
+    /// Parses any line.
     pub fn parse(line: &str) -> Self {
         reader::parse_line(line)
     }
@@ -208,7 +208,7 @@ impl EngineEvent {
         }
     }
 
-    /// The address of the resource it is about.
+    /// The address of the resource concerned.
     pub fn address(&self) -> Option<&str> {
         use EventKind as E;
         match &self.kind {
@@ -235,9 +235,9 @@ impl EngineEvent {
     }
 }
 
-/// Whether a plan of these events, made with `-detailed-exitcode`, changes nothing: no resource, no
-/// output, no move, import or forget, and no drift if it is refresh-only. Then `show` need not be asked. In doubt the
-/// answer is no.
+/// Whether a plan with these events, made with `-detailed-exitcode`, changes nothing: no resource, no output, no move,
+/// import or forget, and no drift if it is refresh-only. In that case `show` is not needed. Returns false when in
+/// doubt.
 pub fn nothing_changes(events: &[EngineEvent], exit_code: Option<i32>, refresh_only: bool) -> bool {
     use EventKind as E;
     let mut summarised = false;
@@ -264,7 +264,7 @@ pub fn nothing_changes(events: &[EngineEvent], exit_code: Option<i32>, refresh_o
             [add, change, remove, import, forget] == [&0; 5]
         }
         E::Diagnostic(diagnostic) => diagnostic.severity != Severity::Error,
-        // A type that came later may be a change of a kind that came later.
+        // An unknown event type may be a new kind of change.
         E::Other(_) => false,
         _ => true,
     });

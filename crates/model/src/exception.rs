@@ -1,5 +1,5 @@
-//! What somebody wants done past the usual rules in the stages after an apply, as an emergency: gates that need not
-//! pass, a bootstrap that takes back what others hold by now. Always with a reason, always on the record.
+//! Emergency exceptions to the usual rules of post-apply stages: gates that are skipped, and a bootstrap that takes
+//! back objects from others. They always have a reason and are always recorded.
 
 use std::str::FromStr;
 
@@ -11,17 +11,17 @@ use crate::ids::StackName;
 /// Stored in `change_set.request`: fields are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exceptions {
-    /// Gates that are not looked at.
+    /// Gates that are skipped.
     #[serde(default)]
     pub skip_gates: Vec<GateOfStack>,
-    /// A bootstrap takes back what others hold by now.
+    /// A bootstrap takes back objects that others manage now.
     #[serde(default)]
     pub reinstall: bool,
     pub reason: String,
 }
 
 impl Exceptions {
-    /// Whether a gate of a stack is skipped: by its own name, or by that of its `for_each`.
+    /// Whether a gate of a stack is skipped, by its own name or by the name of its `for_each` group.
     pub fn skips(&self, stack: &StackName, gate: &Gate) -> bool {
         self.skip_gates
             .iter()
@@ -29,7 +29,7 @@ impl Exceptions {
     }
 }
 
-/// A gate as people name it: `STACK/GATE`.
+/// A gate in the notation `STACK/GATE`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GateOfStack {
     pub stack: StackName,

@@ -1,27 +1,27 @@
-//! What an engine may be told by `terrane exec`: commands for which terrane has none of its own, without
-//! the options that would lead around its states, locks and inputs.
+//! Which engine commands `terrane exec` allows: those that terrane does not provide itself, without options that would
+//! bypass its states, locks and inputs.
 //!
-//! Not here: carrying it out (`control::exec`).
+//! Not here: executing them (`control::exec`).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A command line for an engine that was looked over. Stored in a run's spec: fields are only added.
+/// A checked engine command line. Stored in a run's spec: fields are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exec {
-    /// The command's own words, such as `state mv`.
+    /// The command, such as `state mv`.
     pub command: Vec<String>,
-    /// What follows them.
+    /// The arguments after the command.
     pub args: Vec<String>,
     pub kind: ExecKind,
-    /// Why, if it was said.
+    /// The reason, if one was given.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The whole line without the secrets that were known when it was asked for.
+    /// The whole line without the secrets that were known at the request.
     #[serde(default)]
     pub shown: Option<String>,
-    /// What follows the command's words, if a secret stands in it: sealed, and nowhere else.
+    /// The arguments, if they contain a secret. They are only stored in sealed form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed: Option<String>,
 }
@@ -29,13 +29,13 @@ pub struct Exec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExecKind {
-    /// Changes nothing: takes no lane and no lock, and its endpoint refuses both lock and write.
+    /// Changes nothing: takes no lane and no lock, and its endpoint refuses locks and writes.
     Read,
-    /// Changes the state: a run like any other.
+    /// Changes the state: a normal run.
     Write,
 }
 
-/// Every command that is let through, and whether both engines take `-var-file` for it.
+/// Every allowed command, and whether both engines accept `-var-file` for it.
 const COMMANDS: &[(&str, ExecKind, bool)] = &[
     ("console", ExecKind::Read, true),
     ("graph", ExecKind::Read, false),
@@ -55,10 +55,10 @@ const COMMANDS: &[(&str, ExecKind, bool)] = &[
     ("untaint", ExecKind::Write, false),
 ];
 
-/// Of these, what edits a state past its source. `import` and `taint` say what the next plan is to find.
+/// Commands that edit a state independently of its source. `import` and `taint` prepare the next plan.
 const SURGERY: &[&str] = &["state mv", "state replace-provider", "state rm"];
 
-/// Commands that are done otherwise here.
+/// Commands that terrane provides in another way.
 const INSTEAD: &[(&str, &str)] = &[
     ("apply", "`terrane apply STACK` plans, asks and applies"),
     (
@@ -101,7 +101,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ),
 ];
 
-/// Options that would lead around something, with the reason.
+/// Options that would bypass something, with the reason.
 const OPTIONS: &[(&str, &str)] = &[
     ("backend-config", "the target says where states are"),
     ("backup", "every version is kept already"),
@@ -123,7 +123,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("var-file", "the inputs come from the project file"),
 ];
 
-/// Why a command line is not passed on.
+/// Why a command line is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecRefusal {
     #[error("no command for the engine was given")]
@@ -160,7 +160,7 @@ impl ExecRefusal {
 }
 
 impl Exec {
-    /// Looks a command line over; `words` are what stands behind `--`.
+    /// Checks a command line; `words` are the arguments after `--`.
     pub fn parse(words: &[String], reason: Option<String>) -> Result<Self, ExecRefusal> {
         let first = words.first().ok_or(ExecRefusal::Empty)?;
         if let Some(refusal) = check(first, ExecKind::Write) {
@@ -180,7 +180,7 @@ impl Exec {
             };
             let command: Vec<String> = name.split(' ').map(str::to_owned).collect();
             let args = words[command.len()..].to_vec();
-            // What follows a bare `--` is no option to any engine.
+            // Engines do not treat words after a bare `--` as options.
             let mut options = args.iter().take_while(|word| *word != "--");
             if let Some(refusal) = options.find_map(|word| check(word, *kind)) {
                 return Err(refusal);
@@ -207,17 +207,17 @@ impl Exec {
         })
     }
 
-    /// Whether it edits the state by hand, where an apply would not: that is break-glass, as `terrane state rm` is.
+    /// Whether it edits the state directly, independently of an apply. This is break-glass, like `terrane state rm`.
     pub fn is_surgery(&self) -> bool {
         SURGERY.contains(&self.command.join(" ").as_str())
     }
 
-    /// As people see it.
+    /// The line as shown to people.
     pub fn line(&self) -> String {
         self.shown.clone().unwrap_or_else(|| self.to_string())
     }
 
-    /// Whether every engine takes files with the values of variables for it.
+    /// Whether every engine accepts variable files for it.
     pub fn takes_variables(&self) -> bool {
         let name = self.command.join(" ");
         COMMANDS
@@ -238,7 +238,7 @@ impl fmt::Display for Exec {
     }
 }
 
-/// Engines take options behind one dash or two, with the value behind `=` or as the next word.
+/// Engines accept options with one or two dashes, and values after `=` or as the next word.
 fn check(word: &str, kind: ExecKind) -> Option<ExecRefusal> {
     let name = word.strip_prefix("--").or_else(|| word.strip_prefix('-'))?;
     let (name, value) = name.split_once('=').unwrap_or((name, "true"));

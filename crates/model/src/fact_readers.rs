@@ -26,38 +26,38 @@ use serde::{Deserialize, Serialize};
 
 pub use flux::{Kustomization, kustomizations};
 
-/// Who may read a stack's outputs and facts, as far as the project tells.
+/// The readers of a stack's outputs and facts, as far as the project shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reliance {
     /// By output: inputs of other stacks.
     #[serde(default)]
     pub inputs: BTreeMap<String, Vec<FactReader>>,
-    /// Globs of the files in which facts are read.
+    /// Globs of the files that read facts.
     #[serde(default)]
     pub gitops: Vec<String>,
 }
 
-/// A fact that somebody may read.
+/// A fact that may have readers.
 #[derive(Clone, Copy, Debug)]
 pub enum Fact<'a> {
     /// An output, by name.
     Output(&'a str),
-    /// A published field, by its names from the outside in.
+    /// A published field, with its path, outermost name first.
     Field {
         path: &'a [String],
-        /// The values in it, if it is an object.
+        /// The paths of its values, if it is an object.
         parts: &'a [Vec<String>],
     },
     /// A published file, by its path on the branch.
     File(&'a str),
 }
 
-/// One place that reads a fact.
+/// A location that reads a fact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FactReader {
     pub file: String,
     pub line: usize,
-    /// The line without surrounding spaces, cut if long.
+    /// The line without surrounding spaces, truncated if long.
     pub text: String,
     pub how: ReadAs,
 }
@@ -86,16 +86,16 @@ impl FactReader {
     }
 }
 
-/// How facts can be read in a file.
+/// How a file can read facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Syntax {
     /// All ways.
     Any,
-    /// Only variables that Flux substitutes, except those that its Kustomization sets itself.
+    /// Only variables that Flux substitutes, except those that the Kustomization sets itself.
     Variables { except: BTreeSet<String> },
 }
 
-/// The places in one file that read a fact.
+/// The locations in one file that read a fact.
 pub fn readers_in(file: &str, text: &str, syntax: &Syntax, fact: Fact<'_>) -> Vec<FactReader> {
     let mut variables = match fact {
         Fact::Field { path, parts } => variables(path, parts),
@@ -137,7 +137,7 @@ fn names_file(line: &str, path: &str) -> bool {
     })
 }
 
-/// Whether one of two paths of keys begins with the other.
+/// Whether one of two key paths is a prefix of the other.
 fn is_prefix(used: &[&str], field: &[String]) -> bool {
     !used.is_empty() && used.iter().zip(field).all(|(a, b)| *a == b.as_str())
 }
@@ -217,7 +217,7 @@ fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The keys above a line of YAML, by their indentation.
+/// The keys above a line of YAML, by indentation.
 #[derive(Default)]
 struct KeyPath(Vec<(usize, String)>);
 

@@ -1,5 +1,5 @@
-//! Facts: values of a stack for those who read Git instead of states. From outputs and `publish` blocks to the bytes of
-//! files, the changes of a commit, and the changes of others. All of it is pure.
+//! Facts: values of a stack for readers of Git instead of states. Converts outputs and `publish` blocks to files,
+//! computes the changes of a commit, and detects changes of others. All of it is pure.
 //!
 //! Not here: Git (`drivers::git::publish`), SOPS (`drivers::sops`), publishing (`control::stage::facts`).
 
@@ -47,7 +47,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the name of a file.
+    /// By file name.
     pub fn of(path: &str) -> Option<Self> {
         match path.rsplit_once('.')?.1 {
             "yaml" | "yml" => Some(Self::Yaml),
@@ -57,7 +57,7 @@ impl Format {
     }
 }
 
-/// A stack's outputs, and which of them may not be shown.
+/// A stack's outputs, and which of them are sensitive.
 #[derive(Clone, Copy)]
 pub struct Outputs<'a> {
     pub values: &'a Map<String, Value>,
@@ -73,7 +73,7 @@ pub enum Encrypt {
     All,
 }
 
-/// A file, ready to be rendered. All sensitive values in it are named by `encrypt`.
+/// A file that is ready to be rendered. `encrypt` covers all its sensitive values.
 #[derive(Clone, PartialEq)]
 pub struct FactFile {
     pub path: String,
@@ -134,7 +134,7 @@ impl fmt::Debug for FactFile {
     }
 }
 
-/// What a publication did at one place. Holds no value.
+/// The result of a publication at one place. Contains no values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
     /// The name of the `facts` block.
@@ -143,7 +143,7 @@ pub struct Published {
     pub branch: String,
     /// The tip of the branch; none if nothing was ever published there.
     pub commit: Option<String>,
-    /// Whether this publication made that commit.
+    /// Whether this publication created that commit.
     pub is_new: bool,
     pub files: Vec<PublishedFile>,
 }
@@ -162,16 +162,16 @@ pub enum FileChange {
     Written,
     Unchanged,
     Withdrawn,
-    /// Not withdrawn: somebody else changed it.
+    /// Not withdrawn, because others changed it.
     Left,
 }
 
-/// What an apply would do to a published file, as far as the plan tells. Holds no value.
+/// What an apply would do to a published file, as far as the plan shows. Contains no values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forecast {
     /// The name of the `facts` block.
     pub place: String,
-    /// Of a file; an object in a cluster is `NAMESPACE/NAME`.
+    /// The path of a file, or `NAMESPACE/NAME` of a cluster object.
     pub path: String,
     pub change: ForecastChange,
     /// The kind of `sink`; none for a file on the branch.
@@ -185,11 +185,11 @@ pub enum ForecastChange {
     New,
     Changed,
     Withdrawn,
-    /// Nothing in the project names the branch or the object any more: it stays as it is.
+    /// The project no longer names the branch or the object, so it is left unchanged.
     Left,
 }
 
-/// Why a file cannot be published. Names all fields, and no value.
+/// Why a file cannot be published. Names all fields, but no values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareFactsError {
     #[error("`{path}` is neither `.yaml` nor `.json`")]
@@ -251,7 +251,7 @@ impl PrepareFactsError {
     }
 }
 
-/// Where they are, without the names themselves.
+/// The locations, without the names themselves.
 fn below(fields: &[String]) -> String {
     if fields.iter().all(String::is_empty) {
         return String::new();
@@ -264,7 +264,7 @@ fn list(fields: &[String]) -> String {
     fields.join(", ")
 }
 
-/// Makes the file that a block publishes. `contract` is the one it names.
+/// Creates the file that a block publishes. `contract` is the one that it names.
 pub fn prepare(
     publish: &Publish,
     stack: &str,
@@ -343,7 +343,7 @@ pub fn prepare(
     })
 }
 
-/// Replaces sensitive values by references, for readers with access to the state.
+/// Replaces sensitive values with references, for readers with access to the state.
 fn refer(values: &mut Map<String, Value>, stack: &str, hidden: &BTreeMap<String, Option<String>>) {
     let mut whole = Value::Object(std::mem::take(values));
     for (pointer, origin) in hidden {
@@ -383,7 +383,7 @@ fn canonical_value(value: Value) -> Value {
     }
 }
 
-/// The bytes of a file, values in clear. YAML gets `header` as a comment.
+/// The bytes of a file in clear text. YAML gets `header` as a comment.
 pub fn render(format: Format, values: &Map<String, Value>, header: Option<&str>) -> Vec<u8> {
     let text = match format {
         Format::Yaml => {
@@ -432,7 +432,7 @@ fn json(text: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// `/a/b/0` as people write it.
+/// `/a/b/0` in the usual notation.
 fn field_name(pointer: &str) -> String {
     crate::contract::field_name(pointer)
 }

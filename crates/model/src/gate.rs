@@ -1,7 +1,7 @@
-//! Gates: probes that must pass before a stack counts as done. What each kind is told, what a look at the
-//! world showed, what that means, and when to look again; all as values.
+//! Gates: checks that must pass before a stack counts as done. The settings of each kind, the evidence of a check, its
+//! verdict, and when to check again; all as values.
 //!
-//! Not here: looking (`drivers::probe`, `drivers::kubernetes`), and in which order (`control::stage::gates`).
+//! Not here: executing checks (`drivers::probe`, `drivers::kubernetes`), and their order (`control::gates`).
 
 mod asked;
 mod brief;
@@ -44,25 +44,25 @@ pub use tcp::{TcpGate, TcpSeen};
 pub use tls::{CertificateSeen, Connection, Handshake, TlsGate, TlsSeen, Trust};
 pub use verdict::{GateReport, Look, Miss, Verdict};
 
-/// One gate, all of it known. Held in memory only: settings may be secrets.
+/// A gate with all its values known. Kept in memory only, since settings may be secret.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// `NAME`, or `NAME-KEY` of a `for_each`.
     pub name: String,
-    /// The name as the block has it: `after` may mean all of a `for_each` by it.
+    /// The name in the block. `after` may refer to all gates of a `for_each` by it.
     pub group: String,
     pub probe: Probe,
     pub schedule: Schedule,
-    /// Names of gates or of groups that must have passed before.
+    /// Names of gates or groups that must pass first.
     pub after: Vec<String>,
-    /// Hides what its settings hold of secrets.
+    /// Masks the secrets in its settings.
     pub mask: Mask,
-    /// What it compares is a secret too short to be masked: only the verdict is kept.
+    /// A compared value is a secret that is too short to mask, so only the verdict is kept.
     pub unmaskable: bool,
     pub at: Location,
 }
 
-/// What to look at, one variant for each kind.
+/// What to check, with one variant per kind.
 #[derive(Clone, Debug)]
 pub enum Probe {
     Dns(DnsGate),
@@ -75,14 +75,14 @@ pub enum Probe {
     Flux(AgentGate),
     Equal(EqualGate),
     Command(CommandGate),
-    /// It could not be set up: a value that it needs is not there. Looking at it says so.
+    /// A required value is missing, so it could not be set up. Its check reports this.
     Unready {
         kind: &'static str,
         why: String,
     },
 }
 
-/// What a look found, kept for passes too. Never a secret, never more than a few kilobytes.
+/// The findings of a check, also kept if it passes. Never a secret, and at most a few kilobytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Evidence {
@@ -99,7 +99,7 @@ pub enum Evidence {
 }
 
 impl Gate {
-    /// Reads the gates of a stack, or says everything that is wrong with them.
+    /// Reads the gates of a stack, or returns all errors in them.
     pub fn read_all(blocks: &[ResolvedBlock]) -> Result<Vec<Self>, Vec<SettingError>> {
         let mut gates = Vec::new();
         let mut wrong = Vec::new();
@@ -119,7 +119,7 @@ impl Gate {
         }
     }
 
-    /// Reads one gate. One that its values do not allow is unready, and in nobody else's way.
+    /// Reads one gate. With invalid values it becomes unready, without affecting other gates.
     pub fn read(block: &ResolvedBlock) -> Self {
         settings::read(block).unwrap_or_else(|wrong| {
             let words = wrong.into_iter().map(|it| match it.hint {
@@ -134,7 +134,7 @@ impl Gate {
         })
     }
 
-    /// A gate of which nothing but this is known.
+    /// A gate of which only the name and the error are known.
     pub fn unready(kind: &str, name: &str, at: Location, why: String) -> Self {
         let mut kinds = settings::KINDS.into_iter();
         Self {
@@ -152,42 +152,42 @@ impl Gate {
         }
     }
 
-    /// What is wrong with the order in which gates want to be looked at, and with their names.
+    /// Errors in the order and the names of gates.
     pub fn check_order(gates: &[Self]) -> Vec<SettingError> {
         order::check(gates)
     }
 
-    /// What is wrong with a gate by what its block says itself, whatever the values will be that come later.
+    /// Errors that are visible in the block itself, whatever the later values are.
     pub fn check_known(block: &StageBlock) -> Vec<SettingError> {
         settings::check_known(block)
     }
 
-    /// `dns`, `tls`, …, as the project file says it.
+    /// `dns`, `tls`, …, as in the project file.
     pub fn kind(&self) -> &'static str {
         self.probe.kind()
     }
 
-    /// How long one look may take, with this much left of the gate's time.
+    /// The time limit of one check, given the rest of the gate's time.
     pub fn look_limit(&self, left: Duration) -> Duration {
         let most = match &self.probe {
             Probe::Dns(_) | Probe::Tls(_) | Probe::Tcp(_) | Probe::Http(_) => 10,
-            // Several requests, one after the other.
+            // Several requests in sequence.
             Probe::Oidc(_) | Probe::Equal(_) => 20,
             Probe::Kubernetes(_) | Probe::Argocd(_) | Probe::Flux(_) => 30,
-            // A program knows best how long it takes.
+            // The duration of a program is unknown.
             Probe::Command(_) | Probe::Unready { .. } => return left,
         };
         left.min(Duration::from_secs(most))
     }
 
-    /// Whether a look with this limit had less time than a look has at the gate's beginning: near the end. What a
-    /// program needs nobody knows; ten seconds are not little.
+    /// Whether this limit is shorter than at the start of the gate, because the gate's time is nearly over. The
+    /// duration of a program is unknown; ten seconds count as enough.
     pub fn is_short(&self, limit: Duration) -> bool {
         let usual = self.look_limit(self.schedule.timeout);
         limit < usual.min(Duration::from_secs(10))
     }
 
-    /// Commands that show a person the same.
+    /// Commands with which a person can reproduce the check.
     pub fn look_further(&self) -> Vec<String> {
         let commands = match &self.probe {
             Probe::Dns(gate) => gate.look_further(),
@@ -227,7 +227,7 @@ impl Probe {
     }
 }
 
-/// A word as a shell takes it.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/:@%+=,".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {

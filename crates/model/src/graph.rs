@@ -1,7 +1,7 @@
-//! The graph of a checked project: stacks, typed edges, layers, waves, the longest way.
+//! The graph of a checked project: stacks, typed edges, layers, waves, the longest path.
 //!
-//! Not here: whether the project may have these edges (`config`), which stacks are meant
-//! (`selector`), what a change set does with its waves (`run`).
+//! Not here: whether the project may have these edges (`config`), selecting stacks (`selector`), executing waves
+//! (`run`).
 
 mod dot;
 mod json;
@@ -23,22 +23,22 @@ pub use mermaid::render as mermaid;
 pub use svg::render as svg;
 pub use text::{TextStyle, render as text};
 
-/// Stacks and edges, held by position so that a thousand stacks cost next to nothing.
+/// Stacks and edges, by index, so that large graphs are cheap.
 #[derive(Clone, Debug)]
 pub struct Graph {
     project: String,
-    /// By name: a stack's place in this list is its number everywhere below.
+    /// By name. A stack's index in this list identifies it everywhere below.
     stacks: Vec<GraphStack>,
     /// Bottom to top.
     layers: Vec<GraphLayer>,
     edges: Vec<GraphEdge>,
     upstreams: Vec<Vec<usize>>,
     downstreams: Vec<Vec<usize>>,
-    /// Upstreams first; among equals, by name.
+    /// Upstreams first; ties sorted by name.
     order: Vec<usize>,
 }
 
-/// What the graph knows of a stack.
+/// The graph's data of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphStack {
     pub name: StackName,
@@ -62,15 +62,15 @@ pub struct GraphEdge {
     pub kind: EdgeKind,
 }
 
-/// All edges between two stacks, as drawings show them.
+/// All edges between two stacks, for display.
 struct Arrow<'a> {
     upstream: &'a StackName,
     downstream: &'a StackName,
-    /// Outputs taken, sorted; none: it only comes after.
+    /// The consumed outputs, sorted. Empty if only the order matters.
     needs: Vec<String>,
 }
 
-/// A stack on the longest way, with the outputs it needs of the stack before it.
+/// A stack on the longest path, with the outputs that it needs from the previous one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub stack: StackName,
@@ -78,7 +78,7 @@ pub struct Step {
 }
 
 impl Graph {
-    /// The project is checked already: its edges lead to its own stacks, and in no circle.
+    /// The project must be checked: its edges lead to its own stacks and form no cycle.
     pub fn new(project: &Project) -> Self {
         let stacks: Vec<GraphStack> = project.stacks.values().map(GraphStack::from).collect();
         let number: BTreeMap<&StackName, usize> = project.stacks.keys().zip(0..).collect();
@@ -171,8 +171,8 @@ impl Graph {
         self.closure(stack, &self.downstreams)
     }
 
-    /// The selected stacks a selected stack has to wait for: its nearest ones upstream, also
-    /// through stacks that are not selected.
+    /// The selected stacks that a selected stack waits for: the nearest ones upstream, also through stacks that are not
+    /// selected.
     pub fn waits_for(
         &self,
         stack: &StackName,
@@ -197,8 +197,8 @@ impl Graph {
         found
     }
 
-    /// The selection in waves: each wave needs only earlier ones. Order also holds through stacks
-    /// that are not selected.
+    /// The selection in waves: each wave only needs earlier ones. Dependencies through stacks that are not selected
+    /// count too.
     pub fn waves(&self, selection: &BTreeSet<StackName>) -> Vec<Vec<StackName>> {
         let chosen: Vec<bool> = self
             .stacks
@@ -217,10 +217,9 @@ impl Graph {
         waves
     }
 
-    /// The longest way through the graph; of several, one along which most outputs flow, then the
-    /// first by name.
+    /// The longest path through the graph. Ties: most outputs along the path, then by name.
     pub fn critical_path(&self) -> Vec<Step> {
-        // For each stack the best way on from it: stacks to come, outputs on the way, next stack.
+        // For each stack, the best continuation: remaining stacks, outputs on the path, next stack.
         let mut onward = vec![(0_usize, 0_usize, None); self.stacks.len()];
         for &number in self.order.iter().rev() {
             let ways = self.downstreams[number].iter().map(|&down| {
@@ -260,7 +259,7 @@ impl Graph {
             })
     }
 
-    /// Outputs that `down` takes of `up`, each once, sorted.
+    /// Outputs of `up` that `down` consumes, without duplicates, sorted.
     fn needs(&self, up: usize, down: usize) -> Vec<String> {
         let (up, down) = (&self.stacks[up].name, &self.stacks[down].name);
         let from = self
@@ -278,7 +277,7 @@ impl Graph {
         needs
     }
 
-    /// The most weight on a way that leads to each stack, its own not counted.
+    /// The maximum weight of a path to each stack, without the stack itself.
     fn depth(&self, weight: impl Fn(usize) -> usize) -> Vec<usize> {
         let mut depth = vec![0; self.stacks.len()];
         for &number in &self.order {
@@ -316,7 +315,7 @@ impl Graph {
         closure
     }
 
-    /// Each layer's place from the bottom, by name.
+    /// Each layer's position from the bottom, by name.
     fn layer_ranks(&self) -> BTreeMap<&str, usize> {
         self.layers
             .iter()
@@ -351,7 +350,7 @@ fn layers(project: &Project, stacks: &[GraphStack]) -> Vec<GraphLayer> {
     layers
 }
 
-/// Kahn's order. What hangs in a circle would come last; a checked project has none.
+/// Kahn's algorithm. Stacks in a cycle would come last; a checked project has none.
 fn topological(upstreams: &[Vec<usize>], downstreams: &[Vec<usize>]) -> Vec<usize> {
     let mut missing: Vec<usize> = upstreams.iter().map(Vec::len).collect();
     let mut ready: BinaryHeap<Reverse<usize>> = (0..missing.len())

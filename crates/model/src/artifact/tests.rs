@@ -1,4 +1,4 @@
-//! Which files are meant, how many, and the bytes they become.
+//! Which files are selected, the limits, and the storage format.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn set(files: &[(&str, u32, &str)]) -> ArtifactSet {
     set
 }
 
-/// Old sets outlive old code: a difference here needs a new format.
+/// Stored sets outlive the code that wrote them: a difference here needs a new format.
 #[test]
 fn a_stored_set_keeps_its_form() {
     let set = set(&[

@@ -1,10 +1,10 @@
-//! What came of a bootstrap: kept with the run, shown to people. Never a secret.
+//! The result of a bootstrap, stored with the run and shown to people. It never contains a secret.
 
 use serde::{Deserialize, Serialize};
 
 use crate::kubernetes::ObjectRef;
 
-/// One `bootstrap` block, step by step. The last step may have failed; what would have followed is not there.
+/// One `bootstrap` block, step by step. The last step may have failed; later steps are not listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootstrapReport {
     /// `argocd`, `flux` or `command`.
@@ -18,13 +18,13 @@ pub struct StepReport {
     #[serde(flatten)]
     pub end: StepEnd,
     pub took_ms: u64,
-    /// What was done with objects that are not as they were.
+    /// What was done with objects that changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectReport>,
-    /// How many objects were already as they should be.
+    /// The number of objects that needed no change.
     #[serde(default)]
     pub same: usize,
-    /// What was seen: a version, a digest, the state of what is waited for.
+    /// Observations: a version, a digest, the status of what is waited for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -47,27 +47,27 @@ pub struct ObjectReport {
     pub outcome: ObjectOutcome,
 }
 
-/// What became of an object that the project has a manifest of.
+/// What happened to an object for which the project has a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum ObjectOutcome {
     Created,
     Changed,
     Same,
-    /// Fields that Helm or a person had set are ours now.
+    /// Took over fields that Helm or a person had set.
     Adopted {
         from: Vec<String>,
     },
-    /// Others hold fields of it with other values: left as it is.
+    /// Others manage fields with other values, so the object was left unchanged.
     HandedOver {
         managers: Vec<String>,
         fields: Vec<String>,
     },
-    /// It is not there, and whoever has the others by now is left to decide that.
+    /// The object does not exist. It was not created, because others manage the rest now and decide about it.
     LeftOut {
         to: String,
     },
-    /// Taken back from others, because a person said so.
+    /// Taken back from others at a person's request.
     TakenBack {
         managers: Vec<String>,
         fields: Vec<String>,
@@ -75,7 +75,7 @@ pub enum ObjectOutcome {
 }
 
 impl BootstrapReport {
-    /// Why it did not get to its end.
+    /// The failed step and the reason.
     pub fn failure(&self) -> Option<(&StepReport, &str)> {
         let last = self.steps.last()?;
         match &last.end {
@@ -88,7 +88,7 @@ impl BootstrapReport {
         self.failure().is_none()
     }
 
-    /// Whether anything in the cluster is other than before.
+    /// Whether anything in the cluster was changed.
     pub fn has_changed(&self) -> bool {
         let mut objects = self.steps.iter().flat_map(|step| &step.objects);
         objects.any(|object| object.outcome.is_change())
@@ -154,7 +154,7 @@ impl ObjectOutcome {
         }
     }
 
-    /// Whether somebody else has, or had, a part in it.
+    /// Whether others manage, or managed, a part of the object.
     pub fn concerns_others(&self) -> bool {
         match self {
             Self::Adopted { .. }
@@ -192,7 +192,7 @@ impl std::fmt::Display for ObjectOutcome {
     }
 }
 
-/// The first few: an object may have hundreds of fields.
+/// The first few fields, since an object may have hundreds.
 fn some(fields: &[String]) -> String {
     const SHOWN: usize = 3;
     let text = fields

@@ -1,6 +1,6 @@
-//! From a block whose values are known to typed settings.
+//! Reads typed settings from a block whose values are known.
 //!
-//! Not here: what the file may say (`config`); a value that came from an output is seen here first.
+//! Not here: what the file allows (`config`). Values from outputs are checked here for the first time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::kubernetes::{Kubeconfig, KubeconfigError};
 use crate::secret::Secret;
 use crate::stage::ResolvedBlock;
 
-/// What is wrong with a `bootstrap` block. Never holds a value of an attribute.
+/// An error in a `bootstrap` block. Never contains an attribute's value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bootstrap `{kind}`: {message}")]
 pub struct BootstrapSettingError {
@@ -99,7 +99,7 @@ impl Reader<'_> {
             root: self.texts("root")?,
             adopt: self.flag("adopt")?,
         };
-        // It becomes part of an address.
+        // It becomes part of a URL.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-+_".contains(&byte);
         if !agent.version.bytes().all(plain) {
             return Err(self.wrong("`version` wants a version such as `v3.5.6`".to_owned()));
@@ -214,7 +214,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value that can stand for a text.
+/// A scalar value as text.
 fn plain(value: &Value) -> Option<String> {
     if let Some(digits) = digits::digits(value) {
         return Some(digits.to_owned());
@@ -227,7 +227,7 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-/// Lists and objects are handed on as JSON.
+/// Lists and objects are passed on as JSON.
 fn composed(value: &Value) -> Option<String> {
     (!value.is_null()).then(|| digits::write(value))
 }

@@ -1,4 +1,4 @@
-//! What is read from a block, which steps follow from it, and how they are told.
+//! How a block is read, the resulting steps, and how they are reported.
 
 use std::collections::BTreeSet;
 

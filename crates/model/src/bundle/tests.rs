@@ -1,4 +1,4 @@
-//! What a bundle says of itself, and what is refused.
+//! The format of a bundle, and what is refused.
 
 use proptest::prelude::*;
 

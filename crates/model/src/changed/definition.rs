@@ -1,4 +1,4 @@
-//! What the project file says about one stack, wherever in the file it stands.
+//! Everything that the project file defines for one stack.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::diagnostic::Location;
 use crate::project::{FactsPlace, Project, Stack, Target};
 use crate::stage::StageBlock;
 
-/// A stack's own block, its target, the contexts attached to it, the places of its facts. Equal if they mean the same.
+/// A stack's own block, its target, its attached contexts and the places of its facts. Equal if they mean the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Definition<'a> {
     stack: Stack,
@@ -36,7 +36,7 @@ impl<'a> Definition<'a> {
     }
 }
 
-/// Where a block stands says nothing about what it means.
+/// The location of a block does not affect its meaning.
 fn without_places(stack: &Stack) -> Stack {
     let mut stack = stack.clone();
     stack.declared_at = Location::default();

@@ -1,6 +1,5 @@
-//! Which files of the project the stages after an apply and the hooks around stages read: contracts, the rules of
-//! encryption, manifests, programs. If one of them changed, the stack has something to say, although its engine has nothing
-//! to do.
+//! The project files that post-apply stages and hooks read: contracts, encryption rules, manifests, programs. If one of
+//! them changes, the stack has to run, even if its engine has nothing to do.
 
 use std::collections::BTreeSet;
 
@@ -33,12 +32,12 @@ pub(super) fn sources(project: &Project, stack: &Stack) -> StageSources {
     }
     for block in &stages.bootstrap {
         for path in block.manifests().filter_map(|path| inside(&path)) {
-            // A file, or all of a directory.
+            // A file, or everything in a directory.
             sources.globs.push(format!("{}/**", globset::escape(&path)));
             sources.files.insert(path);
         }
     }
-    // A program, and what it is given: words that are no files of the project harm nobody.
+    // A program and its arguments. Arguments that are not project files do no harm.
     let mut add = |words: Vec<Option<String>>| {
         let words = words.into_iter().flatten();
         sources.files.extend(words.filter_map(|word| inside(&word)));
@@ -53,14 +52,14 @@ pub(super) fn sources(project: &Project, stack: &Stack) -> StageSources {
     sources
 }
 
-/// What runs around the stages of a stack, with whatever its plans show.
+/// The hooks around the stages of a stack.
 fn hooks<'p>(project: &'p Project, stack: &'p Stack) -> impl Iterator<Item = &'p Hook> {
     let contexts = stack.contexts.iter();
     let contexts = contexts.filter_map(|name| project.contexts.get(name));
     contexts.flat_map(|context| &context.hooks)
 }
 
-/// A path as the project has it, however it is written; none if it leads out.
+/// A normalised project path. None if it leaves the project.
 fn inside(path: &str) -> Option<String> {
     let path = paths::normalize(path).ok()?;
     (!path.is_empty()).then_some(path)

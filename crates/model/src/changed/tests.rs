@@ -1,4 +1,4 @@
-//! Changes as data: the stacks they touch, with the path that did it.
+//! Changes as data: the affected stacks, with the path that caused it.
 
 use super::*;
 use crate::context::Context;
@@ -52,7 +52,7 @@ fn reach(stack: &StackName) -> Reach {
 fn check(changed: &str, expected: &str) {
     let changed = changed.split_whitespace().map(str::to_owned).collect();
     let mut project = project();
-    // A stack at the root owns everything that is nobody else's; it has its own test.
+    // A stack at the root owns every path that no other stack owns. It has a test of its own.
     project.stacks.remove(&"root".parse().unwrap());
     let touched = stacks_touched(&project, &reach, &Links::new(), &changed);
     let shown: Vec<String> = touched
@@ -249,7 +249,8 @@ fn stages() -> crate::stage::Stages {
     }
 }
 
-/// What a link leads to is the source of whoever has the link: a file, a directory, a stack's own, also through another.
+/// A link's target is part of the source of the link's owner: a file, a directory, another stack's directory, also
+/// through a second link.
 #[test]
 fn what_links_lead_to_is_source() {
     let project = with_stages(stages());

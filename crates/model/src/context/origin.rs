@@ -1,4 +1,4 @@
-//! Where each value of a stack comes from, and what it overrides. Values are shown as they are written: a secret is its
+//! The origin of each value of a stack, and what it overrides. Values are shown as written: a secret is shown as its
 //! reference.
 
 use std::collections::BTreeMap;
@@ -13,28 +13,28 @@ use crate::project::{Input, Project, Stack};
 /// Everything that a stack gets, by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origins<'a> {
-    /// Weakest first.
+    /// Lowest precedence first.
     pub contexts: Vec<&'a Context>,
     pub env: BTreeMap<&'a str, Origin<'a>>,
     pub vars: BTreeMap<&'a str, Origin<'a>>,
     pub files: BTreeMap<&'a str, Origin<'a>>,
-    /// In the order they run, stage by stage.
+    /// In execution order, stage by stage.
     pub hooks: Vec<(&'a Context, &'a Hook)>,
-    /// For its clusters, and what makes nothing of them, if something does.
+    /// For its clusters. The last part is the reason why a secret has no effect, if there is one.
     pub secrets: Vec<(&'a Context, &'a ClusterSecret, Option<&'static str>)>,
 }
 
-/// One value: the strongest of those that were given.
+/// One value: the one with the highest precedence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Origin<'a> {
     pub taken: Taken<'a>,
-    /// The strongest first.
+    /// Highest precedence first.
     pub overrides: Vec<Taken<'a>>,
-    /// Of a variable that the module does not declare.
+    /// Whether the module does not declare the variable.
     pub is_ignored: bool,
 }
 
-/// One of the values that were given for a name.
+/// One of the values that were set for a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken<'a> {
     pub source: Source<'a>,
@@ -47,13 +47,13 @@ pub enum Source<'a> {
     /// The stack's own `inputs`.
     Inputs,
     Context(&'a Context),
-    /// `pass_env` of a context: this pattern of it.
+    /// A context's `pass_env`, with the matching pattern.
     Passed(&'a Context, &'a str),
 }
 
 impl<'a> Origins<'a> {
-    /// `caller` are the names in the environment of whoever asks: those that `pass_env` may match.
-    /// `module` is the stack's root module, if it could be read.
+    /// `caller` are the names in the requester's environment, which `pass_env` may match. `module` is the stack's root
+    /// module, if it could be read.
     pub fn of(
         project: &'a Project,
         stack: &'a Stack,
@@ -164,7 +164,7 @@ fn secrets<'a>(
         .collect()
 }
 
-/// A value as the project file has it; of a file only how long it is.
+/// A value as in the project file. For a file, only its length.
 fn as_written(input: &Input, kind: Kind) -> String {
     match (input, kind) {
         (Input::Known(Value::String(text)), Kind::Files) => format!("{} bytes", text.len()),

@@ -1,4 +1,4 @@
-//! Which fields of published `values` are made of which outputs, read from their expressions.
+//! Which fields of published `values` are computed from which outputs, read from their expressions.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::planned::{Planned, escape};
 use crate::project::Input;
 
-/// A field, by its names from the outside in, and the outputs that its expression names.
+/// A field path, and the outputs that its expression refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
     pub field: Vec<String>,

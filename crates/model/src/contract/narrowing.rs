@@ -1,5 +1,5 @@
-//! What a change takes away from readers of a stack's outputs or facts: fields that are removed or get another type.
-//! New fields and other values take nothing away.
+//! What a change takes away from readers of a stack's outputs or facts: fields that are removed or change their type.
+//! New fields and changed values take nothing away.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 use super::planned::escape;
 use super::{Planned, kind_of, with_article};
 
-/// One field that is removed or gets another type.
+/// A field that is removed or changes its type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Narrowed {
-    /// Its names from the outside in.
+    /// Its path, outermost name first.
     pub path: Vec<String>,
     pub was: String,
-    /// None: it is gone.
+    /// None if it is removed.
     pub now: Option<String>,
     /// The paths of its values, if it was an object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -39,7 +39,7 @@ impl fmt::Display for Narrowed {
     }
 }
 
-/// Compares current values with planned ones. An unknown value counts as kept.
+/// Compares current with planned values. An unknown value counts as unchanged.
 pub fn narrowed(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
     let mut found = Vec::new();
     compare(
@@ -53,7 +53,7 @@ pub fn narrowed(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
     found
 }
 
-/// The same for a file that is a Kubernetes object: only its data counts, each value by itself.
+/// The same for a file that is a Kubernetes object: only its data counts, each value separately.
 pub fn narrowed_manifest(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
     let is_data = |one: &Narrowed| {
         let first = one.path.first().map(String::as_str);

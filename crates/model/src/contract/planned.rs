@@ -17,7 +17,7 @@ pub struct Planned {
     pub fields: Map<String, Value>,
     /// JSON pointers.
     pub unknown: BTreeSet<String>,
-    /// Outputs that are sensitive, in whole or in part.
+    /// Outputs that are fully or partly sensitive.
     pub sensitive: BTreeSet<String>,
 }
 
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Planned {
 }
 
 impl Planned {
-    /// Whether an output is not known yet, in whole or in part.
+    /// Whether an output is fully or partly unknown.
     pub fn leaves_open(&self, name: &str) -> bool {
         let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
         let inside = format!("{pointer}/");
@@ -132,7 +132,7 @@ pub fn planned(json: &[u8]) -> Result<Planned, ParsePlanError> {
     Ok(all)
 }
 
-/// Puts null where a value is unknown (engines leave it out), and records its pointer.
+/// Inserts null for unknown values (engines leave them out), and records their pointers.
 fn mark(known: Value, unknown: &Value, pointer: String, places: &mut BTreeSet<String>) -> Value {
     match unknown {
         Value::Bool(true) => {

@@ -1,10 +1,10 @@
-//! Where a reference inside a schema leads: by pointer, by anchor, or by the name that a part of it has.
+//! Resolves references inside a schema: by pointer, by anchor, or by the `$id` of a part.
 //!
-//! Not here: references that lead out of the schema; none is followed.
+//! Not here: references to other documents, which are not followed.
 
 use serde_json::Value;
 
-/// The part that a node's reference means; none if it has no reference, or one that leads nowhere in here.
+/// The part that a node refers to. None without a reference, or if it does not resolve within the schema.
 pub(super) fn referred<'a>(schema: &'a Value, node: &Value) -> Option<&'a Value> {
     let mut words = ["$ref", "$dynamicRef"].iter();
     let target = words.find_map(|word| node.get(*word)?.as_str())?;
@@ -23,7 +23,7 @@ pub(super) fn referred<'a>(schema: &'a Value, node: &Value) -> Option<&'a Value>
     anchored(resource, &fragment, true)
 }
 
-/// The name that counts where a node stands.
+/// The base URI of a node.
 fn base_of(at: &Value, base: &str, node: &Value) -> Option<String> {
     let base = own_name(at, base);
     if std::ptr::eq(at, node) {
@@ -32,7 +32,7 @@ fn base_of(at: &Value, base: &str, node: &Value) -> Option<String> {
     children(at).find_map(|child| base_of(child, &base, node))
 }
 
-/// The part of that name; the whole if it has none.
+/// The part with this URI; the whole schema if it has none.
 fn named<'a>(at: &'a Value, base: &str, wanted: &str) -> Option<&'a Value> {
     let own = own_name(at, base);
     if own == wanted {
@@ -41,7 +41,7 @@ fn named<'a>(at: &'a Value, base: &str, wanted: &str) -> Option<&'a Value> {
     children(at).find_map(|child| named(child, &own, wanted))
 }
 
-/// The part with this anchor; a part that has a name has anchors of its own.
+/// The part with this anchor. A part with its own URI has its own anchors.
 fn anchored<'a>(at: &'a Value, anchor: &str, is_first: bool) -> Option<&'a Value> {
     if !is_first && at.get("$id").is_some() {
         return None;
@@ -69,7 +69,7 @@ fn children(at: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// A name beside another one: `sub.json` beside `https://x.io/s.json` is `https://x.io/sub.json`.
+/// Resolves a relative URI: `sub.json` relative to `https://x.io/s.json` is `https://x.io/sub.json`.
 fn joined(base: &str, name: &str) -> String {
     if name.contains("://") || name.starts_with("urn:") {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Contracts: what is refused and in which words, what a plan may leave open, and who uses what.
+//! Contracts: violations and their texts, what a plan may leave open, and consumers.
 
 use std::collections::BTreeMap;
 
@@ -163,7 +163,7 @@ fn a_partial_contract_may_lack_what_it_names_and_nothing_else() {
     bad["env_gateway_public_addresses"] = json!({"dev": "10.0.0.1", "staging": "10.0.0.2"});
     let partial = ["secrets_source_uri", "env_gateway_public_addresses.prod"];
     assert_eq!(problems(&cluster(), &bad, &partial, &[]), "");
-    // It may be missing; it may not be wrong.
+    // It may be missing, but not invalid.
     bad["secrets_source_uri"] = json!(1);
     insta::assert_snapshot!(problems(&cluster(), &bad, &partial, &[]), @"`secrets_source_uri` is a number (`1`), expected a URI");
 }

@@ -1,4 +1,4 @@
-//! From bytes, in whatever portions they come, to events.
+//! Converts bytes, in chunks of any size, to events.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{EngineEvent, EngineVersion, EventKind, Level};
 
-/// A line longer than this is cut: nothing an engine says about one thing is.
+/// Longer lines are truncated. No engine event is that long.
 const LONGEST_LINE: usize = 16 << 20;
 
-/// Takes a stream in portions, as it is read from a growing file, and gives whole lines as events.
+/// Takes a stream in chunks, as read from a growing file, and returns complete lines as events.
 #[derive(Debug, Default)]
 pub struct EventReader {
     rest: Vec<u8>,
@@ -30,7 +30,7 @@ impl EventReader {
         events
     }
 
-    /// The events that these bytes complete. Half a line waits for the rest of it.
+    /// The events that these bytes complete. An incomplete line is kept for the next call.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<EngineEvent> {
         let mut events = Vec::new();
         let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
@@ -44,7 +44,7 @@ impl EventReader {
         events
     }
 
-    /// The last line, if it came without its end. One that is torn comes as text.
+    /// The last line, if it has no line end. An incomplete event is returned as text.
     pub fn finish(self) -> Option<EngineEvent> {
         event(&self.rest)
     }
@@ -99,7 +99,7 @@ fn typed(raw: Raw) -> EngineEvent {
     }
 }
 
-/// `None` if the type is unknown or its body is not what we know it to be.
+/// `None` if the type is unknown or its body has an unexpected form.
 fn kind_of(kind: &str, body: &mut BTreeMap<String, Value>) -> Option<EventKind> {
     use EventKind as E;
     Some(match kind {

@@ -1,4 +1,4 @@
-//! Streams recorded from real engines, and streams that are torn or strange.
+//! Streams recorded from real engines, and incomplete or unusual streams.
 
 use super::*;
 
@@ -24,8 +24,8 @@ macro_rules! of_each_engine {
     };
 }
 
-/// One word per event and what matters of it; events of resources in the order of their addresses,
-/// since engines walk their graphs in any order.
+/// One line per event with its important fields. Resource events are sorted by address, since engines walk their graphs
+/// in any order.
 fn outline(stream: &[u8]) -> String {
     let mut lines: Vec<String> = EventReader::read_all(stream).iter().map(sketch).collect();
     lines.sort();
@@ -304,7 +304,7 @@ fn what_is_not_an_event_is_kept() {
 }
 
 proptest::proptest! {
-    /// Whatever a file holds and however it grows, the events are the same.
+    /// The events do not depend on how the input is split.
     #[test]
     fn any_bytes_in_any_portions(
         bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400),
@@ -317,7 +317,7 @@ proptest::proptest! {
     }
 }
 
-/// OpenTofu ends with 0 although resources drifted.
+/// OpenTofu exits with 0 although resources drifted.
 #[test]
 fn drift_is_a_change_only_where_nothing_else_is_looked_for() {
     let stream = concat!(

@@ -1,4 +1,4 @@
-//! Kustomizations of Flux: the directory that each applies, and the variables that it substitutes there.
+//! Flux Kustomizations: the directory that each applies, and the variables that it substitutes there.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kustomization {
-    /// A directory of its source, without `./`; empty for all of it.
+    /// A directory of its source, without `./`; empty for the whole source.
     pub path: String,
-    /// Whether it substitutes variables from objects of the cluster.
+    /// Whether it substitutes variables from cluster objects.
     pub substitutes: bool,
     /// Variables that it sets itself; they take precedence.
     pub sets: BTreeSet<String>,
@@ -29,7 +29,7 @@ impl Kustomization {
     }
 }
 
-/// The Kustomizations in one file. A document that is not YAML, such as a template, has none.
+/// The Kustomizations in one file. A document that is not valid YAML, such as a template, has none.
 pub fn kustomizations(file: &str, text: &str) -> Vec<Kustomization> {
     if !text.contains(GROUP) {
         return Vec::new();

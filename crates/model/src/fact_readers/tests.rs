@@ -1,4 +1,4 @@
-//! How files read facts: each case a text and the lines that are found.
+//! How files read facts: each case is a text and the lines found.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn variables_of_a_published_manifest_have_the_names_of_its_data() {
         lines(readers_in("a.yaml", text, &Syntax::Any, whole(&field, &[]))),
         [1, 2]
     );
-    // All of it is gone.
+    // The whole object is removed.
     let parts = [field, owned(&["data", "name"])];
     let all = owned(&["data"]);
     assert_eq!(

@@ -4,20 +4,20 @@ use std::fmt::Write as _;
 
 use crate::contract::ContractName;
 
-/// The state that the facts come from.
+/// The state that the facts were read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateMark {
     pub serial: u64,
     pub lineage: String,
 }
 
-/// What a commit says about the origin of its facts.
+/// What a commit records about the origin of its facts.
 #[derive(Clone, Debug)]
 pub struct CommitMessage<'a> {
     pub project: &'a str,
     /// None for break-glass records.
     pub stack: Option<&'a str>,
-    /// `r44`; none if it was published by hand.
+    /// `r44`; none if it was published manually.
     pub run: Option<String>,
     pub state: Option<&'a StateMark>,
     pub contracts: Vec<&'a ContractName>,
@@ -26,11 +26,11 @@ pub struct CommitMessage<'a> {
     pub withdrawn: Vec<&'a str>,
     /// Whether it changes break-glass records.
     pub records: bool,
-    /// Who overwrote changes of others, and why.
+    /// The person who overwrote changes of others, and the reason.
     pub taken_over: Option<(&'a str, &'a str)>,
 }
 
-/// Whose commit it is.
+/// The project that the commit belongs to.
 pub const TRAILER_PROJECT: &str = "Terrane-Project";
 
 impl CommitMessage<'_> {
@@ -81,7 +81,7 @@ impl CommitMessage<'_> {
     }
 }
 
-/// One line of a value, so that it cannot add a trailer.
+/// A value on one line, so that it cannot add a trailer.
 fn line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })

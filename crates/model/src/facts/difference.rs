@@ -1,4 +1,4 @@
-//! How a published file differs from what would be published, field by field, without sensitive values.
+//! How a published file differs from the file that would be published, field by field, without sensitive values.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{Encrypt, FactFile, secrets::looks_secret};
 use crate::digits;
 
-/// One field that differs.
+/// A changed field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldDifference {
     /// `azure.address`
@@ -18,13 +18,13 @@ pub struct FieldDifference {
     pub would: Side,
 }
 
-/// A field as it is on one side.
+/// A field on one side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     Absent,
     Value(Value),
-    /// It exists, and is sensitive.
+    /// It exists and is sensitive.
     Hidden,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for FieldDifference {
     }
 }
 
-/// The fields by which a file on a branch differs from what it would be. `published` are its bytes.
+/// The fields in which a file on a branch differs from the new one. `published` are its bytes.
 pub fn field_differences(published: &[u8], file: &FactFile) -> Vec<FieldDifference> {
     let read: Option<Value> = yaml_serde::from_slice(published).ok();
     let Some(Value::Object(mut fields)) = read else {
@@ -64,7 +64,7 @@ pub fn field_differences(published: &[u8], file: &FactFile) -> Vec<FieldDifferen
 }
 
 struct Walk<'a> {
-    /// JSON pointers; none: everything.
+    /// JSON pointers; none means everything.
     hidden: Option<BTreeSet<&'a str>>,
     found: Vec<FieldDifference>,
 }
@@ -150,7 +150,7 @@ fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
     }
 }
 
-/// As SOPS writes a value.
+/// The form in which SOPS writes a value.
 fn is_encrypted(value: &Value) -> bool {
     match value {
         Value::String(text) => text.starts_with("ENC["),
@@ -160,7 +160,7 @@ fn is_encrypted(value: &Value) -> bool {
     }
 }
 
-/// Somebody else may have written it there.
+/// The value may have been written by others.
 fn is_secret(field: &str, value: &Value) -> bool {
     match value {
         Value::String(text) => looks_secret(field, text),

@@ -1,7 +1,7 @@
-//! Where a stack's facts were published: what tells a plan which facts change, which readers would lose a field, and
-//! which files and objects outside of Git are terrane's. Holds no value.
+//! Where a stack's facts were published. From this a plan determines which facts change, which readers would lose a
+//! field, and which files and objects outside Git belong to terrane. Contains no values.
 //!
-//! Not here: how to reach a place that the project no longer names. Nothing remembers that.
+//! Not here: how to reach a place that the project no longer names. This is not recorded.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::project::FactsPlace;
 
-/// One place that holds facts of a stack.
+/// A place that contains facts of a stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FactLocation {
@@ -20,7 +20,7 @@ pub enum FactLocation {
         /// The repository and its branch, as the home identifies them.
         key: String,
         place: Box<FactsPlace>,
-        /// By path: the fields of a file, each with an empty value of its kind.
+        /// By path: the fields of a file, each with an empty value of its type.
         files: BTreeMap<String, Map<String, Value>>,
     },
     /// A file of the project.
@@ -33,10 +33,10 @@ pub enum FactLocation {
     Object { object: SinkObject },
 }
 
-/// Which object it is.
+/// Identifies an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SinkObject {
-    /// As the `sink` block calls it: `configmap`, `secret`, `argocd-cluster`.
+    /// The name of the `sink` block: `configmap`, `secret`, `argocd-cluster`.
     pub sink: String,
     pub namespace: String,
     pub name: String,
@@ -77,7 +77,7 @@ impl FactLocation {
     }
 }
 
-/// The fields of facts, each with an empty value of its kind: enough to tell which fields a change removes.
+/// The fields of facts, each with an empty value of its type: enough to determine which fields a change removes.
 pub fn shape(values: &Map<String, Value>) -> Map<String, Value> {
     let fields = values.iter();
     fields

@@ -1,7 +1,7 @@
-//! Who owns which file of a branch, what a publication changes there, and which changes are foreign.
+//! Which stack owns which file of a branch, what a publication changes there, and which changes are foreign.
 //!
-//! The manifest is on the branch, so that several projects with homes of their own can share it. With `owns = "paths"`
-//! there is no manifest: the home knows its files.
+//! The manifest is on the branch, so that several projects with separate homes can share it. With `owns = "paths"`
+//! there is no manifest: the home records its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::paths::{Clash, Paths};
 use crate::project::Owns;
 
-/// Its path. Hidden and not YAML, so that tools which deploy a whole directory skip it.
+/// Its path. Hidden and not YAML, so that tools that deploy a whole directory skip it.
 pub const MANIFEST: &str = ".terrane/manifest.json";
 
-/// The directory of break-glass records, one file for each project.
+/// The directory of break-glass records, with one file per project.
 pub const BREAK_GLASS: &str = ".terrane/break-glass";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Manifest {
 pub struct Owner {
     /// The project's id.
     pub project: String,
-    /// Empty for what belongs to the project as a whole.
+    /// Empty for files of the project as a whole.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stack: String,
 }
@@ -35,7 +35,7 @@ pub struct Owner {
 pub struct ReadManifestError(#[source] serde_json::Error);
 
 impl Manifest {
-    /// Without bytes it is empty: nobody has published there yet.
+    /// Without bytes the manifest is empty: nothing has been published there yet.
     pub fn read(bytes: Option<&[u8]>) -> Result<Self, ReadManifestError> {
         bytes.map_or_else(
             || Ok(Self::default()),
@@ -66,14 +66,14 @@ pub struct Wanted<'a> {
     pub files: &'a BTreeMap<String, Vec<u8>>,
     /// Files of the project as a whole.
     pub common: &'a BTreeMap<String, Vec<u8>>,
-    /// The stacks of the project that publish there: files of removed stacks are withdrawn. None if not known; then
-    /// they stay.
+    /// The stacks of the project that publish there. Files of removed stacks are withdrawn. None if unknown; then they
+    /// stay.
     pub stacks: Option<&'a BTreeSet<String>>,
-    /// Files of this stack that the home remembers, for places without a manifest.
+    /// Files of this stack that the home has recorded, for places without a manifest.
     pub remembered: &'a BTreeSet<String>,
 }
 
-/// What a commit does.
+/// The contents of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub write: BTreeMap<String, Vec<u8>>,
@@ -86,12 +86,12 @@ impl Changes {
     }
 }
 
-/// A path that another stack has, or that cannot exist beside a path of another stack.
+/// A path that belongs to another stack, or conflicts with a path of another stack.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", said(.path, .there, *.how, .owner))]
 pub struct TakenPath {
     pub path: String,
-    /// The path of the other one.
+    /// The path of the other stack.
     pub there: String,
     pub how: Clash,
     pub owner: Owner,
@@ -112,7 +112,7 @@ fn said(path: &str, there: &str, how: Clash, owner: &Owner) -> String {
     }
 }
 
-/// The changes that a publication makes. `current` are the files of the tip that the manifest or `wanted` names.
+/// The changes of a publication. `current` are the files of the tip that the manifest or `wanted` names.
 pub fn changes(
     owns: Owns,
     manifest: &Manifest,

@@ -1,8 +1,8 @@
-//! Paths of facts: which are invalid, and which two cannot exist in one tree.
+//! Paths of facts: which are invalid, and which conflict with each other.
 
 use std::collections::BTreeMap;
 
-/// Why a path is invalid; it must stay below its root.
+/// Why a path is invalid. It must stay below its root.
 pub fn path_problem(path: &str) -> Option<&'static str> {
     let is = |part: &str, name: &str| part.eq_ignore_ascii_case(name);
     let why = if path.is_empty() || path.starts_with('/') || path.ends_with('/') {
@@ -60,7 +60,7 @@ impl<T> Paths<T> {
         self.0.insert(key(path), (path.to_owned(), what));
     }
 
-    /// A path that another one cannot exist beside.
+    /// A path that conflicts with the given one.
     pub fn clash(&self, path: &str) -> Option<(&str, &T, Clash)> {
         let wanted = key(path);
         if let Some((there, what)) = self.0.get(&wanted) {

@@ -1,4 +1,4 @@
-//! A `publish` block with its values known.
+//! A `publish` block whose values are known.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 use crate::contract::{ContractName, InvalidContractName};
 use crate::stage::ResolvedBlock;
 
-/// What one `publish` block publishes. May hold sensitive values.
+/// The contents of a `publish` block. May contain sensitive values.
 #[derive(Clone, PartialEq)]
 pub struct Publish {
-    /// The `facts` block it goes to.
+    /// The name of the target `facts` block.
     pub place: String,
     pub path: String,
     pub contract: Option<ContractName>,
@@ -18,9 +18,9 @@ pub struct Publish {
     pub partial: Vec<String>,
     /// None: the outputs that the contract names.
     pub values: Option<Map<String, Value>>,
-    /// Whether a sensitive output or a secret went into `values`.
+    /// Whether `values` contains a sensitive output or a secret.
     pub holds_sensitive: bool,
-    /// Fields that look like a secret and are not.
+    /// Fields that look like a secret but are not.
     pub plain: Vec<String>,
     /// Files of the project that get the same facts.
     pub files: Vec<String>,
@@ -59,13 +59,13 @@ pub enum ReadPublishError {
     Contract(#[from] InvalidContractName),
 }
 
-/// The attributes that name a sink.
+/// The attributes that identify a sink.
 const NAMES: [&str; 3] = ["path", "name", "namespace"];
 
 impl Publish {
-    /// Reads a resolved block, without its sinks in clusters.
+    /// Reads a resolved block, without its cluster sinks.
     pub fn read(block: &ResolvedBlock) -> Result<Self, ReadPublishError> {
-        // With `for_each`, the name ends in the key.
+        // With `for_each`, the name ends with the key.
         let key = block.each.as_ref().map(|key| format!("-{key}"));
         let name = key.and_then(|key| block.name.strip_suffix(&key));
         let place = name.unwrap_or(&block.name).to_owned();

@@ -1,10 +1,10 @@
-//! Break-glass records on a branch of facts: those of this home, beside those of other homes of the project.
+//! Break-glass records on a facts branch: those of this home, beside those of the project's other homes.
 
 use serde_json::{Value, json};
 
 use crate::break_glass::BreakGlass;
 
-/// The new file. `there` are its current bytes: records of other homes stay.
+/// The new file. `there` are its current bytes; records of other homes are kept.
 pub fn records(there: Option<&[u8]>, acts: &[BreakGlass]) -> Vec<u8> {
     let own: Vec<Value> = acts.iter().map(document).collect();
     let there: Option<Value> = there.and_then(|bytes| serde_json::from_slice(bytes).ok());

@@ -1,7 +1,7 @@
-//! What among facts is secret: because an output is sensitive, or because it looks like it.
+//! Finds secrets among facts: values of sensitive outputs, and values that look like secrets.
 //!
-//! A value that an output marks as sensitive is found again by its content after `values` has moved it elsewhere.
-//! Looking like a secret is a matter of shape; it is refused, and never shown.
+//! A sensitive output is found by content, even if `values` moved it elsewhere. A value that looks like a secret by its
+//! form is refused and never shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 use super::{Outputs, field_name};
 use crate::digits;
 
-/// Shorter ones turn up by chance inside of other texts.
+/// Shorter values occur by chance inside other texts.
 const SHORTEST_INSIDE: usize = 6;
 
-/// Leaves of the named fields, each with the output it is: `name` or `name#/a/b`.
+/// Leaves of the named fields, each with its output: `name` or `name#/a/b`.
 pub(super) fn leaves_of(
     values: &Map<String, Value>,
     names: &BTreeSet<String>,
@@ -30,7 +30,7 @@ pub(super) fn leaves_of(
     hidden
 }
 
-/// Whether a text that everybody sees has a sensitive output in it.
+/// Whether a public text contains a sensitive output.
 pub(super) fn shows(text: &str, outputs: Outputs<'_>) -> bool {
     let secrets = sensitive_texts(outputs);
     let mut long = secrets
@@ -39,7 +39,7 @@ pub(super) fn shows(text: &str, outputs: Outputs<'_>) -> bool {
     long.any(|(secret, _)| text.contains(secret.as_str()))
 }
 
-/// All that sensitive outputs hold, each with the output it is of.
+/// All texts in sensitive outputs, each with its output.
 fn sensitive_texts(outputs: Outputs<'_>) -> Vec<(String, String)> {
     let mut secrets = Vec::new();
     for (name, value) in outputs.values {
@@ -52,8 +52,8 @@ fn sensitive_texts(outputs: Outputs<'_>) -> Vec<(String, String)> {
     secrets
 }
 
-/// Leaves of mapped values that hold a sensitive output. `marked`: something sensitive is known to be in there, so that
-/// all counts which is not an output in clear.
+/// Leaves of mapped values that contain a sensitive output. `marked`: the values are known to contain something
+/// sensitive, so every leaf counts that is not a public output.
 pub(super) fn sensitive_leaves(
     values: &Map<String, Value>,
     outputs: Outputs<'_>,
@@ -79,8 +79,7 @@ pub(super) fn sensitive_leaves(
     if !marked {
         return hidden;
     }
-    // Something in there was made of a secret, and may look like none any more: only what is an output that everybody
-    // may see stays in clear.
+    // Some value was computed from a secret and may no longer look like one. Only public outputs stay in clear text.
     let mut plain = BTreeSet::new();
     for (name, value) in outputs.values {
         if !outputs.sensitive.contains(name) {
@@ -97,7 +96,7 @@ pub(super) fn sensitive_leaves(
     hidden
 }
 
-/// Names of fields in clear that look like a secret, save those that are said to be none.
+/// Names of clear-text fields that look like a secret, except those declared not to be.
 pub(super) fn look_secret(
     values: &Map<String, Value>,
     hidden: &BTreeMap<String, Option<String>>,
@@ -117,7 +116,7 @@ pub(super) fn look_secret(
     fields
 }
 
-/// Where a name of a field is a secret, or looks like one: the fields that they are in. Names stay in clear whatever is
+/// The objects in which a field name is a secret or looks like one. Field names stay in clear text even if values are
 /// encrypted.
 pub(super) fn secret_keys(
     values: &Map<String, Value>,
@@ -137,7 +136,7 @@ pub(super) fn secret_keys(
     fields
 }
 
-/// Every name of a field, with the pointer of what it is in.
+/// Every field name, with the pointer of its object.
 fn each_object(fields: &Map<String, Value>, at: &mut String, found: &mut impl FnMut(&str, &str)) {
     for (key, value) in fields {
         found(at, key);
@@ -187,8 +186,8 @@ static SHAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Whether a text under this name looks like a secret: a known shape, chance letters, a name that says so, or a text
-/// with fields of its own that do.
+/// Whether a text in this field looks like a secret: a known format, random characters, a telling field name, or nested
+/// fields that look like secrets.
 pub fn looks_secret(field: &str, text: &str) -> bool {
     has_shape(text)
         || is_chance(text)
@@ -200,7 +199,7 @@ fn has_shape(text: &str) -> bool {
     SHAPES.as_ref().is_some_and(|shapes| shapes.is_match(text))
 }
 
-/// Whether a text is JSON, a kubeconfig, settings or a query in which a field looks like a secret.
+/// Whether a text is JSON, a kubeconfig, settings or a query string with a field that looks like a secret.
 fn holds_secret(text: &str) -> bool {
     if text.trim_start().starts_with(['{', '['])
         && let Ok(inner @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str(text)
@@ -233,7 +232,7 @@ fn holds_secret(text: &str) -> bool {
     })
 }
 
-/// One long word of mixed letters and digits, as a generator makes them. Certificates, digests and ids are none.
+/// One long word of mixed letters and digits, as from a random generator. Certificates, digests and ids do not count.
 fn is_chance(text: &str) -> bool {
     let text = text.trim();
     let body = text.trim_end_matches('=');
@@ -242,10 +241,10 @@ fn is_chance(text: &str) -> bool {
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'_' | b'-'));
     let has = |is: fn(&u8) -> bool| body.bytes().any(|byte| is(&byte));
-    // A name in words may end in a number; chance strews its digits.
+    // A name may end with a number; random texts have scattered digits.
     let digits = body.bytes().filter(u8::is_ascii_digit).count();
     let is_mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && digits >= 3;
-    // DER and PEM of certificates in base64; paths and names have words between their separators.
+    // Certificates as base64 DER or PEM. Paths and names have words between their separators.
     let is_certificate = text.starts_with("MII") || text.starts_with("LS0tLS1CRUdJTiBDRVJ");
     let longest = body.split(['/', '-', '_']).map(str::len).max();
     is_token
@@ -255,7 +254,7 @@ fn is_chance(text: &str) -> bool {
         && entropy(body) > 4.2
 }
 
-/// Bits for each character.
+/// Bits per character.
 fn entropy(text: &str) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in text.bytes() {
@@ -269,7 +268,7 @@ fn entropy(text: &str) -> f64 {
     counts.iter().filter(|count| **count > 0).map(share).sum()
 }
 
-/// Whether the last word of a field's name says that it is a secret; `token_url` and `secret_name` do not.
+/// Whether the last word of a field name indicates a secret. `token_url` and `secret_name` do not.
 fn is_secret_name(field: &str) -> bool {
     let last = field.rsplit('.').next().unwrap_or(field);
     let is_loud = !last.bytes().any(|byte| byte.is_ascii_lowercase());
@@ -311,7 +310,7 @@ fn origin(name: &str, inside: &str) -> String {
     }
 }
 
-/// Every text, number and truth value in a value, with its pointer.
+/// Every string, number and boolean in a value, with its pointer.
 fn each_leaf(value: &Value, at: &mut String, found: &mut impl FnMut(&str, String)) {
     let mut below = |name: &str, value: &Value, found: &mut _| {
         let length = at.len();

@@ -1,4 +1,4 @@
-//! Facts as data: files, secrets in them, manifests, and whose commit it was.
+//! Facts as data: files, secrets in them, manifests, and the origin of commits.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -226,7 +226,7 @@ fn what_was_made_of_a_secret_is_one() {
     block.holds_sensitive = true;
     let outputs = json!({ "word": "hunter2-hunter2", "zone": "example.io" });
     let file = prepared(&block, &outputs, &["word"], SensitiveFacts::Encrypt).unwrap();
-    // Only what is an output that everybody may see stays in clear.
+    // Only public outputs stay in clear text.
     let hidden = ["/loud", "/said", "/word"].map(str::to_owned);
     assert_eq!(file.encrypt, Encrypt::Leaves(hidden.into()));
 }
@@ -521,7 +521,7 @@ fn a_commit_of_others_is_foreign_unless_it_keeps_to_their_files() {
     );
     assert_eq!(check(&[ours], &["ours.yaml"]), ["ours.yaml"]);
     assert_eq!(check(&[ours], &["README.md", MANIFEST]), ["README.md"]);
-    // Taking a file of ours by the manifest alone is no way around.
+    // Taking over our file by a manifest change alone is detected.
     assert_eq!(
         check(&[("ours.yaml", "q", "x")], &["ours.yaml", MANIFEST]),
         ["ours.yaml", MANIFEST]
@@ -589,7 +589,7 @@ fn a_file_that_cannot_lie_beside_anothers_is_refused() {
         };
         let refused = changes(Owns::Branch, &manifest, &current, &wanted("two")).unwrap_err();
         assert_eq!(refused.to_string(), expected);
-        // A stack may turn a file of its own into a directory.
+        // A stack may replace its own file with a directory.
         if path.starts_with('x') {
             let changed = changes(Owns::Branch, &manifest, &current, &wanted("one")).unwrap();
             assert!(changed.remove.contains("x.yaml"));

@@ -1,5 +1,5 @@
-//! YAML that says the same to every reader: texts are always quoted, so that no `no`, `1e3` or `::1` turns into
-//! something else, whichever version of YAML reads it. Equal values are equal bytes.
+//! YAML that every parser reads in the same way. Strings are always quoted, so that `no`, `1e3` or `::1` keep their
+//! meaning in every YAML version. Equal values give equal bytes.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ fn write_fields(text: &mut String, fields: &Map<String, Value>, depth: usize) {
     }
 }
 
-/// What follows a `key:` or a `-`, up to the end of its last line.
+/// Writes what follows a `key:` or a `-`, up to the end of its last line.
 fn write_value(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) if digits::digits(value).is_none() && !fields.is_empty() => {
@@ -53,7 +53,7 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// Keys that no reader could take for anything else stay plain.
+/// Unambiguous keys stay unquoted.
 fn key_text(key: &str) -> String {
     let starts = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let is_word = key

@@ -1,7 +1,6 @@
-//! A value that an `equal` gate looks up itself: what `dns("NAME")` and `kubernetes("OBJECT", "FIELD")` are
-//! worth before anybody has asked.
+//! A value that an `equal` gate queries itself: `dns("NAME")` and `kubernetes("OBJECT", "FIELD")` before the query.
 //!
-//! It travels as an object with one key that no value has, so that whatever carries values carries it.
+//! It is represented as an object with one reserved key, so that all code that handles values can handle it.
 
 use serde_json::{Value, json};
 
@@ -11,17 +10,17 @@ const KEY: &str = "\u{0}asked";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// What a name resolves to.
+    /// The records of a name.
     Dns { name: String, record: RecordKind },
-    /// A field of an object of the cluster that the gate's `kubeconfig` reaches.
+    /// A field of an object in the cluster of the gate's `kubeconfig`.
     Kubernetes {
-        /// `KIND/NAMESPACE/NAME`, or `KIND/NAME` for what has no namespace.
+        /// `KIND/NAMESPACE/NAME`, or `KIND/NAME` for objects without a namespace.
         object: String,
         field: String,
     },
 }
 
-/// Why a value could not be asked for.
+/// Why a value could not be queried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAsked(pub String);
 
@@ -35,7 +34,7 @@ impl Asked {
         }
     }
 
-    /// Nothing if this is an ordinary value.
+    /// None for an ordinary value.
     pub fn read(value: &Value) -> Option<Self> {
         let asked = value.as_object().filter(|map| map.len() == 1)?.get(KEY)?;
         let text = |name: &str| asked.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -52,7 +51,7 @@ impl Asked {
         })
     }
 
-    /// As a person wrote it.
+    /// In the notation of the project file.
     pub fn label(&self) -> String {
         match self {
             Self::Dns {

@@ -1,4 +1,4 @@
-//! Evidence in one line, for a gate that passed.
+//! Evidence of a passed gate in one line.
 
 use super::{ClusterSeen, DnsSeen, Evidence, Handshake, OidcSeen};
 

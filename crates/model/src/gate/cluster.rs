@@ -1,6 +1,6 @@
-//! `gate "kubernetes"`, `"argocd"` and `"flux"`: objects of a cluster are as they should be.
+//! `gate "kubernetes"`, `"argocd"` and `"flux"`: objects of a cluster have the required state.
 //!
-//! Not here: asking the cluster and judging what it says (`drivers::kubernetes`).
+//! Not here: querying the cluster and evaluating the result (`drivers::kubernetes`).
 
 use std::collections::BTreeMap;
 
@@ -22,30 +22,30 @@ pub struct KubernetesGate {
     pub want: Want,
 }
 
-/// What must be true of the object.
+/// The requirement for the object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Want {
-    /// It is there.
+    /// The object exists.
     Present,
     Condition(String),
     Field {
         path: String,
         expect: Value,
     },
-    /// A Gateway listens on this port, and its controller has made it so.
+    /// A Gateway listens on this port, and its controller has programmed it.
     Listener(u16),
 }
 
-/// All applications, or all objects of Flux, whose names fit.
+/// All applications, or all Flux objects, whose names match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentGate {
     pub kubeconfig: Secret,
     pub namespace: Option<String>,
-    /// Globs; empty: all.
+    /// Globs; empty means all.
     pub names: Vec<String>,
 }
 
-/// What a cluster said.
+/// What was read from a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClusterSeen {
     /// Address of the API server.
@@ -57,10 +57,10 @@ pub struct ClusterSeen {
 pub struct ObjectSeen {
     /// `Deployment argocd/argocd-server`
     pub object: String,
-    /// What mattered: conditions by name, fields by path.
+    /// The relevant values: conditions by name, fields by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Value>,
-    /// What is around it if it is not as it should be: events, states of pods, ends of logs.
+    /// Context if a requirement is not met: events, pod statuses, ends of logs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

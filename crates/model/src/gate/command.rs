@@ -22,7 +22,7 @@ pub struct CommandSeen {
     pub exit: String,
     pub passed: bool,
     pub took_ms: u64,
-    /// The end of what it printed.
+    /// The end of its output.
     pub stdout: String,
     pub stderr: String,
 }

@@ -1,4 +1,4 @@
-//! `gate "dns"`: names resolve as they should, or not at all.
+//! `gate "dns"`: names resolve as required, or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,12 +10,12 @@ use super::{Evidence, Look, Miss, quoted};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsGate {
-    /// `*.NAME` is asked for with a label that nobody chose.
+    /// `*.NAME` is queried with a random label.
     pub names: Vec<String>,
-    /// Addresses, or names that stand for theirs; all of them, and for addresses no other.
+    /// Addresses, or names that stand for their addresses. All must be present, and for address records no others.
     pub expect: Vec<String>,
     pub record: RecordKind,
-    /// `host[:port]`; else those of the system.
+    /// `host[:port]`; the system's resolvers if not set.
     pub resolver: Option<String>,
     pub authoritative: bool,
     pub absent: bool,
@@ -30,40 +30,40 @@ pub enum RecordKind {
     Txt,
 }
 
-/// All that was asked, and who said what.
+/// All queries, and the response of each server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnsSeen {
     pub record: RecordKind,
     pub names: Vec<NameSeen>,
-    /// Addresses of the names that are expected.
+    /// Addresses of the expected names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub expected: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameSeen {
-    /// As the gate has it.
+    /// As configured in the gate.
     pub name: String,
-    /// As it was asked for.
+    /// As sent in the query.
     pub asked: String,
     pub answers: Vec<DnsAnswer>,
 }
 
-/// What one server said about one name.
+/// The response of one server for one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnsAnswer {
     /// `ns1.example.io (192.0.2.53)`, or only the address.
     pub server: String,
-    /// `NOERROR`, `NXDOMAIN`, `REFUSED`, …; nothing if it did not answer.
+    /// `NOERROR`, `NXDOMAIN`, `REFUSED`, …; none without a response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Why there is no answer.
+    /// Why there is no response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u32>,
     pub values: Vec<String>,
-    /// Other names it went through.
+    /// The aliases that were followed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
 }
@@ -136,7 +136,7 @@ impl DnsGate {
         }
     }
 
-    /// What is expected and is a name whose addresses count.
+    /// The expected entries that are names whose addresses count.
     pub fn expected_names(&self) -> impl Iterator<Item = &str> {
         let by_address = matches!(self.record, RecordKind::A | RecordKind::Aaaa);
         self.expect
@@ -169,7 +169,7 @@ impl DnsGate {
             return None;
         }
         let mut miss = Miss::new(&name.name, self.expected(), said_by(&bad));
-        // One that is asked for two kinds of record does not disagree with itself.
+        // A server that is queried for two record types does not contradict itself.
         let says_no = |server: &str| bad.iter().any(|answer| answer.server == server);
         let agree = good.iter().map(|answer| answer.server.as_str());
         let agree: BTreeSet<&str> = agree.filter(|server| !says_no(server)).collect();
@@ -190,7 +190,7 @@ impl DnsGate {
     fn is_good(&self, answer: &DnsAnswer, seen: &DnsSeen) -> bool {
         let status = answer.status.as_deref();
         if self.absent {
-            // An alias that leads nowhere is a record, too.
+            // An alias without a target is a record too.
             let is_none = answer.values.is_empty() && answer.via.is_empty();
             return is_none && matches!(status, Some("NOERROR" | "NXDOMAIN"));
         }
@@ -203,7 +203,7 @@ impl DnsGate {
             && seen.record != RecordKind::Txt
             && via.any(|name| name == folded(only))
         {
-            // It leads there; which addresses that has is not this gate's.
+            // It points to the expected name. The addresses of that name do not matter here.
             return true;
         }
         let mut wanted = BTreeSet::new();
@@ -218,7 +218,7 @@ impl DnsGate {
         }
         match seen.record {
             RecordKind::A | RecordKind::Aaaa | RecordKind::Cname => values == wanted,
-            // Others keep their texts there too.
+            // Others may have TXT records there too.
             RecordKind::Txt => wanted.is_subset(&values),
         }
     }
@@ -260,7 +260,7 @@ impl DnsGate {
                 return format!("dig{resolver}{how} {}", quoted(zone));
             }
             let asked = quoted(&asked);
-            // What is to be gone is asked for as an address of either version.
+            // Absence is checked for addresses of both versions.
             let more = if self.absent && self.record == RecordKind::A {
                 format!(" {asked} AAAA")
             } else {
@@ -293,7 +293,7 @@ impl RecordKind {
     }
 }
 
-/// `host:port` in its parts; an address of version 6 with a port stands in brackets.
+/// Splits `host:port`. An IPv6 address with a port is in brackets.
 pub(super) fn split_port(text: &str) -> (&str, Option<&str>) {
     if let Some(rest) = text.strip_prefix('[')
         && let Some((host, port)) = rest.split_once(']')
@@ -306,7 +306,7 @@ pub(super) fn split_port(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What servers said, those who said the same together: `198.51.100.4 from ns1 and ns2, TTL 3600`.
+/// The responses, grouped by equal content: `198.51.100.4 from ns1 and ns2, TTL 3600`.
 fn said_by(answers: &[&DnsAnswer]) -> String {
     let mut said: Vec<(String, Vec<String>, Option<u32>)> = Vec::new();
     for answer in answers {
@@ -357,7 +357,7 @@ fn joined(words: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// Names differ neither by case nor by a last dot; addresses may be written in several ways.
+/// Normalises a name (case, trailing dot) or an address.
 pub(super) fn folded(text: &str) -> String {
     if let Ok(address) = text.parse::<IpAddr>() {
         return address.to_string();
@@ -369,7 +369,7 @@ fn is_v6(text: &str) -> bool {
     matches!(text.parse(), Ok(IpAddr::V6(_)))
 }
 
-/// Whether only an address can be meant: digits and dots, or colons.
+/// Whether the text can only be an address: digits and dots, or colons.
 fn is_meant_as_address(text: &str) -> bool {
     let digits = |c: char| c.is_ascii_digit() || c == '.';
     !text.is_empty() && (text.chars().all(digits) || text.contains(':') && !text.contains('/'))

@@ -1,4 +1,4 @@
-//! `gate "equal"`: values from different places agree.
+//! `gate "equal"`: values from different sources are equal.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +16,7 @@ pub struct EqualGate {
     pub kubeconfig: Option<Secret>,
 }
 
-/// A value and what to call it.
+/// A value with a label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Labelled {
     pub label: String,
@@ -31,10 +31,10 @@ pub struct EqualSeen {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValueSeen {
     pub label: String,
-    /// As it was compared.
+    /// In the compared form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Why there is none.
+    /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -87,12 +87,12 @@ impl EqualGate {
         Self { values, kubeconfig }
     }
 
-    /// What must be asked for first.
+    /// The values that must be queried first.
     pub fn asked(&self) -> impl Iterator<Item = Asked> {
         self.values.iter().filter_map(|one| Asked::read(&one.value))
     }
 
-    /// `answers`: what became of what was asked, in that order.
+    /// `answers`: the results of the queries, in the same order.
     pub fn judge(&self, answers: Vec<Result<Value, NotAsked>>) -> Look {
         let mut answers = answers.into_iter();
         let values = self.values.iter().map(|one| {
@@ -104,7 +104,7 @@ impl EqualGate {
             };
             let (value, missing) = match value {
                 Ok(Value::Null) => (None, Some("null".to_owned())),
-                // Nothing equals nothing, and proves nothing.
+                // Empty values are equal, but prove nothing.
                 Ok(value) if is_empty(&value) => (None, Some("empty".to_owned())),
                 Ok(value) => (Some(compared(&value)), None),
                 Err(NotAsked(why)) => (None, Some(why)),
@@ -146,7 +146,7 @@ impl EqualGate {
     }
 }
 
-/// What most agree on is expected of the others; the first value, if no two agree.
+/// The most frequent value is expected of the others; the first value if no two are equal.
 fn misses(seen: &EqualSeen) -> Vec<Miss> {
     let known: Vec<&ValueSeen> = seen
         .values
@@ -159,7 +159,7 @@ fn misses(seen: &EqualSeen) -> Vec<Miss> {
             .filter(|other| other.value == one.value)
             .count()
     };
-    // The first of those with most followers.
+    // The first of the most frequent values.
     let most = known.iter().map(|one| followers(one)).max().unwrap_or(0);
     let Some(leader) = known.iter().find(|one| followers(one) == most) else {
         let missing = seen.values.iter().map(|one| {
@@ -184,8 +184,8 @@ fn misses(seen: &EqualSeen) -> Vec<Miss> {
     others.map(miss).collect()
 }
 
-/// The form in which values are compared: addresses and names as DNS compares them, lists without order but with every
-/// entry, a list of one as that one.
+/// The normalised form for comparison: addresses and names as in DNS, lists unordered but with every entry, a list of
+/// one element as that element.
 fn compared(value: &Value) -> String {
     if let Some(text) = plain(value) {
         return alike(text.trim());
@@ -200,7 +200,7 @@ fn compared(value: &Value) -> String {
     }
 }
 
-/// Addresses and host names as DNS compares them; any other text as it is.
+/// Addresses and host names as DNS compares them; any other text unchanged.
 fn alike(text: &str) -> String {
     let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '*' | '_');
     let is_name = text.contains('.') && text.chars().all(in_name);

@@ -1,4 +1,4 @@
-//! `gate "http"`: a page answers as it should.
+//! `gate "http"`: an HTTP endpoint responds as required.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::digits;
 use crate::masking;
 use crate::secret::Secret;
 
-/// No more of a body is ever read.
+/// The maximum size of a body that is read.
 pub const BODY_LIMIT: usize = 1 << 20;
-/// No more of it is kept.
+/// The maximum number of characters that are kept.
 const EXCERPT: usize = 500;
 const MOST_HEADERS: usize = 40;
 
@@ -24,7 +24,7 @@ pub struct HttpGate {
     pub url: String,
     pub method: String,
     pub headers: BTreeMap<String, Secret>,
-    /// Nothing: 200, or any redirect where `redirect` is wanted.
+    /// None: 200, or any redirect if `redirect` is set.
     pub status: Option<u16>,
     pub expect_headers: BTreeMap<String, String>,
     pub redirect: Option<String>,
@@ -33,7 +33,7 @@ pub struct HttpGate {
     pub ca: Option<String>,
 }
 
-/// What came back, whole.
+/// The complete response.
 #[derive(Clone, Debug, Default)]
 pub struct HttpAnswer {
     pub peer: Option<String>,
@@ -42,16 +42,16 @@ pub struct HttpAnswer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// There was more than [`BODY_LIMIT`].
+    /// The body was longer than [`BODY_LIMIT`].
     pub cut: bool,
 }
 
-/// Why nothing came back.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "unanswered", content = "why", rename_all = "kebab-case")]
 pub enum Unanswered {
     NoListener(String),
-    /// The certificate, or the handshake.
+    /// The certificate or the handshake is invalid.
     Untrusted(String),
     TooSlow(String),
     Broken(String),
@@ -70,7 +70,7 @@ pub struct HttpSeen {
     pub status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Unanswered>,
-    /// Cookies and the like without their values.
+    /// Cookies and similar headers without their values.
     pub headers: Vec<(String, String)>,
     pub body_bytes: usize,
     /// Its beginning, as text.
@@ -94,7 +94,7 @@ impl HttpGate {
             reader.wrong("status", "wants a status of HTTP, from 100 to 599");
         }
         let body = reader.text("body").and_then(|pattern| {
-            // A pattern is a person's input, and so is the page.
+            // Both the pattern and the page are untrusted input.
             let built = RegexBuilder::new(&pattern).size_limit(1 << 20).build();
             if built.is_err() {
                 let message = format!("{} is not a pattern", reader.shown("body", &pattern));
@@ -126,7 +126,7 @@ impl HttpGate {
         }
     }
 
-    /// Whether the body is looked at, so that all of it must be read.
+    /// Whether the body is checked, so that all of it must be read.
     pub fn wants_body(&self) -> bool {
         self.body.is_some() || !self.json.is_empty()
     }
@@ -151,7 +151,7 @@ impl HttpGate {
         Look::judged(Evidence::Http(seen), vec![miss])
     }
 
-    /// `target`: where its `location` leads, as an absolute address.
+    /// `target`: the absolute URL of its `location`.
     pub fn judge(&self, answer: &HttpAnswer, target: Option<&str>) -> Look {
         let mut misses = Vec::new();
         let text = excerpt(&answer.body);
@@ -287,9 +287,9 @@ impl Unanswered {
     }
 }
 
-/// The beginning of a body, as text that can be shown.
+/// The beginning of a body as printable text.
 pub fn excerpt(body: &[u8]) -> String {
-    // What was cut says so: it may be in the middle of a secret. The half of a character that a cut leaves is none.
+    // Truncation is marked, since it may be inside a secret. An incomplete character at the end is removed.
     let head = body.get(..EXCERPT * 4).unwrap_or(body);
     let mut text = String::from_utf8_lossy(head).into_owned();
     if head.len() < body.len() {
@@ -328,7 +328,7 @@ fn shown_headers(headers: &[(String, String)]) -> Vec<(String, String)> {
     shown.collect()
 }
 
-/// Headers that hold what opens something.
+/// Headers that contain credentials.
 fn is_private(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     [
@@ -338,7 +338,7 @@ fn is_private(name: &str) -> bool {
     .any(|word| name.contains(word))
 }
 
-/// Exactly there; or there with some query, if none is asked for.
+/// Whether the URLs are equal. If `wanted` has no query, any query is accepted.
 pub(super) fn leads_to(target: &str, wanted: &str) -> bool {
     if target == wanted {
         return true;
@@ -353,7 +353,7 @@ enum Step {
     Item(usize),
 }
 
-/// `items[0].name`, `metadata['app.kubernetes.io/name']`, also in `"`; `$.` may stand before.
+/// `items[0].name`, `metadata['app.kubernetes.io/name']`, also with `"`; may start with `$.`.
 fn steps(path: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = path.strip_prefix('$').unwrap_or(path);
@@ -389,7 +389,7 @@ fn find<'a>(document: &'a Value, steps: &[Step]) -> Option<&'a Value> {
     })
 }
 
-/// `8080` and `"8080"` mean the same in a project file, and so do `1` and `1.0` everywhere.
+/// `8080` equals `"8080"`, as in a project file, and `1` equals `1.0`.
 fn alike(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Number(found), Value::Number(wanted)) if found.as_f64() == wanted.as_f64() => true,

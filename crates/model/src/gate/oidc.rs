@@ -1,4 +1,4 @@
-//! `gate "oidc"`: sign-in works, as far as can be seen without signing in.
+//! `gate "oidc"`: sign-in works, as far as this can be checked without signing in.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,12 +10,12 @@ use super::{Evidence, Look, Miss, quoted};
 pub struct OidcGate {
     pub issuer: String,
     pub client_id: Option<String>,
-    /// Where an application begins its sign-in.
+    /// Where an application starts its sign-in.
     pub login_url: Option<String>,
     pub ca: Option<String>,
 }
 
-/// What was found; a part that could not be had has a word for why in `failed`.
+/// The findings. For a part that could not be read, `failed` contains the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OidcSeen {
     pub issuer: String,
@@ -27,10 +27,10 @@ pub struct OidcSeen {
     pub keys: Option<Vec<KeySeen>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_failed: Option<String>,
-    /// The addresses that the sign-in went through, without what is in their queries.
+    /// The URLs of the sign-in redirects, without query values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<String>,
-    /// Where it ended, without its query.
+    /// The final URL, without its query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrived: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct OidcSeen {
     pub login_failed: Option<String>,
 }
 
-/// What an issuer says about itself, as far as it matters here.
+/// The relevant part of an issuer's discovery document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discovery {
     pub issuer: String,
@@ -82,7 +82,7 @@ impl OidcGate {
         }
     }
 
-    /// Where an issuer describes itself.
+    /// The URL of the discovery document.
     pub fn discovery_url(&self) -> String {
         let base = self.issuer.trim_end_matches('/');
         format!("{base}/.well-known/openid-configuration")
@@ -167,7 +167,8 @@ impl OidcGate {
     }
 }
 
-/// An address whose query keeps only what says who talks to whom. A sign-in's query holds its state.
+/// A URL whose query only keeps the parameters that identify the parties. Others, such as the state of a sign-in, are
+/// removed.
 pub fn withheld_query(url: &str) -> String {
     const SHOWN: [&str; 4] = ["client_id", "redirect_uri", "response_type", "scope"];
     let (url, fragment) = match url.split_once('#') {

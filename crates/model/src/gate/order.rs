@@ -1,4 +1,4 @@
-//! Gates that come after others: who may be looked at now, and who never will.
+//! The order of gates: which can be checked now, and which never will be.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use super::{Gate, Verdict};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     Ready,
-    /// For this gate.
+    /// Waits for this gate.
     Waits(String),
     Stopped(Stop),
 }
 
-/// It will never be looked at, because this gate did not pass.
+/// The gate will never be checked, because this gate did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
     pub after: String,
 }
 
 impl Gate {
-    /// Where it stands, with these gates ended so far.
+    /// Its position, given the gates that have ended so far.
     pub fn standing(&self, all: &[Self], ended: &BTreeMap<String, Verdict>) -> Standing {
         let mut waits = None;
         for before in self.before(all) {
@@ -45,8 +45,8 @@ impl Gate {
     }
 }
 
-/// Gates that come after themselves, and names that two gates have. One that comes after a gate of which there is none
-/// now, because its `for_each` is empty, comes after nothing; names that no block has are found before anything runs.
+/// Finds gates in a cycle and duplicate names. If a gate comes after a group whose `for_each` is empty, it has nothing
+/// to wait for. Unknown names are found before anything runs.
 pub(super) fn check(gates: &[Gate]) -> Vec<SettingError> {
     let mut wrong = Vec::new();
     for (at, gate) in gates.iter().enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn check(gates: &[Gate]) -> Vec<SettingError> {
     if !wrong.is_empty() {
         return wrong;
     }
-    // Takes away what could be looked at until nothing moves.
+    // Removes gates that could be checked, until nothing changes.
     let mut ended: BTreeMap<String, Verdict> = BTreeMap::new();
     loop {
         let ready = gates.iter().find(|gate| {

@@ -1,4 +1,4 @@
-//! Keeps secrets out of what a gate leaves behind.
+//! Keeps secrets out of the reports of a gate.
 
 use serde_json::Value;
 
@@ -8,8 +8,7 @@ use crate::masking::{MASKED, Mask, is_maskable};
 use crate::secret::Secret;
 use crate::stage::ResolvedBlock;
 
-/// Attributes whose values are compared with what is seen: too short for a mask, and a report would still
-/// give them away.
+/// Attributes that are compared with observed values. Short ones cannot be masked, and a report would reveal them.
 const COMPARED: [&str; 7] = [
     "expect",
     "values",
@@ -20,7 +19,7 @@ const COMPARED: [&str; 7] = [
     "issuer",
 ];
 
-/// Hides the values of attributes that are marked as sensitive, wherever they turn up, and passwords in addresses.
+/// Masks the values of sensitive attributes wherever they occur, and passwords in URLs.
 pub(super) fn mask_of(block: &ResolvedBlock) -> Mask {
     let sensitive = block.sensitive.iter();
     let mut hidden = secrets(block, sensitive.map(String::as_str));
@@ -30,7 +29,7 @@ pub(super) fn mask_of(block: &ResolvedBlock) -> Mask {
     Mask::new(&hidden)
 }
 
-/// An address as it may be shown: without the password in it.
+/// A URL without its password.
 pub(super) fn shown_address(url: &str) -> String {
     match userinfo(url).and_then(|(from, info)| Some((from + info.find(':')?, from + info.len()))) {
         Some((from, to)) => format!("{}:…{}", &url[..from], &url[to..]),
@@ -38,7 +37,7 @@ pub(super) fn shown_address(url: &str) -> String {
     }
 }
 
-/// The password of an address, as it stands there and as it is sent.
+/// The password of a URL, as written and decoded.
 fn passwords(url: &str) -> Vec<Secret> {
     let Some((user, password)) = userinfo(url).and_then(|(_, info)| info.split_once(':')) else {
         return Vec::new();
@@ -51,7 +50,7 @@ fn passwords(url: &str) -> Vec<Secret> {
     ]
 }
 
-/// `user:password` of an address, and where it begins.
+/// `user:password` of a URL, and its position.
 fn userinfo(url: &str) -> Option<(usize, &str)> {
     let from = url.find("://")? + 3;
     let rest = &url[from..];
@@ -78,9 +77,9 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Whether a mask is not enough, because what is compared is short.
+/// Whether masking is not enough, because a compared value is short.
 pub(super) fn is_unmaskable(block: &ResolvedBlock) -> bool {
-    // Two of them may be one secret in different forms.
+    // Two of them may be the same secret in different encodings.
     if block.kind == "equal" && (block.sensitive.contains("values") || asks_for_a_secret(block)) {
         return true;
     }
@@ -93,7 +92,7 @@ pub(super) fn is_unmaskable(block: &ResolvedBlock) -> bool {
     compared.any(|text| !text.is_empty() && !is_maskable(text))
 }
 
-/// Whether a field of a cluster's Secret is compared.
+/// Whether a field of a Kubernetes Secret is compared.
 fn asks_for_a_secret(block: &ResolvedBlock) -> bool {
     let values = match block.attrs.get("values") {
         Some(Value::Array(items)) => items.iter().collect::<Vec<_>>(),
@@ -106,7 +105,7 @@ fn asks_for_a_secret(block: &ResolvedBlock) -> bool {
     })
 }
 
-/// The report without what these masks hide. What cannot be masked for sure is left out.
+/// The report with these masks applied. Parts that cannot be masked reliably are removed.
 #[must_use]
 pub fn mask_report(report: &GateReport, unmaskable: bool, masks: &[&Mask]) -> GateReport {
     let mut bare = GateReport {
@@ -143,7 +142,7 @@ fn secrets<'a>(block: &ResolvedBlock, names: impl Iterator<Item = &'a str>) -> V
     let mut secrets = Vec::new();
     for name in names {
         match block.attrs.get(name) {
-            // Its words are those of every kubeconfig; what is secret in it, it knows itself.
+            // Most words of a kubeconfig are not secret; its parser finds those that are.
             Some(value) if name == "kubeconfig" => {
                 secrets.extend(value.as_str().map(Secret::new));
                 let config = Kubeconfig::from_value(value);
@@ -169,12 +168,12 @@ fn collect(value: &Value, secrets: &mut Vec<Secret>) {
     }
 }
 
-/// An address, a header or a line with a secret in it is marked as a whole; the secret may turn up alone.
+/// A URL, header or line that contains a secret is marked as a whole, but the secret may occur on its own.
 fn parts(text: &str) -> impl Iterator<Item = Secret> {
     let own = |c: char| c.is_ascii_alphanumeric() || "-_.~+/".contains(c);
     text.split(move |c| !own(c))
         .filter(move |part| part.len() >= 8 && part.len() < text.len())
-        // Hosts and paths are for people to read.
+        // Hosts and paths stay readable.
         .filter(|part| !part.starts_with('/') && !part.contains('.'))
         .map(Secret::new)
 }

@@ -1,24 +1,24 @@
-//! When a gate is looked at again, and when it has failed.
+//! When a gate is checked again, and when it has failed.
 
 use std::time::Duration;
 
-/// A gate's patience.
+/// The timing of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// From the beginning of one look to the beginning of the next.
+    /// From the start of one check to the start of the next.
     pub interval: Duration,
-    /// Until it has failed.
+    /// When the gate has failed.
     pub timeout: Duration,
-    /// So many failures in a row end it sooner.
+    /// The number of consecutive failures that end it earlier.
     pub failures: Option<u32>,
 }
 
-/// What follows a look that did not pass. One pass ends a gate, so all looks before were failures too.
+/// What follows a failed check. One pass ends a gate, so all earlier checks failed too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Look again, so long after the gate's beginning.
+    /// Check again, at this time since the gate's start.
     LookAt(Duration),
-    /// It has failed, so long after its beginning.
+    /// The gate has failed, at this time since its start.
     FailAt(Duration),
 }
 
@@ -33,7 +33,7 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// One look and no more.
+    /// A single check.
     #[must_use]
     pub fn once(self) -> Self {
         Self {
@@ -42,8 +42,8 @@ impl Schedule {
         }
     }
 
-    /// What comes after the failure number `failures`, of a look that began and ended so long after the
-    /// gate's beginning. However long the interval is, the last look is at the end.
+    /// What follows failure number `failures`, of a check that started and ended at these times since the gate's start.
+    /// Whatever the interval is, the last check is at the end.
     pub fn next(&self, failures: u32, began: Duration, ended: Duration) -> Next {
         if self.failures.is_some_and(|most| failures >= most) {
             return Next::FailAt(ended);
@@ -63,7 +63,7 @@ impl Schedule {
         }
     }
 
-    /// What the last look needs, if the one before took so long.
+    /// The time to reserve for the last check, if the previous one took this long.
     fn room(&self, took: Duration) -> Duration {
         let least = (self.timeout / 10).min(Duration::from_secs(1));
         least.max(took * 2)
@@ -78,7 +78,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// The beginnings of all looks that take `look` each, and the end.
+    /// The starts of all checks that take `look` each, and the end.
     fn played(schedule: Schedule, look: Duration) -> (Vec<u128>, u128) {
         let (mut now, mut begun) = (Duration::ZERO, Vec::new());
         loop {
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(looks(1000, 3000), [0, 1000, 2000, 2700]);
         assert_eq!(looks(15_000, 3000), [0, 2700]);
         assert_eq!(looks(3000, 3000), [0, 2700]);
-        // One that takes its time gets it.
+        // A slow check gets enough time.
         let (begun, end) = played(schedule(10_000, 10_000), at(1500));
         assert_eq!((begun, end), (vec![0, 7000], 8500));
     }

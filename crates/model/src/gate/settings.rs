@@ -1,6 +1,6 @@
-//! From a block whose values are known to a gate with typed settings. All problems at once.
+//! Reads a gate with typed settings from a block whose values are known. Reports all problems at once.
 //!
-//! Not here: what the file may say (`config`); a value that came from an output is seen here first.
+//! Not here: what the file allows (`config`). Values from outputs are checked here for the first time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::project::Input;
 use crate::secret::Secret;
 use crate::stage::{ResolvedBlock, StageBlock};
 
-/// What is wrong with the settings of a gate. Never holds a value that is sensitive.
+/// An error in the settings of a gate. Never contains a sensitive value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("gate `{gate}`: {message}")]
 pub struct SettingError {
     pub gate: String,
     pub message: String,
     pub hint: Option<String>,
-    /// The attribute it is about, if it is about one.
+    /// The attribute concerned, if there is one.
     pub attribute: Option<String>,
     pub at: Location,
 }
@@ -99,10 +99,10 @@ pub(super) fn read(block: &ResolvedBlock) -> Result<Gate, Vec<SettingError>> {
     }
 }
 
-/// Attributes that say something only beside another, which may not be known yet.
+/// Attributes that only have a meaning with another one, which may not be known yet.
 const PAIRED: [&str; 5] = ["field", "expect", "condition", "listener", "client_id"];
 
-/// What is wrong with a gate by what its block says itself, whatever the values will be that come later.
+/// Errors that are visible in the block itself, whatever the later values are.
 pub(super) fn check_known(block: &StageBlock) -> Vec<SettingError> {
     let known = block.attrs.iter().filter_map(|(name, input)| match input {
         Input::Known(value) => Some((name.clone(), value.clone())),
@@ -156,7 +156,7 @@ fn schedule(reader: &mut Reader<'_>) -> Schedule {
     }
 }
 
-/// Reads attributes by name and type, and remembers what is wrong.
+/// Reads attributes by name and type, and collects errors.
 pub(super) struct Reader<'a> {
     block: &'a ResolvedBlock,
     wrong: Vec<SettingError>,
@@ -171,7 +171,7 @@ impl Reader<'_> {
         self.block.sensitive.contains(name)
     }
 
-    /// The value of an attribute as it may be shown.
+    /// An attribute's value, masked if it is sensitive.
     pub(super) fn shown(&self, name: &str, value: &str) -> String {
         if self.is_sensitive(name) {
             "the sensitive value".to_owned()
@@ -197,7 +197,7 @@ impl Reader<'_> {
         self.text(name).unwrap_or_default()
     }
 
-    /// A document: a text, or an object that is one.
+    /// A document: a text, or an object that is serialised.
     pub(super) fn document(&mut self, name: &str) -> Option<Secret> {
         match self.value(name) {
             Some(object @ Value::Object(_)) => Some(Secret::new(digits::write(object))),
@@ -230,7 +230,7 @@ impl Reader<'_> {
                 Some(count) => return Some(count),
                 None => "another number",
             },
-            // Outputs often are texts.
+            // Outputs are often strings.
             Value::String(text) => match text.parse() {
                 Ok(count) => return Some(count),
                 Err(_) => "a text",
@@ -266,7 +266,7 @@ impl Reader<'_> {
         read
     }
 
-    /// A list of texts; one text is a list of one.
+    /// A list of texts. A single text is a list of one.
     pub(super) fn texts(&mut self, name: &str) -> Vec<String> {
         let Some(value) = self.value(name) else {
             return Vec::new();
@@ -287,7 +287,7 @@ impl Reader<'_> {
         texts
     }
 
-    /// A map of texts; numbers and truth values are taken as written.
+    /// A map of texts. Numbers and booleans are converted to text.
     pub(super) fn text_map(&mut self, name: &str) -> BTreeMap<String, String> {
         let mut map = BTreeMap::new();
         for (key, value) in self.map(name) {
@@ -324,7 +324,7 @@ impl Reader<'_> {
         None
     }
 
-    /// An address of the web, with its parts as far as they matter.
+    /// An HTTP URL, with the parts that matter.
     pub(super) fn url(&mut self, name: &str) -> Option<String> {
         let text = self.text(name)?;
         let host = text
@@ -362,7 +362,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value that can stand for a text.
+/// A scalar value as text.
 pub(super) fn plain(value: &Value) -> Option<String> {
     if let Some(digits) = digits::digits(value) {
         return Some(digits.to_owned());
@@ -386,7 +386,7 @@ fn what(value: &Value) -> &'static str {
     }
 }
 
-/// No value of a person's is repeated at length.
+/// Truncates long values.
 pub(super) fn cut(text: &str) -> String {
     masking::cut(text, 200)
 }

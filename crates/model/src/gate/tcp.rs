@@ -1,4 +1,4 @@
-//! `gate "tcp"`: a port answers.
+//! `gate "tcp"`: a port accepts connections.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,20 +10,20 @@ use super::{Evidence, Look, Miss, quoted};
 pub struct TcpGate {
     pub host: String,
     pub port: u16,
-    /// Nothing may answer there.
+    /// The port must not accept connections.
     pub absent: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpSeen {
-    /// `host:port` as the gate has it.
+    /// `host:port` as configured in the gate.
     pub address: String,
-    /// Where the connection went.
+    /// The address of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
-    /// Why there was none.
+    /// Why there was no connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }

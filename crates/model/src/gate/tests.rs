@@ -27,7 +27,7 @@ fn gate(kind: &str, attrs: Value) -> Gate {
     gates.remove(0)
 }
 
-/// A look as people read it.
+/// The result of a check as shown to people.
 fn shown(look: &Look) -> String {
     match &look.verdict {
         Verdict::Passed => "passed".to_owned(),

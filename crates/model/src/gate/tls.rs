@@ -13,40 +13,40 @@ use super::{Evidence, Look, Miss, quoted};
 pub struct TlsGate {
     pub host: String,
     pub port: u16,
-    /// Connect there instead of where the host's name leads: `host` or `host:port`.
+    /// Connect to this address instead of the host's: `host` or `host:port`.
     pub address: Option<String>,
     pub valid_for: Duration,
-    /// A part of the name of somebody who signed it.
+    /// A part of the name of an issuer in the chain.
     pub issuer: Option<String>,
-    /// Instead of the system's roots.
+    /// Used instead of the system's roots.
     pub ca: Option<String>,
-    /// Offered; one of them must be chosen.
+    /// The offered protocols; one of them must be negotiated.
     pub alpn: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsSeen {
     pub host: String,
-    /// Where the connection went, or should have gone.
+    /// The address of the connection, or the intended one.
     pub address: String,
     #[serde(flatten)]
     pub handshake: Handshake,
 }
 
-/// How far it came.
+/// How far the handshake got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "handshake", rename_all = "kebab-case")]
 pub enum Handshake {
     NoListener {
         why: String,
     },
-    /// It answers, in another language.
+    /// The server responds, but not with TLS.
     NotTls,
-    /// It said no, and this is its word for why.
+    /// The server refused, with this alert.
     Refused {
         alert: String,
     },
-    /// It hung up, or said nothing, before it showed a certificate.
+    /// The server closed the connection or sent nothing before its certificate.
     Silent {
         why: String,
     },
@@ -59,7 +59,7 @@ pub struct Connection {
     pub cipher: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpn: Option<String>,
-    /// As it was shown, the server's own first.
+    /// As presented, the server's own first.
     pub chain: Vec<CertificateSeen>,
     pub trust: Trust,
     pub covers_host: bool,
@@ -69,7 +69,7 @@ pub struct Connection {
 pub struct CertificateSeen {
     pub subject: String,
     pub issuer: String,
-    /// Names and addresses it is for.
+    /// The names and addresses that it covers.
     pub names: Vec<String>,
     pub not_before: Timestamp,
     pub not_after: Timestamp,
@@ -77,7 +77,7 @@ pub struct CertificateSeen {
     pub fingerprint: String,
 }
 
-/// Whether the chain leads to somebody who is trusted. Times are judged apart.
+/// Whether the chain leads to a trusted root. Validity times are checked separately.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "trust", rename_all = "kebab-case")]
 pub enum Trust {
@@ -246,7 +246,7 @@ impl TlsGate {
 }
 
 impl CertificateSeen {
-    /// Whose placeholder it is: controllers show one until the real certificate is there.
+    /// The product whose placeholder it is: controllers present one until the real certificate exists.
     fn is_placeholder(&self) -> Option<&'static str> {
         let known = [
             (
@@ -264,7 +264,7 @@ impl CertificateSeen {
     }
 }
 
-/// Without what is less than a second.
+/// Truncated to seconds.
 fn seconds(at: Timestamp) -> String {
     Timestamp::from_second(at.as_second())
         .unwrap_or(at)

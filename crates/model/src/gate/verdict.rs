@@ -1,11 +1,11 @@
-//! What looks at a gate's subject amount to.
+//! The results of a gate's checks.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Evidence;
 
-/// One look: what was found and what it means.
+/// One check: its evidence and its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Look {
     pub verdict: Verdict,
@@ -16,38 +16,38 @@ pub struct Look {
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
     Passed,
-    /// The world is not as it should be.
+    /// The requirement is not met.
     Failed {
         misses: Vec<Miss>,
     },
-    /// Nothing can be said about the world: the probe itself did not get there.
+    /// The check itself could not be executed, so the result is unknown.
     CannotLook {
         why: String,
     },
-    /// Never looked at: somebody said, as an emergency, that it need not pass.
+    /// Not checked: a person skipped it as an emergency.
     Skipped {
         by: String,
         reason: String,
     },
-    /// Never looked at, because this gate did not pass.
+    /// Not checked, because this gate did not pass.
     NotTried {
         after: String,
     },
 }
 
-/// Expected and seen, side by side.
+/// Expected and actual value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Miss {
-    /// What this is about: a name, a certificate's chain, a header.
+    /// The subject: a name, a certificate chain, a header.
     pub subject: String,
     pub expected: String,
     pub seen: String,
-    /// What else was noticed, if it narrows the cause down.
+    /// A further observation that narrows down the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub also: Option<String>,
 }
 
-/// How a gate ended, and all there is to show for it.
+/// The result of a gate, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GateReport {
     pub name: String,
@@ -57,18 +57,18 @@ pub struct GateReport {
     pub tries: u32,
     pub began: Timestamp,
     pub ended: Timestamp,
-    /// Since when it has looked as it does now; nothing if it passed at once or was not tried.
+    /// Since when the result is as it is now. None if it passed at once or was not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
-    /// Commands that show a person the same; for what did not pass.
+    /// Commands with which a person can reproduce a failed check.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub look_further: Vec<String>,
 }
 
 impl GateReport {
-    /// What there is to say about a gate that did not pass: expected, seen, and how to look further.
+    /// The report on a failed gate: expected, actual, and how to investigate.
     pub fn lines(&self) -> Vec<String> {
         let title = format!("gate `{}` ({})", self.name, self.kind);
         let mut lines = match &self.verdict {
@@ -133,7 +133,7 @@ impl Verdict {
         }
     }
 
-    /// Whether what comes after it may go on.
+    /// Whether later gates may continue.
     pub fn lets_on(&self) -> bool {
         match self {
             Self::Passed | Self::Skipped { .. } => true,
@@ -141,8 +141,7 @@ impl Verdict {
         }
     }
 
-    /// Whether it says the same as another: how long an answer may be kept
-    /// changes by itself.
+    /// Whether two results are the same, ignoring remaining TTLs, which change by themselves.
     pub fn is_like(&self, other: &Self) -> bool {
         let steady = |text: &str| text.split(", TTL ").next().unwrap_or_default().to_owned();
         match (self, other) {

@@ -1,5 +1,4 @@
-//! The graph as data. A documented form: fields are only ever added, and a change of meaning
-//! raises `version`.
+//! The graph as JSON. A documented format: fields are only added, and a change of meaning raises `version`.
 
 use serde::Serialize;
 
@@ -8,7 +7,7 @@ use crate::project::EdgeKind;
 
 pub fn render(graph: &Graph) -> String {
     let document = Document::new(graph);
-    // A tree of strings and numbers has no way to fail.
+    // Serialising strings and numbers cannot fail.
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
@@ -20,9 +19,9 @@ struct Document<'a> {
     layers: Vec<Layer<'a>>,
     stacks: Vec<Stack<'a>>,
     edges: Vec<Edge<'a>>,
-    /// What can run at the same time, in order.
+    /// Stacks that can run at the same time, in order.
     waves: Vec<Vec<String>>,
-    /// The longest way through the graph.
+    /// The longest path through the graph.
     critical_path: Vec<Step>,
 }
 
@@ -50,7 +49,7 @@ struct Edge<'a> {
     downstream: &'a str,
     /// `order` or `output`.
     kind: &'static str,
-    /// With `output` only: the upstream's output and the downstream's input it becomes.
+    /// Only with `output`: the upstream's output and the downstream's input.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +59,7 @@ struct Edge<'a> {
 #[derive(Serialize)]
 struct Step {
     stack: String,
-    /// Outputs it takes of the step before.
+    /// Outputs that it consumes from the previous step.
     needs: Vec<String>,
 }
 

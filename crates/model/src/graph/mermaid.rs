@@ -1,4 +1,4 @@
-//! The graph for Mermaid, as forges show it in Markdown: layers as subgraphs, `order` edges dotted.
+//! The graph for Mermaid, which forges display in Markdown: layers as subgraphs, `order` edges dotted.
 
 use std::fmt::Write as _;
 
@@ -30,8 +30,7 @@ pub fn render(graph: &Graph) -> String {
     out
 }
 
-/// Mermaid chokes on words such as `end` and on dashes; names have no underscore, so this stays
-/// unique.
+/// Mermaid cannot handle ids such as `end`, or dashes. Names have no underscore, so this stays unique.
 fn id(name: &StackName) -> String {
     format!("s_{}", name.as_str().replace('-', "_"))
 }

@@ -1,7 +1,7 @@
-//! The graph as a picture: layers as bands from the top down, edges as curves behind the boxes.
-//! One self-contained file, readable on a light and a dark page.
+//! The graph as an SVG image: layers as bands from the top down, edges as curves behind the boxes. One self-contained
+//! file, readable on light and dark pages.
 //!
-//! Not here: the places of boxes (`layout`).
+//! Not here: the positions of boxes (`layout`).
 
 mod layout;
 
@@ -90,7 +90,7 @@ fn edges(out: &mut String, graph: &Graph, layout: &Layout<'_>) {
     }
 }
 
-/// From box to box in soft curves; through a bend it runs straight down.
+/// Smooth curves between boxes; straight down through a bend.
 fn curve(route: &Route, layout: &Layout<'_>) -> String {
     let mut d = String::new();
     for pair in route.through.windows(2) {

@@ -1,4 +1,4 @@
-//! What is seen, judged.
+//! Verdicts on observed values.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ fn absence_must_be_proven() {
         look(status("SERVFAIL")),
         "old.example.io | no record | `SERVFAIL` from ns1"
     );
-    // One server, asked for both kinds of address.
+    // One server, queried for both address types.
     let both = vec![answer("ns1", &[]), answer("ns1", &["2001:db8::1"])];
     assert_eq!(
         dns(gone.clone(), vec![name("old.example.io", both)], &[]),
@@ -397,7 +397,7 @@ fn what_a_page_says_is_kept_without_what_opens_doors() {
     ");
 }
 
-/// What is cut says so wherever that is, so that the beginning of a secret is found there.
+/// Every truncation is marked, so that the beginning of a secret is found there.
 #[test]
 fn a_page_that_is_cut_says_so() {
     let seen = |body: &str| excerpt(body.as_bytes());
@@ -643,7 +643,7 @@ fn a_password_in_an_address_is_never_shown() {
     let shown = serde_json::to_string(&look).unwrap() + &gate.look_further().join(" ");
     assert!(!shown.contains("ssw0rd"), "{shown}");
     assert!(shown.contains("https://ada:…@example.io/a?b=c"), "{shown}");
-    // What a page says of who came.
+    // A page that repeats the credentials of the request.
     let said = "Basic YWRhOnBAc3N3MHJkLW9mLWFkYQ== p@ssw0rd-of-ada p%40ssw0rd-of-ada";
     let masked = gate.mask.mask_text(said);
     assert!(

@@ -1,8 +1,8 @@
-//! Places for the boxes of a picture: a band for each layer, in it a row for each depth, in each row
-//! the order that keeps stacks near what they depend on.
+//! The positions of boxes: a band per layer, in it a row per depth. The order in each row keeps stacks close to their
+//! dependencies.
 //!
-//! An edge that passes a row goes through a bend there, which takes room like a narrow box: so no edge
-//! runs behind a stack. A stack has one bend in each row it passes, shared by its edges.
+//! An edge that crosses a row passes through a bend, which takes space like a narrow box, so that no edge runs behind a
+//! stack. A stack has one bend in each row that it crosses, shared by its edges.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const ROW_GAP: f64 = 46.0;
 const BAND_GAP: f64 = 14.0;
 const BAND_PADDING: f64 = 18.0;
 const CHARACTER: f64 = 8.0;
-/// A wider row is broken, so that a hundred equal stacks do not make a ribbon.
+/// Wider rows are wrapped, so that many equal stacks stay readable.
 const MAX_IN_ROW: usize = 12;
 const SWEEPS: usize = 10;
 
@@ -22,7 +22,7 @@ pub(super) struct Layout<'a> {
     pub(super) width: f64,
     pub(super) height: f64,
     pub(super) bands: Vec<Band<'a>>,
-    /// Stacks by their number, then bends.
+    /// Stacks by their index, then bends.
     pub(super) boxes: Vec<Placed>,
     pub(super) routes: Vec<Route>,
 }
@@ -46,7 +46,7 @@ impl Placed {
     }
 }
 
-/// The way of an edge: numbers of boxes, both ends included.
+/// The route of an edge: indexes of boxes, including both ends.
 pub(super) struct Route {
     pub(super) up: usize,
     pub(super) down: usize,
@@ -85,7 +85,7 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Bands and rows from the top down, with every box's height set; the rows, and where it ends.
+/// Bands and rows from the top down, with every box's height set. Returns the rows and the bottom edge too.
 fn stacked<'a>(graph: &'a Graph, boxes: &mut [Placed]) -> (Vec<Band<'a>>, Vec<Vec<usize>>, f64) {
     let depth = depth_in_layer(graph);
     let mut bands = Vec::new();
@@ -120,7 +120,7 @@ fn stacked<'a>(graph: &'a Graph, boxes: &mut [Placed]) -> (Vec<Band<'a>>, Vec<Ve
     (bands, rows, (y - BAND_GAP + 8.0).max(40.0))
 }
 
-/// Only edges inside a layer push a stack further down in it.
+/// Only edges inside a layer move a stack further down in it.
 fn depth_in_layer(graph: &Graph) -> Vec<usize> {
     let mut depth = vec![0; graph.stacks.len()];
     for &number in &graph.order {
@@ -132,7 +132,7 @@ fn depth_in_layer(graph: &Graph) -> Vec<usize> {
     depth
 }
 
-/// A way for each edge; adds the bends to their rows and to the boxes.
+/// A route for each edge. Adds the bends to their rows and to the boxes.
 fn routes(graph: &Graph, rows: &mut [Vec<usize>], boxes: &mut Vec<Placed>) -> Vec<Route> {
     let mut row_of = vec![0; graph.stacks.len()];
     for (at, row) in rows.iter().enumerate() {
@@ -163,7 +163,7 @@ fn routes(graph: &Graph, rows: &mut [Vec<usize>], boxes: &mut Vec<Placed>) -> Ve
     routes
 }
 
-/// Moves each box towards the middle of its neighbours, down and up in turn, and keeps them apart.
+/// Moves each box towards the middle of its neighbours, down and up in turn, without overlaps.
 fn spread(routes: &[Route], rows: &mut [Vec<usize>], boxes: &mut [Placed]) {
     let mut above = vec![Vec::new(); boxes.len()];
     let mut below = vec![Vec::new(); boxes.len()];
@@ -206,7 +206,7 @@ fn spread(routes: &[Route], rows: &mut [Vec<usize>], boxes: &mut [Placed]) {
     }
 }
 
-/// Takes out columns that no row uses: parts of a graph that do not touch drift far apart.
+/// Removes columns that no row uses, since unconnected parts of a graph drift apart.
 fn draw_together(boxes: &mut [Placed]) {
     let mut order: Vec<usize> = (0..boxes.len()).collect();
     order.sort_by(|&one, &other| boxes[one].x.total_cmp(&boxes[other].x));
