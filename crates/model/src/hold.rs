@@ -1,4 +1,4 @@
-//! A person's lock on a stack or a lane: a reason and an end. Not a state lock.
+//! A hold: a person blocks a stack or a lane, with a reason and an end. Not a state lock.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct Hold {
     pub person: String,
     pub reason: String,
     pub since: Timestamp,
-    /// It ends by itself: nothing is held for ever by who went on holiday.
+    /// It always expires, so that nothing stays held by a person who is away.
     pub until: Timestamp,
     pub released: Option<Release>,
 }
@@ -38,7 +38,7 @@ impl HoldOn {
         }
     }
 
-    /// Whether it keeps a lane from being taken: the target's own, or that of one of its stacks (`target/stack`).
+    /// Whether it blocks a lane: the target's own, or that of one of its stacks (`target/stack`).
     pub fn covers_lane(&self, lane: &str) -> bool {
         match self {
             Self::Stack(_) => false,
@@ -57,7 +57,7 @@ impl HoldOn {
 }
 
 impl Hold {
-    /// How to end it.
+    /// The command that ends it.
     pub fn way_out(&self) -> String {
         format!(
             "`terrane hold release {}` ends it (with `--all` where it is not your own)",

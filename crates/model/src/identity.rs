@@ -1,5 +1,5 @@
-//! Who asks for something: a person as the operating system calls them, or a CI job as its signed token
-//! says; and what a `writer` block wants of such a token.
+//! The identity of a requester: a person by operating system name, or a CI job by its signed token; and what a `writer`
+//! block requires of such a token.
 //!
 //! Not here: fetching and verifying tokens (`drivers::oidc`), who may change what (`control::access::writers`).
 
@@ -17,21 +17,21 @@ mod place;
 pub use pattern::Pattern;
 pub use place::{UntrustedPlace, check_place};
 
-/// What a token says about its bearer.
+/// The claims of a token.
 pub type Claims = Map<String, Value>;
 
 /// Stored in a change set's request: fields are only added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// The name of the person, or the subject of the token.
+    /// The person's name, or the token's subject.
     pub name: String,
     pub kind: IdentityKind,
-    /// Whether a signature vouches for it. What a person is called is only what the machine says.
+    /// Whether it is proved by a signature. A person's name is only what the machine reports.
     pub verified: bool,
     /// The `writer` blocks whose rules it meets.
     #[serde(default)]
     pub writers: BTreeSet<String>,
-    /// What is remembered of the token, and shown.
+    /// The claims that are stored and shown.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
 }
@@ -43,7 +43,7 @@ pub enum IdentityKind {
     Ci,
 }
 
-/// Worth remembering whatever the rules are: who pressed the button, on which commit, in which job.
+/// Claims that are stored whatever the rules are: the person who started the job, the commit, the job.
 const REMEMBERED: &[&str] = &[
     "iss",
     "sub",
@@ -65,11 +65,11 @@ const REMEMBERED: &[&str] = &[
     "pipeline_id",
     "job_id",
 ];
-/// No claim is shown longer than this.
+/// The maximum length at which a claim is shown.
 const SHOWN: usize = 200;
 
 impl Identity {
-    /// A person, by the name the operating system has for them.
+    /// A person, by operating system name.
     pub fn person(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -80,7 +80,7 @@ impl Identity {
         }
     }
 
-    /// The bearer of a verified token which meets the rules of `writer`.
+    /// The bearer of a verified token that meets the rules of `writer`.
     pub fn job(writer: &Writer, claims: &Claims) -> Self {
         let named = writer.claims.keys().map(String::as_str);
         let kept = REMEMBERED.iter().copied().chain(named);
@@ -95,7 +95,7 @@ impl Identity {
         }
     }
 
-    /// The person behind it, as far as is known: who started the job, else its name.
+    /// The responsible person, if known: the one who started the job, or else the name.
     pub fn author(&self) -> &str {
         let started = ["actor", "user_login"].iter();
         let mut started = started.filter_map(|claim| self.claims.get(*claim));
@@ -113,11 +113,11 @@ impl fmt::Display for Identity {
     }
 }
 
-/// A claim that is not what the rule wants.
+/// A claim that does not match the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     pub claim: String,
-    /// Patterns, one of which would do.
+    /// Patterns, one of which must match.
     pub expected: Vec<String>,
     pub seen: Option<String>,
 }
@@ -133,7 +133,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Every claim of a verified token that is not as the writer wants it. None: it is that writer.
+/// Every claim of a verified token that does not match the writer's rules. Empty if the token belongs to that writer.
 pub fn mismatches(writer: &Writer, claims: &Claims) -> Vec<Mismatch> {
     let rules = writer.claims.iter();
     let wrong = rules.filter(|(name, patterns)| {
@@ -152,7 +152,7 @@ pub fn mismatches(writer: &Writer, claims: &Claims) -> Vec<Mismatch> {
         .collect()
 }
 
-/// A claim as the texts it can be compared by; a list is met by any of its members.
+/// A claim as texts for comparison. A list matches with any of its members.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -166,7 +166,7 @@ fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// A claim as people see it, never longer than a line or two.
+/// A claim for display, limited in length.
 pub fn shown(value: &Value) -> Option<String> {
     let texts = texts(value);
     if texts.is_empty() {

@@ -1,16 +1,16 @@
-//! The names of things. Parsed at the edge; inside, the type is the proof.
+//! The types of names and ids. They are parsed at the boundary; inside, the type proves that they are valid.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A stack's name; it also becomes a state's name, a directory and a label.
+/// A stack's name. It is also used as a state name, a directory and a label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StackName(String);
 
-/// Why a word is not a name.
+/// Why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     #[error("`{0}` is longer than 63 characters")]
@@ -66,8 +66,8 @@ impl fmt::Display for StackName {
     }
 }
 
-/// The shape every name of the project file has: a letter first, then lower case letters,
-/// digits and single dashes, at most 63.
+/// The form of every name in the project file: a letter first, then lower case letters, digits and single dashes, at
+/// most 63 characters.
 pub fn check_name(raw: &str) -> Result<(), InvalidName> {
     if raw.len() > 63 {
         return Err(InvalidName::TooLong(raw.to_owned()));
@@ -142,7 +142,7 @@ numbered!(
     "r"
 );
 numbered!(
-    /// The record of something that was done by hand, such as `b7`. A stack may be called so: no command takes both.
+    /// A break-glass record, such as `b7`. A stack may have the same name, since no command accepts both.
     BreakGlassId,
     "b"
 );

@@ -1,4 +1,4 @@
-//! What a stack is made of and Git ignores. What runs is the source: what Git tracks or would add.
+//! Files that a stack needs but Git ignores. A run only sees the source: what Git tracks or would add.
 //!
 //! Not here: which files those are (`drivers`), files whose names only the engine knows.
 
@@ -13,7 +13,7 @@ use crate::project::Stack;
 pub struct Listed {
     /// Relative to the project's root, with `/`.
     paths: BTreeSet<String>,
-    /// Directories with files that engines read. Others may be in the source although a directory is ignored.
+    /// Directories with engine files in the source, possibly inside an ignored directory.
     modules: BTreeSet<String>,
 }
 
@@ -32,8 +32,8 @@ impl<'a> FromIterator<&'a str> for Listed {
 }
 
 impl Listed {
-    /// Whether a module is in the source. `real` is its directory without links, if that is known; else a link on the way
-    /// to it is listed as what it is.
+    /// Whether a module is in the source. `real` is its directory without links, if known. Otherwise a link on the path
+    /// is listed as a link.
     fn holds(&self, dir: &str, real: Option<&str>) -> bool {
         if let Some(real) = real {
             return self.modules.contains(real);
@@ -42,7 +42,7 @@ impl Listed {
         self.modules.contains(dir) || above.into_iter().any(|dir| self.paths.contains(dir))
     }
 
-    /// Whether a file is in the source, through links or not.
+    /// Whether a file is in the source, directly or through links.
     fn holds_file(&self, path: &str, here: &Here<'_>) -> bool {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let real = (here.real)(dir).filter(|real| !real.is_empty());
@@ -51,13 +51,13 @@ impl Listed {
     }
 }
 
-/// Whether a path lies in a directory or below it.
+/// Whether a path is a directory or below it.
 fn is_inside(path: &str, dir: &str) -> bool {
     let rest = path.strip_prefix(dir);
     dir.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// What a stack needs and the source has nothing of.
+/// What a stack needs and the source does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ignored {
     pub path: String,
@@ -68,15 +68,15 @@ pub struct Ignored {
 enum What {
     /// The stack's own directory.
     Root,
-    /// A module that is called there.
+    /// A module that is called at this location.
     Module(Location),
     /// One of its `var_files`.
     VarFile,
-    /// A file outside its directory that is named there, by `file()` or its kin.
+    /// A file outside its directory that is named at this location, by `file()` or a similar function.
     File(Location),
 }
 
-/// What lies in the working tree.
+/// The contents of the working tree.
 pub struct Here<'a> {
     /// A directory without links in its path.
     pub real: &'a dyn Fn(&str) -> Option<String>,
@@ -84,8 +84,8 @@ pub struct Here<'a> {
 }
 
 impl Ignored {
-    /// The first of a stack's directory, the modules in the project that it calls, its files of variables, and the files
-    /// outside its directory that they name.
+    /// The first ignored one among a stack's directory, the local modules that it calls, its variable files, and the
+    /// files outside its directory that they name.
     pub fn of(
         root: &str,
         var_files: &[String],
@@ -97,7 +97,7 @@ impl Ignored {
             let path = path.to_owned();
             Some(Self { path, what })
         };
-        // One that is not there at all is another mistake.
+        // A directory that does not exist is a different error.
         let is_missing = |dir: &str| {
             let is_there = modules.get(dir).is_some_and(|it| it.has_engine_files);
             is_there && !listed.holds(dir, (here.real)(dir).as_deref())
@@ -145,7 +145,7 @@ impl Ignored {
         }
     }
 
-    /// Where the file is named, for messages that show no source.
+    /// Where the file is named, for messages without source text.
     pub fn named_at(&self) -> Option<String> {
         match &self.what {
             What::File(at) => Some(format!("{}:{}", at.file, at.line)),

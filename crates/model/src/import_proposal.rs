@@ -1,7 +1,7 @@
-//! What an engine that died had done after its last stored state, and how it is brought back: `import` blocks.
+//! Finds what a dead engine did after its last stored state, and proposes `import` blocks to recover it.
 //!
-//! Engines store their state every 20 seconds at most, but name each finished resource with its id as it
-//! happens. So what no state knows is still known from the stream.
+//! Engines store their state at most every 20 seconds, but report each finished resource with its id at once. So the
+//! event stream shows resources that no state records.
 //!
 //! Not here: reading the stream (`engine_event`), removing from a state (`state::removal`).
 
@@ -18,29 +18,29 @@ use crate::state::resources::Document;
 #[cfg(test)]
 mod tests;
 
-/// What a person must know about every id here.
+/// The warning that is shown with every id.
 pub const ID_NOTE: &str = "id from the event stream, check the provider's import format";
 
-/// What is there and in no state, or in the state and not there. Stored with a run's end: fields are only
-/// added.
+/// Resources that exist but are in no state, or are in the state but do not exist. Stored with a run's end: fields are
+/// only added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// The newest state that was stored, by whomever.
+    /// The serial of the newest stored state, from any writer.
     #[serde(default)]
     pub serial: Option<u64>,
-    /// Made, and in no state.
+    /// Created, and in no state.
     #[serde(default)]
     pub made: Vec<Made>,
-    /// Changed, and the state has the former values: the next plan refreshes them.
+    /// Changed, but the state has the old values: the next plan refreshes them.
     #[serde(default)]
     pub changed: Vec<String>,
-    /// Destroyed, and still in the state.
+    /// Destroyed, but still in the state.
     #[serde(default)]
     pub gone: Vec<String>,
-    /// Begun, and nobody was told how it ended.
+    /// Started, with unknown result.
     #[serde(default)]
     pub underway: Vec<Underway>,
-    /// The engine saved a state that was kept aside, which may know all of this.
+    /// The engine saved a state that was quarantined and may record all of this.
     #[serde(default)]
     pub kept_aside: bool,
 }
@@ -49,23 +49,23 @@ pub struct Left {
 pub struct Made {
     pub address: String,
     pub import: Import,
-    /// The state holds its predecessor, which is gone: that goes out of the state first.
+    /// The state contains the destroyed predecessor, which must be removed from the state first.
     #[serde(default)]
     pub replaces: bool,
 }
 
-/// How something comes into a state.
+/// How a resource gets into a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Import {
     ById {
         id: String,
     },
-    /// It exists in the state alone: what is lost with the state is made again.
+    /// It only exists in the state: if the state is lost, it is created again.
     Impossible,
-    /// The stream names no id.
+    /// The stream contains no id.
     NoId,
-    /// The id holds a secret, which is not kept.
+    /// The id contains a secret, which is not stored.
     HiddenId,
 }
 
@@ -76,23 +76,23 @@ pub struct Underway {
     pub action: String,
 }
 
-/// What is known of the state when the engine was gone.
+/// What is known about the state after the engine ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stored<'a> {
     pub serial: Option<u64>,
-    /// When the run itself last stored it; nothing if it never did.
+    /// When the run itself last stored it; none if it never did.
     pub at: Option<Timestamp>,
-    /// Nothing if there is none, or if it cannot be read.
+    /// None if there is no state, or if it cannot be read.
     pub document: Option<&'a Document>,
-    /// Whether the engine encrypts it: then only the moment tells what is in it.
+    /// Whether the engine encrypts the state: then only the time indicates what it contains.
     pub is_opaque: bool,
     pub kept_aside: bool,
 }
 
-/// Compares the stream of an apply with the state. `died`: the engine did not end by itself, so what it was
-/// at is open. Nothing if the state says it all.
+/// Compares the stream of an apply with the state. `died`: the engine was killed or crashed, so the result of its
+/// current work is unknown. None if the state is complete.
 pub fn left(events: &[EngineEvent], stored: Stored<'_>, died: bool) -> Option<Left> {
-    // Who ended by itself stored all it knew; what could not be stored is kept aside.
+    // An engine that ended on its own stored everything. A state that could not be stored is quarantined.
     let is_delivered = !died && stored.at.is_some() && !stored.kept_aside;
     if is_delivered {
         return None;
@@ -144,7 +144,7 @@ impl Left {
             && self.underway.is_empty()
     }
 
-    /// Addresses that are in the state and should not be, before anything is imported.
+    /// Addresses to remove from the state before anything is imported.
     pub fn to_forget(&self) -> impl Iterator<Item = &str> {
         let replaced = self.made.iter().filter(|made| made.replaces);
         let replaced = replaced.map(|made| made.address.as_str());
@@ -157,7 +157,7 @@ impl Left {
         made.map(|made| made.address.as_str()).collect()
     }
 
-    /// The blocks, as a file of the stack's root module. What cannot be imported is a comment in it.
+    /// The blocks, as a file of the stack's root module. Resources that cannot be imported are comments in it.
     pub fn blocks(&self) -> String {
         let mut text = format!("# {ID_NOTE}\n");
         for made in &self.made {
@@ -185,13 +185,13 @@ impl Left {
     }
 }
 
-/// Of each address, what was last said to be done with it.
+/// The last reported operation on each address.
 #[derive(Default)]
 struct Done<'a> {
     created: BTreeMap<&'a str, Finished<'a>>,
     updated: BTreeMap<&'a str, Finished<'a>>,
     deleted: BTreeMap<&'a str, Finished<'a>>,
-    /// The beginnings of deletions: they name the id of what goes.
+    /// The start events of deletions, which contain the id of the deleted object.
     destroyed: BTreeMap<&'a str, &'a Step>,
     open: BTreeMap<&'a str, &'a str>,
 }
@@ -237,7 +237,7 @@ struct Finished<'a> {
 }
 
 impl Finished<'_> {
-    /// Whether the state knows it under the id that it has now.
+    /// Whether the state records it with its current id.
     fn is_stored(&self, stored: Stored<'_>) -> bool {
         if stored.is_opaque {
             return !self.is_after(stored.at);
@@ -255,7 +255,7 @@ impl Finished<'_> {
         })
     }
 
-    /// A moment that nobody knows counts as later: better one line too many.
+    /// An unknown time counts as later: a superfluous entry is better than a missing one.
     fn is_after(&self, stored: Option<Timestamp>) -> bool {
         match (self.at, stored) {
             (Some(done), Some(stored)) => done > stored,
@@ -276,8 +276,8 @@ impl Finished<'_> {
 }
 
 impl Stored<'_> {
-    /// Whether it holds this address with the id of what was destroyed: after a replacement it may already
-    /// hold the successor.
+    /// Whether it contains this address with the id of the destroyed object. After a replacement it may already contain
+    /// the successor.
     fn holds_as(&self, address: &str, destroyed: Option<&Step>) -> bool {
         let Some((step, id)) = destroyed.and_then(|step| Some((step, step.id_value.as_deref()?)))
         else {
@@ -310,7 +310,7 @@ fn can_be_imported(resource_type: &str) -> bool {
     !is_in_state_alone
 }
 
-/// A string of HCL that means exactly this text.
+/// An HCL string literal for exactly this text.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     let mut rest = text.chars().peekable();

@@ -1,7 +1,6 @@
-//! What can be known about a Kubernetes cluster and its objects without asking it: how it is reached, what a manifest
-//! holds, where a field is, whether an object says that it is well.
+//! Pure functions on Kubernetes data: kubeconfigs, manifests, field paths and the health of objects.
 //!
-//! Not here: asking (`drivers::kubernetes`).
+//! Not here: access to clusters (`drivers::kubernetes`).
 
 mod field;
 mod health;

@@ -1,7 +1,7 @@
-//! The pure heart of terrane: parse, decide, render to bytes.
+//! The pure core of terrane: parse, decide, render to bytes.
 //!
-//! Not here: clocks, disks, sockets, environment, randomness. They come as arguments, and
-//! this crate's `clippy.toml` bans the rest.
+//! Not here: clocks, disks, sockets, environment, randomness. They are passed as arguments, and this crate's
+//! `clippy.toml` bans direct access.
 
 pub mod approval;
 pub mod artifact;

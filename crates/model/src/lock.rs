@@ -1,13 +1,13 @@
-//! A state's lock as the engines describe it.
+//! A state lock as the engines describe it.
 //!
-//! Not here: who gets it (`store::locks`), and what it protects (`state`).
+//! Not here: granting it (`store::locks`), and what it protects (`state`).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The seven fields an engine sends, under their Go names; what else it may send is kept, for the
-/// answer to a conflict is the holder's whole description.
+/// The seven fields that an engine sends, under their Go names. Additional fields are kept, since the response to a
+/// conflict is the holder's complete description.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockInfo {
     #[serde(rename = "ID")]
@@ -28,7 +28,7 @@ pub struct LockInfo {
     pub other: serde_json::Map<String, serde_json::Value>,
 }
 
-/// How often a state was locked. Who remembers an older one has lost its lock.
+/// How often a state was locked. A client with an older number has lost its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockEpoch(pub i64);
 
@@ -43,13 +43,13 @@ pub enum ReadLockError {
 }
 
 impl LockInfo {
-    /// Reads the body of a LOCK or an UNLOCK.
+    /// Parses the body of a LOCK or UNLOCK request.
     pub fn from_json(body: &[u8]) -> Result<Self, ReadLockError> {
         let info: Self = serde_json::from_slice(body).map_err(ReadLockError::Shape)?;
         if info.id.is_empty() {
             return Err(ReadLockError::NoId);
         }
-        // PostgreSQL keeps no text with one, so no database does.
+        // PostgreSQL cannot store text with a NUL character.
         let texts = [&info.id, &info.operation, &info.info, &info.who];
         if texts.iter().any(|text| text.contains('\0')) {
             return Err(ReadLockError::Nul);
@@ -58,12 +58,12 @@ impl LockInfo {
     }
 
     pub fn to_json(&self) -> String {
-        // Strings and a map of JSON values: nothing in here can fail to be JSON.
+        // Strings and a map of JSON values: serialising cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// What a client does under a lock, as people say it.
+/// A readable name for the operation under a lock.
 pub fn operation_words(operation: &str) -> &str {
     match operation {
         "OperationTypeApply" => "apply",
@@ -77,7 +77,7 @@ pub fn operation_words(operation: &str) -> &str {
 
 impl fmt::Display for LockInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever locks says what it likes: none of it may move a cursor or begin a line.
+        // The fields are client input: they must not move the cursor or start a line.
         let who = if self.who.is_empty() {
             "somebody"
         } else {

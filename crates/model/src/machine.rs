@@ -1,5 +1,5 @@
-//! The reference page of runs and change sets, written by asking `advance` itself: every state, every
-//! event, and what comes of it. What the page does not list cannot happen.
+//! Generates the reference page of runs and change sets by calling `advance` for every state and event. Transitions
+//! that the page does not list are impossible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ pub fn render() -> String {
     page
 }
 
-/// From, by, to.
+/// From, event, to.
 type Move = (String, String, String);
 
 fn section(page: &mut String, title: &str, moves: &[Move]) {

@@ -1,6 +1,6 @@
-//! A module as its own source describes it: variables, outputs, calls, requirements, files it reads.
+//! A module as its source describes it: variables, outputs, calls, requirements, files it reads.
 //!
-//! Not here: running it (`drivers::engine`), what a stack makes of it (`config`).
+//! Not here: running it (`drivers::engine`), how a stack uses it (`config`).
 
 mod hcl;
 mod json;
@@ -31,34 +31,34 @@ pub struct Module {
     /// Constraints on the engine, as written.
     pub required_version: Vec<String>,
     pub required_providers: BTreeMap<String, RequiredProvider>,
-    /// Local names of providers that resources and data sources imply by their type or name themselves, and
-    /// where that is first seen.
+    /// Local names of providers that resources and data sources imply, by type or explicitly, with the first location
+    /// of each.
     pub implied_providers: BTreeMap<String, Location>,
-    /// The kind of its `backend` block, or `cloud`.
+    /// The type of its `backend` block, or `cloud`.
     pub backend: Option<String>,
     pub backend_at: Option<Location>,
-    /// The settings of its `backend` or `cloud` block, as written.
+    /// The settings of its `backend` or `cloud` block, as source text.
     pub backend_text: String,
-    /// Literal paths given to `file()` and its kin, relative to the project's root, and where they are first named; those
-    /// of `fileset()` are globs.
+    /// Literal paths in `file()` and similar functions, relative to the project's root, with their first locations.
+    /// Those of `fileset()` are globs.
     pub files: BTreeMap<String, Location>,
-    /// Further files it reads, by paths that are not written out.
+    /// Further files that it reads, by computed paths.
     pub unknown_reads: Vec<UnknownRead>,
     /// `data "terraform_remote_state"` blocks.
     pub remote_states: Vec<RemoteState>,
-    /// The outputs of theirs that are used, by their names.
+    /// The outputs of remote states that are used, by remote state name.
     pub remote_outputs: BTreeMap<String, BTreeSet<String>>,
-    /// Whether it uses paths that depend on where its source is laid out.
+    /// Whether it uses paths that depend on the location of its source.
     pub has_unstable_paths: bool,
-    /// Whether the directory holds any engine file.
+    /// Whether the directory contains any engine file.
     pub has_engine_files: bool,
-    /// Whether every file could be read: if not, what seems missing may be there.
+    /// Whether every file could be read. If not, seemingly missing declarations may exist.
     pub is_complete: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variable {
-    /// As written, its lines included: between them no commas are needed. `None`: any.
+    /// The source text with its line breaks, which can replace commas. `None`: any.
     pub type_text: Option<String>,
     pub has_default: bool,
     pub sensitive: bool,
@@ -81,7 +81,7 @@ impl Variable {
         }
     }
 
-    /// Its type as people are told of it.
+    /// Its type, for messages.
     pub fn type_on_one_line(&self) -> String {
         let words = self
             .type_text
@@ -104,14 +104,14 @@ pub struct ModuleCall {
     pub name: String,
     pub source: String,
     pub version: Option<String>,
-    /// The directory it means, if it lies in the project.
+    /// The directory that it refers to, if that is in the project.
     pub local: Option<String>,
     pub at: Location,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequiredProvider {
-    /// `namespace/type`, as written.
+    /// `namespace/type`, as source text.
     pub source: Option<String>,
     pub version: Option<String>,
     pub at: Location,
@@ -120,16 +120,16 @@ pub struct RequiredProvider {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteState {
     pub name: String,
-    /// The backend it reads from, if written as a literal.
+    /// The backend that it reads from, if it is a literal.
     pub backend: Option<String>,
-    /// Its `config`, as written, on one line.
+    /// The source text of its `config`, on one line.
     pub config: String,
     pub at: Location,
 }
 
 impl Module {
-    /// The backend in which its state is unless it was brought elsewhere, and where that is said. An empty `local` is a
-    /// file beside the module, which can be looked at.
+    /// The backend that contains its state unless the state was migrated, and the location of that setting. An empty
+    /// `local` backend is a file beside the module, which can be checked.
     pub fn keeps_state_elsewhere(&self) -> Option<(&str, &Location)> {
         let kind = self.backend.as_deref()?;
         let body = self.backend_text.split_once('{');
@@ -141,7 +141,7 @@ impl Module {
 }
 
 impl Module {
-    /// Whether its own backend locks, as far as its settings tell.
+    /// Whether its own backend supports locks, as far as its settings show.
     pub fn backend_locks(&self) -> bool {
         let says = |name: &str| {
             let said = self.backend_setting(name);
@@ -157,7 +157,7 @@ impl Module {
         }
     }
 
-    /// Where its own `local` backend keeps the state.
+    /// Where its own `local` backend stores the state.
     pub fn local_state(&self) -> LocalState<'_> {
         if self.backend.as_deref() != Some("local") {
             return LocalState::Unsaid;
@@ -172,7 +172,7 @@ impl Module {
         }
     }
 
-    /// What its backend's block says of a setting: a literal with its quotes, or the first word of what is computed.
+    /// The value of a backend setting: a literal with its quotes, or the first word of an expression.
     fn backend_setting(&self, name: &str) -> Option<&str> {
         let words = words(&self.backend_text);
         let said = words
@@ -182,10 +182,10 @@ impl Module {
     }
 }
 
-/// Settings with these values are as good as left out.
+/// Settings with these values count as not set.
 const IS_OFF: [&str; 4] = ["false", "\"false\"", "\"\"", "null"];
 
-/// The words of a block as written, in HCL or JSON: what is quoted is one of them, comments are none.
+/// The words of a block's text, in HCL or JSON. A quoted text is one word; comments are skipped.
 fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -215,7 +215,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || ['_', '-', '.'].contains(&c)
 }
 
-/// The length of what is quoted at the beginning of a text, with its quotes.
+/// The length of the quoted text at the start, including its quotes.
 fn quoted(text: &str) -> usize {
     let mut escaped = false;
     let mut inside = text.char_indices().skip(1);
@@ -227,17 +227,17 @@ fn quoted(text: &str) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// The file of a `local` backend, as its block says.
+/// The file of a `local` backend, according to its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalState<'a> {
-    /// The engine's own name for it, beside the source.
+    /// The engine's default name, beside the source.
     Unsaid,
     File(&'a str),
-    /// Only the engine knows.
+    /// Only the engine can evaluate it.
     Computed,
 }
 
-/// A directory and the local modules it calls, directly and through others.
+/// A directory and the local modules that it calls, directly or indirectly.
 pub fn closure(modules: &BTreeMap<String, Module>, dir: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut open = vec![dir.to_owned()];
@@ -251,13 +251,13 @@ pub fn closure(modules: &BTreeMap<String, Module>, dir: &str) -> BTreeSet<String
     reached
 }
 
-/// The local name of the provider that a type of resources implies: what is before the first `_`.
+/// The local name of the provider that a resource type implies: the part before the first `_`.
 fn provider_of(resource_type: &str) -> &str {
     resource_type.split('_').next().unwrap_or(resource_type)
 }
 
 impl Module {
-    /// Whether it asks for a provider that is not built into the engine.
+    /// Whether it needs a provider that is not built into the engine.
     pub fn needs_providers(&self) -> bool {
         const BUILT_IN: &str = "terraform.io/builtin/terraform";
         let asked = self.required_providers.values();
@@ -267,14 +267,14 @@ impl Module {
             || !self.implied_providers.is_empty()
     }
 
-    /// Notes a provider by its local name; the engine's own needs no note.
+    /// Records a provider by its local name, except the engine's own.
     pub(super) fn imply_provider(&mut self, name: &str, at: Location) {
         if name != "terraform" {
             self.implied_providers.entry(name.to_owned()).or_insert(at);
         }
     }
 
-    /// All that `init` depends on in this directory, as canonical text.
+    /// Everything in this directory that `init` depends on, as canonical text.
     pub fn init_inputs(&self) -> String {
         let mut out = String::new();
         for version in &self.required_version {

@@ -1,7 +1,6 @@
-//! What policies are and what they say: where they are asked, what they are shown, and what their answers
-//! come to.
+//! Policies: when they are evaluated, their input, and their verdicts.
 //!
-//! Not here: the language they are written in (`drivers::rego`), when they are asked (`control::policy`).
+//! Not here: the language (`drivers::rego`), evaluating them (`control::policy`).
 
 mod answer;
 mod dialect;
@@ -23,21 +22,21 @@ pub use redact::redact;
 
 use crate::ids::StackName;
 
-/// When policies are asked.
+/// When policies are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Point {
-    /// A plan was made.
+    /// After planning.
     Plan,
-    /// Somebody approves or confirms it.
+    /// At an approval or a confirmation.
     Approval,
-    /// It is about to be applied.
+    /// Before the apply.
     Apply,
 }
 
 impl Point {
     pub const ALL: [Self; 3] = [Self::Plan, Self::Approval, Self::Apply];
-    /// As they are written in the project file.
+    /// As written in the project file.
     pub const WORDS: &'static [&'static str] = &["plan", "approval", "apply"];
 
     pub fn as_str(self) -> &'static str {
@@ -49,19 +48,19 @@ impl Point {
     }
 }
 
-/// A `policy` block of the project file, with what its files hold.
+/// A `policy` block of the project file, with the contents of its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub name: String,
     pub sources: Vec<PolicySource>,
     pub at: BTreeSet<Point>,
-    /// Otherwise what it denies is only a warning.
+    /// If false, its denials are only warnings.
     pub enforce: bool,
-    /// As they are written; none: it applies to every stack.
+    /// As written; none: it applies to every stack.
     pub selectors: Option<Vec<String>>,
-    /// The stacks it applies to.
+    /// The stacks to which it applies.
     pub stacks: BTreeSet<StackName>,
-    /// Its files are in the source that is planned; not so where that is of another commit.
+    /// Whether its files are in the planned source. False if they come from another commit.
     pub is_of_source: bool,
     pub declared_at: crate::diagnostic::Location,
 }
@@ -74,7 +73,7 @@ pub struct PolicySource {
     pub text: String,
 }
 
-/// A policy that applies to a run, by the digests of its files: what was planned with is what is checked.
+/// A policy that applies to a run, with the digests of its files, so that checks use the same version as the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedPolicy {
     pub name: String,
@@ -88,15 +87,15 @@ pub struct AppliedFile {
     pub path: String,
     /// SHA-256 in hex of its text.
     pub digest: String,
-    /// If it is not in the source.
+    /// Set if it is not in the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// What all policies of a run said at one point.
+/// The combined result of all policies of a run at one point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The policies that were asked.
+    /// The policies that were evaluated.
     #[serde(default)]
     pub asked: Vec<String>,
     #[serde(default)]
@@ -105,7 +104,7 @@ pub struct Verdict {
     pub warnings: Vec<Remark>,
     #[serde(default)]
     pub approvals: Vec<Requirement>,
-    /// Answers beyond what is kept.
+    /// The number of answers beyond the limit.
     #[serde(default)]
     pub left_off: usize,
 }
@@ -114,15 +113,15 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Remark {
     pub policy: String,
-    /// The rule that said it, such as `deny`.
+    /// The rule, such as `deny`.
     pub rule: String,
     pub message: String,
-    /// The address it is about, if it is about one.
+    /// The address concerned, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
 }
 
-/// Approvals that a policy wants before the apply.
+/// Approvals that a policy requires before the apply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Requirement {
     #[serde(flatten)]
@@ -133,7 +132,7 @@ pub struct Requirement {
 }
 
 impl Verdict {
-    /// Nobody has anything to say.
+    /// Whether no policy reported anything.
     pub fn is_silent(&self) -> bool {
         self.denials.is_empty() && self.warnings.is_empty() && self.approvals.is_empty()
     }
@@ -142,21 +141,21 @@ impl Verdict {
         !self.denials.is_empty()
     }
 
-    /// Whether all that it denies is what approvals would permit.
+    /// Whether approvals would permit everything that is denied.
     pub fn lacks_only_approvals(&self) -> bool {
         let permitted = [Rule::RequireApproval, Rule::Approve];
         let is_permitted = |it: &Remark| permitted.iter().any(|rule| rule.as_str() == it.rule);
         self.denies() && self.denials.iter().all(is_permitted)
     }
 
-    /// Adds what is wanted, once.
+    /// Adds a requirement, unless it is already there.
     pub fn want(&mut self, wanted: Requirement) {
         if !self.approvals.contains(&wanted) {
             self.approvals.push(wanted);
         }
     }
 
-    /// Adds what one policy answered. Of one that is not enforced, everything is a warning.
+    /// Adds the answers of one policy. If the policy is not enforced, all of them are warnings.
     pub fn add(&mut self, policy: &str, enforce: bool, answers: Vec<Answer>, left_off: usize) {
         self.asked.push(policy.to_owned());
         self.left_off += left_off;
@@ -190,7 +189,7 @@ impl Verdict {
         self.bound();
     }
 
-    /// A thousand warnings are as good as a hundred, and are stored with every run.
+    /// Limits the number of answers, since they are stored with every run.
     fn bound(&mut self) {
         const MOST: usize = 100;
         for remarks in [&mut self.denials, &mut self.warnings] {
@@ -203,7 +202,7 @@ impl Verdict {
 }
 
 impl Requirement {
-    /// Whether the same policy wants the same of more people.
+    /// Whether the same policy requires the same from more people.
     pub(crate) fn is_less_than_any(&self, others: &[Self]) -> bool {
         others.iter().any(|other| {
             let is_alike = other.remark.policy == self.remark.policy && other.role == self.role;
@@ -226,7 +225,7 @@ impl Requirement {
 }
 
 impl std::fmt::Display for Remark {
-    /// `` `x`: message (resource)``; a rule that is not one of the usual is named, too.
+    /// `` `x`: message (resource)``. Unusual rules are named too.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "`{}`", self.policy)?;
         if !matches!(self.rule.as_str(), "deny" | "warn") {

@@ -1,9 +1,9 @@
-//! A root module rewritten so that it can be planned while some of its inputs are not known yet.
+//! Rewrites a root module so that it can be planned while some of its inputs are unknown.
 //!
-//! No engine takes an unknown root variable. So each `var.NAME` of such an input is replaced, where it
-//! stands, by a local that holds an unknown value of the declared type: an attribute of an added
-//! `terraform_data` resource, which is never applied. Lines stay where they are. What is known in part goes through
-//! an added module, whose variable has the declared type: so the engine itself converts it.
+//! No engine accepts an unknown root variable. So each `var.NAME` of such an input is replaced in place by a local with
+//! an unknown value of the declared type. That is an attribute of an added `terraform_data` resource, which is never
+//! applied. Line numbers stay the same. A partly known value goes through an added module whose variable has the
+//! declared type, so that the engine converts it.
 //!
 //! Not here: running the engine on it (`control`), showing the plan (`cli`).
 
@@ -30,23 +30,23 @@ use crate::tree::{Entry, Tree};
 use hcl::Splice;
 pub use origins::Origins;
 
-/// Root variables whose values are not known, and after which stacks they will be.
+/// Root variables with unknown values, and the stacks after which they are known.
 pub type Unknowns = BTreeMap<String, BTreeSet<StackName>>;
 
-/// Of those, what is known all the same: values with words (`plan::words`) where something is not.
+/// The known parts of those: values with placeholders (`plan::words`) for the rest.
 pub type Partly = BTreeMap<String, Value>;
 
-/// The files to write into a copy of the root module before it is planned.
+/// The files to write to a copy of the root module before planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rewritten {
-    /// Those that differ, and those that are added; by path from the root module's directory.
+    /// Changed and added files, by path relative to the root module's directory.
     pub files: BTreeMap<String, String>,
-    /// Whether a module is among what is added: the engine must be told of it before it plans.
+    /// Whether a module is added: the engine must be initialised for it before planning.
     pub has_module: bool,
-    /// What the plan of it says about where unknown values come from.
+    /// Explains where unknown values in the plan come from.
     pub origins: Origins,
     prefix: String,
-    /// The variables in whose place something unknown stands.
+    /// The variables that are replaced by unknown values.
     variables: BTreeSet<String>,
 }
 
@@ -58,7 +58,7 @@ pub enum RewriteError {
     Unreadable(String),
 }
 
-/// Rewrites the root module in `dir`; files that an engine of this flavor does not read stay out of it.
+/// Rewrites the root module in `dir`. Files that an engine of this flavor does not read are left out.
 pub fn rewrite(
     tree: &dyn Tree,
     dir: &str,
@@ -104,18 +104,18 @@ pub fn rewrite(
 }
 
 impl Rewritten {
-    /// What an engine says about the rewritten module, in the words of the source.
+    /// Translates an engine's message on the rewritten module back to the original source.
     pub fn in_words_of_source(&self, text: &str) -> String {
         text.replace(&format!("local.{}_", self.prefix), "var.")
             .replace(&format!("module.{}.var.", self.prefix), "var.")
     }
 
-    /// The address of the resource that was added.
+    /// The address of the added resource.
     pub fn resource(&self) -> String {
         format!("terraform_data.{}", self.prefix)
     }
 
-    /// Takes all that was added out of the engine's plan JSON, and what stands in the place of unknown variables.
+    /// Removes everything that was added, and the values that replace unknown variables, from the engine's plan JSON.
     pub fn take_out(&self, plan: &mut Value) {
         let resource = self.resource();
         for (list, name) in [
@@ -152,7 +152,7 @@ impl Rewritten {
         }
     }
 
-    /// Whether a file is one that the source does not have.
+    /// Whether a file is not in the original source.
     pub fn is_added(&self, file: &str) -> bool {
         let rest = file.strip_prefix(&self.prefix);
         rest.is_some_and(|rest| rest == ".tf" || rest.starts_with('/'))
@@ -163,7 +163,7 @@ fn unreadable(finding: Finding) -> RewriteError {
     RewriteError::Unreadable(finding.message)
 }
 
-/// A name that stands nowhere in the module, nor beside it.
+/// A name that occurs neither in the module nor in its directory.
 fn free_prefix(texts: &[&str], beside: &[Entry]) -> String {
     let is_free = |name: &String| {
         texts.iter().all(|text| !text.contains(name))
@@ -174,14 +174,14 @@ fn free_prefix(texts: &[&str], beside: &[Entry]) -> String {
     names.find(is_free).unwrap_or_default()
 }
 
-/// Files that the source does not have.
+/// Files that are not in the original source.
 struct Added {
     root: String,
-    /// Empty if it takes none.
+    /// Empty if no module is needed.
     module: String,
 }
 
-/// The resource, and a local for each variable in whose place it stands.
+/// The resource, and a local for each variable that it replaces.
 fn added<'a>(
     prefix: &str,
     declared: impl Iterator<Item = (&'a String, &'a Variable)>,

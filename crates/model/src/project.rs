@@ -1,5 +1,4 @@
-//! A project as it is after its file was read and checked: everything resolved that can be resolved
-//! without running anything.
+//! A loaded and checked project: everything is resolved that can be resolved without running anything.
 //!
 //! Not here: parsing and checking (`config`), the graph (`graph`).
 
@@ -22,32 +21,32 @@ pub use crate::context::Context;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
     pub name: String,
-    /// Ties clones and worktrees to one home; written by `init`.
+    /// Connects clones and worktrees to one home. Written by `init`.
     pub id: Option<String>,
     pub engine: EngineRequirement,
-    /// Engines at once in a change set.
+    /// The number of engines that run in parallel in a change set.
     pub parallelism: Option<usize>,
     pub platforms: Vec<String>,
     pub strict_secrets: bool,
-    /// By name; `order` ascending is bottom to top.
+    /// By name. Ascending `order` is bottom to top.
     pub layers: BTreeMap<String, i64>,
     pub targets: BTreeMap<String, Target>,
     pub contexts: BTreeMap<String, Context>,
     pub policies: BTreeMap<String, Policy>,
-    /// The places that published facts go to, by name.
+    /// The places to which facts are published, by name.
     pub facts: BTreeMap<String, FactsPlace>,
-    /// Files made from templates, by name.
+    /// Files generated from templates, by name.
     pub renders: BTreeMap<String, Render>,
-    /// Globs of the files where facts are consumed; they may lead out of the project.
+    /// Globs of the files that consume facts. They may leave the project.
     pub gitops: Vec<String>,
-    /// Who counts as CI, by name.
+    /// The rules that identify CI jobs, by name.
     pub writers: BTreeMap<String, Writer>,
-    /// Enabled stacks only, `for_each` and `discover` expanded, by name.
+    /// Only enabled stacks, with `for_each` and `discover` expanded, by name.
     pub stacks: BTreeMap<StackName, Stack>,
 }
 
 impl Project {
-    /// Whether terrane itself keeps a stack's state; otherwise the engine's backend does.
+    /// Whether terrane itself stores a stack's state. Otherwise the engine's backend does.
     pub fn is_on_terrane_backend(&self, stack: &StackName) -> bool {
         self.targets[&self.stacks[stack].target].backend == Backend::Terrane
     }
@@ -58,9 +57,9 @@ pub struct Target {
     pub name: String,
     pub writers: Vec<String>,
     pub lane: LaneScope,
-    /// Allowed providers, `namespace/type`; empty: any, unless it says that there are none.
+    /// Allowed providers, `namespace/type`. Empty: any, unless `no_providers` is set.
     pub providers: Vec<String>,
-    /// `providers = []`: none but the engine's own.
+    /// `providers = []`: none except the engine's own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_providers: bool,
     pub backend: Backend,
@@ -69,32 +68,32 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether local work may apply here: the word `anyone` is among the writers.
+    /// Whether people may apply here locally: `anyone` is among the writers.
     pub fn is_open(&self) -> bool {
         self.writers.iter().any(|writer| writer == "anyone")
     }
 
-    /// Whether it says which providers may be used.
+    /// Whether it restricts providers.
     pub fn limits_providers(&self) -> bool {
         self.no_providers || !self.providers.is_empty()
     }
 }
 
-/// Jobs that may apply to the targets which name it: whose tokens come from this issuer, for this
-/// audience, with these claims.
+/// CI jobs that may apply to the targets that name this writer: their tokens come from this issuer, for this audience,
+/// with these claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     pub name: String,
     pub issuer: String,
     pub audience: String,
-    /// The environment variable that holds the token of a job which is given one.
+    /// The environment variable with the token of a job.
     pub token_env: String,
-    /// By claim: patterns, one of which must fit.
+    /// By claim: patterns, one of which must match.
     pub claims: BTreeMap<String, Vec<String>>,
     pub declared_at: Location,
 }
 
-/// A place that published facts are written to: a branch of a Git repository.
+/// A place to which facts are published: a branch of a Git repository.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FactsPlace {
     pub name: String,
@@ -111,19 +110,19 @@ pub struct FactsPlace {
 }
 
 impl FactsPlace {
-    /// The values that lead there.
+    /// The values that determine the location.
     pub fn inputs(&self) -> impl Iterator<Item = &Input> {
         let inputs = [&self.repository, &self.branch, &self.credential];
         inputs.into_iter().flatten()
     }
 
-    /// Whether files there may be encrypted, for whom the project names.
+    /// Whether files there may be encrypted, for the recipients that the project names.
     pub fn may_encrypt(&self) -> bool {
         self.encrypt_all || self.sensitive == SensitiveFacts::Encrypt
     }
 }
 
-/// What of a branch only terrane writes.
+/// The part of a branch that only terrane writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Owns {
@@ -133,7 +132,7 @@ pub enum Owns {
     Paths,
 }
 
-/// What happens to sensitive values that are to be published.
+/// What happens to sensitive values in facts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SensitiveFacts {
@@ -151,15 +150,15 @@ pub enum LaneScope {
     Stack,
 }
 
-/// Where the states of a target live.
+/// Where the states of a target are stored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
     /// terrane's own state service.
     #[default]
     Terrane,
-    /// A backend of the engine. Values may hold `env()` and names, so they are expressions that
-    /// `config::eval` turns into text for one stack.
+    /// An engine's backend. Values may contain `env()` and names, so they are expressions that `config::eval` converts
+    /// to text for one stack.
     Engine {
         kind: String,
         settings: BTreeMap<String, Input>,
@@ -181,7 +180,7 @@ pub struct Stack {
     /// Relative to the project's root.
     pub var_files: Vec<String>,
     pub edges: Vec<Edge>,
-    /// Names of attached contexts, weakest first: by priority, then by name.
+    /// Names of attached contexts, lowest precedence first: by priority, then by name.
     pub contexts: Vec<String>,
     pub wait: Wait,
     pub confirm: Confirm,
@@ -189,19 +188,19 @@ pub struct Stack {
     pub watch: Vec<String>,
     pub include: Vec<String>,
     pub artifacts: Vec<String>,
-    /// A render whose files must be fresh before it is planned.
+    /// A render whose files must be up to date before planning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub render: Option<String>,
     pub timeout_plan: Option<Duration>,
     pub timeout_apply: Option<Duration>,
     #[serde(default)]
     pub approval: Option<ApprovalBlock>,
-    /// What it does after its apply.
+    /// Its post-apply stages.
     #[serde(default, skip_serializing_if = "Stages::is_empty")]
     pub stages: Stages,
     #[serde(skip)]
     pub declared_at: Location,
-    /// Where each of its inputs stands.
+    /// The location of each input.
     #[serde(skip)]
     pub inputs_at: BTreeMap<String, Location>,
 }
@@ -224,7 +223,7 @@ pub enum Confirm {
     Auto,
 }
 
-/// A typed dependency of the stack that holds it.
+/// A typed dependency of the stack that contains it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Edge {
     pub upstream: StackName,
@@ -236,19 +235,19 @@ pub struct Edge {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EdgeKind {
-    /// Comes after, takes nothing.
+    /// Only the order matters.
     Order,
-    /// The upstream's output `output` is used by this stack's input `input`.
+    /// This stack's input `input` uses the upstream's output `output`.
     Output { output: String, input: String },
 }
 
-/// A value of the project file, as far as it is known before anything ran.
+/// A value of the project file, as far as it is known before anything runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
     Known(Value),
-    /// Needs an upstream's output, the asker's environment or a secret: evaluated in the stage that
-    /// needs it, by `config::eval`. Holds no value of either.
+    /// Needs an upstream's output, the requester's environment or a secret. Evaluated by `config::eval` in the stage
+    /// that needs it. Contains none of these values.
     Expression(Expression),
 }
 
@@ -256,9 +255,9 @@ pub enum Input {
 pub struct Expression {
     /// HCL source of the expression.
     pub text: String,
-    /// Names that are fixed where it stands: `each`, `project`, `target`, `stack`, `git`, `dir`.
+    /// Names that are bound for it: `each`, `project`, `target`, `stack`, `git`, `dir`.
     pub names: BTreeMap<String, Value>,
-    /// What it needs from elsewhere.
+    /// The external values that it needs.
     pub needs: Needs,
 }
 
@@ -268,7 +267,7 @@ pub struct Needs {
     pub outputs: BTreeSet<(StackName, String)>,
     /// `env("NAME")`: must be set.
     pub env: BTreeSet<String>,
-    /// `env("NAME", "default")`: need not be.
+    /// `env("NAME", "default")`: may be unset.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub env_if_set: BTreeSet<String>,
     /// `secret("REF")`.

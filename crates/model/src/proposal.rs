@@ -1,5 +1,5 @@
-//! The project file that `terrane init` proposes for root modules it found: a start that people read,
-//! correct and keep. What is certain stands as code, what is guessed as a comment.
+//! Generates the project file that `terrane init` proposes for the root modules it found. People review and correct it.
+//! Certain facts are code, guesses are comments.
 //!
 //! Not here: reading modules (`module`), reading and writing files (`control`).
 
@@ -17,12 +17,12 @@ use crate::module::remote_states::inputs_instead;
 use edges::Edges;
 pub use find::{Survey, find};
 
-/// What `init` knows.
+/// The input of a proposal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proposal {
-    /// The project's name; made into one if it is not.
+    /// The project's name; converted to a valid one if necessary.
     pub name: String,
-    /// A fresh id.
+    /// A new id.
     pub id: String,
     pub flavor: Flavor,
     /// Such as `~> 1.11`.
@@ -35,13 +35,13 @@ pub struct Proposal {
 pub struct Found {
     /// Relative to the project's root; `""` is the root.
     pub dir: String,
-    /// The kind of its `backend` block, or `cloud`.
+    /// The type of its `backend` block, or `cloud`.
     pub backend: Option<String>,
-    /// The settings of that block, as written.
+    /// The source text of that block's settings.
     pub backend_text: String,
     pub remote_states: Vec<FoundRemoteState>,
-    /// Variables, and whether they have a value already: a default, or one from a file that the engine
-    /// loads by itself.
+    /// Variables, and whether they already have a value: a default, or one from a file that the engine loads
+    /// automatically.
     pub variables: BTreeMap<String, bool>,
     pub outputs: BTreeSet<String>,
 }
@@ -50,13 +50,13 @@ pub struct Found {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundRemoteState {
     pub name: String,
-    /// Its settings, as written.
+    /// The source text of its settings.
     pub config: String,
-    /// The outputs that the module takes from it.
+    /// The outputs that the module uses.
     pub outputs: BTreeSet<String>,
 }
 
-/// A stack and an upstream it seems to need.
+/// A stack and an upstream that it seems to need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProposedEdge {
     pub stack: String,
@@ -67,11 +67,11 @@ pub struct ProposedEdge {
 /// Why an edge is proposed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EdgeReason {
-    /// It reads the upstream's state: stands as code.
+    /// It reads the upstream's state. Written as code.
     ReadsState { remote: String },
-    /// A remote state is called like the upstream: stands as a comment.
+    /// A remote state has the name of the upstream. Written as a comment.
     SeemsToReadState { remote: String },
-    /// An output of the upstream is called like a variable: stands as a comment.
+    /// An output of the upstream has the name of a variable. Written as a comment.
     SameName { variable: String },
 }
 
@@ -105,7 +105,7 @@ pub fn stacks_and_edges(proposal: &Proposal) -> (BTreeMap<String, String>, Vec<P
     (dirs.zip(names).collect(), proposed)
 }
 
-/// How many data sources read a state that terrane will keep, which they will not find.
+/// The number of data sources that read a state which terrane will store, so that they will not find it.
 pub fn states_to_hand_over(proposal: &Proposal) -> usize {
     let (found, names) = named(proposal);
     let edges = Edges::new(&found, &names);
@@ -114,7 +114,7 @@ pub fn states_to_hand_over(proposal: &Proposal) -> usize {
         .count()
 }
 
-/// The modules by directory, with a name for each.
+/// The modules sorted by directory, with their names.
 fn named(proposal: &Proposal) -> (Vec<&Found>, Vec<String>) {
     let mut found: Vec<&Found> = proposal.found.iter().collect();
     found.sort_by(|one, other| one.dir.cmp(&other.dir));
@@ -173,8 +173,8 @@ pub fn render(proposal: &Proposal) -> String {
     out
 }
 
-/// One target for states that terrane keeps, one for each backend that modules bring along: taking them
-/// away from their backend would look like nothing was ever applied.
+/// One target for states in terrane, and one for each backend that modules declare. Moving states away from their
+/// backend would look as if nothing had been applied.
 fn targets(out: &mut String, found: &[&Found]) {
     let backends: BTreeSet<&str> = found
         .iter()
@@ -199,7 +199,7 @@ fn targets(out: &mut String, found: &[&Found]) {
     }
 }
 
-/// The backend that a module's states stay in. A file beside the code is none to stay in.
+/// The backend in which a module's states stay. A file beside the code does not count.
 fn own_backend(module: &Found) -> Option<&str> {
     module
         .backend
@@ -279,7 +279,7 @@ fn stack(out: &mut String, at: usize, found: &[&Found], names: &[String], edges:
     out.push_str("}\n");
 }
 
-/// What a module does that reads a state which terrane will keep.
+/// What replaces the remote state in a module that reads a state which terrane will store.
 fn instead_of_state(out: &mut String, module: &Found, upstream: &str, remote: &str) {
     let read = module.remote_states.iter().find(|it| it.name == remote);
     let outputs = read.map(|read| read.outputs.clone()).unwrap_or_default();
@@ -293,7 +293,7 @@ fn instead_of_state(out: &mut String, module: &Found, upstream: &str, remote: &s
     );
 }
 
-/// Variables that are called like an output of exactly one other module.
+/// Variables with the name of an output of exactly one other module.
 fn inputs(out: &mut String, at: usize, names: &[String], edges: &Edges) {
     let fed: Vec<String> = edges
         .fed(at)
@@ -329,7 +329,7 @@ fn quoted(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // `${` and `%{` begin a template.
+            // `${` and `%{` start a template.
             '{' if out.ends_with(['$', '%']) => {
                 let sign = if out.ends_with('$') { '$' } else { '%' };
                 out.push(sign);

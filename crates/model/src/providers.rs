@@ -1,4 +1,4 @@
-//! Which providers the stacks of a target may use, and which they do.
+//! Which providers the stacks of a target may use, and which they use.
 //!
 //! Not here: fetching them (`drivers`), when it is checked (`control`).
 
@@ -9,18 +9,18 @@ use crate::diagnostic::{Finding, Location};
 use crate::module::{self, Module};
 use crate::project::{Stack, Target};
 
-/// The lock file that the engines keep beside a root module.
+/// The lock file that the engines write beside a root module.
 pub fn lock_file(dir: &str) -> String {
     crate::config::walk::join(dir, ".terraform.lock.hcl")
 }
 
-/// It comes with the engine and touches nothing.
+/// It is part of the engine and accesses nothing.
 const BUILT_IN: &str = "terraform.io/builtin/terraform";
 
 /// A provider that a stack needs and its target does not list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlisted {
-    /// `namespace/type`, with its host if that is not the usual one.
+    /// `namespace/type`, with its host if that is not the default.
     pub provider: String,
     pub at: Location,
 }
@@ -43,8 +43,8 @@ impl Unlisted {
     }
 }
 
-/// What a stack needs beyond the list of its target, as far as its source says: its module, those it calls
-/// in the project, and its lock file. Each provider once.
+/// The providers that a stack needs and its target does not list, as far as its source shows: its module, the local
+/// modules it calls, and its lock file. Without duplicates.
 pub fn unlisted(
     target: &Target,
     modules: &BTreeMap<String, Module>,
@@ -83,7 +83,7 @@ pub fn unlisted(
     found
 }
 
-/// The providers that a lock file names; one that cannot be read names none, and the engine says why.
+/// The providers in a lock file. Empty if it cannot be read; the engine reports the reason.
 pub fn locked(path: &str, text: &str) -> Vec<(String, Location)> {
     let source = Source::new(path, text.to_owned());
     let Ok(body) = parse_source(&source) else {
@@ -107,7 +107,7 @@ pub fn is_allowed(target: &Target, address: &str) -> bool {
     !target.limits_providers() || wanted == BUILT_IN || listed.any(|listed| listed == wanted)
 }
 
-/// Whether something can be the address of a provider at all: `type`, `namespace/type` or `host/namespace/type`.
+/// Whether a text can be a provider address: `type`, `namespace/type` or `host/namespace/type`.
 pub(crate) fn is_address(text: &str) -> bool {
     let is_name = |part: &str| {
         let is_fine = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
@@ -117,7 +117,7 @@ pub(crate) fn is_address(text: &str) -> bool {
     parts.len() <= 3 && parts.into_iter().all(is_name)
 }
 
-/// An address as people write it: without the host that an engine adds, with the namespace it adds.
+/// The usual short form of an address: without the default host, with the default namespace.
 pub fn short(address: &str) -> String {
     let address = address.to_lowercase();
     let parts: Vec<&str> = address.split('/').collect();

@@ -1,6 +1,6 @@
-//! Files made from templates: what a `render` block says, what its data are, which files it may touch.
+//! Files generated from templates: the settings of a `render` block, its data, and the files it may change.
 //!
-//! Not here: the language of templates, disks, keys and the order of things (the crate `render`).
+//! Not here: the template language, file access, keys and the sequence of steps (the crate `render`).
 
 pub mod checks;
 pub mod data;
@@ -23,57 +23,57 @@ pub use self::select::Select;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Render {
     pub name: String,
-    /// Directories and files are relative to the project's root; `""` is the root. A file that several directories of
-    /// templates have is that of the first.
+    /// Directories and files are relative to the project's root; `""` is the root. If several template directories have
+    /// the same file, the first one wins.
     pub templates: Vec<String>,
-    /// Later files win, key by key of the outermost level.
+    /// Later files override earlier ones, per top-level key.
     pub data: Vec<String>,
     pub output: String,
     pub schema: Option<String>,
-    /// Files with this ending are templates; others are copied.
+    /// Files with this suffix are templates; others are copied.
     pub suffix: String,
     pub undefined: Undefined,
-    /// Globs of files that are neither rendered nor copied; templates may still use them.
+    /// Globs of files that are neither rendered nor copied. Templates can still use them.
     pub exclude: Vec<String>,
-    /// Whether a template that comes out empty still makes a file.
+    /// Whether a template with an empty result still creates a file.
     pub keep_empty: bool,
     pub spaces: Spaces,
     pub delimiters: Delimiters,
-    /// Data that stand in where the files say nothing; maps are merged.
+    /// Defaults for values that the files do not set; maps are merged.
     pub defaults: Value,
-    /// More names, by Jinja expressions over the data.
+    /// Additional names, as Jinja expressions over the data.
     pub values: BTreeMap<String, String>,
-    /// Keys that items of a list get unless they have them.
+    /// Default keys for the items of lists.
     pub each: BTreeMap<String, BTreeMap<String, String>>,
-    /// By glob of generated files: the Jinja expression that must be true for them to be made.
+    /// By glob of generated files: the Jinja expression that must be true for them to be created.
     pub when: BTreeMap<String, String>,
-    /// More names, whose values are secret.
+    /// Additional names with secret values.
     pub secrets: BTreeMap<String, Input>,
-    /// Paths of values in plain data files that are secret.
+    /// Paths of secret values in plain data files.
     pub sensitive: Vec<String>,
     pub checks: Vec<checks::Check>,
     pub declared_at: Location,
-    /// Where its parts stand, by what they are called: `data`, `when.GLOB`, `each.LIST.KEY`, `check.0`.
+    /// The locations of its parts, by name: `data`, `when.GLOB`, `each.LIST.KEY`, `check.0`.
     pub places: BTreeMap<String, Location>,
 }
 
 impl Render {
-    /// Where a part of it stands, or else the block.
+    /// The location of a part, or else of the block.
     pub fn place(&self, part: &str) -> Location {
         let known = self.places.get(part);
         known.unwrap_or(&self.declared_at).clone()
     }
 }
 
-/// What a name that nobody defined is worth.
+/// How templates treat undefined names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Undefined {
     /// Using it is an error.
     #[default]
     Strict,
-    /// It prints as nothing.
+    /// It renders as nothing.
     Lenient,
-    /// It prints as nothing, and so do its attributes.
+    /// It renders as nothing, and so do its attributes.
     Chainable,
 }
 
@@ -97,7 +97,7 @@ impl Undefined {
     }
 }
 
-/// What becomes of the white space around template code.
+/// How whitespace around template code is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spaces {
     pub trim_blocks: bool,
@@ -106,7 +106,7 @@ pub struct Spaces {
 }
 
 impl Default for Spaces {
-    /// As makejinja has it.
+    /// The defaults of makejinja.
     fn default() -> Self {
         Self {
             trim_blocks: true,
@@ -116,7 +116,7 @@ impl Default for Spaces {
     }
 }
 
-/// What surrounds template code: start and end.
+/// The start and end markers of template code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delimiters {
     pub block: (String, String),
@@ -136,7 +136,7 @@ impl Default for Delimiters {
 }
 
 impl Render {
-    /// The generated file that a template, or a file beside them, becomes; relative to the project's root.
+    /// The path of the file generated from a template or copied file, relative to the project's root.
     pub fn output_of(&self, template: &str) -> String {
         let name = match template.strip_suffix(&self.suffix) {
             Some(name) if self.is_template(template) => name,
@@ -145,18 +145,18 @@ impl Render {
         join(&self.output, name)
     }
 
-    /// Whether a file in the directory of templates is one.
+    /// Whether a file in the template directory is a template.
     pub fn is_template(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         name.len() > self.suffix.len() && name.ends_with(&self.suffix)
     }
 
-    /// Where the digests of what it made are kept; relative to the project's root.
+    /// The path of the manifest with the digests of generated files, relative to the project's root.
     pub fn manifest_path(&self) -> String {
         join(&self.output, &format!(".terrane-render.{}.json", self.name))
     }
 
-    /// Whether it reads a file, or is described by it: nothing that it makes, or may take away.
+    /// Whether a file is an input or describes the render. Such a file is never generated or removed.
     pub fn is_input(&self, path: &str) -> bool {
         let in_dir = |dir: &String| {
             let rest = path.strip_prefix(dir.as_str());
@@ -172,7 +172,7 @@ impl Render {
             || self.templates.iter().any(in_dir)
     }
 
-    /// What of the block decides the bytes that come out, in a fixed form.
+    /// The settings that affect the generated bytes, in a canonical form.
     pub fn settings(&self) -> Value {
         serde_json::json!({
             "output": self.output,
@@ -191,7 +191,7 @@ impl Render {
     }
 }
 
-/// Whether a generated file is to be encrypted: `x.sops.yaml`, but not the rules themselves.
+/// Whether a generated file must be encrypted: `x.sops.yaml`, but not the rules themselves.
 pub fn is_secret_name(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.split_once(".sops.")

@@ -1,29 +1,29 @@
-//! Which versions of a state may go: never the newest, never a pinned one, never one that another which stays
-//! is built on. And how many refused writes stay.
+//! Which versions of a state expire: never the newest, a pinned one, or one that a remaining version is based on. Also
+//! how many refused writes are kept.
 
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// What is beyond either limit goes; without limits nothing does.
+/// Versions beyond either limit expire; without limits none do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
     pub max_age: Option<SignedDuration>,
-    /// So many of the newest stay.
+    /// The number of newest versions to keep.
     pub max_count: Option<usize>,
 }
 
-/// A version, as far as this decision needs it.
+/// A version, with the fields that this decision needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionAge {
     pub version: i64,
     pub created_at: Timestamp,
     pub pinned_until: Option<Timestamp>,
-    /// The version it is stored as a difference to.
+    /// The version that it is stored as a difference to.
     pub base: Option<i64>,
 }
 
-/// Those that go, oldest first. `versions` are all of one state, oldest first.
+/// The versions that expire, oldest first. `versions` are all versions of one state, oldest first.
 pub fn expired(versions: &[VersionAge], policy: &RetentionPolicy, now: Timestamp) -> Vec<i64> {
     let mut needed = BTreeSet::new();
     let mut going = Vec::new();
@@ -44,11 +44,11 @@ pub fn expired(versions: &[VersionAge], policy: &RetentionPolicy, now: Timestamp
     going
 }
 
-/// So many refused writes of a state are kept, and so many bytes of them.
+/// The maximum number, and total size in bytes, of refused writes that are kept per state.
 pub const REFUSED_COUNT: usize = 20;
 pub const REFUSED_BYTES: u64 = 128 * 1024 * 1024;
 
-/// How many of a state's refused writes stay; `sizes` are theirs, newest first. The newest always does.
+/// The number of a state's refused writes to keep. `sizes` are their sizes, newest first. The newest is always kept.
 pub fn refused_that_stay(sizes: &[u64]) -> usize {
     let mut bytes = 0_u64;
     let newest = sizes.iter().take(REFUSED_COUNT);
@@ -76,7 +76,7 @@ mod tests {
         Timestamp::from_second(day * 86_400).unwrap()
     }
 
-    /// Version n was made on day n.
+    /// Version n was created on day n.
     fn version(version: i64) -> VersionAge {
         VersionAge {
             version,
@@ -115,7 +115,7 @@ mod tests {
         check(&versions, policy(None, Some(0)), &[1, 2]);
     }
 
-    /// One that jumped back makes nothing old; one that jumped forward takes all but the newest.
+    /// After a jump back nothing is old; after a jump forward all but the newest expire.
     #[test]
     fn a_clock_that_jumps_never_takes_the_newest() {
         let versions: Vec<_> = (1..=3).map(version).collect();
@@ -139,7 +139,7 @@ mod tests {
         for n in [2, 3, 5] {
             versions[n].base = Some(versions[n].version - 1);
         }
-        // 6 builds on 5, which is whole; 4 → 3 → 2 go together.
+        // 6 is based on 5, which is complete; 4 → 3 → 2 expire together.
         check(&versions, policy(None, Some(1)), &[1, 2, 3, 4]);
         check(&versions, policy(None, Some(3)), &[1]);
     }

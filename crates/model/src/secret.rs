@@ -1,13 +1,12 @@
-//! What must not be shown has a type that cannot be shown.
+//! A type for values that must not be shown.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use zeroize::Zeroizing;
 
-/// A value that may not reach a log, an error, a fact or a screen. No `Display`, no `Serialize`:
-/// leaking one does not compile. What held it is overwritten when it goes: memory that is given back may be
-/// shown to the next who gets it.
+/// A value that must not reach a log, an error, a fact or a screen. It has no `Display` and no `Serialize`, so that
+/// leaking it does not compile. Its memory is overwritten on drop, so that later users of the memory cannot read it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 
@@ -16,7 +15,7 @@ impl Secret {
         Self(Zeroizing::new(value.into()))
     }
 
-    /// The only way out: `rg 'expose\(\)'` is the audit.
+    /// The only access to the value: `rg 'expose\(\)'` is the audit.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -28,7 +27,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Read out of an answer without a copy that stays behind. An error does not repeat what was there instead.
+/// Deserialises without leaving a copy behind. An error does not repeat the input.
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match String::deserialize(deserializer) {
@@ -38,7 +37,7 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// Whether the name of an environment variable says that its value is a secret.
+/// Whether the name of an environment variable indicates a secret value.
 pub fn is_secret_variable(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let words: Vec<&str> = name.split('_').collect();
@@ -48,7 +47,7 @@ pub fn is_secret_variable(name: &str) -> bool {
             "PASSWORD" | "PASSWD" | "PASSPHRASE" | "PASS" | "PWD" | "SECRET" | "TOKEN" | "JWT"
             | "PAT" | "CREDENTIALS",
         ] if words.len() > 1 || name != "PWD" => true,
-        // What engines show to the registry of a host.
+        // Tokens that engines send to the registry of a host.
         ["TF", "TOKEN", _, ..] => true,
         [
             ..,
@@ -60,8 +59,8 @@ pub fn is_secret_variable(name: &str) -> bool {
     }
 }
 
-/// Whether a text is a key rather than the path of one: master keys, age identities, PEM. Nothing that is may stand in a
-/// message.
+/// Whether a text is a key rather than the path of one: master keys, age identities, PEM. Such a text must not occur in
+/// a message.
 pub fn is_key_material(text: &str) -> bool {
     const MARKS: [&str; 4] = [
         "AGE-SECRET-KEY-",

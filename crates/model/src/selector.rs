@@ -1,4 +1,4 @@
-//! Which stacks are meant: the words people write after a command.
+//! Selectors: the arguments with which people select stacks.
 //!
 //! | word | stacks |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | `!X` | not X |
 //! | `X&Y` | in X and in Y |
 //!
-//! Several words are a union, from which words that only say no are taken away; if all of them say
-//! no, they are taken away from everything.
+//! Several words form a union. Words that only exclude are subtracted from it, or from all stacks if there are no
+//! others.
 //!
-//! Not here: what has changed (`changed`, and the `drivers` that look).
+//! Not here: what has changed (`changed`, and the `drivers` that detect it).
 
 #[cfg(test)]
 mod tests;
@@ -28,12 +28,12 @@ use crate::graph::Graph;
 use crate::ids::StackName;
 use crate::project::Project;
 
-/// What to compare with, for `changed:…`.
+/// What `changed:…` compares with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangedRef {
     /// A Git revision.
     Git(String),
-    /// What each stack was last applied with.
+    /// The source with which each stack was last applied.
     Applied,
 }
 
@@ -130,7 +130,7 @@ impl SelectorError {
     }
 }
 
-/// Reads selectors as they stand on a command line; none at all means every stack.
+/// Parses selectors from a command line. No selector at all means every stack.
 pub fn parse(arguments: &[String]) -> Result<Selection, SelectorError> {
     if arguments.is_empty() {
         return Ok(Selection::Here(String::new()));
@@ -140,13 +140,13 @@ pub fn parse(arguments: &[String]) -> Result<Selection, SelectorError> {
 }
 
 impl Selection {
-    /// What no selector means: the stacks of the current directory, given relative to the project's
-    /// root, or all at the root.
+    /// The meaning of no selector: the stacks of the current directory (relative to the project's root), or all stacks
+    /// at the root.
     pub fn here(dir: impl Into<String>) -> Self {
         Self::Here(dir.into())
     }
 
-    /// What has to be compared with before this can be resolved.
+    /// The comparisons that are needed before this can be resolved.
     pub fn refs(&self) -> BTreeSet<ChangedRef> {
         let Self::Words(words) = self else {
             return BTreeSet::new();
@@ -164,7 +164,7 @@ impl Selection {
             .collect()
     }
 
-    /// The stacks meant; `changed` is asked for each of [`Selection::refs`].
+    /// The selected stacks. `changed` is called for each of [`Selection::refs`].
     pub fn resolve(
         &self,
         graph: &Graph,
@@ -276,7 +276,7 @@ impl Context<'_> {
         Ok(common)
     }
 
-    /// The stacks a factor names, whether it says yes or no to them.
+    /// The stacks that a factor names, whether it includes or excludes them.
     fn named(&self, factor: &Factor) -> Result<BTreeSet<StackName>, SelectorError> {
         let named = self.atom(&factor.atom)?;
         let mut all = named.clone();
@@ -365,12 +365,12 @@ impl Context<'_> {
     }
 }
 
-/// What is to be said of a word that is no stack and names a place of the source, seen from a directory: a shell
-/// completes paths, so that is what people give. Nothing if no stack lies there.
+/// The error for a word that is not a stack but a path of the source, relative to a directory. Shells complete paths,
+/// so people enter them. None if there is no stack at that path.
 pub fn at_path(project: &Project, dir: &str, word: &str) -> Option<SelectorError> {
     let path = paths::join(dir, word).ok()?;
     let stacks = match here(project, &path) {
-        // A bare word may be a name with a mistake in it: only what lies below it counts then.
+        // A word without `/` may be a mistyped name, so only stacks below that path count.
         Ok(stacks) if word.contains('/') => stacks,
         Ok(stacks) if !path.is_empty() => {
             let below = |stack: &StackName| lies_in(&project.stacks[stack].path, &path);
@@ -384,7 +384,7 @@ pub fn at_path(project: &Project, dir: &str, word: &str) -> Option<SelectorError
     })
 }
 
-/// Stacks at or below a directory; else those of the root module that the directory is part of.
+/// Stacks at or below a directory, or else those of the root module that contains the directory.
 fn here(project: &Project, dir: &str) -> Result<BTreeSet<StackName>, SelectorError> {
     let dir = dir.trim_matches('/');
     if project.stacks.is_empty() {

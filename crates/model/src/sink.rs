@@ -1,8 +1,8 @@
-//! Facts as an object in a cluster: a ConfigMap or a Secret that Flux substitutes from, or the Secret by which Argo CD
-//! knows a cluster, with facts as its annotations and labels.
+//! Facts as an object in a cluster: a ConfigMap or Secret for Flux substitution, or the Secret with which Argo CD
+//! registers a cluster, with facts as its annotations and labels.
 //!
-//! Nested facts get one name: `azure.address` becomes `azure_address`, lists become JSON. Not here: Git
-//! (`facts`), and putting it there (`control::stage::sinks`).
+//! Nested facts get one name: `azure.address` becomes `azure_address`, and lists become JSON. Not here: Git (`facts`),
+//! and applying it (`control::sinks`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub struct Sink {
 pub enum SinkKind {
     ConfigMap,
     Secret,
-    /// Of which cluster the Secret is; by default the one that Argo CD itself runs in.
+    /// The cluster that the Secret describes; by default the one in which Argo CD itself runs.
     ArgocdCluster {
         server: Option<String>,
     },
@@ -49,7 +49,7 @@ pub enum SinkSettingError {
     },
 }
 
-/// Why facts cannot be put there.
+/// Why facts cannot be published there.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkValuesError {
     #[error("`{path}` is sensitive, and a {what} is not the place for it")]
@@ -116,7 +116,7 @@ impl Sink {
         })
     }
 
-    /// The object that holds these facts. `sensitive` names facts by path; `encode` is base64.
+    /// The object with these facts. `sensitive` names facts by path; `encode` is base64.
     pub fn manifest(
         &self,
         facts: &Map<String, Value>,
@@ -169,7 +169,7 @@ impl Sink {
     }
 }
 
-/// Facts by one name each, all of them texts.
+/// Facts as texts with one name each.
 fn flatten(
     facts: &Map<String, Value>,
     sensitive: &BTreeSet<String>,
@@ -216,7 +216,7 @@ fn flatten(
     Ok(found.map(|(name, (_, text))| (name, text)).collect())
 }
 
-/// Whether a fact is sensitive, is part of one that is, or holds one as an item of its list.
+/// Whether a fact is sensitive, is part of a sensitive one, or has a sensitive list item.
 fn is_sensitive(path: &str, sensitive: &BTreeSet<String>) -> bool {
     let is_below = |inner: &str, outer: &str| {
         let rest = inner.strip_prefix(outer);
@@ -227,7 +227,7 @@ fn is_sensitive(path: &str, sensitive: &BTreeSet<String>) -> bool {
         .any(|other| is_below(path, other) || is_below(other, path))
 }
 
-/// A name that Flux can substitute, and that may be the key of an annotation.
+/// A name that Flux can substitute, and that is valid as an annotation key.
 fn named(path: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     path.chars()

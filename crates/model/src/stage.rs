@@ -1,7 +1,7 @@
-//! What a stack does after its apply, as the project file says it: blocks whose values may be known only
-//! then.
+//! The post-apply stages of a stack, as configured in the project file: blocks whose values may only be known after the
+//! apply.
 //!
-//! Not here: reading them (`config`), giving them their values (`config::resolve`), what each kind means (`facts`,
+//! Not here: reading them (`config`), resolving their values (`config::resolve`), what each kind means (`facts`,
 //! `bootstrap`, `gate`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::config::eval::known_words;
 use crate::diagnostic::Location;
 use crate::project::Input;
 
-/// The blocks of a stack that act after its apply, in the order they were written.
+/// The blocks of a stack's post-apply stages, in the order in which they were written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -29,13 +29,13 @@ impl Stages {
         self.publish.is_empty() && self.bootstrap.is_empty() && self.gates.is_empty()
     }
 
-    /// All of them, in the order they are carried out.
+    /// All of them, in execution order.
     pub fn blocks(&self) -> impl Iterator<Item = &StageBlock> {
         let later = self.bootstrap.iter().chain(&self.gates);
         self.publish.iter().chain(later)
     }
 
-    /// The gates that are looked at after an apply, or after a destroy.
+    /// The gates that are checked after an apply, or after a destroy.
     pub fn gates_when(&self, destroyed: bool) -> Vec<StageBlock> {
         let gates = self.gates.iter();
         let meant = gates.filter(|gate| gate.is_after_destroy() == destroyed);
@@ -43,10 +43,10 @@ impl Stages {
     }
 }
 
-/// A `publish`, `bootstrap` or `gate` block, or one inside it.
+/// A `publish`, `bootstrap` or `gate` block, or a block nested in one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageBlock {
-    /// Its label if it has words of its own to choose from (`dns`, `argocd`, `configmap`), else its word.
+    /// Its first label if that is a keyword (`dns`, `argocd`, `configmap`), or else its block type.
     pub kind: String,
     /// Its other label, if it has one.
     pub name: String,
@@ -59,13 +59,13 @@ pub struct StageBlock {
 }
 
 impl StageBlock {
-    /// Whether a name means it: its own, or that of one of its `for_each`.
+    /// Whether a name refers to it: its own, or that of one of its `for_each` instances.
     pub fn is_named(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.name.as_str());
         rest.is_some_and(|rest| rest.is_empty() || self.for_each.is_some() && rest.starts_with('-'))
     }
 
-    /// Whether a gate proves that something is gone: `when = "destroyed"`.
+    /// Whether a gate checks that something is gone: `when = "destroyed"`.
     pub fn is_after_destroy(&self) -> bool {
         let when = self.attrs.get("when");
         matches!(when, Some(Input::Known(Value::String(word))) if word == "destroyed")
@@ -75,21 +75,21 @@ impl StageBlock {
 /// Attributes of a bootstrap that name files or directories of the project.
 const FILES: [&str; 3] = ["manifests", "values", "root"];
 
-/// What blocks say outright, without a value that is known only later.
+/// Access to literal values of blocks.
 impl StageBlock {
-    /// The files and directories of the project that a bootstrap works with.
+    /// The files and directories of the project that a bootstrap uses.
     pub fn manifests(&self) -> impl Iterator<Item = String> {
         let named = FILES.iter().filter_map(|name| self.attrs.get(*name));
         named.flat_map(known_words).flatten()
     }
 
-    /// The program that a command runs, and what it is given; none for a word that is known only later.
+    /// The program of a command and its arguments; none for a word that is only known later.
     pub fn words(&self) -> Vec<Option<String>> {
         self.attrs.get("run").map(known_words).unwrap_or_default()
     }
 }
 
-/// All values in blocks, whether they are known or not.
+/// All values in blocks, known or not.
 pub fn inputs(blocks: &[StageBlock]) -> Vec<&Input> {
     let mut found = Vec::new();
     for block in blocks {
@@ -99,17 +99,17 @@ pub fn inputs(blocks: &[StageBlock]) -> Vec<&Input> {
     found
 }
 
-/// The same block when every value is known. Lives in memory only: secrets may be among the values.
+/// The same block with all values known. Kept in memory only, since values may be secret.
 #[derive(Clone, PartialEq)]
 pub struct ResolvedBlock {
     pub kind: String,
-    /// `NAME`, or `NAME-KEY` for one of a `for_each`.
+    /// `NAME`, or `NAME-KEY` for an instance of a `for_each`.
     pub name: String,
     /// The key of a `for_each`.
     pub each: Option<String>,
     pub attrs: Map<String, Value>,
     pub blocks: Vec<ResolvedBlock>,
-    /// The attributes that hold a secret or a sensitive output, whole or in part.
+    /// The attributes that fully or partly contain a secret or a sensitive output.
     pub sensitive: BTreeSet<String>,
     pub at: Location,
 }
@@ -133,12 +133,12 @@ impl std::fmt::Debug for ResolvedBlock {
     }
 }
 
-/// Something of the outside world that an expression of a gate asks for.
+/// An external query in an expression of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ask {
-    /// `fact.NAME["PATH"]`: a file as published.
+    /// `fact.NAME["PATH"]`: a published file.
     Fact { facts: String, path: String },
-    /// `dns("NAME")`, `dns("NAME", "TYPE")`: what a name resolves to.
+    /// `dns("NAME")`, `dns("NAME", "TYPE")`: the records of a name.
     Dns { name: String, record: String },
     /// `kubernetes("KIND/NAMESPACE/NAME", "FIELD")`.
     Kubernetes { object: String, field: String },

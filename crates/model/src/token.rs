@@ -1,6 +1,6 @@
-//! Tokens of the state server: which states one reaches, and what it may do there.
+//! Tokens of the state server: which states a token can access, and what it may do there.
 //!
-//! Not here: the secret itself, of which only a digest is kept (`store`), and HTTP (`server`).
+//! Not here: the secret itself, of which only a digest is stored (`store`), and HTTP (`server`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use crate::duration;
 use crate::state::StateName;
 
-/// What a token may do. Each scope may do what those before it may.
+/// What a token may do. Each scope includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenScope {
     Read,
     /// Lock, write, unlock, delete.
     Write,
-    /// Also what breaks the order of versions: `state push -force`, a migration over a state.
+    /// Also operations that break the order of versions: `state push -force`, a migration over a state.
     Surgery,
 }
 
@@ -42,8 +42,8 @@ impl fmt::Display for TokenScope {
     }
 }
 
-/// Which states are meant: a pattern over `PROJECT/NAME`, or `NAME` for a state of no project.
-/// `*` stays within a part, `**` does not.
+/// Selects states: a pattern over `PROJECT/NAME`, or `NAME` for a state without a project. `*` stays within a
+/// component, `**` does not.
 #[derive(Clone, Debug)]
 pub struct StatePattern {
     text: String,
@@ -89,7 +89,7 @@ impl PartialEq for StatePattern {
     }
 }
 
-/// One token, as it is recorded. Its name says who acted, in every record of an act.
+/// A recorded token. Its name identifies the actor in every record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
     pub name: String,
@@ -110,7 +110,7 @@ impl Token {
     }
 }
 
-/// How long a token lives: `12h`, `90d`, `4w`.
+/// The lifetime of a token: `12h`, `90d`, `4w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime(pub Duration);
 
@@ -122,7 +122,7 @@ impl FromStr for Lifetime {
     type Err = InvalidLifetime;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // A century is for ever, and no clock leaves its range by it.
+        // A century counts as forever and does not overflow any timestamp.
         const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
         let length = duration::parse(text).filter(|it| !it.is_zero() && *it <= LONGEST);
         length

@@ -1,34 +1,33 @@
-//! Read access to a tree of files, given by whoever calls: a directory, a Git commit, a map in a test.
+//! Read access to a tree of files, provided by the caller: a directory, a Git commit, a map in a test.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Files by their path relative to the project's root, with `/`, never with `..`.
+/// Files by path relative to the project's root, with `/` and without `..`.
 pub trait Tree: Sync {
-    /// The bytes of a file, or why not.
+    /// The bytes of a file, or the reason why it cannot be read.
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadFailure>;
 
     /// Names in a directory (`""` is the root), sorted; `None` if there is no such directory.
     fn list(&self, dir: &str) -> Option<Vec<Entry>>;
 
-    /// Whether a path is there, but leads out of the tree.
+    /// Whether a path exists but leads out of the tree.
     fn leads_out(&self, _path: &str) -> bool {
         false
     }
 
-    /// Whether a directory is part of the source, and not one that Git ignores.
+    /// Whether a directory is part of the source and not ignored by Git.
     fn is_source(&self, _dir: &str) -> bool {
         true
     }
 
-    /// Does something once for each number below `count`, in whatever order; a tree that is worth it does several
-    /// at once.
+    /// Calls `deed` once for each number below `count`, in any order. A tree may do this in parallel.
     fn share_out(&self, count: usize, deed: &(dyn Fn(usize) + Sync)) {
         (0..count).for_each(deed);
     }
 }
 
-/// What `deed` makes of each item, in the order of the items, with the work shared out as the tree does it.
+/// Applies `deed` to each item and returns the results in order. The tree may do this in parallel.
 pub(crate) fn each<T: Sync, R: Send>(
     tree: &dyn Tree,
     items: &[T],
@@ -59,7 +58,7 @@ pub enum ReadFailure {
     Other(String),
 }
 
-/// A tree held in memory.
+/// A tree in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTree {
     files: BTreeMap<String, Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The graph as data: a project is one line per stack, `layer name < upstream.output upstream`.
+//! The graph as data: one line per stack, `layer name < upstream.output upstream`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::project::{Edge, Stack};
 
-/// Lines such as `platforms k8s-prod < network.subnet_id dns`; layers are ordered as they appear.
+/// Lines such as `platforms k8s-prod < network.subnet_id dns`. Layers are ordered as they appear.
 pub(crate) fn project(lines: &str) -> Project {
     let mut layers: BTreeMap<String, i64> = BTreeMap::new();
     let mut stacks = BTreeMap::new();
@@ -103,7 +103,7 @@ const MIDDLE: &str = "
     legacy backup
 ";
 
-/// Sixty stacks in three layers, each on three of the layer below.
+/// Sixty stacks in three layers, each with three dependencies in the layer below.
 fn large() -> String {
     let mut lines = String::new();
     for number in 0..60_usize {
@@ -121,7 +121,7 @@ fn large() -> String {
     lines
 }
 
-/// Sixty stacks as a platform team has them: regions that hardly know each other.
+/// Sixty stacks like those of a platform team: regions with few connections.
 fn regions() -> String {
     let mut lines = String::from("foundation dns\nfoundation identity\n");
     for region in ["eu", "us", "ap", "sa", "af", "me", "ca", "uk", "jp", "au"] {
@@ -327,7 +327,7 @@ fn a_thousand_stacks_are_drawn_in_every_form() {
     assert!(svg(&graph).len() > 100_000);
 }
 
-/// Stacks `s-0`, `s-1`, …, each on some of those before it, and which of them are selected.
+/// Stacks `s-0`, `s-1`, …, each with dependencies on some earlier ones, and a random selection.
 fn any_graph() -> impl Strategy<Value = (String, BTreeSet<StackName>)> {
     let edges = prop::collection::vec(
         prop::collection::vec(any::<prop::sample::Index>(), 0..4),

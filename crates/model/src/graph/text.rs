@@ -1,7 +1,7 @@
-//! The graph for a terminal: one stack per line, lowest layer first, a rail for each stack that
-//! others depend on. When the rails would not fit, the same lines name their upstreams instead.
+//! The graph for a terminal: one stack per line, lowest layer first, and a rail for each stack with dependents. If the
+//! rails do not fit, the lines name their upstreams instead.
 //!
-//! A mark always sits on the rail it belongs to, so crossings cannot be misread:
+//! A mark is always on its own rail, so that crossings cannot be misread:
 //!
 //! ```text
 //! hypervisors   network ──●
@@ -14,18 +14,18 @@ use std::fmt::Write as _;
 
 use super::{Graph, GraphLayer};
 
-/// What the terminal can show.
+/// What the terminal can display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextStyle {
-    /// Columns.
+    /// In columns.
     pub width: usize,
-    /// Box characters; else ASCII.
+    /// Use box characters instead of ASCII.
     pub unicode: bool,
-    /// Whether what does not fit is cut off.
+    /// Whether lines that do not fit are truncated.
     pub cuts: bool,
 }
 
-/// More rails than this side by side are no longer followed by eye.
+/// More rails side by side are hard to follow.
 const MAX_RAILS: usize = 16;
 
 pub fn render(graph: &Graph, style: TextStyle) -> String {
@@ -77,7 +77,7 @@ const ASCII: Signs = Signs {
 
 struct Page<'a> {
     graph: &'a Graph,
-    /// Stack numbers in the order of their lines.
+    /// Stack indexes in the order of their lines.
     rows: Vec<usize>,
     signs: &'static Signs,
     width: usize,
@@ -86,7 +86,7 @@ struct Page<'a> {
     name_width: usize,
 }
 
-/// Which column each stack's rail has, and the last line it reaches.
+/// The column of each stack's rail, and the last line that it reaches.
 struct Rails {
     column: Vec<Option<usize>>,
     end: Vec<usize>,
@@ -107,7 +107,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// `None` if they would be too many, or if an edge would run upwards.
+    /// `None` if there are too many, or if an edge would run upwards.
     fn rails(&self) -> Option<Rails> {
         let mut line = vec![0; self.rows.len()];
         for (at, &number) in self.rows.iter().enumerate() {
@@ -235,7 +235,7 @@ impl<'a> Page<'a> {
         line
     }
 
-    /// `network.subnet_id` for each output a stack takes, `after dns` where it takes none.
+    /// `network.subnet_id` for each consumed output, `after dns` if there is none.
     fn taken(&self, number: usize) -> Vec<String> {
         let mut outputs = Vec::new();
         let mut after = Vec::new();
@@ -346,13 +346,13 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Line order for rails: lowest layer first, then always the stack that ends most of the rails
-/// under way, so that few run side by side.
+/// The line order for rails: lowest layer first, then always the stack that ends most of the open rails, so that few
+/// run side by side.
 fn rows(graph: &Graph) -> Vec<usize> {
     let ranks = graph.layer_ranks();
     let rank = |number: usize| ranks.get(graph.stacks[number].layer.as_str());
     let mut missing: Vec<usize> = graph.upstreams.iter().map(Vec::len).collect();
-    // Downstreams that have no line yet: a rail ends with the last of them.
+    // Downstreams without a line yet: a rail ends with the last of them.
     let mut waiting: Vec<usize> = graph.downstreams.iter().map(Vec::len).collect();
     let mut ready: Vec<usize> = (0..missing.len()).filter(|&n| missing[n] == 0).collect();
     let mut rows = Vec::with_capacity(missing.len());
@@ -384,8 +384,8 @@ fn rows(graph: &Graph) -> Vec<usize> {
     }
 }
 
-/// Items joined by a separator, broken before an item that would cross the edge. The first line
-/// begins at column `start`, further ones at `indent`.
+/// Items joined by a separator, wrapped before an item that would exceed the width. The first line starts at column
+/// `start`, further ones at `indent`.
 fn wrapped(items: &[String], separator: &str, start: usize, indent: usize, width: usize) -> String {
     let mut out = String::new();
     let mut column = start;

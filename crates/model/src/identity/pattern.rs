@@ -1,5 +1,5 @@
-//! What a claim must look like: a text in which `*` stands for anything but `/`, and `**` for anything.
-//! So `release/*` is not met by `release/a/b`, nor `example/*` by a repository of somebody else.
+//! A pattern for claims: `*` matches anything except `/`, and `**` matches anything. So `release/*` does not match
+//! `release/a/b`, and `example/*` does not match a repository of another owner.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(Vec<Part>);
@@ -7,7 +7,7 @@ pub struct Pattern(Vec<Part>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Exactly(char),
-    /// Any run of characters; of those that are no `/` unless it may cross them.
+    /// Any sequence of characters, including `/` only if it may cross them.
     Any {
         crosses: bool,
     },
@@ -31,13 +31,13 @@ impl Pattern {
         Self(parts)
     }
 
-    /// Whether it says nothing: only stars, and what stands between them anyway.
+    /// Whether it matches everything: only stars and separators.
     pub fn is_free(&self) -> bool {
         let says = |part: &Part| matches!(part, Part::Exactly(c) if c.is_alphanumeric());
         !self.0.is_empty() && !self.0.iter().any(says)
     }
 
-    /// Whether it names one owner: a text as it is, or one that is fixed at least up to its first `/`.
+    /// Whether it determines one owner: a literal text, or one that is literal at least up to its first `/`.
     pub fn names_an_owner(&self) -> bool {
         let star = |part: &Part| matches!(part, Part::Any { .. });
         let mut start = self.0.iter().take_while(|part| !star(part));
@@ -45,7 +45,7 @@ impl Pattern {
     }
 
     pub fn fits(&self, text: &str) -> bool {
-        // `reached[n]`: the text so far can be explained by the first n parts.
+        // `reached[n]`: the first n parts match the text so far.
         let mut reached = vec![false; self.0.len() + 1];
         reached[0] = true;
         self.skip_empty(&mut reached);
@@ -65,7 +65,7 @@ impl Pattern {
         reached[self.0.len()]
     }
 
-    /// `*` also stands for nothing.
+    /// `*` also matches the empty text.
     fn skip_empty(&self, reached: &mut [bool]) {
         for (n, part) in self.0.iter().enumerate() {
             if matches!(part, Part::Any { .. }) && reached[n] {
@@ -93,7 +93,7 @@ mod tests {
             assert!(!fits("refs/heads/main", other), "{other}");
         }
         assert!(fits("", "") && !fits("", "a"));
-        // Nothing else has a meaning.
+        // No other character has a special meaning.
         assert!(fits("a?[b]{c}.", "a?[b]{c}.") && !fits("a?", "ab"));
     }
 

@@ -1,6 +1,6 @@
-//! Addresses from which keys and tokens may come: over TLS, or from this very machine.
+//! Addresses from which keys and tokens may be fetched: over TLS, or from this machine.
 
-/// Why nothing is fetched from an address.
+/// Why an address is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UntrustedPlace {
     #[error("`{0}` is not an `https://` address")]
@@ -9,11 +9,11 @@ pub enum UntrustedPlace {
     Odd(String),
 }
 
-/// Accepts `https://HOST[:PORT][/PATH]`, and `http://` where the host is this machine.
+/// Accepts `https://HOST[:PORT][/PATH]`, and `http://` if the host is this machine.
 pub fn check_place(address: &str) -> Result<(), UntrustedPlace> {
     let odd = || UntrustedPlace::Odd(address.to_owned());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/%[]".contains(c);
-    // A query belongs to addresses that a CI system makes; it says nothing about the host.
+    // CI systems use URLs with a query. It does not affect the host.
     let (start, query) = address.split_once('?').unwrap_or((address, ""));
     if !start.chars().all(is_plain) || query.chars().any(|c| c.is_control() || c == '#') {
         return Err(odd());

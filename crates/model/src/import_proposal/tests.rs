@@ -1,4 +1,4 @@
-//! Streams of engines that died, and what is proposed.
+//! Streams of dead engines, and the resulting proposals.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};

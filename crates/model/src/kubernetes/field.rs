@@ -1,12 +1,12 @@
-//! The place of a field in an object: `status.loadBalancer.ingress[0].ip`,
-//! `status.conditions[type=Ready].status`, `metadata.annotations["example.io/a"]`, `spec.listeners[*].port`.
+//! The path of a field in an object: `status.loadBalancer.ingress[0].ip`, `status.conditions[type=Ready].status`,
+//! `metadata.annotations["example.io/a"]`, `spec.listeners[*].port`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde_json::Value;
 
-/// Steps from an object to a field of it. A leading dot and the braces of a JSON path are borne.
+/// Steps from an object to a field. A leading dot and the braces of a JSON path are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath {
     text: String,
@@ -29,7 +29,7 @@ pub struct FieldPathError {
 }
 
 impl FieldPath {
-    /// What stands there: several if a step says so, none if there is nothing.
+    /// The values at this path: several if a step selects several, none if there is nothing.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         let mut found = vec![object];
         for step in &self.steps {
@@ -57,7 +57,7 @@ fn take<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
     }
 }
 
-/// A condition names its value without quotes, whatever its type.
+/// A condition writes its value without quotes, whatever its type.
 fn is(found: &Value, text: &str) -> bool {
     match found {
         Value::String(found) => found == text,
@@ -83,7 +83,7 @@ impl FromStr for FieldPath {
             return Err(failed("it is empty"));
         }
         let mut steps = Vec::new();
-        // Whether a key may stand here without a dot before it.
+        // Whether a key is allowed here without a preceding dot.
         let mut begins = true;
         while !rest.is_empty() {
             if let Some(after) = rest.strip_prefix('[') {
@@ -112,7 +112,7 @@ impl FromStr for FieldPath {
     }
 }
 
-/// What stands between brackets, and what follows them.
+/// The step inside brackets, and the rest of the text.
 fn bracket(text: &str) -> Result<(Step, &str), &'static str> {
     for quote in ['"', '\''] {
         if let Some(quoted) = text.strip_prefix(quote) {

@@ -1,11 +1,11 @@
-//! Whether an object says of itself that it is well: its conditions, the roll-out of a workload, what Argo CD and
-//! Flux say of theirs. What is not up to date with the object's `generation` says nothing yet.
+//! Whether an object reports that it is healthy: its conditions, the rollout of a workload, the status of Argo CD and
+//! Flux objects. A status that is older than the object's `generation` does not count.
 
 use serde_json::Value;
 
 use crate::masking;
 
-/// What an object says of itself, and in which words.
+/// The reported health of an object, with a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     pub is_well: bool,
@@ -71,7 +71,7 @@ pub fn condition(object: &Value, wanted: &str) -> Health {
     }
 }
 
-/// Whether a workload is rolled out. Kinds that have no roll-out are well.
+/// Whether a workload is rolled out. Kinds without a rollout count as healthy.
 pub fn rollout(object: &Value) -> Health {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
     let kind = object
@@ -118,7 +118,7 @@ fn job(object: &Value) -> Health {
     condition(object, "Complete")
 }
 
-/// Whether a Gateway listens on a port and its controller has made it so.
+/// Whether a Gateway listens on a port and its controller has programmed it.
 pub fn listener(gateway: &Value, port: u16) -> Health {
     let list = |pointer: &str| {
         let found = gateway.pointer(pointer).and_then(Value::as_array);
@@ -147,7 +147,7 @@ pub fn listener(gateway: &Value, port: u16) -> Health {
         .iter()
         .filter(|it| it.get("name").is_some_and(|name| named.contains(&name)))
     {
-        // A listener has conditions as an object has; the generation is the Gateway's.
+        // A listener has conditions like an object; the generation is the Gateway's.
         let as_object = serde_json::json!({"metadata": gateway.get("metadata"), "status": status});
         last = condition(&as_object, "Programmed");
         if last.is_well {
@@ -157,7 +157,7 @@ pub fn listener(gateway: &Value, port: u16) -> Health {
     last
 }
 
-/// What Argo CD or Flux says of an object of theirs.
+/// The health of an Argo CD or Flux object.
 pub fn agent_health(object: &Value) -> Health {
     let kind = object
         .get("kind")
@@ -195,7 +195,7 @@ fn application(object: &Value) -> Health {
     }
 }
 
-/// Conditions of Applications have no status: that they are there is what they say.
+/// Conditions of Applications have no status: their presence is the message.
 fn first_error(object: &Value) -> Option<String> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find_map(|entry| {

@@ -1,28 +1,28 @@
-//! A kubeconfig as it comes out of a stack: in memory, whole, its current context alone.
+//! A kubeconfig from a stack's output: in memory, complete, only its current context.
 //!
-//! Files that it names are not read: they lie on the machine that wrote it, not on the one that uses it.
+//! Files that it names are not read, since they are on the machine that wrote it.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::secret::Secret;
 
-/// How a cluster is reached, and as whom.
+/// How to reach a cluster, and with which credentials.
 #[derive(Clone, Debug)]
 pub struct Kubeconfig {
-    /// Name of the context in use.
+    /// Name of the current context.
     pub context: String,
-    /// `https://host:port`, maybe with a path.
+    /// `https://host:port`, optionally with a path.
     pub server: String,
-    /// Certificates that the server's must come from, as base64 of PEM. None: those this machine trusts.
+    /// The trusted CA certificates, as base64 of PEM. None: those that this machine trusts.
     pub authority: Option<String>,
     pub insecure: bool,
-    /// The name that the server's certificate must have, if not the host's.
+    /// The expected name in the server's certificate, if not the host's.
     pub server_name: Option<String>,
     pub access: Access,
 }
 
-/// As whom a cluster is asked.
+/// The credentials for a cluster.
 #[derive(Clone, Debug)]
 pub enum Access {
     Nobody,
@@ -35,14 +35,14 @@ pub enum Access {
     Exec(ExecPlugin),
 }
 
-/// A program that knows the credential, as clouds have them.
+/// A program that provides the credentials, as for cloud clusters.
 #[derive(Clone, Debug)]
 pub struct ExecPlugin {
     pub api_version: String,
     pub command: String,
     pub args: Vec<String>,
     pub env: Vec<(String, Secret)>,
-    /// What the program may want to know of the cluster, if it asked for it.
+    /// Whether the program requested information about the cluster.
     pub cluster_info: bool,
     pub install_hint: Option<String>,
 }
@@ -53,7 +53,7 @@ pub enum KubeconfigError {
     Empty,
     #[error("the kubeconfig is larger than 1 MB")]
     TooLong,
-    // What a parser says of it may quote it.
+    // A parser's message may quote the content.
     #[error("the kubeconfig is neither YAML nor JSON of a kubeconfig")]
     Unreadable,
     #[error("the kubeconfig has no `current-context`")]
@@ -98,7 +98,7 @@ impl KubeconfigError {
 const MAX_SIZE: usize = 1 << 20;
 
 impl Kubeconfig {
-    /// From what an output holds: text in YAML or JSON, or the same as a value.
+    /// Reads an output's value: YAML or JSON text, or the same as a value.
     pub fn from_value(value: &Value) -> Result<Self, KubeconfigError> {
         match value {
             Value::String(text) => Self::from_text(text),
@@ -109,7 +109,7 @@ impl Kubeconfig {
         }
     }
 
-    /// What of it must not be shown.
+    /// The parts that must not be shown.
     pub fn hidden(&self) -> Vec<Secret> {
         match &self.access {
             Access::Nobody => Vec::new(),
@@ -247,7 +247,7 @@ fn access(user: User) -> Result<Access, KubeconfigError> {
         certificate.as_ref(),
     )?;
     refuse_file("client-key", user.client_key.as_ref(), key.as_ref())?;
-    // As kubectl has it: a token first, then a plugin; a certificate may stand beside either, and is then not needed.
+    // As in kubectl: a token first, then a plugin. A certificate may be set beside either, and is then not needed.
     if let Some(token) = filled(user.token) {
         return Ok(Access::Token(Secret::new(token)));
     }
@@ -302,7 +302,7 @@ fn refuse(attribute: &'static str, there: bool) -> Result<(), KubeconfigError> {
     Ok(())
 }
 
-/// What is written in the kubeconfig itself wins, so a file beside it does no harm.
+/// Inline content takes precedence, so a file reference beside it does no harm.
 fn refuse_file(
     attribute: &'static str,
     file: Option<&String>,
@@ -319,7 +319,7 @@ fn filled(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Credentials go over TLS, or stay on this machine (`kubectl proxy`).
+/// Credentials are only sent over TLS, or to this machine (`kubectl proxy`).
 fn is_guarded(server: &str) -> bool {
     if server.starts_with("https://") {
         return true;

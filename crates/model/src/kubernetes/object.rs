@@ -1,5 +1,4 @@
-//! Objects as manifests and clusters hold them: which one it is, who writes its fields, and what of it is only the
-//! cluster's bookkeeping.
+//! Objects in manifests and clusters: their identity, the managers of their fields, and the cluster's bookkeeping data.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Which object.
+/// Identifies an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectRef {
     pub api_version: String,
@@ -62,7 +61,8 @@ pub enum ManifestError {
     },
 }
 
-/// The objects of a manifest: documents of YAML or JSON, those of a `List` by themselves, empty documents left out.
+/// The objects of a manifest: YAML or JSON documents, with the items of a `List` as single objects and without empty
+/// documents.
 pub fn documents(text: &str) -> Result<Vec<Value>, ManifestError> {
     let mut found = Vec::new();
     for (index, document) in yaml_serde::Deserializer::from_str(text).enumerate() {
@@ -107,17 +107,17 @@ fn collect(object: Value, number: usize, found: &mut Vec<Value>) -> Result<(), M
     Ok(())
 }
 
-/// Somebody who wrote fields of an object.
+/// A field manager of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
     pub name: String,
     /// `Apply` or `Update`.
     pub operation: String,
-    /// `status`, where only that was written.
+    /// `status` if it only wrote that.
     pub subresource: Option<String>,
 }
 
-/// Who wrote fields of an object, as the cluster keeps account of it.
+/// The field managers of an object, as the cluster records them.
 pub fn managers(object: &Value) -> BTreeSet<Manager> {
     let entries = object
         .pointer("/metadata/managedFields")
@@ -135,7 +135,7 @@ pub fn managers(object: &Value) -> BTreeSet<Manager> {
         .collect()
 }
 
-/// An object without what changes by itself: two looks at an unchanged object are then equal.
+/// An object without fields that change by themselves, so that two reads of an unchanged object are equal.
 pub fn without_bookkeeping(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(Value::Object(metadata)) = object.get_mut("metadata") {

@@ -1,4 +1,4 @@
-//! What one `.tf` or `.tofu` file says.
+//! Reads one `.tf` or `.tofu` file.
 
 use hcl_edit::Span;
 use hcl_edit::expr::Expression;
@@ -209,7 +209,7 @@ fn slice(source: &Source, expr: &Expression) -> String {
     one_line(source.slice(expr.span().unwrap_or(0..0)))
 }
 
-/// With its lines: comments end with them.
+/// With its line breaks, which end comments.
 fn body_text(source: &Source, block: &Block) -> String {
     source.slice(block.span().unwrap_or(0..0)).to_owned()
 }

@@ -1,4 +1,4 @@
-//! What one `.tf.json` or `.tofu.json` file says.
+//! Reads one `.tf.json` or `.tofu.json` file.
 
 use serde_json::{Map, Value};
 
@@ -149,7 +149,7 @@ fn add_terraform(draft: &mut Draft, source: &Source, body: &Value) {
     }
 }
 
-/// The entries of an object, or of all objects of a list: JSON may say either.
+/// The entries of an object, or of all objects in a list: JSON allows both.
 fn objects(value: &Value) -> Box<dyn Iterator<Item = (&String, &Value)> + '_> {
     match value {
         Value::Object(entries) => Box::new(entries.iter()),
@@ -181,7 +181,7 @@ fn flag(body: &Value, key: &str) -> Option<bool> {
     entry(body, key)?.as_bool()
 }
 
-/// Where a name stands: the first place after its kind that reads like it.
+/// The location of a name: the first match after its block type.
 fn find(source: &Source, kind: &str, name: &str) -> Location {
     let code = source.code();
     if code.len() > 200_000 {
@@ -196,7 +196,7 @@ fn find(source: &Source, kind: &str, name: &str) -> Location {
     source.location(at..at + quoted.len())
 }
 
-/// Expressions are not looked through here: whatever reads a file may read any.
+/// Expressions are not analysed here: a call that reads a file may read any file.
 fn note_reads(draft: &mut Draft, source: &Source) {
     for function in READERS {
         let call = format!("${{{function}(");

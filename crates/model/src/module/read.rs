@@ -9,14 +9,14 @@ use crate::diagnostic::{Finding, Location};
 use crate::engine::Flavor;
 use crate::tree::{Entry, Tree};
 
-/// Reads a directory's engine files as `tofu` does.
+/// Reads a directory's engine files with the rules of `tofu`.
 pub fn read(tree: &dyn Tree, dir: &str) -> (Module, Vec<Finding>) {
     let entries = tree.list(dir).unwrap_or_default();
     read_listed(tree, dir, &entries, Flavor::Tofu)
 }
 
-/// The same for either engine, with the directory already listed. For `tofu`, a `.tofu` file stands for
-/// the `.tf` file of the same name; `terraform` does not know such files.
+/// The same for either engine, with the directory already listed. For `tofu`, a `.tofu` file replaces the `.tf` file of
+/// the same name; `terraform` ignores such files.
 pub(crate) fn read_listed(
     tree: &dyn Tree,
     dir: &str,
@@ -71,7 +71,7 @@ pub(crate) fn engine_files(entries: &[Entry], flavor: Flavor) -> BTreeSet<&str> 
         .collect()
 }
 
-/// `.tf`, `.tofu` and their JSON forms; not editors' leftovers.
+/// `.tf`, `.tofu` and their JSON forms, without backup files of editors.
 pub(crate) fn is_engine_file(name: &str) -> bool {
     let known = [".tf", ".tofu", ".tf.json", ".tofu.json"]
         .iter()
@@ -218,7 +218,7 @@ impl Draft {
     }
 }
 
-/// The names that a file of variables sets; `None` if it cannot be read as one.
+/// The names that a variable file sets; an error if it cannot be parsed.
 pub(crate) fn tfvars_names(tree: &dyn Tree, path: &str) -> Result<BTreeSet<String>, Finding> {
     if is_json(path) {
         let source = syntax::open(tree, path)?;

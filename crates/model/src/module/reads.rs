@@ -1,12 +1,12 @@
-//! Files that a module reads by a path which only the engine knows: `file(var.x)`. What changes in them cannot be seen
-//! from the module's source, so a stack either counts too much as its own, or says itself what it `watch`es.
+//! Files that a module reads by a computed path: `file(var.x)`. Changes in them are not visible in the module's source.
+//! So either too many files count as the stack's own, or the stack lists them in `watch`.
 
 use std::collections::BTreeMap;
 
 use super::{Module, closure};
 use crate::diagnostic::Location;
 
-/// One call of `file()` or its kin whose path is not written out.
+/// A call of `file()` or a similar function with a computed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownRead {
     pub function: String,
@@ -14,18 +14,17 @@ pub struct UnknownRead {
     pub at: Location,
 }
 
-/// What can be said of such a path.
+/// What is known about such a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// It begins with this directory, relative to the project's root. That what follows does not climb out of it
-    /// again is taken for granted.
+    /// It starts with this directory, relative to the project's root. The rest is assumed to stay inside.
     Below(String),
     Anywhere,
-    /// An absolute path: not in the project.
+    /// An absolute path outside the project.
     Outside,
 }
 
-/// The reads of the module in `dir`, and of all it calls, that the globs of `watch` do not speak for.
+/// The reads of the module in `dir`, and of all modules it calls, that no `watch` glob covers.
 pub fn unwatched<'m>(
     modules: &'m BTreeMap<String, Module>,
     dir: &str,
@@ -43,7 +42,7 @@ pub fn unwatched<'m>(
 }
 
 impl UnknownRead {
-    /// Whether it stays in the directory of the module it is in, which counts as a whole anyway.
+    /// Whether it stays in its module's directory, which counts as a whole anyway.
     pub fn is_inside(&self, module: &Module) -> bool {
         match &self.whereabouts {
             Whereabouts::Below(dir) => is_below(dir, &module.dir),
@@ -53,7 +52,7 @@ impl UnknownRead {
 }
 
 impl Whereabouts {
-    /// Whether somebody said which files these are.
+    /// Whether `watch` covers these files.
     fn is_watched(&self, watch: &[String]) -> bool {
         match self {
             Self::Below(dir) => watch.iter().any(|glob| {
@@ -66,7 +65,7 @@ impl Whereabouts {
     }
 }
 
-/// The directories of a glob in front of its first pattern.
+/// The directories of a glob before its first pattern.
 fn literal_base(glob: &str) -> String {
     let plain = |part: &&str| !part.contains(['*', '?', '[', '{']);
     let parts: Vec<&str> = glob.split('/').take_while(plain).collect();

@@ -1,11 +1,11 @@
-//! Whose state a `terraform_remote_state` reads, as far as its settings say, and what stands in its place where terrane
-//! keeps that state.
+//! Which stack's state a `terraform_remote_state` reads, as far as its settings show, and what replaces it if terrane
+//! stores that state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::paths;
 
-/// Root modules, by number, and where the settings of their own backends say that their states are.
+/// Root modules, by index, with the state locations in their backend settings.
 pub(crate) struct Keepers<'a> {
     dirs: Vec<&'a str>,
     settings: Vec<BTreeSet<String>>,
@@ -15,7 +15,7 @@ pub(crate) struct Keepers<'a> {
 }
 
 impl<'a> Keepers<'a> {
-    /// From the directory of each, and the settings of its backend as written.
+    /// Takes the directory of each module and the source text of its backend settings.
     pub(crate) fn new(modules: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut keepers = Self {
             dirs: Vec::new(),
@@ -46,12 +46,12 @@ impl<'a> Keepers<'a> {
         self.dirs[number]
     }
 
-    /// The one other module whose backend has all of these settings, one of them for itself, or whose state file they
-    /// name.
+    /// The single other module whose backend has all of these settings, at least one of them exclusively, or whose
+    /// state file they name.
     pub(crate) fn state_of(&self, reader: usize, config: &str) -> Option<usize> {
         let named = literals(config);
         let by_setting = named.iter().filter_map(|setting| {
-            // A bucket is everybody's; a key is one's own.
+            // A bucket is shared; a key is specific to one module.
             let &[up] = self.by_setting.get(setting)?.as_slice() else {
                 return None;
             };
@@ -74,7 +74,7 @@ fn is_state_file(setting: &str) -> bool {
     setting.ends_with(".tfstate")
 }
 
-/// `{ id = stack.net.output.id }`: the outputs that are used, each for a variable that is not there yet.
+/// `{ id = stack.net.output.id }`: the outputs in use, each for a variable that does not exist yet.
 pub(crate) fn inputs_instead(
     stack: &str,
     remote: &str,
@@ -98,7 +98,7 @@ pub(crate) fn inputs_instead(
     format!("{{ {} }}", values.join(", "))
 }
 
-/// Text between quotes.
+/// Quoted texts.
 fn literals(text: &str) -> BTreeSet<String> {
     let inside = text.split('"').skip(1).step_by(2);
     inside

@@ -1,5 +1,5 @@
-//! Looks through all expressions of a file for what only shows there: files that are read, by a path that is
-//! written out or not, and things that break in a snapshot.
+//! Scans all expressions of a file for file reads, with literal or computed paths, and for constructs that break in a
+//! snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,9 +17,9 @@ use crate::config::paths::{self, Leaves};
 pub(super) struct Scan {
     dir: String,
     pub(super) files: BTreeMap<String, Range<usize>>,
-    /// Reads whose path is not written out: by which function, what is known of it, and where.
+    /// Reads with a computed path: the function, what is known of the path, and the position.
     pub(super) unknown: Vec<(String, Whereabouts, Range<usize>)>,
-    /// `path.cwd` and `abspath()`: what was used, and where.
+    /// Uses of `path.cwd` and `abspath()`, with their positions.
     pub(super) unstable: Vec<(&'static str, Range<usize>)>,
     /// `data.terraform_remote_state.NAME.outputs.KEY`: keys by name.
     pub(super) remote_outputs: BTreeMap<String, BTreeSet<String>>,
@@ -105,7 +105,7 @@ impl Scan {
                 self.files.entry(path).or_insert(at.unwrap_or(0..0));
             }
             Err(Leaves::Absolute(_)) => self.note_unknown(call, Whereabouts::Outside),
-            // It is not in the snapshot; the engine says so.
+            // It is not in the snapshot; the engine reports that.
             Err(Leaves::Up(_)) => {}
         }
     }
@@ -117,7 +117,7 @@ impl Scan {
     }
 }
 
-/// The name of a remote state and the output of it that is used.
+/// The name of a remote state and the output that is used.
 fn remote_output(traversal: &Traversal) -> Option<(&str, &str)> {
     let Expression::Variable(root) = &traversal.expr else {
         return None;
@@ -138,8 +138,7 @@ fn remote_output(traversal: &Traversal) -> Option<(&str, &str)> {
     }
 }
 
-/// The directory that a path begins with, if what follows is not written out; one that climbs behind that may lead
-/// anywhere.
+/// The literal directory at the start of a computed path. A path with `..` after that may lead anywhere.
 fn literal_start(expr: &Expression) -> Option<String> {
     let mut known = String::new();
     let mut is_open = false;
@@ -160,7 +159,7 @@ fn literal_start(expr: &Expression) -> Option<String> {
     Some(dir.to_owned())
 }
 
-/// The text of a path that is written out; `${path.module}` in front means the module's directory.
+/// The text of a literal path. `${path.module}` at the start means the module's directory.
 fn literal_path(expr: &Expression) -> Option<String> {
     if let Some(text) = expr.as_str() {
         return Some(text.to_owned());

@@ -1,5 +1,5 @@
-//! From the value of a rule to what it says. A value that says nothing in any known way is an error, never
-//! silence: a policy that was misread must not pass for one that agrees.
+//! Converts the value of a rule to answers. A value of an unknown form is an error, so that a misread policy does not
+//! pass.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use serde::{Deserialize, Serialize};
@@ -7,26 +7,26 @@ use serde_json::Value;
 
 use super::Rule;
 
-/// What is longer is cut.
+/// Longer messages are truncated.
 const MAX_MESSAGE: usize = 400;
-/// More answers of one rule are only counted.
+/// Further answers of one rule are only counted.
 const MAX_ANSWERS: usize = 100;
 
-/// What an object that wants approvals may have.
+/// The allowed fields of an object that requires approvals.
 const FIELDS: [&str; 6] = ["msg", "message", "resource", "address", "count", "role"];
 
-/// One thing a rule said.
+/// One answer of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     pub rule: Rule,
     pub message: String,
     pub resource: Option<String>,
-    /// Approvals that are wanted; for other rules, nothing.
+    /// The number of required approvals; zero for other rules.
     pub count: u32,
     pub role: Option<String>,
 }
 
-/// Why a value is no answer.
+/// Why a value is not a valid answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     #[error("rule `{rule}` gives {seen}, not messages")]
@@ -44,14 +44,14 @@ pub enum AnswerError {
     Field { rule: &'static str, field: String },
 }
 
-/// The addresses of a plan, to be found in messages.
+/// The addresses of a plan, for finding them in messages.
 pub struct Mentions {
     finder: Option<AhoCorasick>,
     addresses: Vec<String>,
 }
 
 impl Mentions {
-    /// Of what a plan changes.
+    /// The addresses that a plan changes.
     pub fn of(plan: &Value) -> Self {
         let changes = plan["resource_changes"].as_array();
         let addresses: Vec<String> = changes
@@ -82,8 +82,8 @@ impl Mentions {
 }
 
 impl Rule {
-    /// What it says by its value; `None` if it is not defined for this input. How many more it said is
-    /// beside that. `approvals` have been given so far.
+    /// The answers in a rule's value, and the number of further ones. The value is `None` if the rule is undefined for
+    /// this input. `approvals` is the number of approvals so far.
     pub fn answers(
         self,
         value: Option<&Value>,
@@ -118,7 +118,7 @@ impl Rule {
         Ok((answers?, left_off))
     }
 
-    /// Only `true` is a yes: undefined, or anything else, wants one more approval.
+    /// Only `true` approves. Undefined or any other value requires one more approval.
     fn approve(self, value: Option<&Value>, approvals: usize) -> Option<Answer> {
         if value == Some(&Value::Bool(true)) {
             return None;
@@ -155,7 +155,7 @@ impl Rule {
         let message = text(&["msg", "message"]).ok_or(AnswerError::NoMessage { rule })?;
         let unknown = fields.keys().find(|name| !FIELDS.contains(&name.as_str()));
         if let (Self::RequireApproval, Some(field)) = (self, unknown) {
-            // Misread, it would want less than it says. A denial is one, whatever comes with it.
+            // A misread requirement would demand less. A denial stays one, whatever its other fields are.
             let field = field.clone();
             return Err(AnswerError::Field { rule, field });
         }

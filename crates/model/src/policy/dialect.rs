@@ -1,8 +1,8 @@
-//! Which words of a policy mean something: by its package.
+//! Determines by a policy's package which rules have a meaning.
 
 use serde::{Deserialize, Serialize};
 
-/// Whose conventions a policy follows.
+/// The conventions that a policy follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dialect {
@@ -21,16 +21,16 @@ pub enum Rule {
     Deny,
     Warn,
     RequireApproval,
-    /// conftest's other word for a denial.
+    /// conftest's synonym for a denial.
     Violation,
-    /// Spacelift: whether the reviews so far are enough.
+    /// Spacelift: whether the reviews so far are sufficient.
     Approve,
-    /// Spacelift: whether a review has turned it down.
+    /// Spacelift: whether a review has rejected it.
     Reject,
 }
 
 impl Dialect {
-    /// By the parts of a package's name.
+    /// By the components of the package name.
     pub fn of(package: &[String]) -> Option<Self> {
         let parts: Vec<&str> = package.iter().map(String::as_str).collect();
         match parts.as_slice() {
@@ -41,7 +41,7 @@ impl Dialect {
         }
     }
 
-    /// The rules that are read. Spacelift's `sample`, `track` and the like are no answers.
+    /// The rules that are evaluated. Spacelift's `sample`, `track` and similar rules are not answers.
     pub fn rules(self) -> &'static [Rule] {
         match self {
             Self::Terrane => &[Rule::Deny, Rule::Warn, Rule::RequireApproval],

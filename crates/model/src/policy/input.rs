@@ -1,4 +1,4 @@
-//! What a policy is asked about: one document, given in the shape that its dialect expects.
+//! The input of a policy: one document, in the form that its dialect expects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use super::{Dialect, Point};
 use crate::plan::PlanCounts;
 
-/// Everything a policy may look at. Its JSON is what `input` is in `package terrane`.
+/// Everything that a policy can read. Its JSON is `input` in `package terrane`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// The engine's plan JSON, sensitive values replaced.
+    /// The engine's plan JSON with sensitive values replaced.
     pub plan: Value,
     pub run: RunFacts,
     pub actor: Actor,
     pub approvals: Vec<Approval>,
     pub stack: StackFacts,
-    /// What the same change set does to the stacks this one needs.
+    /// What the same change set does to the stack's upstreams.
     pub upstreams: Vec<UpstreamFacts>,
     pub source: SourceFacts,
     pub time: TimeFacts,
@@ -32,23 +32,23 @@ pub struct RunFacts {
     pub change_set: String,
     /// `plan`, `apply` or `destroy`.
     pub action: String,
-    /// Where it is asked.
+    /// The evaluation point.
     pub phase: Point,
     /// Whether the plan destroys everything.
     pub destroy: bool,
-    /// Confirmed beforehand.
+    /// Confirmed in advance.
     pub auto_approve: bool,
-    /// Whether the plan is only to be looked at: what upstream stacks will give is not all known yet.
+    /// Whether the plan is only a preview: some upstream values are not known yet.
     pub preview: bool,
 }
 
-/// Who asks: for the change, or, at an approval, for that.
+/// The person or job that requested the change or, at an approval, gives it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     pub name: String,
     /// `person` or `ci`.
     pub kind: String,
-    /// Whether somebody vouches for the name.
+    /// Whether the name is verified.
     pub verified: bool,
     #[serde(default)]
     pub claims: BTreeMap<String, Value>,
@@ -66,7 +66,7 @@ pub struct Approval {
 }
 
 impl Actor {
-    /// Somebody whom nobody has verified.
+    /// An unverified person.
     pub fn person(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -99,7 +99,7 @@ pub struct UpstreamFacts {
     pub stack: String,
     /// `planned`, `applied`, `unchanged` and so on.
     pub status: String,
-    /// Its outputs that this stack takes.
+    /// The outputs that this stack consumes.
     pub outputs: BTreeSet<String>,
     pub counts: PlanCounts,
 }
@@ -125,7 +125,7 @@ impl From<Timestamp> for TimeFacts {
 }
 
 impl Document {
-    /// `input`, as policies of a dialect expect it. Where it is not ours, ours is in `input.terrane`.
+    /// `input` in the form of a dialect. In foreign dialects, terrane's own document is in `input.terrane`.
     pub fn for_dialect(&self, dialect: Dialect) -> Value {
         match dialect {
             Dialect::Terrane => json!(self),
@@ -152,8 +152,8 @@ impl Document {
         document
     }
 
-    /// Of a plan policy `terraform` and `spacelift`, of an approval policy `run`, `stack` and `reviews`: as
-    /// far as there is something here that corresponds.
+    /// For a plan policy `terraform` and `spacelift`, for an approval policy `run`, `stack` and `reviews`, as far as
+    /// terrane has corresponding data.
     fn as_spacelift(&self) -> Value {
         let author = json!({
             "login": self.actor.name,

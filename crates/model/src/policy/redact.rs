@@ -1,6 +1,6 @@
-//! The plan that policies are shown: the engine's plan JSON in its own shape, without what is sensitive.
+//! The plan for policies: the engine's plan JSON in its original form, without sensitive values.
 //!
-//! Not here: the plan that people are shown (`plan`).
+//! Not here: the plan for people (`plan`).
 
 use std::borrow::Cow;
 
@@ -10,11 +10,11 @@ use crate::digits;
 use crate::masking::Mask;
 use crate::plan::{ParsePlanError, sensitive_in};
 
-/// What stands where a sensitive value was.
+/// The replacement text for a sensitive value.
 const SENSITIVE: &str = "(sensitive)";
 
-/// Plan JSON whose sensitive values are gone: by their marks, and by content wherever else they stand. `mask`
-/// knows the secrets that the run was given.
+/// Plan JSON without sensitive values: removed by their marks, and by content wherever else they occur. `mask` contains
+/// the run's secrets.
 pub fn redact(json: &[u8], mask: &Mask) -> Result<Value, ParsePlanError> {
     let kept = digits::kept(json);
     let mut plan: Value = serde_json::from_slice(&kept).map_err(ParsePlanError::NotPlanJson)?;
@@ -60,7 +60,7 @@ fn sides(change: &mut Value) {
     }
 }
 
-/// Of a module, and of the modules in it.
+/// The resources of a module and its child modules.
 fn resources(module: Option<&mut Value>) {
     let mut modules: Vec<&mut Value> = module.into_iter().collect();
     while let Some(Value::Object(module)) = modules.pop() {
@@ -80,7 +80,7 @@ fn resources(module: Option<&mut Value>) {
     }
 }
 
-/// A variable's value bears no mark of its own: its declaration does.
+/// The sensitive mark of a variable is at its declaration, not at its value.
 fn variables(plan: &mut Value) {
     const DECLARED: &str = "/configuration/root_module/variables";
     let declared = plan.pointer(DECLARED).cloned().unwrap_or_default();

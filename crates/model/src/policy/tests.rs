@@ -1,4 +1,4 @@
-//! The document policies see, and what their answers mean.
+//! The document that policies read, and what their answers mean.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +103,7 @@ fn document() -> Document {
     }
 }
 
-/// The file is part of the documentation: policies are written against it.
+/// The file is part of the documentation, on which policies rely.
 #[test]
 fn the_document_is_as_documented() {
     let path = concat!(

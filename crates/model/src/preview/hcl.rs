@@ -1,4 +1,4 @@
-//! Finds `var.NAME` in the expressions of a `.tf` or `.tofu` file, and puts something else in its place.
+//! Finds and replaces `var.NAME` in the expressions of a `.tf` or `.tofu` file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,11 +13,11 @@ use super::origins::{Origins, Sources};
 use super::{RewriteError, Unknowns, unreadable};
 use crate::config::syntax::{self, Source};
 
-/// One pass over a module: what is replaced, and what its locals are made of.
+/// One pass over a module: the replacements, and what its locals refer to.
 pub(super) struct Splice<'a> {
     unknowns: &'a Unknowns,
     prefix: &'a str,
-    /// Names that a `for` gave to something else.
+    /// Names that a `for` binds to something else.
     shadows: Vec<String>,
     edits: Vec<Edit>,
     seen: Refs,
@@ -31,11 +31,11 @@ type Edit = (Range<usize>, String);
 struct Refs {
     unknowns: BTreeSet<String>,
     locals: BTreeSet<String>,
-    /// Something whose value an engine may learn only by applying.
+    /// Something whose value may only be known after the apply.
     others: bool,
 }
 
-/// The text with `var.NAME` replaced, if there is any.
+/// The text with `var.NAME` replaced, if it occurs.
 pub(super) fn rewrite(
     source: &Source,
     splice: &mut Splice<'_>,
@@ -66,7 +66,7 @@ impl<'a> Splice<'a> {
         self.unknowns.contains_key(variable)
     }
 
-    /// The text with `var.NAME` replaced, of a template as it stands in JSON.
+    /// The text of a JSON template with `var.NAME` replaced.
     pub(super) fn template(&mut self, text: &str) -> Option<String> {
         if !text.contains("${") && !text.contains("%{") {
             return None;
@@ -75,13 +75,13 @@ impl<'a> Splice<'a> {
         self.apply(text)
     }
 
-    /// The same for text that is an expression by itself.
+    /// The same for a text that is an expression by itself.
     pub(super) fn bare(&mut self, text: &str) -> Option<String> {
         self.visit_expr(&hcl_edit::parser::parse_expr(text).ok()?);
         self.apply(text)
     }
 
-    /// What a deed looks at, as one of the module's locals.
+    /// Attributes the references that `deed` finds to one of the module's locals.
     pub(super) fn local<T>(&mut self, name: &str, deed: impl FnOnce(&mut Self) -> T) -> T {
         self.seen = Refs::default();
         let done = deed(self);
@@ -90,7 +90,7 @@ impl<'a> Splice<'a> {
         done
     }
 
-    /// The first unknown variable that a deed comes across; it leaves no other trace.
+    /// The first unknown variable that `deed` finds; has no other effect.
     pub(super) fn mention(&mut self, deed: impl FnOnce(&mut Self)) -> Option<String> {
         let before = self.edits.len();
         self.seen = Refs::default();
@@ -167,7 +167,7 @@ impl<'a> Splice<'a> {
         Ok(())
     }
 
-    /// A condition of another variable cannot look at a resource.
+    /// A condition of another variable cannot refer to a resource.
     fn variable(&mut self, source: &Source, block: &Block) {
         for inner in block.body.blocks() {
             if self.mention(|splice| splice.visit_block(inner)).is_some() {
@@ -195,7 +195,7 @@ impl<'a> Splice<'a> {
         }
     }
 
-    /// Replaces a whole block; what follows keeps its line.
+    /// Replaces a whole block. Later lines keep their numbers.
     fn put_aside(&mut self, source: &Source, block: &Block, stub: &str) {
         let Some(span) = block.span() else { return };
         let breaks = source.slice(span.clone()).matches('\n').count();
@@ -215,7 +215,7 @@ impl<'a> Splice<'a> {
         self.shadows.truncate(before);
     }
 
-    /// Carries the edits out, and forgets them.
+    /// Applies and clears the edits.
     fn apply(&mut self, text: &str) -> Option<String> {
         let mut edits = std::mem::take(&mut self.edits);
         edits.sort_by_key(|(span, _)| span.start);
@@ -238,7 +238,7 @@ pub(super) fn early(variable: &str, what: &str) -> RewriteError {
     }
 }
 
-/// The variable is still there, and wants nothing of anybody.
+/// Keeps the variable declared, but not required.
 fn stub(name: &str) -> String {
     format!("variable \"{name}\" {{ default = null }}")
 }

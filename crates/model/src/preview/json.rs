@@ -1,4 +1,4 @@
-//! The same for a `.tf.json` or `.tofu.json` file, where expressions are templates inside of strings.
+//! The same for `.tf.json` or `.tofu.json` files, where expressions are templates inside strings.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::RewriteError;
 use super::hcl::{Splice, early};
 use crate::config::syntax::Source;
 
-/// The text with `var.NAME` replaced, if there is any.
+/// The text with `var.NAME` replaced, if it occurs.
 pub(super) fn rewrite(
     source: &Source,
     splice: &mut Splice<'_>,
@@ -75,7 +75,7 @@ fn check_source(
     Ok(())
 }
 
-/// The first unknown variable in a value, which stays as it is.
+/// The first unknown variable in a value, which is not changed.
 fn mention(value: &Value, splice: &mut Splice<'_>) -> Option<String> {
     let mut copy = value.clone();
     splice.mention(|splice| values(&mut copy, splice))
@@ -116,7 +116,7 @@ fn references(value: &mut Value, splice: &mut Splice<'_>) {
     }
 }
 
-/// The fields of an object, or of all objects of a list: JSON may say either.
+/// The fields of an object, or of all objects in a list: JSON allows both.
 fn each_field(value: &mut Value) -> Vec<(&String, &mut Value)> {
     let objects: Vec<&mut Map<String, Value>> = match value {
         Value::Object(fields) => vec![fields],

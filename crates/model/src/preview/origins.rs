@@ -1,8 +1,8 @@
-//! Which unknown values of a preview's plan are unknown only because an upstream stack has not been applied.
+//! Determines which values of a preview are unknown only because an upstream stack has not been applied.
 //!
-//! A plan says that a value is unknown, not why. Its description of the configuration says what each
-//! argument refers to; where all of that leads to unknown inputs, and nothing to what the apply itself
-//! makes, the reason is certain. Everything else stays `known after apply`.
+//! A plan shows that a value is unknown, but not why. Its configuration section lists the references of each argument.
+//! If all of them lead to unknown inputs, and none to results of the apply itself, the reason is certain. Everything
+//! else stays `known after apply`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::digits;
 use crate::ids::StackName;
 use crate::plan::{Plan, PlanValue};
 
-/// What a rewritten module says about its own names.
+/// What a rewritten module records about its own names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     /// The address of the added resource.
@@ -25,7 +25,7 @@ pub struct Origins {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sources {
     pub(super) stacks: BTreeSet<StackName>,
-    /// From something that this stack's own apply decides, or that could not be followed.
+    /// Determined by this stack's own apply, or by something that could not be followed.
     pub(super) others: bool,
 }
 
@@ -63,8 +63,8 @@ impl Origins {
         Self { resource, locals }
     }
 
-    /// Makes the plan of a rewritten module one of the module itself: the added resource goes, and what is
-    /// unknown because of it says after which stacks it is known. `json` is what the plan was parsed from.
+    /// Converts the plan of a rewritten module to a plan of the original. The added resource is removed, and values
+    /// that are unknown because of it name the stacks after which they are known. `json` is the plan's source.
     pub fn explain(&self, plan: &mut Plan, json: &[u8]) -> Result<(), serde_json::Error> {
         let raw: RawPlan = serde_json::from_slice(&digits::kept(json))?;
         let root = Scope {
@@ -147,16 +147,16 @@ struct RawCall {
     module: RawModule,
 }
 
-/// A module, and what stands behind its names.
+/// A module, and what its names refer to.
 struct Scope<'a> {
     module: &'a RawModule,
-    /// Known for the root module only; a plan does not say what locals are made of.
+    /// Only available for the root module, since a plan does not describe locals.
     locals: Option<&'a BTreeMap<String, Sources>>,
     arguments: BTreeMap<&'a str, Sources>,
 }
 
 impl<'a> Scope<'a> {
-    /// Of one attribute of a resource, in this module or in one that it calls.
+    /// The sources of one attribute of a resource, in this module or in one that it calls.
     fn attribute(&self, modules: &[&str], resource: &[&str], path: &[Step]) -> Sources {
         if let [first, rest @ ..] = modules {
             let inner = self.call(first);
@@ -186,7 +186,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A called module, with what it is given.
+    /// A called module, with its arguments.
     fn call(&self, name: &str) -> Option<Scope<'a>> {
         let call = self.module.module_calls.get(name)?;
         let each = self.expression(&call.for_each_expression, &Sources::default());
@@ -200,7 +200,7 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// Everything that is referred to in an expression or below it; `each` is what `each` stands for.
+    /// All references in an expression or below it. `each` are the sources of `each`.
     fn expression(&self, value: &Value, each: &Sources) -> Sources {
         let mut sources = Sources::default();
         match value {
@@ -210,7 +210,7 @@ impl<'a> Scope<'a> {
                         ("references", Value::Array(references)) => {
                             let references: Vec<&str> =
                                 references.iter().filter_map(Value::as_str).collect();
-                            // `module.net.id` is followed by `module.net`, which says nothing new.
+                            // `module.net.id` is followed by `module.net`, which adds nothing.
                             let is_part = |whole: &str| {
                                 let part = format!("{whole}.");
                                 references.iter().any(|other| other.starts_with(&part))
@@ -260,7 +260,7 @@ enum Step {
     Index(usize),
 }
 
-/// `rules[0].port` as steps: the inverse of how a plan writes its paths.
+/// Splits `rules[0].port` into steps: the inverse of a plan's path notation.
 fn steps(path: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut rest = path;
@@ -289,7 +289,7 @@ fn steps(path: &str) -> Vec<Step> {
     steps
 }
 
-/// As far into nested blocks as the configuration spells them out; the rest is taken as a whole.
+/// Descends into nested blocks as far as the configuration lists them. The rest is taken as a whole.
 fn descend<'a>(written: &'a Value, path: &[Step]) -> &'a Value {
     let mut at = written;
     for step in path {
@@ -308,7 +308,7 @@ fn descend<'a>(written: &'a Value, path: &[Step]) -> &'a Value {
     at
 }
 
-/// The words of an address or a reference, without the keys of instances.
+/// The names in an address or reference, without instance keys.
 fn names(address: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = address;

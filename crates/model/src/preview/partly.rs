@@ -1,6 +1,5 @@
-//! A value that is known in part, written as the engine reads it: what is known stands there as it is, so that keys of a
-//! `for_each` are known if their values are; each of the rest is an unknown of its declared type. What is known is not
-//! of it yet: that is for the engine to make.
+//! Writes a partly known value as HCL. Known parts are literals, so that known keys of a `for_each` are known. Each
+//! unknown part is an unknown value of its declared type. The engine converts the known parts to the declared type.
 
 use std::fmt::Write as _;
 
@@ -13,11 +12,11 @@ use crate::plan::words::words;
 
 pub(super) struct Written {
     pub(super) text: String,
-    /// Lines of the added resource's input, for what is not known.
+    /// Lines of the added resource's input, for the unknown parts.
     pub(super) samples: String,
 }
 
-/// None if it cannot be written exactly: then nothing of it is taken for known.
+/// None if it cannot be written exactly. Then the whole value counts as unknown.
 pub(super) fn write(
     value: &Value,
     declared: Option<&str>,
@@ -42,7 +41,7 @@ struct Writer<'a> {
     name: &'a str,
     prefix: &'a str,
     samples: String,
-    /// Unknown values so far.
+    /// The number of unknown values so far.
     count: usize,
 }
 
@@ -100,7 +99,7 @@ impl Writer<'_> {
     }
 }
 
-/// What is declared for one field of a `map` or an `object`.
+/// The declared type of one field of a `map` or an `object`.
 fn field_type<'e>(call: &'e FuncCall, key: &str) -> Option<&'e Expression> {
     let inner = call.args.get(0)?;
     if call.name.name.as_str() == "map" {
@@ -115,14 +114,14 @@ fn field_type<'e>(call: &'e FuncCall, key: &str) -> Option<&'e Expression> {
     found.map(|(_, value)| value.expr())
 }
 
-/// `optional(string)` is a string if it is there.
+/// `optional(string)` is a string if it is set.
 fn without_optional(declared: &Expression) -> &Expression {
     let call = declared.as_func_call();
     let call = call.filter(|call| call.name.name.as_str() == "optional");
     call.and_then(|call| call.args.get(0)).unwrap_or(declared)
 }
 
-/// As a literal, in which nothing is a template.
+/// A literal without templates.
 fn quoted(text: &str) -> Option<String> {
     let is_plain = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
     let quoted = Value::from(text).to_string();

@@ -1,4 +1,4 @@
-//! Modules before and after, and plans of the rewritten ones.
+//! Modules before and after rewriting, and plans of the rewritten ones.
 
 use proptest::prelude::*;
 
@@ -277,7 +277,7 @@ fn a_type_has_a_sample_unless_the_value_decides_it() {
     "#);
 }
 
-/// Expressions in which `var.a` stands for sure, and others in which it only seems to.
+/// Expressions that contain `var.a`, and others that only seem to.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("var.a".to_owned()),
@@ -303,7 +303,7 @@ fn expression() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// What is rewritten is still HCL, has no use of the variable left, and is otherwise the same text.
+    /// The result is valid HCL without a use of the variable, and is otherwise unchanged.
     #[test]
     fn a_rewritten_module_says_the_same(expressions in proptest::collection::vec(expression(), 1..4)) {
         let mut text = String::new();

@@ -1,14 +1,14 @@
-//! How an unknown value of a declared type is had from `terraform_data`: its `output` has the type of its
-//! `input`, and is not known before it is made.
+//! Produces an unknown value of a declared type with `terraform_data`: its `output` has the type of its `input`, and is
+//! unknown until it is created.
 
 use hcl_edit::expr::{Expression, FuncCall, ObjectKey};
 
-/// A value of the type, whose content nobody will see; none if only the real value decides the type.
+/// A sample value of the type, which is never shown. None if only the real value determines the type.
 pub(super) fn sample(declared: &str) -> Option<String> {
     of_type(&hcl_edit::parser::parse_expr(declared).ok()?)
 }
 
-/// An unknown value of which at most the kind of collection is known: `any`, `list(any)`.
+/// An unknown value of which at most the collection type is known: `any`, `list(any)`.
 pub(super) fn of_any(declared: Option<&str>, resource: &str) -> String {
     let value = format!("jsondecode(terraform_data.{resource}.id)");
     let kind = declared.map(|text| text.trim_start_matches(['"', ' ']));
@@ -27,7 +27,7 @@ pub(super) fn of_any(declared: Option<&str>, resource: &str) -> String {
 pub(super) fn of_type(declared: &Expression) -> Option<String> {
     match declared {
         Expression::Variable(name) => of_word(name.as_str()),
-        // As it was written long ago: `type = "string"`.
+        // The legacy notation: `type = "string"`.
         Expression::String(name) => of_word(name.as_str()),
         Expression::FuncCall(call) => of_call(call),
         _ => None,

@@ -1,12 +1,12 @@
-//! Which module seems to need which: by remote states read, and by equal names of outputs and
-//! variables. All edges together never make a circle, so that accepting every proposal is valid.
+//! Which module seems to need which: by remote states, and by equal names of outputs and variables. The edges never
+//! form a cycle, so that accepting every proposal is valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Found;
 use crate::module::remote_states::Keepers;
 
-/// Too common to mean anything.
+/// Names that are too common to mean anything.
 const COMMON: [&str; 8] = [
     "environment",
     "id",
@@ -22,7 +22,7 @@ pub(super) struct Edges {
     /// Downstream to upstream, with the name of the remote state.
     read: Vec<BTreeMap<usize, String>>,
     guessed: Vec<BTreeMap<usize, String>>,
-    /// Downstream's variable to the upstream with that output.
+    /// A downstream's variable to the upstream with that output.
     fed: Vec<BTreeMap<String, usize>>,
 }
 
@@ -35,7 +35,7 @@ impl Edges {
         };
         let modules = found.iter();
         let keepers = Keepers::new(modules.map(|it| (it.dir.as_str(), it.backend_text.as_str())));
-        // What is certain comes first, so that no guess stands in its way.
+        // Certain edges come first, so that no guess prevents them.
         for (down, module) in found.iter().enumerate() {
             for remote in &module.remote_states {
                 if let Some(up) = keepers.state_of(down, &remote.config)
@@ -83,7 +83,7 @@ impl Edges {
             .map(|(up, name)| (*up, name.as_str()))
     }
 
-    /// A module's variables that another's output could fill.
+    /// A module's variables that another module's output could set.
     pub(super) fn fed(&self, down: usize) -> impl Iterator<Item = (&str, usize)> {
         self.fed[down].iter().map(|(name, up)| (name.as_str(), *up))
     }
@@ -92,7 +92,7 @@ impl Edges {
         self.fed[down].contains_key(variable)
     }
 
-    /// Whether `from` already needs `to`, in however many steps.
+    /// Whether `from` depends on `to`, directly or indirectly.
     fn leads(&self, from: usize, to: usize) -> bool {
         let mut seen = BTreeSet::new();
         let mut open = vec![from];

@@ -1,4 +1,4 @@
-//! Root modules in a tree: directories of engine files that no other module calls.
+//! Finds root modules in a tree: directories of engine files that no other module calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,19 @@ use crate::config::walk::{Dirs, join};
 use crate::module::{self, Module, tfvars_names};
 use crate::tree::Tree;
 
-/// What a look at a tree gave.
+/// The result of searching a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     pub roots: Vec<Found>,
     /// Directories that other modules call.
     pub called: Vec<String>,
-    /// Directories below one called `modules` that nobody calls: meant for others, most likely.
+    /// Directories below `modules` that no module calls. They are probably meant for other projects.
     pub uncalled: Vec<String>,
-    /// Files that could not be read, with why.
+    /// Files that could not be read, with the reason.
     pub unreadable: Vec<String>,
 }
 
-/// Looks through the whole tree, bounded as a project's own walk is. What belongs to a project of its
-/// own further down is left to that.
+/// Searches the whole tree, with the limits of a project's own walk. Nested projects are left out.
 pub fn find(tree: &dyn Tree) -> Survey {
     let dirs = Dirs::walk(tree);
     let mut survey = Survey::default();
@@ -89,7 +88,7 @@ fn found(tree: &dyn Tree, module: &Module) -> Found {
     }
 }
 
-/// Variables that files set which the engine loads by itself.
+/// Variables that are set in files which the engine loads automatically.
 fn given(tree: &dyn Tree, dir: &str) -> BTreeSet<String> {
     let entries = tree.list(dir).unwrap_or_default();
     entries

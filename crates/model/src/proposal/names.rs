@@ -1,17 +1,17 @@
-//! Names made from directories.
+//! Names derived from directories.
 
 use std::collections::BTreeMap;
 
 use super::Found;
 use crate::ids::{StackName, check_name};
 
-/// A project's name from whatever its directory is called.
+/// A project name derived from its directory.
 pub(super) fn project(raw: &str) -> String {
     word(raw, "project")
 }
 
-/// A name for each module: the last part of its directory, with as many parts before it as it takes
-/// to tell them apart.
+/// A name for each module: the last component of its directory, with as many components before it as needed for a
+/// unique name.
 pub(super) fn stacks(found: &[&Found], project: &str) -> Vec<String> {
     let deepest = found
         .iter()
@@ -36,7 +36,7 @@ pub(super) fn stacks(found: &[&Found], project: &str) -> Vec<String> {
     numbered(names)
 }
 
-/// A name of the project file's shape, as near to the text as that allows.
+/// A valid name that is as similar to the text as possible.
 pub(super) fn word(raw: &str, prefix: &str) -> String {
     let lower = raw.to_lowercase();
     let words: Vec<&str> = lower
@@ -72,7 +72,7 @@ fn name(module: &Found, count: usize, project: &str) -> String {
     } else {
         word(&last.join("-"), "stack")
     };
-    // A word of the project file, or like a run's number.
+    // It would be a keyword, or look like a run's number.
     if name.parse::<StackName>().is_ok() {
         name
     } else {

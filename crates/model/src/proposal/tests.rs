@@ -1,4 +1,4 @@
-//! What `init` would write, whole.
+//! The complete output of `init`.
 
 use super::*;
 
@@ -43,12 +43,12 @@ fn proposed(found: Vec<Found>) -> String {
         found,
     });
     hcl_edit::parser::parse_body(&text).unwrap();
-    // Every guess, accepted, is HCL too.
+    // With every guess accepted, the text is still valid HCL.
     hcl_edit::parser::parse_body(&accepted(&text)).unwrap();
     text
 }
 
-/// The text with every guess made code.
+/// The text with every guess turned into code.
 fn accepted(text: &str) -> String {
     let mut in_guess = false;
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! What a schema cannot say of data: addresses that are used twice, networks that overlap, nodes that nobody defined.
+//! Checks of data that a schema cannot express: duplicate addresses, overlapping networks, undefined nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ use crate::masking::MASKED;
 pub struct Check {
     pub kind: CheckKind,
     pub paths: Vec<Select>,
-    /// What `paths` are held against.
+    /// The values that `paths` are compared with.
     pub of: Vec<Select>,
 }
 
@@ -24,13 +24,13 @@ pub enum CheckKind {
     /// Networks such as `10.0.0.0/16`.
     Cidr,
     Mac,
-    /// No value twice.
+    /// No duplicate values.
     Unique,
-    /// Networks of which no two overlap.
+    /// No overlapping networks.
     Separate,
-    /// Addresses or networks that lie in one of those of `of`.
+    /// Addresses or networks inside one of those in `of`.
     Inside,
-    /// Values that are among those of `of`.
+    /// Values that are among those in `of`.
     Known,
 }
 
@@ -52,7 +52,7 @@ impl CheckKind {
         })
     }
 
-    /// Whether it holds values against others.
+    /// Whether it compares values with others.
     pub fn wants_of(self) -> bool {
         match self {
             Self::Inside | Self::Known => true,
@@ -61,12 +61,12 @@ impl CheckKind {
     }
 }
 
-/// Everything that is wrong, of all checks.
+/// All findings of all checks.
 pub fn check(checks: &[Check], data: &Node) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for check in checks {
         for finding in one(check, data) {
-            // Two checks may see the same.
+            // Two checks may find the same problem.
             if !findings.contains(&finding) {
                 findings.push(finding);
             }
@@ -81,7 +81,7 @@ struct Found<'n> {
 }
 
 impl Found<'_> {
-    /// As it may be shown.
+    /// The value, hidden if it is secret.
     fn shown(&self) -> String {
         match &self.node.data {
             Data::Secret(_) => MASKED.to_owned(),
@@ -107,7 +107,7 @@ fn text(data: &Data) -> Option<String> {
     })
 }
 
-/// The scalars at some paths; a list there means its items.
+/// The scalars at some paths. A list stands for its items.
 fn find<'n>(paths: &[Select], data: &'n Node) -> Vec<Found<'n>> {
     let mut all = Vec::new();
     for (path, node) in paths.iter().flat_map(|path| path.find(data)) {
@@ -177,7 +177,7 @@ fn unique(found: &[Found<'_>]) -> Vec<Finding> {
         .collect()
 }
 
-/// One form for what means the same: addresses and MACs are written in several ways.
+/// A canonical form, since addresses and MACs have several notations.
 fn same(text: &str) -> String {
     match text.parse::<IpAddr>() {
         Ok(address) => address.to_string(),
@@ -286,10 +286,10 @@ pub(super) fn is_mac(text: &str) -> bool {
             .all(|part| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// A network, or one address as the smallest of them.
+/// A network. A single address is the smallest network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Net {
-    /// The bits that count; the rest are zero.
+    /// The significant bits; the rest are zero.
     bits: u128,
     prefix: u32,
     is_v6: bool,

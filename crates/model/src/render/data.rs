@@ -1,4 +1,4 @@
-//! The data that templates read: a tree with the place of each value, and with secrets that are known to be secret.
+//! The data for templates: a tree with the location of each value, in which secrets are marked.
 //!
 //! Not here: reading files (`render::data`).
 
@@ -10,7 +10,7 @@ use super::select::{Select, Step};
 use crate::diagnostic::Location;
 use crate::secret::Secret;
 
-/// A value, and where it stands.
+/// A value with its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub data: Data,
@@ -24,7 +24,7 @@ pub enum Data {
     Int(i128),
     Float(f64),
     Text(String),
-    /// A date, with or without a time of day, as it was written.
+    /// A date, with or without a time, as written.
     Moment(String),
     List(Vec<Node>),
     /// In the order in which it was written.
@@ -34,7 +34,7 @@ pub enum Data {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Text, as a rule; YAML knows others.
+    /// Usually text; YAML allows other types.
     pub key: Key,
     pub at: Location,
     pub node: Node,
@@ -59,13 +59,13 @@ impl fmt::Display for Key {
     }
 }
 
-/// A scalar that may be shown to nobody. `value` is missing while nobody needed it.
+/// A scalar that must not be shown. `value` is missing until it is needed.
 #[derive(Clone, PartialEq)]
 pub struct SecretData {
     pub value: Option<(Scalar, Secret)>,
 }
 
-/// What a secret's text stands for.
+/// The type of a secret's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     Text,
@@ -87,7 +87,7 @@ impl SecretData {
         }
     }
 
-    /// The plain value again; null for one that is not known.
+    /// The plain value; null if it is not known.
     fn reveal(&self) -> Data {
         let Some((kind, secret)) = &self.value else {
             return Data::Null;
@@ -125,7 +125,7 @@ impl Node {
         Some(&found.node)
     }
 
-    /// Puts a value at a key of a map, in place of what was there.
+    /// Sets a key of a map and replaces the previous value.
     pub fn put(&mut self, key: &str, node: Self) {
         let Data::Map(entries) = &mut self.data else {
             return;
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Lays another file's data over these: its keys of the outermost level win, whole.
+    /// Adds another file's data. Its top-level keys replace existing ones as a whole.
     pub fn overlay(&mut self, other: Self) {
         let Data::Map(others) = other.data else {
             return;
@@ -165,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Fills in what is missing, maps inside of maps too.
+    /// Adds missing values, also in nested maps.
     pub fn fill(&mut self, defaults: &Value, at: &Location) {
         let (Data::Map(_), Value::Object(defaults)) = (&self.data, defaults) else {
             return;
@@ -189,7 +189,7 @@ impl Node {
         }
     }
 
-    /// Makes every scalar at a path secret.
+    /// Marks every scalar at a path as secret.
     pub fn hide(&mut self, path: &Select) {
         self.hide_steps(path.steps());
     }
@@ -234,7 +234,7 @@ impl Node {
         });
     }
 
-    /// Every secret in it, with where it is in the data.
+    /// Every secret, with its path in the data.
     pub fn secrets(&self) -> Vec<(String, &SecretData)> {
         let mut found = Vec::new();
         self.collect_secrets(&mut String::new(), &mut found);
@@ -271,7 +271,7 @@ impl Node {
         }
     }
 
-    /// The value at a JSON pointer, or the nearest above it that is there.
+    /// The value at a JSON pointer, or the nearest existing one above it.
     pub fn nearest(&self, pointer: &[String]) -> &Self {
         let Some((first, rest)) = pointer.split_first() else {
             return self;
@@ -287,7 +287,7 @@ impl Node {
         child.map_or(self, |child| child.nearest(rest))
     }
 
-    /// As JSON, for schemas: secrets as what they are.
+    /// As JSON for schemas, including the secrets.
     pub(super) fn to_json(&self) -> Value {
         match &self.data {
             Data::Secret(secret) => Self::new(secret.reveal(), self.at.clone()).to_json(),
@@ -295,12 +295,12 @@ impl Node {
         }
     }
 
-    /// As JSON without any secret: `null` stands for each.
+    /// As JSON without secrets: each is `null`.
     pub fn public_json(&self) -> Value {
         self.json_with(&|_| Value::Null)
     }
 
-    /// As text without any secret, in which every difference shows, the order of keys too.
+    /// As text without secrets, in which every difference is visible, including the order of keys.
     pub fn outline(&self) -> String {
         let mut out = String::new();
         self.write_outline(&mut out);
@@ -350,13 +350,13 @@ impl Node {
         }
     }
 
-    /// The secret as it is.
+    /// The plain value of the secret.
     pub fn revealed(secret: &SecretData) -> Data {
         secret.reveal()
     }
 }
 
-/// Data of the project file; all of it stands at one place.
+/// Data from the project file. All of it has one location.
 pub fn of_json(value: &Value, at: &Location) -> Node {
     let data = match value {
         Value::Null => Data::Null,

@@ -1,38 +1,38 @@
-//! What is to be done with each file of a generated tree. Nothing that a person wrote is lost by it.
+//! Decides what happens to each file of a generated tree, so that no manual change is lost.
 
 use std::collections::BTreeMap;
 
 use super::manifest::Manifest;
 
-/// A file as it lies there, or is to.
+/// An existing or expected file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFacts {
     pub digest: String,
     pub is_executable: bool,
 }
 
-/// What was said at the command line.
+/// The options given on the command line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Leave {
-    /// Only what is there already and agrees becomes ours: nothing is made.
+    /// Only takes over existing files that are identical. Generates nothing.
     pub adopt: bool,
-    /// What was edited by hand, or is not ours, is replaced; what nothing makes any more is let go.
+    /// Replaces files that were edited or are not ours, and forgets files that are no longer generated.
     pub overwrite: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// It is as it should be.
+    /// The file is up to date.
     Keep,
-    /// It is as it should be, and listed from now on.
+    /// The file is up to date and is added to the manifest.
     Adopt,
     Create,
     Change,
-    /// Nothing makes it any more.
+    /// The file is no longer generated.
     Remove,
-    /// Nothing makes it any more, and it is gone.
+    /// The file is no longer generated and does not exist any more.
     Forget,
-    /// Nothing makes it any more, and nothing proves that it was made: it stays, and is listed no more.
+    /// The file is no longer generated, and nothing proves that it ever was. It stays, but leaves the manifest.
     LetGo,
     Refuse(Why),
 }
@@ -41,18 +41,18 @@ pub enum Deed {
 pub enum Why {
     /// Changed after it was rendered.
     Edited,
-    /// Changed after it was rendered, and nothing makes it any more.
+    /// Changed after it was rendered, and no longer generated.
     EditedAndStale,
-    /// Nothing makes it any more, and the list that has it was changed since it was written.
+    /// No longer generated, but the manifest that lists it was changed by others.
     UnprovenAndStale,
-    /// It is there, different, and on no list.
+    /// It exists with other content and is not in the manifest.
     NotOurs,
-    /// It is to be taken over, and is not there.
+    /// It is to be taken over but does not exist.
     Missing,
 }
 
 impl Why {
-    /// Whether it is about a file that nothing makes any more.
+    /// Whether it concerns a file that is no longer generated.
     pub fn is_stale(self) -> bool {
         match self {
             Self::EditedAndStale | Self::UnprovenAndStale => true,
@@ -61,8 +61,7 @@ impl Why {
     }
 }
 
-/// Decides about every file that is to be there, and every one that the manifest lists. `found` has those of them
-/// that are there.
+/// Decides about every expected file and every file in the manifest. `found` contains those that exist.
 pub fn decide(
     manifest: Option<&Manifest>,
     wanted: &BTreeMap<String, FileFacts>,
@@ -114,7 +113,7 @@ fn about(
         };
     };
     if found == want {
-        // Nobody loses anything, whoever wrote it.
+        // The content is identical, so nothing is lost.
         return if is_ours { Deed::Keep } else { Deed::Adopt };
     }
     let is_made = manifest.is_some_and(|known| known.made(path, &found.digest));

@@ -1,36 +1,37 @@
-//! The list of what a render made: it lies in the generated tree, and says which files there are whose.
+//! The manifest of a render. It is stored in the generated tree and lists the generated files.
 //!
-//! It is written twice: before anything else, with the digests that are about to come (`writing`), and at the end
-//! without. So whatever a crash leaves is known to be ours.
+//! It is written twice: first with the digests of the files that are about to be written (`writing`), and at the end
+//! without them. So all files that a crash leaves behind are known to be generated.
 //!
-//! It ends with a digest of itself. A list that a person or a merge changed has another, and nothing is removed by it.
+//! It ends with a digest of itself. If a person or a merge changed the manifest, the digest does not match, and no file
+//! is removed because of it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The form of the file, and of what makes the digest of the inputs.
+/// The version of the file format and of the input digest.
 const VERSION: u32 = 1;
 
-/// Makes the digest of bytes.
+/// Computes the digest of bytes.
 pub type Digest = fn(&[u8]) -> String;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     terrane_render: u32,
     pub render: String,
-    /// Of templates, data and settings: equal as long as nothing was changed that a rendering depends on.
+    /// Digest of templates, data and settings: equal as long as nothing that affects the result has changed.
     pub inputs: String,
-    /// Digests of what was written, by path from the project's root.
+    /// Digests of generated files, by path relative to the project's root.
     pub files: BTreeMap<String, String>,
-    /// Digests of what is being written.
+    /// Digests of files that are being written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub writing: BTreeMap<String, String>,
     #[serde(skip)]
     is_as_written: bool,
 }
 
-/// As it lies there.
+/// The file format.
 #[derive(Serialize, Deserialize)]
 struct Written {
     #[serde(flatten)]
@@ -62,8 +63,8 @@ impl Manifest {
         }
     }
 
-    /// Of a rendering to `output`. It lies where anyone can write, and what it lists may be removed: so nothing counts
-    /// that could not have been made there.
+    /// Reads the manifest of a render to `output`. Others can write the manifest, and listed files may be removed. So
+    /// entries that could not have been generated there are ignored.
     pub fn read(text: &str, output: &str, digest: Digest) -> Result<Self, ReadManifestError> {
         let Written { mut manifest, list } = serde_json::from_str(text)?;
         manifest.is_as_written = list == digest(manifest.bare().as_bytes());
@@ -77,7 +78,7 @@ impl Manifest {
         }
     }
 
-    /// One line for each file, sorted. One that was changed by others stays known as that.
+    /// One line per file, sorted. A manifest that others changed stays marked as such.
     pub fn write(&self, digest: Digest) -> String {
         let list = if self.is_as_written {
             digest(self.bare().as_bytes())
@@ -91,22 +92,22 @@ impl Manifest {
         text
     }
 
-    /// Without what is said about it.
+    /// The text without its digest.
     fn bare(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether nobody else changed it: only then it proves that something was made.
+    /// Whether it is unchanged since it was written. Only then does it prove that a file was generated.
     pub fn is_as_written(&self) -> bool {
         self.is_as_written
     }
 
-    /// Whether it lists a file, as made or as being made.
+    /// Whether it lists a file as generated or being written.
     pub fn owns(&self, path: &str) -> bool {
         self.files.contains_key(path) || self.writing.contains_key(path)
     }
 
-    /// Whether a file with this digest is as a rendering left it.
+    /// Whether a file with this digest is as a render left it.
     pub fn made(&self, path: &str, digest: &str) -> bool {
         let is_it =
             |files: &BTreeMap<String, String>| files.get(path).is_some_and(|known| known == digest);
@@ -120,8 +121,8 @@ impl Manifest {
         self.files.keys().chain(new).map(String::as_str)
     }
 
-    /// What stands in its place while `next` is being written. `lie` are the digests of what is there now: what an
-    /// earlier rendering that did not end wrote of the files stays known as ours.
+    /// The manifest while `next` is being written. `lie` are the digests of the existing files: files written by an
+    /// earlier, incomplete render stay known as generated.
     #[must_use]
     pub fn towards<'a>(&self, next: &Self, lie: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut files = self.files.clone();
@@ -142,8 +143,7 @@ impl Manifest {
     }
 }
 
-/// Whether a path leads to a place below a directory of the project, by its own words, and not to what Git or terrane
-/// keep there.
+/// Whether a path is below a directory of the project, and not inside the data of Git or terrane.
 fn is_below(output: &str, path: &str) -> bool {
     let is_plain = |part: &str| !matches!(part, "" | "." | "..");
     let top = path.split('/').next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Names in a `render` block that nothing answers to: a slip in `sensitive` would show a secret, one in `check` would let
-//! a mistake pass, one in `when` would make a file that nobody wants.
+//! Names in a `render` block that match nothing. A typo in `sensitive` would reveal a secret, one in `check` would miss
+//! a mistake, and one in `when` would create an unwanted file.
 
 use super::data::Node;
 use super::schema::Schema;
@@ -8,7 +8,7 @@ use super::{Render, checks::Check};
 use crate::config::suggest;
 use crate::diagnostic::Finding;
 
-/// Paths of `sensitive`, `check` and `each` that are nowhere in the data, and of which the schema knows nothing either.
+/// Paths of `sensitive`, `check` and `each` that are neither in the data nor in the schema.
 pub fn unmatched(render: &Render, data: &Node, schema: Option<&Schema>) -> Vec<Finding> {
     let parsed = |text: &String| text.parse::<Select>().ok(); // others are said where they are read
     let sensitive = render.sensitive.iter().filter_map(parsed);
@@ -56,7 +56,7 @@ pub fn unmatched(render: &Render, data: &Node, schema: Option<&Schema>) -> Vec<F
     findings
 }
 
-/// The glob of `when` or `exclude` that is none of `files`.
+/// The glob of `when` or `exclude` that matches none of `files`.
 pub fn unmatched_glob(
     render: &Render,
     attribute: &str,

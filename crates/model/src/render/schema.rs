@@ -1,4 +1,4 @@
-//! Data held against the JSON Schema that a project names.
+//! Validates data with the JSON Schema that a project names.
 
 use std::fmt::Write as _;
 
@@ -11,13 +11,13 @@ use super::select::{Select, Step, is_match};
 use crate::diagnostic::Finding;
 use crate::masking::MASKED;
 
-/// A schema that was understood. No reference in it is followed out of it.
+/// A parsed schema. References to other documents are not followed.
 pub struct Schema {
     validator: Validator,
     text: Value,
 }
 
-/// More parts of a schema than this are not looked at for one name.
+/// The maximum number of schema parts to search for one name.
 const MOST_PARTS: usize = 1000;
 
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum ReadSchemaError {
 }
 
 impl Schema {
-    /// Reads a schema. Beside the formats of the standard there are `mac`, `cidr` and `ip`.
+    /// Parses a schema. Supports the formats `mac`, `cidr` and `ip` in addition to the standard ones.
     pub fn read(text: &str) -> Result<Self, ReadSchemaError> {
         let schema: Value = serde_json::from_str(text)?;
         let built = jsonschema::options()
@@ -50,8 +50,7 @@ impl Schema {
         }
     }
 
-    /// Everything that does not fit, at its place. No secret is part of what is said. A secret that is not known
-    /// yet fits.
+    /// All violations with their locations, without secret values. A secret that is not known yet counts as valid.
     pub fn check(&self, data: &Node) -> Vec<Finding> {
         let mut unknown = Vec::new();
         let instance = Self::instance(data, &mut Vec::new(), &mut unknown);
@@ -87,7 +86,7 @@ impl Schema {
         findings
     }
 
-    /// Whether it has something to say of a path, be it that what is there may be missing.
+    /// Whether the schema defines a path, even if it is optional.
     pub fn knows(&self, path: &Select) -> bool {
         let mut here = vec![&self.text];
         for step in path.steps() {
@@ -97,7 +96,7 @@ impl Schema {
         !here.is_empty()
     }
 
-    /// Some parts of the schema with all that they refer to, or are put together from.
+    /// Some parts of the schema with everything that they refer to or are composed of.
     fn parts<'s>(&'s self, mut left: Vec<&'s Value>) -> Vec<&'s Value> {
         let mut all: Vec<&Value> = Vec::new();
         while let Some(part) = left.pop() {
@@ -145,7 +144,7 @@ impl Schema {
     }
 }
 
-/// What a part of a schema says of what is below it.
+/// The schemas of the children of a part.
 fn children<'s>(part: &'s Value, step: &Step) -> Vec<&'s Value> {
     let mut found = Vec::new();
     match step {
@@ -169,7 +168,7 @@ fn children<'s>(part: &'s Value, step: &Step) -> Vec<&'s Value> {
     found
 }
 
-/// Formats of our own, as people call them.
+/// Replaces the names of our own formats with readable ones.
 fn in_words(message: &str) -> String {
     message
         .replace("is not a \"ip\"", "is not an IP address")

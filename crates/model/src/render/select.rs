@@ -1,4 +1,4 @@
-//! Paths into data, as the project file writes them: `cluster.cidr`, `nodes[*].name`, `vlans.*.id`, `tfstate_*`.
+//! Paths into data, in the notation of the project file: `cluster.cidr`, `nodes[*].name`, `vlans.*.id`, `tfstate_*`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ pub struct Select {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A key; `*` in it stands for anything.
+    /// A key; `*` in it matches anything.
     Key(String),
     Index(usize),
     /// `[*]`
@@ -37,7 +37,7 @@ impl Step {
     }
 }
 
-/// The first part of a path that nothing answers to, and what is there instead.
+/// The first part of a path that matches nothing, and what exists instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Miss {
     pub(super) key: String,
@@ -97,7 +97,7 @@ impl Select {
         &self.steps
     }
 
-    /// Where a path leads to nothing; none if it leads somewhere, or if what is above it is empty.
+    /// Where a path matches nothing. None if it matches, or if its parent is empty.
     pub(super) fn miss(&self, root: &Node) -> Option<Miss> {
         let mut here = vec![root];
         for step in &self.steps {
@@ -134,7 +134,8 @@ impl Select {
         None
     }
 
-    /// What is there, each with its own path. What is not there is no error: a schema says what must be.
+    /// The values at this path, each with its own path. A missing value is not an error, since the schema defines what
+    /// is required.
     pub fn find<'n>(&self, root: &'n Node) -> Vec<(String, &'n Node)> {
         let mut found = vec![(String::new(), root)];
         for step in &self.steps {
@@ -166,7 +167,7 @@ impl Select {
     }
 }
 
-/// `*` stands for any number of characters.
+/// `*` matches any number of characters.
 pub(super) fn is_match(pattern: &str, text: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else {
         return pattern == text;

@@ -292,13 +292,13 @@ fn nothing_that_a_person_wrote_is_lost() {
     ");
 }
 
-/// Good enough to tell texts of a test apart.
+/// Sufficient to distinguish the texts of a test.
 fn digest(bytes: &[u8]) -> String {
     let sum = |sum: u32, byte: &u8| sum.wrapping_mul(31).wrapping_add(u32::from(*byte));
     format!("sum:{}", bytes.iter().fold(7, sum))
 }
 
-/// A digest that fits proves nothing in a list to which somebody added it.
+/// A matching digest proves nothing in a manifest that others changed.
 #[test]
 fn a_list_that_others_changed_removes_nothing() {
     let files = [("made".to_owned(), "1".to_owned())].into();
@@ -326,7 +326,7 @@ fn a_list_that_others_changed_removes_nothing() {
         [refused.clone(), refused.clone()]
     );
     assert_eq!(deeds(&read(&mine), true), [Deed::LetGo, Deed::LetGo]);
-    // Nor after somebody else has written it again.
+    // Nor after another program has written it again.
     let again = read(&mine).write(digest);
     assert_eq!(deeds(&read(&again), false), [refused.clone(), refused]);
 }
@@ -358,7 +358,7 @@ fn a_manifest_is_read_as_it_was_written() {
     let next = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
     let between = manifest.towards(&next, std::iter::empty());
     assert!(between.made("a", "sha256:1"));
-    // A rendering that did not end had written `a` already; the next one does not end either.
+    // An incomplete render had already written `a`, and the next one is incomplete too.
     let third = BTreeMap::from([("a".to_owned(), "sha256:3".to_owned())]);
     let third = Manifest::new("homelab", "sha256:8".to_owned(), third);
     let fourth = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
@@ -382,7 +382,7 @@ fn a_manifest_is_read_as_it_was_written() {
     assert!(Manifest::read("{}", "", digest).is_err());
 }
 
-/// Whoever can write the list must not have others removed by it.
+/// Write access to the manifest must not allow the removal of other files.
 #[test]
 fn a_list_counts_only_for_what_lies_in_its_output() {
     let read = |path: &str, output: &str| {

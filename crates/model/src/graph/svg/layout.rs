@@ -222,7 +222,7 @@ fn draw_together(boxes: &mut [Placed]) {
     }
 }
 
-/// Puts a row's boxes, in this order, as near to the wished middles as their widths allow.
+/// Places a row's boxes, in this order, as close to the desired middles as their widths allow.
 fn settle(row: &[usize], middles: &[f64], boxes: &mut [Placed]) {
     let mut edge = f64::NEG_INFINITY;
     let mut pushed = Vec::with_capacity(row.len());
@@ -233,7 +233,7 @@ fn settle(row: &[usize], middles: &[f64], boxes: &mut [Placed]) {
         boxes[number].x = x;
         edge = x + boxes[number].width + BOX_GAP;
     }
-    // All pushes went to the right: the row as a whole goes back by their mean.
+    // All pushes went to the right, so the whole row moves back by their mean.
     let back = mean(pushed.into_iter()).unwrap_or_default();
     for &number in row {
         boxes[number].x -= back;
