@@ -1,4 +1,4 @@
-//! Who reads a published fact, and where: in inputs of other stacks and in the files of GitOps repositories.
+//! Finds the readers of a published fact, in inputs of other stacks and in the files of GitOps repositories.
 //!
 //! In a file, the field `azure.address` is read by
 //!
@@ -12,7 +12,7 @@
 //! | `${address}`, for `data.address` | Flux `postBuild`, if the published file is a ConfigMap or Secret |
 //!
 //! A published file is read where its whole path is written: `$facts/clusters/prod/globals.yaml`. A field of one word is
-//! not searched as a bare word. Names that are put together (`index .Values $env`, `tpl`) are not found.
+//! not searched as a bare word. Computed names (`index .Values $env`, `tpl`) are not found.
 //!
 //! Not here: which files there are (`control::project::fact_readers`).
 

@@ -180,8 +180,8 @@ impl Gate {
         left.min(Duration::from_secs(most))
     }
 
-    /// Whether this limit is shorter than at the start of the gate, because the gate's time is nearly over. The
-    /// duration of a program is unknown; ten seconds count as enough.
+    /// Whether this limit is shorter than usual, because the gate's time is nearly over. Ten seconds are always enough,
+    /// also for programs.
     pub fn is_short(&self, limit: Duration) -> bool {
         let usual = self.look_limit(self.schedule.timeout);
         limit < usual.min(Duration::from_secs(10))

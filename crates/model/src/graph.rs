@@ -117,12 +117,11 @@ impl Graph {
         }
     }
 
-    /// The project's name.
     pub fn project(&self) -> &str {
         &self.project
     }
 
-    /// All stacks, by name.
+    /// Sorted by name.
     pub fn stacks(&self) -> &[GraphStack] {
         &self.stacks
     }
@@ -346,7 +345,7 @@ fn layers(project: &Project, stacks: &[GraphStack]) -> Vec<GraphLayer> {
             order: project.layers.get(name).copied().unwrap_or_default(),
         })
         .collect();
-    layers.sort_by_key(|layer| layer.order); // stable: equal orders stay by name
+    layers.sort_by_key(|layer| layer.order); // stable: equal orders stay sorted by name
     layers
 }
 

@@ -573,8 +573,8 @@ impl RunState {
         matches!(self, Self::Planning { .. } | Self::Applying { .. })
     }
 
-    /// The outcome as dependents see it. While later stages are pending, or after one failed, only dependents that do
-    /// not wait for those stages see an outcome.
+    /// The outcome as dependents see it. Dependents that only wait for the apply see its outcome while later stages are
+    /// pending, and after one of them failed.
     pub fn outcome_for(&self, wait: Wait) -> Option<&Outcome> {
         match (self, wait) {
             (

@@ -23,7 +23,7 @@ pub(super) fn sources(project: &Project, stack: &Stack) -> StageSources {
         if let Some(name) = contract::of_block(block) {
             sources.files.insert(name.path());
         } else if block.attrs.contains_key("contract") {
-            sources.globs.push(format!("{OWN_CONTRACTS}/**")); // which one is known later
+            sources.globs.push(format!("{OWN_CONTRACTS}/**")); // the name is only known later
         }
         let place = project.facts.get(&block.name);
         if place.is_some_and(FactsPlace::may_encrypt) {

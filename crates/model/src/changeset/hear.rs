@@ -72,7 +72,7 @@ pub fn hear(
 /// Confirms everything that can continue. Runs that need an approval of their own stay.
 fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Step>, HearError> {
     if set.status != Status::AwaitingConfirm {
-        return Ok(Vec::new()); // `advance` says why not
+        return Ok(Vec::new()); // `advance` reports the reason
     }
     let owed = owed(set, runs, around.approvals, around.now);
     let ready: Vec<&Run> = runs

@@ -363,7 +363,7 @@ impl Board<'_> {
     }
 
     /// Whether the stack is unchanged since its last successful run, and no upstream in this change set changed
-    /// anything that it consumes. A stack without an upstream here was requested directly.
+    /// anything that it consumes. A stack without an upstream here was requested directly and always runs.
     fn is_untouched(&self, run: &Run) -> bool {
         let mut upstreams = 0;
         for need in &run.upstreams {

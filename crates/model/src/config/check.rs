@@ -244,7 +244,7 @@ fn read_facts(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
     for draft in drafts.values() {
         for (facts, path, at) in &draft.fact_files {
             if !known.facts.contains(facts.as_str()) {
-                continue; // that is said already
+                continue; // already reported
             }
             let paths = of(facts);
             let is_open = drafts

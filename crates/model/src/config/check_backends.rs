@@ -50,7 +50,7 @@ pub(crate) fn check(
     contexts: &Contexts,
 ) {
     let steps = Cell::new(0);
-    // What contexts set is known to their author.
+    // A context may set the lock address instead.
     let by_context = contexts.values().any(|draft| gives(draft, LOCK_VARIABLE));
     for target in known.targets.values() {
         kind_is_known(findings, target);
@@ -159,7 +159,7 @@ fn holds_secret(input: &Input) -> bool {
 fn http_locks(findings: &mut Findings, target: &TargetDraft, settings: &BTreeMap<String, Input>) {
     let has = |name: &str| settings.contains_key(name);
     if settings.is_empty() {
-        return; // the modules say it
+        return; // the modules set it
     }
     let name = &target.target.name;
     let finding = match (has("lock_address"), has("unlock_address")) {

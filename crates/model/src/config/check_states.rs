@@ -66,7 +66,7 @@ fn same_name(findings: &mut Findings, first: &StackDraft, second: &StackDraft, k
         target.is_some_and(|it| it.target.backend == Backend::Terrane)
     };
     if is_ours(first) && is_ours(second) {
-        return; // one place, which is said
+        return; // the same place, already reported
     }
     let (one, other) = (&first.stack, &second.stack);
     findings.push(

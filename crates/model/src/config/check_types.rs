@@ -15,10 +15,10 @@ pub(crate) fn misfit(value: &Value, declared: &str) -> Option<String> {
 
 fn check(value: &Value, declared: &Expression) -> Option<String> {
     if value.is_null() {
-        return None; // whether it may be null is for the engine to say
+        return None; // the engine checks whether it may be null
     }
     if digits(value).is_some() {
-        return check(&Value::from(0), declared); // a number like any other
+        return check(&Value::from(0), declared); // checked like any other number
     }
     match declared {
         Expression::Variable(name) => primitive(value, name.as_str()),
@@ -35,7 +35,7 @@ fn primitive(value: &Value, name: &str) -> Option<String> {
         ("number", Value::String(text)) => text.parse::<f64>().is_ok(),
         ("bool", Value::String(text)) => matches!(text.as_str(), "true" | "false" | "1" | "0"),
         ("string" | "number" | "bool", _) => false,
-        _ => return None, // `any`, and whatever comes later
+        _ => return None, // `any`, and unknown types
     };
     (!fits).then(|| format!("{}, not {}", what(value), article(name)))
 }

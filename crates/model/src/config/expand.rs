@@ -100,7 +100,7 @@ pub(crate) fn expand<'f>(
         }
         for (dir, scope) in here {
             if taken.contains(dir) || !found.insert(dir) {
-                continue; // written out, or found by an earlier block
+                continue; // has a block, or was found by an earlier one
             }
             match blocks.beside.get(dir) {
                 Some(beside) => {

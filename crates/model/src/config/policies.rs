@@ -83,7 +83,7 @@ fn sources(
     dirs: &Dirs,
 ) -> Vec<PolicySource> {
     let Ok(path) = paths::normalize(written) else {
-        return Vec::new(); // said already
+        return Vec::new(); // already reported
     };
     let found = find(reader, &path, dirs);
     let mut finding = None;

@@ -368,7 +368,7 @@ impl<'a> Reader<'a> {
             (val, seen, items)
         };
         if val == Val::Null {
-            return None; // as if it were not written
+            return None; // as if it were not set
         }
         // Each one is compiled, which costs more than a plain value.
         if let (Kind::Globs | Kind::AnyGlobs | Kind::Texts, Val::List(list)) = (attr.kind, &val) {

@@ -92,7 +92,7 @@ fn write_block(out: &mut String, block: &Block, outer: &[&str]) {
             || (block.word == "stack" && inner.block.word == "engine")
             || (block.word == "stack" && inner.block.word == "approval")
         {
-            continue; // described where they stand first
+            continue; // described at their first occurrence
         }
         write_block(out, inner.block, &place);
     }

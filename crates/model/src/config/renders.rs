@@ -256,7 +256,7 @@ fn checks(
         let fields = reader.fields(item.source, block, &CHECK, scope);
         let label = block.labels.first().map_or("", |label| label.as_str());
         let Some(kind) = CheckKind::of(label) else {
-            continue; // said already
+            continue; // already reported
         };
         let check = Check {
             kind,

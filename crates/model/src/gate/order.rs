@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::settings::SettingError;
 use super::{Gate, Verdict};
 
-/// Whether a gate may be looked at.
+/// Whether a gate may be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     Ready,
@@ -21,7 +21,7 @@ pub struct Stop {
 }
 
 impl Gate {
-    /// Its position, given the gates that have ended so far.
+    /// Whether the gate can be checked, given the gates that have ended so far.
     pub fn standing(&self, all: &[Self], ended: &BTreeMap<String, Verdict>) -> Standing {
         let mut waits = None;
         for before in self.before(all) {

@@ -185,7 +185,7 @@ fn flag(body: &Value, key: &str) -> Option<bool> {
 fn find(source: &Source, kind: &str, name: &str) -> Location {
     let code = source.code();
     if code.len() > 200_000 {
-        return source.location(0..0); // a search for each name would be slow
+        return source.location(0..0); // searching for each name would be slow
     }
     let from = code.find(&format!("\"{kind}\"")).unwrap_or(0);
     let quoted = format!("\"{name}\"");

@@ -175,7 +175,7 @@ impl<'a> Scope<'a> {
         };
         match found.expressions.get(name) {
             Some(written) => self.expression(descend(written, &path[1..]), &each),
-            None => Sources::other(), // the provider makes it
+            None => Sources::other(), // the provider sets it
         }
     }
 

@@ -10,7 +10,7 @@ use crate::diagnostic::Finding;
 
 /// Paths of `sensitive`, `check` and `each` that are neither in the data nor in the schema.
 pub fn unmatched(render: &Render, data: &Node, schema: Option<&Schema>) -> Vec<Finding> {
-    let parsed = |text: &String| text.parse::<Select>().ok(); // others are said where they are read
+    let parsed = |text: &String| text.parse::<Select>().ok(); // invalid ones are reported when they are read
     let sensitive = render.sensitive.iter().filter_map(parsed);
     let lists = render.each.keys().filter_map(parsed);
     let of_check = |(index, check): (usize, &Check)| {

@@ -97,7 +97,7 @@ fn from_planning(awaits: &[Awaited], event: RunEvent, now: Timestamp) -> Option<
                 RunState::Planned { plan, confirmed }
             }
         }
-        RunEvent::RunnerLost { .. } => RunState::Queued, // a plan holds nothing: it starts again
+        RunEvent::RunnerLost { .. } => RunState::Queued, // planning holds nothing, so it starts again
         RunEvent::Failed { problem } => finished(Outcome::Failed { problem }, now),
         _ => return None,
     })

@@ -84,7 +84,7 @@ pub fn is_secret_name(name: &str) -> bool {
     let words = words(name);
     let mut words = words.as_slice();
     if words.last().is_some_and(|word| word.ends_with("password")) {
-        return true; // `PGPASSWORD` has no seams
+        return true; // `PGPASSWORD` has no word boundaries
     }
     loop {
         if SECRETS.iter().any(|secret| {
