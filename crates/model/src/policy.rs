@@ -202,7 +202,7 @@ impl Verdict {
 }
 
 impl Requirement {
-    /// Whether the same policy requires the same from more people.
+    /// Whether one of `others` has the same policy and role and requires more approvals.
     pub(crate) fn is_less_than_any(&self, others: &[Self]) -> bool {
         others.iter().any(|other| {
             let is_alike = other.remark.policy == self.remark.policy && other.role == self.role;

@@ -16,10 +16,10 @@ pub enum Front {
         set: ChangeSetId,
         done: usize,
         of: usize,
-        /// Earlier change sets that wait too, in order.
+        /// Change sets that are earlier in the queue, in order.
         before: Vec<ChangeSetId>,
     },
-    /// A change set that was requested earlier.
+    /// A change set that is earlier in the queue.
     Earlier {
         lane: String,
         set: ChangeSetId,

@@ -134,7 +134,7 @@ impl Evaluator<'_> {
             Some(TraversalOperator::GetAttr(name)) => Some(name.as_str().to_owned()),
             _ => None,
         };
-        // The engines' notation for references.
+        // A likely mistake: `target.NAME`, as the engines refer to other blocks.
         if let ("target", Some(word)) = (root, attribute.as_deref())
             && word != "name"
         {

@@ -31,7 +31,7 @@ impl Pattern {
         Self(parts)
     }
 
-    /// Whether it matches everything: only stars and separators.
+    /// Whether it restricts nothing: it contains no letter and no digit besides its stars.
     pub fn is_free(&self) -> bool {
         let says = |part: &Part| matches!(part, Part::Exactly(c) if c.is_alphanumeric());
         !self.0.is_empty() && !self.0.iter().any(says)

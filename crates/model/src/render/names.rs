@@ -56,7 +56,7 @@ pub fn unmatched(render: &Render, data: &Node, schema: Option<&Schema>) -> Vec<F
     findings
 }
 
-/// The glob of `when` or `exclude` that matches none of `files`.
+/// The finding for a glob of `when` or `exclude` that matches none of `files`.
 pub fn unmatched_glob(
     render: &Render,
     attribute: &str,
