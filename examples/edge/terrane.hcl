@@ -1,5 +1,5 @@
-# Applied is not done: what a stack made is published as facts for GitOps, and gates look at the real world before
-# anything that depends on it goes on. Needs no account: the world is one port of this machine.
+# Applied is not done: the outputs of a stack are published as facts for GitOps, and gates check the real world before
+# dependents start. It needs no account: the gates check one port of this machine.
 
 project "edge" {
   id = "edg3q7"

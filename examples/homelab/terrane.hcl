@@ -1,4 +1,4 @@
-# Two files of data and some templates become the machines, their operating system and their cluster.
+# Renders two data files and some templates to machines, their operating system and their cluster.
 
 project "homelab" {
   id = "h7w2mq"
@@ -12,7 +12,7 @@ target "proxmox" {
   providers = ["bpg/proxmox"]
 }
 
-# What `sops -d | yq` and `export` did in a Taskfile.
+# Replaces `sops -d | yq` and `export` in a Taskfile.
 context "proxmox-credentials" {
   autoattach = ["target:proxmox"]
   vars = {
@@ -43,7 +43,7 @@ render "homelab" {
     comment  = ["#|", "#|"]
   }
 
-  # Where `cluster.yaml` says nothing.
+  # Used if `cluster.yaml` has no value.
   defaults = {
     cluster_pod_cidr     = "10.42.0.0/16"
     cluster_svc_cidr     = "10.43.0.0/16"
@@ -65,14 +65,14 @@ render "homelab" {
     }
   }
 
-  # What a plugin computed.
+  # Computed values; makejinja uses a plugin for them.
   values = {
     infrastructure_enabled = "proxmox_api_url is defined and proxmox_node is defined"
     node_default_gateway   = "node_cidr | nthhost(1)"
     spegel_enabled         = "nodes | length > 1"
   }
 
-  # Each node may say otherwise.
+  # Defaults of each node.
   each {
     list = "nodes"
     values = {

@@ -1,5 +1,5 @@
 # Seven stacks in three layers. Every resource is the engine's built-in `terraform_data`, so this
-# project needs no provider, no account and no network; the values that flow are real.
+# project needs no provider, no account and no network; the values are real.
 
 project "quickstart" {
   id = "q7k3st"                         # ties clones and worktrees to one home; `terrane init` writes another for your project
@@ -22,7 +22,7 @@ context "organisation" {
   }
 }
 
-# Asked about every plan of these stacks, and again before it is applied.
+# Checks every plan of these stacks, and again before it is applied.
 policy "stateful" {
   path   = "policies/stateful.rego"
   stacks = ["label:stateful"]
@@ -66,7 +66,7 @@ stack "monitoring" {
   target = "local"
   layer  = "platform"
   inputs = { endpoint = stack.cluster.output.endpoint }
-  after  = [stack.database] # an `order` edge: it comes later and takes nothing
+  after  = [stack.database] # an `order` edge: it comes later, without a value
 }
 
 # One stack for each entry: web-staging, then web-production.

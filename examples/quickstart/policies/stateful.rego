@@ -1,4 +1,4 @@
-# Stacks that keep data: who takes something away from one hears of it before it happens.
+# Protects stacks that store data: a plan that would lose data is reported before it is applied.
 package terrane
 
 # A replacement is a new, empty resource under the old name.
@@ -8,7 +8,7 @@ warn contains {"msg": msg, "resource": change.address} if {
 	msg := sprintf("%s is replaced: what it keeps is gone", [change.address])
 }
 
-# To lose one by an edit is never meant; `terrane destroy` is how one says that it is.
+# An edit must not delete a resource. To delete it on purpose, use `terrane destroy`.
 deny contains {"msg": msg, "resource": change.address} if {
 	not input.run.destroy
 	some change in input.plan.resource_changes

@@ -2,7 +2,7 @@ variable "port" {
   type = string
 }
 
-# Stands for a load balancer.
+# Simulates a load balancer.
 resource "terraform_data" "gateway" {
   input = "127.0.0.1:${var.port}"
 }

@@ -1,4 +1,4 @@
-# A database with a password that nobody reads.
+# A database with a generated password.
 
 variable "subnet" {
   description = "Where the database lives."
@@ -26,7 +26,7 @@ resource "terraform_data" "database" {
 }
 
 locals {
-  # Stands in for a generated password: different for each database, and stable.
+  # Simulates a generated password: different for each database, and stable.
   password = sensitive(substr(sha256("orders:${terraform_data.database.id}"), 0, 24))
 }
 

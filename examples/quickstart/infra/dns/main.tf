@@ -1,4 +1,4 @@
-# The zone that all environments live in.
+# The DNS zone of all environments.
 
 variable "domain" {
   description = "The domain of the organisation; set by the context `organisation`."
