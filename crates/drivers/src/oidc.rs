@@ -1,7 +1,7 @@
 //! Identity tokens of CI jobs: requested where a job must request one, and verified against the keys that their
 //! issuer publishes.
 //!
-//! Not here: which claims are sufficient (`model::identity`), what follows from them (`control::writers`).
+//! Not here: which claims are sufficient (`model::identity`), what follows from them (`control::access::writers`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

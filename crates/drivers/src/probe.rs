@@ -2,7 +2,7 @@
 //! no redirect to another scheme, and leaves no connection open.
 //!
 //! Not here: gate settings and the meaning of a result (`model::gate`), clusters (`kubernetes`), when to probe
-//! again (`control::gates`).
+//! again (`control::stage::gates`).
 
 pub mod dns;
 pub mod http;

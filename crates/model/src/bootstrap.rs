@@ -3,7 +3,7 @@
 //!
 //! What GitOps has taken over is compared and reported, never forced back.
 //!
-//! Not here: executing steps (`control::bootstrap`), access to the cluster (`drivers::kubernetes`).
+//! Not here: executing steps (`control::stage::bootstrap`), access to the cluster (`drivers::kubernetes`).
 
 mod report;
 mod settings;

@@ -3,7 +3,7 @@
 //! `cluster/v1` is built in; a project's own contracts are in `contracts/NAME/vN.json`. All problems are reported at
 //! once, each with the field, its value and the expectation, but never with a sensitive value.
 //!
-//! Not here: readers of published facts (`fact_readers`), reading contract files (`control::contracts`).
+//! Not here: readers of published facts (`fact_readers`), reading contract files (`control::project::contracts`).
 
 mod mapping;
 mod narrowing;

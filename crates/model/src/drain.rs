@@ -1,7 +1,7 @@
 //! Drains a cluster before its stack is destroyed: which objects own external resources, and the result of removing
 //! them. An engine that destroys a network with a load balancer in it fails halfway.
 //!
-//! Not here: executing it (`control::drain`).
+//! Not here: executing it (`control::stage::drain`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

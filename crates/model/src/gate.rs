@@ -1,7 +1,7 @@
 //! Gates: checks that must pass before a stack counts as done. The settings of each kind, the evidence of a check, its
 //! verdict, and when to check again; all as values.
 //!
-//! Not here: executing checks (`drivers::probe`, `drivers::kubernetes`), and their order (`control::gates`).
+//! Not here: executing checks (`drivers::probe`, `drivers::kubernetes`), and their order (`control::stage::gates`).
 
 mod asked;
 mod brief;

@@ -2,7 +2,7 @@
 //! registers a cluster, with facts as its annotations and labels.
 //!
 //! Nested facts get one name: `azure.address` becomes `azure_address`, and lists become JSON. Not here: Git (`facts`),
-//! and applying it (`control::sinks`).
+//! and applying it (`control::stage::sinks`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Cluster checks for gates: one object, Argo CD applications, Flux objects, or a field. A failed check includes
 //! the context of the object.
 //!
-//! Not here: when to check again (`control::gates`), how an object reports its health (`model::kubernetes`).
+//! Not here: when to check again (`control::stage::gates`), how an object reports its health (`model::kubernetes`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;

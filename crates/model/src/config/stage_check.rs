@@ -1,6 +1,6 @@
 //! Finds mistakes in stage blocks before anything is applied.
 //!
-//! Not here: names and kinds of attributes (`shape`, `kinds`), files (`control::stage_files`), values that are only
+//! Not here: names and kinds of attributes (`shape`, `kinds`), files (`control::project::stage_files`), values that are only
 //! known after the apply (`gate::Gate::read_all`).
 
 use std::collections::BTreeMap;
