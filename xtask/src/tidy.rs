@@ -5,6 +5,7 @@
 mod bans;
 mod links;
 mod manifests;
+mod rooms;
 mod sources;
 mod tree;
 
@@ -54,6 +55,8 @@ const RULES: &[Rule] = &[
     bans::no_path_of_one_machine,
     bans::sql_stays_in_store,
     bans::processes_are_born_in_one_place,
+    rooms::rooms_have_no_import_cycles,
+    rooms::directories_stay_small,
     links::links_lead_somewhere,
 ];
 

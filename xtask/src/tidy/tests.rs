@@ -285,3 +285,29 @@ fn a_link_that_leads_nowhere() {
          docs/index.md:6: the link to `../../outside.md` leads nowhere",
     );
 }
+
+#[test]
+fn rooms_that_import_each_other_are_found() {
+    finds(
+        &[
+            ("crates/store/src/blob.rs", "//! B.\nuse crate::key::Key;\n"),
+            (
+                "crates/store/src/key/ring.rs",
+                "//! K.\nuse crate::{Store, blob};\n",
+            ),
+        ],
+        "crates/store/src/blob.rs:2: `blob` imports `key`, which imports `blob`: move what both need to a room below them\n\
+         crates/store/src/key/ring.rs:2: `key` imports `blob`, which imports `key`: move what both need to a room below them",
+    );
+}
+
+#[test]
+fn a_room_may_import_in_one_direction() {
+    finds(
+        &[
+            ("crates/store/src/blob.rs", "//! B.\nuse crate::key::Key;\n"),
+            ("crates/store/src/key.rs", "//! K.\npub struct Key;\n"),
+        ],
+        "",
+    );
+}

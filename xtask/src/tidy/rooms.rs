@@ -1,0 +1,152 @@
+//! Rules about the directories of a crate: they import each other in one direction only, and stay small enough to list.
+//!
+//! A room is a module at the top of a crate: a directory with its files, or one file. Not here: which crate may use which
+//! (`manifests`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{File, Problem, Tree};
+
+/// Files that a directory may have of its own.
+const MOST_FILES: usize = 25;
+
+/// Rooms that still import each other in a circle, by crate. A room may leave this table, none may enter it.
+const TANGLED: &[(&str, &[&str])] = &[
+    ("cli", &["args", "commands", "watch"]),
+    ("control", &["changeset", "runner"]),
+    ("drivers", &["secrets", "sops"]),
+    ("model", &["masking", "plan"]),
+    (
+        "model",
+        &[
+            "approval",
+            "changeset",
+            "config",
+            "context",
+            "contract",
+            "exception",
+            "facts",
+            "gate",
+            "identity",
+            "module",
+            "project",
+            "providers",
+            "render",
+            "run",
+            "stage",
+        ],
+    ),
+];
+
+type Graph<'a> = BTreeMap<&'a str, BTreeMap<&'a str, (&'a str, usize)>>;
+
+pub(super) fn rooms_have_no_import_cycles(tree: &Tree) -> Vec<Problem> {
+    let mut crates: BTreeMap<&str, Vec<(&str, &File)>> = BTreeMap::new();
+    for file in tree.rust().filter(|file| !file.is_test()) {
+        if let Some((name, room)) = room(&file.path) {
+            crates.entry(name).or_default().push((room, file));
+        }
+    }
+    crates
+        .iter()
+        .flat_map(|(name, files)| cycles(name, files))
+        .collect()
+}
+
+pub(super) fn directories_stay_small(tree: &Tree) -> Vec<Problem> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in tree.rust().filter(|file| room(&file.path).is_some()) {
+        if let Some((directory, _)) = file.path.rsplit_once('/') {
+            *counts.entry(directory).or_default() += 1;
+        }
+    }
+    counts
+        .into_iter()
+        .filter(|(directory, count)| *count > MOST_FILES && !is_large_still(directory))
+        .map(|(directory, count)| {
+            let message = format!("{count} files: divide it by topic ({MOST_FILES} is the limit)");
+            Problem::at(directory, 1, message)
+        })
+        .collect()
+}
+
+/// Directories that are to be divided. None may enter this list.
+fn is_large_still(directory: &str) -> bool {
+    const LARGE: &[&str] = &[
+        "crates/cli/src/commands",
+        "crates/model/src",
+        "crates/model/src/config",
+        "crates/testkit/src",
+    ];
+    LARGE.contains(&directory)
+}
+
+/// The crate and the room of a source file; none of `lib.rs` and `main.rs`, which hold the rooms together.
+fn room(path: &str) -> Option<(&str, &str)> {
+    let (name, rest) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    let room = rest.split('/').next()?;
+    let room = room.strip_suffix(".rs").unwrap_or(room);
+    (!matches!(room, "lib" | "main")).then_some((name, room))
+}
+
+fn cycles<'a>(name: &str, files: &[(&'a str, &'a File)]) -> Vec<Problem> {
+    let rooms: BTreeSet<&str> = files.iter().map(|(room, _)| *room).collect();
+    let mut graph: Graph<'a> = BTreeMap::new();
+    for (room, file) in files {
+        for (line, text) in file.code() {
+            for used in imported(text).filter(|used| used != room) {
+                if let Some(used) = rooms.get(used) {
+                    let edges = graph.entry(room).or_default();
+                    edges.entry(used).or_insert((&file.path, line));
+                }
+            }
+        }
+    }
+    let is_tangled = |from: &str, to: &str| {
+        let mut known = TANGLED.iter().filter(|(tangled, _)| *tangled == name);
+        known.any(|(_, rooms)| rooms.contains(&from) && rooms.contains(&to))
+    };
+    let mut problems = Vec::new();
+    for (from, edges) in &graph {
+        for (to, (path, line)) in edges {
+            if !is_tangled(from, to) && reaches(&graph, to, from) {
+                let message = format!(
+                    "`{from}` imports `{to}`, which imports `{from}`: move what both need to a room below them"
+                );
+                problems.push(Problem::at(path, *line, message));
+            }
+        }
+    }
+    problems
+}
+
+fn reaches(graph: &Graph<'_>, from: &str, to: &str) -> bool {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+    while let Some(room) = open.pop() {
+        if room == to {
+            return true;
+        }
+        if seen.insert(room) {
+            open.extend(graph.get(room).into_iter().flat_map(BTreeMap::keys));
+        }
+    }
+    false
+}
+
+/// The rooms that a line names: `crate::room`, and each of `crate::{one, other::Thing}`. Of a list that rustfmt breaks into
+/// several lines, only the first line is read.
+fn imported(line: &str) -> impl Iterator<Item = &str> {
+    line.split("crate::").skip(1).flat_map(|rest| {
+        let list = rest.strip_prefix('{');
+        let list = list.map(|list| list.split_once('}').map_or(list, |(list, _)| list));
+        let alone = list.is_none().then_some(rest);
+        let listed = list.into_iter().flat_map(|list| list.split(','));
+        alone.into_iter().chain(listed).map(first_word)
+    })
+}
+
+fn first_word(text: &str) -> &str {
+    let text = text.trim_start();
+    let end = text.find(|it: char| !it.is_alphanumeric() && it != '_');
+    end.map_or(text, |end| &text[..end])
+}
