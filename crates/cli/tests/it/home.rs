@@ -436,7 +436,8 @@ fn a_file_outside_the_stack_that_git_ignores_is_not_silently_missing() {
     ── stderr
     error: stack `app` reads a file that is not part of the source: Git ignores `certs/ca.pem`, named in
            `app/main.tf:1`
-    hint: add `certs/ca.pem` to `include` of the stack; `git check-ignore -v certs/ca.pem` names the rule
+    hint: add `certs/ca.pem` to `include` of the stack; `git check-ignore -v certs/ca.pem` names the
+          rule
     [exit 1]
     ");
     let said = test.cli(&["validate"]).expect(1);

@@ -290,7 +290,7 @@ async fn prepare(
         .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
         .collect::<Result<Vec<_>, _>>()?;
     let mut known = KnownOutputs::default();
-    let located = crate::stage::facts::add_locations(control, &mut specs).await;
+    let located = crate::stage::facts::add_locations(control, project, &mut specs).await;
     located.map_err(PrepareError::FactLocations)?;
     for spec in &mut specs {
         // One that has no upstream here was asked for itself.

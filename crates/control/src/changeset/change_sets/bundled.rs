@@ -185,7 +185,7 @@ pub async fn begin_bundled(
         spec.policies.extend(lacking.iter().cloned());
     }
     // Where facts stand, the home knows that publishes them.
-    let located = crate::stage::facts::add_locations(control, &mut specs).await;
+    let located = crate::stage::facts::add_locations(control, project, &mut specs).await;
     located.map_err(PrepareError::FactLocations)?;
     let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
     let asker = asker.map_err(PrepareError::from)?;

@@ -310,15 +310,29 @@ pub async fn stacks_with_facts(control: &Control) -> Result<BTreeSet<String>, St
     Ok(all.await?.into_keys().collect())
 }
 
-/// Gives each run the locations of its stack's facts.
+/// Gives each run the locations of its stack's facts, and the places of the project that lead to them: a stack that no
+/// longer publishes there withdraws its facts.
 pub(crate) async fn add_locations(
     control: &Control,
+    project: &Project,
     specs: &mut [RunSpec],
 ) -> Result<(), StoreError> {
     let all = control.store.fact_location_list_all(control.home.project());
     let mut all = all.await?;
     for spec in specs {
         spec.fact_locations = all.remove(spec.stack.name.as_str()).unwrap_or_default();
+        for location in &spec.fact_locations {
+            let FactLocation::Branch { place, .. } = location else {
+                continue;
+            };
+            let is_there = |(_, it): &(&String, &FactsPlace)| {
+                it.repository == place.repository && it.branch == place.branch
+            };
+            let named = spec.facts.iter().any(|named| is_there(&named));
+            if let Some((name, place)) = project.facts.iter().find(is_there).filter(|_| !named) {
+                spec.facts.insert(name.clone(), place.clone());
+            }
+        }
     }
     Ok(())
 }
