@@ -1,6 +1,6 @@
-//! Replaces secret values with `(secret)` wherever they occur, in any known encoding.
+//! Hides secrets by content: wherever a value turns up, in whatever coat, `(secret)` stands instead.
 //!
-//! Not here: values that an engine marks as sensitive, which never get into a plan (`plan::parse`).
+//! Not here: values that an engine marks as sensitive; they never get into a plan (`plan::parse`).
 
 use std::collections::BTreeSet;
 
@@ -18,19 +18,19 @@ use coats::{coats, coats_of_token};
 use finder::Finder;
 pub use stream::MaskStream;
 
-/// The replacement text for a secret.
+/// What stands where a secret was.
 pub const MASKED: &str = "(secret)";
 
-/// Shorter values occur by chance. Masking them would make text unreadable and reveal them.
+/// Shorter values turn up by chance; masking them would make text unreadable and give them away.
 const SHORTEST: usize = 6;
 
-/// A number of this length is masked only where it is a whole value, such as a port.
+/// A number this long is hidden where it stands alone, as a port does.
 const SHORTEST_NUMBER: usize = 4;
 
-/// Marks a truncated text.
+/// Stands where a text was cut.
 const CUT: char = '…';
 
-/// Long enough for a secret, but common words in logs.
+/// As long as a secret, but words of any log.
 const COMMON: [&str; 15] = [
     "changeme",
     "default",
@@ -49,11 +49,11 @@ const COMMON: [&str; 15] = [
     "terraform",
 ];
 
-/// All secrets of a run, prepared for searching its output.
+/// All secrets of a run, ready to be found in its output.
 #[derive(Clone, Default)]
 pub struct Mask {
     finder: Option<Finder>,
-    /// Numbers that are too short to mask in free text. They are masked where one is a whole value.
+    /// Numbers that are too short for free text, and hidden where one is a whole value.
     numbers: BTreeSet<String>,
     short: Vec<usize>,
 }
@@ -63,7 +63,7 @@ impl Mask {
         Self::of(secrets, Vec::new())
     }
 
-    /// Adds a token that was created for one run. Every run has one, so it is searched in fewer encodings.
+    /// The same beside a token that was made for one run: it is looked for in fewer forms, since every run has one.
     pub fn with_token(secrets: &[Secret], token: &Secret) -> Self {
         Self::of(secrets, coats_of_token(token.expose()))
     }
@@ -95,56 +95,47 @@ impl Mask {
         }
     }
 
-    /// The indexes of the given secrets that are too short or too common to mask in free text.
+    /// Which of the given secrets are too short or too common to be masked in free text.
     pub fn short(&self) -> &[usize] {
         &self.short
     }
 
-    /// Whether there is nothing to search for in free text.
+    /// Whether there is nothing to look for in free text.
     pub fn is_empty(&self) -> bool {
         self.finder.is_none()
     }
 
-    /// Whether any secret can be found, even if only as a whole value.
+    /// Whether any secret could be found, if only as a whole value.
     pub fn looks_for_something(&self) -> bool {
         self.finder.is_some() || !self.numbers.is_empty()
     }
 
-    /// Whether the text contains a secret.
+    /// Whether the text holds a secret.
     pub fn finds_in(&self, text: &str) -> bool {
         self.finder
             .as_ref()
             .is_some_and(|finder| finder.is_in(text.as_bytes()))
     }
 
-    /// Whether masking may change the text: it contains a secret, or it is truncated, possibly inside one.
+    /// Whether masking may change the text: it holds a secret, or was cut, maybe in the middle of one.
     fn touches(&self, text: &str) -> bool {
         self.finder.is_some() && (text.contains(CUT) || self.finds_in(text))
     }
 
-    /// Whether any part of a value contains a secret.
+    /// Whether any part of a value holds a secret.
     pub fn finds_in_value(&self, value: &Value) -> bool {
         let mut masked = value.clone();
         self.mask_value(&mut masked);
         masked != *value
     }
 
-    /// The byte ranges of secrets in a value. The whole range if the value as a whole is a secret.
-    pub(crate) fn spans(&self, text: &str) -> Vec<(usize, usize)> {
-        if self.numbers.contains(text) {
-            return vec![(0, text.len())];
-        }
-        let finder = self.finder.as_ref();
-        finder.map_or_else(Vec::new, |finder| finder.spans(text.as_bytes()))
-    }
-
-    /// False only if no part of a JSON document contains a secret. Cheaper than checking each part.
+    /// False only if no part of a JSON document holds a secret: cheaper than to look at each of them.
     pub fn may_be_in(&self, document: &[u8]) -> bool {
         let looks = |finder: &Finder| {
             finder.is_in(document)
                 || match unescaped(document) {
                     None => is_cut(document),
-                    // Strings that contain escaped text are escaped twice in a document.
+                    // Texts that were escaped before are escaped once more in a document.
                     Some(meant) => {
                         holds(document, br"\\") || is_cut(&meant) || finder.is_in(&meant)
                     }
@@ -168,7 +159,7 @@ impl Mask {
         masked
     }
 
-    /// Masks every string of a value, including keys, and numbers that are a secret as a whole.
+    /// Masks every string of a value, keys included, and numbers that are a secret as a whole.
     pub fn mask_value(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) => {}
@@ -218,7 +209,7 @@ impl Mask {
         }
     }
 
-    /// Masks all values of a plan, and names derived from them.
+    /// Masks all values of a plan, and the names that are made of them.
     pub fn mask_plan(&self, plan: &mut Plan) {
         if !self.looks_for_something() {
             return;
@@ -247,7 +238,7 @@ impl Mask {
     }
 }
 
-/// Whether a text may be truncated.
+/// Whether a text may have been cut.
 fn is_cut(text: &[u8]) -> bool {
     let mut cut = [0; CUT.len_utf8()];
     let cut = CUT.encode_utf8(&mut cut).as_bytes();
@@ -258,7 +249,7 @@ fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|one| one == part)
 }
 
-/// A JSON document with its escapes decoded. None if it contains no escapes.
+/// A JSON document with its texts as they are meant; none if nothing is escaped in it.
 fn unescaped(document: &[u8]) -> Option<Vec<u8>> {
     let mut rest = document;
     let mut meant = Vec::new();
@@ -284,7 +275,7 @@ fn unescaped(document: &[u8]) -> Option<Vec<u8>> {
     Some(meant)
 }
 
-/// Decodes what follows `\u`, and a second escape if both form one character. Returns the rest.
+/// Reads what follows `\u`, two of them if they are one character; gives what is left.
 fn code_points<'a>(text: &'a [u8], meant: &mut Vec<u8>) -> &'a [u8] {
     let unit = |text: &[u8]| {
         let digits = std::str::from_utf8(text.get(..4)?).ok()?;
@@ -309,7 +300,8 @@ impl std::fmt::Debug for Mask {
     }
 }
 
-/// Truncates a text for display. It ends with a marker, so that a mask also searches it for the beginning of a secret.
+/// The beginning of a text that may be longer than what is shown of it. It says that it was cut, so that a mask knows where
+/// to look for the beginning of a secret, too.
 pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}{CUT}", &text[..at]),

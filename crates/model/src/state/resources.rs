@@ -1,9 +1,9 @@
-//! The contents of a state: resources with their attributes, and outputs, parsed from the engine's bytes.
+//! What a state holds: resources, their attributes and outputs, read from the engine's bytes.
 //!
-//! Unknown fields are ignored, and numbers keep all their digits. Unreadable content is an error, so that it does not
-//! pass for empty.
+//! Fields that are not known here are passed over, and numbers keep all their digits. What cannot be
+//! read says why, so that nobody takes it for empty.
 //!
-//! Not here: what may be shown (`sensitivity`), and differences (`diff`).
+//! Not here: what may be shown (`sensitivity`), and what differs (`diff`).
 
 use std::collections::BTreeMap;
 
@@ -16,38 +16,36 @@ use super::sensitivity;
 use crate::digits::survives;
 use crate::plan::Mode;
 
-/// No provider nests deeper, but hostile input may.
+/// No provider nests deeper; hostile input may.
 const DEEPEST: usize = 100;
 
-/// A parsed state.
+/// A state that could be read.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
-    /// The version of the engine that wrote it. OpenTofu writes its own version here.
+    /// Of the engine that wrote it; OpenTofu writes its own here.
     pub engine_version: String,
     pub serial: u64,
     pub lineage: String,
     /// In the engine's order.
     pub instances: Vec<Instance>,
     pub outputs: BTreeMap<String, DocumentOutput>,
-    /// Values that are sensitive in other versions of this state, and therefore in this one.
-    pub elsewhere: Vec<Secret>,
 }
 
 /// One object of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instance {
-    /// The engine's notation: `module.cluster.azurerm_subnet.nodes["a"]`. A deposed object adds its key.
+    /// As the engine writes it: `module.cluster.azurerm_subnet.nodes["a"]`; a deposed object adds its key.
     pub address: String,
     pub module: String,
     pub mode: Mode,
     pub resource_type: String,
     pub provider: String,
     pub is_tainted: bool,
-    /// The key of a deposed object, which only remains to be destroyed.
+    /// The key of an object that is only left to be destroyed.
     pub deposed: Option<String>,
     /// An object, or null if the engine wrote none.
     pub attributes: Value,
-    /// A tree of the same shape, in which `true` marks a sensitive branch.
+    /// A tree of the same shape in which `true` stands for a sensitive branch.
     pub sensitive: Value,
     pub dependencies: Vec<String>,
 }
@@ -58,7 +56,7 @@ pub struct DocumentOutput {
     pub sensitive: Value,
 }
 
-/// Why the contents of a state cannot be read.
+/// Why nothing can be told about what a state holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Opaque {
     #[error("it is encrypted by the engine, and only the engine has the key")]
@@ -166,7 +164,7 @@ impl Document {
         })
     }
 
-    /// The number of managed objects. Data sources do not count.
+    /// How many objects the engine manages; what it only reads does not count.
     pub fn resource_count(&self) -> usize {
         let managed = self.instances.iter().filter(|it| it.mode == Mode::Managed);
         managed.count()
@@ -207,7 +205,7 @@ impl RawResource<'_> {
         for instance in self.instances {
             let mut address = base.clone();
             if let Some(key) = &instance.index_key {
-                // A number or a string, in the engines' notation.
+                // A number or a string, in the form the engines write.
                 address.extend(["[", &key.to_string(), "]"]);
             }
             let deposed = instance.deposed.filter(|key| !key.is_empty());
@@ -260,7 +258,7 @@ fn exact(raw: Option<&RawValue>) -> Result<Value, Opaque> {
     raw.map_or(Ok(Value::Null), |raw| exact_value(raw, 0))
 }
 
-/// Parses a value without loss: a number that would change becomes its text.
+/// A value without losing anything: a number that would not survive as one becomes the text it was.
 fn exact_value(raw: &RawValue, depth: usize) -> Result<Value, Opaque> {
     if depth > DEEPEST {
         return Err(Opaque::Malformed(format!(
@@ -288,9 +286,9 @@ fn exact_value(raw: &RawValue, depth: usize) -> Result<Value, Opaque> {
     })
 }
 
-/// Unwraps a dynamically typed value, which is stored as `{"value": …, "type": ["object", …]}`. The engine's own paths
-/// do not contain that `value`. `is_built_in`: the resource is known to have such attributes, so a plain `"type":
-/// "string"` counts too.
+/// A value whose type only the value knows is kept with it, as `{"value": …, "type": ["object", …]}`. The
+/// engine's own paths do not have that `value`. `is_built_in`: of a resource that has such attributes for
+/// sure, so that a plain `"type": "string"` counts too.
 fn bare(value: Value, is_built_in: bool) -> Value {
     match value {
         Value::Object(mut fields) => {
@@ -332,7 +330,7 @@ fn is_type(ty: &Value, or_simple: bool) -> bool {
     }
 }
 
-/// The fields of an object, in order and unparsed.
+/// The fields of an object, in order, each still text.
 struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Fields<'de> {
