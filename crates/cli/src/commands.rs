@@ -126,7 +126,7 @@ pub(crate) async fn say_abandoned(
     project: &Project,
     look: Look,
 ) -> Result<(), CommandError> {
-    let found = control::state::versions::abandoned(control, project)
+    let found = control::state::queries::abandoned(control, project)
         .await
         .map_err(|err| CommandError::because("could not look for abandoned states", &err))?;
     for state in found {

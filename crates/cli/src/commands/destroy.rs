@@ -188,7 +188,7 @@ async fn propose_commit(
     };
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;
-    let states = control::state::versions::abandoned(&control, project).await;
+    let states = control::state::queries::abandoned(&control, project).await;
     let states = states.map_err(|err| CommandError::from_error(&err))?;
     if states.is_empty() {
         return Ok(());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use control::home::OpenMode;
 use control::state::client_access::StateService;
-use control::state::versions::housekeeping::{self, HouseKept, KeepHouseError};
+use control::state::queries::housekeeping::{self, HouseKept, KeepHouseError};
 use model::retention::RetentionPolicy;
 use model::token::Lifetime;
 use serde_json::json;

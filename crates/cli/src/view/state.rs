@@ -13,7 +13,7 @@ pub(crate) mod versions;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use control::state::versions::author::{Author, Commit};
+use control::state::queries::author::{Author, Commit};
 use jiff::Timestamp;
 use model::project::Project;
 use model::state::{StateName, StateVersion};

@@ -342,7 +342,7 @@ fn a_secret_stays_hidden_when_the_tables_are_made_again() {
 fn make_tables_again(story: &Story) {
     story.settle();
     for file in ["terrane.db", "terrane.db-wal", "terrane.db-shm"] {
-        drop(std::fs::remove_file(story.data().join(file)));
+        drop(std::fs::remove_file(story.home().join(file)));
     }
     let said = story.cli(&["state", "recover", "--into-home"]).expect(0);
     assert!(said.stderr.contains("of 1 state again"), "{said}");

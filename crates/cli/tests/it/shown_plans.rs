@@ -31,7 +31,11 @@ fn the_plan_that_was_applied_is_shown() {
 
         let said = story.cli(&["run", "show", "c1", "--plan", "--json"]);
         let lines = said.expect(0).stdout;
-        let event: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        let events = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        let mut events = events.filter(|event: &serde_json::Value| event["event"] == "plan");
+        let event = events.next().expect("a plan");
         assert_eq!(event["status"], "applied");
         assert_eq!(event["plan"]["changes"][0]["address"], "terraform_data.one");
     }

@@ -48,7 +48,8 @@ fn shows_no_secret(test: &TestTerrane, said: &Said) {
 
 #[test]
 fn gates_get_the_context_and_secrets() {
-    let right = "[ $ACCOUNT = account-of-the-cloud ] && [ $CLOUD_REGION = west-1 ] && [ $TOKEN = token-of-the-probe ]";
+    // Quotes in the middle: the project file itself holds no secret.
+    let right = "[ $ACCOUNT = account-of''-the-cloud ] && [ $CLOUD_REGION = west-1 ] && [ $TOKEN = token-of''-the-probe ]";
     let test = project(&gate(right), "");
     let said = test.cli(&["apply", "--auto-approve"]).expect(0);
     shows_no_secret(&test, &said);

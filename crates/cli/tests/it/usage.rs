@@ -63,7 +63,7 @@ fn the_first_page_lists_every_command() {
       hold         Keep a stack or a whole target from being applied for a while
       run          See what runs and why it waits; approve, confirm, try again
       policy       Ask policies about a plan that was made
-      facts        Show, compare or publish what stacks say to GitOps
+      facts        Show, compare or publish facts for GitOps
       context      Show where the values of stacks come from
       key          See which master keys a home needs, and replace one
       secret       Work with files of secrets, compatible with SOPS

@@ -99,7 +99,7 @@ impl<'a> FactReaders<'a> {
         let mut found = Vec::new();
         match fact {
             Fact::Output(name) => {
-                found.extend(self.inputs.get(name).into_iter().flatten().cloned())
+                found.extend(self.inputs.get(name).into_iter().flatten().cloned());
             }
             Fact::Field { .. } => {}
             Fact::File(path) => {

@@ -53,7 +53,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     nothing_kept_aside(job).await?;
     let setup = match start(job, &plan, mask).await? {
         Start::Ready(setup) => *setup,
-        Start::Ended(event) => return Ok(event),
+        Start::Ended(event) => return Ok(*event),
     };
     let Setup {
         inputs,
@@ -110,7 +110,7 @@ struct Setup {
 enum Start {
     Ready(Box<Setup>),
     /// Nothing is applied now.
-    Ended(RunEvent),
+    Ended(Box<RunEvent>),
 }
 
 /// Checks that the plan may be applied, and prepares what the engine needs.
@@ -124,7 +124,9 @@ async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Star
         let is_ours = job.spec.target.backend == Backend::Terrane;
         if is_ours && !plan.preview && head(job).await? != plan.seal.head {
             let void = seal::head_moved(job, plan).await?;
-            return void.into_event(job, plan).map(Start::Ended);
+            return void
+                .into_event(job, plan)
+                .map(|event| Start::Ended(Box::new(event)));
         }
         see_upstreams(job, limit).await?;
         let mut inputs = inputs::gather(job, limit).await?;
@@ -135,7 +137,9 @@ async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Star
     let goes_on = held.is_some();
     if let Some(void) = moved(job, plan, &inputs, goes_on, &scratch).await? {
         scratch.remove();
-        return void.into_event(job, plan).map(Start::Ended);
+        return void
+            .into_event(job, plan)
+            .map(|event| Start::Ended(Box::new(event)));
     }
     let mut workspace = match held {
         Some(workspace) => workspace,
@@ -149,7 +153,7 @@ async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Star
         Ok(None) => {}
         Ok(Some(put_off)) => {
             scratch.remove();
-            return Ok(Start::Ended(put_off));
+            return Ok(Start::Ended(Box::new(put_off)));
         }
         Err(refused) => {
             scratch.remove();

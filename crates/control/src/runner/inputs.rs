@@ -176,7 +176,7 @@ pub(super) async fn gather_ahead(
     }
     let mut environment = environment(spec, job.asker, &known)?;
     let Variables {
-        variables,
+        values: variables,
         unknown,
         partly,
     } = variables(spec, &known)?;
@@ -266,7 +266,7 @@ pub(super) fn collect_secrets(value: &Value, secrets: &mut Vec<Secret>) {
 
 /// What variables of the module are set to, and which of them are not known yet.
 struct Variables {
-    variables: Map<String, Value>,
+    values: Map<String, Value>,
     unknown: Unknowns,
     partly: Partly,
 }
@@ -295,7 +295,7 @@ fn variables(spec: &RunSpec, known: &Known<'_>) -> Result<Variables, Failure> {
         variables.insert(name.clone(), value);
     }
     Ok(Variables {
-        variables,
+        values: variables,
         unknown,
         partly,
     })

@@ -50,18 +50,24 @@ pub struct Side<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum StageValuesError {
     #[error("cannot read the outputs of stack `{stack}`")]
-    Outputs { stack: String, source: OutputsError },
+    Outputs {
+        stack: String,
+        source: Box<OutputsError>,
+    },
     #[error("cannot read the state of stack `{stack}`")]
     State { stack: String, source: StoreError },
     #[error("cannot resolve the secret `{reference}`")]
     Secret {
         reference: String,
-        source: SecretError,
+        source: Box<SecretError>,
     },
     #[error("the secret `{reference}` must come from the person or job that asked")]
     SecretElsewhere { reference: String },
     #[error("could not work out {what}")]
-    Context { what: String, source: EvaluateError },
+    Context {
+        what: String,
+        source: Box<EvaluateError>,
+    },
 }
 
 /// What programs see that work for a stack after its apply: gates, credential plugins of sinks.
@@ -84,7 +90,7 @@ impl StageEnvironment {
             let found = eval::evaluate(input, &values);
             let found = found.map_err(|source| StageValuesError::Context {
                 what: what.to_owned(),
-                source,
+                source: Box::new(source),
             })?;
             if found.sensitive {
                 texts(&found.value, &mut hidden.borrow_mut());
@@ -155,7 +161,7 @@ impl StackValues {
             let before = outputs::before_destroy(control, &stack.state, is_ours).await;
             let before = before.map_err(|source| StageValuesError::Outputs {
                 stack: stack.name.to_string(),
-                source,
+                source: Box::new(source),
             })?;
             if let Some((outputs, document)) = before {
                 values.outputs = outputs;
@@ -177,7 +183,7 @@ impl StackValues {
         let outputs = outputs::of_state(control, &stack.state, is_ours).await;
         let outputs = outputs.map_err(|source| StageValuesError::Outputs {
             stack: name(),
-            source,
+            source: Box::new(source),
         })?;
         let document = document(control, stack, is_ours).await;
         let document = document.map_err(|source| StageValuesError::State {
@@ -321,9 +327,9 @@ async fn document(
 }
 
 async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesError> {
-    let failed = |source| StageValuesError::Secret {
+    let failed = |source: SecretError| StageValuesError::Secret {
         reference: reference.to_owned(),
-        source,
+        source: Box::new(source),
     };
     let found = side.asker.secret(reference, side.root, side.env).await;
     if let Some(secret) = found.map_err(failed)? {

@@ -19,7 +19,7 @@ use crate::Control;
 use crate::changeset::backends::BackendError;
 use crate::state::artifacts::{self, ArtifactsError, backup};
 use crate::state::http_backend_lock::{HoldError, lock_and_read};
-use crate::state::versions::{self, ReadStateError};
+use crate::state::queries::{self, ReadStateError};
 use crate::transfer::import::{ImportError, LIST, Place, credential, file_in_directory, lock_info};
 
 mod engine;
@@ -190,7 +190,7 @@ pub async fn export_state(
     export: &StateExport<'_>,
 ) -> Result<Exported, ExportError> {
     let state = export.state;
-    let (version, body) = versions::read(control, state, None).await?;
+    let (version, body) = queries::read(control, state, None).await?;
     let secret_paths = count_secret_paths(control, &version).await?;
     let (mut locked_by, mut was_there) = (None, false);
     let place = match export.to {
@@ -349,7 +349,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
     let mut entries = Vec::new();
     for row in rows {
         let Some(head) = row.head else { continue };
-        let (version, body) = versions::read(control, &row.name, Some(head)).await?;
+        let (version, body) = queries::read(control, &row.name, Some(head)).await?;
         let file = file_of(control, &row.name);
         let path = dir.join(&file);
         if let Some(parent) = path.parent() {

@@ -1,7 +1,7 @@
 //! The content of each state version as places and keyed digests, without values. Two of them show what a version
 //! changed.
 //!
-//! Not here: reading versions (`control::state::versions`), storing the result (`store::state::index`).
+//! Not here: reading versions (`control::state::queries`), storing the result (`store::state::index`).
 
 use std::collections::BTreeMap;
 

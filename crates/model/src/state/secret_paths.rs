@@ -222,8 +222,7 @@ impl Document {
 
     /// The same with the sensitive values of this state masked in addresses and names of outputs.
     #[must_use]
-    pub fn with_masked_names(mut self) -> Self {
-        let mask = self.mask();
+    pub fn with_masked_names(mut self, mask: &Mask) -> Self {
         if mask.is_empty() {
             return self;
         }

@@ -17,8 +17,13 @@ use super::sqlite::prepare_connection;
 
 /// Opens a database read-only. Nothing here waits for other processes: readers never do.
 pub(super) fn open_read_only(file: &Path) -> Result<Connection, OpenDbError> {
-    // Without a log nobody has the database open, and SQLite could not create the files that it shares with others.
-    let has_log = file.with_extension("db-wal").exists();
+    // Without a log nobody has the database open, and SQLite could not create the files that it shares with others. An
+    // open that failed for lack of room leaves both files empty.
+    let is_filled = |extension: &str| {
+        let found = std::fs::metadata(file.with_extension(extension));
+        found.is_ok_and(|found| found.len() > 0)
+    };
+    let has_log = is_filled("db-wal") || is_filled("db-shm");
     let mode = if has_log { "mode=ro" } else { "immutable=1" };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI

@@ -32,7 +32,7 @@ async fn what_goes_in_comes_out() {
     assert_eq!(row.opt_text(3).unwrap(), None);
     assert_eq!(
         row.int(3).unwrap_err().to_string(),
-        "column 3 of an answer is not an integer"
+        "column 3 of a row is not an integer"
     );
     assert_eq!(
         row.text(1).unwrap_err().to_string(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control::Control;
-use control::state::versions::ask::{self, AskStateError};
+use control::state::queries::ask::{self, AskStateError};
 use jiff::Timestamp;
 use model::state::moment::InvalidMoment;
 use model::state::pick::Pick;

@@ -1,6 +1,6 @@
 //! `terrane state blame`
 
-use control::state::versions::blame;
+use control::state::queries::blame;
 
 use super::asking::{PickArgs, RevealArgs, say_if_copy, shown};
 use crate::args::Global;

@@ -1,6 +1,6 @@
 //! `terrane state diff`
 
-use control::state::versions::ask::{self, Asked, Digests};
+use control::state::queries::ask::{self, Asked, Digests};
 use jiff::Timestamp;
 use model::state::diff::{Showing, diff as compare};
 use model::state::pick::Pick;

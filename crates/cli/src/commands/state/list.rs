@@ -1,7 +1,7 @@
 //! `terrane state list`
 
-use control::state::versions::ask::{self, AskStateError, Asked};
-use control::state::versions::listing;
+use control::state::queries::ask::{self, AskStateError, Asked};
+use control::state::queries::listing;
 use model::state::glob::Glob;
 use model::state::pick::Pick;
 
@@ -68,7 +68,8 @@ pub(crate) async fn list(
     let asked = ask::document(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;
-    let asked = filtered(asked.with_masked_names(), args)?;
+    let mask = asked.document.mask();
+    let asked = filtered(asked.with_masked_names(&mask), args)?;
     if global.json {
         report::json(&view::json::resources(&asked))?;
         return Ok(ExitStatus::Done);

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use control::state::versions::{self, ReadStateError, ask};
+use control::state::queries::{self, ReadStateError, ask};
 use model::state::pick::Pick;
 
 use super::asking::{PickArgs, say_if_copy, shown};
@@ -39,7 +39,7 @@ pub(crate) async fn pull(
             Some(found.map_err(|err| shown(&err))?.version)
         }
     };
-    let (version, bytes) = versions::read(&place.control, &state, version)
+    let (version, bytes) = queries::read(&place.control, &state, version)
         .await
         .map_err(|err| {
             let shown = CommandError::from_error(&err);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use control::home::master_keys::KeySource;
 use control::home::{Settings, StorePlace};
-use control::state::versions::recover::{
+use control::state::queries::recover::{
     self as recovery, AcceptedLoss, IntoHome, LostVersion, RebuildError, RebuildReport,
     RecoverError, RecoverReport, RecoveredStanding, RecoveredVersion, RivalVersion,
 };

@@ -1,6 +1,6 @@
 //! `terrane state refusals`
 
-use control::state::versions::{self, RefusedRequest};
+use control::state::queries::{self, RefusedRequest};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ pub(crate) async fn refusals(
         Some(word) => Some(place.state(word).await?),
         None => None,
     };
-    let refused = versions::refusals(&place.control, state.as_ref()).await;
+    let refused = queries::refusals(&place.control, state.as_ref()).await;
     let mut refused =
         refused.map_err(|err| CommandError::because("could not list the refusals", &err))?;
     refused.reverse();

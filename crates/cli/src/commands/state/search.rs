@@ -1,6 +1,6 @@
 //! `terrane state search`
 
-use control::state::versions::search::{self, Query};
+use control::state::queries::search::{self, Query};
 use model::state::glob::Glob;
 
 use super::asking::{moment, shown};

@@ -1,6 +1,6 @@
 //! `terrane state show`
 
-use control::state::versions::ask::{self, Digests};
+use control::state::queries::ask::{self, Digests};
 use model::state::diff::Showing;
 
 use super::asking::{PickArgs, RevealArgs, shown};
@@ -36,6 +36,7 @@ pub(crate) async fn show(
     let mut asked = ask::document(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;
+    let mask = asked.document.mask();
     if let Some(address) = &args.address {
         asked = asked.only(address).map_err(|err| shown(&err))?;
     }
@@ -55,11 +56,12 @@ pub(crate) async fn show(
         Showing::Masked(&short)
     };
     if !revealed {
-        asked = asked.with_masked_names();
+        asked = asked.with_masked_names(&mask);
     }
     let sheet = view::show::Sheet {
         asked: &asked,
         is_whole: args.address.is_none(),
+        mask,
         full: args.reveal.full || args.address.is_some(),
         showing,
     };

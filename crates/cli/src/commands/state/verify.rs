@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use control::state::versions::{self, Damage, RefusedRequest, VerifyReport};
+use control::state::queries::{self, Damage, RefusedRequest, VerifyReport};
 use model::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
@@ -36,7 +36,7 @@ pub(crate) async fn verify(
         Some(word) => Some(place.state(word).await?),
         None => None,
     };
-    let verified = versions::verify(&place.control, state.as_ref())
+    let verified = queries::verify(&place.control, state.as_ref())
         .await
         .map_err(|err| CommandError::from_error(&err))?;
     if global.json {

@@ -1,6 +1,6 @@
 //! `terrane state versions`
 
-use control::state::versions::{deleted, versions};
+use control::state::queries::{deleted, versions};
 
 use super::asking::shown;
 use crate::args::Global;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use control::state::versions::blame::{Blame, BlameLine};
+use control::state::queries::blame::{Blame, BlameLine};
 use jiff::Timestamp;
 use model::plan::PlanValue;
 use serde_json::{Value, json};

@@ -1,10 +1,10 @@
 //! Answers about states as data.
 
-use control::state::versions::ask::Asked;
-use control::state::versions::author::Author;
-use control::state::versions::deleted::Deleted;
-use control::state::versions::listing::StateLine;
-use control::state::versions::versions::VersionLine;
+use control::state::queries::ask::Asked;
+use control::state::queries::author::Author;
+use control::state::queries::deleted::Deleted;
+use control::state::queries::listing::StateLine;
+use control::state::queries::versions::VersionLine;
 use model::plan::PlanValue;
 use model::state::{Mark, StateName, StateVersion};
 use serde_json::{Value, json};

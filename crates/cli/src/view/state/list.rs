@@ -1,7 +1,7 @@
 //! All states, and the resources of one.
 
-use control::state::versions::ask::Asked;
-use control::state::versions::listing::{Lock, StateLine};
+use control::state::queries::ask::Asked;
+use control::state::queries::listing::{Lock, StateLine};
 use jiff::Timestamp;
 use model::plan::Mode;
 use model::state::Mark;

@@ -1,6 +1,6 @@
 //! What was found, below its state and its address.
 
-use control::state::versions::search::{Found, Hit};
+use control::state::queries::search::{Found, Hit};
 use model::plan::PlanValue;
 use model::state::StateName;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What a version holds, value by value.
 
-use control::state::versions::ask::Asked;
+use control::state::queries::ask::Asked;
 use jiff::Timestamp;
 use model::masking::Mask;
 use model::plan::{Mode, PlanValue};
@@ -23,6 +23,8 @@ pub(crate) struct Sheet<'a> {
     pub(crate) asked: &'a Asked,
     /// Not only one address of it.
     pub(crate) is_whole: bool,
+    /// Of the whole version, also if only a part of it is shown.
+    pub(crate) mask: Mask,
     pub(crate) full: bool,
     pub(crate) showing: Showing<'a>,
 }
@@ -39,16 +41,16 @@ pub(crate) fn text(sheet: &Sheet<'_>, now: Timestamp, look: Look) -> String {
         };
         out = format!("state `{}`, {words}{copy}\n\n", clean(&version.state.name));
     }
-    let mask = sheet.asked.document.mask();
+    let mask = &sheet.mask;
     let mut blocks: Vec<String> = Vec::new();
     for instance in &sheet.asked.document.instances {
         let mut lines = vec![heading(instance, look)];
-        let values = leaf_values(&instance.entry().leaves, &mask, sheet.showing);
+        let values = leaf_values(&instance.entry().leaves, mask, sheet.showing);
         lines.extend(value_lines(&values, sheet.full, look));
         blocks.push(lines.join("\n") + "\n");
     }
     if !sheet.asked.document.outputs.is_empty() {
-        let outputs = outputs(sheet, &mask);
+        let outputs = outputs(sheet, mask);
         let mut lines = vec![look.paint(Ink::Strong, "outputs")];
         lines.extend(value_lines(&outputs, true, look));
         blocks.push(lines.join("\n") + "\n");
@@ -113,7 +115,7 @@ fn outputs(sheet: &Sheet<'_>, mask: &Mask) -> Vec<(String, PlanValue)> {
 
 pub(crate) fn json(sheet: &Sheet<'_>) -> Value {
     let document = &sheet.asked.document;
-    let mask = document.mask();
+    let mask = &sheet.mask;
     let values = |values: Vec<(String, PlanValue)>| -> Map<String, Value> {
         let values = distinct_names(values);
         values.map(|(path, shown)| (path, value(&shown))).collect()
@@ -134,7 +136,7 @@ pub(crate) fn json(sheet: &Sheet<'_>) -> Value {
                 "tainted": instance.is_tainted,
                 "deposed": instance.deposed,
                 "dependencies": instance.dependencies,
-                "attributes": values(leaf_values(&leaves, &mask, sheet.showing)),
+                "attributes": values(leaf_values(&leaves, mask, sheet.showing)),
             })
         })
         .collect();
@@ -143,7 +145,7 @@ pub(crate) fn json(sheet: &Sheet<'_>) -> Value {
         answer["engine_version"] = document.engine_version.as_str().into();
     }
     if sheet.is_whole || !document.outputs.is_empty() {
-        answer["outputs"] = Value::Object(values(outputs(sheet, &mask)));
+        answer["outputs"] = Value::Object(values(outputs(sheet, mask)));
     }
     answer
 }

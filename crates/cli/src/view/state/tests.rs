@@ -1,8 +1,8 @@
 //! Answers as they are seen, whole.
 
-use control::state::versions::ask::Asked;
-use control::state::versions::blame::{BlameLine, BlamedObject};
-use control::state::versions::search::{Found, Hit};
+use control::state::queries::ask::Asked;
+use control::state::queries::blame::{BlameLine, BlamedObject};
+use control::state::queries::search::{Found, Hit};
 use model::ids::RunId;
 use model::plan::PlanValue;
 use model::state::Contents;
@@ -55,7 +55,7 @@ fn line(path: &str, value: PlanValue, since: i64, author: Author) -> BlameLine {
     }
 }
 
-fn blame() -> control::state::versions::blame::Blame {
+fn blame() -> control::state::queries::blame::Blame {
     let known = |value: serde_json::Value| PlanValue::Known(value);
     let widen = author(40, "3f9c1e2a7700", "network: widen nodes", "ci");
     let digest = "a1b2c3".to_owned();
@@ -71,7 +71,7 @@ fn blame() -> control::state::versions::blame::Blame {
         line("size", known(json!(3)), 2, Author::default()),
     ];
     let address = "azurerm_subnet.nodes".to_owned();
-    control::state::versions::blame::Blame {
+    control::state::queries::blame::Blame {
         asked: Asked {
             version: version(8, 2),
             document: Document::default(),

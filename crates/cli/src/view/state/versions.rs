@@ -1,7 +1,7 @@
 //! The versions of a state.
 
-use control::state::versions::deleted::Deleted;
-use control::state::versions::versions::VersionLine;
+use control::state::queries::deleted::Deleted;
+use control::state::queries::versions::VersionLine;
 use jiff::Timestamp;
 
 use super::{ago, author_words, dash, size};

@@ -445,7 +445,7 @@ async fn check_removed(
         let state = state.to_owned();
         move |source| OutputsError::State { state, source }
     };
-    let states = crate::state::versions::abandoned(control, now).await;
+    let states = crate::state::queries::abandoned(control, now).await;
     for state in states.map_err(PrepareError::Reserve)? {
         let head = control.store.state_head(&control.state_name(&state)).await;
         let Some(run) = head.map_err(wrong(&state))?.and_then(|head| head.run) else {

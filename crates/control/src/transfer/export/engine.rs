@@ -19,7 +19,7 @@ use crate::Control;
 use crate::changeset::backends::{BackendError, Seat, Which};
 use crate::project::open::OpenProject;
 use crate::state::http_backend_lock::{HoldError, told_to_stop};
-use crate::state::versions::{self, ReadStateError};
+use crate::state::queries::{self, ReadStateError};
 use crate::transfer::import::lock_info;
 
 /// Writes the newest version there, if it is not there already. What is only a copy of an earlier place is written to an
@@ -34,7 +34,7 @@ pub async fn export(
     of_copy: bool,
 ) -> Result<Exported, ExportError> {
     let state = control.state_name(&project.stacks[stack].state);
-    let (version, body) = versions::read(control, &state, None).await?;
+    let (version, body) = queries::read(control, &state, None).await?;
     let target = &project.targets[&project.stacks[stack].target];
     let (which, place) = match &target.backend {
         Backend::Terrane => (

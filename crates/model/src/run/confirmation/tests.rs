@@ -349,7 +349,12 @@ fn an_unknown_end_lasts_until_somebody_confirms_a_plan_after_it() {
     history(&unknown, None, Confirmed::No, true);
     let then = |more: &[RunEvent]| [&unknown[..], more].concat();
     let plan = planned("b", false, None);
-    history(&then(&[plan.clone()]), Some("b"), Confirmed::No, true);
+    history(
+        &then(std::slice::from_ref(&plan)),
+        Some("b"),
+        Confirmed::No,
+        true,
+    );
     let failed_again = then(&[plan.clone(), failed(), REOPENED]);
     history(&failed_again, Some("b"), Confirmed::No, true);
     history(

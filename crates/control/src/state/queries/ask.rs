@@ -256,8 +256,8 @@ impl Asked {
 
     /// As it is shown to who is told no secret.
     #[must_use]
-    pub fn with_masked_names(mut self) -> Self {
-        self.document = self.document.with_masked_names();
+    pub fn with_masked_names(mut self, mask: &Mask) -> Self {
+        self.document = self.document.with_masked_names(mask);
         self
     }
 
