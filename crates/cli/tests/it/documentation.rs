@@ -179,7 +179,7 @@ fn is_placeholder(value: &str) -> bool {
 }
 
 /// A word without the brackets that mark what may be left out: `[STACK…]`.
-fn unbracketed(word: &String) -> &str {
+fn unbracketed(word: &str) -> &str {
     let word = word.strip_prefix('[').unwrap_or(word);
     let closed = word.strip_suffix(']').filter(|_| !word.contains('['));
     closed.unwrap_or(word)
@@ -187,7 +187,7 @@ fn unbracketed(word: &String) -> &str {
 
 /// What only names a command, in a sentence, need not be whole.
 fn parse(words: &[String], is_inline: bool) -> Result<(), String> {
-    let Err(err) = cli::Args::try_parse_from(words.iter().map(unbracketed)) else {
+    let Err(err) = cli::Args::try_parse_from(words.iter().map(|word| unbracketed(word))) else {
         return Ok(());
     };
     let value = match err.get(ContextKind::InvalidValue) {

@@ -27,7 +27,7 @@ impl Page {
         }
     }
 
-    /// `guide.md:12: `terrane plan``
+    /// The place of a command, for messages: `guide.md:12`, then the command.
     pub(super) fn at(&self, command: &Command) -> String {
         format!("{}:{}: `{}`", self.path, command.line, command.text)
     }
