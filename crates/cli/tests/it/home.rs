@@ -441,7 +441,7 @@ fn a_file_outside_the_stack_that_git_ignores_is_not_silently_missing() {
     [exit 1]
     ");
     let said = test.cli(&["validate"]).expect(1);
-    assert!(said.stderr.contains("--> app/main.tf:1:34"), "{said}");
+    assert!(said.stderr.contains("--> app/main.tf:1:36"), "{said}");
 
     // `include` names it from the project's root.
     let file = test.read("terrane.hcl");

@@ -15,15 +15,18 @@ use super::DbError;
 use super::set_up::{OpenDbError, is_current};
 use super::sqlite::prepare_connection;
 
+/// The smallest shared memory of a database that a process has open.
+const SHARED_REGION: u64 = 32 * 1024;
+
 /// Opens a database read-only. Nothing here waits for other processes: readers never do.
 pub(super) fn open_read_only(file: &Path) -> Result<Connection, OpenDbError> {
     // Without a log nobody has the database open, and SQLite could not create the files that it shares with others. An
-    // open that failed for lack of room leaves both files empty.
-    let is_filled = |extension: &str| {
+    // open that failed for lack of room leaves an empty log, and less than one region of shared memory.
+    let size = |extension: &str| {
         let found = std::fs::metadata(file.with_extension(extension));
-        found.is_ok_and(|found| found.len() > 0)
+        found.map_or(0, |found| found.len())
     };
-    let has_log = is_filled("db-wal") || is_filled("db-shm");
+    let has_log = size("db-wal") > 0 || size("db-shm") >= SHARED_REGION;
     let mode = if has_log { "mode=ro" } else { "immutable=1" };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
