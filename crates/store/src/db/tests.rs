@@ -36,11 +36,11 @@ async fn what_goes_in_comes_out() {
     );
     assert_eq!(
         row.text(1).unwrap_err().to_string(),
-        "column 1 of an answer is not text"
+        "column 1 of a row is not text"
     );
     assert_eq!(
         row.int(4).unwrap_err().to_string(),
-        "column 4 of an answer is not an integer"
+        "column 4 of a row is not an integer"
     );
 }
 
