@@ -648,8 +648,9 @@ fn a_home_is_the_same_however_it_is_named() {
     let apply = story.start("apply", &["apply", "--auto-approve"]);
     story.wait_for("slow");
     let homes = story.root().join("user/.local/share/terrane");
-    let home = std::fs::read_dir(homes).unwrap().next().unwrap().unwrap();
-    let home = home.path().display().to_string();
+    let entries = std::fs::read_dir(homes).unwrap().flatten();
+    let mut entries = entries.filter(|entry| entry.file_name() != ".checkouts");
+    let home = entries.next().unwrap().path().display().to_string();
     let seen = story.cli(&["--data", &home, "run", "list"]).expect(0);
     assert!(seen.stdout.contains("applying"), "{seen}");
     let _ = story.cli(&["--data", &home, "plan"]);
