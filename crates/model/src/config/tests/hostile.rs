@@ -77,10 +77,10 @@ braces: too-complex | too-complex
 parentheses: too-complex | too-complex
 calls: too-complex | too-complex
 templates: too-complex | too-complex
-directives: syntax | syntax
-minus: syntax | syntax
-not: syntax | syntax
-conditionals: syntax | syntax
+directives: too-complex | too-complex
+minus: too-complex | too-complex
+not: too-complex | too-complex
+conditionals: too-complex | too-complex
 conditionals in a row: too-complex | too-complex
 operators: syntax | syntax
 indexes: too-complex | too-complex
