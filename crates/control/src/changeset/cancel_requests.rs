@@ -8,7 +8,7 @@ use store::Store;
 
 use crate::Control;
 
-/// Who wants a run to end, and why, if they gave a reason.
+/// The person that cancels a run, and the reason, if there is one.
 #[derive(Clone, Debug)]
 pub struct CancelRequest {
     pub by: String,

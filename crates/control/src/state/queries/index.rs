@@ -1,4 +1,4 @@
-//! Brings the index of a state up to date: whoever asks reads the versions that nobody has read yet.
+//! Brings the index of a state up to date: a query reads the versions that are not indexed yet.
 
 use model::state::history::{Holdings, holdings, step};
 use model::state::leaves::FORMAT;
