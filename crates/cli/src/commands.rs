@@ -33,7 +33,7 @@ pub(crate) mod verify;
 
 use control::Control;
 use control::home::{Home, OpenMode, Opened, Settings};
-use control::project::open::{self, IdentitySource, OpenProject, OpenProjectError, checkouts};
+use control::project::open::{self, IdentitySource, OpenProject, checkouts};
 use model::diagnostic::{Finding, Severity};
 use model::project::Project;
 
@@ -51,15 +51,7 @@ pub(crate) fn read_project(
         .as_ref()
         .map_or_else(|| process.cwd.clone(), |dir| process.cwd.join(dir));
     let open = open::find_root(&start).and_then(|root| open::open(&root, &process.env));
-    open.map_err(|err| {
-        let shown = CommandError::from_error(&err);
-        match err {
-            OpenProjectError::NotFound { .. } => shown
-                .hint("`terrane init` reads a repository and proposes one")
-                .hint("or name the project's directory: `--project DIR`"),
-            OpenProjectError::Path { .. } | OpenProjectError::Git(_) => shown,
-        }
-    })
+    open.map_err(|err| CommandError::from_error(&err))
 }
 
 /// Reads the project and goes on only if it is sound. Warnings are shown, notes are left to `validate`.
@@ -163,15 +155,8 @@ pub(crate) async fn check_project_id(
     settings: &Settings,
     open: &OpenProject,
 ) -> Result<(), CommandError> {
-    checkouts::check(settings, open).await.map_err(|err| {
-        CommandError::from_error(&err)
-            .hint(format!(
-                "to keep them, write `id = \"{}\"` in the project block",
-                err.before
-            ))
-            .hint("if it is meant to be a new project: `terrane plan --new-project`")
-            .status(ExitStatus::Refused)
-    })
+    let checked = checkouts::check(settings, open).await;
+    checked.map_err(|err| CommandError::from_error(&err))
 }
 
 /// Records that this checkout is a new project, as its user says.
@@ -239,13 +224,10 @@ pub(crate) async fn open_control_for(
         store,
         home,
         new_key,
-    } = home.open_for(how).await.map_err(|err| {
-        let shown = CommandError::from_error(&err);
-        match err.hint() {
-            Some(hint) => shown.hint(hint),
-            None => shown,
-        }
-    })?;
+    } = home
+        .open_for(how)
+        .await
+        .map_err(|err| CommandError::from_error(&err))?;
     if let Some(path) = new_key {
         report::say(&errors::render_warning(
             &format!("made a new master key: `{}`", path.display()),

@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use control::home::{hint_of_place, is_away};
+use control::home::{advice_about_place, is_away};
+use model::error::{Explain, NextStep};
 use serde_json::{Value, json};
 
 use crate::ExitStatus;
@@ -40,37 +41,28 @@ impl CommandError {
         }
     }
 
-    /// Takes an error whose message says the deed.
-    pub(crate) fn from_error(error: &dyn Error) -> Self {
-        Self {
+    /// An error whose message names the failed action, with its next steps and the exit code of its kind.
+    pub(crate) fn from_error(error: &dyn Explain) -> Self {
+        let shown = Self {
             causes: errors::causes(error),
             hints: hints(error),
             is_away: is_away(error),
+            status: error.kind().into(),
             ..Self::new(error.to_string())
-        }
+        };
+        error.next_steps().into_iter().fold(shown, Self::step)
     }
 
-    /// Says the deed, and takes the whole error as its cause.
-    pub(crate) fn because(deed: impl Into<String>, error: &dyn Error) -> Self {
+    /// Names the failed action, and takes the whole error as its cause.
+    pub(crate) fn because(action: impl Into<String>, error: &dyn Error) -> Self {
         let mut causes = vec![error.to_string()];
         causes.extend(errors::causes(error));
         Self {
             causes,
             hints: hints(error),
             is_away: is_away(error),
-            ..Self::new(deed)
+            ..Self::new(action)
         }
-    }
-
-    /// Takes an error that may be a rule's no rather than something broken, with its next step.
-    pub(crate) fn judged(error: &dyn Error, is_refusal: bool, hint: Option<String>) -> Self {
-        let status = if is_refusal {
-            ExitStatus::Refused
-        } else {
-            ExitStatus::Failed
-        };
-        let shown = Self::from_error(error).status(status);
-        hint.into_iter().fold(shown, Self::hint)
     }
 
     pub(crate) fn said(status: ExitStatus) -> Self {
@@ -128,6 +120,11 @@ impl CommandError {
         self
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "used with fold")]
+    pub(crate) fn step(self, step: NextStep) -> Self {
+        self.hint(step.to_string())
+    }
+
     /// Commands name the home that was named, so that they work as they stand.
     pub(crate) fn at_home(mut self, global: &Global) -> Self {
         for text in self.causes.iter_mut().chain(&mut self.hints) {
@@ -144,6 +141,6 @@ impl CommandError {
 
 /// What helps whatever was asked for.
 fn hints(error: &dyn Error) -> Vec<String> {
-    let hint = hint_of_place(error);
-    hint.into_iter().map(str::to_owned).collect()
+    let step = advice_about_place(error);
+    step.iter().map(ToString::to_string).collect()
 }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use model::error::ErrorKind;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExitStatus {
     Done,
@@ -32,6 +34,16 @@ impl ExitStatus {
             Self::Usage => 64,
             Self::Engine(code) => u8::try_from(code).unwrap_or(1),
             Self::Interrupted => 130,
+        }
+    }
+}
+
+impl From<ErrorKind> for ExitStatus {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Refused => Self::Refused,
+            ErrorKind::Usage => Self::Usage,
+            ErrorKind::Unavailable | ErrorKind::NotFound | ErrorKind::Failed => Self::Failed,
         }
     }
 }

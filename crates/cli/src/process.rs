@@ -142,12 +142,9 @@ impl Process {
         let data = global.data.as_ref().map(|dir| dir.to_string_lossy());
         let named = data.as_deref().or_else(|| self.var("TERRANE_HOME"));
         let named = named.map(|text| StorePlace::parse(text, &self.cwd, &self.env));
-        let named = named.transpose().map_err(|err| {
-            let hint = err.hint();
-            CommandError::from_error(&err)
-                .hint(hint)
-                .status(ExitStatus::Usage)
-        })?;
+        let named = named
+            .transpose()
+            .map_err(|err| CommandError::from_error(&err))?;
         Ok(Settings {
             named_home: named,
             data_dir: dir("XDG_DATA_HOME", ".local/share").ok_or_else(missing)?,

@@ -17,6 +17,7 @@ use control::schedule::scheduler::{self, Say};
 use control::secrets::caller_env::Asker;
 use model::approval::Owed;
 use model::changeset::{Action, ChangeSet, Front, HearError, Status};
+use model::error::Explain;
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::policy::Remark;
 use model::run::{Run, RunState, Upstream};
@@ -132,7 +133,7 @@ impl<'a> Watcher<'a> {
         global: &Global,
         process: &Process,
     ) -> Result<Option<Self>, CommandError> {
-        let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+        let failed = |err: &dyn Explain| CommandError::from_error(err);
         let attached = Self::attach(control, id, asker, global, process);
         let watcher = attached.map_err(|err| failed(&err))?;
         let set = control.change_set(id).await;
@@ -225,10 +226,7 @@ impl<'a> Watcher<'a> {
             return Ok(()); // what is said then is refused for another reason
         }
         let heard = approval_policy::hear_confirmation(self.control, &before, &self.actor).await;
-        let heard = heard.map_err(|err| {
-            let shown = CommandError::from_error(&err);
-            err.hint().into_iter().fold(shown, CommandError::hint)
-        })?;
+        let heard = heard.map_err(|err| CommandError::from_error(&err))?;
         for (stack, said) in &heard.said {
             self.warn(stack, &said.warnings)?;
         }
@@ -493,7 +491,7 @@ impl<'a> Watcher<'a> {
 
     /// A process that some engine left behind keeps its locks: said once, since a row of the frame is too short for it.
     async fn say_what_is_in_the_way(&mut self) -> Result<(), CommandError> {
-        let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+        let failed = |err: &dyn Explain| CommandError::from_error(err);
         let control = &self.control;
         let mut words: Vec<String> = Vec::new();
         let mut note = |set: &ChangeSet, runs: &[Run]| {
@@ -581,7 +579,7 @@ impl<'a> Watcher<'a> {
     }
 
     async fn read(&mut self) -> Result<(), CommandError> {
-        let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+        let failed = |err: &dyn Explain| CommandError::from_error(err);
         let control = &self.control;
         let set = control
             .change_set(self.id)
@@ -636,12 +634,7 @@ pub(crate) fn turn_error(err: &scheduler::TurnError) -> CommandError {
     let shown = CommandError::from_error(err);
     match err.heard() {
         Some(HearError::Owes { set, owed }) => owes(*set, owed),
-        Some(heard @ HearError::Held { hold, .. }) => CommandError::from_error(heard)
-            .hint(hold.way_out())
-            .status(ExitStatus::Refused),
-        Some(heard @ HearError::Refused { set, .. }) => CommandError::from_error(heard)
-            .hint(format!("`terrane run show {set}` says how it came to this"))
-            .status(ExitStatus::Refused),
+        Some(heard) => CommandError::from_error(heard),
         None => shown,
     }
 }

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use drivers::snapshot::Slot;
+use model::error::{Explain, NextStep, advice, causes};
 use model::ids::RunId;
 use model::run::RunSpec;
 use store::{OpenStoreError, Store, StoreError};
@@ -87,29 +88,29 @@ pub enum OpenHomeError {
     },
 }
 
-impl OpenHomeError {
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Key(err) => err.hint(),
-            Self::Keys { .. } => None,
+impl Explain for OpenHomeError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
+            Self::Key(err) => return err.next_steps(),
             Self::Make { path, .. } => {
                 let own = rustix::process::getuid().as_raw();
-                Some(of_another(path, own).unwrap_or_else(|| {
+                of_another(path, own).unwrap_or_else(|| {
                     "name a home that can be written: `--data DIR` or `TERRANE_HOME`".to_owned()
-                }))
+                })
             }
-            Self::KeyElsewhere { .. } => Some(
-                "bring the key from where the home was first used, and name it: `TERRANE_KEY_FILE`, `TERRANE_KEY` or `TERRANE_KEY_COMMAND`"
-                    .to_owned(),
-            ),
-            Self::KeyGone { .. } => Some(
-                "bring the file back from where it was backed up, or say where it is: `TERRANE_KEY_FILE`"
-                    .to_owned(),
-            ),
-            Self::Open { source, .. } => source.wants_writing().then(|| {
-                "make the home writable, or name another one: `--data DIR` or `TERRANE_HOME`".to_owned()
-            }),
-        }
+            Self::KeyElsewhere { .. } => {
+                "copy the key from the machine where the home was first used, and set `TERRANE_KEY_FILE`, `TERRANE_KEY` or `TERRANE_KEY_COMMAND`"
+                    .to_owned()
+            }
+            Self::KeyGone { .. } => {
+                "restore the file from a backup, or set its path: `TERRANE_KEY_FILE`".to_owned()
+            }
+            Self::Open { source, .. } if source.wants_writing() => {
+                "make the home writable, or name another one: `--data DIR` or `TERRANE_HOME`"
+                    .to_owned()
+            }
+            Self::Keys { .. } | Self::Open { .. } => return Vec::new(),
+        })]
     }
 }
 
@@ -535,50 +536,45 @@ pub(crate) fn log_name(stage: model::run::Stage) -> &'static str {
 
 /// Whether an error means that the home's database cannot be talked to just now.
 pub fn is_away(error: &dyn std::error::Error) -> bool {
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let said = cause.downcast_ref::<store::DriverError>();
-        if said.is_some_and(store::DriverError::is_away) {
-            return true;
-        }
-        next = cause.source();
-    }
-    false
+    causes(error)
+        .filter_map(|cause| cause.downcast_ref::<store::DriverError>())
+        .any(store::DriverError::is_away)
 }
 
 /// What to do about an error whose cause is where the home is: nothing can be written there, or its bucket is not to be
 /// had.
-pub fn hint_of_place(error: &dyn std::error::Error) -> Option<&'static str> {
-    const FULL: &str = "make room on that disk and repeat the command: nothing that was acknowledged is lost, and commands that only read work meanwhile";
-    const READ_ONLY: &str = "it is mounted, or its files are, to be read only: commands that only read work there; write where it can be written to";
-    const EITHER: &str = "commands that only read work meanwhile; make room on the disk, or have it mounted to be written to";
-    const NO_BUCKET: &str = "`blobs=` of `TERRANE_HOME` names the bucket: make it, or name the right one; another service than the provider's own is named by `AWS_ENDPOINT_URL`";
-    const CREDENTIALS: &str = "credentials come from the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`";
-    const LISTING: &str = "let these credentials list the bucket, too (on S3: `s3:ListBucket`)";
-    let mut next = error.source();
-    while let Some(cause) = next {
-        if let Some(open) = cause.downcast_ref::<Box<OpenStoreError>>()
-            && matches!(**open, OpenStoreError::NotListed { .. })
-        {
-            return Some(LISTING);
-        }
-        match cause.downcast_ref::<store::DbError>() {
-            Some(store::DbError::NoRoom) => return Some(FULL),
-            Some(store::DbError::ReadOnly) => return Some(EITHER),
-            _ => {}
-        }
-        let trouble = cause.downcast_ref::<Box<store::BucketError>>();
-        match trouble.and_then(|trouble| trouble.fault()) {
-            Some(store::BucketFault::NoBucket) => return Some(NO_BUCKET),
-            Some(store::BucketFault::Credentials) => return Some(CREDENTIALS),
-            None => {}
-        }
-        match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
-            Some(io::ErrorKind::StorageFull) => return Some(FULL),
-            Some(io::ErrorKind::ReadOnlyFilesystem) => return Some(READ_ONLY),
-            _ => {}
-        }
-        next = cause.source();
+pub fn advice_about_place(error: &dyn std::error::Error) -> Option<NextStep> {
+    causes(error).find_map(about_cause).map(advice)
+}
+
+fn about_cause(cause: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    const FULL: &str = "free space on that disk and repeat the command; acknowledged data is not lost, and commands that only read work meanwhile";
+    const READ_ONLY: &str = "the file system or the files are read-only: commands that only read work there; use a writable home for the others";
+    const EITHER: &str =
+        "free space on the disk, or mount it writable; commands that only read work meanwhile";
+    const NO_BUCKET: &str = "create the bucket, or correct `blobs=` in `TERRANE_HOME`; `AWS_ENDPOINT_URL` selects another S3 service";
+    const CREDENTIALS: &str = "set credentials in the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`";
+    const LISTING: &str = "allow these credentials to list the bucket (on S3: `s3:ListBucket`)";
+    if let Some(open) = cause.downcast_ref::<Box<OpenStoreError>>()
+        && matches!(**open, OpenStoreError::NotListed { .. })
+    {
+        return Some(LISTING);
+    }
+    match cause.downcast_ref::<store::DbError>() {
+        Some(store::DbError::NoRoom) => return Some(FULL),
+        Some(store::DbError::ReadOnly) => return Some(EITHER),
+        _ => {}
+    }
+    let trouble = cause.downcast_ref::<Box<store::BucketError>>();
+    match trouble.and_then(|trouble| trouble.fault()) {
+        Some(store::BucketFault::NoBucket) => return Some(NO_BUCKET),
+        Some(store::BucketFault::Credentials) => return Some(CREDENTIALS),
+        None => {}
+    }
+    match cause.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::StorageFull) => return Some(FULL),
+        Some(io::ErrorKind::ReadOnlyFilesystem) => return Some(READ_ONLY),
+        _ => {}
     }
     None
 }

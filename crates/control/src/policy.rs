@@ -9,6 +9,7 @@ use drivers::process::CaptureError;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
 use model::changeset::{ChangeSet, Request};
+use model::error::{Explain, NextStep, advice, command};
 use model::identity::IdentityKind;
 use model::ids::{RunId, StackName};
 use model::plan::PlanCounts;
@@ -56,17 +57,16 @@ pub enum PolicyError {
     Runs(#[from] store::ChangeSetError),
 }
 
-impl PolicyError {
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Trouble { .. } => Some(
-                "nothing goes on past a policy that cannot be asked: mend it, or set `enforce = false`"
-                    .to_owned(),
+impl Explain for PolicyError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
+            Self::Trouble { .. } => advice(
+                "a policy that cannot be evaluated stops the run: fix it, or set `enforce = false`",
             ),
-            Self::Missing { .. } => Some("`terrane plan` makes a fresh plan".to_owned()),
-            Self::TooLarge => Some("split the stack: a plan of this size is read by nobody".to_owned()),
-            Self::Start(_) | Self::Heard(_) | Self::Recall { .. } | Self::Keep(_) | Self::Runs(_) => None,
-        }
+            Self::Missing { .. } => command("plan", "makes a new plan"),
+            Self::TooLarge => advice("split the stack: nobody can review a plan of this size"),
+            _ => return Vec::new(),
+        }]
     }
 }
 

@@ -3,6 +3,5 @@
 //! Not here: masking (`model::masking`), a run's logs (`run::logs`).
 
 pub(crate) mod engine_messages;
-pub(crate) mod error_text;
 pub(crate) mod output_tail;
 pub(crate) mod progress_interval;

@@ -15,6 +15,7 @@ use drivers::process::{CaptureError, Captured, Environment, engine_environment};
 use drivers::tree::normalised;
 use model::diagnostic::{Finding, Location};
 use model::engine_event::{Diagnostic, EventKind, EventReader, Severity};
+use model::error::{Explain, NextStep};
 use model::module::{self, Module};
 use model::project::Project;
 use serde::Deserialize;
@@ -36,11 +37,11 @@ pub enum ValidateError {
     Call(#[from] CaptureError),
 }
 
-impl ValidateError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for ValidateError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Locate(err) => Some(err.hint()),
-            Self::Copy(_) | Self::Cache(_) | Self::Call(_) => None,
+            Self::Locate(err) => err.next_steps(),
+            Self::Copy(_) | Self::Cache(_) | Self::Call(_) => Vec::new(),
         }
     }
 }

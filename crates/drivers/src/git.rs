@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::process::{self, Environment};
+use model::error::{Explain, NextStep, advice};
 
 pub(crate) use blobs::Blobs;
 
@@ -56,21 +57,22 @@ pub enum GitError {
     NotUtf8 { path: String },
 }
 
-impl GitError {
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Start { .. } => Some("install Git, or put it on `PATH`".to_owned()),
-            Self::UnknownRevision { shallow: true, .. } | Self::BaseCutOff { .. } => Some(
-                "`git fetch --unshallow` brings the whole history, `git fetch --deepen=100` a part of it"
-                    .to_owned(),
-            ),
-            Self::UnknownRevision { revision, .. } => {
-                Some(format!("if it is on the remote: `git fetch origin {revision}`"))
+impl Explain for GitError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
+            Self::Start { .. } => "install Git, or add it to `PATH`".to_owned(),
+            Self::UnknownRevision { shallow: true, .. } | Self::BaseCutOff { .. } => {
+                "`git fetch --unshallow` fetches the whole history, `git fetch --deepen=100` a part of it"
+                    .to_owned()
             }
-            Self::NotUtf8 { .. } => Some("rename it".to_owned()),
-            Self::Directory { .. } | Self::Failed { .. } | Self::Unrelated { .. } => None,
-        }
+            Self::UnknownRevision { revision, .. } => {
+                format!("if it is on the remote: `git fetch origin {revision}`")
+            }
+            Self::NotUtf8 { .. } => "rename it".to_owned(),
+            Self::Directory { .. } | Self::Failed { .. } | Self::Unrelated { .. } => {
+                return Vec::new();
+            }
+        })]
     }
 }
 

@@ -21,6 +21,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256, digest};
+use model::error::Explain;
 use model::project::Project;
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,8 @@ pub enum SnapshotError {
     #[error("`{path}` changed while the snapshot was made")]
     Moved { path: String },
 }
+
+impl Explain for SnapshotError {}
 
 /// Takes the snapshot of the project at `root`; `repository` is the one that contains it, if any.
 pub fn collect(

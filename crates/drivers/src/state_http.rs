@@ -5,6 +5,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use model::error::{Explain, NextStep, advice};
 use model::lock::LockInfo;
 use model::secret::Secret;
 use reqwest::StatusCode;
@@ -104,18 +105,19 @@ pub enum HttpBackendError {
     },
 }
 
-impl HttpBackendError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for HttpBackendError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
             Self::Status {
                 deed: "lock",
                 status,
                 ..
-            } if is_unknown_way(*status) => Some(
-                "`--lock-address URL` says where it locks, `--lock-method` and `--unlock-method` how; `--no-lock` if it has no locks"
-                    .to_owned(),
-            ),
-            Self::Client(_) | Self::Send { .. } | Self::Locked { .. } | Self::Status { .. } => None,
+            } if is_unknown_way(*status) => vec![advice(
+                "`--lock-address URL` sets where it locks, `--lock-method` and `--unlock-method` how; use `--no-lock` if it has no locks",
+            )],
+            Self::Client(_) | Self::Send { .. } | Self::Locked { .. } | Self::Status { .. } => {
+                Vec::new()
+            }
         }
     }
 }

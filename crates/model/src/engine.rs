@@ -2,6 +2,7 @@
 //!
 //! Not here: finding, installing and starting one (`drivers::engine`).
 
+use crate::error::{ErrorKind, Explain};
 use std::fmt;
 use std::str::FromStr;
 
@@ -51,6 +52,12 @@ impl FromStr for Flavor {
 #[error("`{0}` is not an engine: there are `tofu` and `terraform`")]
 pub struct UnknownFlavor(String);
 
+impl Explain for UnknownFlavor {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+}
+
 /// The requirement of a project or a stack: a flavor and optionally a constraint such as `~> 1.11`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineRequirement {
@@ -88,6 +95,12 @@ enum Operator {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a version constraint")]
 pub struct InvalidConstraint(String);
+
+impl Explain for InvalidConstraint {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+}
 
 impl Constraint {
     pub fn allows(&self, version: &semver::Version) -> bool {

@@ -3,6 +3,7 @@
 //!
 //! Not here: executing them (`control::exec`).
 
+use crate::error::{ErrorKind, Explain, NextStep, advice};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -141,21 +142,26 @@ pub enum ExecRefusal {
     NoReason { command: String },
 }
 
-impl ExecRefusal {
-    /// What to do instead.
-    pub fn hint(&self) -> String {
+impl Explain for ExecRefusal {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Command { instead, .. } => (*instead).to_owned(),
+            Self::Empty | Self::Unknown { .. } | Self::NoReason { .. } => ErrorKind::Usage,
+            Self::Command { .. } | Self::Option { .. } => ErrorKind::Refused,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
+            Self::Command { instead, .. } => advice(*instead),
             Self::Empty | Self::Unknown { .. } => {
                 let all: Vec<String> = COMMANDS.iter().map(|it| format!("`{}`", it.0)).collect();
-                format!("there are {}", all.join(", "))
+                advice(format!("there are {}", all.join(", ")))
             }
-            Self::Option { .. } => "leave it out".to_owned(),
-            Self::NoReason { .. } => {
-                "say why in front of `--`: `--reason \"…\"`; it stays open until an apply of the stack ends well"
-                    .to_owned()
-            }
-        }
+            Self::Option { .. } => advice("leave it out"),
+            Self::NoReason { .. } => advice(
+                "add a reason before `--`: `--reason \"…\"`; the record stays open until the next successful apply of the stack",
+            ),
+        }]
     }
 }
 
@@ -355,7 +361,7 @@ mod tests {
                 refused.to_string(),
                 format!("`{command}` is not passed on to the engine")
             );
-            assert_eq!(refused.hint(), *instead);
+            assert_eq!(refused.hint().as_deref(), Some(*instead));
         }
     }
 }

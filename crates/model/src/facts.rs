@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::contract::{Contract, ContractName};
+use crate::error::{ErrorKind, Explain, NextStep, advice};
 use crate::project::SensitiveFacts;
 
 pub use commit::{CommitMessage, StateMark, TRAILER_PROJECT, trailer};
@@ -217,37 +218,37 @@ pub enum PrepareFactsError {
     Composed { path: String, fields: Vec<String> },
 }
 
-impl PrepareFactsError {
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            Self::Format { .. } => "let it end in `.yaml` or `.json`".to_owned(),
-            Self::Path { .. } => return None,
+impl Explain for PrepareFactsError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Refused
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
+            Self::Path { .. } => return Vec::new(),
+            Self::Format { .. } => "choose a name that ends in `.yaml` or `.json`",
             Self::SecretPath { .. } => {
-                "name the file, and the keys of `for_each`, after something that everybody may see"
-                    .to_owned()
+                "derive the file name and the keys of `for_each` from values that are not secret"
             }
             Self::Nothing { .. } => {
-                "say `values = { … }`, or name a contract whose outputs are published".to_owned()
+                "set `values = { … }`, or name a contract whose outputs are published"
             }
             Self::NoFields { .. } => {
-                "say `values = { … }`, or name the outputs under `properties` of the contract".to_owned()
+                "set `values = { … }`, or list the outputs under `properties` of the contract"
             }
             Self::SecretKeys { .. } => {
-                "names of fields are never encrypted: let it be a value".to_owned()
+                "names of fields are never encrypted: publish it as a value instead"
             }
             Self::Sensitive { .. } => {
-                "leave them out of `values`, or set `sensitive = \"encrypt\"` or `\"reference\"` in the `facts` block"
-                    .to_owned()
+                "remove them from `values`, or set `sensitive = \"encrypt\"` or `\"reference\"` in the `facts` block"
             }
             Self::LooksSecret { .. } => {
-                "mark the output `sensitive`, encrypt all of the place with `encrypt = \"all\"`, or name the field in `plain` of the `publish` block if it is none"
-                    .to_owned()
+                "mark the output `sensitive`, encrypt the whole destination with `encrypt = \"all\"`, or list the field in `plain` of the `publish` block if it is not secret"
             }
             Self::Composed { .. } => {
-                "publish the output by itself, or set `sensitive = \"encrypt\"`".to_owned()
+                "publish the output on its own, or set `sensitive = \"encrypt\"`"
             }
-        })
+        })]
     }
 }
 

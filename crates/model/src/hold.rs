@@ -1,5 +1,6 @@
 //! A hold: a person blocks a stack or a lane, with a reason and an end. Not a state lock.
 
+use crate::error::{NextStep, command};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -57,11 +58,10 @@ impl HoldOn {
 }
 
 impl Hold {
-    /// The command that ends it.
-    pub fn way_out(&self) -> String {
-        format!(
-            "`terrane hold release {}` ends it (with `--all` where it is not your own)",
-            self.on.name()
+    pub fn release_step(&self) -> NextStep {
+        command(
+            format!("hold release {}", self.on.name()),
+            "ends it (with `--all` if it is not your own)",
         )
     }
 

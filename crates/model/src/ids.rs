@@ -1,5 +1,6 @@
 //! The types of names and ids. They are parsed at the boundary; inside, the type proves that they are valid.
 
+use crate::error::{ErrorKind, Explain};
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,6 +24,12 @@ pub enum InvalidName {
     Reserved(String),
     #[error("`{0}` looks like a change set or a run")]
     LooksLikeId(String),
+}
+
+impl Explain for InvalidName {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
 }
 
 impl StackName {

@@ -20,6 +20,7 @@ pub mod drain;
 pub mod duration;
 pub mod engine;
 pub mod engine_event;
+pub mod error;
 pub mod exception;
 pub mod exec;
 pub mod fact_readers;

@@ -24,6 +24,7 @@ use globset::GlobBuilder;
 
 use crate::config::paths;
 use crate::config::suggest::nearest;
+use crate::error::{ErrorKind, Explain, NextStep, advice, command};
 use crate::graph::Graph;
 use crate::ids::StackName;
 use crate::project::Project;
@@ -94,24 +95,30 @@ pub enum SelectorError {
     NoStacks,
 }
 
-impl SelectorError {
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Malformed { .. } | Self::InvalidGlob { .. } => None,
+impl Explain for SelectorError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
+            Self::Malformed { .. } | Self::InvalidGlob { .. } => return Vec::new(),
             Self::UnknownKind { .. } => {
-                Some("there are `target:`, `layer:`, `label:` and `changed:`".to_owned())
+                advice("there are `target:`, `layer:`, `label:` and `changed:`")
             }
-            Self::Unknown { nearest, .. } => Some(match nearest {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => "`terrane graph` shows what there is".to_owned(),
-            }),
+            Self::Unknown {
+                nearest: Some(name),
+                ..
+            } => advice(format!("did you mean `{name}`?")),
+            Self::Unknown { nearest: None, .. } | Self::NoMatch { .. } => {
+                command("graph", "lists the stacks")
+            }
             Self::Path { stacks, .. } => {
                 const SHOWN: usize = 5;
                 let names = stacks.iter().map(|name| format!("`{name}`"));
                 let names: Vec<String> = names.take(SHOWN).collect();
                 let names = names.join(", ");
-                Some(match stacks.len() {
+                advice(match stacks.len() {
                     1 => format!("the stack there is {names}"),
                     all if all > SHOWN => {
                         format!("the stacks there are {names} and {} more", all - SHOWN)
@@ -119,14 +126,13 @@ impl SelectorError {
                     _ => format!("the stacks there are {names}"),
                 })
             }
-            Self::NoMatch { .. } => Some("`terrane graph` lists the stacks".to_owned()),
             Self::NothingHere { .. } => {
-                Some("name the stacks, or run it at the project's root for all of them".to_owned())
+                advice("name the stacks, or run the command in the project's root for all of them")
             }
-            Self::NoStacks => Some(
-                "add a `stack` or a `discover` block; only `terrane render` needs none".to_owned(),
+            Self::NoStacks => advice(
+                "add a `stack` or a `discover` block; only `terrane render` works without one",
             ),
-        }
+        }]
     }
 }
 

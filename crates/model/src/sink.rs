@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::diagnostic::Location;
 use crate::digits;
+use crate::error::{ErrorKind, Explain, NextStep, advice};
 use crate::kubernetes::{Kubeconfig, KubeconfigError};
 use crate::stage::ResolvedBlock;
 
@@ -64,11 +65,17 @@ pub enum SinkValuesError {
     TooLong,
 }
 
-impl SinkValuesError {
-    pub fn hint(&self) -> Option<&'static str> {
+impl Explain for SinkValuesError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Refused
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Sensitive { .. } => Some("use `sink \"secret\"`, or leave it out of `values`"),
-            Self::SameName { .. } | Self::TooLong => None,
+            Self::Sensitive { .. } => {
+                vec![advice("use `sink \"secret\"`, or remove it from `values`")]
+            }
+            Self::SameName { .. } | Self::TooLong => Vec::new(),
         }
     }
 }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::duration;
+use crate::error::{ErrorKind, Explain};
 use crate::state::StateName;
 
 /// What a token may do. Each scope includes those before it.
@@ -55,6 +56,12 @@ pub struct StatePattern {
 pub struct InvalidPattern {
     pattern: String,
     source: globset::Error,
+}
+
+impl Explain for InvalidPattern {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
 }
 
 impl StatePattern {
@@ -117,6 +124,12 @@ pub struct Lifetime(pub Duration);
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a span of time: write `12h`, `90d` or `4w`")]
 pub struct InvalidLifetime(String);
+
+impl Explain for InvalidLifetime {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+}
 
 impl FromStr for Lifetime {
     type Err = InvalidLifetime;

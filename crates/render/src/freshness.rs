@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use model::error::{ErrorKind, Explain, NextStep, command};
 use model::ids::StackName;
 use model::project::Project;
 use model::render::is_secret_name;
@@ -37,32 +38,45 @@ pub enum Edited {
     Secret,
 }
 
-impl Stale {
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Stale {
-                render,
-                edited: Edited::Secret,
-                ..
-            } => Some(format!(
-                "`terrane render {render} --diff` names the values that differ, or says why it cannot be opened: write them to where they come from, then `terrane render {render} --overwrite`"
-            )),
-            Self::Stale {
-                render,
-                edited: Edited::Plain,
-                ..
-            } => Some(format!(
-                "`terrane render {render} --diff` shows the edit, `terrane render {render} --overwrite` takes it back"
-            )),
-            Self::Stale { render, .. } => Some(format!(
-                "`terrane render {render}` renders it, `terrane render {render} --diff` shows what changes"
-            )),
-            Self::Unknown { source, render, .. } => match &**source {
-                RenderError::Wrong { .. } => Some(format!(
-                    "`terrane render {render} --check` shows what is wrong"
-                )),
-                _ => None,
-            },
+impl Explain for Stale {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Refused
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        let (render, edited) = match self {
+            Self::Stale { render, edited, .. } => (render, *edited),
+            Self::Unknown { source, render, .. } => {
+                return match &**source {
+                    RenderError::Wrong { .. } => vec![command(
+                        format!("render {render} --check"),
+                        "shows what is wrong",
+                    )],
+                    _ => Vec::new(),
+                };
+            }
+        };
+        let diff = format!("render {render} --diff");
+        let overwrite = format!("render {render} --overwrite");
+        match edited {
+            Edited::Secret => vec![
+                command(
+                    diff,
+                    "names the values that differ, or says why it cannot decrypt them",
+                ),
+                command(
+                    overwrite,
+                    "replaces them, once they are in the file that they come from",
+                ),
+            ],
+            Edited::Plain => vec![
+                command(diff, "shows the edit"),
+                command(overwrite, "reverts it"),
+            ],
+            Edited::No => vec![
+                command(format!("render {render}"), "renders it"),
+                command(diff, "shows what changes"),
+            ],
         }
     }
 }

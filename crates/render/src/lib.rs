@@ -20,6 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use model::diagnostic::Finding;
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::project::Project;
 use model::render::Render;
 use model::render::decide::{self, Deed, FileFacts, Leave, Why};
@@ -116,6 +117,52 @@ pub enum RenderError {
     },
     #[error("could not open the project in `{}`", path.display())]
     Root { path: PathBuf, source: io::Error },
+}
+
+impl Explain for RenderError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unknown { .. } => ErrorKind::Usage,
+            Self::Refused { .. } => ErrorKind::Refused,
+            _ => ErrorKind::Failed,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::None => vec![advice(
+                "add `render \"NAME\" { templates = …, data = […], output = … }` to `terrane.hcl`",
+            )],
+            Self::Unknown { known, .. } => {
+                let names: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+                let verb = if known.len() == 1 { "is" } else { "are" };
+                vec![advice(format!("there {verb} {}", names.join(", ")))]
+            }
+            Self::Taken { .. } => vec![advice(
+                "a file belongs to one `render` block; `when` or `exclude` removes it from the other",
+            )],
+            Self::Refused { name, files } if files.values().any(|why| *why == Why::Missing) => {
+                vec![
+                    advice("`--adopt` only takes over existing files"),
+                    command(format!("render {name}"), "creates the missing ones"),
+                ]
+            }
+            Self::Refused { files, .. } if files.values().all(|why| why.is_stale()) => {
+                vec![advice(
+                    "remove files that you no longer need; `--overwrite` leaves them, and terrane forgets them",
+                )]
+            }
+            Self::Refused { name, .. } => vec![
+                command(format!("render {name} --diff"), "shows the difference"),
+                command(format!("render {name} --overwrite"), "replaces them"),
+            ],
+            Self::Seal(source) => source.next_steps(),
+            Self::Manifest { .. } => vec![advice(
+                "restore the last good one, for example from Git; without it, all files are compared again",
+            )],
+            Self::Disk(_) | Self::Root { .. } | Self::Wrong { .. } => Vec::new(),
+        }
+    }
 }
 
 /// Renders, and writes unless `only_look` is set.

@@ -9,6 +9,7 @@ use drivers::secrets::{self, Reference, Sources, Surroundings};
 use drivers::sops::{self, Format, Identities};
 use globset::{GlobBuilder, GlobMatcher};
 use model::diagnostic::{Finding, Location};
+use model::error::Explain as _;
 use model::masking::MASKED;
 use model::project::Input;
 use model::render::data::{Data, Node, SecretData};

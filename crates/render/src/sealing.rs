@@ -8,6 +8,7 @@ use drivers::sops::{
     RulesError,
 };
 use jiff::Timestamp;
+use model::error::{Explain, NextStep, advice};
 use model::render::join;
 use model::secret::Secret;
 
@@ -81,33 +82,34 @@ impl SealError {
             _ => None,
         }
     }
+}
 
-    pub fn hint(&self) -> Option<String> {
-        match self {
+impl Explain for SealError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
             Self::Format { .. } => {
-                Some("names end with `.yaml`, `.yml`, `.json`, `.env` or `.ini`".to_owned())
+                advice("supported names end with `.yaml`, `.yml`, `.json`, `.env` or `.ini`")
             }
-            Self::NoRules { .. } => Some(format!("write a `{RULES}` with `creation_rules`")),
+            Self::NoRules { .. } => advice(format!("write a `{RULES}` with `creation_rules`")),
             Self::Open { key_here, .. } | Self::Earlier { key_here, .. }
                 if *key_here && self.wants_key() =>
             {
-                Some(format!(
-                    "`{KEY}` lies in the project: `export SOPS_AGE_KEY_FILE=\"$PWD/{KEY}\"` there says to use it"
+                advice(format!(
+                    "the project contains `{KEY}`: to use it, run `export SOPS_AGE_KEY_FILE=\"$PWD/{KEY}\"` there"
                 ))
             }
-            Self::Open { source, .. } => source.hint(),
-            Self::Earlier { source, .. } if self.wants_key() => source.hint(),
-            Self::Earlier { .. } => Some(
-                "bring back the last good version, for example from Git, or make it anew: `terrane render --overwrite`"
-                    .to_owned(),
+            Self::Open { source, .. } => return source.next_steps(),
+            Self::Earlier { source, .. } if self.wants_key() => return source.next_steps(),
+            Self::Earlier { .. } => advice(
+                "restore the last good version, for example from Git, or replace it: `terrane render --overwrite`",
             ),
-            Self::Encrypt { source, .. } => source.hint(),
+            Self::Encrypt { source, .. } => return source.next_steps(),
             Self::Rules { .. }
             | Self::Rule { .. }
             | Self::Identities(_)
             | Self::NotText { .. }
-            | Self::Disk(_) => None,
-        }
+            | Self::Disk(_) => return Vec::new(),
+        }]
     }
 }
 

@@ -18,7 +18,7 @@ pub use tls::{LoadTlsError, Tls, TlsFiles};
 pub(crate) use access_log::{AccessLog, LogSubject, log_responses};
 pub(crate) use auth::credential;
 pub(crate) use body::{BodyBudget, BodyError, CONTENT_MD5, content_md5};
-pub(crate) use error::{ApiError, error_chain};
+pub(crate) use error::ApiError;
 pub(crate) use limits::{DEFAULT_BODY_LIMIT, SignInLimit};
 pub(crate) use metrics::{Metrics, StoredBytes};
 pub(crate) use serve::{HttpServer, PeerAddress, pause_after};

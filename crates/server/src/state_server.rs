@@ -11,13 +11,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
 use control::state::client_access::StateService;
+use model::error::one_line;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tower_http::limit::RequestBodyLimitLayer;
 
 use crate::http::{
     AccessLog, ApiError, BodyBudget, HttpServer, Limits, Metrics, PeerAddress, SignInLimit, Tls,
-    error_chain, log_responses,
+    log_responses,
 };
 use crate::state::{self, StateApi};
 
@@ -114,7 +115,7 @@ async fn ready(State(pages): State<Arc<Pages>>) -> Result<&'static str, ApiError
     match pages.service.check_ready().await {
         Ok(()) => Ok("ready\n"),
         Err(err) => {
-            tracing::error!(error = %error_chain(&err), "not ready");
+            tracing::error!(error = %one_line(&err), "not ready");
             Err(ApiError::unavailable())
         }
     }

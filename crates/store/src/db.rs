@@ -10,6 +10,7 @@
 //! Not here: what the statements mean (one file per noun in the other directories). The only retry is for SQLite: a
 //! statement that meets another writer waits up to ten seconds, then fails.
 
+use model::error::{ErrorKind, Explain};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -104,17 +105,16 @@ pub enum DriverError {
     Postgres(#[from] sqlx::Error),
 }
 
-impl DbError {
-    /// Whether the same statement may work later: the disk is full, or the database is busy or away.
-    pub fn is_outage(&self) -> bool {
+impl Explain for DbError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Statement { .. }
             | Self::Away { .. }
             | Self::NoRoom
             | Self::ReadOnly
             | Self::Sync(_)
-            | Self::Group(_) => true,
-            Self::Column { .. } => false,
+            | Self::Group(_) => ErrorKind::Unavailable,
+            Self::Column { .. } => ErrorKind::Failed,
         }
     }
 }

@@ -60,6 +60,7 @@ use blob::bucket::Bucket;
 use blob::{Blobs, Disk, UploadIntents};
 use db::Db;
 use key::data_keys::Keys;
+use model::error::{ErrorKind, Explain};
 use model::secret::Secret;
 use model::state::StateName;
 pub(crate) use offload::{blocking, try_offload};
@@ -232,12 +233,11 @@ pub enum StoreError {
     Interrupted,
 }
 
-impl StoreError {
-    /// Whether the same call may work later: the home did not answer.
-    pub fn is_outage(&self) -> bool {
+impl Explain for StoreError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Db(err) => err.is_outage(),
-            Self::File { .. } | Self::Object { .. } | Self::Interrupted => true,
+            Self::Db(err) => err.kind(),
+            Self::File { .. } | Self::Object { .. } | Self::Interrupted => ErrorKind::Unavailable,
             Self::Key(_)
             | Self::Unseal { .. }
             | Self::Row { .. }
@@ -246,7 +246,7 @@ impl StoreError {
             | Self::OldHead { .. }
             | Self::NoHead { .. }
             | Self::Unmarked { .. }
-            | Self::Rival(_) => false,
+            | Self::Rival(_) => ErrorKind::Failed,
         }
     }
 }

@@ -20,6 +20,7 @@ use control::schedule::{recovery, scheduler};
 use control::secrets::caller_env::Asker;
 use jiff::Timestamp;
 use model::changeset::{Action, Reopen, Status};
+use model::error::Explain;
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
@@ -266,7 +267,7 @@ async fn start<'a>(
     global: &Global,
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     if wanted.action != Action::Plan
         && let Some(set) = change_sets::find_same(control, open, project, wanted)
             .await
@@ -292,7 +293,7 @@ async fn start<'a>(
     let wishes = change_sets::requirements(project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
-        .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
+        .map_err(|err| CommandError::from_error(&err))?;
     let begun = change_sets::begin(control, open, project, &engines, &process.env, wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
@@ -568,7 +569,7 @@ pub(crate) async fn go_on_with(
     let wishes = change_sets::requirements(&project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
-        .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
+        .map_err(|err| CommandError::from_error(&err))?;
     let resumed = change_sets::Resumed { set, what, wanted };
     let begun = change_sets::resume(&control, &open, &project, &engines, &process.env, &resumed)
         .await
@@ -672,5 +673,5 @@ pub(crate) async fn with_what_stalls(
 }
 
 pub(super) fn prepare_error(err: &PrepareError) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint())
+    CommandError::from_error(err)
 }

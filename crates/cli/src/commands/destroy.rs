@@ -213,5 +213,5 @@ async fn propose_commit(
 }
 
 fn abandoned_error(err: &AbandonedError) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint())
+    CommandError::from_error(err)
 }

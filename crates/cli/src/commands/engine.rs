@@ -14,6 +14,7 @@ use control::project::engines::{
     self, Engine, InstallError, InstallOptions, Origin, Progress, ReleaseSource, Search,
 };
 use model::engine::{Constraint, EngineRequirement, Flavor};
+use model::error::Explain;
 use model::ids::StackName;
 use model::project::Project;
 use serde_json::json;
@@ -226,11 +227,7 @@ async fn install(
             source,
         };
         let engine = watched(&wish, &options, process.look(global), process).await?;
-        let engine = engine.map_err(|err| {
-            let hint = err.hint();
-            hint.into_iter()
-                .fold(CommandError::from_error(&err), CommandError::hint)
-        })?;
+        let engine = engine.map_err(|err| CommandError::from_error(&err))?;
         tell_installed(&engine, global)?;
     }
     Ok(ExitStatus::Done)
@@ -281,8 +278,7 @@ fn wishes(
     global: &Global,
     process: &Process,
 ) -> Result<Vec<EngineRequirement>, CommandError> {
-    let usage =
-        |err: &dyn std::error::Error| CommandError::from_error(err).status(ExitStatus::Usage);
+    let usage = |err: &dyn Explain| CommandError::from_error(err).status(ExitStatus::Usage);
     if let Some(flavor) = &args.flavor {
         let flavor: Flavor = flavor.parse().map_err(|err| usage(&err))?;
         let constraint = args
@@ -337,11 +333,7 @@ async fn lock(
         args.upgrade,
     )
     .await
-    .map_err(|err| {
-        let hint = err.hint();
-        hint.into_iter()
-            .fold(CommandError::from_error(&err), CommandError::hint)
-    })?;
+    .map_err(|err| CommandError::from_error(&err))?;
     if global.json {
         report::json(&json!({ "written": written }))?;
         return Ok(ExitStatus::Done);

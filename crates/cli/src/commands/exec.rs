@@ -9,7 +9,7 @@ use control::changeset::change_sets::{self, Begun, Wanted};
 use control::project::engines;
 use control::project::open::OpenProject;
 use control::run::cleanup;
-use control::runner::{self as runners, AttendError};
+use control::runner::{self as runners};
 use model::changeset::{Action, ChangeSet};
 use model::engine_event::{EngineEvent, EventKind};
 use model::exec::{Exec, ExecKind, ExecRefusal};
@@ -113,7 +113,7 @@ pub(crate) async fn exec(
     let wishes = change_sets::requirements(&project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
-        .map_err(|err| CommandError::from_error(&err).hint(err.hint()))?;
+        .map_err(|err| CommandError::from_error(&err))?;
     let begun = change_sets::begin(&control, &open, &project, &engines, &process.env, &wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
@@ -130,15 +130,7 @@ pub(crate) async fn exec(
 }
 
 fn refused(err: &ExecRefusal) -> CommandError {
-    let status = match err {
-        ExecRefusal::Empty | ExecRefusal::Unknown { .. } | ExecRefusal::NoReason { .. } => {
-            ExitStatus::Usage
-        }
-        ExecRefusal::Command { .. } | ExecRefusal::Option { .. } => ExitStatus::Refused,
-    };
     CommandError::from_error(err)
-        .hint(err.hint())
-        .status(status)
 }
 
 fn one_stack(
@@ -166,25 +158,7 @@ fn one_stack(
 async fn attend(control: &Control, begun: Begun) -> Result<ExitStatus, CommandError> {
     let serve = runner::endpoint;
     let ended = Box::pin(runners::attend(control, begun.id, &begun.asker, serve)).await;
-    let exit = ended.map_err(|err| {
-        let shown = CommandError::from_error(&err);
-        match err {
-            AttendError::Failed { hint, refused, .. } => {
-                let status = if refused {
-                    ExitStatus::Refused
-                } else {
-                    ExitStatus::Failed
-                };
-                hint.into_iter()
-                    .fold(shown, CommandError::hint)
-                    .status(status)
-            }
-            AttendError::Store { .. }
-            | AttendError::Lock(_)
-            | AttendError::Token(_)
-            | AttendError::Taken => shown,
-        }
-    })?;
+    let exit = ended.map_err(|err| CommandError::from_error(&err))?;
     Ok(ExitStatus::Engine(exit.code().unwrap_or(1)))
 }
 

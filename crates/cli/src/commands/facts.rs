@@ -6,8 +6,7 @@ use control::Control;
 use control::project::contracts::PlanBreaks;
 use control::project::open::OpenProject;
 use control::stage::facts::{
-    self, Compared, ComparedSink, FactsSnapshot, PublishFactsError, PublishOutcome, SinkOutcome,
-    SinkState, TakeOver,
+    self, Compared, ComparedSink, FactsSnapshot, PublishOutcome, SinkOutcome, SinkState, TakeOver,
 };
 use control::state::reasons::without_secrets;
 use model::facts::{Encrypt, FactFile, FileChange, Published, PublishedFile, render};
@@ -145,7 +144,7 @@ impl Asked<'_> {
             return Ok(stacks.into_iter().collect());
         }
         let published = facts::stacks_with_facts(&self.control).await;
-        let published = published.map_err(|err| CommandError::judged(&err, false, None))?;
+        let published = published.map_err(|err| CommandError::from_error(&err))?;
         stacks.retain(|stack| {
             !all[stack].stages.publish.is_empty() || published.contains(stack.as_str())
         });
@@ -163,7 +162,7 @@ impl Asked<'_> {
         let env = &self.process.env;
         let (control, open, project) = (&self.control, &self.open, &self.project);
         let read = FactsSnapshot::read(control, open, project, stack, env).await;
-        read.map_err(|err| CommandError::judged(&err, false, err.hint()))
+        read.map_err(|err| CommandError::from_error(&err))
     }
 
     async fn show(&self, words: &[String]) -> Result<ExitStatus, CommandError> {
@@ -172,7 +171,7 @@ impl Asked<'_> {
         for stack in self.stacks(words).await? {
             let snapshot = self.snapshot(&stack).await?;
             let files = facts::prepare_files(&snapshot.publication(None));
-            for (place, files) in files.map_err(|err| publishing(&err, &stack))? {
+            for (place, files) in files.map_err(|err| CommandError::from_error(&err))? {
                 for file in files {
                     let values = shown(&file);
                     if self.global.json {
@@ -209,7 +208,7 @@ impl Asked<'_> {
         for stack in self.stacks(words).await? {
             let snapshot = self.snapshot(&stack).await?;
             let compared = facts::compare(&self.control, &snapshot.publication(None)).await;
-            let compared = compared.map_err(|err| publishing(&err, &stack))?;
+            let compared = compared.map_err(|err| CommandError::from_error(&err))?;
             is_empty &= compared.places.is_empty() && compared.elsewhere.is_empty();
             let places = compared.places.iter().map(|place| {
                 if place.agrees() {
@@ -310,7 +309,7 @@ impl Asked<'_> {
         };
         let publication = snapshot.publication(take_over.as_ref());
         let done = facts::publish(&self.control, &publication).await;
-        done.map_err(|err| publishing(&err, stack))
+        done.map_err(|err| CommandError::from_error(&err))
     }
 
     /// The reason without secrets of the state: it is stored, and committed for others to read.
@@ -487,9 +486,4 @@ fn difference_json(stack: &StackName, compared: &Compared) -> Value {
         "stack": stack, "agrees": compared.agrees(), "would": compared.would, "foreign": foreign,
         "gone": compared.is_gone, "fields": compared.fields,
     })
-}
-
-/// A refusal has another exit code than a failure.
-fn publishing(err: &PublishFactsError, stack: &StackName) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint(stack))
 }

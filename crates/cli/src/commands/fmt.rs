@@ -40,11 +40,7 @@ pub(crate) async fn fmt(
         args.check,
     )
     .await
-    .map_err(|err| {
-        let hint = err.hint();
-        hint.into_iter()
-            .fold(CommandError::from_error(&err), CommandError::hint)
-    })?;
+    .map_err(|err| CommandError::from_error(&err))?;
     let Formatted { changed } = formatted;
     if global.json {
         report::json(&serde_json::json!({ "changed": names(&changed) }))?;

@@ -9,6 +9,7 @@ use control::schedule::scheduler;
 use control::state::reasons::without_secrets;
 use jiff::Timestamp;
 use model::changeset::Status;
+use model::error::Explain;
 use model::hold::{Hold, HoldOn};
 use model::project::Stack;
 use serde_json::json;
@@ -95,7 +96,7 @@ pub(crate) async fn hold(
 ) -> Result<ExitStatus, CommandError> {
     let here = Here::open(global, process).await?;
     let control = &here.control;
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     let find = |word: &str| -> Result<HoldOn, CommandError> {
         holds::find(&here.project, word).ok_or_else(|| {
             CommandError::new(format!("`{word}` is neither a stack nor a target"))
@@ -199,9 +200,7 @@ fn not_released(err: &ReleaseHoldError, on: &HoldOn, name: &str, actor: &str) ->
             let causes = holds.iter().map(Hold::words);
             causes.fold(refused, CommandError::cause)
         }
-        ReleaseHoldError::Missing | ReleaseHoldError::Store(_) => {
-            CommandError::from_error(err).hint("`terrane hold list` shows what is held")
-        }
+        ReleaseHoldError::Missing | ReleaseHoldError::Store(_) => CommandError::from_error(err),
     }
 }
 
@@ -213,7 +212,7 @@ async fn go_on(
     global: &Global,
     process: &Process,
 ) -> Result<Vec<String>, CommandError> {
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     let control = &here.control;
     let mut started = Vec::new();
     let waiters = holds::waiters(control, on).await;

@@ -80,8 +80,7 @@ pub(crate) fn init(
 }
 
 fn told(err: &ProposeError) -> CommandError {
-    let shown = CommandError::from_error(err);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::from_error(err)
 }
 
 fn nothing_found(proposed: &Proposed, root: &Path) -> CommandError {

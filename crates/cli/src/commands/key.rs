@@ -153,6 +153,5 @@ async fn rotate(
 }
 
 fn failed(err: &KeysError) -> CommandError {
-    let shown = CommandError::from_error(err);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::from_error(err)
 }

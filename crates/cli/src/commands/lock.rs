@@ -248,5 +248,5 @@ async fn break_lock(
 }
 
 fn refused(err: &BreakLockError) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint())
+    CommandError::from_error(err)
 }

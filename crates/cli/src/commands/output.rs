@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use control::state::artifacts::{self, ArtifactFacts, ArtifactsError};
-use control::state::outputs::{self, Output, OutputsError};
+use control::state::outputs::{self, Output};
 use model::artifact::ArtifactSet;
 use model::digits::digits;
 use model::ids::StackName;
@@ -64,12 +64,7 @@ pub(crate) async fn output(
         project.is_on_terrane_backend(stack),
     )
     .await
-    .map_err(|err| match &err {
-        OutputsError::Encrypted { .. } => CommandError::from_error(&err).hint(format!(
-            "`terrane plan {stack}` reads them through the engine"
-        )),
-        _ => CommandError::from_error(&err),
-    })?;
+    .map_err(|err| CommandError::from_error(&err))?;
     if known.is_empty() && kept.is_empty() {
         let state = control.state_name(&project.stacks[stack].state);
         let head = control.state_head(&state).await;
@@ -166,12 +161,7 @@ fn artifacts_of(
 }
 
 fn failed(err: &ArtifactsError) -> CommandError {
-    let shown = CommandError::from_error(err);
-    match err {
-        ArtifactsError::There { .. } => shown.hint("name another directory, or `--force`"),
-        ArtifactsError::Read { .. } => shown.hint("`terrane state verify` says what is damaged"),
-        ArtifactsError::Look { .. } | ArtifactsError::Write { .. } => shown,
-    }
+    CommandError::from_error(err)
 }
 
 fn one(

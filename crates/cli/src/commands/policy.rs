@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use control::policy::{self, Asking, Case, CasePolicy, PolicyError};
 use model::diagnostic::{Finding, Severity};
+use model::error::Explain;
 use model::ids::RunId;
 use model::policy::{Point, PolicySource, Verdict};
 use serde_json::json;
@@ -85,7 +86,7 @@ async fn eval(
     let place = Place::open(global, process).await?;
     let control = &place.control;
     let run = find_run(&args.what, &place).await?;
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     let spec = control.run_spec(run).await.map_err(|err| failed(&err))?;
     let set = control.set_of_run(run).await.map_err(|err| failed(&err))?;
     let case = policy::recall(control, run, &spec)
@@ -201,6 +202,5 @@ fn point(word: &str) -> Point {
 }
 
 fn shown(err: &PolicyError) -> CommandError {
-    let shown = CommandError::from_error(err);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::from_error(err)
 }

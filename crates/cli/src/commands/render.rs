@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use model::diagnostic::Finding;
-use model::render::decide::{Leave, Why};
+use model::render::decide::Leave;
 use render::{RenderError, Wanted};
 
 use super::{OpenProject, read_project, sound_project};
@@ -128,45 +128,10 @@ fn project_texts(open: &OpenProject, findings: &[Finding]) -> BTreeMap<String, S
 
 fn failed(err: &RenderError) -> CommandError {
     let shown = CommandError::from_error(err);
-    match err {
-        RenderError::None => shown
-            .hint("add `render \"NAME\" { templates = …, data = […], output = … }` to `terrane.hcl`"),
-        RenderError::Unknown { known, .. } => {
-            let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
-            let verb = if known.len() == 1 { "is" } else { "are" };
-            shown
-                .hint(format!("there {verb} {}", known.join(", ")))
-                .status(ExitStatus::Usage)
-        }
-        RenderError::Taken { .. } => {
-            shown.hint("a file belongs to one `render` block; `when` or `exclude` keeps it out of the other")
-        }
-        RenderError::Refused { name, files } => {
-            let shown = files.iter().fold(shown, |shown, (path, why)| {
-                shown.cause(format!("`{path}` {}", view::why(*why)))
-            });
-            let is_missing = files.values().any(|why| *why == Why::Missing);
-            let shown = if is_missing {
-                shown.hint(format!(
-                    "`--adopt` only takes over what is there: `terrane render {name}` makes what is missing"
-                ))
-            } else if files.values().all(|why| why.is_stale()) {
-                shown.hint(
-                    "remove what is not wanted any more yourself; `--overwrite` leaves it there, and it is yours from then on",
-                )
-            } else {
-                shown.hint(format!(
-                    "`terrane render {name} --diff` shows the difference, `--overwrite` replaces them"
-                ))
-            };
-            shown.status(ExitStatus::Refused)
-        }
-        RenderError::Seal(source) => source.hint().into_iter().fold(shown, CommandError::hint),
-        RenderError::Manifest { .. } => shown.hint(
-            "bring back the last good one, for example from Git; without any, everything is compared anew",
-        ),
-        RenderError::Disk(_)
-        | RenderError::Root { .. }
-        | RenderError::Wrong { .. } => shown,
-    }
+    let RenderError::Refused { files, .. } = err else {
+        return shown;
+    };
+    files.iter().fold(shown, |shown, (path, why)| {
+        shown.cause(format!("`{path}` {}", view::why(*why)))
+    })
 }

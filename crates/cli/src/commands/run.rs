@@ -7,6 +7,7 @@ use control::access::writers;
 use control::changeset::change_sets;
 use control::project::open::OpenProject;
 use model::changeset::{Action, Request};
+use model::error::Explain;
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
 
@@ -140,7 +141,7 @@ impl Here {
         set: ChangeSetId,
     ) -> Result<(Request, BTreeSet<StackName>), CommandError> {
         let control = &self.control;
-        let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+        let failed = |err: &dyn Explain| CommandError::from_error(err);
         let found = control.change_set(set).await;
         let request = found.map_err(|err| failed(&err))?.request;
         let mut typed = BTreeSet::new();
@@ -242,9 +243,7 @@ impl About {
 /// Several projects may share a home; each speaks of its own only, and only there can be seen what lives of it.
 async fn must_be_of_here(control: &Control, set: ChangeSetId) -> Result<(), CommandError> {
     let found = control.change_set(set).await;
-    let found = found.map_err(|err| {
-        CommandError::from_error(&err).hint("`terrane run list --all` shows them all")
-    })?;
+    let found = found.map_err(|err| CommandError::from_error(&err))?;
     let project = found.request.project;
     if project == control.home.project() {
         return Ok(());

@@ -500,6 +500,5 @@ fn people(written: &Written) -> String {
 }
 
 fn failed(err: &SecretFileError) -> CommandError {
-    let shown = CommandError::from_error(err);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::from_error(err)
 }

@@ -25,10 +25,7 @@ pub(crate) fn resolve(
     process: &Process,
     applied: Option<&BTreeSet<StackName>>,
 ) -> Result<BTreeSet<StackName>, CommandError> {
-    let wrong = |err: &SelectorError| {
-        let shown = CommandError::from_error(err).status(ExitStatus::Usage);
-        err.hint().into_iter().fold(shown, CommandError::hint)
-    };
+    let wrong = |err: &SelectorError| CommandError::from_error(err);
     let here = process
         .cwd
         .canonicalize()
@@ -81,8 +78,7 @@ pub(crate) fn resolve(
 }
 
 pub(crate) fn changed_error(err: &ChangedError) -> CommandError {
-    let shown = CommandError::from_error(err);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::from_error(err)
 }
 
 /// Exactly one stack, by name.
@@ -93,10 +89,7 @@ pub(crate) fn one<'a>(name: &str, project: &'a Project) -> Result<&'a StackName,
     let graph = Graph::new(project);
     let parsed = selector::parse(&[name.to_owned()]);
     match parsed.and_then(|words| words.resolve(&graph, project, &|_| BTreeSet::new())) {
-        Err(err) => {
-            let shown = CommandError::from_error(&err).status(ExitStatus::Usage);
-            Err(err.hint().into_iter().fold(shown, CommandError::hint))
-        }
+        Err(err) => Err(CommandError::from_error(&err)),
         Ok(_) => Err(
             CommandError::new(format!("`{name}` is not the name of one stack"))
                 .hint("`terrane graph` shows all stacks")

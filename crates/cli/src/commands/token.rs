@@ -3,6 +3,7 @@
 use control::Control;
 use control::access::tokens::{self, TokenWish};
 use jiff::Timestamp;
+use model::error::Explain;
 use model::token::{Lifetime, StatePattern, Token, TokenScope};
 use serde_json::json;
 
@@ -90,8 +91,7 @@ async fn create(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let usage =
-        |err: &dyn std::error::Error| CommandError::from_error(err).status(ExitStatus::Usage);
+    let usage = |err: &dyn Explain| CommandError::from_error(err).status(ExitStatus::Usage);
     if args.states.is_empty() {
         return Err(CommandError::new("no state fits an empty pattern")
             .hint("`--states '**'` is every state")
@@ -167,9 +167,9 @@ async fn revoke(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let control = open(global, process).await?;
-    tokens::revoke(&control, &args.name).await.map_err(|err| {
-        CommandError::from_error(&err).hint("`terrane token list` shows which there are")
-    })?;
+    tokens::revoke(&control, &args.name)
+        .await
+        .map_err(|err| CommandError::from_error(&err))?;
     if global.json {
         report::json(&json!({ "revoked": args.name }))?;
     } else {

@@ -100,11 +100,7 @@ async fn ask_the_engine(
     let settings = process.settings(global)?;
     let opinion = validation::by_engine(open, &project, &process.env, &settings.cache_dir)
         .await
-        .map_err(|err| {
-            let hint = err.hint();
-            hint.into_iter()
-                .fold(CommandError::from_error(&err), CommandError::hint)
-        })?;
+        .map_err(|err| CommandError::from_error(&err))?;
     open.loaded.findings.extend(opinion.findings);
     open.loaded.texts.extend(opinion.texts);
     Ok(())

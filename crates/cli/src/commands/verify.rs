@@ -171,7 +171,7 @@ async fn say_not_done(
         if seen(one) {
             report::say(&format!(
                 "`{}` still counts as {}: {}, and lets those go on that wait for it.\n",
-                one.stack, one.state, one.way_on
+                one.stack, one.state, one.next_step
             ))?;
         }
     }

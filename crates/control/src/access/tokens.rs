@@ -14,6 +14,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
+use model::error::Explain;
 use model::secret::Secret;
 use model::token::{Lifetime, StatePattern, Token, TokenScope};
 use store::{NewToken, Store, StoreError, StoredToken, TokenError};
@@ -43,6 +44,8 @@ pub enum CreateTokenError {
     #[error("could not make token `{name}`")]
     Store { name: String, source: TokenError },
 }
+
+impl Explain for CreateTokenError {}
 
 /// What nobody guesses.
 pub(crate) fn random() -> Result<String, getrandom::Error> {

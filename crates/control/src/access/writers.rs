@@ -10,6 +10,7 @@ use std::error::Error;
 use std::sync::OnceLock;
 
 use drivers::oidc::{FetchError, Oidc, VerifyTokenError};
+use model::error::causes;
 use model::identity::{Identity, Mismatch, mismatches};
 use model::ids::StackName;
 use model::project::{Project, Target, Writer};
@@ -42,7 +43,10 @@ enum Refusal {
     /// There is no token at all.
     NoToken,
     /// The token could not be fetched, or is not believed.
-    Unverified { why: Vec<String>, is_outage: bool },
+    Unverified {
+        why: Vec<String>,
+        is_unavailable: bool,
+    },
     /// It is believed, and says something else.
     Other {
         identity: Identity,
@@ -164,7 +168,13 @@ impl Tokens<'_> {
             .oidc()?
             .verify(&token, &writer.issuer, &writer.audience)
             .await
-            .map_err(|err| unverified("its token is not believed", &err, is_outage(&err)))?;
+            .map_err(|err| {
+                unverified(
+                    "its token is not believed",
+                    &err,
+                    matches!(err, VerifyTokenError::Keys { .. }),
+                )
+            })?;
         let identity = Identity::job(writer, &claims);
         let wrong = mismatches(writer, &claims);
         if wrong.is_empty() {
@@ -202,17 +212,12 @@ impl Tokens<'_> {
     }
 }
 
-fn is_outage(err: &VerifyTokenError) -> bool {
-    matches!(err, VerifyTokenError::Keys { .. })
-}
-
 /// What went wrong, outermost first.
-fn unverified(what: &str, err: &dyn Error, is_outage: bool) -> Refusal {
+fn unverified(what: &str, err: &dyn Error, is_unavailable: bool) -> Refusal {
     let mut why = vec![format!("{what}: {err}")];
-    let mut next = err.source();
-    while let Some(cause) = next {
-        why.push(cause.to_string());
-        next = cause.source();
+    why.extend(causes(err).map(ToString::to_string));
+    Refusal::Unverified {
+        why,
+        is_unavailable,
     }
-    Refusal::Unverified { why, is_outage }
 }

@@ -20,6 +20,7 @@ use drivers::state_http::{HttpBackend, HttpBackendError, Locking, Method};
 use model::digits;
 use model::engine::Flavor;
 use model::engine_event::{EngineEvent, Level, Severity};
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::StackName;
 use model::lock::LockInfo;
 use model::masking::{Mask, cut};
@@ -38,6 +39,7 @@ use crate::project::open::OpenProject;
 use crate::secrets::caller_env::{Asker, GatherError};
 use crate::{Control, runner};
 
+pub(crate) use copies::export_to_engine;
 use copies::is_nothing;
 pub use copies::{Copies, LookAgainError, Unseen, held_before, keep_copy, look_again};
 pub use locks::{BackendLock, Broken, FoundLock, break_lock, lock_of, locks};
@@ -89,37 +91,37 @@ pub enum BackendError {
     Record(#[source] StoreError),
 }
 
-impl BackendError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for BackendError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Ours { .. } => None,
-            Self::NoneInSource { .. } => {
-                Some("name where the state is: a file, a directory or a URL; `copy` is what terrane last saw of it".to_owned())
-            }
-            Self::Locate(err) => Some(err.hint()),
-            Self::Prepare(err) => err.hint(),
-            Self::Values { hint, .. } => hint.clone(),
-            Self::Gather(err) => err.hint(),
-            Self::Unbreakable { .. } => {
-                Some("end the engine that holds it, or its session in the database".to_owned())
-            }
-            Self::WithoutId => Some(
-                "unlock it at its server by its id; or with `unlock_address` and credentials in the target, without certificates or headers, terrane does that itself"
-                    .to_owned(),
-            ),
-            Self::Http(err) => err.hint(),
-            Self::Refused { deed, stack, .. } if [INITIALISE, READ].contains(deed) => Some(format!(
-                "an engine sees nothing of your shell: credentials reach it by `env` or `pass_env` of a context; `terrane context show {stack}` \
-                 tells what it gets"
-            )),
-            Self::Copy(_)
-            | Self::File(_)
-            | Self::Cache(_)
-            | Self::Call(_)
-            | Self::Hold(_)
-            | Self::TooSlow
-            | Self::Refused { .. }
-            | Self::Record(_) => None,
+            Self::Unbreakable { .. } => ErrorKind::Refused,
+            _ => ErrorKind::Failed,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::NoneInSource { .. } => vec![advice(
+                "name where the state is: a file, a directory or a URL; `copy` is the last state that terrane read there",
+            )],
+            Self::Locate(err) => err.next_steps(),
+            Self::Prepare(err) => err.next_steps(),
+            Self::Values { hint, .. } => hint.clone().map(advice).into_iter().collect(),
+            Self::Gather(err) => err.next_steps(),
+            Self::Unbreakable { .. } => vec![advice(
+                "end the engine that holds it, or its session in the database",
+            )],
+            Self::WithoutId => vec![advice(
+                "unlock it at its server by its id. terrane can do that itself if the target has `unlock_address` and credentials, without certificates or headers",
+            )],
+            Self::Http(err) => err.next_steps(),
+            Self::Refused { deed, stack, .. } if [INITIALISE, READ].contains(deed) => vec![
+                advice(
+                    "an engine does not see your shell's variables: pass credentials through `env` or `pass_env` of a context",
+                ),
+                command(format!("context show {stack}"), "shows what it receives"),
+            ],
+            _ => Vec::new(),
         }
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use model::approval::ApprovalBlock;
 use model::bundle::{Parts, UnpackPartsError, pack, unpack};
 use model::changeset::{BundleOrigin, ChangeSet, Request};
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::plan::coverage::ReviewedPlan;
 use model::project::{Project, Stack, Target};
@@ -105,14 +106,17 @@ pub enum WriteBundleError {
     Write { path: PathBuf, source: io::Error },
 }
 
-impl WriteBundleError {
-    pub fn hint(&self) -> String {
+impl Explain for WriteBundleError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Denied { stack } => format!(
-                "change what is denied; in an emergency, `terrane apply {stack} --override-policy --reason \"…\"` plans \
-                 and applies it without a bundle, on the record"
-            ),
-            _ => "no bundle was written".to_owned(),
+            Self::Denied { stack } => vec![
+                advice("change what the policy denies"),
+                command(
+                    format!("apply {stack} --override-policy --reason \"…\""),
+                    "plans and applies it without a bundle, in an emergency and on the record",
+                ),
+            ],
+            _ => vec![advice("no bundle was written")],
         }
     }
 }
@@ -140,31 +144,33 @@ pub enum ReadBundleError {
     },
 }
 
-impl ReadBundleError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for ReadBundleError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::TooLarge { .. } | Self::Parts { .. } | Self::Index { .. } => ErrorKind::Refused,
+            Self::Open {
+                source: OpenBundleError::Interrupted,
+                ..
+            }
+            | Self::Read { .. } => ErrorKind::Failed,
+            Self::Open { .. } => ErrorKind::Refused,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
         let Self::Open { source, .. } = self else {
-            return None;
+            return Vec::new();
         };
-        Some(match source {
-            OpenBundleError::OtherMaster { .. } => GIVE_KEY.to_owned(),
+        let plan = command("plan --out FILE", "makes a new one");
+        match source {
+            OpenBundleError::OtherMaster { .. } => vec![advice(GIVE_KEY)],
             OpenBundleError::Foreign { .. } => {
-                "run this in the project it was made for, or make one here: `terrane plan --out FILE`".to_owned()
+                vec![advice("run this in the project that it was made for"), plan]
             }
             OpenBundleError::Shape
             | OpenBundleError::Format { .. }
             | OpenBundleError::Changed
-            | OpenBundleError::Interrupted => {
-                "`terrane plan --out FILE` makes a fresh one".to_owned()
-            }
-        })
-    }
-
-    /// Whether the file itself will not do, rather than reading having failed.
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::TooLarge { .. } | Self::Parts { .. } | Self::Index { .. } => true,
-            Self::Open { source, .. } => !matches!(source, OpenBundleError::Interrupted),
-            Self::Read { .. } => false,
+            | OpenBundleError::Interrupted => vec![plan],
         }
     }
 }

@@ -9,6 +9,7 @@ use std::fs::File;
 use drivers::engine::Engine;
 use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, SetEvent, Status, reopen};
 use model::engine::EngineRequirement;
+use model::error::Explain;
 use model::exception::Exceptions;
 use model::exec::{Exec, ExecKind};
 use model::graph::Graph;
@@ -266,7 +267,7 @@ async fn prepare(
     let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await;
     let (dependents, foreseen) = match dependents {
         // To look at what would be destroyed does no harm.
-        Err(refused) if wanted.action == Action::Plan && refused.is_refusal() => {
+        Err(refused) if wanted.action == Action::Plan && refused.is_refused() => {
             (Vec::new(), Some(refused))
         }
         dependents => (dependents?, None),

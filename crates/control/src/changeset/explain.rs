@@ -7,6 +7,7 @@ use model::approval::{Approval, Owed, owed, owed_to_policy};
 use model::changeset::{
     Action, Around, ChangeSet, Front, SetEvent, Status, next, stage_held, why, why_set,
 };
+use model::error::Explain;
 use model::hold::{Hold, HoldOn};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunEvent, RunState, Stage};
@@ -478,6 +479,8 @@ pub enum ApproveError {
     #[error(transparent)]
     Record(ChangeSetError),
 }
+
+impl Explain for ApproveError {}
 
 /// Records a yes; says what is still owed. Nobody's identity is verified without a server.
 pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, ApproveError> {

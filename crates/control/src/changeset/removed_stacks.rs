@@ -10,6 +10,7 @@ use drivers::tree::CommitTree;
 use model::approval::ApprovalBlock;
 use model::config::{self, Loaded, Surroundings};
 use model::diagnostic::{Location, Severity};
+use model::error::{ErrorKind, Explain, NextStep, command};
 use model::ids::StackName;
 use model::policy::{AppliedPolicy, Policy};
 use model::project::{Project, Stack, Target, Writer};
@@ -46,27 +47,26 @@ pub enum AbandonedError {
     },
 }
 
-impl AbandonedError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for AbandonedError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Git(source) => source.hint(),
-            Self::Present(stack) => Some(format!(
-                "without `--from`, `terrane destroy {stack}` destroys it with the code it has now"
-            )),
-            Self::Renamed { now, .. } => Some(format!(
-                "`terrane destroy {now}` destroys it with the code it has now"
-            )),
-            Self::OtherRules { there, commit, .. } => Some(format!(
-                "`terrane destroy {there} --from {commit}` destroys it with the code of that commit"
-            )),
-            Self::NoRepository | Self::Unsound { .. } => None,
+            Self::Present(_) | Self::Renamed { .. } | Self::OtherRules { .. } => ErrorKind::Refused,
+            Self::NoRepository | Self::Git(_) | Self::Unsound { .. } => ErrorKind::Failed,
         }
     }
 
-    pub fn is_refusal(&self) -> bool {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Present(_) | Self::Renamed { .. } | Self::OtherRules { .. } => true,
-            Self::NoRepository | Self::Git(_) | Self::Unsound { .. } => false,
+            Self::Git(source) => source.next_steps(),
+            Self::Present(stack) | Self::Renamed { now: stack, .. } => vec![command(
+                format!("destroy {stack}"),
+                "destroys it with its present code",
+            )],
+            Self::OtherRules { there, commit, .. } => vec![command(
+                format!("destroy {there} --from {commit}"),
+                "destroys it with the code of that commit",
+            )],
+            Self::NoRepository | Self::Unsound { .. } => Vec::new(),
         }
     }
 }

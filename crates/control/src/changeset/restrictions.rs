@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use model::break_glass::BreakGlass;
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::hold::{Hold, HoldOn};
 use model::ids::{BreakGlassId, RunId, StackName};
 use model::project::Project;
@@ -26,6 +27,8 @@ pub enum InForceError {
     #[error("could not read what was done by hand")]
     Acts(#[from] StoreError),
 }
+
+impl Explain for InForceError {}
 
 /// What closes the record of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -153,25 +156,26 @@ pub enum ExplainError {
     },
 }
 
-impl ExplainError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for ExplainError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Unknown { .. } => {
-                Some("`terrane run list --open` shows those that are open".to_owned())
+            Self::OfOthers { .. } | Self::Closed { .. } | Self::HasReason { .. } => {
+                ErrorKind::Refused
             }
-            Self::OfOthers { .. } => {
-                Some("say it in that project, or in a directory without one".to_owned())
-            }
-            Self::HasReason { .. } => Some(format!("it closes when {ENDS_WELL}")),
-            Self::Closed { .. } | Self::Store { .. } => None,
+            Self::Unknown { .. } => ErrorKind::NotFound,
+            Self::Store { .. } => ErrorKind::Failed,
         }
     }
 
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::OfOthers { .. } | Self::Closed { .. } | Self::HasReason { .. } => true,
-            Self::Unknown { .. } | Self::Store { .. } => false,
-        }
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
+            Self::Unknown { .. } => command("run list --open", "lists the open records"),
+            Self::OfOthers { .. } => {
+                advice("run it in that project, or in a directory without a project")
+            }
+            Self::HasReason { .. } => advice(format!("it closes when {ENDS_WELL}")),
+            Self::Closed { .. } | Self::Store { .. } => return Vec::new(),
+        }]
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a run applied, and whether that is still what there is: the stages after an apply speak of that state and of no
 //! other.
 
+use model::error::{ErrorKind, Explain, NextStep, command};
 use model::ids::{RunId, StackName};
 use model::run::RunEvent;
 use model::state::StateName;
@@ -25,10 +26,15 @@ impl StateMovedError {
     pub fn words(&self) -> String {
         format!("its state was {}, now it is {}", self.was, self.now)
     }
+}
 
-    /// The way on: what there is now was never planned by that run.
-    pub fn hint(&self) -> String {
-        format!("`terrane apply {}` plans it afresh", self.stack)
+impl Explain for StateMovedError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Refused
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![command(format!("apply {}", self.stack), "plans it again")]
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use model::changeset::Action;
+use model::error::{NextStep, command};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::project::{Project, Wait};
 use model::run::{Outcome, Problem, Run, RunSpec, RunState, Skip, Stage};
@@ -39,9 +40,9 @@ pub struct Undone {
     pub state: String,
     /// What did not pass, in a line.
     pub why: Option<String>,
-    /// The one command that goes on.
-    pub way_on: String,
-    /// Nobody is at it: it does not get there by itself.
+    /// The one command that continues.
+    pub next_step: NextStep,
+    /// No process works on it: it does not get there by itself.
     pub rests: bool,
 }
 
@@ -57,20 +58,20 @@ impl Undone {
     }
 
     fn of(run: &Run) -> Option<Self> {
-        let (why, way_on, rests) = match &run.state {
+        let (why, next_step, rests) = match &run.state {
             RunState::Finished {
                 outcome: Outcome::NotDone { problem, .. },
                 ..
             } => {
                 let why = problem.message.lines().next().map(str::to_owned);
-                (why, way_on(problem, run, Action::Apply), true)
+                (why, next_step(problem, run, Action::Apply), true)
             }
             RunState::Applying { .. } | RunState::Applied { .. } | RunState::Completing { .. } => {
-                let way_on = format!(
-                    "wait for it and resume this one: `terrane run logs -f {}` shows how far it is",
-                    run.id
+                let follow = command(
+                    format!("run logs -f {}", run.id),
+                    "follows it; resume this one afterwards",
                 );
-                (None, way_on, false)
+                (None, follow, false)
             }
             RunState::Queued
             | RunState::Planning { .. }
@@ -88,7 +89,7 @@ impl Undone {
                 state => format!("applied, {}", state.word()),
             },
             why,
-            way_on,
+            next_step,
             rests,
         })
     }
@@ -144,7 +145,7 @@ pub struct Resting {
     /// At which stage it stopped.
     pub stage: Stage,
     pub why: Option<String>,
-    pub way_on: String,
+    pub next_step: NextStep,
     /// Those that were not begun because of it.
     pub waiting: Vec<StackName>,
 }
@@ -186,7 +187,7 @@ pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> 
             state: format!("{done}, {}", outcome.word()),
             stage: problem.stage,
             why: problem.message.lines().next().map(str::to_owned),
-            way_on: way_on(problem, &run, set.request.action),
+            next_step: next_step(problem, &run, set.request.action),
             waiting: waiting.map(|other| other.stack.clone()).collect(),
             stack,
         });
@@ -194,14 +195,14 @@ pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> 
     Ok(found)
 }
 
-/// The one command that goes on where a stage after the apply did not pass.
-fn way_on(problem: &Problem, run: &Run, action: Action) -> String {
+/// The one command that continues where a stage after the apply did not pass.
+fn next_step(problem: &Problem, run: &Run, action: Action) -> NextStep {
     if action == Action::Destroy {
-        format!("`terrane destroy {}` looks at what is left", run.stack)
+        command(format!("destroy {}", run.stack), "checks what is left")
     } else if problem.can_go_on() {
-        format!("`terrane run retry {}` goes on there", run.id)
+        command(format!("run retry {}", run.id), "continues there")
     } else {
-        format!("`terrane apply {}` plans it afresh", run.stack)
+        command(format!("apply {}", run.stack), "plans it again")
     }
 }
 
@@ -214,7 +215,9 @@ pub(crate) async fn check(control: &Control, spec: &RunSpec) -> Result<(), Failu
         None => Ok(()),
         Some(undone) => {
             let message = format!("nothing was applied: {}", undone.words());
-            Err(Failure::new(message).hint(undone.way_on).refused())
+            Err(Failure::new(message)
+                .hint(undone.next_step.to_string())
+                .refused())
         }
     }
 }
@@ -296,12 +299,5 @@ fn unseen(stack: &StackName, why: &str) -> String {
 }
 
 fn not_looked(err: &LookAgainError) -> Failure {
-    let mut failure = Failure::because("nothing was applied", err);
-    if let Some(hint) = err.hint() {
-        failure = failure.hint(hint);
-    }
-    if err.is_refusal() {
-        failure = failure.refused();
-    }
-    failure
+    Failure::explained("nothing was applied", err)
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
+use model::error::{Explain, NextStep, advice, command};
 use model::secret::Secret;
 pub use store::AgeIdentity;
 use store::{Keyring, OpenKeyringError, OpenMode, OpenStoreError, Store, StoreError};
@@ -43,14 +44,14 @@ pub enum ReadKeyError {
     Command(#[from] SecretError),
 }
 
-impl ReadKeyError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for ReadKeyError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Keyring(OpenKeyringError::NoAgeFile { path }) => Some(format!(
+            Self::Keyring(OpenKeyringError::NoAgeFile { path }) => vec![advice(format!(
                 "encrypt the key for that identity: `age -r RECIPIENT -o {} master.key`",
                 path.display()
-            )),
-            Self::Keyring(_) | Self::Command(_) => None,
+            ))],
+            Self::Keyring(_) | Self::Command(_) => Vec::new(),
         }
     }
 }
@@ -182,22 +183,19 @@ pub enum KeysError {
     Rewrap(#[source] StoreError),
 }
 
-impl KeysError {
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoPlace { .. } => {
-                Some("name a file for the new one: `terrane key rotate --to FILE`".to_owned())
-            }
-            Self::InUse { .. } => Some(
-                "name a file that is not there yet, or leave `--to` out to put the new one in front"
-                    .to_owned(),
+impl Explain for KeysError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
+            Self::NoPlace { .. } => command("key rotate --to FILE", "writes the new key to a file"),
+            Self::InUse { .. } => advice(
+                "name a file that does not exist yet, or omit `--to` to put the new key first in the present file",
             ),
             Self::Rewrap(_) => {
-                Some("nothing is lost: both keys are kept; the same command finishes".to_owned())
+                advice("nothing is lost: both keys are stored; repeat the command to finish")
             }
-            Self::Read(err) => err.hint(),
-            Self::List(_) | Self::Write(_) | Self::Open(_) => None,
-        }
+            Self::Read(err) => return err.next_steps(),
+            Self::List(_) | Self::Write(_) | Self::Open(_) => return Vec::new(),
+        }]
     }
 }
 

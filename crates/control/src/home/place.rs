@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::secret::Secret;
 use store::{BlobsAt, Keyring, OpenMode, OpenStoreError, Store, TablesAt};
 
@@ -35,17 +36,21 @@ pub enum InvalidPlace {
     BlobsOpened,
 }
 
-impl InvalidPlace {
-    pub fn hint(&self) -> &'static str {
-        match self {
+impl Explain for InvalidPlace {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
             Self::Scheme { .. } => "name a directory, or `postgres://…?blobs=s3://BUCKET/PREFIX`",
             Self::NoBlobs { .. } => {
                 "add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)"
             }
             Self::BlobsOpened => {
-                "give it as the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`"
+                "set credentials in the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`"
             }
-        }
+        })]
     }
 }
 
@@ -191,7 +196,7 @@ mod tests {
         let env = BTreeMap::from([("AWS_REGION".to_owned(), "eu-1".to_owned())]);
         let seen = match StorePlace::parse(text, Path::new("/here"), &env) {
             Ok(place) => place.describe(),
-            Err(err) => format!("{err}: {}", err.hint()),
+            Err(err) => format!("{err}: {}", err.hint().unwrap()),
         };
         assert_eq!(seen, expected, "{text}");
     }

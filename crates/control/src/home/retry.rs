@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use model::error::Explain;
 use tokio::time::Instant;
 
 /// So many seconds, if set; for tests, and for places that must fail sooner.
@@ -43,16 +44,15 @@ impl Patience {
     }
 }
 
-/// Does it until it works, fails for another reason, or the time is up; then the last answer counts.
-pub(crate) async fn insist<T, E>(
-    is_outage: impl Fn(&E) -> bool,
-    mut deed: impl AsyncFnMut() -> Result<T, E>,
+/// Repeats an action while the home is unavailable, until the time is up. Returns the last result.
+pub(crate) async fn retry_unavailable<T, E: Explain>(
+    mut action: impl AsyncFnMut() -> Result<T, E>,
 ) -> Result<T, E> {
     let mut patience = None;
     loop {
-        let done = deed().await;
+        let done = action().await;
         match &done {
-            Err(err) if is_outage(err) => {}
+            Err(err) if err.is_unavailable() => {}
             _ => return done,
         }
         if !patience.get_or_insert_with(Patience::begin).again().await {
@@ -69,7 +69,19 @@ fn limit(seconds: Option<&str>) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use model::error::ErrorKind;
+
     use super::*;
+
+    #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+    #[error("{0:?}")]
+    struct TestError(ErrorKind);
+
+    impl Explain for TestError {
+        fn kind(&self) -> ErrorKind {
+            self.0
+        }
+    }
 
     #[test]
     fn ten_minutes_unless_said_otherwise() {
@@ -90,10 +102,13 @@ mod tests {
 
     #[tokio::test]
     async fn only_an_outage_is_tried_again() {
-        let mut answers = vec![Ok(1), Err("refused"), Err("away")];
-        let is_outage = |err: &&str| *err == "away";
-        let answer = insist(is_outage, async || answers.pop().unwrap()).await;
-        assert_eq!(answer, Err("refused"));
+        let mut answers = vec![
+            Ok(1),
+            Err(TestError(ErrorKind::Refused)),
+            Err(TestError(ErrorKind::Unavailable)),
+        ];
+        let answer = retry_unavailable(async || answers.pop().unwrap()).await;
+        assert_eq!(answer, Err(TestError(ErrorKind::Refused)));
         assert_eq!(answers, [Ok(1)]);
     }
 }

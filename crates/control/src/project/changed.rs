@@ -8,6 +8,7 @@ use drivers::snapshot::{self, Extras, FileKind, Snapshot, SnapshotError, Snapsho
 use drivers::tree::CommitTree;
 use model::changed::{Definition, Reach, definitions_changed, sources, stacks_touched};
 use model::config::{self, Surroundings};
+use model::error::{Explain, NextStep, advice};
 use model::ids::StackName;
 use model::module::{self, Whereabouts};
 use model::project::Project;
@@ -30,12 +31,12 @@ pub enum ChangedError {
     Snapshot(#[from] SnapshotError),
 }
 
-impl ChangedError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for ChangedError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::NoRepository => Some("name the stacks instead".to_owned()),
-            Self::Git { source, .. } => source.hint(),
-            Self::History { .. } | Self::Snapshot(_) => None,
+            Self::NoRepository => vec![advice("name the stacks instead")],
+            Self::Git { source, .. } => source.next_steps(),
+            Self::History { .. } | Self::Snapshot(_) => Vec::new(),
         }
     }
 }

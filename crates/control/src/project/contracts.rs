@@ -17,6 +17,7 @@ use model::contract::{
     mapped, narrowed, narrowed_manifest,
 };
 use model::diagnostic::{Finding, Location};
+use model::error::{Explain, NextStep, advice};
 use model::fact_readers::{Fact, FactReader, Reliance};
 use model::facts::FactLocation;
 use model::project::Input;
@@ -39,16 +40,15 @@ pub enum FindContractError {
     Wrong(#[from] ReadContractError),
 }
 
-impl FindContractError {
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
+impl Explain for FindContractError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Missing { name } => Some(format!(
-                "write it as a JSON Schema in `{}`; `cluster/v1` comes with terrane",
+            Self::Missing { name } => vec![advice(format!(
+                "write it as a JSON Schema in `{}`; `cluster/v1` is built in",
                 name.path()
-            )),
-            Self::Shadowed { .. } => Some("give your own contract another name".to_owned()),
-            Self::Read { .. } | Self::Wrong(_) => None,
+            ))],
+            Self::Shadowed { .. } => vec![advice("give your own contract another name")],
+            Self::Read { .. } | Self::Wrong(_) => Vec::new(),
         }
     }
 }
@@ -265,6 +265,8 @@ pub enum CheckPlanError {
     #[error(transparent)]
     Gitops(#[from] ReadGitopsError),
 }
+
+impl Explain for CheckPlanError {}
 
 /// What a plan is checked against.
 #[derive(Clone, Copy, Debug)]

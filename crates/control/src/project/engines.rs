@@ -9,6 +9,7 @@ use drivers::engine::{EngineCall, Init, LocateError, LockFile, PluginCache, Plug
 use drivers::process::{CaptureError, Environment, engine_environment};
 use drivers::snapshot::{self, Extras, LayOutError, Slot, SnapshotError};
 use model::engine::EngineRequirement;
+use model::error::{Explain, NextStep};
 use model::ids::StackName;
 use model::module;
 use model::project::Project;
@@ -59,15 +60,11 @@ pub enum LockError {
     Refused { dir: String, source: EngineSaid },
 }
 
-impl LockError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for LockError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Locate(err) => Some(err.hint()),
-            Self::Copy(_)
-            | Self::Write(_)
-            | Self::Cache(_)
-            | Self::Call(_)
-            | Self::Refused { .. } => None,
+            Self::Locate(err) => err.next_steps(),
+            _ => Vec::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::engine::{Engine, EngineCall, Fmt, LocateError, Search, locate};
 use drivers::process::{CaptureError, engine_environment};
+use model::error::{Explain, NextStep};
 use model::project::Project;
 
 use crate::program_output::engine_messages::EngineSaid;
@@ -30,11 +31,11 @@ pub enum FormatError {
     File { path: PathBuf, source: io::Error },
 }
 
-impl FormatError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for FormatError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Engine(err) => Some(err.hint()),
-            Self::Call(_) | Self::Refused { .. } | Self::File { .. } => None,
+            Self::Engine(err) => err.next_steps(),
+            Self::Call(_) | Self::Refused { .. } | Self::File { .. } => Vec::new(),
         }
     }
 }

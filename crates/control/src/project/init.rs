@@ -12,6 +12,7 @@ use drivers::engine::{Engine, Origin, Search, list};
 use drivers::git::Git;
 use drivers::tree::DirTree;
 use model::engine::Flavor;
+use model::error::{Explain, NextStep, command};
 use model::proposal::{self, Proposal, Survey};
 
 /// The name of the file that is proposed.
@@ -27,13 +28,14 @@ pub enum ProposeError {
     Write { path: PathBuf, source: io::Error },
 }
 
-impl ProposeError {
-    pub fn hint(&self) -> Option<&'static str> {
+impl Explain for ProposeError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Exists { .. } => Some(
-                "`terrane init --dry-run` shows what would be proposed; `terrane validate` checks what is there",
-            ),
-            Self::Look { .. } | Self::Write { .. } => None,
+            Self::Exists { .. } => vec![
+                command("init --dry-run", "shows what it would propose"),
+                command("validate", "checks the existing file"),
+            ],
+            Self::Look { .. } | Self::Write { .. } => Vec::new(),
         }
     }
 }

@@ -9,6 +9,7 @@ use drivers::git::{Git, GitError, Repository};
 use drivers::tree::DirTree;
 use model::config::{self, Loaded, Surroundings};
 use model::diagnostic::Finding;
+use model::error::{Explain, NextStep, advice, command};
 use model::project::Project;
 
 #[derive(Debug)]
@@ -59,6 +60,18 @@ pub enum OpenProjectError {
     },
     #[error("could not read the project's Git repository")]
     Git(#[from] GitError),
+}
+
+impl Explain for OpenProjectError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::NotFound { .. } => vec![
+                command("init", "reads a repository and proposes one"),
+                advice("or name the project's directory: `--project DIR`"),
+            ],
+            Self::Path { .. } | Self::Git(_) => Vec::new(),
+        }
+    }
 }
 
 /// The nearest directory, from `start` upwards, with a project file.

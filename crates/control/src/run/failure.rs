@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use model::error::{Explain, causes};
 use model::import_proposal::Left;
 use model::masking::Mask;
 use model::policy::Verdict;
@@ -40,15 +41,15 @@ impl Failure {
         }
     }
 
-    /// What we were doing, and the whole chain of causes.
-    pub(crate) fn because(deed: &str, cause: &dyn std::error::Error) -> Self {
-        let mut message = format!("{deed}: {cause}");
-        let mut next = cause.source();
-        while let Some(cause) = next {
-            message = format!("{message}: {cause}");
-            next = cause.source();
-        }
-        Self::new(message)
+    /// The action that failed, and the whole chain of causes.
+    pub(crate) fn because(action: &str, cause: &dyn std::error::Error) -> Self {
+        let text = format!("{action}: {cause}");
+        Self::new(causes(cause).fold(text, |text, cause| format!("{text}: {cause}")))
+    }
+
+    /// Like `because`, with the next steps of the cause; refused if the cause is a refusal.
+    pub(crate) fn explained(action: &str, cause: &dyn Explain) -> Self {
+        Self::because(action, cause).explain(cause)
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -79,10 +80,10 @@ impl Failure {
         self
     }
 
-    /// As its cause has it: with a way on, and refused by a rule or broken.
-    pub(crate) fn told(mut self, hint: Option<String>, is_refusal: bool) -> Self {
-        self.hint = hint;
-        self.refused = is_refusal;
+    /// Takes the kind and the next steps of its cause.
+    pub(crate) fn explain(mut self, cause: &dyn Explain) -> Self {
+        self.hint = cause.hint();
+        self.refused = cause.is_refused();
         self
     }
 

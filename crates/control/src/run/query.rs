@@ -4,6 +4,7 @@
 
 use jiff::Timestamp;
 use model::changeset::ChangeSet;
+use model::error::{ErrorKind, Explain, NextStep};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec};
 use model::state::{StateName, StateVersion};
@@ -18,6 +19,22 @@ pub enum QueryError {
     Run(#[from] ChangeSetError),
     #[error(transparent)]
     State(#[from] StoreError),
+}
+
+impl Explain for QueryError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Run(err) => err.kind(),
+            Self::State(err) => err.kind(),
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Run(err) => err.next_steps(),
+            Self::State(err) => err.next_steps(),
+        }
+    }
 }
 
 /// Tells cheaply whether anything may have been stored since another mark was taken.

@@ -143,7 +143,7 @@ async fn check_state(job: &Job<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     match staleness::moved(job.control, job.run, &job.spec.stack.name, &state).await {
         Ok(None) => Ok(()),
-        Ok(Some(moved)) => Err(Failure::new(moved.to_string()).hint(moved.hint()).refused()),
+        Ok(Some(moved)) => Err(Failure::new(moved.to_string()).explain(&moved)),
         Err(err) => Err(Failure::because("could not look at the state", &err)),
     }
 }

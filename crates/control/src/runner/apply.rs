@@ -22,7 +22,7 @@ use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, after, ahead, check, failed, limit, seal};
 use crate::changeset::backends;
 use crate::changeset::upstreams;
-use crate::home::retry::insist;
+use crate::home::retry::retry_unavailable;
 use crate::home::write_private;
 use crate::state::outputs;
 use crate::state::pending_write::Spool;
@@ -304,7 +304,7 @@ pub(super) async fn after_the_engine(
     let patient = true;
     let kept = quarantine::take_in(job.control, Leftovers { patient, ..left }).await;
     let release = async || job.control.store.lock_release_run(job.run).await;
-    let released = insist(store::StoreError::is_outage, release).await;
+    let released = retry_unavailable(release).await;
     released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
     Ok(kept)
 }
@@ -315,10 +315,7 @@ pub(super) async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
     let Err(err) = quarantine::check(job.control, &state).await else {
         return Ok(());
     };
-    let mut failure = Failure::because("nothing was applied", &err);
-    failure.hint = err.hint(job.spec.stack.name.as_str());
-    failure.refused = err.is_refusal();
-    Err(failure)
+    Err(Failure::explained("nothing was applied", &err))
 }
 
 /// The engine would write over what an earlier run left here.

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use drivers::engine::EngineCall;
 use drivers::process::Exit;
+use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::exec::Exec;
 use model::ids::ChangeSetId;
 use model::masking::Mask;
@@ -46,6 +47,22 @@ pub enum AttendError {
         hint: Option<String>,
         refused: bool,
     },
+}
+
+impl Explain for AttendError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Failed { refused: true, .. } => ErrorKind::Refused,
+            _ => ErrorKind::Failed,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Failed { hint, .. } => hint.clone().map(advice).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Carries out the one run of a change set here, and says how its engine ended.

@@ -203,10 +203,10 @@ async fn forecast_facts(
         tree: workspace.tree(),
         planned,
     };
-    let forecast = context.forecast().await.map_err(|err| {
-        let failure = Failure::because("cannot publish its facts", &err);
-        failure.told(err.hint(&spec.stack.name), err.is_refusal())
-    })?;
+    let forecast = context
+        .forecast()
+        .await
+        .map_err(|err| Failure::explained("cannot publish its facts", &err))?;
     facts::note_forecast(&job.control.home, job.run, &forecast);
     Ok(())
 }
@@ -467,8 +467,7 @@ fn policies(job: &Job<'_>, workspace: &Workspace) -> Result<Vec<CasePolicy>, Fai
 }
 
 fn failure(err: &PolicyError) -> Failure {
-    let failure = Failure::because("not checked", err);
-    err.hint().into_iter().fold(failure, Failure::hint)
+    Failure::explained("not checked", err)
 }
 
 /// The first denial and how many more: all of them are kept with the verdict, and shown once.

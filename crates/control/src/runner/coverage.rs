@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
 use model::approval::Approval;
+use model::error::Explain;
 use model::ids::RunId;
 use model::plan::coverage::{Coverage, Difference, ReviewedPlan};
 use model::policy::Verdict;
@@ -179,7 +180,7 @@ async fn load(job: &Job<'_>, history: &ReviewHistory) -> Result<Option<ReviewedP
     let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
     let purpose = purpose(job.run);
     let plain = match job.control.store.unseal(scope, &purpose, sealed).await {
-        Err(err) if err.is_outage() => {
+        Err(err) if err.is_unavailable() => {
             return Err(Failure::because("could not read the earlier plan", &err));
         }
         Err(_) => return Ok(None),

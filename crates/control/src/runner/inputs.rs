@@ -541,10 +541,7 @@ async fn resolve<'a>(
                 };
                 let found = outputs::with_nulls(control, stack, state).await;
                 let values = found.map_err(|err| {
-                    let deed = format!("could not read the outputs of `{stack}`");
-                    let mut failure = Failure::because(&deed, &err);
-                    failure.hint = err.hint();
-                    failure
+                    Failure::explained(&format!("cannot read the outputs of `{stack}`"), &err)
                 })?;
                 let values = values
                     .into_iter()
@@ -588,12 +585,7 @@ async fn secret(spec: &RunSpec, asker: &Asker, reference: &str) -> Result<Secret
     let env = engine_environment(asker.env(), spec.target.is_open());
     let found = asker.secret(reference, Path::new(&spec.root), &env).await;
     let found = found.map_err(|err| {
-        let failure =
-            Failure::because(&format!("could not resolve the secret `{reference}`"), &err);
-        match err.hint() {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
+        Failure::explained(&format!("cannot resolve the secret `{reference}`"), &err)
     })?;
     found.ok_or_else(|| {
         Failure::new(format!(

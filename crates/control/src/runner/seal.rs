@@ -147,12 +147,10 @@ async fn engine(job: &Job<'_>) -> Result<String, Failure> {
         job.asker.env().get("PATH"),
     );
     let asked = tokio::task::spawn_blocking(move || asking.ask()).await;
-    let failed =
-        |err: &dyn std::error::Error| Failure::because("could not look at the engine", err);
-    asked.map_err(|err| failed(&err))?.map_err(|err| {
-        let hint = err.hint();
-        failed(&err).hint(hint)
-    })
+    let action = "cannot check the engine";
+    asked
+        .map_err(|err| Failure::because(action, &err))?
+        .map_err(|err| Failure::explained(action, &err))
 }
 
 struct Asking {

@@ -8,6 +8,7 @@ use std::io;
 
 use model::break_glass::Act;
 use model::changeset::ChangeSet;
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::{ChangeSetId, RunId};
 use model::import_proposal::Left;
 use model::run::{Run, RunEvent, RunState, Skip, Stage};
@@ -53,38 +54,35 @@ pub enum CancelError {
     Signal { run: RunId, source: io::Error },
 }
 
-impl CancelError {
-    pub fn is_refusal(&self) -> bool {
+impl Explain for CancelError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::RunOver { .. }
             | Self::SetOver(_)
             | Self::Elsewhere { .. }
             | Self::Here { .. }
-            | Self::NoEngine { .. } => true,
-            Self::NoRun(_)
-            | Self::Read(_)
+            | Self::NoEngine { .. } => ErrorKind::Refused,
+            Self::NoRun(_) => ErrorKind::NotFound,
+            Self::Read(_)
             | Self::Turn(_)
             | Self::GiveUp { .. }
             | Self::Record { .. }
-            | Self::Signal { .. } => false,
+            | Self::Signal { .. } => ErrorKind::Failed,
         }
     }
 
-    pub fn hint(&self) -> Option<String> {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Elsewhere { set, .. } => Some(format!(
-                "run the same command there; if that machine is gone for good: `terrane run cancel {set} --gone --reason …`"
-            )),
-            Self::Here { set } => Some(format!("`terrane run cancel {set}` ends it")),
-            Self::NoEngine { run } => Some(format!("`terrane run cancel {run}` ends it")),
-            Self::NoRun(_)
-            | Self::RunOver { .. }
-            | Self::SetOver(_)
-            | Self::Read(_)
-            | Self::Turn(_)
-            | Self::GiveUp { .. }
-            | Self::Record { .. }
-            | Self::Signal { .. } => None,
+            Self::Elsewhere { set, .. } => vec![
+                advice("run the same command on that machine"),
+                command(
+                    format!("run cancel {set} --gone --reason …"),
+                    "ends it if that machine no longer exists",
+                ),
+            ],
+            Self::Here { set } => vec![command(format!("run cancel {set}"), "ends it")],
+            Self::NoEngine { run } => vec![command(format!("run cancel {run}"), "ends it")],
+            _ => Vec::new(),
         }
     }
 }

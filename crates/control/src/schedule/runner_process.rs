@@ -11,13 +11,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 
+use model::error::Explain;
 use model::ids::{ChangeSetId, RunId};
 use model::run::Stage;
 use store::{ChangeSetError, Fence, ReportedEvent};
 use tokio::sync::Mutex;
 
 use crate::Control;
-use crate::home::retry::insist;
+use crate::home::retry::retry_unavailable;
 use crate::run::cleanup;
 use crate::run::lock::{ClaimedRun, RunLock};
 use crate::runner::{CarryOutError, Interrupts, Job, RunnerProcess, Serve, carry_out_stage};
@@ -42,6 +43,8 @@ pub enum RunnerError {
     #[error(transparent)]
     Turn(#[from] scheduler::TurnError),
 }
+
+impl Explain for RunnerError {}
 
 /// Carries out `stage` of `run`, then each stage of it that can follow at once, then other runs of its change set.
 pub async fn run(
@@ -127,7 +130,7 @@ async fn commit(
         };
         scheduler::turn(control, set, None, process.asker, Some(own)).await
     };
-    Ok(insist(scheduler::TurnError::is_outage, commit).await?)
+    Ok(retry_unavailable(commit).await?)
 }
 
 /// The lock that this process was started with. Only this value holds it: once dropped, the lock is free, unless an engine

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use drivers::process::{self, Environment, StartError};
 use model::changeset::{ChangeSet, Front, HearError, Status};
+use model::error::{ErrorKind, Explain};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Problem, Run, RunEvent, RunSpec, Stage};
 use store::{ChangeSetError, Fence, ReportedEvent, RunSummary};
@@ -20,7 +21,7 @@ pub use model::changeset::Say;
 
 use crate::Control;
 use crate::changeset::{change_sets, explain, orphan_processes};
-use crate::home::retry::insist;
+use crate::home::retry::retry_unavailable;
 use crate::run::lock::{self, ClaimedRun, RunLock};
 use crate::run::{client_presence, liveness};
 use crate::secrets::caller_env::{self, Asker};
@@ -67,12 +68,13 @@ impl TurnError {
             Self::Store { .. } | Self::Queue(_) | Self::Values(_) => None,
         }
     }
+}
 
-    /// Whether the home did not answer: the same look may work later.
-    pub(crate) fn is_outage(&self) -> bool {
+impl Explain for TurnError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Store { source, .. } | Self::Queue(source) => source.is_outage(),
-            Self::Values(_) => false,
+            Self::Store { source, .. } | Self::Queue(source) => source.kind(),
+            Self::Values(_) => ErrorKind::Failed,
         }
     }
 }
@@ -346,10 +348,9 @@ pub(crate) async fn wait_for_stragglers(
     run: RunId,
     asker: &Asker,
 ) -> Result<(), TurnError> {
-    let RunSummary { set, .. } =
-        insist(ChangeSetError::is_outage, || control.store.run_summary(run))
-            .await
-            .map_err(TurnError::Queue)?;
+    let RunSummary { set, .. } = retry_unavailable(|| control.store.run_summary(run))
+        .await
+        .map_err(TurnError::Queue)?;
     let _watch = client_presence::attach(control, set.id);
     let are_gone = || orphan_processes::of_run(&control.home, run).is_none();
     let look = async || {
@@ -367,7 +368,7 @@ pub(crate) async fn wait_for_stragglers(
         Box::pin(turn(control, set.id, None, asker, None)).await?;
         Ok(are_gone())
     };
-    while !insist(TurnError::is_outage, &look).await? {
+    while !retry_unavailable(&look).await? {
         tokio::time::sleep(STRAGGLER).await;
     }
     Ok(())

@@ -12,6 +12,7 @@ use drivers::process::Environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use model::context::{STATE_VARIABLES, refused_variable};
 use model::diagnostic::Location;
+use model::error::{Explain, NextStep, advice, chain};
 use model::project::{Backend, Context, FactsPlace, Input, Needs, Target};
 use model::run::RunSpec;
 use model::secret::{Secret, is_secret_variable};
@@ -93,13 +94,8 @@ impl fmt::Display for GatherError {
         write!(f, "{} values are missing", self.0.len())?;
         for missing in &self.0 {
             write!(f, "\n{missing}")?;
-            let mut cause = missing
-                .cause
-                .as_ref()
-                .map(|it| it as &dyn std::error::Error);
-            while let Some(why) = cause {
+            for why in missing.cause.iter().flat_map(|cause| chain(cause)) {
                 write!(f, ": {why}")?;
-                cause = why.source();
             }
             if let Some(hint) = &missing.hint {
                 write!(f, " ({hint})")?;
@@ -119,11 +115,11 @@ impl std::error::Error for GatherError {
     }
 }
 
-impl GatherError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for GatherError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match &self.0[..] {
-            [only] => only.hint.clone(),
-            _ => None,
+            [only] => only.hint.clone().map(advice).into_iter().collect(),
+            _ => Vec::new(),
         }
     }
 }

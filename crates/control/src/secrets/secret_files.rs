@@ -20,6 +20,7 @@ use drivers::sops::{
 };
 use jiff::Timestamp;
 use model::config::suggest::nearest;
+use model::error::{Explain, NextStep, advice, command};
 use model::secret::Secret;
 
 pub use drivers::sops::Question;
@@ -108,50 +109,44 @@ impl SecretFileError {
             _ => false,
         }
     }
+}
 
-    /// The next step, where there is one.
-    pub fn hint(&self) -> Option<String> {
-        match self {
+impl Explain for SecretFileError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
             Self::Format { .. } => {
-                Some("names end with `.yaml`, `.yml`, `.json`, `.env` or `.ini`".to_owned())
+                advice("supported names end with `.yaml`, `.yml`, `.json`, `.env` or `.ini`")
             }
-            Self::NoRules { .. } => Some(format!(
-                "write a `{RULES}` with `creation_rules` at the root of the repository"
+            Self::NoRules { .. } => advice(format!(
+                "write a `{RULES}` with `creation_rules` in the root of the repository"
             )),
-            Self::Rule { source, .. } => match &**source {
-                RuleError::NoneMatches { .. } => Some(
-                    "give the file a name that the `path_regex` of a rule fits, or add a rule"
-                        .to_owned(),
-                ),
-                _ => None,
-            },
-            Self::Decrypt { source, .. } => source.hint(),
-            Self::Holds { key, .. } => Some(format!(
+            Self::Rule { source, .. } if matches!(**source, RuleError::NoneMatches { .. }) => {
+                advice("choose a name that the `path_regex` of a rule matches, or add a rule")
+            }
+            Self::Decrypt { source, .. } => return source.next_steps(),
+            Self::Holds { key, .. } => advice(format!(
                 "name one value in it, such as `{key}.NAME`; `--force` replaces all of it"
             )),
             Self::Encrypt { source, .. } => match &**source {
-                EncryptError::Reserved => {
-                    Some("`terrane secret edit` changes a file that is encrypted".to_owned())
-                }
-                _ => source.hint(),
+                EncryptError::Reserved => command("secret edit", "changes an encrypted file"),
+                _ => return source.next_steps(),
             },
-            Self::Nested { .. } => Some(
-                "`--flatten` joins the keys: `database: {password: …}` becomes `database_password`"
-                    .to_owned(),
+            Self::Nested { .. } => advice(
+                "`--flatten` joins the keys: `database: {password: …}` becomes `database_password`",
             ),
-            Self::Moved { path, kept } => Some(format!(
-                "what you wrote is kept, encrypted, in `{}`: bring it together with `{}`, then remove it",
+            Self::Moved { path, kept } => advice(format!(
+                "your version is stored, encrypted, in `{}`: merge it with `{}`, then remove it",
                 kept.display(),
                 path.display()
             )),
-            Self::NoKey { near, .. } => Some(match near {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "paths are written with dots: `database.password`, `hosts.0.key`, \
-                     `data.\"tls.crt\"`"
-                    .to_owned(),
-            }),
-            _ => None,
-        }
+            Self::NoKey {
+                near: Some(near), ..
+            } => advice(format!("did you mean `{near}`?")),
+            Self::NoKey { near: None, .. } => advice(
+                "write paths with dots: `database.password`, `hosts.0.key`, `data.\"tls.crt\"`",
+            ),
+            _ => return Vec::new(),
+        }]
     }
 }
 

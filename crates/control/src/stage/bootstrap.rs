@@ -20,10 +20,10 @@ use model::bootstrap::{
     StepEnd, StepReport,
 };
 use model::duration::seconds;
+use model::error::{Explain, one_line};
 use model::masking::Mask;
 use serde_json::{Value, json};
 
-use crate::program_output::error_text::one_line;
 use crate::stage::cluster::ClusterContext;
 use crate::stage::cluster::apply::{self, ApplyAll};
 use manifests::ManifestsError;

@@ -11,10 +11,10 @@ use model::drain::{
     DrainEnd, DrainReport, Remaining, idling, is_going, is_load_balancer, owns_disk, suspension,
 };
 use model::duration::seconds;
+use model::error::one_line;
 use model::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::Value;
 
-use crate::program_output::error_text::one_line;
 use crate::stage::cluster::{ClusterContext, Poll};
 
 /// A cluster that does not answer for this long counts as gone.

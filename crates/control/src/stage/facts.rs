@@ -28,6 +28,7 @@ use drivers::git::publish::{AccessError, Credential, PublishError, Remote, Remot
 use jiff::Timestamp;
 use model::break_glass::Act;
 use model::contract::{Contract, ContractName, Problem};
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::facts::{
     Clash, FactFile, FactLocation, Outputs, Paths, PrepareFactsError, Publish, Published,
     ReadManifestError, StateMark, TakenPath, prepare,
@@ -135,6 +136,7 @@ pub enum PublishFactsError {
     Git { place: String, source: PublishError },
     #[error("cannot use the facts at `{place}`")]
     Manifest {
+        stack: StackName,
         place: String,
         source: ReadManifestError,
     },
@@ -145,19 +147,28 @@ pub enum PublishFactsError {
     },
     #[error("somebody else wrote to `{place}`: {foreign}{}", further(.more))]
     Foreign {
+        stack: StackName,
         place: String,
         foreign: Box<ForeignCommit>,
         /// The same at other places.
         more: Vec<(String, ForeignCommit)>,
     },
     #[error("the branch `{branch}` of `{place}` is gone")]
-    BranchGone { place: String, branch: String },
+    BranchGone {
+        stack: StackName,
+        place: String,
+        branch: String,
+    },
     #[error("cannot push to `{place}`: other pushes won {attempts} times")]
-    Busy { place: String, attempts: usize },
+    Busy {
+        stack: StackName,
+        place: String,
+        attempts: usize,
+    },
     #[error("cannot use `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("`{path}` of the project is not as terrane left it, or was never terrane's")]
-    NotOurs { path: String },
+    NotOurs { stack: StackName, path: String },
     #[error("cannot write `{path}`: part of the path is a symbolic link")]
     Link { path: String },
     #[error("cannot put facts into a cluster")]
@@ -167,8 +178,14 @@ pub enum PublishFactsError {
 }
 
 impl PublishFactsError {
-    /// Whether a rule refused it, rather than that something broke.
-    pub fn is_refusal(&self) -> bool {
+    /// Whether the store failed.
+    fn is_of_store(&self) -> bool {
+        matches!(self, Self::Store(_))
+    }
+}
+
+impl Explain for PublishFactsError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::Foreign { .. }
             | Self::BranchGone { .. }
@@ -177,8 +194,8 @@ impl PublishFactsError {
             | Self::NotOurs { .. }
             | Self::Link { .. }
             | Self::Twice { .. }
-            | Self::Prepare { .. } => true,
-            Self::Sink(err) => matches!(err, SinkError::Foreign { .. } | SinkError::Values(_)),
+            | Self::Prepare { .. } => ErrorKind::Refused,
+            Self::Sink(err) => err.kind(),
             Self::NoPlace { .. }
             | Self::Contract(_)
             | Self::Seal { .. }
@@ -186,42 +203,52 @@ impl PublishFactsError {
             | Self::Manifest { .. }
             | Self::Busy { .. }
             | Self::File { .. }
-            | Self::Store(_) => false,
+            | Self::Store(_) => ErrorKind::Failed,
         }
     }
 
-    /// Whether the store failed.
-    fn is_of_store(&self) -> bool {
-        matches!(self, Self::Store(_))
-    }
-
-    /// The next step, for a stack.
-    pub fn hint(&self, stack: &StackName) -> Option<String> {
-        let over = || format!("`terrane facts publish {stack} --take-over --reason …`");
+    fn next_steps(&self) -> Vec<NextStep> {
+        let take_over = |stack: &StackName| {
+            command(
+                format!("facts publish {stack} --take-over --reason …"),
+                "overwrites it",
+            )
+        };
         match self {
-            Self::Contract(err) => err.hint(),
-            Self::Prepare { source, .. } => source.hint(),
-            Self::Seal { source, .. } => source.hint(),
-            Self::Git { source, .. } => source.hint(),
-            Self::Foreign { .. } | Self::BranchGone { .. } | Self::Manifest { .. } => Some(
-                format!("undo the change there, or overwrite it: {}", over()),
-            ),
-            Self::Broken { .. } => {
-                Some("fix the outputs, or name what may be missing for now in `partial`".to_owned())
+            Self::Contract(err) => err.next_steps(),
+            Self::Prepare { source, .. } => source.next_steps(),
+            Self::Seal { source, .. } => source.next_steps(),
+            Self::Git { source, .. } => source.next_steps(),
+            Self::Sink(err) => err.next_steps(),
+            Self::Foreign { stack, .. }
+            | Self::BranchGone { stack, .. }
+            | Self::Manifest { stack, .. } => {
+                vec![advice("undo the change there"), take_over(stack)]
             }
-            Self::NoPlace { place } => Some(format!("declare it: `facts \"{place}\" {{ … }}`")),
-            Self::Busy { .. } => Some(format!("try again: `terrane facts publish {stack}`")),
-            Self::Taken { source, .. } => Some(format!(
-                "publish to another path, or apply `{}` first if it no longer publishes this file; `terrane facts publish` withdraws files of removed stacks",
-                source.owner.stack
-            )),
-            Self::NotOurs { path } => Some(format!(
-                "move `{path}` away, name another `path` in `sink \"file\"`, or overwrite it: {}",
-                over()
-            )),
-            Self::Link { .. } => Some("name a `path` without links".to_owned()),
-            Self::Sink(err) => err.hint(),
-            Self::Twice { .. } | Self::File { .. } | Self::Store(_) => None,
+            Self::Broken { .. } => vec![advice(
+                "fix the outputs, or list those that may be missing for now in `partial`",
+            )],
+            Self::NoPlace { place } => {
+                vec![advice(format!("declare it: `facts \"{place}\" {{ … }}`"))]
+            }
+            Self::Busy { stack, .. } => {
+                vec![command(format!("facts publish {stack}"), "tries again")]
+            }
+            Self::Taken { source, .. } => vec![
+                advice(format!(
+                    "publish to another path, or apply `{}` first if it no longer publishes this file",
+                    source.owner.stack
+                )),
+                command("facts publish", "withdraws files of removed stacks"),
+            ],
+            Self::NotOurs { stack, path } => vec![
+                advice(format!(
+                    "move `{path}` away, or set another `path` in `sink \"file\"`"
+                )),
+                take_over(stack),
+            ],
+            Self::Link { .. } => vec![advice("set a `path` without links")],
+            Self::Twice { .. } | Self::File { .. } | Self::Store(_) => Vec::new(),
         }
     }
 }
@@ -389,6 +416,7 @@ pub async fn publish(
 /// Adds the foreign changes at the remaining places, so that a person learns of all of them at once.
 async fn with_others(err: PublishFactsError, rest: &[branch::Job<'_>]) -> PublishFactsError {
     let PublishFactsError::Foreign {
+        stack,
         place,
         foreign,
         mut more,
@@ -402,6 +430,7 @@ async fn with_others(err: PublishFactsError, rest: &[branch::Job<'_>]) -> Publis
         }
     }
     PublishFactsError::Foreign {
+        stack,
         place,
         foreign,
         more,

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drivers::kubernetes::{Apply, Client, FIELD_MANAGER, KubernetesError};
 use model::bootstrap::ObjectOutcome;
+use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::facts::{FieldDifference, Side};
 use model::kubernetes::{ObjectRef, managers};
 use model::masking::Mask;
@@ -34,14 +35,21 @@ pub enum SinkError {
     },
 }
 
-impl SinkError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for SinkError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Values(err) => err.hint().map(str::to_owned),
-            Self::Cluster { source, .. } => source.hint(),
-            Self::Foreign { object, .. } => Some(format!(
-                "only terrane writes {object}: put these fields back, or take it over with a reason"
-            )),
+            Self::Values(_) | Self::Foreign { .. } => ErrorKind::Refused,
+            Self::Cluster { .. } => ErrorKind::Failed,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Values(err) => err.next_steps(),
+            Self::Cluster { source, .. } => source.next_steps(),
+            Self::Foreign { object, .. } => vec![advice(format!(
+                "only terrane may write {object}: restore these fields, or take it over with a reason"
+            ))],
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use drivers::artifacts::write_out;
 use drivers::snapshot::sha256;
 use model::artifact::{Artifact, ArtifactSet};
+use model::error::{Explain, NextStep, advice, command};
 use model::ids::RunId;
 use model::state::StateName;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,16 @@ pub enum ArtifactsError {
     Look { path: PathBuf, source: io::Error },
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
+}
+
+impl Explain for ArtifactsError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::There { .. } => vec![advice("name another directory, or use `--force`")],
+            Self::Read { .. } => vec![command("state verify", "reports what is damaged")],
+            Self::Look { .. } | Self::Write { .. } => Vec::new(),
+        }
+    }
 }
 
 /// All that is ever shown of an artifact.

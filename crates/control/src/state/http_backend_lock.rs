@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use drivers::state_http::{HttpBackend, HttpBackendError};
 pub use drivers::state_http::{Locking, Method};
+use model::error::{Explain, NextStep};
 use model::lock::LockInfo;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,20 +28,22 @@ pub enum HoldError {
 }
 
 impl HoldError {
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Http(err) => err.hint(),
-            Self::LeftLocked { source } => source.hint(),
-            Self::Interrupted | Self::Unanswered => None,
-        }
-    }
-
     /// Whether somebody asked for it.
     pub fn is_interruption(&self) -> bool {
         match self {
             Self::Interrupted | Self::Unanswered => true,
             Self::LeftLocked { source } => source.is_interruption(),
             Self::Http(_) => false,
+        }
+    }
+}
+
+impl Explain for HoldError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Http(err) => err.next_steps(),
+            Self::LeftLocked { source } => source.next_steps(),
+            Self::Interrupted | Self::Unanswered => Vec::new(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Not here: how a run takes and ends its own lock (`state`).
 
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::run::RunState;
 use model::state::{HeldLock, StateName};
@@ -51,6 +52,8 @@ pub enum ListLocksError {
     Store(#[source] StoreError),
 }
 
+impl Explain for ListLocksError {}
+
 #[derive(Debug, thiserror::Error)]
 pub enum BreakLockError {
     #[error("there is no state `{state}`")]
@@ -79,27 +82,37 @@ pub enum BreakLockError {
     },
 }
 
-impl BreakLockError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for BreakLockError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Alive { run, .. } => Some(format!(
-                "wait for {run}, or interrupt it where it was started; `--force` breaks it all the same, and what {run} \
-                 still writes is then refused"
-            )),
-            Self::Elsewhere { set, .. } => Some(format!(
-                "wait for it; if that machine is gone for good: `terrane run cancel {set} --gone --reason …`"
-            )),
-            Self::NotLocked { .. } => Some("`terrane lock list` shows every lock".to_owned()),
-            Self::Changed { .. } => Some("look again: `terrane lock list`".to_owned()),
-            Self::NoState { .. } | Self::Store { .. } => None,
+            Self::Alive { .. } | Self::Elsewhere { .. } | Self::Changed { .. } => {
+                ErrorKind::Refused
+            }
+            Self::NoState { .. } | Self::NotLocked { .. } => ErrorKind::NotFound,
+            Self::Store { .. } => ErrorKind::Failed,
         }
     }
 
-    /// Whether a rule refused it, rather than something breaking.
-    pub fn is_refusal(&self) -> bool {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Alive { .. } | Self::Elsewhere { .. } | Self::Changed { .. } => true,
-            Self::NoState { .. } | Self::NotLocked { .. } | Self::Store { .. } => false,
+            Self::Alive { run, .. } => vec![
+                advice(format!(
+                    "wait for {run}, or interrupt it where it was started"
+                )),
+                advice(format!(
+                    "`--force` breaks the lock anyway; later writes of {run} are then refused"
+                )),
+            ],
+            Self::Elsewhere { set, .. } => vec![
+                advice("wait for it"),
+                command(
+                    format!("run cancel {set} --gone --reason …"),
+                    "ends it if that machine no longer exists",
+                ),
+            ],
+            Self::NotLocked { .. } => vec![command("lock list", "lists all locks")],
+            Self::Changed { .. } => vec![command("lock list", "shows the present lock")],
+            Self::NoState { .. } | Self::Store { .. } => Vec::new(),
         }
     }
 }

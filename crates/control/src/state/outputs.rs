@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::digits;
+use model::error::{Explain, NextStep, advice};
 use model::ids::StackName;
 use model::masking::Mask;
 use model::run::OutputState;
@@ -38,16 +39,13 @@ pub enum OutputsError {
     Encrypted { state: String },
 }
 
-impl OutputsError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for OutputsError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
             Self::Encrypted { .. } => {
-                Some("a plan of that stack reads them through the engine".to_owned())
+                vec![advice("a plan of that stack reads them through the engine")]
             }
-            Self::State { .. }
-            | Self::History { .. }
-            | Self::Parse { .. }
-            | Self::Opaque { .. } => None,
+            _ => Vec::new(),
         }
     }
 }

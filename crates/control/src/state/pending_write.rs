@@ -8,6 +8,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use model::error::{ErrorKind, Explain};
 use model::ids::RunId;
 use model::state::StateName;
 use store::{Scope, Store, StoreError};
@@ -35,6 +36,15 @@ pub(crate) enum SpoolError {
         path: PathBuf,
         source: io::Error,
     },
+}
+
+impl Explain for SpoolError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Seal(source) => source.kind(),
+            Self::File { .. } => ErrorKind::Unavailable,
+        }
+    }
 }
 
 impl Spool {

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::RunId;
 use model::project::Backend;
 use model::run::{PlanRecord, RunSpec};
@@ -14,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, RefusedRequest, StoreError};
 
 use crate::Control;
-use crate::home::retry::insist;
+use crate::home::retry::retry_unavailable;
 use crate::run::lock::RunLock;
-use crate::state::pending_write::{Spool, SpoolError};
+use crate::state::pending_write::Spool;
 use crate::state::reasons::Reason;
 use crate::state::reasons::without_secrets_of;
 use crate::state::secret_paths;
@@ -39,22 +40,30 @@ pub enum KeptAsideError {
     },
 }
 
-impl KeptAsideError {
-    /// The two ways out, for the stack as people call it.
-    pub fn hint(&self, stack: &str) -> Option<String> {
+impl Explain for KeptAsideError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Undecided { run, kept, .. } => Some(format!(
-                "it is kept as `{kept}`; `terrane state push {stack} --kept {run} --reason …` makes it the newest version, \
-                 `terrane run discard {run} --reason …` goes on without it"
-            )),
-            Self::Store { .. } => None,
+            Self::Undecided { .. } => ErrorKind::Refused,
+            Self::Store { source, .. } => source.kind(),
         }
     }
 
-    pub fn is_refusal(&self) -> bool {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Undecided { .. } => true,
-            Self::Store { .. } => false,
+            Self::Undecided {
+                run, state, kept, ..
+            } => vec![
+                advice(format!("it is stored as `{kept}`")),
+                command(
+                    format!("state push {} --kept {run} --reason …", state.name),
+                    "makes it the newest version",
+                ),
+                command(
+                    format!("run discard {run} --reason …"),
+                    "continues without it",
+                ),
+            ],
+            Self::Store { .. } => Vec::new(),
         }
     }
 }
@@ -70,6 +79,8 @@ pub enum DiscardError {
     #[error("could not look for run {run}")]
     Read { run: RunId, source: ChangeSetError },
 }
+
+impl Explain for DiscardError {}
 
 /// What a run was about, for judging what it left.
 #[derive(Clone, Copy, Debug)]
@@ -98,15 +109,14 @@ impl<'a> Leftovers<'a> {
         }
     }
 
-    async fn try_for<T, E>(
+    async fn try_for<T, E: Explain>(
         &self,
-        is_outage: impl Fn(&E) -> bool,
-        mut deed: impl AsyncFnMut() -> Result<T, E>,
+        mut action: impl AsyncFnMut() -> Result<T, E>,
     ) -> Result<T, E> {
         if self.patient {
-            insist(is_outage, deed).await
+            retry_unavailable(action).await
         } else {
-            deed().await
+            action().await
         }
     }
 }
@@ -233,12 +243,8 @@ pub(crate) async fn take_in_forgotten(control: &Control) -> Result<(), ChangeSet
 async fn take_in_spooled(control: &Control, left: Leftovers<'_>) -> Option<String> {
     let spool = Spool::new(control.home.run_dir(left.run), left.run);
     let state = control.state_name(&left.spec.stack.state);
-    let is_outage = |err: &SpoolError| match err {
-        SpoolError::Seal(source) => source.is_outage(),
-        SpoolError::File { .. } => true,
-    };
     let read = async || spool.read(&control.store, &state).await;
-    let bytes = left.try_for(is_outage, read).await;
+    let bytes = left.try_for(read).await;
     let said = match bytes {
         Ok(None) => {
             spool.forget(); // it could be said that one waits, and not be written
@@ -285,7 +291,7 @@ async fn adopt(
     bytes: &[u8],
 ) -> Result<String, AdoptError> {
     let once = async || try_adopt(control, state, left, bytes).await;
-    let adopted = left.try_for(AdoptError::is_outage, once).await?;
+    let adopted = left.try_for(once).await?;
     Ok(match adopted {
         Adopted::New(version) => format!(
             "the state that could not be delivered was found and kept as serial {}",

@@ -11,6 +11,7 @@ pub mod listing;
 pub mod search;
 pub mod versions;
 
+use model::error::{ErrorKind, Explain, NextStep, command};
 use model::project::Project;
 use model::state::{Contents, StateName, StateVersion};
 use store::StoreError;
@@ -33,6 +34,26 @@ pub enum ReadStateError {
         state: StateName,
         source: Box<StoreError>,
     },
+}
+
+impl Explain for ReadStateError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoState { .. } | Self::NoVersion { .. } => ErrorKind::NotFound,
+            Self::Store { source, .. } => source.kind(),
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::NoState { .. } => vec![command("state list", "lists all states")],
+            Self::NoVersion { state, .. } => vec![command(
+                format!("state versions {state}"),
+                "lists all stored versions",
+            )],
+            Self::Store { .. } => Vec::new(),
+        }
+    }
 }
 
 /// A version (the newest, if none is named) and its bytes.
@@ -68,6 +89,8 @@ pub enum VerifyStateError {
     #[error("could not verify what is stored")]
     Store(#[from] StoreError),
 }
+
+impl Explain for VerifyStateError {}
 
 /// Reads every version of one state, or of all that the home holds, and what was kept aside.
 pub async fn verify(

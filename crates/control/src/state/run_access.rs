@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use model::error::Explain;
 use model::ids::RunId;
 use model::lock::LockInfo;
 use model::masking::Mask;
@@ -288,7 +289,7 @@ impl StateAccess {
             let copy = body.clone();
             let append = self.store.state_version_append(&self.state, writer, copy);
             let appended = append.await;
-            if !matches!(&appended, Err(err) if err.is_outage()) {
+            if !matches!(&appended, Err(err) if err.is_unavailable()) {
                 // Stored, or refused and kept as such.
                 spool.clear();
                 return appended;

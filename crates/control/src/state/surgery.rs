@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use model::break_glass::Act;
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::RunId;
 use model::lock::LockInfo;
 use model::masking::Mask;
@@ -126,90 +127,68 @@ pub enum SurgeryError {
     },
 }
 
-impl SurgeryError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for SurgeryError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Locked { state, holder } if holder.run.is_none() => Some(format!(
-                "wait for it; if who holds it is gone (a command that was killed leaves its lock): `terrane lock break {state} --reason …`"
-            )),
-            Self::Locked { .. } => {
-                Some("`terrane lock list` shows by whom, and whether it is alive".to_owned())
-            }
-            Self::Moved { .. } => Some("nothing was changed: look again".to_owned()),
-            Self::Refused {
-                source:
-                    PushRefusal::SerialTaken { .. }
-                    | PushRefusal::SerialBehind { .. }
-                    | PushRefusal::SerialUsed { .. },
-                ..
-            } => Some("`--force` gives it the next serial".to_owned()),
-            Self::Refused {
-                source: PushRefusal::OtherLineage { .. },
-                ..
-            } => Some("if it really is to replace this state: `--force`".to_owned()),
-            Self::Refused {
-                source: PushRefusal::Copy,
-                ..
-            } => Some(
-                "its engine changes it where it lives: `terrane exec STACK --reason … -- state rm …`"
-                    .to_owned(),
-            ),
-            Self::Remove {
-                source: RemoveError::Unknown { near, .. },
-                ..
-            } if !near.is_empty() => {
-                let near: Vec<String> = near.iter().map(|one| format!("`{one}`")).collect();
-                Some(format!("did you mean {}?", near.join(" or ")))
-            }
-            Self::Remove {
-                source: RemoveError::Ambiguous { .. },
-                state,
-            } => Some(format!(
-                "name one by its true address, which `terrane state pull {state}` shows, or take the whole resource out"
-            )),
-            Self::Remove {
-                source: RemoveError::OldFormat { .. },
-                ..
-            } => Some(
-                "an engine can, and writes the format of today: `terrane exec STACK --reason … -- state rm …`"
-                    .to_owned(),
-            ),
-            Self::SerialTwice { versions, .. } => versions
-                .first()
-                .map(|version| format!("name one of them by its number: `--to {version}`")),
-            Self::NoVersion { state, .. } | Self::NotYet { state, .. } => Some(format!(
-                "`terrane state versions {state}` shows all that are kept"
-            )),
-            Self::NothingRefused { .. } => {
-                Some("`terrane state verify` lists what is kept, with its number".to_owned())
-            }
-            Self::NoState { .. }
-            | Self::IsHead { .. }
-            | Self::NothingKept { .. }
-            | Self::Invalid { .. }
-            | Self::Resources { .. }
-            | Self::Remove { .. }
-            | Self::Refused { .. }
-            | Self::Store { .. } => None,
+            Self::Locked { .. } | Self::Moved { .. } | Self::Refused { .. } => ErrorKind::Refused,
+            Self::NoState { .. } | Self::NoVersion { .. } => ErrorKind::NotFound,
+            _ => ErrorKind::Failed,
         }
     }
 
-    /// Whether a rule refused it, rather than something breaking.
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Locked { .. } | Self::Moved { .. } | Self::Refused { .. } => true,
-            Self::NoState { .. }
-            | Self::NoVersion { .. }
-            | Self::SerialTwice { .. }
-            | Self::NotYet { .. }
-            | Self::IsHead { .. }
-            | Self::NothingKept { .. }
-            | Self::NothingRefused { .. }
-            | Self::Invalid { .. }
-            | Self::Resources { .. }
-            | Self::Remove { .. }
-            | Self::Store { .. } => false,
-        }
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
+            Self::Locked { state, holder } if holder.run.is_none() => {
+                return vec![
+                    advice("wait for it; a killed command leaves its lock"),
+                    command(
+                        format!("lock break {state} --reason …"),
+                        "releases the lock of a process that is gone",
+                    ),
+                ];
+            }
+            Self::Locked { .. } => {
+                command("lock list", "shows its holder, and whether it is alive")
+            }
+            Self::Moved { .. } => advice("nothing was changed: review it and try again"),
+            Self::Refused { source, .. } => match source {
+                PushRefusal::SerialTaken { .. }
+                | PushRefusal::SerialBehind { .. }
+                | PushRefusal::SerialUsed { .. } => advice("`--force` gives it the next serial"),
+                PushRefusal::OtherLineage { .. } => advice("`--force` replaces this state with it"),
+                PushRefusal::Copy => advice(
+                    "the engine changes it in its backend: `terrane exec STACK --reason … -- state rm …`",
+                ),
+                _ => return Vec::new(),
+            },
+            Self::Remove { source, state } => match source {
+                RemoveError::Unknown { near, .. } if !near.is_empty() => {
+                    let near: Vec<String> = near.iter().map(|one| format!("`{one}`")).collect();
+                    advice(format!("did you mean {}?", near.join(" or ")))
+                }
+                RemoveError::Ambiguous { .. } => advice(format!(
+                    "name one by its exact address, which `terrane state pull {state}` shows, or remove the whole resource"
+                )),
+                RemoveError::OldFormat { .. } => advice(
+                    "an engine can, and writes the present format: `terrane exec STACK --reason … -- state rm …`",
+                ),
+                _ => return Vec::new(),
+            },
+            Self::SerialTwice { versions, .. } => match versions.first() {
+                Some(version) => {
+                    advice(format!("name one of them by its number: `--to {version}`"))
+                }
+                None => return Vec::new(),
+            },
+            Self::NoVersion { state, .. } | Self::NotYet { state, .. } => command(
+                format!("state versions {state}"),
+                "lists all stored versions",
+            ),
+            Self::NothingRefused { .. } => {
+                command("state verify", "lists what is stored, with its number")
+            }
+            _ => return Vec::new(),
+        }]
     }
 }
 

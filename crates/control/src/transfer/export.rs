@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
 use jiff::Timestamp;
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::StackName;
 use model::state::{HeldLock, StateFacts, StateName, StateVersion};
 use serde::{Deserialize, Serialize};
@@ -101,58 +102,81 @@ impl ExportError {
             _ => false,
         }
     }
+}
 
-    /// Whether a rule refused it, rather than something breaking.
-    pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Locked { .. } | Self::OfCopy { .. })
+impl Explain for ExportError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Locked { .. } | Self::OfCopy { .. } => ErrorKind::Refused,
+            _ => ErrorKind::Failed,
+        }
     }
 
-    pub fn hint(&self) -> Option<String> {
+    fn next_steps(&self) -> Vec<NextStep> {
+        let nothing = || advice("nothing was written");
         match self {
-            Self::There { .. } => Some("name a path that is free".to_owned()),
-            Self::OfCopy { stack, .. } => Some(format!(
-                "nothing was written: somebody may have written at the old place since. Name that again, and `terrane plan {stack}` \
-                 takes a fresh copy; if it is gone, or nobody has, the same command with `--copy` writes it"
-            )),
-            Self::InTheWay { stack: None, .. } => Some(
-                "nothing was written; if that one may go, remove it there first, or name another address"
-                    .to_owned(),
-            ),
+            Self::There { .. } => vec![advice("name a path that does not exist")],
+            Self::OfCopy { stack, .. } => vec![
+                advice(
+                    "nothing was written, because somebody may have written to the old backend since",
+                ),
+                command(
+                    format!("plan {stack}"),
+                    "reads the state there again, if the target names that backend again",
+                ),
+                advice("if it is gone or unchanged, repeat this command with `--copy`"),
+            ],
+            Self::InTheWay { stack: None, .. } => vec![
+                nothing(),
+                advice("name another address, or remove the state there first"),
+            ],
             Self::InTheWay {
                 stack: Some(stack), ..
-            } => Some(format!(
-                "nothing was written: each may hold what the other lacks. If the one there is right, bring it here as a file: \
-                 `terrane state push {stack} FILE --force --reason …`; if ours is, `state push -force` of the engine takes \
-                 what `terrane state pull {stack}` prints. Then export it again"
-            )),
-            Self::Locked { stack, holder } => Some(match holder.run {
-                Some(run) => format!(
-                    "nothing was written: wait for run {run}, and export what it leaves; `terrane lock list` shows whether it is alive"
+            } => vec![
+                advice("nothing was written: each state may have resources that the other lacks"),
+                command(
+                    format!("state push {stack} FILE --force --reason …"),
+                    "imports the state there from a file, if that one is right",
                 ),
-                None => format!(
-                    "nothing was written: wait for it; if who holds it is gone (a command that was killed leaves its lock): \
-                     `terrane lock break {stack} --reason …`"
+                command(
+                    format!("state pull {stack}"),
+                    "prints ours for the engine's `state push -force`, if ours is right",
                 ),
-            }),
-            Self::Lock { .. } => Some("nothing was written: export it again".to_owned()),
-            Self::Unlock { stack, .. } => Some(format!(
-                "`terrane lock break {stack} --reason …` unlocks it; then export it again"
-            )),
-            Self::NoCopy(_) => Some(
-                "export it again: that keeps one, and brings what was written here meanwhile"
-                    .to_owned(),
-            ),
-            Self::LeftLocked { id, .. } => Some(format!(
-                "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it"
-            )),
-            Self::Backend(err) => err.hint(),
-            Self::Credential(err) => err.hint(),
-            Self::Http(err) => err.hint(),
-            Self::Held(err) => err.hint(),
-            Self::Read(_)
-            | Self::List(_)
-            | Self::Write { .. }
-            | Self::Artifacts(_) => None,
+                advice("then export it again"),
+            ],
+            Self::Locked { stack, holder } => match holder.run {
+                Some(run) => vec![
+                    advice(format!(
+                        "nothing was written: wait for run {run}, then export again"
+                    )),
+                    command("lock list", "shows whether it is alive"),
+                ],
+                None => vec![
+                    advice(
+                        "nothing was written: wait for the lock; a killed command leaves its lock",
+                    ),
+                    command(
+                        format!("lock break {stack} --reason …"),
+                        "releases the lock of a process that is gone",
+                    ),
+                ],
+            },
+            Self::Lock { .. } => vec![nothing(), advice("export it again")],
+            Self::Unlock { stack, .. } => vec![
+                command(format!("lock break {stack} --reason …"), "unlocks it"),
+                advice("then export it again"),
+            ],
+            Self::NoCopy(_) => vec![advice(
+                "export it again: that stores a copy, and exports what was written here meanwhile",
+            )],
+            Self::LeftLocked { id, .. } => vec![advice(format!(
+                "`force-unlock {id}` of an engine with that backend releases the lock `{id}`"
+            ))],
+            Self::Backend(err) => err.next_steps(),
+            Self::Credential(err) => err.next_steps(),
+            Self::Http(err) => err.next_steps(),
+            Self::Held(err) => err.next_steps(),
+            Self::Read(_) | Self::List(_) | Self::Write { .. } | Self::Artifacts(_) => Vec::new(),
         }
     }
 }

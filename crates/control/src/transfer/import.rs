@@ -12,6 +12,7 @@ use drivers::process::engine_environment;
 use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
 use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
+use model::error::{Explain, NextStep, advice, command};
 use model::ids::StackName;
 use model::lock::LockInfo;
 use model::project::Project;
@@ -144,52 +145,51 @@ impl ImportError {
             _ => false,
         }
     }
+}
 
-    pub fn hint(&self) -> Option<String> {
-        match self {
+impl Explain for ImportError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
             Self::Other { .. } => {
-                Some("`terrane state push STACK FILE --force --reason …` replaces it".to_owned())
+                command("state push STACK FILE --force --reason …", "replaces it")
             }
             Self::LeftLocked { id, imported, .. } => {
                 let done = match imported {
-                    Some(_) => "; the import need not be repeated",
+                    Some(_) => "; do not repeat the import",
                     None => "",
                 };
-                Some(match id {
+                advice(match id {
                     Some(id) => format!(
-                        "`{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it{done}"
+                        "`force-unlock {id}` of an engine with that backend releases the lock `{id}`{done}"
                     ),
                     None => format!(
-                        "an engine that is refused there names the lock: its `force-unlock ID` frees it{done}"
+                        "an engine that is refused there prints the lock's id: its `force-unlock ID` releases it{done}"
                     ),
                 })
             }
-            Self::Backend(err) => err.hint(),
-            Self::Http(err) => err.hint(),
-            Self::Held(err) => err.hint(),
-            Self::Here { stack } => Some(format!(
-                "`terrane state export {stack} --to engine` brings it there"
-            )),
-            Self::NothingInSource { hint } => hint.clone(),
-            Self::NoLocks { .. } => Some(
-                "import without it, and see to it that nobody writes there any more".to_owned(),
+            Self::Backend(err) => return err.next_steps(),
+            Self::Http(err) => return err.next_steps(),
+            Self::Held(err) => return err.next_steps(),
+            Self::Here { stack } => command(
+                format!("state export {stack} --to engine"),
+                "exports it to the engine's backend",
             ),
-            Self::NoStack { .. } => Some("name a file, a directory or a URL".to_owned()),
-            Self::Changed { path } => Some(format!(
-                "restore `{}` as it was exported; `terrane state import STATE --from FILE` takes one file as it is",
-                path.display()
-            )),
-            Self::File { .. }
-            | Self::NoCopy { .. }
-            | Self::Nothing { .. }
-            | Self::EndOfEngine(_)
-            | Self::Credential(_)
-            | Self::Lock { .. }
-            | Self::Append { .. }
-            | Self::Unlock { .. }
-            | Self::Store { .. }
-            | Self::Artifacts(_) => None,
-        }
+            Self::NothingInSource { hint: Some(hint) } => advice(hint.clone()),
+            Self::NoLocks { .. } => {
+                advice("import without it, and make sure that no engine writes there any more")
+            }
+            Self::NoStack { .. } => advice("name a file, a directory or a URL"),
+            Self::Changed { path } => {
+                return vec![
+                    advice(format!("restore `{}` as it was exported", path.display())),
+                    command(
+                        "state import STATE --from FILE",
+                        "imports one file as it is",
+                    ),
+                ];
+            }
+            _ => return Vec::new(),
+        }]
     }
 }
 

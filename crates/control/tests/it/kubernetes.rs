@@ -4,6 +4,7 @@ use std::path::Path;
 
 use drivers::kubernetes::{Among, Apply, Client, Conflict, KubernetesError};
 use drivers::process::Environment;
+use model::error::Explain;
 use model::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::{Value, json};
 use testkit::{Kubernetes, write_program};

@@ -9,6 +9,7 @@ use std::io;
 use std::path::PathBuf;
 
 use model::engine::{EngineRequirement, Flavor};
+use model::error::{Explain, NextStep, advice};
 use semver::Version;
 
 use super::locate::{Search, allows, cached_at, engines_of, locate, run_version, wanted};
@@ -123,21 +124,19 @@ pub enum InstallError {
     OtherVersion { version: Version, told: Version },
 }
 
-impl InstallError {
-    pub fn hint(&self) -> Option<String> {
-        match self {
+impl Explain for InstallError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
             Self::NoIndex { .. } => {
-                Some("name the exact version in `version`, or a mirror that can be reached: `TERRANE_ENGINE_MIRROR`".to_owned())
+                "set an exact `version`, or a mirror that can be reached: `TERRANE_ENGINE_MIRROR`"
             }
-            Self::Release(err) if err.is_unreachable() => Some(
-                "put a suitable one on `PATH`, or name a mirror that can be reached: `TERRANE_ENGINE_MIRROR`".to_owned(),
-            ),
-            Self::NoVersion { .. } => Some("change the `version` of the `engine` block".to_owned()),
-            Self::Cache { .. } => Some("name a cache that can be written: `XDG_CACHE_HOME`".to_owned()),
-            Self::Release(_) | Self::Run(_) | Self::OtherVersion { .. } => {
-                None
+            Self::Release(err) if err.is_unreachable() => {
+                "put a suitable version on `PATH`, or set a mirror that can be reached: `TERRANE_ENGINE_MIRROR`"
             }
-        }
+            Self::NoVersion { .. } => "change the `version` of the `engine` block",
+            Self::Cache { .. } => "set a cache directory that can be written: `XDG_CACHE_HOME`",
+            Self::Release(_) | Self::Run(_) | Self::OtherVersion { .. } => return Vec::new(),
+        })]
     }
 }
 

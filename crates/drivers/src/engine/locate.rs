@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use model::engine::{EngineRequirement, Flavor};
+use model::error::{Explain, NextStep, advice, command};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
@@ -119,17 +120,15 @@ pub enum LocateError {
     NoVersion { program: PathBuf, said: String },
 }
 
-impl LocateError {
-    /// The next step.
-    pub fn hint(&self) -> String {
+impl Explain for LocateError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        let install = command("engine install", "installs a suitable version");
         match self {
-            Self::Missing { .. } | Self::WrongVersion { .. } => {
-                "run `terrane engine install`, which gets a suitable one".to_owned()
-            }
-            Self::Ask { program, .. } | Self::NoVersion { program, .. } => format!(
-                "repair or remove `{}`, or run `terrane engine install`",
-                program.display()
-            ),
+            Self::Missing { .. } | Self::WrongVersion { .. } => vec![install],
+            Self::Ask { program, .. } | Self::NoVersion { program, .. } => vec![
+                advice(format!("repair or remove `{}`", program.display())),
+                install,
+            ],
         }
     }
 }

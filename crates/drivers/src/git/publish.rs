@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use model::error::{Explain, NextStep, advice};
 use model::facts::Changes;
 
 use crate::process::{Capture, CaptureError, Captured, Environment, capture};
@@ -69,17 +70,15 @@ pub enum PublishError {
     Answer { deed: &'static str },
 }
 
-impl PublishError {
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
+impl Explain for PublishError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Failed { said, .. } => access::hint(said),
-            Self::Refused { .. } => Some(
-                "the branch may be protected: whoever the credential belongs to must be allowed to push"
-                    .to_owned(),
-            ),
-            Self::Access(err) => err.hint(),
-            Self::Run(_) | Self::Cache { .. } | Self::Answer { .. } => None,
+            Self::Failed { said, .. } => access::advice_for(said).map(advice).into_iter().collect(),
+            Self::Refused { .. } => vec![advice(
+                "the branch may be protected: the owner of the credential must be allowed to push",
+            )],
+            Self::Access(err) => err.next_steps(),
+            Self::Run(_) | Self::Cache { .. } | Self::Answer { .. } => Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use model::duration::seconds;
+use model::error::{Explain, NextStep, advice};
 use model::kubernetes::{KubeconfigError, ObjectRef};
 use model::masking;
 use serde::Deserialize;
@@ -85,31 +86,6 @@ pub struct Conflict {
 }
 
 impl KubernetesError {
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Kubeconfig(err) => err.hint().map(str::to_owned),
-            Self::NoPlugin { install, .. } => install.clone().or_else(|| {
-                Some("install it, or give a kubeconfig with a token or a certificate".to_owned())
-            }),
-            Self::Ambiguous { groups, .. } => groups
-                .first()
-                .map(|group| format!("say which one, as in `{group}`")),
-            Self::PluginHung { .. } => {
-                Some("run it by hand: does it wait for somebody to log in?".to_owned())
-            }
-            Self::UnknownKind { .. } => {
-                Some("is its CustomResourceDefinition installed?".to_owned())
-            }
-            Self::Status { code: 401, .. } => {
-                Some("the credential of the kubeconfig is not accepted".to_owned())
-            }
-            Self::Status { code: 403, .. } => {
-                Some("the user of the kubeconfig may not do that".to_owned())
-            }
-            _ => None,
-        }
-    }
-
     /// Whether a retry may help: the server is not reachable yet, or busy, or starting.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -132,6 +108,35 @@ impl KubernetesError {
         Self::UnknownKind {
             kind: format!("{} of {}", object.kind, object.api_version),
         }
+    }
+}
+
+impl Explain for KubernetesError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        let text = match self {
+            Self::Kubeconfig(err) => return err.next_steps(),
+            Self::NoPlugin { install, .. } => install.clone().unwrap_or_else(|| {
+                "install it, or provide a kubeconfig with a token or a certificate".to_owned()
+            }),
+            Self::Ambiguous { groups, .. } => match groups.first() {
+                Some(group) => format!("name one of them, such as `{group}`"),
+                None => return Vec::new(),
+            },
+            Self::PluginHung { .. } => {
+                "run it in a terminal: it may be waiting for a login".to_owned()
+            }
+            Self::UnknownKind { .. } => {
+                "check that its CustomResourceDefinition is installed".to_owned()
+            }
+            Self::Status { code: 401, .. } => {
+                "the cluster rejects the credential of the kubeconfig".to_owned()
+            }
+            Self::Status { code: 403, .. } => {
+                "the user of the kubeconfig lacks this permission".to_owned()
+            }
+            _ => return Vec::new(),
+        };
+        vec![advice(text)]
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use model::error::{Explain, NextStep, advice};
 use model::identity::UntrustedPlace;
 
 use super::LARGEST;
@@ -146,40 +147,25 @@ impl ExchangeError {
     }
 }
 
-impl SecretError {
-    /// The next step, where there is one.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Unset { name } => Some(format!("set it: `export {name}=…`")),
-            Self::NoPlace { name, .. } => Some(format!("set it: `export {name}=…`")),
-            Self::NoLogin { ways, .. } => Some((*ways).to_owned()),
-            Self::Exchange { remedy, .. } => remedy.clone(),
-            Self::Decrypt { source, .. } => source.hint(),
-            Self::NoProfile { .. } => Some(
-                "`aws configure export-credentials --format env` gives keys for the environment"
-                    .to_owned(),
-            ),
-            Self::NoSuchValue { near, .. } => {
-                near.as_ref().map(|near| format!("did you mean `{near}`?"))
+impl Explain for SecretError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
+            Self::Unset { name } => format!("set it: `export {name}=…`"),
+            Self::NoPlace { name, .. } => format!("set it: `export {name}=…`"),
+            Self::NoLogin { ways, .. } => (*ways).to_owned(),
+            Self::Exchange {
+                remedy: Some(remedy),
+                ..
+            } => remedy.clone(),
+            Self::Decrypt { source, .. } => return source.next_steps(),
+            Self::NoProfile { .. } => {
+                "`aws configure export-credentials --format env` prints keys for the environment"
+                    .to_owned()
             }
-            Self::NoSource
-            | Self::Empty { .. }
-            | Self::Shape { .. }
-            | Self::OpenQuote { .. }
-            | Self::NoFile { .. }
-            | Self::Read { .. }
-            | Self::NoHome { .. }
-            | Self::TooLarge { .. }
-            | Self::NotText { .. }
-            | Self::NoValue { .. }
-            | Self::Format { .. }
-            | Self::Identities { .. }
-            | Self::Line { .. }
-            | Self::Run { .. }
-            | Self::Failed { .. }
-            | Self::NoFields { .. }
-            | Self::NoField { .. }
-            | Self::NotAVault { .. } => None,
-        }
+            Self::NoSuchValue {
+                near: Some(near), ..
+            } => format!("did you mean `{near}`?"),
+            _ => return Vec::new(),
+        })]
     }
 }

@@ -3,6 +3,7 @@
 use super::selection::{Selection, SelectionError};
 use super::tree::{Document, Element, Entry, Map, Node, Scalar};
 use super::{Format, flat};
+use model::error::{Explain, NextStep, advice, command};
 
 /// The SOPS version whose format is written.
 const VERSION: &str = "3.13.3";
@@ -53,17 +54,17 @@ pub enum MetadataError {
     Selection(#[from] SelectionError),
 }
 
-impl MetadataError {
-    /// The next step, where there is one.
-    pub fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::None => "`terrane secret encrypt FILE --in-place` encrypts a plain file",
-            Self::Cut | Self::Missing { .. } | Self::NoKeys => LAST_GOOD,
-            Self::KeyGroups => "only `sops` opens it: have it encrypted for one group",
-            Self::NotAge { .. } => "`sops rotate -i --add-age age1… FILE` lets age open it, too",
-            Self::Selection(_) => return None,
-        };
-        Some(hint.to_owned())
+impl Explain for MetadataError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![match self {
+            Self::None => command("secret encrypt FILE --in-place", "encrypts a plain file"),
+            Self::Cut | Self::Missing { .. } | Self::NoKeys => advice(LAST_GOOD),
+            Self::KeyGroups => advice("only `sops` can decrypt it: encrypt it for one key group"),
+            Self::NotAge { .. } => {
+                advice("`sops rotate -i --add-age age1… FILE` adds an age recipient")
+            }
+            Self::Selection(_) => return Vec::new(),
+        }]
     }
 }
 

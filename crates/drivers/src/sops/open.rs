@@ -1,5 +1,6 @@
 //! An opened file: verified as a whole, then read value by value.
 
+use model::error::{Explain, NextStep, advice};
 use model::secret::Secret;
 
 use super::cipher::{Cipher, CipherError};
@@ -39,23 +40,22 @@ pub enum DecryptError {
     Changed,
 }
 
-impl DecryptError {
-    /// The next step, where there is one.
-    pub fn hint(&self) -> Option<String> {
+impl Explain for DecryptError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::NoKey { sought, .. } if !sought.is_empty() => Some(format!(
-                "put the private key into one of the places that were looked at: {}",
+            Self::NoKey { sought, .. } if !sought.is_empty() => vec![advice(format!(
+                "provide the private key in one of these: {}",
                 sought.join(", ")
-            )),
-            Self::WrongKey { .. } => {
-                Some("somebody who can open it adds you with `terrane secret rotate`".to_owned())
-            }
-            Self::Plugin { source, .. } => source.hint(),
+            ))],
+            Self::WrongKey { .. } => vec![advice(
+                "ask somebody who can decrypt it to add your key: `terrane secret rotate`",
+            )],
+            Self::Plugin { source, .. } => source.next_steps(),
             Self::Changed | Self::Mac(_) | Self::Value(_) | Self::Read(_) => {
-                Some(metadata::LAST_GOOD.to_owned())
+                vec![advice(metadata::LAST_GOOD)]
             }
-            Self::Metadata(err) => err.hint(),
-            Self::NoKey { .. } => None,
+            Self::Metadata(err) => err.next_steps(),
+            Self::NoKey { .. } => Vec::new(),
         }
     }
 }

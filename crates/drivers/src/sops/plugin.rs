@@ -19,6 +19,7 @@ use age_core::primitives::{bech32_decode, bech32_encode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bech32::Hrp;
+use model::error::{Explain, NextStep, advice};
 use model::secret::Secret;
 use zeroize::Zeroizing;
 
@@ -59,21 +60,16 @@ pub enum PluginError {
     OutOfTurn { program: String },
 }
 
-impl PluginError {
-    /// The next step, where there is one.
-    pub fn hint(&self) -> Option<String> {
+impl Explain for PluginError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Missing { program } => Some(format!(
-                "install the age plugin `{program}`, and see that its directory is on `PATH`"
-            )),
+            Self::Missing { program } => vec![advice(format!(
+                "install the age plugin `{program}`, and add its directory to `PATH`"
+            ))],
             Self::NobodyToAsk { .. } => {
-                Some("give runs a key that opens without a person".to_owned())
+                vec![advice("use a key for runs that needs no interaction")]
             }
-            Self::Start { .. }
-            | Self::BrokeOff { .. }
-            | Self::Late { .. }
-            | Self::Refused { .. }
-            | Self::OutOfTurn { .. } => None,
+            _ => Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@ use age::armor::{ArmoredWriter, Format};
 
 use super::cipher::DataKey;
 use super::plugin::{self, PluginError, Plugins};
+use model::error::{Explain, NextStep};
 
 /// A public key as text.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,12 +29,11 @@ pub enum RecipientError {
     },
 }
 
-impl RecipientError {
-    /// The next step, where there is one.
-    pub fn hint(&self) -> Option<String> {
+impl Explain for RecipientError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Plugin { source, .. } => source.hint(),
-            Self::Invalid { .. } | Self::Wrap { .. } => None,
+            Self::Plugin { source, .. } => source.next_steps(),
+            Self::Invalid { .. } | Self::Wrap { .. } => Vec::new(),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::recipient::RecipientError;
 use super::rules::Rule;
 use super::tree::{Document, Leaf, Scalar};
 use super::{Format, ReadError, ini};
+use model::error::{Explain, NextStep};
 
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptError {
@@ -36,19 +37,12 @@ pub enum EncryptError {
     ForeignKeys { kinds: String },
 }
 
-impl EncryptError {
-    /// The next step, where there is one.
-    pub fn hint(&self) -> Option<String> {
+impl Explain for EncryptError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Recipient(err) => err.hint(),
-            Self::Earlier(err) => err.hint(),
-            Self::Read(_)
-            | Self::Reserved
-            | Self::Name { .. }
-            | Self::NoRecipients
-            | Self::Value(_)
-            | Self::NoRandom(_)
-            | Self::ForeignKeys { .. } => None,
+            Self::Recipient(err) => err.next_steps(),
+            Self::Earlier(err) => err.next_steps(),
+            _ => Vec::new(),
         }
     }
 }

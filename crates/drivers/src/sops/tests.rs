@@ -1,6 +1,7 @@
 //! Files that can be opened again, and files that must be refused. `tests/it` compares with the official tool.
 
 use jiff::Timestamp;
+use model::error::Explain;
 use model::secret::Secret;
 use std::fmt::Write as _;
 

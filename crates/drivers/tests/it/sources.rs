@@ -10,6 +10,7 @@ use std::path::Path;
 use drivers::process::Environment;
 use drivers::secrets::{SecretError, Sources, Surroundings, resolve};
 use insta::assert_snapshot;
+use model::error::Explain;
 use testkit::{Issuer, Moto, Scripted};
 
 /// An asker with an environment, asking again and again.

@@ -11,6 +11,7 @@ use super::{Agent, AgentKind, Bootstrap, CommandStep, Deed, SecretObject};
 use crate::diagnostic::Location;
 use crate::digits;
 use crate::duration::{self, EXAMPLES};
+use crate::error::Explain as _;
 use crate::kubernetes::{Kubeconfig, KubeconfigError};
 use crate::secret::Secret;
 use crate::stage::ResolvedBlock;
@@ -126,7 +127,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         let refused = |err: KubeconfigError| BootstrapSettingError {
-            hint: err.hint().map(str::to_owned),
+            hint: err.hint(),
             ..self.wrong(err.to_string())
         };
         let config = Kubeconfig::from_value(value).map_err(refused)?;

@@ -3,6 +3,7 @@
 use super::next::{is_held, stage_held};
 use super::{Around, ChangeSet, SetEvent, Status, Step, advance};
 use crate::approval::{self, Owed, owed};
+use crate::error::{ErrorKind, Explain, NextStep, command};
 use crate::hold::Hold;
 use crate::ids::ChangeSetId;
 use crate::run::{Run, RunEvent, RunState, Skip};
@@ -31,6 +32,22 @@ pub enum HearError {
         set: ChangeSetId,
         refusal: super::Refusal,
     },
+}
+
+impl Explain for HearError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Refused
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Owes { .. } => Vec::new(),
+            Self::Held { hold, .. } => vec![hold.release_step()],
+            Self::Refused { set, .. } => {
+                vec![command(format!("run show {set}"), "shows its history")]
+            }
+        }
+    }
 }
 
 pub fn hear(

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{ChangeSet, Status};
+use crate::error::{Explain, NextStep, command};
 use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::run::{Outcome, Run, RunState, Skip};
 
@@ -46,19 +47,22 @@ pub enum ReopenError {
     Poisoned { run: RunId, by: StackName },
 }
 
-impl ReopenError {
-    pub fn hint(&self) -> String {
+impl Explain for ReopenError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
             Self::NotStopped {
                 set,
                 status: Status::AwaitingConfirm,
-            } => format!(
-                "`terrane run confirm {set}` applies it, `terrane run discard {set} --reason \"…\"` drops it"
-            ),
+            } => vec![
+                command(format!("run confirm {set}"), "applies it"),
+                command(format!("run discard {set} --reason \"…\""), "drops it"),
+            ],
             Self::NotStopped { .. }
             | Self::NothingLeft(_)
             | Self::EndedWell { .. }
-            | Self::Poisoned { .. } => "`terrane run list --all` shows them all".to_owned(),
+            | Self::Poisoned { .. } => {
+                vec![command("run list --all", "lists all change sets")]
+            }
         }
     }
 }

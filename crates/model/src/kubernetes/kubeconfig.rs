@@ -5,6 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::error::{Explain, NextStep, advice};
 use crate::secret::Secret;
 
 /// How to reach a cluster, and with which credentials.
@@ -72,26 +73,21 @@ pub enum KubeconfigError {
     Plugin { seen: String },
 }
 
-impl KubeconfigError {
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::File { .. } => Some(
-                "`kubectl config view --raw --flatten --minify` writes one that holds everything itself",
-            ),
+impl Explain for KubeconfigError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
+            Self::File { .. } => {
+                "`kubectl config view --raw --flatten --minify` prints a kubeconfig without references to files"
+            }
             Self::Unsupported {
                 attribute: "auth-provider",
-            } => Some("use an `exec` credential plugin, or a token"),
+            } => "use an `exec` credential plugin, or a token",
             Self::Plugin { .. } => {
-                Some("`client.authentication.k8s.io/v1` and `…/v1beta1` are understood")
+                "supported versions: `client.authentication.k8s.io/v1` and `client.authentication.k8s.io/v1beta1`"
             }
-            Self::NoContext => Some("`kubectl config use-context NAME` sets it"),
-            Self::Empty
-            | Self::TooLong
-            | Self::Unreadable
-            | Self::Missing { .. }
-            | Self::Unsupported { .. }
-            | Self::PlainServer { .. } => None,
-        }
+            Self::NoContext => "`kubectl config use-context NAME` sets it",
+            _ => return Vec::new(),
+        })]
     }
 }
 

@@ -1,5 +1,6 @@
 //! Patterns with `*` over addresses and types. Brackets are literal, because addresses contain them.
 
+use crate::error::{ErrorKind, Explain};
 use globset::{GlobBuilder, GlobMatcher};
 
 #[derive(Clone, Debug)]
@@ -10,6 +11,12 @@ pub struct Glob(GlobMatcher);
 pub struct InvalidGlob {
     glob: String,
     source: globset::Error,
+}
+
+impl Explain for InvalidGlob {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
 }
 
 impl Glob {

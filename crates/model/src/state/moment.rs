@@ -5,14 +5,21 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use crate::duration;
+use crate::error::{ErrorKind, Explain, NextStep, advice};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a time")]
 pub struct InvalidMoment(String);
 
-impl InvalidMoment {
-    pub fn hint(&self) -> &'static str {
-        "write `2026-11-01T10:00` (UTC), `2026-11-01T10:00+01:00`, or how long ago: `90m`, `2h`, `3d`, `4w`"
+impl Explain for InvalidMoment {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(
+            "write `2026-11-01T10:00` (UTC), `2026-11-01T10:00+01:00`, or an age: `90m`, `2h`, `3d`, `4w`",
+        )]
     }
 }
 

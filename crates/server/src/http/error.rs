@@ -8,6 +8,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use control::state::run_access::StateAccessError;
+use model::error::one_line;
 use model::lock::LockInfo;
 use model::state::HeldLock;
 
@@ -102,7 +103,7 @@ impl ApiError {
 impl From<StateAccessError> for ApiError {
     fn from(err: StateAccessError) -> Self {
         use StateAccessError as E;
-        let reason = error_chain(&err);
+        let reason = one_line(&err);
         let answer = match &err {
             E::Forbidden { .. } | E::Denied { .. } => Self::forbidden(),
             E::Locked { holder, .. } => Self::locked(holder),
@@ -113,7 +114,7 @@ impl From<StateAccessError> for ApiError {
             }
             E::Invalid { .. } => Self::bad_request(),
             E::Contended { .. } | E::Store { .. } => {
-                tracing::error!(error = %error_chain(&err), "cannot carry out a request");
+                tracing::error!(error = %one_line(&err), "cannot carry out a request");
                 return Self::unavailable(); // logged above
             }
         };
@@ -130,21 +131,9 @@ fn lock_info(holder: &HeldLock) -> LockInfo {
     info
 }
 
-/// An error and its causes on one line.
-pub(crate) fn error_chain(err: &dyn std::error::Error) -> String {
-    let mut text = err.to_string();
-    let mut cause = err.source();
-    while let Some(err) = cause {
-        text += ": ";
-        text += &err.to_string();
-        cause = err.source();
-    }
-    text
-}
-
 impl From<BodyError> for ApiError {
     fn from(err: BodyError) -> Self {
-        let reason = error_chain(&err);
+        let reason = one_line(&err);
         let answer = match err {
             BodyError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE),
             BodyError::Stalled { .. } | BodyError::TooSlow => {

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use model::error::{Explain, one_line};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
-
-use super::error::error_chain;
 
 /// The files are checked for changes at most this often.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -64,6 +63,8 @@ pub enum LoadTlsError {
     },
 }
 
+impl Explain for LoadTlsError {}
+
 impl Tls {
     pub fn load(files: TlsFiles) -> Result<Self, LoadTlsError> {
         // Stamps first: a change in between is noticed at the next check.
@@ -108,7 +109,7 @@ impl Tls {
                 tracing::info!("certificate reloaded");
             }
             Err(err) => {
-                tracing::error!(error = %error_chain(&err), "cannot use the new certificate; the previous one stays in use");
+                tracing::error!(error = %one_line(&err), "cannot use the new certificate; the previous one stays in use");
             }
         }
     }

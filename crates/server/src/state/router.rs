@@ -12,13 +12,14 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use axum::{Router, body::Body};
 use control::state::client_access::StateService;
+use model::error::one_line;
 use model::token::Token;
 use tokio_util::task::TaskTracker;
 
 use super::path::StatePath;
 use super::protocol::{self, Access, Operation, RequestContext};
 use crate::http::{
-    AccessLog, ApiError, BodyBudget, LogSubject, PeerAddress, SignInLimit, credential, error_chain,
+    AccessLog, ApiError, BodyBudget, LogSubject, PeerAddress, SignInLimit, credential,
 };
 
 /// Where states are served: terrane's own path, that of a Cloudflare worker, and GitLab's.
@@ -128,7 +129,7 @@ async fn authenticate(
             Err(ApiError::unauthorised())
         }
         Err(err) => {
-            tracing::error!(error = %error_chain(&err), "cannot read the tokens");
+            tracing::error!(error = %one_line(&err), "cannot read the tokens");
             Err(ApiError::unavailable())
         }
     }

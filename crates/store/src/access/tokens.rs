@@ -3,6 +3,7 @@
 //! Not here: the secret (`control::access::tokens`), and what a token may do (`model::token`).
 
 use jiff::Timestamp;
+use model::error::{ErrorKind, Explain, NextStep, command};
 use model::token::{StatePattern, Token, TokenScope};
 
 use crate::db::read_time;
@@ -34,6 +35,23 @@ pub enum TokenError {
     NotFound { name: String },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl Explain for TokenError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NameTaken { .. } => ErrorKind::Failed,
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Store(err) => err.kind(),
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::NotFound { .. } => vec![command("token list", "lists all tokens")],
+            Self::NameTaken { .. } | Self::Store(_) => Vec::new(),
+        }
+    }
 }
 
 macro_rules! token_sql {

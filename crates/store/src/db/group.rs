@@ -111,11 +111,5 @@ fn step(tx: &mut Tx, sql: &'static str) -> Result<(), DbError> {
 }
 
 fn describe(err: &DbError) -> String {
-    let mut text = err.to_string();
-    let mut next = std::error::Error::source(err);
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
+    model::error::one_line(err)
 }

@@ -4,6 +4,7 @@
 
 use jiff::Timestamp;
 use model::changeset::{HearError, ReopenError};
+use model::error::{ErrorKind, Explain, NextStep, command};
 use model::ids::ChangeSetId;
 
 use crate::db::{DbError, Row};
@@ -33,19 +34,25 @@ pub enum ChangeSetError {
     Db(#[from] DbError),
 }
 
-impl ChangeSetError {
-    /// Whether the same call may work later: the home did not answer.
-    pub fn is_outage(&self) -> bool {
+impl Explain for ChangeSetError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Db(err) => err.is_outage(),
-            Self::Missing(_)
-            | Self::Record { .. }
+            Self::Db(err) => err.kind(),
+            Self::Missing(_) => ErrorKind::NotFound,
+            Self::Record { .. }
             | Self::Heard(_)
             | Self::Reopen(_)
             | Self::Run(_)
             | Self::Set(_)
             | Self::LaneLost { .. }
-            | Self::OtherPlans { .. } => false,
+            | Self::OtherPlans { .. } => ErrorKind::Failed,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Missing(_) => vec![command("run list --all", "lists all change sets")],
+            _ => Vec::new(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use jiff::Timestamp;
 use model::artifact::ArtifactSet;
+use model::error::{ErrorKind, Explain};
 use model::ids::RunId;
 use model::state::StateName;
 
@@ -47,12 +48,11 @@ pub enum KeepArtifactsError {
     Store(#[from] StoreError),
 }
 
-impl KeepArtifactsError {
-    /// Whether the same call may work later: the home did not answer.
-    pub fn is_outage(&self) -> bool {
+impl Explain for KeepArtifactsError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Store(source) => source.is_outage(),
-            Self::Moved { .. } => false,
+            Self::Store(source) => source.kind(),
+            Self::Moved { .. } => ErrorKind::Refused,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Not here: whether a run is still alive (`control`): a lock never expires.
 
 use jiff::Timestamp;
+use model::error::{ErrorKind, Explain};
 use model::ids::RunId;
 use model::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
@@ -48,15 +49,14 @@ pub enum AcquireLockError {
     },
 }
 
-impl AcquireLockError {
-    /// Whether the same call may work later: the home did not answer.
-    pub fn is_outage(&self) -> bool {
+impl Explain for AcquireLockError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Store { source, .. } => source.is_outage(),
+            Self::Store { source, .. } => source.kind(),
             Self::Held { .. }
             | Self::HeadMoved { .. }
             | Self::Ended { .. }
-            | Self::RunsOnly { .. } => false,
+            | Self::RunsOnly { .. } => ErrorKind::Refused,
         }
     }
 }
@@ -90,12 +90,11 @@ pub enum ReleaseLockError {
     },
 }
 
-impl ReleaseLockError {
-    /// Whether the same call may work later: the home did not answer.
-    pub fn is_outage(&self) -> bool {
+impl Explain for ReleaseLockError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Store { source, .. } => source.is_outage(),
-            Self::Held { .. } => false,
+            Self::Store { source, .. } => source.kind(),
+            Self::Held { .. } => ErrorKind::Refused,
         }
     }
 }

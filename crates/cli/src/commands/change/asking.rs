@@ -124,7 +124,7 @@ pub(super) async fn waits_for_others(
                 "; it goes on if the variables it was asked with are set there, else with `terrane run confirm {id}`"
             ),
         };
-        let hint = format!("{}{then}", hold.way_out());
+        let hint = format!("{}{then}", hold.release_step());
         return Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits));
     }
     let owed = explained.owed();

@@ -12,6 +12,7 @@ use control::changeset::change_sets::{self, BeginBundleError, Wanted};
 use control::project::open::OpenProject;
 use control::run::cleanup;
 use model::changeset::Action;
+use model::error::Explain;
 use model::ids::StackName;
 use model::project::Project;
 use serde_json::json;
@@ -97,7 +98,7 @@ pub(super) async fn write(
             if bundle::is_bundle(&path).unwrap_or(false) {
                 drop(fs::remove_file(&path));
             }
-            return Err(CommandError::from_error(&err).hint(err.hint()));
+            return Err(CommandError::from_error(&err));
         }
     };
     if global.json {
@@ -200,7 +201,7 @@ async fn start<'a>(
     global: &Global,
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     let found = change_sets::find_bundled(control, bundle, wanted).await;
     let found = found.map_err(|err| begin_error(&err))?;
     let (here, elsewhere) = match found {
@@ -244,9 +245,9 @@ async fn start<'a>(
 }
 
 fn read_error(err: &ReadBundleError) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint())
+    CommandError::from_error(err)
 }
 
 fn begin_error(err: &BeginBundleError) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint())
+    CommandError::from_error(err)
 }

@@ -204,11 +204,5 @@ fn held(found: &FoundLock) -> Option<&LockInfo> {
 }
 
 fn failed(err: &BackendError) -> CommandError {
-    let shown = match err {
-        BackendError::Unbreakable { .. } => {
-            CommandError::from_error(err).status(ExitStatus::Refused)
-        }
-        _ => CommandError::from_error(err),
-    };
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::from_error(err)
 }

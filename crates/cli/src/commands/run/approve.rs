@@ -10,6 +10,7 @@ use control::secrets::caller_env::Asker;
 use jiff::Timestamp;
 use model::approval::{Because, shown};
 use model::changeset::{ChangeSet, Status, is_said};
+use model::error::Explain;
 use model::run::{Run, RunState};
 use serde_json::json;
 
@@ -48,7 +49,7 @@ pub(super) async fn approve(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let here = Here::open(global, process).await?;
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     let (set, run) = About::read(&args.what)?.set(&here.control).await?;
     let here = here.of_set(set, process).await?;
     let before = explain::explain(&here.control, set)

@@ -312,5 +312,5 @@ pub(super) fn say_over(run: &Run, well: &str) -> Result<(), CommandError> {
 }
 
 fn refused(err: &CancelError) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint())
+    CommandError::from_error(err)
 }

@@ -2,6 +2,7 @@
 
 use control::changeset::change_sets;
 use model::changeset::{Action, Status};
+use model::error::Explain;
 use model::ids::ChangeSetId;
 
 use super::{About, Here};
@@ -42,7 +43,7 @@ pub(crate) async fn say_yes(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let here = Here::open(global, process).await?;
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     let (set, _) = About::read(what)?.set(&here.control).await?;
     here.check_machine(set).await?;
     let here = here.of_set(set, process).await?;

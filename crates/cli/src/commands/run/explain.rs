@@ -36,7 +36,7 @@ pub(super) async fn explain(
     // This must work in the middle of an edit: no sound project is needed.
     let place = Place::open(global, process).await?;
     let act = restrictions::explain(&place.control, place.project.as_ref(), id, &reason).await;
-    let act = act.map_err(|err| CommandError::judged(&err, err.is_refusal(), err.hint()))?;
+    let act = act.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
         report::json(&json!({ "explained": view::in_force::document(&act) }))?;
     } else {

@@ -136,7 +136,7 @@ fn rests(resting: &[Resting]) -> Table {
             one.state.clone(),
             one.why.clone().unwrap_or_default(),
             waiting.join(", "),
-            one.way_on.clone(),
+            one.next_step.to_string(),
         ]);
     }
     table
@@ -149,7 +149,7 @@ fn not_done(one: &Resting) -> Value {
         "state": one.state,
         "why": one.why,
         "waiting": one.waiting,
-        "way_on": one.way_on,
+        "way_on": one.next_step.to_string(),
     })
 }
 

@@ -12,6 +12,7 @@ use control::run::logs::{LogLine, Part, RunLog, attempts, without_colours};
 use control::schedule::cancel;
 use model::changeset::Status;
 use model::engine_event::EventKind;
+use model::error::Explain;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, Stage};
 use serde_json::json;
@@ -165,7 +166,7 @@ async fn ended(control: &Control, run: RunId) -> Result<Option<Run>, CommandErro
 }
 
 async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     let runs = if let Ok(id) = word.parse::<RunId>() {
         let run = control.run(id).await.map_err(|err| failed(&err))?;
         run.into_iter().collect()

@@ -5,6 +5,7 @@ use control::run::logs::attempts;
 use jiff::Timestamp;
 use model::approval::shown;
 use model::changeset::{Action, SetEvent, Status};
+use model::error::Explain;
 use model::gate::GateReport;
 use model::ids::RunId;
 use model::policy::{Point, Verdict};
@@ -44,7 +45,7 @@ pub(super) async fn show(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let failed = |err: &dyn std::error::Error| CommandError::from_error(err);
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     if args.plan {
         let here = Here::open(global, process).await?;
         let (set, run) = About::read(&args.what)?.set(&here.control).await?;

@@ -12,7 +12,7 @@ use model::state::{StateName, StateVersion, moment};
 use crate::args::Global;
 use crate::commands::by_hand::reason_text;
 use crate::view::duration;
-use crate::{CommandError, ExitStatus, Process, report};
+use crate::{CommandError, Process, report};
 
 /// Which version is looked at.
 #[derive(Debug, clap::Args)]
@@ -89,11 +89,8 @@ pub(super) fn moment(word: &str) -> Result<Timestamp, CommandError> {
 
 pub(super) fn not_a_moment(err: &InvalidMoment) -> CommandError {
     CommandError::from_error(err)
-        .hint(err.hint())
-        .status(ExitStatus::Usage)
 }
 
 pub(super) fn shown(err: &AskStateError) -> CommandError {
-    let shown = CommandError::from_error(err);
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    CommandError::from_error(err)
 }

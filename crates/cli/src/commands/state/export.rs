@@ -50,7 +50,7 @@ pub(crate) async fn export(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let failed = |err: &export::ExportError| {
-        let shown = CommandError::judged(err, err.is_refusal(), err.hint());
+        let shown = CommandError::from_error(err);
         if err.is_interruption() {
             shown.status(ExitStatus::Interrupted)
         } else {

@@ -388,10 +388,9 @@ fn document(stack: Option<&StackName>, imported: &Imported) -> Value {
 
 fn failed(err: &ImportError) -> CommandError {
     let shown = CommandError::from_error(err);
-    let shown = if err.is_interruption() {
+    if err.is_interruption() {
         shown.status(ExitStatus::Interrupted)
     } else {
         shown
-    };
-    err.hint().into_iter().fold(shown, CommandError::hint)
+    }
 }

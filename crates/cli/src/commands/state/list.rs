@@ -101,9 +101,7 @@ fn not_all(unread: &[AskStateError]) -> Result<ExitStatus, CommandError> {
 
 /// Only what was asked for.
 fn filtered(mut asked: Asked, args: &ListArgs) -> Result<Asked, CommandError> {
-    let glob = |word: &String| {
-        Glob::parse(word).map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))
-    };
+    let glob = |word: &String| Glob::parse(word).map_err(|err| CommandError::from_error(&err));
     let addresses = args.addresses.iter().map(glob);
     let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
     let types = args.resource_type.as_ref().map(glob).transpose()?;

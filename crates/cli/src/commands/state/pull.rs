@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use control::state::queries::{self, ReadStateError, ask};
+use control::state::queries::{self, ask};
 use model::state::pick::Pick;
 
 use super::asking::{PickArgs, say_if_copy, shown};
@@ -41,19 +41,7 @@ pub(crate) async fn pull(
     };
     let (version, bytes) = queries::read(&place.control, &state, version)
         .await
-        .map_err(|err| {
-            let shown = CommandError::from_error(&err);
-            match err {
-                ReadStateError::NoState { .. } => {
-                    shown.hint("`terrane state list` shows all there are")
-                }
-                ReadStateError::NoVersion { .. } => shown.hint(format!(
-                    "`terrane state versions {}` shows all there are",
-                    args.state
-                )),
-                ReadStateError::Store { .. } => shown,
-            }
-        })?;
+        .map_err(|err| CommandError::from_error(&err))?;
     let mut out = std::io::stdout().lock();
     out.write_all(&bytes)
         .and_then(|()| out.flush())

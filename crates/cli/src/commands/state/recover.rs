@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use control::home::master_keys::KeySource;
 use control::home::{Settings, StorePlace};
+use control::state::queries::recover::OTHER_KEY;
 use control::state::queries::recover::{
-    self as recovery, AcceptedLoss, IntoHome, LostVersion, RebuildError, RebuildReport,
-    RecoverError, RecoverReport, RecoveredStanding, RecoveredVersion, RivalVersion,
+    self as recovery, AcceptedLoss, IntoHome, LostVersion, RebuildReport, RecoverReport,
+    RecoveredStanding, RecoveredVersion, RivalVersion,
 };
 use model::state::{StateName, StateVersion};
 use serde_json::json;
@@ -20,9 +21,6 @@ use crate::commands::read_project;
 use crate::view::text::count;
 use crate::view::{Look, errors};
 use crate::{CommandError, ExitStatus, Process, report};
-
-pub(super) const OTHER_KEY: &str =
-    "name the right key (`TERRANE_KEY_FILE`); `terrane key list` says which are needed";
 
 /// Decrypt everything a home holds, with its files and the key alone
 ///
@@ -108,19 +106,7 @@ pub(crate) async fn recover(
     };
     let to = process.cwd.join(to);
     let recovered = recovery::recover(&data, &settings.key, &to).await;
-    let report = recovered.map_err(|err| {
-        let shown = CommandError::from_error(&err);
-        match err {
-            RecoverError::NoKey { .. } => shown.hint("name the key: `--key FILE`"),
-            RecoverError::NoHome { .. } => shown.hint("name the home, or a copy: `--data DIR`"),
-            RecoverError::NotEmpty { .. } => shown.hint("name a new directory: `--to OUT`"),
-            RecoverError::Key(err) => match err.hint() {
-                Some(hint) => shown.hint(hint),
-                None => shown,
-            },
-            RecoverError::Read { .. } | RecoverError::Write { .. } => shown,
-        }
-    })?;
+    let report = recovered.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
         let document = serde_json::to_value(&report)
             .map_err(|err| CommandError::because("could not write JSON", &err))?;
@@ -154,25 +140,7 @@ async fn into_home(
         .map(|reason| reason.read(global, process))
         .transpose()?;
     let done = recovery::into_home(&home, &args.accept_loss, reason.as_ref()).await;
-    let IntoHome { rebuilt, went_on } = done.map_err(|err| {
-        let shown = CommandError::from_error(&err);
-        match err {
-            RebuildError::NoKey { .. } => shown.hint("name the key: `--key FILE`"),
-            RebuildError::NoHome { .. } => shown.hint("name the home: `--data DIR`"),
-            RebuildError::OtherMaster { .. } => shown.hint(OTHER_KEY),
-            RebuildError::Opens { version, state } => shown
-                .hint(format!("go on from it: `--accept-loss {state}@{version}`, or `terrane state rollback {state} --to {version}`"))
-                .status(ExitStatus::Usage),
-            RebuildError::NothingLost { .. } | RebuildError::NoVersion { .. } => shown
-                .hint("`terrane state recover --into-home` names what is lost, and what opens")
-                .status(ExitStatus::Usage),
-            RebuildError::Key(_)
-            | RebuildError::Open { .. }
-            | RebuildError::Rebuild { .. }
-            | RebuildError::Begin { .. }
-            | RebuildError::GoOn { .. } => shown,
-        }
-    })?;
+    let IntoHome { rebuilt, went_on } = done.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
         report::json(&json!({
             "states": rebuilt.states,

@@ -1,6 +1,6 @@
 //! `terrane state rollback`
 
-use control::state::surgery::{self, InvalidTarget, Proposal, Target};
+use control::state::surgery::{self, Proposal, Target};
 use model::changeset::Action;
 
 use super::surgery::{Consent, carry_out, refused};
@@ -38,11 +38,8 @@ pub(crate) async fn rollback(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let target = Target::parse(&args.to, jiff::Timestamp::now()).map_err(|err| {
-        CommandError::from_error(&err)
-            .hint(InvalidTarget::HINT)
-            .status(ExitStatus::Usage)
-    })?;
+    let target = Target::parse(&args.to, jiff::Timestamp::now())
+        .map_err(|err| CommandError::from_error(&err))?;
     let (place, state) = Place::open_state(global, process, &args.state).await?;
     let proposal = surgery::rollback(&place.control, &state, target).await;
     let proposal = proposal.map_err(|err| refused(&err))?;

@@ -37,7 +37,7 @@ pub(crate) async fn search(
 ) -> Result<ExitStatus, CommandError> {
     let place = Place::open(global, process).await?;
     let types = args.resource_type.as_deref().map(Glob::parse).transpose();
-    let types = types.map_err(|err| CommandError::from_error(&err).status(ExitStatus::Usage))?;
+    let types = types.map_err(|err| CommandError::from_error(&err))?;
     let query = Query {
         text: args.text.clone(),
         types,

@@ -99,7 +99,7 @@ async fn say_holds(
 }
 
 pub(super) fn refused(err: &SurgeryError) -> CommandError {
-    CommandError::judged(err, err.is_refusal(), err.hint())
+    CommandError::from_error(err)
 }
 
 fn show(

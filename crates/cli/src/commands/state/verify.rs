@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use control::state::queries::recover::OTHER_KEY;
 use control::state::queries::{self, Damage, RefusedRequest, VerifyReport};
 use model::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
-use super::recover::{OTHER_KEY, begin_anew, ways_on, ways_to_settle};
+use super::recover::{begin_anew, ways_on, ways_to_settle};
 use crate::args::Global;
 use crate::commands::place::{Place, at_home};
 use crate::view::text::{clean, count};

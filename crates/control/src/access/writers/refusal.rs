@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::project::{Target, Writer};
 
 use super::{JobKind, Refusal, Who};
@@ -14,12 +15,16 @@ pub struct NotAWriterError {
     by: &'static str,
     #[source]
     why: Why,
-    hint: String,
+    next_step: NextStep,
 }
 
-impl NotAWriterError {
-    pub fn hint(&self) -> String {
-        self.hint.clone()
+impl Explain for NotAWriterError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Refused
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![self.next_step.clone()]
     }
 }
 
@@ -49,7 +54,7 @@ impl Who {
             target: target.name.clone(),
             by,
             why: Why(self.why(target, has_server)),
-            hint: self.hint(target),
+            next_step: advice(self.advice(target)),
         }
     }
 
@@ -94,14 +99,14 @@ impl Who {
         }
     }
 
-    fn hint(&self, target: &Target) -> String {
-        let is_outage = |refusal: &Refusal| match refusal {
-            Refusal::Unverified { is_outage, .. } => *is_outage,
+    fn advice(&self, target: &Target) -> String {
+        let is_unavailable = |refusal: &Refusal| match refusal {
+            Refusal::Unverified { is_unavailable, .. } => *is_unavailable,
             Refusal::NoToken | Refusal::Other { .. } => false,
         };
         let mut all = self.refusals_of(target);
-        if all.any(|(_, refusal)| is_outage(refusal)) {
-            return "nothing was changed: run the job again when the issuer answers".to_owned();
+        if all.any(|(_, refusal)| is_unavailable(refusal)) {
+            return "nothing was changed: run the job again when the issuer responds".to_owned();
         }
         let mut all = self.refusals_of(target);
         let unarmed = all.find(|(_, refusal)| matches!(refusal, Refusal::NoToken));
@@ -121,7 +126,7 @@ impl Who {
                 format!("add to the job: `id_tokens: {{ {token_env}: {{ aud: {audience} }} }}`")
             }
             (JobKind::Other, Some(Writer { token_env, .. })) => {
-                format!("put the OIDC token of the job into `{token_env}`")
+                format!("set `{token_env}` to the OIDC token of the job")
             }
             (JobKind::None, _) | (_, None) => {
                 let mut writers = self.refusals_of(target).map(|(writer, _)| writer);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::{RunId, StackName};
 use model::masking::Mask;
 use model::project::Project;
@@ -193,26 +194,27 @@ pub enum LookAgainError {
     },
 }
 
-impl LookAgainError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for LookAgainError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Backend { source, .. } => source.hint(),
-            Self::StateHere { stack, .. } => Some(format!(
-                "`terrane state export {stack} --to engine` brings it there, and is enough if it is there already"
-            )),
-            Self::Gone { stack, .. } => Some(format!(
-                "its target may name another place by mistake; if it is meant, `terrane state export {stack} --to engine` brings the \
-                 state there, or `terrane state import {stack} --from engine` takes what is there instead"
-            )),
-            Self::Read { .. } | Self::Copy { .. } => None,
+            Self::StateHere { .. } | Self::Gone { .. } => ErrorKind::Refused,
+            Self::Backend { .. } | Self::Read { .. } | Self::Copy { .. } => ErrorKind::Failed,
         }
     }
 
-    /// Whether a rule refused it, rather than something breaking.
-    pub fn is_refusal(&self) -> bool {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::StateHere { .. } | Self::Gone { .. } => true,
-            Self::Backend { .. } | Self::Read { .. } | Self::Copy { .. } => false,
+            Self::Backend { source, .. } => source.next_steps(),
+            Self::StateHere { stack, .. } => vec![export_to_engine(stack)],
+            Self::Gone { stack, .. } => vec![
+                advice("check that its target names the right backend"),
+                export_to_engine(stack),
+                command(
+                    format!("state import {stack} --from engine"),
+                    "uses the state that is there instead",
+                ),
+            ],
+            Self::Read { .. } | Self::Copy { .. } => Vec::new(),
         }
     }
 }
@@ -235,6 +237,13 @@ async fn is_where_it_was(
             serial: before.serial,
         })
     })
+}
+
+pub(crate) fn export_to_engine(stack: &StackName) -> NextStep {
+    command(
+        format!("state export {stack} --to engine"),
+        "exports it to the engine's backend; it is enough if the state is there already",
+    )
 }
 
 #[cfg(test)]

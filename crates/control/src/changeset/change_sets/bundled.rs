@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 
 use model::changeset::{Action, ChangeSet, Origin, Request};
 use model::engine::{Constraint, EngineRequirement};
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, StackName};
 use model::plan::coverage::Coverage;
@@ -54,38 +55,46 @@ pub enum BeginBundleError {
     Policies(#[from] PolicyError),
 }
 
-impl BeginBundleError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for BeginBundleError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Prepare(err) => err.hint(),
-            Self::NoStack { .. } => Some("check out the commit it was made from".to_owned()),
-            Self::Engine { made_with, .. } => {
-                Some(format!("`terrane engine install {made_with}` gets it"))
-            }
-            Self::Moved { .. } => Some("`terrane plan --out FILE` makes a fresh one".to_owned()),
-            Self::Applied { set } => Some(format!(
-                "`terrane plan --out FILE` makes a fresh one; `terrane run show {set}` says what became of it"
-            )),
-            Self::UnderRules { set } => Some(format!(
-                "`terrane run discard {set} --reason \"…\"` drops it, then the same command begins anew"
-            )),
-            Self::Meanwhile { .. } => Some("the same command again attaches to it".to_owned()),
-            Self::Elsewhere { .. } => Some("the same command there attaches to it".to_owned()),
-            Self::LayOut(_) | Self::Policies(_) => None,
-        }
-    }
-
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Prepare(err) => err.is_refusal(),
+            Self::Prepare(err) => err.kind(),
             Self::NoStack { .. }
             | Self::Engine { .. }
             | Self::Moved { .. }
             | Self::Applied { .. }
             | Self::UnderRules { .. }
             | Self::Meanwhile { .. }
-            | Self::Elsewhere { .. } => true,
-            Self::LayOut(_) | Self::Policies(_) => false,
+            | Self::Elsewhere { .. } => ErrorKind::Refused,
+            Self::LayOut(_) | Self::Policies(_) => ErrorKind::Failed,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        let plan = command("plan --out FILE", "makes a new one");
+        match self {
+            Self::Prepare(err) => err.next_steps(),
+            Self::NoStack { .. } => vec![advice("check out the commit that it was made from")],
+            Self::Engine { made_with, .. } => vec![command(
+                format!("engine install {made_with}"),
+                "installs it",
+            )],
+            Self::Moved { .. } => vec![plan],
+            Self::Applied { set } => {
+                vec![
+                    plan,
+                    command(format!("run show {set}"), "shows its outcome"),
+                ]
+            }
+            Self::UnderRules { set } => vec![
+                command(format!("run discard {set} --reason \"…\""), "drops it"),
+                advice("then repeat this command"),
+            ],
+            Self::Meanwhile { .. } => vec![advice("repeat the command to attach to it")],
+            Self::Elsewhere { .. } => {
+                vec![advice("repeat the command on that machine to attach to it")]
+            }
+            Self::LayOut(_) | Self::Policies(_) => Vec::new(),
         }
     }
 }

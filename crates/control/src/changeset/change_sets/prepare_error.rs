@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
 use model::changeset::ReopenError;
+use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::exception::GateOfStack;
 use model::hold::Hold;
 use model::ids::{ChangeSetId, StackName};
@@ -13,7 +14,7 @@ use render::Stale;
 use store::ChangeSetError;
 
 use crate::access::writers::NotAWriterError;
-use crate::changeset::backends::LookAgainError;
+use crate::changeset::backends::{LookAgainError, export_to_engine};
 use crate::changeset::staleness::StateMovedError;
 use crate::changeset::upstreams::Undone;
 use crate::secrets::caller_env::GatherError;
@@ -179,112 +180,8 @@ pub enum PrepareError {
     Store(#[from] ChangeSetError),
 }
 
-impl PrepareError {
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::NotAWriter(refused) => Some(refused.hint()),
-            Self::ExecAgain { .. } => Some("give it anew: `terrane exec STACK -- …`".to_owned()),
-            Self::NoHome { .. } => {
-                Some("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`".to_owned())
-            }
-            Self::UpstreamNotDone { undone, .. } => Some(undone.way_on.clone()),
-            Self::StateMoved(moved) => Some(moved.hint()),
-            Self::NoSuchGate { gate, known } => Some(match known.as_slice() {
-                [] => format!("`{}` is no stack of this with a gate", gate.stack),
-                known => {
-                    let names: Vec<String> = known
-                        .iter()
-                        .map(|name| format!("`{}/{name}`", gate.stack))
-                        .collect();
-                    format!("there is {}", names.join(", "))
-                }
-            }),
-            Self::GateOfOtherTime { .. } => Some("leave `--skip-gate` out for it".to_owned()),
-            Self::NothingToReinstall => {
-                Some("name the stack that has it: `terrane apply STACK --reinstall`".to_owned())
-            }
-            Self::NotApplied { stack, .. } => Some(format!(
-                "`terrane apply +{stack}` applies what it needs first"
-            )),
-            Self::Provider { target, .. } => Some(format!(
-                "add it to `providers` of target `{target}`, if its stacks may use it"
-            )),
-            Self::StillNeededByRemoved { by, .. } => Some(format!(
-                "`terrane destroy {by}` names the commit to destroy it with first"
-            )),
-            Self::StillNeeded {
-                stack,
-                by,
-                is_of_commit: true,
-            } => Some(format!(
-                "name all that stands on it: `terrane destroy {stack} {by} --from …`"
-            )),
-            Self::StillNeeded { stack, .. } => Some(format!(
-                "`terrane destroy {stack}+` destroys its dependents first"
-            )),
-            Self::KeptAside { stack, source } => source.hint(stack.as_str()),
-            Self::Stale(stale) => stale.hint(),
-            Self::StateFile { stack, file } => Some(format!(
-                "`terrane state import {stack} --from {file}` brings it in; if nothing of it exists any more, remove the file"
-            )),
-            Self::Ignored { ignored, .. } => Some(ignored.hint()),
-            Self::StateElsewhere { stack, kind, .. } => {
-                // A file that is named from where the source lies is not found from where the engine works.
-                let stays = match kind.as_str() {
-                    "local" => String::new(),
-                    kind => format!(" `backend \"{kind}\" {{}}` in the target leaves it there;"),
-                };
-                Some(format!(
-                    "`terrane state import {stack} --from engine` brings it in;{stays} if nothing was ever applied there, take \
-                     the block out of the source"
-                ))
-            }
-            Self::StateHere { stack, .. } => Some(format!(
-                "`terrane state export {stack} --to engine` brings it there, and is enough if it is there already"
-            )),
-            Self::Held { hold } => Some(format!(
-                "{}; `terrane plan` works meanwhile",
-                hold.way_out()
-            )),
-            Self::NotResumed {
-                is_bundle: true, ..
-            } => Some("`terrane plan --out FILE` makes a fresh one".to_owned()),
-            Self::NotResumed { .. } => {
-                Some("`terrane destroy` again asks about what is left".to_owned())
-            }
-            Self::Rejected { .. } => {
-                Some("`terrane apply` asks for a new one, with approvals of its own".to_owned())
-            }
-            Self::Gone { .. } => Some("`terrane apply` starts a new change set".to_owned()),
-            Self::NothingStopped => Some("`terrane run list --all` shows them all".to_owned()),
-            Self::Gather(err) => err.hint(),
-            Self::FileTwice { .. } => {
-                Some("give it another name, or remove the one in the source".to_owned())
-            }
-            Self::ArtifactTwice { path, .. } => Some(format!(
-                "remove it from the source, or name it in `.gitignore`: `{path}`"
-            )),
-            Self::Outputs(err) => err.hint(),
-            Self::LookAgain(err) => err.hint(),
-            Self::NoEngine { .. }
-            | Self::Snapshot(_)
-            | Self::Keep { .. }
-            | Self::Seal(_)
-            | Self::FactLocations(_)
-            | Self::Digest(_)
-            | Self::Reserve(_)
-            | Self::Store(_) => None,
-            Self::Reopen(err) => Some(err.hint()),
-            Self::Unknown { .. } => Some("`terrane run list --all` shows them all".to_owned()),
-            Self::OnlyWaits { waits } => Some(format!("`terrane run confirm {waits}` applies it")),
-            Self::NewerWaits { waits, stopped } => Some(format!(
-                "`terrane run confirm {waits}` applies it; `terrane apply --resume {stopped}` goes on with the older one"
-            )),
-        }
-    }
-
-    /// Whether a rule refused it, rather than something breaking.
-    pub fn is_refusal(&self) -> bool {
+impl Explain for PrepareError {
+    fn kind(&self) -> ErrorKind {
         match self {
             Self::NotAWriter(_)
             | Self::UpstreamNotDone { .. }
@@ -302,30 +199,125 @@ impl PrepareError {
             | Self::NotResumed { .. }
             | Self::NewerWaits { .. }
             | Self::OnlyWaits { .. }
-            | Self::Held { .. } => true,
-            Self::KeptAside { source, .. } => source.is_refusal(),
-            Self::LookAgain(err) => err.is_refusal(),
-            Self::NotApplied { .. }
-            | Self::FileTwice { .. }
-            | Self::ArtifactTwice { .. }
-            | Self::Ignored { .. }
-            | Self::NoSuchGate { .. }
-            | Self::GateOfOtherTime { .. }
-            | Self::NothingToReinstall
-            | Self::Gone { .. }
-            | Self::NothingStopped
-            | Self::NoEngine { .. }
-            | Self::Gather(_)
-            | Self::Outputs(_)
-            | Self::Snapshot(_)
-            | Self::Keep { .. }
-            | Self::Seal(_)
-            | Self::FactLocations(_)
-            | Self::Digest(_)
-            | Self::Reserve(_)
-            | Self::Reopen(_)
-            | Self::Unknown { .. }
-            | Self::Store(_) => false,
+            | Self::Held { .. } => ErrorKind::Refused,
+            Self::KeptAside { source, .. } => source.kind(),
+            Self::LookAgain(err) => err.kind(),
+            Self::Gone { .. } | Self::NothingStopped | Self::Unknown { .. } => ErrorKind::NotFound,
+            _ => ErrorKind::Failed,
         }
     }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::NotAWriter(err) => err.next_steps(),
+            Self::StateMoved(err) => err.next_steps(),
+            Self::Stale(err) => err.next_steps(),
+            Self::Gather(err) => err.next_steps(),
+            Self::Outputs(err) => err.next_steps(),
+            Self::LookAgain(err) => err.next_steps(),
+            Self::Reopen(err) => err.next_steps(),
+            Self::KeptAside { source, .. } => source.next_steps(),
+            Self::UpstreamNotDone { undone, .. } => vec![undone.next_step.clone()],
+            Self::Held { hold } => vec![
+                hold.release_step(),
+                advice("`terrane plan` works meanwhile"),
+            ],
+            Self::StateElsewhere { stack, kind, .. } => state_elsewhere(stack, kind),
+            Self::NoSuchGate { gate, known } => vec![no_such_gate(gate, known)],
+            Self::StateFile { stack, file } => vec![
+                command(format!("state import {stack} --from {file}"), "imports it"),
+                advice("if none of its resources exist any more, remove the file"),
+            ],
+            Self::NewerWaits { waits, stopped } => vec![
+                command(format!("run confirm {waits}"), "applies it"),
+                command(
+                    format!("apply --resume {stopped}"),
+                    "continues the older one",
+                ),
+            ],
+            Self::Ignored { ignored, .. } => vec![advice(ignored.hint())],
+            _ => self.one_step().into_iter().collect(),
+        }
+    }
+}
+
+impl PrepareError {
+    /// The next step of a reason that has just one.
+    fn one_step(&self) -> Option<NextStep> {
+        Some(match self {
+            Self::ExecAgain { .. } => advice("start it again: `terrane exec STACK -- …`"),
+            Self::NoHome { .. } => {
+                advice("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`")
+            }
+            Self::GateOfOtherTime { .. } => advice("omit `--skip-gate` for it"),
+            Self::NothingToReinstall => {
+                advice("name the stack that has one: `terrane apply STACK --reinstall`")
+            }
+            Self::NotApplied { stack, .. } => {
+                command(format!("apply +{stack}"), "applies its dependencies first")
+            }
+            Self::Provider { target, .. } => advice(format!(
+                "add it to `providers` of target `{target}`, if its stacks may use it"
+            )),
+            Self::StillNeededByRemoved { by, .. } => command(
+                format!("destroy {by}"),
+                "names the commit to destroy it with first",
+            ),
+            Self::StillNeeded {
+                stack,
+                by,
+                is_of_commit: true,
+            } => advice(format!(
+                "name all its dependents: `terrane destroy {stack} {by} --from …`"
+            )),
+            Self::StillNeeded { stack, .. } => {
+                command(format!("destroy {stack}+"), "destroys its dependents first")
+            }
+            Self::StateHere { stack, .. } => export_to_engine(stack),
+            Self::NotResumed {
+                is_bundle: true, ..
+            } => command("plan --out FILE", "makes a new one"),
+            Self::NotResumed { .. } => command("destroy", "asks again about what is left"),
+            Self::Rejected { .. } => command("apply", "requests a new one, with its own approvals"),
+            Self::Gone { .. } => command("apply", "starts a new change set"),
+            Self::NothingStopped | Self::Unknown { .. } => {
+                command("run list --all", "lists all change sets")
+            }
+            Self::FileTwice { .. } => {
+                advice("give it another name, or remove the one in the source")
+            }
+            Self::ArtifactTwice { path, .. } => advice(format!(
+                "remove it from the source, or add it to `.gitignore`: `{path}`"
+            )),
+            Self::OnlyWaits { waits } => command(format!("run confirm {waits}"), "applies it"),
+            _ => return None,
+        })
+    }
+}
+
+fn state_elsewhere(stack: &StackName, kind: &str) -> Vec<NextStep> {
+    let import = command(format!("state import {stack} --from engine"), "imports it");
+    // The engine does not find a relative path from its own working directory.
+    let stays = (kind != "local").then(|| {
+        advice(format!(
+            "`backend \"{kind}\" {{}}` in the target leaves it there"
+        ))
+    });
+    let remove = advice("if nothing was ever applied there, remove the block from the source");
+    [Some(import), stays, Some(remove)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn no_such_gate(gate: &GateOfStack, known: &[String]) -> NextStep {
+    if known.is_empty() {
+        return advice(format!(
+            "`{}` is not a stack of this change set with a gate",
+            gate.stack
+        ));
+    }
+    let names = known.iter().map(|name| format!("`{}/{name}`", gate.stack));
+    let names: Vec<String> = names.collect();
+    advice(format!("there is {}", names.join(", ")))
 }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use drivers::git::Repository;
+use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::state::Contents;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,22 @@ pub struct ProjectIdChanged {
     from: IdentitySource,
     name: String,
     home: String,
+}
+
+impl Explain for ProjectIdChanged {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Refused
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![
+            advice(format!(
+                "to keep them, write `id = \"{}\"` in the project block",
+                self.before
+            )),
+            advice("if it is meant to be a new project: `terrane plan --new-project`"),
+        ]
+    }
 }
 
 /// The last use of a checkout, as it is stored.

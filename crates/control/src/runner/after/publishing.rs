@@ -41,7 +41,7 @@ pub(super) async fn publish(
     let own = facts::own_remote(asker, part.root, spec.facts.values())
         .map_err(|err| Failure::because("cannot read the project's own remote", &err))?;
     let places = Destination::read_all(&spec.facts, &part.values, own.as_deref())
-        .map_err(|err| with_hint("cannot find a place of its facts", &err, err.hint()))?;
+        .map_err(|err| Failure::explained("cannot find a place of its facts", &err))?;
     let state = job.control.state_name(&spec.stack.state);
     let head = job.control.store.state_head(&state).await;
     let head = head.map_err(|err| Failure::because("cannot read the state", &err))?;
@@ -92,7 +92,7 @@ pub(super) async fn publish(
                 Some(cause) => Failure::because(&err.to_string(), cause),
                 None => Failure::new(err.to_string()),
             };
-            failure.told(err.hint(&spec.stack.name), err.is_refusal())
+            failure.explain(&err)
         })?;
     Ok(report(part, &done))
 }
@@ -164,14 +164,6 @@ fn report(part: &Part<'_>, done: &PublishOutcome) -> Report {
         summary: parts.join(", "),
         details: json!({ "published": done.places, "elsewhere": done.elsewhere }),
         changed: Some(written + withdrawn > 0 || done.elsewhere.iter().any(|one| one.is_changed)),
-    }
-}
-
-fn with_hint(message: &str, err: &dyn std::error::Error, hint: Option<String>) -> Failure {
-    let failure = Failure::because(message, err);
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
     }
 }
 

@@ -27,7 +27,7 @@ use store::{KeepArtifactsError, StoreError};
 use super::Workspace;
 use super::mounted::{note_path as mounted_note, noted_below};
 use crate::Control;
-use crate::home::retry::insist;
+use crate::home::retry::retry_unavailable;
 use crate::home::write_private;
 use crate::runner::{Failure, Job, warn};
 use crate::state::artifacts;
@@ -138,7 +138,7 @@ impl Workspace {
         grounds.others.extend(mounted.map_err(|err| failed(&err))?);
         let gathered = grounds.gather().map_err(|err| failed(&err))?;
         let keep = async || lent.note.keep(job.control, &gathered.set).await;
-        let kept = insist(KeepArtifactsError::is_outage, keep).await;
+        let kept = retry_unavailable(keep).await;
         if let Err(err @ KeepArtifactsError::Store(_)) = &kept {
             return Err(failed(err));
         }

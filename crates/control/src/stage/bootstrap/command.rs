@@ -7,12 +7,12 @@ use std::time::Duration;
 use drivers::process::{Capture, Exit, Keeper, find_program, remove_when_gone, run_to_end};
 use model::bootstrap::CommandStep;
 use model::duration::seconds;
+use model::error::one_line;
 use model::masking::Mask;
 use model::secret::Secret;
 
 use super::{Done, Failure};
 use crate::home::write_private;
-use crate::program_output::error_text::one_line;
 use crate::program_output::output_tail::LastWords;
 use crate::stage::cluster::ClusterContext;
 

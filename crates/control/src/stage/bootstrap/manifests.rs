@@ -11,6 +11,7 @@ use drivers::kubernetes::{FetchManifestError, fetch_manifest};
 use drivers::process::{Capture, CaptureError, capture, find_program};
 use drivers::snapshot::sha256;
 use model::bootstrap::{Agent, AgentKind};
+use model::error::{Explain, NextStep, advice};
 use model::kubernetes::{ManifestError, documents};
 use model::secret::Secret;
 use serde_json::Value;
@@ -56,27 +57,22 @@ pub(super) enum ManifestsError {
     },
 }
 
-impl ManifestsError {
-    pub(super) fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoRenderer { hint, .. } => Some((*hint).to_owned()),
-            Self::NotPinned { seen, .. } => Some(format!(
-                "look at it, then say `digest = \"{seen}\"` in the `bootstrap` block"
-            )),
-            Self::Digest { seen, .. } => Some(format!(
-                "if the manifests were changed on purpose, say `digest = \"{seen}\"`"
-            )),
-            Self::Empty { .. } => Some("`.yaml`, `.yml` and `.json` files count".to_owned()),
-            Self::Fetch { .. } => Some(
-                "put them into the project and name the file in `manifests` to need no network"
-                    .to_owned(),
-            ),
-            Self::Read { .. }
-            | Self::TooLong { .. }
-            | Self::Manifest { .. }
-            | Self::Render { .. }
-            | Self::Rendering { .. } => None,
-        }
+impl Explain for ManifestsError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
+            Self::NoRenderer { hint, .. } => (*hint).to_owned(),
+            Self::NotPinned { seen, .. } => {
+                format!("review it, then set `digest = \"{seen}\"` in the `bootstrap` block")
+            }
+            Self::Digest { seen, .. } => {
+                format!("if the manifests changed on purpose, set `digest = \"{seen}\"`")
+            }
+            Self::Empty { .. } => "only `.yaml`, `.yml` and `.json` files count".to_owned(),
+            Self::Fetch { .. } => {
+                "to work without the network, add them to the project and name the file in `manifests`".to_owned()
+            }
+            _ => return Vec::new(),
+        })]
     }
 }
 

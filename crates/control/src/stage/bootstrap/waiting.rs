@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use drivers::kubernetes::{Among, Client, KubernetesError};
 use model::duration::seconds;
+use model::error::one_line;
 use model::kubernetes::{Health, ObjectRef, agent_health, rollout};
 use serde_json::Value;
 
 use super::{Done, Failure};
-use crate::program_output::error_text::one_line;
 use crate::stage::cluster::Poll;
 
 /// Waits until the API server answers. A new one may refuse connections or credentials at first.

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::git::GitError;
 use model::config::resolve::{self, ResolveError};
+use model::error::one_line;
 use model::project::FactsPlace;
 use model::stage::{Ask, StageBlock};
 use serde_json::Value;
 
 use super::{Destination, PublishFactsError, ReadDestinationError, own_remote, read_file};
 use crate::Control;
-use crate::program_output::error_text::one_line;
 use crate::stage::values::{Side, StackValues, StageValuesError};
 
 #[derive(Debug, thiserror::Error)]

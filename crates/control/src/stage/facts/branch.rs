@@ -195,6 +195,7 @@ impl Job<'_> {
             }
         }
         Err(PublishFactsError::Busy {
+            stack: self.publication.stack.clone(),
             place: self.place.name.clone(),
             attempts: ATTEMPTS,
         })
@@ -368,6 +369,7 @@ impl Job<'_> {
             (Err(_), Some(_)) => Manifest::default(),
             (Err(source), None) => {
                 return Err(PublishFactsError::Manifest {
+                    stack: self.publication.stack.clone(),
                     place: self.place.name.clone(),
                     source,
                 });
@@ -447,8 +449,10 @@ impl Job<'_> {
             let there = project_files::read(self.publication.root, path)?;
             if there.is_some_and(|there| !is_ours(&there)) {
                 if self.publication.take_over.is_none() {
-                    let path = path.to_owned();
-                    return Err(PublishFactsError::NotOurs { path });
+                    return Err(PublishFactsError::NotOurs {
+                        stack: self.publication.stack.clone(),
+                        path: path.to_owned(),
+                    });
                 }
                 let detail = format!("file `{path}`");
                 self.publication

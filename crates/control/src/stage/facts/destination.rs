@@ -6,6 +6,7 @@ use std::path::Path;
 use drivers::git::{Git, GitError};
 use model::config::eval::{EvaluateError, Values, evaluate};
 use model::config::resolve::StageValues;
+use model::error::{Explain, NextStep, advice};
 use model::ids::StackName;
 use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
 use model::secret::Secret;
@@ -64,14 +65,13 @@ pub fn own_remote<'p>(
     }
 }
 
-impl ReadDestinationError {
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
+impl Explain for ReadDestinationError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
             Self::NoRemote { .. } => {
-                Some("set `repository = \"…\"`: a Git remote or a path".to_owned())
+                vec![advice("set `repository = \"…\"`: a Git remote or a path")]
             }
-            Self::Value { .. } | Self::NotText { .. } => None,
+            Self::Value { .. } | Self::NotText { .. } => Vec::new(),
         }
     }
 }

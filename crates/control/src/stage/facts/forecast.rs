@@ -8,11 +8,12 @@ use std::path::Path;
 
 use drivers::process::Environment;
 use model::contract::Planned;
+use model::error::{ErrorKind, Explain, NextStep};
 use model::facts::{
     Clash, Encrypt, FactFile, FactLocation, Forecast, ForecastChange, Outputs, Paths,
     PrepareFactsError, Publish, ReadPublishError, file_header, prepare, render,
 };
-use model::ids::{RunId, StackName};
+use model::ids::RunId;
 use model::project::FactsPlace;
 use model::run::RunSpec;
 use model::stage::StageBlock;
@@ -82,23 +83,23 @@ pub(crate) enum ForecastError {
     Store(#[from] StoreError),
 }
 
-impl ForecastError {
-    /// Whether a rule would refuse it after the apply as well.
-    pub(crate) fn is_refusal(&self) -> bool {
+impl Explain for ForecastError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Read(_) | Self::Prepare(_) | Self::Seal { .. } | Self::Taken(_) => true,
-            Self::Contract(_) | Self::Store(_) => false,
+            Self::Read(_) | Self::Prepare(_) | Self::Seal { .. } | Self::Taken(_) => {
+                ErrorKind::Refused
+            }
+            Self::Contract(_) | Self::Store(_) => ErrorKind::Failed,
         }
     }
 
-    /// The next step.
-    pub(crate) fn hint(&self, stack: &StackName) -> Option<String> {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Taken(err) => err.hint(stack),
-            Self::Prepare(err) => err.hint(),
-            Self::Contract(err) => err.hint(),
-            Self::Seal { source, .. } => source.hint(),
-            Self::Read(_) | Self::Store(_) => None,
+            Self::Taken(err) => err.next_steps(),
+            Self::Prepare(err) => err.next_steps(),
+            Self::Contract(err) => err.next_steps(),
+            Self::Seal { source, .. } => source.next_steps(),
+            Self::Read(_) | Self::Store(_) => Vec::new(),
         }
     }
 }

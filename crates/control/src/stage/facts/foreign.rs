@@ -90,6 +90,7 @@ impl Job<'_> {
             return match last {
                 None => Ok(()),
                 Some(_) => Err(PublishFactsError::BranchGone {
+                    stack: self.publication.stack.clone(),
                     place: self.place.name.clone(),
                     branch: self.place.branch.clone(),
                 }),
@@ -156,6 +157,7 @@ impl Job<'_> {
         let files = files.map_err(|err| self.git(err))?.unwrap_or_default();
         let manifest = Manifest::read(files.get(MANIFEST).map(Vec::as_slice));
         manifest.map_err(|source| PublishFactsError::Manifest {
+            stack: self.publication.stack.clone(),
             place: self.place.name.clone(),
             source,
         })
@@ -301,6 +303,7 @@ impl Job<'_> {
 
     fn foreign(&self, commit: Commit, files: Vec<String>, rewritten: bool) -> PublishFactsError {
         PublishFactsError::Foreign {
+            stack: self.publication.stack.clone(),
             place: self.place.name.clone(),
             foreign: Box::new(ForeignCommit {
                 subject: commit.message.lines().next().unwrap_or_default().to_owned(),

@@ -9,6 +9,7 @@ use drivers::sops;
 use model::config::Loaded;
 use model::contract::{self, mapped};
 use model::diagnostic::{Finding, Location};
+use model::error::Explain;
 use model::facts::{Clash, Paths, SOPS_RULES as RULES, path_problem};
 use model::module::Module;
 use model::project::{FactsPlace, Input, Project, SensitiveFacts};

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::engine_environment;
+use model::error::one_line;
 use model::facts::{BREAK_GLASS, records};
 use model::ids::StackName;
 use model::project::{FactsPlace, Owns};
@@ -15,7 +16,6 @@ use store::StoreError;
 use super::branch::Job;
 use super::{Destination, Publication, own_remote, place_key};
 use crate::Control;
-use crate::program_output::error_text::one_line;
 use crate::secrets::caller_env::Asker;
 use crate::stage::cluster::ClusterContext;
 use crate::stage::values::{Side, StackValues};

@@ -8,6 +8,7 @@ use drivers::sops::{
     self, EncryptError, Plugins, RuleError, RulesError, Selection, SelectionError,
 };
 use jiff::Timestamp;
+use model::error::{Explain, NextStep, advice};
 use model::facts::{Encrypt, FactFile, Format, SOPS_RULES as RULES, render};
 use serde_json::{Map, Value};
 
@@ -31,18 +32,17 @@ pub enum SealFactsError {
     Encrypt(#[from] EncryptError),
 }
 
-impl SealFactsError {
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::NoRules => Some(format!(
-                "write a `{RULES}` at the project's root with a `creation_rules` entry for the published path"
-            )),
-            Self::Rule(_) => Some(format!("add a rule for that path to `{RULES}`")),
-            Self::InClear => Some("encrypt all of the place: `encrypt = \"all\"`".to_owned()),
-            Self::Encrypt(err) => err.hint(),
-            Self::Read(_) | Self::Rules(_) | Self::Selection(_) => None,
-        }
+impl Explain for SealFactsError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
+            Self::NoRules => format!(
+                "write a `{RULES}` in the project's root with a `creation_rules` entry for the published path"
+            ),
+            Self::Rule(_) => format!("add a rule for that path to `{RULES}`"),
+            Self::InClear => "encrypt the whole destination: `encrypt = \"all\"`".to_owned(),
+            Self::Encrypt(err) => return err.next_steps(),
+            Self::Read(_) | Self::Rules(_) | Self::Selection(_) => return Vec::new(),
+        })]
     }
 }
 

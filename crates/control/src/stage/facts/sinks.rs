@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use model::bootstrap::ObjectOutcome;
+use model::error::one_line;
 use model::facts::{
     Encrypt, FactFile, FactLocation, FieldDifference, SinkObject, field_differences, file_header,
 };
@@ -17,7 +18,6 @@ use serde::Serialize;
 
 use super::{Publication, PublishFactsError, project_files};
 use crate::Control;
-use crate::program_output::error_text::one_line;
 use crate::stage::sinks::{self, Difference, SinkError};
 
 /// The kind of `sink` that is a file of the project.

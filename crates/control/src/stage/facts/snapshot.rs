@@ -12,6 +12,7 @@ use model::break_glass::Act;
 use model::config::eval;
 use model::config::resolve::ResolveError;
 use model::contract::Planned;
+use model::error::{Explain, NextStep, command};
 use model::facts::{FactLocation, Publish, ReadPublishError, StateMark};
 use model::ids::StackName;
 use model::project::{FactsPlace, Project, Stack};
@@ -84,18 +85,15 @@ pub enum ReadFactsError {
     Git(#[from] GitError),
 }
 
-impl ReadFactsError {
-    /// The next step.
-    pub fn hint(&self) -> Option<String> {
+impl Explain for ReadFactsError {
+    fn next_steps(&self) -> Vec<NextStep> {
         match self {
-            Self::Destination(err) => err.hint(),
-            Self::Resolve { stack, .. } => Some(format!("apply it again: `terrane apply {stack}`")),
-            Self::Git(err) => err.hint(),
-            Self::Values(_)
-            | Self::State { .. }
-            | Self::Locations { .. }
-            | Self::Sink(_)
-            | Self::Publish(_) => None,
+            Self::Destination(err) => err.next_steps(),
+            Self::Resolve { stack, .. } => {
+                vec![command(format!("apply {stack}"), "applies it again")]
+            }
+            Self::Git(err) => err.next_steps(),
+            _ => Vec::new(),
         }
     }
 }

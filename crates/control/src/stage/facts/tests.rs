@@ -326,12 +326,7 @@ async fn a_foreign_commit_stops_until_it_is_taken_over() {
         said.contains("`mend it by hand`") && said.contains(&foreign.commit[..10]),
         "{said}"
     );
-    assert!(
-        refused
-            .hint(&"app".parse().unwrap())
-            .unwrap()
-            .contains("--take-over")
-    );
+    assert!(refused.hint().unwrap().contains("--take-over"));
     assert_eq!(world.file("a.yaml"), "value: by hand\n");
 
     let forced = Call {

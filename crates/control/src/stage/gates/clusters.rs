@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, KubernetesError, Wanted};
 use model::duration::seconds;
+use model::error::{Explain, one_line};
 use model::gate::{
     AgentGate, ClusterSeen, Evidence, KubernetesGate, Look, Miss, NotAsked, ObjectSeen, Want,
 };
@@ -11,8 +12,6 @@ use model::kubernetes::FieldPath;
 use model::secret::Secret;
 use serde_json::Value;
 use tokio::time::timeout;
-
-use crate::program_output::error_text::one_line;
 
 /// A look at a cluster that ends in time, whatever the cluster does.
 pub(super) async fn within(

@@ -8,12 +8,12 @@ use drivers::kubernetes::{AgentObjects, Clusters};
 use drivers::probe::{Probes, dns, http, oidc, tcp, tls};
 use drivers::process::{self, Capture, Exit};
 use model::duration::seconds;
+use model::error::one_line;
 use model::gate::{Asked, CommandGate, CommandSeen, EqualGate, Gate, Look, NotAsked, Probe};
 use model::masking::Mask;
 use tokio::time::{Instant, timeout};
 
 use super::{Around, clusters};
-use crate::program_output::error_text::one_line;
 use crate::program_output::output_tail::LastWords;
 
 /// A probe ends by itself at its limit; this much later it is ended.

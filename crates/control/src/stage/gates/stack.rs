@@ -7,6 +7,7 @@ use drivers::process::{Environment, engine_environment};
 use model::config::eval;
 use model::config::resolve::{self, ResolveError};
 use model::diagnostic::Location;
+use model::error::Explain;
 use model::gate::{Asked, Gate, RecordKind, SettingError};
 use model::masking::Mask;
 use model::project::{Input, Project, Stack};
@@ -40,6 +41,8 @@ pub enum StackGatesError {
         problems: Vec<Problem>,
     },
 }
+
+impl Explain for StackGatesError {}
 
 /// One thing that is wrong with a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]

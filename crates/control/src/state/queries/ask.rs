@@ -1,6 +1,7 @@
 //! One version of a state, looked into: which one is meant, what it holds, what may be shown of it.
 
 use model::break_glass::Act;
+use model::error::{Explain, NextStep, advice, command};
 use model::masking::Mask;
 use model::state::pick::Pick;
 use model::state::resources::{Document, Opaque};
@@ -73,46 +74,49 @@ pub enum AskStateError {
     Author(#[from] ChangeSetError),
 }
 
-impl AskStateError {
-    pub fn hint(&self) -> Option<String> {
+impl Explain for AskStateError {
+    fn next_steps(&self) -> Vec<NextStep> {
         let quoted = |near: &[String]| {
             let names: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
             names.join(", ")
         };
         match self {
-            Self::NoAddress { near, .. } if !near.is_empty() => {
-                Some(format!("it has {}", quoted(near)))
+            Self::NoAddress { near, .. } | Self::NoAttribute { near, .. } if !near.is_empty() => {
+                vec![advice(format!("it has {}", quoted(near)))]
             }
             Self::NoAddress { state, .. } => {
-                Some(format!("`terrane state list {state}` shows what it has"))
+                vec![command(
+                    format!("state list {state}"),
+                    "lists its resources",
+                )]
             }
-            Self::NoAttribute { near, .. } if !near.is_empty() => {
-                Some(format!("it has {}", quoted(near)))
-            }
-            Self::NotYet { state, .. } | Self::NoSerial { state, .. } => Some(see_versions(state)),
-            Self::Deleted { state, version, .. } => Some(format!(
-                "`--version {version}` shows what it held; `terrane state rollback {state} --to {version} --reason …` brings it back"
-            )),
+            Self::NotYet { state, .. } | Self::NoSerial { state, .. } => vec![see_versions(state)],
+            Self::Deleted { state, version, .. } => vec![
+                advice(format!("`--version {version}` shows its last content")),
+                command(
+                    format!("state rollback {state} --to {version} --reason …"),
+                    "restores it",
+                ),
+            ],
             Self::Read(err) => match &**err {
-                ReadStateError::NoVersion { state, .. } => Some(see_versions(state)),
+                ReadStateError::NoVersion { state, .. } => vec![see_versions(state)],
                 ReadStateError::NoState { .. } => {
-                    Some("`terrane state list` shows all there are".to_owned())
+                    vec![command("state list", "lists all states")]
                 }
-                ReadStateError::Store { .. } => None,
+                ReadStateError::Store { .. } => Vec::new(),
             },
             Self::Opaque {
                 source: Opaque::Encrypted,
                 state,
                 ..
-            } => Some(format!(
-                "versions are kept byte for byte: `terrane state pull {state}`, and ask the engine"
-            )),
-            Self::Opaque { .. }
-            | Self::NoAttribute { .. }
-            | Self::Store { .. }
-            | Self::List(_)
-            | Self::Digest(_)
-            | Self::Author(_) => None,
+            } => vec![
+                command(
+                    format!("state pull {state}"),
+                    "prints the version as it was stored",
+                ),
+                advice("the engine can decrypt it"),
+            ],
+            _ => Vec::new(),
         }
     }
 }
@@ -123,8 +127,11 @@ impl From<ReadStateError> for AskStateError {
     }
 }
 
-fn see_versions(state: &StateName) -> String {
-    format!("`terrane state versions {state}` shows all that are kept")
+fn see_versions(state: &StateName) -> NextStep {
+    command(
+        format!("state versions {state}"),
+        "lists all stored versions",
+    )
 }
 
 /// What the store could not do with a state.

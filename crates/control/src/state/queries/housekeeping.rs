@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use model::error::Explain;
 use model::retention::RetentionPolicy;
 use store::{RemovedVersion, Store, StoreError, SweepReport};
 
@@ -27,6 +28,8 @@ pub struct KeepHouseError {
     deed: &'static str,
     source: StoreError,
 }
+
+impl Explain for KeepHouseError {}
 
 #[derive(Debug)]
 pub struct HouseKept {

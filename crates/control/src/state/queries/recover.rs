@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use model::break_glass::Act;
+use model::error::{ErrorKind, Explain, NextStep, advice, causes, command};
 use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, ExpectedHead, Mark, StateName, StateVersion, with_identity};
 use serde::Serialize;
@@ -26,6 +27,10 @@ use crate::home::{Home, make_private};
 use crate::state::reasons::Reason;
 use crate::state::surgery::lock_by_hand;
 
+/// The next step for a home whose keys another master key encrypts.
+pub const OTHER_KEY: &str =
+    "name the right key (`TERRANE_KEY_FILE`); `terrane key list` says which are needed";
+
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     #[error("there is no master key in {origin}")]
@@ -40,6 +45,18 @@ pub enum RecoverError {
     Read { path: PathBuf, source: StoreError },
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
+}
+
+impl Explain for RecoverError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::NoKey { .. } => vec![advice("name the key: `--key FILE`")],
+            Self::NoHome { .. } => vec![advice("name the home, or a copy: `--data DIR`")],
+            Self::NotEmpty { .. } => vec![advice("name a new directory: `--to OUT`")],
+            Self::Key(err) => err.next_steps(),
+            Self::Read { .. } | Self::Write { .. } => Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +95,39 @@ pub enum RebuildError {
         version: i64,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+impl Explain for RebuildError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Opens { .. } | Self::NothingLost { .. } | Self::NoVersion { .. } => {
+                ErrorKind::Usage
+            }
+            _ => ErrorKind::Failed,
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::NoKey { .. } => vec![advice("name the key: `--key FILE`")],
+            Self::NoHome { .. } => vec![advice("name the home: `--data DIR`")],
+            Self::OtherMaster { .. } => vec![advice(OTHER_KEY)],
+            Self::Opens { version, state } => vec![
+                advice(format!(
+                    "`--accept-loss {state}@{version}` continues from it"
+                )),
+                command(
+                    format!("state rollback {state} --to {version}"),
+                    "does so as well",
+                ),
+            ],
+            Self::NothingLost { .. } | Self::NoVersion { .. } => vec![command(
+                "state recover --into-home",
+                "lists what is lost, and what can be read",
+            )],
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Before the first version: a state none of whose versions opens begins anew.
@@ -263,7 +313,9 @@ async fn begin_anew(
             }
             Err(StoreError::Key(KeyError::OtherMaster { .. })) => is_of_the_key = true,
             // A service that is away is no loss.
-            Err(err) if err.is_outage() && !err.is_not_found() => return Err(failed(err.into())),
+            Err(err) if err.is_unavailable() && !err.is_not_found() => {
+                return Err(failed(err.into()));
+            }
             Err(_) => {}
         }
     }
@@ -572,10 +624,6 @@ fn dir_of(state: &StateName) -> PathBuf {
 
 fn why(error: &dyn std::error::Error) -> Vec<String> {
     let mut why = vec![error.to_string()];
-    let mut next = error.source();
-    while let Some(cause) = next {
-        why.push(cause.to_string());
-        next = cause.source();
-    }
+    why.extend(causes(error).map(ToString::to_string));
     why
 }

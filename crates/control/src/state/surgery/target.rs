@@ -1,6 +1,7 @@
 //! Which older version is meant: by number, by serial, or by time.
 
 use jiff::Timestamp;
+use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::state::pick::Pick;
 use model::state::{StateName, StateVersion};
 
@@ -19,9 +20,16 @@ pub enum Target {
 #[error("`{0}` is neither a version, nor `serial:N`, nor a time")]
 pub struct InvalidTarget(String);
 
-impl InvalidTarget {
-    pub const HINT: &str =
-        "write `12`, `serial:40`, `2026-11-01T10:00` (UTC), or how long ago: `2h`, `3d`";
+impl Explain for InvalidTarget {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Usage
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(
+            "write `12`, `serial:40`, `2026-11-01T10:00` (UTC), or an age: `2h`, `3d`",
+        )]
+    }
 }
 
 impl Target {

@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use model::engine::EngineRequirement;
+use model::error::Explain;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 

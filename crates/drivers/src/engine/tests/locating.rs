@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use model::engine::EngineRequirement;
+use model::error::Explain;
 
 use super::*;
 
@@ -44,7 +45,7 @@ impl Machine {
         let cache = self.dir.path().join("cache");
         let seen = match locate(&requirement, &Search::new(Some(&path), &cache)) {
             Ok(engine) => format!("{engine} {:?} {}", engine.origin, engine.program.display()),
-            Err(err) => format!("{err}\nhint: {}", err.hint()),
+            Err(err) => format!("{err}\nhint: {}", err.hint().unwrap()),
         };
         seen.replace(self.dir.path().to_str().unwrap(), "")
     }

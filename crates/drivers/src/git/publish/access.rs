@@ -14,6 +14,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use model::error::{Explain, NextStep, advice};
 use model::secret::Secret;
 
 use crate::process::Environment;
@@ -78,16 +79,16 @@ pub enum AccessError {
     Key(#[source] io::Error),
 }
 
-impl AccessError {
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
+impl Explain for AccessError {
+    fn next_steps(&self) -> Vec<NextStep> {
+        vec![advice(match self {
             Self::Url { .. } => {
-                "write `https://…`, `ssh://…`, `git@host:path`, `file:///…` or a path".to_owned()
+                "write `https://…`, `ssh://…`, `git@host:path`, `file:///…` or a path"
             }
-            Self::PasswordInUrl => "put it into `credential` of the `facts` block".to_owned(),
-            Self::ClearToken { .. } => "use `https://`".to_owned(),
-            Self::Branch { .. } | Self::WrongKind { .. } | Self::Key(_) => return None,
-        })
+            Self::PasswordInUrl => "set it as `credential` of the `facts` block",
+            Self::ClearToken { .. } => "use `https://`",
+            Self::Branch { .. } | Self::WrongKind { .. } | Self::Key(_) => return Vec::new(),
+        })]
     }
 }
 
@@ -368,7 +369,7 @@ fn check_branch(branch: &str) -> Result<(), AccessError> {
 }
 
 /// The next step for an error message of Git.
-pub(super) fn hint(said: &str) -> Option<String> {
+pub(super) fn advice_for(said: &str) -> Option<&'static str> {
     let knows = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let hint = if knows(&["Host key verification failed"]) {
         "the server's key is not the one that was seen before: if that is right, remove it from `known_hosts` in the home"
@@ -395,5 +396,5 @@ pub(super) fn hint(said: &str) -> Option<String> {
     } else {
         return None;
     };
-    Some(hint.to_owned())
+    Some(hint)
 }

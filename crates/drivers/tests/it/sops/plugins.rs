@@ -8,6 +8,7 @@ use std::{env, fs};
 
 use drivers::sops::{Ask, Format, Identities, Plugins, Question, Rules, decrypt, encrypt};
 use jiff::Timestamp;
+use model::error::Explain;
 use model::secret::Secret;
 use tempfile::TempDir;
 use testkit::{AgeKey, Sops, age_plugins, write_program};

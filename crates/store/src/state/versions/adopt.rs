@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use model::error::{ErrorKind, Explain};
 use model::ids::RunId;
 use model::state::secret_paths::SecretPaths;
 use model::state::{Adoption, KeepAside, Mark, StateName, StateVersion, adoption};
@@ -35,12 +36,11 @@ pub enum AdoptError {
     Append { run: RunId, source: AppendError },
 }
 
-impl AdoptError {
-    /// Whether the same call may work later: the home did not answer.
-    pub fn is_outage(&self) -> bool {
+impl Explain for AdoptError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Compare { source, .. } => source.is_outage(),
-            Self::Append { source, .. } => source.is_outage(),
+            Self::Compare { source, .. } => source.kind(),
+            Self::Append { source, .. } => source.kind(),
         }
     }
 }

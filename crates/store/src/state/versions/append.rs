@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use model::break_glass::Act;
+use model::error::{ErrorKind, Explain};
 use model::ids::RunId;
 use model::lock::LockEpoch;
 use model::state::resources::Document;
@@ -93,12 +94,13 @@ pub enum AppendError {
     },
 }
 
-impl AppendError {
-    /// Whether the same call may work later: the home did not answer.
-    pub fn is_outage(&self) -> bool {
+impl Explain for AppendError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Store { source, .. } => source.is_outage(),
-            Self::Invalid { .. } | Self::Refused { .. } | Self::Contended { .. } => false,
+            Self::Store { source, .. } => source.kind(),
+            Self::Invalid { .. } | Self::Refused { .. } | Self::Contended { .. } => {
+                ErrorKind::Refused
+            }
         }
     }
 }
