@@ -104,7 +104,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Long work: `--json` is one event a line, and the last one tells the outcome.
+    /// Whether `--json` prints a stream of events whose last one is the outcome.
     pub(crate) fn tells_events(&self) -> bool {
         match self {
             Self::Plan(_) | Self::Apply(_) | Self::Destroy(_) | Self::Exec(_) => true,
@@ -113,12 +113,12 @@ impl Command {
         }
     }
 
-    /// The same by their words.
+    /// Names of the commands that always print events; see [`Self::tells_events`].
     const TELLING: [&str; 4] = ["plan", "apply", "destroy", "exec"];
 }
 
 impl Args {
-    /// Parses, or says what is wrong and ends with the code for wrong usage.
+    /// Parses the arguments. For help or an error, prints it and exits.
     pub fn parse_from_process(_process: &Process) -> Self {
         if let Some(alone) = parse_runner() {
             return alone;
@@ -129,7 +129,7 @@ impl Args {
             } else {
                 ExitStatus::Done
             };
-            // Nobody is left to tell if the terminal is gone.
+            // If the terminal is gone, the error cannot be shown to anyone.
             drop(err.print());
             if let Some(hint) = std::env::args().find_map(|word| two_dashes(&word)) {
                 drop(report::say(&format!("\n{hint}\n")));
@@ -146,8 +146,8 @@ impl Args {
     }
 }
 
-/// Whether a command line that cannot be read asks for a stream of events, as far as one can see: who reads one waits for
-/// its last.
+/// Whether an invalid command line seems to request a stream of events. A reader of such a stream waits for
+/// the last event.
 fn wants_events(words: impl Iterator<Item = String>) -> bool {
     let ours: Vec<String> = words.skip(1).take_while(|word| word != "--").collect();
     let command = ours.iter().find(|word| !word.starts_with('-'));
@@ -155,7 +155,7 @@ fn wants_events(words: impl Iterator<Item = String>) -> bool {
     tells && ours.iter().any(|word| word == "--json")
 }
 
-/// A runner is started for every run: it does not wait for the tree of all commands to be built.
+/// Parses `runner` without building the tree of all commands: a runner is started for every run.
 fn parse_runner() -> Option<Args> {
     #[derive(Parser)]
     struct Alone {
@@ -166,7 +166,7 @@ fn parse_runner() -> Option<Args> {
     if words().next()? != "runner" {
         return None;
     }
-    // What is wrong is said by the tree.
+    // The full command tree reports errors.
     let Alone { args } = Alone::try_parse_from(words()).ok()?;
     Some(Args {
         global: Global::default(),
@@ -174,7 +174,7 @@ fn parse_runner() -> Option<Args> {
     })
 }
 
-/// Engines take long options behind one dash; here it takes two.
+/// A hint for a long option with one dash, as engines accept it.
 fn two_dashes(word: &str) -> Option<String> {
     let name = word
         .strip_prefix('-')

@@ -1,4 +1,4 @@
-//! One command per file; what several share is here.
+//! One command per file, and code that several commands share.
 
 pub(crate) mod apply;
 mod by_hand;
@@ -41,7 +41,7 @@ use crate::args::Global;
 use crate::view::{Look, errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Finds and reads the project, whatever is wrong with it.
+/// Finds and reads the project, even if it has errors.
 pub(crate) fn read_project(
     global: &Global,
     process: &Process,
@@ -54,7 +54,7 @@ pub(crate) fn read_project(
     open.map_err(|err| CommandError::from_error(&err))
 }
 
-/// Reads the project and goes on only if it is sound. Warnings are shown, notes are left to `validate`.
+/// Reads the project and fails if it has errors. Prints warnings; only `validate` prints notes.
 pub(crate) fn sound_project(
     global: &Global,
     process: &Process,
@@ -62,7 +62,7 @@ pub(crate) fn sound_project(
     sound_but_for(&[], global, process)
 }
 
-/// As [`sound_project`], but errors with one of these codes are somebody else's affair.
+/// Like [`sound_project`], but ignores findings with one of these codes.
 pub(crate) fn sound_but_for(
     codes: &[&str],
     global: &Global,
@@ -99,8 +99,8 @@ pub(crate) fn sound_but_for(
     Ok((open, project))
 }
 
-/// In a CI job without a named home a new master key would go with the job, and every state sealed with
-/// it would be lost.
+/// Refuses to create a master key in a CI job without a named home. The key would be lost with the job, and
+/// all states that it encrypts with it.
 pub(crate) fn refuse_new_key(settings: &Settings) -> Result<(), CommandError> {
     if settings.is_ci && settings.named_home.is_none() && settings.key.is_to_be_made() {
         return Err(CommandError::new(
@@ -112,7 +112,7 @@ pub(crate) fn refuse_new_key(settings: &Settings) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Points out states that no stack has any more: what is in them is planned by nobody.
+/// Warns about states that hold resources but belong to no stack any more: no plan covers them.
 pub(crate) async fn say_abandoned(
     control: &Control,
     project: &Project,
@@ -137,8 +137,8 @@ pub(crate) async fn say_abandoned(
     Ok(())
 }
 
-/// A project file that cannot be read does not say which home is its own; another one would answer as if nothing had ever
-/// been applied.
+/// Refuses a project file whose errors may hide the project id. Another home would look as if nothing had
+/// ever been applied.
 fn is_known(settings: &Settings, open: &OpenProject) -> Result<(), CommandError> {
     let is_told = open.identity.from == IdentitySource::Written || !open.loaded.has_errors();
     if is_told || settings.home_of(&open.identity.id).is_used() {
@@ -150,7 +150,7 @@ fn is_known(settings: &Settings, open: &OpenProject) -> Result<(), CommandError>
     )
 }
 
-/// Refuses a project id under which everything would be created again.
+/// Refuses a changed project id, under which all resources would be created again.
 pub(crate) async fn check_project_id(
     settings: &Settings,
     open: &OpenProject,
@@ -159,7 +159,7 @@ pub(crate) async fn check_project_id(
     checked.map_err(|err| CommandError::from_error(&err))
 }
 
-/// Records that this checkout is a new project, as its user says.
+/// Records at the user's request that this checkout is a new project.
 pub(crate) fn declare_new_project(
     settings: &Settings,
     open: &OpenProject,
@@ -179,10 +179,10 @@ pub(crate) async fn open_home(
     check_project_id(settings, open).await?;
     let control =
         open_control(settings.home_of(&open.identity.id), settings, process, look).await?;
-    // A home that is only read keeps its last record.
+    // Errors are ignored: a read-only home keeps its last record.
     drop(checkouts::record(settings, open));
     if let Some(project) = &open.loaded.project
-        // A home that cannot be written to says so where that matters.
+        // Errors are ignored: commands that write to the home report them.
         && let Ok(Some(other)) = control.home.claim_for(&project.name)
     {
         let id = &open.identity.id;
@@ -203,7 +203,7 @@ pub(crate) async fn open_home(
     Ok(control)
 }
 
-/// Opens a home, and speaks up if a master key was made.
+/// Opens a home, and prints a notice if a master key was created.
 pub(crate) async fn open_control(
     home: Home,
     settings: &Settings,

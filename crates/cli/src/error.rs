@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked: what, the causes, the next step, and the exit code.
+//! Why a command failed: the message, its causes, the next step, and the exit code.
 
 use std::error::Error;
 
@@ -17,13 +17,13 @@ pub struct CommandError {
     pub(crate) causes: Vec<String>,
     pub(crate) hints: Vec<String>,
     pub(crate) status: ExitStatus,
-    /// Everything was said already; only the exit code is left.
+    /// Everything is printed already; only the exit code is left.
     pub(crate) is_said: bool,
-    /// What `--json` prints of it.
+    /// What `--json` prints for it.
     pub(crate) document: Option<Box<Value>>,
-    /// The stream of events has told its outcome already.
+    /// The stream of events already contains its outcome.
     is_told: bool,
-    /// The home's database could not be talked to: the same may work later.
+    /// The home's database could not be reached: the command may work later.
     pub(crate) is_away: bool,
 }
 
@@ -73,7 +73,7 @@ impl CommandError {
         }
     }
 
-    /// Says it as data.
+    /// An error that is printed as data.
     pub(crate) fn documented(status: ExitStatus, document: Value) -> Self {
         Self {
             document: Some(Box::new(document)),
@@ -81,7 +81,7 @@ impl CommandError {
         }
     }
 
-    /// After the last event of a stream.
+    /// Marks that the last event of the stream is printed.
     pub(crate) fn told(self) -> Self {
         Self {
             is_told: true,
@@ -89,7 +89,7 @@ impl CommandError {
         }
     }
 
-    /// The last events of a stream that ends with this, if they are not told yet.
+    /// The last events of a stream that ends with this error, unless they are printed already.
     pub(crate) fn events(&self) -> Vec<Value> {
         if self.is_told {
             return Vec::new();
@@ -125,7 +125,7 @@ impl CommandError {
         self.hint(step.to_string())
     }
 
-    /// Commands name the home that was named, so that they work as they stand.
+    /// Adds the named home to commands in causes and hints, so that they can be copied.
     pub(crate) fn at_home(mut self, global: &Global) -> Self {
         for text in self.causes.iter_mut().chain(&mut self.hints) {
             *text = at_home(text, global);
@@ -139,7 +139,7 @@ impl CommandError {
     }
 }
 
-/// What helps whatever was asked for.
+/// Hints that do not depend on the command.
 fn hints(error: &dyn Error) -> Vec<String> {
     let step = advice_about_place(error);
     step.iter().map(ToString::to_string).collect()

@@ -1,4 +1,4 @@
-//! Exit codes, all of them.
+//! All exit codes.
 
 use std::process::ExitCode;
 
@@ -10,14 +10,14 @@ pub enum ExitStatus {
     Failed,
     /// `plan --detailed-exitcode`, `fmt --check`: something differs.
     Changes,
-    /// A person must say something first.
+    /// A user's decision is needed first.
     Waits,
-    /// A rule said no: writer, lock, seal, home.
+    /// A rule refused it: writer, lock, seal, home.
     Refused,
     /// A gate did not pass.
     NotVerified,
     Usage,
-    /// Whatever the engine said, for `exec`.
+    /// The engine's exit code, for `exec`.
     Engine(i32),
     Interrupted,
 }

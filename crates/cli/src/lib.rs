@@ -1,6 +1,6 @@
-//! Arguments → request → view: the command line of terrane.
+//! The command line of terrane: arguments → request → view.
 //!
-//! Not here: what is done (`control`), what is true (`model`).
+//! Not here: the operations (`control`) and the domain (`model`).
 
 pub mod args;
 mod commands;
@@ -68,12 +68,12 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
     }
 }
 
-/// One thread is enough: the work is in other processes.
+/// Uses one thread: the work is done in other processes.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
     run_on(&mut tokio::runtime::Builder::new_current_thread(), work)
 }
 
-/// A server's work is its own, so it gets all processors.
+/// Uses all processors: a server does its work itself.
 fn block_on_all<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
     run_on(&mut tokio::runtime::Builder::new_multi_thread(), work)
 }
@@ -85,7 +85,7 @@ fn run_on<T>(
     let runtime = builder.enable_all().build();
     let runtime = runtime.map_err(|err| CommandError::because("could not start", &err))?;
     let done = runtime.block_on(work);
-    // A thread that still waits for a lock nobody wants any more must not keep the process.
+    // A thread that still waits for a lock that is no longer needed must not keep the process alive.
     runtime.shutdown_background();
     Ok(done)
 }

@@ -1,4 +1,4 @@
-//! The binary `terrane`. Everything is in the library beside it.
+//! The binary `terrane`. All code is in the library.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! What surrounds this process: environment, directories, terminal. Read once, here, and passed on.
+//! The environment of this process: variables, directories, terminal. Read here once, and passed on.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -52,7 +52,7 @@ impl Process {
             .filter(|value| !value.is_empty())
     }
 
-    /// Who runs this: a person of the operating system or, in a CI job, whoever it says started it.
+    /// The actor: a user of the operating system or, in a CI job, the user that the job names.
     pub(crate) fn actor(&self) -> String {
         let claimed = ["GITHUB_ACTOR", "GITLAB_USER_LOGIN"];
         if self.var("CI").is_some()
@@ -73,12 +73,12 @@ impl Process {
             .unwrap_or_else(|| format!("user {uid}"))
     }
 
-    /// For what goes to standard error: everything that is not data.
+    /// The look of standard error, which gets everything that is not data.
     pub(crate) fn look(&self, global: &Global) -> Look {
         self.look_of(global, self.stderr_is_terminal)
     }
 
-    /// For data that people may read, on standard output.
+    /// The look of standard output, for data that people may read.
     pub(crate) fn data_look(&self, global: &Global) -> Look {
         Look {
             piped: !self.stdout_is_terminal,
@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    /// Whether a picture that moves can be drawn on standard error.
+    /// Whether standard error can show a live display.
     pub(crate) fn can_draw(&self) -> bool {
         self.stderr_is_terminal && self.var("TERM") != Some("dumb")
     }
@@ -111,7 +111,7 @@ impl Process {
         self.size.map_or(24, |(_, height)| height)
     }
 
-    /// As the C library decides it. Without any setting a pipe gets UTF-8, as everywhere today.
+    /// Whether the locale is UTF-8, as the C library decides it. Without any setting it is.
     fn is_utf8(&self) -> bool {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .iter()
@@ -123,7 +123,7 @@ impl Process {
     }
 
     pub(crate) fn settings(&self, global: &Global) -> Result<Settings, CommandError> {
-        // A relative one would be another place in each directory, and the source tree in this one.
+        // A relative path would be a different place in each directory, and in the source tree here.
         let home = self.var("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.is_absolute());
         let dir = |name: &str, below: &str| {
@@ -155,7 +155,7 @@ impl Process {
         })
     }
 
-    /// Where the master key comes from; only one place may be named.
+    /// The source of the master key; only one may be named.
     fn key_source(&self, config: &Path) -> Result<KeySource, CommandError> {
         const NAMES: [&str; 4] = [
             "TERRANE_KEY",
@@ -199,7 +199,7 @@ impl Process {
         ))
     }
 
-    /// The file that `named_by` names. A key that stands there instead is not repeated.
+    /// The file that `named_by` names. A key that is given instead is not printed.
     pub(crate) fn key_file(&self, named_by: &str, path: &Path) -> Result<PathBuf, CommandError> {
         if is_key_material(&path.to_string_lossy()) {
             let message = format!("`{named_by}` holds a key, and wants the path of its file");
@@ -212,12 +212,12 @@ impl Process {
         Ok(self.cwd.join(path))
     }
 
-    /// Says why a command failed; never a debug dump.
+    /// Prints why a command failed; never a debug dump.
     pub fn report(&self, error: &CommandError) -> ExitCode {
         if !error.is_said {
             let look = self.look(&Global::default());
             let text = errors::render(&error.message, &error.causes, &error.hints, look);
-            // Nobody is left to tell if standard error is closed.
+            // If standard error is closed, the error cannot be shown to anyone.
             drop(io::stderr().write_all(text.as_bytes()));
         }
         error.status.into()

@@ -7,12 +7,12 @@ use model::digits;
 use crate::CommandError;
 use crate::view::text;
 
-/// Prints data. A reader that went away (`| head`) is no failure.
+/// Prints data. A closed reader (`| head`) is not a failure.
 pub(crate) fn data(text: &str) -> Result<(), CommandError> {
     write(&mut io::stdout().lock(), text)
 }
 
-/// Says something to the person. A line that is too long for the terminal is broken between words.
+/// Prints a message for the user. Lines that are too long for the terminal are wrapped between words.
 pub(crate) fn say(text: &str) -> Result<(), CommandError> {
     let size = rustix::termios::tcgetwinsize(io::stderr());
     let width = size.map_or(0, |size| usize::from(size.ws_col));
@@ -24,7 +24,7 @@ pub(crate) fn say(text: &str) -> Result<(), CommandError> {
     write(&mut io::stderr().lock(), &fitted)
 }
 
-/// Lines that are indented or painted were laid out before.
+/// Wraps long lines. Indented or coloured lines are laid out already.
 fn fitted(words: &str, width: usize) -> String {
     let fit = |line: &str| {
         let (words, end) = match line.strip_suffix('\n') {
@@ -39,7 +39,7 @@ fn fitted(words: &str, width: usize) -> String {
     words.split_inclusive('\n').map(fit).collect()
 }
 
-/// One document, for `--json`.
+/// Prints one document, for `--json`.
 pub(crate) fn json(value: &serde_json::Value) -> Result<(), CommandError> {
     let text = if digits::holds_digits(value) {
         digits::write(value)
@@ -50,7 +50,7 @@ pub(crate) fn json(value: &serde_json::Value) -> Result<(), CommandError> {
     data(&format!("{text}\n"))
 }
 
-/// One event on one line, for `--json` of long work.
+/// Prints one event on one line, for `--json` of long operations.
 pub(crate) fn json_line(value: &serde_json::Value) -> Result<(), CommandError> {
     data(&format!("{value}\n"))
 }

@@ -1,7 +1,7 @@
-//! What people see: text made from plain data and a [`Look`].
+//! Text for people, made from plain data and a [`Look`].
 //!
-//! Not here: where the text goes (data to stdout, the rest to stderr: the commands decide),
-//! and what is true (`model`, `control`).
+//! Not here: where the text goes (data to stdout, the rest to stderr; the commands decide), and where the
+//! data comes from (`model`, `control`).
 
 pub(crate) mod artifacts;
 pub mod contexts;

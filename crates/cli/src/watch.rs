@@ -1,5 +1,5 @@
-//! Watches a change set until it rests: reads the store and what the engines write, draws, passes a
-//! Ctrl-C on. Whoever watches carries nothing out: killing this process harms nothing.
+//! Watches a change set until it rests: reads the store and the engines' output, draws frames, forwards
+//! Ctrl-C. This client carries out nothing: killing it does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -35,39 +35,39 @@ mod tail;
 use display::Display;
 use tail::Tails;
 
-/// How often the store is looked at for a live view; runners do not wait for it.
+/// How often a live view reads the store; runners do not wait for it.
 const TICK: Duration = Duration::from_millis(80);
-/// Where nothing moves on the screen: the longer it takes, the less often, between these.
+/// The shortest and longest interval without a live view; it grows with the elapsed time.
 const TICKS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(250));
-/// How often lost runners are looked for, and lanes asked for again.
+/// How often to check for lost runners, and to request lanes again.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
-/// Who is first in the line takes its turn sooner than this, if it is alive.
+/// A live change set at the head of the queue starts sooner than this.
 const OVERDUE: Duration = Duration::from_secs(5);
-/// After so long without a move it is asked whether something is in the way.
+/// After this time without progress, check for blocking processes.
 const STILL: Duration = Duration::from_secs(2);
 
-/// For how long files that look the same are taken for a store that is the same. They change before a commit can be
-/// read: while a slow disk syncs, a look sees the new files and the old rows, and no later look would differ.
+/// How long unchanged files mean that the store is unchanged. Files change before a commit can be read.
+/// During a slow disk sync a read returns old rows with new files, and later checks would show no difference.
 const BELIEVED: Duration = Duration::from_secs(1);
 
 pub(crate) struct Watcher<'a> {
     control: &'a Control,
     id: ChangeSetId,
-    /// With the asker's values the change set can be driven on; without them it is only watched.
+    /// With the requester's values this client can advance the change set; without them it only watches.
     asker: Option<Asker>,
     _watch: File,
     begun: Instant,
     state: Option<(ChangeSet, Vec<Run>)>,
-    /// How the store looked when it was read.
+    /// The state of the store's files when it was last read.
     mark: Option<ChangeMark>,
     read_at: Option<Instant>,
-    /// Up to which change the runs were read; none is before the first.
+    /// The revision up to which the runs were read; -1 before the first read.
     revision: i64,
-    /// While it waits for its lanes: who stands in front.
+    /// What blocks the queue while the change set waits for its lanes.
     front: Option<Front>,
-    /// Who is the first in the line before this one although the lane is free, and since when.
+    /// The change set that blocks the queue without progress, and since when.
     first: Option<(ChangeSetId, Instant)>,
-    /// Who watches, and says yes or no.
+    /// The user who watches, and confirms or declines.
     actor: String,
     tails: Tails,
     display: Display,
@@ -75,25 +75,25 @@ pub(crate) struct Watcher<'a> {
     said: BTreeMap<StackName, &'static str>,
     /// Runs whose runner was asked to interrupt its engine.
     asked: BTreeSet<RunId>,
-    /// While the home does not answer: how long it is waited for.
+    /// How long to wait for a home that does not answer.
     away: Option<Patience>,
-    /// When one of the runs last moved.
+    /// When one of the runs last made progress.
     moved: Instant,
-    /// What was said to be in the way.
+    /// Blocking processes that were already reported.
     in_the_way: BTreeSet<String>,
-    /// Runs that were applied before anybody watched here: this is about what came after.
+    /// Runs that were applied before this client attached; the report is about later ones.
     before: BTreeSet<RunId>,
-    /// What policies warned of and was shown.
+    /// Policy warnings that were already shown.
     warned: BTreeMap<StackName, Vec<Remark>>,
     look: Look,
 }
 
-/// Why watching came to an end.
+/// Why watching ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     Over,
     AwaitsConfirm,
-    /// A second Ctrl-C: it comes to its end without us.
+    /// A second Ctrl-C: the change set ends without this client.
     Detached,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Watcher<'a> {
         Ok(Self::new(control, id, asker, watch, global, process))
     }
 
-    /// Unless it has ended meanwhile, perhaps because nobody waited for it.
+    /// Attaches, unless the change set has ended in the meantime, perhaps because no client was attached.
     pub(crate) async fn attach_open(
         control: &'a Control,
         id: ChangeSetId,
@@ -196,7 +196,7 @@ impl<'a> Watcher<'a> {
         self.state.as_ref().map_or(&[], |(_, runs)| runs)
     }
 
-    /// Whether it was applied before anybody watched here.
+    /// Whether it was applied before this client attached.
     pub(crate) fn was_before(&self, run: &Run) -> bool {
         self.before.contains(&run.id)
     }
@@ -214,16 +214,16 @@ impl<'a> Watcher<'a> {
         self.ask_policies().await?;
         let by = self.actor.clone();
         self.turn(Some(Say::Confirm { by })).await?;
-        self.begun = Instant::now(); // how long a person thought is not how long it took
+        self.begun = Instant::now(); // the time until the confirmation does not count
         self.look().await
     }
 
-    /// Policies may object to who says yes, or when.
+    /// Evaluates policies on the confirmation: they may deny it because of the user or the time.
     async fn ask_policies(&mut self) -> Result<(), CommandError> {
         let before = control::changeset::explain::explain(self.control, self.id).await;
         let before = before.map_err(|err| CommandError::from_error(&err))?;
         if before.set.status != Status::AwaitingConfirm {
-            return Ok(()); // what is said then is refused for another reason
+            return Ok(()); // the confirmation is refused for another reason
         }
         let heard = approval_policy::hear_confirmation(self.control, &before, &self.actor).await;
         let heard = heard.map_err(|err| CommandError::from_error(&err))?;
@@ -251,7 +251,7 @@ impl<'a> Watcher<'a> {
         Err(said.hint(hint).status(ExitStatus::Refused))
     }
 
-    /// What policies warn of and was not shown here before.
+    /// Prints policy warnings that were not shown before.
     pub(crate) fn warn(
         &mut self,
         stack: &StackName,
@@ -264,7 +264,7 @@ impl<'a> Watcher<'a> {
         policy_warnings(stack, &new, self.json, self.look)
     }
 
-    /// Warnings that were shown below a plan need not be repeated.
+    /// Marks warnings below a plan as shown, so that they are not repeated.
     pub(crate) fn note_shown(&mut self) {
         for run in self.state.iter().flat_map(|(_, runs)| runs) {
             let said = run.state.policy();
@@ -281,12 +281,12 @@ impl<'a> Watcher<'a> {
         self.look().await
     }
 
-    /// Reads where it stands, without driving or drawing it.
+    /// Reads the current state, without advancing or drawing it.
     pub(crate) async fn see(&mut self) -> Result<(), CommandError> {
         self.read().await
     }
 
-    /// Watches until nothing goes on by itself.
+    /// Watches until the change set cannot continue on its own.
     pub(crate) async fn until_rest(&mut self) -> Result<Rest, CommandError> {
         let mut interrupts = signal(SignalKind::interrupt())
             .map_err(|err| CommandError::because("could not listen for Ctrl-C", &err))?;
@@ -299,7 +299,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// The home is away. Runners bear that, too, and keep what engines do: it is waited for as long as they wait.
+    /// Waits while the home is unavailable, as long as runners do. They keep running, and keep what engines
+    /// do.
     async fn bear(
         &mut self,
         err: CommandError,
@@ -336,7 +337,7 @@ impl<'a> Watcher<'a> {
         self.look().await?;
         loop {
             if let Some(rest) = self.rest() {
-                // What was planned is shown in full instead.
+                // The plans are shown in full instead.
                 let has_plans =
                     rest == Rest::AwaitsConfirm || self.set().request.action == Action::Plan;
                 if has_plans {
@@ -371,7 +372,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Waits one tick; says whether Ctrl-C came meanwhile.
+    /// Waits one tick; returns whether the user pressed Ctrl-C.
     async fn wait(&self, interrupts: &mut Signal) -> bool {
         let tick = if self.display.is_live() {
             TICK
@@ -394,7 +395,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// One SIGINT to each engine; then the wait goes on.
+    /// Sends one SIGINT to each engine; then the wait continues.
     async fn interrupt(&mut self) -> Result<(), CommandError> {
         self.display.print(
             "Interrupting: engines finish what they are doing and store their state. Ctrl-C again leaves them to it.\n",
@@ -410,21 +411,21 @@ impl<'a> Watcher<'a> {
         self.look().await
     }
 
-    /// Those that began while we spoke are asked as well.
+    /// Also interrupts runners that started in the meantime.
     fn ask_to_stop(&mut self) -> Result<(), CommandError> {
         let runs = self.state.as_ref().map_or(&[][..], |(_, runs)| runs);
         scheduler::interrupt_runners(self.control, runs, &mut self.asked)
             .map_err(|err| CommandError::because("could not interrupt", &err))
     }
 
-    /// Lost runners are ended, and what waits for lanes asks again.
+    /// Ends runs of lost runners, and requests lanes again if the change set waits for them.
     async fn look_after(&mut self) -> Result<(), CommandError> {
         let lost = recovery::recover(self.control, self.set())
             .await
             .map_err(|err| CommandError::from_error(&err))?;
         let waits = self.set().status == Status::Waiting;
         if waits {
-            // Whoever is in front may be dead.
+            // The change set at the head of the queue may be dead.
             recovery::release_abandoned(self.control)
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
@@ -442,7 +443,7 @@ impl<'a> Watcher<'a> {
         if !waits && !stalls && !self.may_be_free() {
             return Ok(());
         }
-        // Nothing new begins after an interrupt, so nobody's values are needed to come to its end.
+        // After an interrupt nothing new starts, so ending it needs no requester's values.
         if self.asker.is_some() || self.set().status == Status::Interrupting {
             return self.turn(None).await;
         }
@@ -452,7 +453,7 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    /// Whether a plan waits for nothing but somebody's word or a hold, which may have come or gone meanwhile.
+    /// Whether a planned run waits only for an approval or a hold, which may have changed in the meantime.
     fn may_be_free(&self) -> bool {
         let runs = self.runs();
         let is_awaited = |need: &Upstream| {
@@ -465,8 +466,8 @@ impl<'a> Watcher<'a> {
         self.asker.is_some() && self.set().status == Status::Confirmed && runs.iter().any(is_ready)
     }
 
-    /// Who is first in the line and does not take its turn, because its terminal is suspended, does not stop it; nor who
-    /// holds the lane and is at nothing.
+    /// Skips a change set that is first in the queue but does not start because its terminal is suspended, or
+    /// that holds the lane while idle.
     async fn pass_by(&mut self) -> Result<(), CommandError> {
         let first = match &self.front {
             Some(Front::Earlier { set, .. }) => Some(*set),
@@ -489,7 +490,8 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    /// A process that some engine left behind keeps its locks: said once, since a row of the frame is too short for it.
+    /// Reports a process that an engine left behind and that keeps its locks. Prints it once, because a row
+    /// of the frame is too short for it.
     async fn say_what_is_in_the_way(&mut self) -> Result<(), CommandError> {
         let failed = |err: &dyn Explain| CommandError::from_error(err);
         let control = &self.control;
@@ -512,7 +514,7 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    /// Where no picture moves: what stages still wait for, from time to time, as a line or as an event.
+    /// Without a live display, prints what stages still wait for from time to time, as a line or as an event.
     fn say_still(&mut self) -> Result<(), CommandError> {
         let Some((_, runs)) = &self.state else {
             return Ok(());
@@ -548,7 +550,7 @@ impl<'a> Watcher<'a> {
     }
 
     async fn look(&mut self) -> Result<(), CommandError> {
-        // Taken first: what is committed while we read is seen by the next look.
+        // Read first, so that the next check sees commits made during this read.
         let mark = self.control.change_mark();
         let is_believed = self.read_at.is_some_and(|at| at.elapsed() < BELIEVED);
         let is_news = !is_believed || self.mark.as_ref() != Some(&mark);
@@ -629,7 +631,7 @@ impl<'a> Watcher<'a> {
     }
 }
 
-/// What a person may not say now is told with what is missing.
+/// The error for a decision that is not possible now, with what is missing.
 pub(crate) fn turn_error(err: &scheduler::TurnError) -> CommandError {
     let shown = CommandError::from_error(err);
     match err.heard() {
@@ -692,7 +694,7 @@ fn is_open(run: &Run) -> bool {
     }
 }
 
-/// What the whole is about, in one word.
+/// The action in one word.
 fn deed(action: Action) -> &'static str {
     match action {
         Action::Plan => "plan",

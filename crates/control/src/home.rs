@@ -1,19 +1,19 @@
-//! Where a project's memory lives, and which file is where in it.
+//! Where a project stores its data, and which file is where.
 //!
 //! ```text
 //! <home>/terrane.db           runs, change sets, lanes, locks, the index of states
-//! <home>/segments, keys       every version of every state, and the wrapped keys (`store`)
-//! <home>/refused              writes that were not accepted, kept for a while (`store`)
-//! <work>/snapshots/<digest>   sources of change sets that are not over, encrypted
-//! <work>/slots/<slot>/<n>     where engines run: a laid-out snapshot; most stacks share one
-//! <work>/runs/<run>           a run's lock, what its engine wrote, its plan and what was approved, encrypted
+//! <home>/segments, keys       all versions of all states, and the wrapped keys (`store`)
+//! <home>/refused              refused writes, stored for a limited time (`store`)
+//! <work>/snapshots/<digest>   sources of open change sets, encrypted
+//! <work>/slots/<slot>/<n>     where engines run: an unpacked snapshot; most stacks share one
+//! <work>/runs/<run>           a run's lock, its engine's output, its plan and what was approved, encrypted
 //! <work>/kept-plans/<set>     change sets whose plans wait to be written into a bundle
 //! ```
 //!
-//! A project's own home is both. A home that is named is shared by all projects that name it, and by a server:
-//! each of them works in `<home>/projects/<id>`.
+//! In a project's own home, `<home>` and `<work>` are the same. A named home is shared by all projects that name
+//! it, and by a server; each of them works in `<home>/projects/<id>`.
 //!
-//! Not here: what the files mean.
+//! Not here: what the files contain.
 
 pub mod hardening;
 pub mod master_keys;
@@ -37,7 +37,7 @@ mod place;
 
 use crate::home::master_keys::{KeySource, ReadKeyError};
 
-/// Directories of the person and the place, read from the environment once, by `cli`.
+/// Directories and settings of the user, read from the environment once by `cli`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `--data` or `TERRANE_HOME`.
@@ -46,23 +46,23 @@ pub struct Settings {
     pub config_dir: PathBuf,
     pub cache_dir: PathBuf,
     pub key: KeySource,
-    /// Whether this is a CI job, whose disk goes when it ends.
+    /// Whether this is a CI job, whose disk is discarded when it ends.
     pub is_ci: bool,
 }
 
-/// Files that never reach a disk.
+/// A memory file system, for files that must never reach a disk.
 const MEMORY: &str = "/dev/shm";
 
 #[derive(Clone, Debug)]
 pub struct Home {
     store: StorePlace,
-    /// Where this project works.
+    /// The working directory of this project.
     work: PathBuf,
     key: KeySource,
     project: String,
-    /// Which of the machines that share it this is; empty where there is only one.
+    /// The ID of this machine in a shared home; empty if the home is not shared.
     machine: String,
-    /// What the places of runs in memory begin with; none where there is no such place.
+    /// Path prefix of the runs' scratch directories in memory; `None` without a memory file system.
     memory: OnceLock<Option<String>>,
 }
 
@@ -114,12 +114,12 @@ impl Explain for OpenHomeError {
     }
 }
 
-/// What to do about a home in a directory that only another user can enter.
+/// The hint for a home in a directory that only another user can enter.
 fn of_another(path: &Path, own: u32) -> Option<String> {
-    // Below it nothing can be seen.
+    // Find the nearest ancestor that can be read.
     let mut seen = path.ancestors().map(|dir| (dir, std::fs::metadata(dir)));
     let (dir, found) = seen.find_map(|(dir, found)| Some((dir, found.ok()?)))?;
-    let is_private = found.mode() % 0o10 == 0; // nothing for others
+    let is_private = found.mode() % 0o10 == 0; // no permissions for others
     (found.uid() != own && is_private).then(|| {
         format!(
             "`{}` belongs to another user (number {}), and a home in a directory is one user's: name one of your own \
@@ -130,7 +130,7 @@ fn of_another(path: &Path, own: u32) -> Option<String> {
     })
 }
 
-/// A home that was opened, and whether a master key was made on the way: its owner must hear of it.
+/// An opened home. `new_key` is set if a master key was created, so that the user can be told.
 pub struct Opened {
     pub store: Store,
     pub home: Home,
@@ -138,7 +138,6 @@ pub struct Opened {
 }
 
 impl Settings {
-    /// The home of a project.
     pub fn home_of(&self, project: &str) -> Home {
         let own = self.data_dir.join(project);
         let (store, work) = match &self.named_home {
@@ -149,13 +148,13 @@ impl Settings {
             Some(StorePlace::Directory(dir)) => {
                 (StorePlace::Directory(dir.clone()), work_in(dir, project))
             }
-            // What only this machine needs stays on it.
+            // Data that only this machine needs stays on it.
             Some(shared @ StorePlace::Shared(_)) => (shared.clone(), own.join("shared")),
         };
         Home::at(store, work, self.key.clone(), project.to_owned())
     }
 
-    /// The named home itself, for states of any project, as a server keeps them.
+    /// The named home itself, for states of any project, as a server stores them.
     pub fn bare_home(&self) -> Option<Home> {
         let store = self.named_home.clone()?;
         let work = match &store {
@@ -166,8 +165,8 @@ impl Settings {
     }
 }
 
-/// Where a project keeps its runs in a home: in a part of its own, or in the whole of one that bears its name. It is the
-/// same however the home is named, or the locks of who is at work would be looked for in another place.
+/// The working directory of a project in a home: `projects/<id>`, or the home itself if it has the project's
+/// name. The result must not depend on how the home is named: processes have to find each other's locks.
 fn work_in(home: &Path, project: &str) -> PathBuf {
     let real = home.canonicalize();
     let real = real.as_deref().unwrap_or(home);
@@ -182,7 +181,7 @@ fn work_in(home: &Path, project: &str) -> PathBuf {
 }
 
 impl Home {
-    /// For a runner, which is told where its home is.
+    /// For a runner, which receives the location of its home.
     pub fn at(store: StorePlace, work: PathBuf, key: KeySource, project: String) -> Self {
         Self {
             store,
@@ -199,7 +198,7 @@ impl Home {
     }
 
     pub async fn open_for(mut self, how: OpenMode) -> Result<Opened, OpenHomeError> {
-        // A new key for old states would only hide that the right one is missing.
+        // Creating a new key for existing states would only hide that the right key is missing.
         if let Some(path) = self.key.file()
             && !path.exists()
             && let Some(dir) = self.store.directory()
@@ -225,7 +224,7 @@ impl Home {
         let new_key = keys.created().then(|| self.key.file().map(Path::to_owned));
         let source = self.key.clone();
         if self.key.file().is_none() {
-            // A command is asked once; runners get what it said.
+            // A key command runs only once; runners receive its output.
             self.key = KeySource::Text {
                 key: keys.to_text(),
                 origin: self.key.describe(),
@@ -236,7 +235,7 @@ impl Home {
             home: self.store.describe(),
             source: Box::new(source),
         })?;
-        // A key that was just made is nobody's key, and is not to be taken for one.
+        // A key that was just created cannot open an existing shared home: do not leave it behind.
         if let (Some(Some(path)), StorePlace::Shared(_)) = (&new_key, &self.store) {
             let home = self.store.describe();
             let asked = store
@@ -265,7 +264,7 @@ impl Home {
         &self.store
     }
 
-    /// The same home as a project of it sees it: where that one's runs have their files.
+    /// The same home for another of its projects, with that project's working directory.
     pub(crate) fn seen_by(&self, project: &str) -> Self {
         let mut home = self.clone();
         if let StorePlace::Directory(dir) = &self.store
@@ -278,12 +277,12 @@ impl Home {
         home
     }
 
-    /// Whether runs of this project were carried out here.
+    /// Whether runs of this project were executed here.
     pub fn is_used(&self) -> bool {
         self.runs().is_dir()
     }
 
-    /// What this project keeps beside the store, on this machine.
+    /// This project's data outside the store, on this machine.
     pub fn work(&self) -> &Path {
         &self.work
     }
@@ -300,8 +299,8 @@ impl Home {
         &self.project
     }
 
-    /// What a run holds in clear: in memory where there is such a place. Known from the run alone, so that the next
-    /// start can sweep what a killed runner left.
+    /// The directory for a run's plain-text data, in memory if possible. The path depends only on the run, so
+    /// that the next start can remove what a killed runner left.
     pub(crate) fn scratch(&self, run: RunId) -> PathBuf {
         let memory = || {
             let owner = rustix::process::getuid().as_raw();
@@ -314,12 +313,12 @@ impl Home {
         }
     }
 
-    /// The values that a run must hide, in its scratch directory.
+    /// The file with the values that a run must mask, in its scratch directory.
     pub(crate) fn hidden_values(&self, run: RunId) -> PathBuf {
         self.scratch(run).join(HIDDEN_VALUES)
     }
 
-    /// What the engine says, as it says it: secrets and all, until its copy is whole.
+    /// The raw output of the engine, including secrets, until its masked copy is complete.
     pub(crate) fn engine_output(&self, run: RunId, stage: model::run::Stage) -> PathBuf {
         self.scratch(run).join(log_name(stage))
     }
@@ -328,33 +327,34 @@ impl Home {
         self.scratch(run).join(COMPLAINTS)
     }
 
-    /// What a hook says, as it says it. One that runs after a failure has no scratch any more.
+    /// The raw output of a hook. It is not in the scratch directory, which a hook after a failure no longer
+    /// has.
     pub(crate) fn hook_output(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("hook.raw")
     }
 
-    /// What the engine writes to standard error, in whatever stage, without secrets.
+    /// The engine's standard error in all stages, without secrets.
     pub fn engine_complaints(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join(COMPLAINTS)
     }
 
-    /// For whom a run waits before its engine starts.
+    /// Why a run is waiting.
     pub fn run_waits(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("waits")
     }
 
-    /// What whoever asked should hear of, a line each; no secret is among them.
+    /// Warnings for the user who requested the run, one per line, without secrets.
     pub fn run_warnings(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("warnings")
     }
 
-    /// What an apply of its plan would do to facts.
+    /// What applying the run's plan would change in facts.
     pub fn run_facts(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("facts.json")
     }
 
-    /// Notes which project lives here; says which other one did already. Two projects with one id would
-    /// share states and lanes without knowing.
+    /// Records which project uses this home; returns the name of another project that already does. Two
+    /// projects with the same id would share states and lanes unnoticed.
     pub fn claim_for(&self, name: &str) -> io::Result<Option<String>> {
         let path = self.project_name();
         match std::fs::read_to_string(&path) {
@@ -374,12 +374,12 @@ impl Home {
         }
     }
 
-    /// The name of the project that made this home.
+    /// The file with the name of the project that created this home.
     pub fn project_name(&self) -> PathBuf {
         self.work.join("project.name")
     }
 
-    /// A short name of this home among all homes of the machine.
+    /// A short digest that distinguishes this home from others on the machine.
     fn tag(&self) -> String {
         let digest = drivers::snapshot::sha256(self.work.as_os_str().as_encoded_bytes());
         digest[..12].to_owned()
@@ -394,22 +394,22 @@ impl Home {
         self.run_dir(run).join("plan.file")
     }
 
-    /// The plan of a run as people are shown it, sealed.
+    /// The plan of a run as shown to people, sealed.
     pub(crate) fn plan_view(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("plan.view")
     }
 
-    /// The plan of a run as later plans are compared with it, sealed.
+    /// The plan of a run in the form that later plans are compared with, sealed.
     pub(crate) fn plan_difference(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("plan.difference")
     }
 
-    /// The outputs that the plan of a run would lead to, sealed.
+    /// The outputs that the plan of a run would produce, sealed.
     pub(crate) fn planned_outputs(&self, run: RunId) -> PathBuf {
         self.run_dir(run).join("plan.outputs")
     }
 
-    /// What looks at runs' locks and claims of them pass, one at a time.
+    /// Lock file that serialises checks and claims of run locks.
     pub(crate) fn run_gate(&self) -> PathBuf {
         self.work.join("runs.gate")
     }
@@ -418,12 +418,12 @@ impl Home {
         self.work.join("runs")
     }
 
-    /// What runners complain of before they can record anything; one file for all.
+    /// Errors of runners that cannot record anything yet; one file for all runners.
     pub(crate) fn runners_log(&self) -> PathBuf {
         self.work.join("runners.log")
     }
 
-    /// What the engine says while it plans or applies, without secrets; that of the last attempt.
+    /// The engine's output in a stage of the last attempt, without secrets.
     pub fn engine_events(&self, run: RunId, stage: model::run::Stage) -> PathBuf {
         self.run_dir(run).join(log_name(stage))
     }
@@ -437,24 +437,24 @@ impl Home {
         self.run_dir(run).join("attempts")
     }
 
-    /// Who may start engines now: a lock for each place of a change set.
+    /// The engine permits: one lock file for each permit of a change set.
     pub(crate) fn places(&self) -> PathBuf {
         self.work.join("places")
     }
 
-    /// Where the trees of a slot are, and their locks.
+    /// The directory of a slot's trees and their locks.
     pub(crate) fn slots(&self, slot: &str) -> PathBuf {
         self.work.join("slots").join(slot)
     }
 
-    /// Which run's engine applied last in the stack's directory.
+    /// The file that records which run's engine applied last in the stack's directory.
     pub(crate) fn applying_note(&self, spec: &RunSpec) -> PathBuf {
         let name = format!("0.{}.applying", spec.stack.name);
         self.slots(&spec.slot).join(name)
     }
 
     pub(crate) fn slot(&self, slot: &str, number: usize) -> Result<Slot, globset::Error> {
-        // What engines and we write beside the source stays when another source is laid out.
+        // Files that engines and terrane write beside the source stay when another source is unpacked.
         let keep = ["errored.tfstate", OVERRIDE_FILE, ".terraform.initialised"];
         let keep = keep.map(|name| format!("**/{name}"));
         let base = self.slots(slot);
@@ -465,7 +465,7 @@ impl Home {
         )
     }
 
-    /// A file for each change set whose plans are kept until they are in a bundle.
+    /// Contains one file for each change set whose plans are kept for a bundle.
     pub(crate) fn kept_plans(&self) -> PathBuf {
         self.work.join("kept-plans")
     }
@@ -479,11 +479,11 @@ impl Home {
     }
 }
 
-/// Tells the engine which backend to use. Engines merge override files by name, and the last one wins: a
-/// module's own must not take the state elsewhere.
+/// Override file that sets the engine's backend. Engines merge override files in the order of their names,
+/// and the last one wins. This name sorts last, so that a module's own override cannot redirect the state.
 pub(crate) const OVERRIDE_FILE: &str = "~~terrane_override.tf.json";
 
-/// The file in a run's scratch directory with the values to hide.
+/// The file in a run's scratch directory with the values to mask.
 pub(crate) const HIDDEN_VALUES: &str = "hidden.json";
 
 /// Writes a file that only its owner can read.
@@ -497,7 +497,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// Makes a directory that only its owner can enter.
+/// Creates a directory that only its owner can enter.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new()
@@ -506,8 +506,8 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-/// A name that this machine gave itself when it first used a shared home. A container that starts anew is another
-/// machine, and rightly: nothing of the former one is alive in it.
+/// The ID that this machine chose when it first used a shared home. A restarted container counts as another
+/// machine, because no process of the previous one is alive in it.
 fn machine(path: &Path) -> io::Result<String> {
     let aside = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
     let name = uuid::Uuid::new_v4().simple().to_string();
@@ -522,7 +522,7 @@ fn machine(path: &Path) -> io::Result<String> {
 }
 pub(crate) const COMPLAINTS: &str = "engine.err";
 
-/// The name of a stage's log, in whatever directory.
+/// The file name of a stage's log.
 pub(crate) fn log_name(stage: model::run::Stage) -> &'static str {
     match stage {
         model::run::Stage::Preparing => "init.jsonl",
@@ -534,15 +534,15 @@ pub(crate) fn log_name(stage: model::run::Stage) -> &'static str {
     }
 }
 
-/// Whether an error means that the home's database cannot be talked to just now.
+/// Whether the home's database is currently unreachable.
 pub fn is_away(error: &dyn std::error::Error) -> bool {
     causes(error)
         .filter_map(|cause| cause.downcast_ref::<store::DriverError>())
         .any(store::DriverError::is_away)
 }
 
-/// What to do about an error whose cause is where the home is: nothing can be written there, or its bucket is not to be
-/// had.
+/// The hint for an error caused by the location of the home: it cannot be written, or its bucket is not
+/// accessible.
 pub fn advice_about_place(error: &dyn std::error::Error) -> Option<NextStep> {
     causes(error).find_map(about_cause).map(advice)
 }

@@ -1,7 +1,7 @@
-//! The use cases and the loops: the only crate that knows both `store` and `drivers`. It owns order,
+//! Use cases and loops: the only crate that uses both `store` and `drivers`. It is responsible for order,
 //! retries and liveness.
 //!
-//! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), words for people (`cli`).
+//! Not here: SQL (`store`), processes and Git (`drivers`), decisions (`model`), text for people (`cli`).
 
 pub mod access;
 pub mod changeset;
@@ -25,19 +25,18 @@ use jiff::Timestamp;
 use model::state::StateName;
 use store::Store;
 
-/// What every use case needs: where things are kept, and how to start a runner.
+/// What every use case needs: the store and the home, and the program to start runners.
 #[derive(Clone, Debug)]
 pub struct Control {
     pub(crate) store: Store,
     pub home: Home,
-    /// This program, to start runners from.
+    /// The path of this program, to start runners.
     pub program: PathBuf,
-    /// Per user: engines and providers that may be fetched again.
+    /// The user's cache of engines and providers, which can be downloaded again.
     pub cache: PathBuf,
 }
 
 impl Control {
-    /// `program` starts runners; `cache` has what may be fetched again.
     pub fn new(store: Store, home: Home, program: PathBuf, cache: PathBuf) -> Self {
         Self {
             store,
@@ -47,7 +46,7 @@ impl Control {
         }
     }
 
-    /// A state of this project.
+    /// The full name of a state of this project.
     pub fn state_name(&self, name: &str) -> StateName {
         StateName::new(self.home.project(), name)
     }

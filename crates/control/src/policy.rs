@@ -1,9 +1,9 @@
-//! Policies at work: read with the project, kept with each plan, asked at plan, approval and apply.
+//! Policies in use: read with the project, stored with each plan, evaluated at plan, approval and apply.
 //!
-//! They are asked in a process of this program that does nothing else (`terrane policy judge`), with a limit on
-//! its time and memory: a policy that wants too much ends alone.
+//! A separate process of this program (`terrane policy judge`) evaluates them, with a limit on time and
+//! memory. A policy that exceeds a limit only ends that process.
 //!
-//! Not here: Rego (`drivers::rego`), what answers come to (`model::policy`).
+//! Not here: Rego (`drivers::rego`), how answers are combined (`model::policy`).
 
 use drivers::process::CaptureError;
 use drivers::snapshot::sha256;
@@ -70,7 +70,7 @@ impl Explain for PolicyError {
     }
 }
 
-/// The policies of a stack, by the digests of their files.
+/// The policies of a stack, with the digests of their files.
 pub(crate) fn applied(project: &Project, stack: &StackName) -> Vec<AppliedPolicy> {
     let policies = project.policies.values();
     let policies = policies.filter(|policy| policy.stacks.contains(stack));
@@ -92,7 +92,7 @@ pub(crate) fn applied(project: &Project, stack: &StackName) -> Vec<AppliedPolicy
         .collect()
 }
 
-/// The policies of a stack as the project has them now.
+/// The policies of a stack in the current project.
 pub fn current(project: &Project, stack: &StackName) -> Vec<CasePolicy> {
     let policies = project.policies.values();
     let policies = policies.filter(|policy| policy.stacks.contains(stack));
@@ -106,7 +106,7 @@ pub fn current(project: &Project, stack: &StackName) -> Vec<CasePolicy> {
         .collect()
 }
 
-/// Keeps with a run what policies said of its plan when they were asked again, if that is news.
+/// Records the verdict of a repeated policy evaluation of a run's plan, if it contains something new.
 pub(crate) async fn note(
     control: &Control,
     run: RunId,
@@ -124,13 +124,13 @@ pub(crate) async fn note(
         said: said.clone(),
     };
     match control.store.run_record(run, event, control.now()).await {
-        // It has no such plan any more.
+        // The run no longer has this plan.
         Err(store::ChangeSetError::Run(_)) => Ok(()),
         noted => noted.map(drop),
     }
 }
 
-/// Who asked for a change.
+/// The actor who requested a change.
 pub fn author(request: &Request) -> Actor {
     match &request.identity {
         None => Actor::person(request.asker.as_deref().unwrap_or_default()),
@@ -150,7 +150,7 @@ pub fn author(request: &Request) -> Actor {
     }
 }
 
-/// The approvals of a change set, as policies see them.
+/// The approvals of a change set in the form that policies receive.
 pub fn approvals(given: &[model::approval::Approval]) -> Vec<Approval> {
     let given = given.iter();
     given
@@ -165,20 +165,20 @@ pub fn approvals(given: &[model::approval::Approval]) -> Vec<Approval> {
         .collect()
 }
 
-/// On what occasion policies are asked.
+/// The context of a policy evaluation.
 pub struct Asking<'a> {
     pub set: &'a ChangeSet,
     pub run: RunId,
     pub spec: &'a RunSpec,
     pub point: Point,
-    /// Whether it is about a plan that is made again before it is applied.
+    /// Whether the plan is made again before it is applied.
     pub is_preview: bool,
     pub approvals: Vec<Approval>,
     pub actor: Actor,
     pub now: Timestamp,
 }
 
-/// Asks those policies of a case that are to be asked at this point.
+/// Evaluates the policies of a case that apply at this point.
 pub async fn ask(
     control: &Control,
     case: &Case,
@@ -224,7 +224,7 @@ pub async fn ask(
     Ok(verdict)
 }
 
-/// What policies of `package terrane` are asked about.
+/// The input document for policies of `package terrane`.
 pub async fn document(
     control: &Control,
     case: &Case,
@@ -275,7 +275,7 @@ pub async fn document(
     })
 }
 
-/// How much a run does, as far as that is known.
+/// The plan counts of a run, as far as they are known.
 fn counts(state: &RunState) -> PlanCounts {
     match state {
         RunState::Planned { plan, .. } | RunState::Applying { plan, .. } => plan.counts,

@@ -1,4 +1,4 @@
-//! The project on the disk: opening it, proposing one, its files, contracts, engines and providers.
+//! The project on disk: opening it, proposing one, its files, contracts, engines and providers.
 //!
 //! Not here: parsing and checks of the project file (`model::config`), anything that needs a home.
 

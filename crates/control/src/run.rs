@@ -1,7 +1,8 @@
-//! What this machine knows of a run: its lock and whether its processes live, the client that is attached, its logs, its failure,
-//! and the files that are removed when it is over.
+//! A run on this machine: its lock and the liveness of its processes, the attached client, its logs, its
+//! failure, and the removal of its files.
 //!
-//! Not here: what a run does (`runner`), which run starts when (`schedule`), the run as it is stored (`model::run`).
+//! Not here: what a run does (`runner`), which run starts when (`schedule`), the run as it is stored
+//! (`model::run`).
 
 pub mod cleanup;
 pub mod client_presence;

@@ -1,7 +1,7 @@
 //! Carries out one stage of a run: plan, preview, apply, engine commands, and the stages after an apply.
 //!
-//! Not here: the process that goes from stage to stage (`runner_process`), which run starts when (`worker`), the state
-//! endpoint's protocol (`server`).
+//! Not here: the process that goes from stage to stage (`runner_process`), which run starts when
+//! (`scheduler`), the state endpoint's protocol (`server`).
 
 use std::fs::{self, File};
 use std::future::Future;
@@ -61,17 +61,18 @@ pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{sweep_lost, write_override};
 
-/// Brings up a run's state endpoint, which a token opens; given by `cli`, which knows `server`.
+/// Starts a run's state endpoint, which requires the given token. `cli` passes it in, because this crate does
+/// not depend on `server`.
 pub type Serve = fn(StateAccess, TcpListener, Secret) -> io::Result<Endpoint>;
 
-/// An endpoint that answers as long as `serving` is polled.
+/// A state endpoint. It answers as long as `serving` is polled.
 pub struct Endpoint {
-    /// How the engine finds it.
+    /// Variables through which the engine finds the endpoint.
     pub environment: Vec<(&'static str, Secret)>,
     pub serving: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// What a stage works with.
+/// Everything that a stage of a run needs.
 pub(crate) struct Job<'a> {
     control: &'a Control,
     set: &'a ChangeSet,
@@ -79,34 +80,35 @@ pub(crate) struct Job<'a> {
     spec: &'a RunSpec,
     asker: &'a Asker,
     serve: Serve,
-    /// Opens the state endpoint to its engines, in whatever stage.
+    /// Gives the run's engines access to the state endpoint, in every stage.
     token: Secret,
     /// The run's lock, which its engines inherit.
     lock: RunLock,
-    /// Where it stands, as was last committed. While its lock is held nobody else moves it.
+    /// The run's state as last committed. No other process changes it while the run's lock is held.
     state: Mutex<RunState>,
     interrupts: &'a Mutex<Interrupts>,
-    /// What the plan was made with, if the same process goes on to apply it.
+    /// What the plan was made with, if the same process also applies it.
     carried: Mutex<Option<Carried>>,
-    /// While its engines are at work.
+    /// Held while the run's engines are at work.
     place: Mutex<Option<Place>>,
-    /// Of the apply that this process made: the hooks after it count towards it.
+    /// The time limit of the apply in this process. The hooks after the apply count towards it.
     limit_of_apply: Mutex<Option<Limit>>,
-    /// The hold of its lanes under which its present stage began.
+    /// The lane fence under which the current stage began.
     fence: Mutex<Option<Fence>>,
-    /// Its change set holds its lanes: nobody else applies this stack meanwhile.
+    /// The change set holds its lanes, so no other change set applies this stack meanwhile.
     holds_lanes: bool,
-    /// Confirmed beforehand: a plan whose seal moved is made afresh instead of refused.
+    /// Confirmed in advance. A plan whose seal no longer matches is made again instead of refused.
     auto_approve: bool,
-    /// Nobody has to be asked between plan and apply.
+    /// No confirmation or approval is needed between plan and apply.
     goes_on: bool,
-    /// Only a plan was asked for.
+    /// Only a plan was requested.
     review: bool,
-    /// Whoever said yes put in other values than those it was asked for with: nobody has agreed to these.
+    /// The user who confirmed supplied other values than the requester did. No user has agreed to these
+    /// values.
     has_other_values: AtomicBool,
 }
 
-/// What one process gives to each run that it carries out.
+/// What a process shares with each run that it carries out.
 #[derive(Clone, Copy)]
 pub(crate) struct RunnerProcess<'a> {
     pub(crate) asker: &'a Asker,
@@ -148,35 +150,35 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// The hold of its lanes under which its next stage begins.
+    /// Sets the lane fence under which the next stage begins.
     pub(crate) async fn set_fence(&self, fence: Option<Fence>) {
         *self.fence.lock().await = fence;
     }
 
-    /// Its state, as it was last committed.
+    /// Sets the run's state as last committed.
     pub(crate) async fn set_state(&self, state: RunState) {
         *self.state.lock().await = state;
     }
 }
 
 impl Job<'_> {
-    /// Its plan goes into a bundle.
+    /// Whether the plan goes into a bundle.
     fn keeps_plan(&self) -> bool {
         self.set.request.keeps_plans
     }
 
-    /// Its plan was made and reviewed elsewhere, and is applied as it is.
+    /// Whether the plan comes from a bundle. It was made and reviewed elsewhere, and is applied unchanged.
     fn is_bundled(&self) -> bool {
         self.set.request.bundle.is_some()
     }
 
-    /// The stage that follows when the stack is as its source says; none if only a plan was asked for.
+    /// The stage that follows when the stack matches its source; none if only a plan was requested.
     fn first_stage(&self) -> Option<Stage> {
         let stages = self.spec.stages_after();
         stages.first().copied().filter(|_| !self.review)
     }
 
-    /// The stage that follows an apply: its hooks come first.
+    /// The stage that follows an apply. Hooks after the apply come first.
     fn after_apply(&self) -> Option<Stage> {
         let has_hooks = self.spec.has_hooks(Stage::Applying, Some(When::After));
         has_hooks
@@ -184,8 +186,7 @@ impl Job<'_> {
             .or_else(|| self.first_stage())
     }
 
-    /// The stage that follows a plan without changes: hooks after an apply that was made before and never had them
-    /// come first.
+    /// The stage that follows a plan without changes. Hooks that an earlier apply has not run come first.
     async fn after_nothing(&self) -> Result<Option<Stage>, Failure> {
         let first = self.first_stage();
         let after = self.after_apply();
@@ -197,7 +198,7 @@ impl Job<'_> {
         Ok(if owes { after } else { first })
     }
 
-    /// The upstream values that it is planned without.
+    /// The upstream values that this plan is made without.
     async fn awaits(&self) -> Vec<Awaited> {
         match &*self.state.lock().await {
             RunState::Planning { awaits, .. } => awaits.clone(),
@@ -205,13 +206,13 @@ impl Job<'_> {
         }
     }
 
-    /// Whether its engine is done, and only the hooks after its apply are left.
+    /// Whether the engine has finished and only the hooks after the apply are left.
     async fn is_applied(&self) -> bool {
         let is_completing = matches!(*self.state.lock().await, RunState::Completing { .. });
         is_completing && self.spec.has_hooks(Stage::Applying, Some(When::After))
     }
 
-    /// Refuses to start an engine that changes something without the lanes it was claimed under.
+    /// Refuses to start an engine that changes something if the run has lost the lanes it was claimed under.
     async fn holds_its_lanes(&self) -> Result<(), Failure> {
         let lost = || Failure::new("nothing was applied: its change set lost its lanes").refused();
         let fence = self.fence.lock().await.clone().ok_or_else(lost)?;
@@ -221,12 +222,13 @@ impl Job<'_> {
         }
     }
 
-    /// Who asked for what it does.
+    /// The name of the requester.
     fn asker_name(&self) -> &str {
         self.set.request.asker.as_deref().unwrap_or("nobody known")
     }
 
-    /// Before the first engine of a stage: waits until the change set may have one more. Whoever has a place keeps it.
+    /// Takes an engine permit before the first engine of a stage. Waits until the change set may run one more
+    /// engine. A permit that is already held is kept.
     async fn take_place(&self) -> Result<(), Failure> {
         let request = &self.set.request;
         let mut place = self.place.lock().await;
@@ -235,7 +237,7 @@ impl Job<'_> {
         }
         let (home, engines) = (&self.control.home, request.parallelism);
         let note = home.run_waits(self.run);
-        // Not knowing why is no reason not to wait.
+        // The note is only for display. If it cannot be written, the run waits anyway.
         let waits = || {
             drop(fs::write(
                 &note,
@@ -254,7 +256,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// For what may take long though no engine runs: it is dropped if somebody wants the run to end, or its time is over.
+    /// Does work that may take long without an engine. Drops it when the run is interrupted or the time limit
+    /// is reached.
     async fn unless_stopped<T>(
         &self,
         limit: Option<Limit>,
@@ -276,17 +279,18 @@ impl Job<'_> {
         }
     }
 
-    /// After the last engine: what is left to do is our own, and another run's engine may start.
+    /// Releases the engine permit after the last engine, so that another run's engine can start.
     async fn leave_place(&self) {
         drop(self.place.lock().await.take());
     }
 
-    /// Who wants to end an engine without us finds it by its number; without a note nobody can, and that is all.
+    /// Notes the engine's process number, so that another process can end the engine. A failure to write the
+    /// note is ignored.
     fn note_engine(&self, pid: Option<u32>) {
         drop(self.lock.note_engine(pid));
     }
 
-    /// Something its asker should hear of, although nothing fails: a line beside the run's logs.
+    /// Writes a warning for the requester beside the run's logs. Nothing fails.
     fn warn(&self, words: &str) {
         warn(&self.control.home, self.run, words);
     }
@@ -295,18 +299,18 @@ impl Job<'_> {
 fn warn(home: &Home, run: RunId, words: &str) {
     let path = home.run_warnings(run);
     let file = File::options().create(true).append(true).open(path);
-    // A warning that cannot be kept is not worth a failure.
+    // A warning that cannot be written does not fail the run.
     drop(file.and_then(|mut file| writeln!(file, "{words}")));
 }
 
-/// A place that is still held, with values that cannot have changed meanwhile: the lanes are held, too.
+/// A workspace that is still held, with values that cannot have changed, because the lanes are held too.
 pub(crate) struct Carried {
     inputs: inputs::Inputs,
     workspace: workspace::Workspace,
     scratch: workspace::Scratch,
 }
 
-/// A value that a run is planned with could not be digested, or what it is about could not be read.
+/// Why a stage could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum CarryOutError {
     #[error("could not make a token for the run's engines")]
@@ -331,7 +335,7 @@ pub(crate) async fn carry_out_stage(
     };
     job.has_other_values
         .store(brought.is_some(), Ordering::Relaxed);
-    // Boxed each: their stacks need not lie beside one another.
+    // Each future is boxed, so that it is not stored inline in this one.
     let happened = match (stage, &spec.exec) {
         (Stage::Preparing | Stage::Planning, None) => match job.awaits().await.as_slice() {
             [] if spec.no_state => Box::pin(preview::without_state(job)).await,
@@ -361,7 +365,8 @@ fn new_token() -> io::Result<Secret> {
     Ok(Secret::new(token))
 }
 
-/// Who said yes and brings other values than those it was asked for with is an author of what is planned with them.
+/// The values of the user who confirmed, if they differ from the requester's. That user is then an author of
+/// the plan.
 async fn brought(
     control: &Control,
     run: RunId,
@@ -383,7 +388,7 @@ async fn brought(
     Ok(yes.map(|by| ValueOverride { values, by }))
 }
 
-/// The event that ends a stage badly.
+/// The event that records the failure of a stage.
 pub(crate) fn failed(failure: Failure, stage: Stage, serial: Option<i64>, mask: &Mask) -> RunEvent {
     RunEvent::Failed {
         problem: failure.into_problem(stage, serial, mask),

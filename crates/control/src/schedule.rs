@@ -1,4 +1,5 @@
-//! Which run starts when: one step of the scheduler, recovery after a crash, cancelling, and the process that carries out runs.
+//! Which run starts when: one step of the scheduler, recovery after a crash, cancelling, and the process that
+//! carries out runs.
 //!
 //! Not here: the stages of a run (`runner`), the decision itself (`model::changeset::next`).
 

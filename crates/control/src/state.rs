@@ -1,4 +1,4 @@
-//! States: access by runs and clients, questions about versions, repair, artifacts, locks, quarantine.
+//! States: access by runs and clients, queries about versions, repair, artifacts, locks, quarantine.
 //!
 //! Not here: moving states between homes (`transfer`), the store's own checks (`store::state`).
 

@@ -1,8 +1,8 @@
-//! Checks beyond the project file: what stage blocks refer to, and for `validate --engine` what the engine finds in
-//! every root module.
+//! Checks beyond the project file: what stage blocks refer to, and for `validate --engine` what the engine
+//! finds in every root module.
 //!
-//! The engine works on a copy of the source, without backend and without inputs, so that nothing is
-//! contacted but the registries that modules and providers come from.
+//! The engine works on a copy of the source, without backend and inputs, so that it contacts only the
+//! registries of modules and providers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -46,7 +46,7 @@ impl Explain for ValidateError {
     }
 }
 
-/// Checks contracts, facts and the files that stage blocks name, and adds what is wrong to the findings.
+/// Checks contracts, facts and the files that stage blocks name, and adds the errors to the findings.
 pub fn check_stages(open: &mut OpenProject) {
     let OpenProject { loaded, root, .. } = open;
     contracts::check(loaded, root);
@@ -54,14 +54,14 @@ pub fn check_stages(open: &mut OpenProject) {
     stage_files::check(loaded, root);
 }
 
-/// What the engine finds, and the texts its findings point into.
+/// The engine's findings, and the texts they point into.
 #[derive(Clone, Debug, Default)]
 pub struct EngineOpinion {
     pub findings: Vec<Finding>,
     pub texts: BTreeMap<String, String>,
 }
 
-/// Asks for every root module once, with the engine of its stack.
+/// Validates every root module once, with the engine of its stack.
 pub async fn by_engine(
     open: &OpenProject,
     project: &Project,
@@ -90,7 +90,7 @@ pub async fn by_engine(
             opinion.add(&diagnostic, &engine, &stack.path, &tree);
         }
     }
-    // Engines report in whatever order they come to things.
+    // Engines report findings in no particular order.
     let place = |finding: &Finding| finding.places.first().map(|place| place.at.clone());
     opinion.findings.sort_by_key(place);
     Ok(opinion)
@@ -148,7 +148,7 @@ fn of_validate(said: &Captured) -> Vec<Diagnostic> {
     }
 }
 
-/// An engine that says nothing we can read still has said something.
+/// A diagnostic from the raw output of an engine that printed no readable report.
 fn without_words(summary: &str, said: &Captured) -> Diagnostic {
     let words = [said.stderr_text(), said.stdout_text()].join("\n");
     let detail: String = words.trim().chars().take(2000).collect();
@@ -174,7 +174,7 @@ impl EngineOpinion {
         if !diagnostic.detail.is_empty() {
             finding = finding.hint(one_line(&diagnostic.detail));
         }
-        // A module that two stacks share is found wanting once.
+        // Report a finding in a module that two stacks share only once.
         let seen = |other: &Finding| {
             other.places == finding.places
                 && !finding.places.is_empty()
@@ -186,7 +186,7 @@ impl EngineOpinion {
     }
 }
 
-/// Where in the project; `None` for modules that are not part of it.
+/// The location in the project; `None` for modules that are not part of it.
 fn place(diagnostic: &Diagnostic, dir: &str, tree: &Path) -> Option<(Location, String)> {
     let range = diagnostic.range.as_ref()?;
     let file = normalised(dir, &range.filename)?;

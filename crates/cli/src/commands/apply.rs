@@ -13,7 +13,7 @@ use super::run::{read_set, say_yes};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
-/// `--resume` without a name.
+/// The value of `--resume` without a change set.
 const NEWEST: &str = "newest";
 
 /// Plan, ask once, and apply, in the order of the graph
@@ -91,7 +91,7 @@ pub(crate) async fn apply(
         }
         return Box::pin(bundled::carry_out(&file, change, global, process)).await;
     }
-    // A change set that waits for a yes; a stack of that name is meant otherwise.
+    // A change set that waits for confirmation, unless a stack has that name.
     if let [word] = &*change.selectors
         && word.parse::<ChangeSetId>().is_ok()
         && !is_stack(word, global, process)

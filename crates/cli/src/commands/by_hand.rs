@@ -1,4 +1,4 @@
-//! What the commands share that change something by hand: who does it and why, and the question before it.
+//! Shared code of the break-glass commands: actor, reason, and the prompt before the action.
 
 use std::io::{self, BufRead as _};
 use std::path::Path;
@@ -40,7 +40,7 @@ impl ReasonArg {
     }
 }
 
-/// A reason as it may be kept, and committed for others to read: without the secrets that the project names.
+/// Removes the project's secrets from a reason, so that it can be stored and committed.
 pub(crate) fn reason_text(
     said: &str,
     global: &Global,
@@ -52,13 +52,13 @@ pub(crate) fn reason_text(
             .hint("say why, for who reads the record later: `--reason \"…\"`")
             .status(ExitStatus::Usage));
     }
-    // An emergency needs no sound project, nor any.
+    // An emergency action needs no valid project, and no project at all.
     let open = read_project(global, process).ok();
     Ok(without_secrets_here(open.as_ref(), &process.env, said))
 }
 
-/// Tells the branches of facts what was done past the usual rules, so that whoever looks into Git next finds it. Those
-/// that cannot be told now hear it with the next publication.
+/// Publishes break-glass records to the facts branches. A branch that cannot be updated now gets them with
+/// the next publication.
 pub(crate) async fn tell_git(
     control: &Control,
     root: &Path,
@@ -81,7 +81,8 @@ pub(crate) async fn tell_git(
     Ok(())
 }
 
-/// Holds, and what was done by hand, beside a listing that they bear on.
+/// Prints holds, open break-glass records and quarantined states as notes, next to a listing that they
+/// affect.
 pub(crate) async fn say_in_force(control: &Control) -> Result<(), CommandError> {
     let in_force = InForce::read(control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
@@ -91,7 +92,7 @@ pub(crate) async fn say_in_force(control: &Control) -> Result<(), CommandError> 
     Ok(())
 }
 
-/// A state as a person writes it here: the stack's name, else `PROJECT/NAME`.
+/// A state as the user types it: the stack's name, else `PROJECT/NAME`.
 pub(crate) fn word(place: &Place, state: &StateName) -> String {
     let stack = place.project.as_ref().and_then(|project| {
         let mut stacks = project.stacks.iter();
@@ -100,7 +101,7 @@ pub(crate) fn word(place: &Place, state: &StateName) -> String {
     stack.map_or_else(|| state.to_string(), |(name, _)| name.to_string())
 }
 
-/// Goes on only after a typed `yes`. `approved` was said beforehand.
+/// Continues only if the user types `yes` or `approved` is set.
 pub(crate) fn ask(question: &str, approved: bool, process: &Process) -> Result<(), CommandError> {
     if approved {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What plan, apply and destroy have in common: from words to a change set, watched until it rests, asked
-//! about once, and told how it ended.
+//! Shared code of plan, apply and destroy: creates a change set from the arguments, watches it, asks once,
+//! and reports the outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -51,41 +51,41 @@ pub(super) use planned::AppliedPlans;
 pub(crate) struct Change {
     pub(crate) action: Action,
     pub(crate) selectors: Vec<String>,
-    /// Plan also what nothing changes of.
+    /// Also plan settled stacks.
     pub(crate) all: bool,
     pub(crate) auto_approve: bool,
     pub(crate) destroy: bool,
     pub(crate) refresh_only: bool,
-    /// For a plan from an older version of the state.
+    /// The older version of the state to plan from.
     pub(crate) pinned: Option<i64>,
-    /// For a plan that reads no state.
+    /// Plan without reading a state.
     pub(crate) no_state: bool,
     pub(crate) detailed_exitcode: bool,
     pub(crate) full: bool,
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// Why what policies deny is applied all the same.
+    /// The reason for applying what policies deny.
     pub(crate) policy_override: Option<String>,
-    /// What is done past the usual rules after the apply.
+    /// Rules of the stages after the apply that this request ignores.
     pub(crate) exceptions: Option<Exceptions>,
     pub(crate) destroying: Destroying,
-    /// Where a plan is written, to be applied later.
+    /// The file to write the plan to, for a later apply.
     pub(crate) out: Option<PathBuf>,
-    /// Whoever asks says that the project is a new one, whatever this checkout was before.
+    /// The user declares that the project is new, whatever this checkout was before.
     pub(crate) new_project: bool,
-    /// It goes on with a change set that is there: the same command does not make another.
+    /// Continues an existing change set: the same command does not create another one.
     pub(crate) goes_on: bool,
 }
 
-/// What only a destroy is told.
+/// Options that only a destroy has.
 #[derive(Default)]
 pub(crate) struct Destroying {
-    /// Names of protected stacks, in place of typing them.
+    /// Names of protected stacks, given instead of typed at the prompt.
     pub(crate) confirm: Vec<String>,
     /// The commit whose code is used.
     pub(crate) from: Option<String>,
 }
 
-/// Engines at once, as it is typed.
+/// Parses the number of engines that may run at once.
 pub(crate) fn jobs(text: &str) -> Result<NonZeroUsize, &'static str> {
     text.parse().map_err(|_| "give a whole number, 1 or more")
 }
@@ -95,7 +95,7 @@ pub(crate) async fn carry_out(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    // Its last stack may be what is destroyed.
+    // The project may have no stacks left: its last one may be the one to destroy.
     let but_for: &[&str] = match change.action {
         Action::Destroy => &["empty-project"],
         Action::Plan | Action::Apply | Action::Exec => &[],
@@ -188,7 +188,7 @@ pub(crate) async fn carry_out(
     status
 }
 
-/// What was done past the usual rules, for those who must put it right.
+/// Prints the open break-glass records of this request.
 async fn say_past_rules(
     change: &Change,
     watcher: &Watcher<'_>,
@@ -204,7 +204,7 @@ async fn say_past_rules(
     Ok(())
 }
 
-/// A CI job without a home of its own knows nothing of other jobs.
+/// Warns that a CI job without a named home has no information about other jobs.
 fn say_no_home(settings: &Settings, look: Look) -> Result<(), CommandError> {
     if settings.is_ci && settings.named_home.is_none() {
         let said = "no home is named: lanes and history reach no further than this job";
@@ -213,7 +213,7 @@ fn say_no_home(settings: &Settings, look: Look) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Those that somebody asked for by name: they are planned even if nothing they consume changed.
+/// Stacks that the user requested explicitly. They are planned even if nothing that they use has changed.
 fn named(change: &Change, stacks: &BTreeSet<StackName>, project: &Project) -> BTreeSet<StackName> {
     let is_everything = stacks.len() == project.stacks.len();
     let is_named = |stack: &&StackName| {
@@ -225,7 +225,7 @@ fn named(change: &Change, stacks: &BTreeSet<StackName>, project: &Project) -> BT
     stacks.iter().filter(is_named).cloned().collect()
 }
 
-/// The stacks that differ from what was last applied, if a selector asks for them.
+/// The stacks that differ from what was last applied, if a selector requires them.
 async fn differing(
     change: &Change,
     open: &OpenProject,
@@ -245,7 +245,7 @@ async fn differing(
         .map_err(|err| selection::changed_error(&err))
 }
 
-/// What went wrong on the way without failing anything.
+/// Prints problems that did not fail the run.
 pub(super) fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
     let kept = std::fs::read_to_string(control.home.run_warnings(run.id)).unwrap_or_default();
     for line in kept.lines() {
@@ -258,7 +258,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Stores the change set, or attaches to one that does the same right now.
+/// Stores the change set, or attaches to an equal one that is under way.
 async fn start<'a>(
     control: &'a Control,
     open: &OpenProject,
@@ -277,7 +277,7 @@ async fn start<'a>(
             .await
             .map_err(|err| failed(&err))?;
         let is_alike = change_sets::is_asked_alike(control, &set, asker.as_ref()).await;
-        // One that has not begun is nobody's to watch who could not begin it.
+        // Only attach to a queued change set if we have the values needed to start it.
         if is_alike.map_err(|err| failed(&err))?
             && (asker.is_some() || set.status != Status::Waiting)
             && let Some(watcher) =
@@ -310,7 +310,7 @@ async fn start<'a>(
     Ok(Watcher::drive(control, begun, global, process))
 }
 
-/// Whose values are those of a copy, and why.
+/// Warns about stacks whose values come from a copy of their state, and why.
 fn say_unseen(unseen: &[Unseen], look: Look) -> Result<(), CommandError> {
     for Unseen { stack, since, why } in unseen {
         let since = Duration::try_from(Timestamp::now().duration_since(*since)).unwrap_or_default();
@@ -324,7 +324,7 @@ fn say_unseen(unseen: &[Unseen], look: Look) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Watches a change set that was told to end, until it has, and tells how.
+/// Watches a cancelled change set until it ends, and reports the outcome.
 pub(crate) async fn watch_to_the_end(
     control: &Control,
     id: ChangeSetId,
@@ -339,7 +339,8 @@ pub(crate) async fn watch_to_the_end(
     }
 }
 
-/// Watches until nothing goes on by itself, asks when it must, and tells the end.
+/// Watches until the change set cannot continue on its own, asks for confirmation if needed, and reports the
+/// outcome.
 async fn follow(
     watcher: &mut Watcher<'_>,
     change: &Change,
@@ -347,7 +348,8 @@ async fn follow(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    // A bundle may have been begun by somebody who left the yes to others. It is said once, to what was reviewed.
+    // The client that started a bundle may have left the confirmation to others. `--auto-approve` gives it
+    // once, for the reviewed plans.
     let mut is_said = false;
     loop {
         let rest = watcher.until_rest().await?;
@@ -376,7 +378,8 @@ async fn follow(
                 };
                 match answer {
                     Answer::Yes => watcher.confirm().await?,
-                    // It stays as it is: whoever may can say yes later, elsewhere.
+                    // The change set stays as it is: a user who may confirm it can do so later, on another
+                    // terminal.
                     answer @ Answer::Nobody => {
                         if global.json {
                             ending::say_outcome(watcher, answer.status())?;
@@ -429,7 +432,7 @@ pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
     project.targets[&project.stacks[stack].target].backend == Backend::Terrane
 }
 
-/// Ends what a crash left open, and says so.
+/// Ends change sets that a crash left open, continues those that wait, and reports both.
 pub(super) async fn look_after_the_past(
     control: &Control,
     open: &OpenProject,
@@ -448,7 +451,7 @@ pub(super) async fn look_after_the_past(
         for text in &lost {
             report::say(&errors::render_warning(text, &[], look))?;
         }
-        // Somebody said yes to it, and nothing else of it would be heard of again.
+        // A user confirmed this change set, and nothing else would report its end.
         if let Status::Stopped { why } = &set.status
             && lost.is_empty()
             && why == recovery::GONE
@@ -478,7 +481,7 @@ fn told(set: ChangeSetId, fate: &Fate) -> String {
     }
 }
 
-/// The plans of a change set, as the person who is asked about them sees them.
+/// Shows the plans of a change set as the confirming user sees them.
 pub(crate) async fn show_plans(
     watcher: &mut Watcher<'_>,
     project: &Project,
@@ -494,7 +497,7 @@ pub(crate) async fn show_plans(
     Ok(())
 }
 
-/// A change set that goes on after somebody's word, watched to its end.
+/// Continues a change set after a user's decision, and watches it to its end.
 pub(crate) async fn go_on(
     watcher: &mut Watcher<'_>,
     project: &Project,
@@ -515,7 +518,7 @@ pub(crate) async fn go_on(
     status
 }
 
-/// Opens runs of a stopped change set again and watches them.
+/// Reopens runs of a stopped change set and watches them.
 pub(crate) async fn go_on_with(
     id: Option<ChangeSetId>,
     what: Reopen,
@@ -577,7 +580,7 @@ pub(crate) async fn go_on_with(
     if !global.json {
         let asked = Timestamp::now().duration_since(resumed.set.created_at);
         let asked = Duration::try_from(asked).unwrap_or_default();
-        // One that was meant is known; an older one may not be.
+        // Names the requester of an older change set: the user may not know it.
         let of = match &resumed.set.request.asker {
             Some(asker) if asked > Duration::from_mins(1) => {
                 format!(", asked for by `{asker}` {}", duration::ago(asked))
@@ -607,7 +610,7 @@ pub(crate) async fn go_on_with(
 }
 
 impl Change {
-    /// Whether it says something of how to plan or apply, which a change set that waits has settled.
+    /// Whether it has options for plan or apply, which are already fixed for a waiting change set.
     pub(crate) fn is_more_than_a_yes(&self) -> bool {
         self.all
             || self.jobs.is_some()
@@ -616,7 +619,7 @@ impl Change {
             || self.exceptions.is_some()
     }
 
-    /// As it is without any option.
+    /// A change without any options.
     pub(crate) fn of(action: Action) -> Self {
         Self {
             action,
@@ -640,7 +643,7 @@ impl Change {
     }
 }
 
-/// Who may not go on with a change set that does not go on by itself either is told why, and what to do about that.
+/// Adds to a refusal why the change set is stalled and how to unblock it.
 pub(crate) async fn with_what_stalls(
     control: &Control,
     set: ChangeSetId,

@@ -1,4 +1,4 @@
-//! `terrane context`: what contexts there are, and where each value of a stack comes from.
+//! `terrane context`: lists contexts, and shows where each value of a stack comes from.
 
 use control::secrets::caller_env::{engine_names, matches_name, may_pass};
 use model::context::Origins;

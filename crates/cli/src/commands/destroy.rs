@@ -1,4 +1,4 @@
-//! `terrane destroy`, and what only it asks and refuses.
+//! `terrane destroy`, with its own prompts and refusals.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -83,7 +83,7 @@ pub(crate) async fn destroy(
     Box::pin(change::carry_out(change, global, process)).await
 }
 
-/// The project as a commit had it.
+/// The project as of a commit.
 pub(super) fn as_of(
     commit: &str,
     open: OpenProject,
@@ -94,7 +94,7 @@ pub(super) fn as_of(
         .map_err(|err| abandoned_error(&err))
 }
 
-/// What must be said before anything is planned.
+/// Checks before planning: stacks of an older commit, and the names of protected stacks.
 pub(super) fn check(
     destroying: &Destroying,
     open: &OpenProject,
@@ -111,7 +111,7 @@ pub(super) fn check(
         removed_stacks::check_absent(project, &from.now, stacks)
             .map_err(|err| abandoned_error(&err))?;
         for name in stacks {
-            // A state is what is destroyed, and it may have gone by another name since.
+            // The state is what gets destroyed, and its stack may have been renamed since.
             let state = &project.stacks[name].state;
             let last = removed_stacks::last_commit(open, &from.now, &process.env, state);
             let Some(last) = last.map_err(|err| abandoned_error(&err))? else {
@@ -136,7 +136,7 @@ pub(super) fn check(
     type_protected_names(&protected, &destroying.confirm, process)
 }
 
-/// A protected stack is destroyed only by who types its name, or gives it.
+/// Requires the name of each protected stack, typed or given with `--confirm`.
 fn type_protected_names(
     protected: &BTreeSet<&StackName>,
     given: &[String],
@@ -168,8 +168,8 @@ fn type_protected_names(
     Ok(())
 }
 
-/// A name that no stack has any more may be that of a stack whose state still holds resources: then the commit
-/// that last had it is looked for.
+/// Checks whether an unknown stack name belongs to a removed stack whose state still holds resources. Then
+/// finds the commit that last had the stack.
 async fn propose_commit(
     words: &[String],
     global: &Global,
@@ -177,7 +177,7 @@ async fn propose_commit(
 ) -> Result<(), CommandError> {
     let open = read_project(global, process)?;
     let Some(project) = &open.loaded.project else {
-        return Ok(()); // what is wrong with it is said later
+        return Ok(()); // its errors are reported later
     };
     let is_unknown = |word: &&String| {
         word.parse::<StackName>()

@@ -93,7 +93,7 @@ fn list(global: &Global, process: &Process) -> Result<ExitStatus, CommandError> 
     let path = process.env.get("PATH").map(OsStr::new);
     let search = Search::new(path, &settings.cache_dir);
     let found = engines::list(&search);
-    // Outside a project there are no stacks to ask for.
+    // Outside a project, no stacks use engines.
     let project = read_project(global, process).ok();
     let project = project.and_then(|open| open.loaded.project);
     let users = project.map(|project| Users::of(&project, &search));
@@ -148,7 +148,7 @@ fn list(global: &Global, process: &Process) -> Result<ExitStatus, CommandError> 
     Ok(ExitStatus::Done)
 }
 
-/// Which engine each stack of a project would get.
+/// The engine that each stack of a project would use.
 struct Users {
     by_program: BTreeMap<PathBuf, Vec<StackName>>,
     all: usize,
@@ -233,7 +233,7 @@ async fn install(
     Ok(ExitStatus::Done)
 }
 
-/// Installs and reports progress. A signal ends the install: nothing goes on in the background.
+/// Installs an engine and reports progress. A signal stops the install; nothing continues in the background.
 async fn watched(
     wish: &EngineRequirement,
     options: &InstallOptions<'_>,
@@ -272,7 +272,7 @@ async fn watched(
     Err(interrupted())
 }
 
-/// What is wanted: on the command line, else everything the project's stacks ask for.
+/// The requested engines: from the command line, else all that the project's stacks require.
 fn wishes(
     args: &InstallArgs,
     global: &Global,

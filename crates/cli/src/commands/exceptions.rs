@@ -1,5 +1,5 @@
-//! Emergencies after an apply or a destroy, as `apply`, `destroy` and `run retry` take them: a gate that need not pass, a
-//! bootstrap that takes back what others hold.
+//! Break-glass options after an apply or a destroy, for `apply`, `destroy` and `run retry`: skipped gates,
+//! and a bootstrap that takes back objects that others manage.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ pub(crate) struct SkipGateArgs {
 }
 
 impl SkipGateArgs {
-    /// None if nothing is out of the usual.
+    /// None if there are no exceptions.
     pub(crate) fn read(
         self,
         reason: Option<&str>,
@@ -45,7 +45,7 @@ pub(crate) struct ExceptionArgs {
 }
 
 impl ExceptionArgs {
-    /// None if nothing is out of the usual.
+    /// None if there are no exceptions.
     pub(crate) fn read(
         self,
         reason: Option<&str>,
@@ -74,7 +74,7 @@ fn read(
     }))
 }
 
-/// What was done past the usual rules, and until when it stays on the record.
+/// Prints the exceptions of these runs, and how long each stays open.
 pub(crate) async fn say_open(
     control: &Control,
     of: &[Run],
@@ -104,7 +104,7 @@ pub(crate) async fn say_open(
         } else {
             continue;
         };
-        // A retry does the same once more.
+        // A retry records the same exception again.
         if !said.insert((&act.state.name, &act.detail)) {
             continue;
         }

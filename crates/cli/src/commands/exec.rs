@@ -67,7 +67,7 @@ pub(crate) async fn exec(
                 .status(ExitStatus::Usage),
         );
     }
-    // What reads writes here itself: it is told whether it may paint.
+    // A read-only command writes to this terminal itself, so it needs to know whether to use colours.
     let is_painted = process.look(global).color && process.data_look(global).color;
     if exec.kind == ExecKind::Read && !is_painted {
         exec.args.insert(0, "-no-color".to_owned());
@@ -154,7 +154,7 @@ fn one_stack(
     }
 }
 
-/// Here, on this terminal.
+/// Runs the command on this terminal.
 async fn attend(control: &Control, begun: Begun) -> Result<ExitStatus, CommandError> {
     let serve = runner::endpoint;
     let ended = Box::pin(runners::attend(control, begun.id, &begun.asker, serve)).await;
@@ -162,7 +162,7 @@ async fn attend(control: &Control, begun: Begun) -> Result<ExitStatus, CommandEr
     Ok(ExitStatus::Engine(exit.code().unwrap_or(1)))
 }
 
-/// By a runner, which goes on if this terminal is closed.
+/// Lets a runner run the command; it continues if this terminal is closed.
 async fn follow(
     control: &Control,
     begun: Begun,
@@ -183,7 +183,7 @@ async fn follow(
     tell(&watcher, run, global)
 }
 
-/// Somebody else's word is missing.
+/// The error for a change set that waits for an approval.
 fn waits(set: &ChangeSet) -> Result<ExitStatus, CommandError> {
     let said = format!(
         "nothing was changed: change set {} waits for an approval",
@@ -196,7 +196,7 @@ fn waits(set: &ChangeSet) -> Result<ExitStatus, CommandError> {
     Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits))
 }
 
-/// What the engine said, where it would have said it, and where the state stands now.
+/// Prints the engine's output to the streams that the engine used, and the serial of the state.
 fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
     let home = &watcher.control().home;
     let said = |path| {
@@ -233,7 +233,7 @@ fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus,
         return Err(CommandError::new(words).status(status));
     }
     match (problem, serial) {
-        // The engine has said it all.
+        // The engine has reported the problem.
         (Some(_), _) if code.is_some() => Ok(status),
         (Some(problem), _) => {
             let shown = CommandError::new(&problem.message).status(status);
@@ -247,7 +247,7 @@ fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus,
     }
 }
 
-/// A line of the log of a command that writes: the engine speaks plainly there, hooks around it in events.
+/// A line in the log of a command that writes: plain engine output, or the event of a hook.
 enum Words<'a> {
     Engine(&'a str),
     Hook(String),
@@ -264,7 +264,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What the engine said, and what the hooks did.
+/// Separates the engine's output from the hooks' messages.
 fn apart<'a>(parts: &'a [Words<'_>]) -> (String, Vec<&'a str>) {
     let (mut engine, mut hooks) = (String::new(), Vec::new());
     for part in parts {

@@ -1,4 +1,4 @@
-//! `terrane facts`: show, compare and publish what stacks publish for GitOps.
+//! `terrane facts`: shows, compares and publishes the facts of stacks.
 
 use std::fmt::Write as _;
 
@@ -121,7 +121,7 @@ pub(crate) async fn facts(
     }
 }
 
-/// The break-glass acts that were allowed, and why.
+/// The break-glass actions that are allowed, and why.
 struct Consent {
     take_over: Option<TakeOver>,
     withdraw_used: Option<TakeOver>,
@@ -136,7 +136,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The selected stacks that publish facts, or did.
+    /// The selected stacks that publish facts, or did so before.
     async fn stacks(&self, words: &[String]) -> Result<Vec<StackName>, CommandError> {
         let all = &self.project.stacks;
         let mut stacks = selection::resolve(words, &self.open, &self.project, self.process, None)?;
@@ -181,7 +181,7 @@ impl Asked<'_> {
                         continue;
                     }
                     let values = values.as_object().cloned().unwrap_or_default();
-                    // JSON is YAML, too: together they are a stream of documents.
+                    // JSON is also YAML: together they are a stream of documents.
                     let between = if is_first { "" } else { "---\n" };
                     is_first = false;
                     let text = render(file.format, &values, None);
@@ -222,7 +222,7 @@ impl Asked<'_> {
                 SinkState::Differs(_) | SinkState::Missing | SinkState::Left => ExitStatus::Changes,
                 SinkState::Unknown(_) => ExitStatus::Failed,
             });
-            // A failure outweighs a difference.
+            // A failure takes precedence over a difference.
             for found in places.chain(elsewhere) {
                 if found == ExitStatus::Failed || status == ExitStatus::Done {
                     status = found;
@@ -346,7 +346,7 @@ impl Asked<'_> {
     }
 }
 
-/// The same refusal as that of a plan.
+/// The same error as for a plan.
 fn still_used(stack: &StackName, breaks: &PlanBreaks) -> CommandError {
     let said = format!(
         "others rely on what `{stack}` publishes no more: {}\n{}",
@@ -360,7 +360,7 @@ fn still_used(stack: &StackName, breaks: &PlanBreaks) -> CommandError {
         .status(ExitStatus::Refused)
 }
 
-/// What may be shown of a file.
+/// The values of a file, without sensitive ones.
 fn shown(file: &FactFile) -> Value {
     let mut values = Value::Object(file.values.clone());
     if let Encrypt::Leaves(hidden) = &file.encrypt {

@@ -27,7 +27,7 @@ pub(crate) async fn fmt(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let open = read_project(global, process)?;
-    // Mistakes in meaning are no reason to leave a file untidy.
+    // Semantic errors do not prevent formatting.
     let Some(project) = open.loaded.project.clone() else {
         return sound_project(global, process).map(|_| ExitStatus::Done);
     };

@@ -77,7 +77,7 @@ struct ReleaseArgs {
     all: bool,
 }
 
-/// What is held for longer is not held, but given up.
+/// The longest hold.
 const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
 
 fn term(text: &str) -> Result<Duration, &'static str> {
@@ -132,7 +132,7 @@ pub(crate) async fn hold(
         HoldCommand::Release(args) => {
             let on = match find(&args.name) {
                 Ok(on) => on,
-                // Of a stack that was removed since.
+                // The hold may be on a stack that was removed since.
                 Err(unknown) => {
                     let active = holds::list(control, false).await;
                     let active = active.map_err(|err| failed(&err))?;
@@ -169,7 +169,7 @@ pub(crate) async fn hold(
     Ok(ExitStatus::Done)
 }
 
-/// Whose holds have ended, and whose have not.
+/// The message about the holds that ended, and those that did not.
 fn told(released: &Released, on: &HoldOn, name: &str) -> String {
     let mut said = String::new();
     for hold in &released.ended {
@@ -204,8 +204,8 @@ fn not_released(err: &ReleaseHoldError, on: &HoldOn, name: &str, actor: &str) ->
     }
 }
 
-/// What waited for the end of a hold goes on now, as far as whoever released it may and can; else it is said what
-/// it waits for.
+/// Continues change sets that waited for the hold, if the user who released it may and has the values.
+/// Otherwise reports what they wait for.
 async fn go_on(
     here: &Here,
     on: &HoldOn,
@@ -235,7 +235,7 @@ async fn go_on(
                 format!("Change set {set} goes on; `terrane run logs -f {set}` follows it.\n")
             }
             None if waiter.goes_on() => {
-                // Named in full, it could be taken for more than was asked for.
+                // The full command could be taken for more than was requested.
                 let way = if waiter.set.status == Status::AwaitingConfirm {
                     format!("`terrane run confirm {set}`")
                 } else {

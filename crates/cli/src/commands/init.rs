@@ -228,7 +228,7 @@ fn summary(
     out
 }
 
-/// The first few, and how many more.
+/// The first few directories, and the number of the rest.
 fn listed(dirs: &[String]) -> String {
     const MOST: usize = 5;
     let mut words: Vec<String> = dirs

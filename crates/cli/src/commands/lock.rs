@@ -1,4 +1,4 @@
-//! `terrane lock`: who holds which state, and taking a lock away.
+//! `terrane lock`: lists the locks of states, and breaks one.
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ async fn list(
     Ok(ExitStatus::Done)
 }
 
-/// Whether the holder lives, and the one command that resolves it if not.
+/// Whether the holder is alive, and if not, the command that resolves it.
 fn held_by(place: &Place, one: &LockedState) -> String {
     match (one.holder, way_out(place, one)) {
         (Holder::Run(run), _) => match orphan_processes::of_run(&place.control.home, run) {
@@ -164,7 +164,7 @@ fn held_by(place: &Place, one: &LockedState) -> String {
 fn way_out(place: &Place, one: &LockedState) -> String {
     let state = typed(place, &one.state);
     match one.holder {
-        // It ends the run by what is seen of it, adopts what it left, and unlocks.
+        // `plan` ends the run as it was observed, adopts what it left, and unlocks.
         Holder::Orphan {
             unfinished: true, ..
         } => format!("`terrane plan {state}`"),
@@ -175,7 +175,7 @@ fn way_out(place: &Place, one: &LockedState) -> String {
     }
 }
 
-/// A state as it must be typed here: in a project, a name alone is that of a stack.
+/// A state as it must be typed here: inside a project, a bare name is a stack.
 fn typed(place: &Place, state: &StateName) -> String {
     let is_alone = place.project.is_none() && !state.name.contains('/');
     if state.project.is_empty() && !is_alone {

@@ -1,5 +1,5 @@
-//! Where a command about states works: the home of the project here, or, outside a project, a home that
-//! is named (`--data`, `TERRANE_HOME`), as a server has it.
+//! The home that a state command uses: that of the current project, or, outside a project, a named one
+//! (`--data`, `TERRANE_HOME`) such as a server's.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use super::{by_hand, open_control, open_home, read_project, selection};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
-/// Commands in a text, with the home that was named: they are to work as they stand.
+/// Adds `--data` to the commands in a text if it was given, so that they can be copied.
 pub(crate) fn at_home(text: &str, global: &Global) -> String {
     let Some(data) = &global.data else {
         return text.to_owned();
     };
     let mut parts: Vec<String> = text.split('`').map(str::to_owned).collect();
-    // Every other part stood in backticks; a last one without its end does not.
+    // Every other part was in backticks, except for a last one without a closing backtick.
     let whole = parts.len().saturating_sub(1);
     for part in parts[..whole].iter_mut().skip(1).step_by(2) {
         if part.starts_with("terrane ") && !part.contains("--data") {
@@ -32,7 +32,7 @@ pub(crate) fn at_home(text: &str, global: &Global) -> String {
     parts.join("`")
 }
 
-/// What is written here must outlive a CI job, as what it applies must.
+/// Refuses to store a state in a home that is lost when the CI job ends.
 pub(crate) fn must_outlive(global: &Global, process: &Process) -> Result<(), CommandError> {
     let settings = process.settings(global)?;
     if !settings.is_ci || settings.named_home.is_some() {
@@ -45,13 +45,13 @@ pub(crate) fn must_outlive(global: &Global, process: &Process) -> Result<(), Com
     .status(ExitStatus::Refused))
 }
 
-/// A home that was opened, and the project it was opened for, if there is one.
+/// An open home, and its project if there is one.
 pub(crate) struct Place {
     pub(crate) control: Control,
     pub(crate) project: Option<Project>,
-    /// What the project was read from.
+    /// The files that the project was read from.
     pub(crate) open: Option<OpenProject>,
-    /// Of the project; else where the command runs.
+    /// The project's root, else the current directory.
     pub(crate) root: PathBuf,
 }
 
@@ -85,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Tells Git what was done by hand here.
+    /// Publishes the break-glass records to Git.
     pub(crate) async fn tell_git(
         &self,
         global: &Global,
@@ -95,7 +95,7 @@ impl Place {
         by_hand::tell_git(&self.control, &self.root, project, global, process).await
     }
 
-    /// The same for one state. A name that cannot be is refused before a home or a key is made for it.
+    /// Opens the home for one state. Refuses an impossible name before it creates a home or a key.
     pub(crate) async fn open_state(
         global: &Global,
         process: &Process,
@@ -104,7 +104,7 @@ impl Place {
         if let Ok(open) = read_project(global, process) {
             let id = &open.identity.id;
             let named = state_named(word, open.loaded.project.as_ref(), id);
-            // What is kept of a stack that was removed can be asked for where something was kept.
+            // In a home that is used, the name may be that of a removed stack.
             if !process.settings(global)?.home_of(id).is_used() {
                 named?;
             }
@@ -114,8 +114,8 @@ impl Place {
         Ok((place, state))
     }
 
-    /// The state that is meant: of a stack of the project here, one that is kept of a stack that was removed, or by
-    /// `PROJECT/NAME`; outside a project a name alone is a state of no project.
+    /// Finds a state: that of a stack of this project, of a removed stack, or `PROJECT/NAME`. Outside a
+    /// project, a bare name is a state without a project.
     pub(crate) async fn state(&self, word: &str) -> Result<StateName, CommandError> {
         let project = self.control.home.project();
         let named = state_named(word, self.project.as_ref(), project);

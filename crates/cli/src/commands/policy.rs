@@ -1,4 +1,4 @@
-//! `terrane policy`: what policies say, without a run.
+//! `terrane policy`: evaluates policies without a run.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -178,7 +178,7 @@ async fn find_run(what: &str, place: &Place) -> Result<RunId, CommandError> {
     })
 }
 
-/// Each file a policy of its own, asked everywhere.
+/// Reads each file as a separate policy that applies at all points.
 fn read_files(files: &[PathBuf], process: &Process) -> Result<Vec<CasePolicy>, CommandError> {
     let read = |file: &PathBuf| {
         let path = file.display().to_string();

@@ -45,7 +45,7 @@ pub(crate) async fn render(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let open = read_project(global, process)?;
-    // What is wrong elsewhere may be what rendering mends: the directory of a stack that it makes.
+    // Rendering may fix other errors, such as the missing directory of a stack that it generates.
     let is_ours = |finding: &&Finding| {
         finding.severity == model::diagnostic::Severity::Error && !view::is_mended(finding)
     };
@@ -96,7 +96,7 @@ pub(crate) async fn render(
             report::say(&findings::render(&warnings, &texts, look))?;
         }
     }
-    // Whoever takes a tree over asks whether it agrees; that it is on no list yet is known.
+    // `--adopt` compares the files only: the tree has no list of digests yet.
     let differs = rendered.iter().any(|one| {
         if args.adopt {
             one.files_differ()
@@ -111,7 +111,7 @@ pub(crate) async fn render(
     })
 }
 
-/// The project files that findings point into.
+/// The project files that findings refer to.
 fn project_texts(open: &OpenProject, findings: &[Finding]) -> BTreeMap<String, String> {
     let mut texts = open.loaded.texts.clone();
     for place in findings.iter().flat_map(|finding| &finding.places) {

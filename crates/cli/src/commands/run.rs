@@ -1,4 +1,4 @@
-//! `terrane run`: what goes on, why it waits, and what people say about it.
+//! `terrane run`: lists runs and why they wait, and records users' decisions.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +81,7 @@ pub(crate) async fn run(
     }
 }
 
-/// A project here and its home.
+/// The current project and its home.
 pub(super) struct Here {
     pub(super) open: OpenProject,
     pub(super) project: Project,
@@ -90,7 +90,7 @@ pub(super) struct Here {
 
 impl Here {
     pub(super) async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
-        // Its last stack may be what is destroyed.
+        // The project may have no stacks left: its last one may be the one to destroy.
         let (open, project) = sound_but_for(&["empty-project"], global, process)?;
         let settings = process.settings(global)?;
         let control = open_home(&settings, &open, process, process.look(global)).await?;
@@ -101,7 +101,7 @@ impl Here {
         })
     }
 
-    /// The source and the plans of a change set are where it was planned.
+    /// Refuses a change set of another machine: its source and plans are only there.
     async fn check_machine(&self, set: ChangeSetId) -> Result<(), CommandError> {
         let found = self.control.change_set(set).await;
         let found = found.map_err(|err| CommandError::from_error(&err))?;
@@ -118,7 +118,7 @@ impl Here {
         .status(ExitStatus::Refused))
     }
 
-    /// With the project that a change set is about: a destroy with older code is about that commit's.
+    /// Uses the project of the change set: for a destroy with older code, the project as of that commit.
     async fn of_set(self, set: ChangeSetId, process: &Process) -> Result<Self, CommandError> {
         let found = self.control.change_set(set).await;
         let request = found.map_err(|err| CommandError::from_error(&err))?.request;
@@ -135,7 +135,8 @@ impl Here {
         })
     }
 
-    /// What a change set asked for, and its stacks that were protected then: to destroy them, their names were typed.
+    /// The request of a change set, and its stacks that were protected at that time. Their names were typed
+    /// for a destroy.
     async fn typed_names(
         &self,
         set: ChangeSetId,
@@ -154,7 +155,7 @@ impl Here {
         Ok((request, typed))
     }
 
-    /// A stack that a change set destroys, and that was protected since it was asked for.
+    /// A stack of a destroy that became protected after the request.
     async fn protected_since(&self, set: ChangeSetId) -> Result<Option<StackName>, CommandError> {
         let (request, typed) = self.typed_names(set).await?;
         let is_protected = |name: &&StackName| {
@@ -165,8 +166,8 @@ impl Here {
         Ok(found.filter(|_| request.action == Action::Destroy))
     }
 
-    /// Whoever starts runs applies: only a writer of their targets may, and with no fewer approvals than the project
-    /// wants by now.
+    /// Checks that the user may start the runs: as a writer of their targets, and only if the project does
+    /// not require more approvals by now.
     pub(super) async fn check_writer(
         &self,
         set: ChangeSetId,
@@ -202,7 +203,7 @@ impl Here {
     }
 }
 
-/// What a word is about: `c42` or `r44`.
+/// What an argument names: `c42` or `r44`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     Set(ChangeSetId),
@@ -221,7 +222,7 @@ impl About {
         })
     }
 
-    /// The change set it belongs to, and the run if it is one.
+    /// The change set, and the run if the argument names one.
     async fn set(self, control: &Control) -> Result<(ChangeSetId, Option<RunId>), CommandError> {
         let (set, run) = match self {
             Self::Set(set) => (set, None),
@@ -240,7 +241,8 @@ impl About {
     }
 }
 
-/// Several projects may share a home; each speaks of its own only, and only there can be seen what lives of it.
+/// Refuses a change set of another project: projects that share a home only see their own, and whether its
+/// processes are alive is only visible there.
 async fn must_be_of_here(control: &Control, set: ChangeSetId) -> Result<(), CommandError> {
     let found = control.change_set(set).await;
     let found = found.map_err(|err| CommandError::from_error(&err))?;

@@ -1,4 +1,4 @@
-//! `terrane runner`: carries out one stage of one run. Started by terrane itself, never by a person.
+//! `terrane runner`: carries out one stage of one run. Only terrane itself starts it.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ pub(crate) struct RunnerArgs {
     cache: PathBuf,
 }
 
-/// Before anything else: a Ctrl-C in the asker's terminal must not reach us.
+/// Called first: a Ctrl-C in the requester's terminal must not reach the runner.
 pub(crate) fn leave_terminal() -> Result<(), CommandError> {
     runner_process::leave_terminal().map_err(|err| CommandError::from_error(&err))
 }
@@ -83,7 +83,7 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
     Ok(ExitStatus::Done)
 }
 
-/// The state endpoint of one run, which `control` cannot know of.
+/// The state endpoint of one run, which `control` does not depend on.
 pub(super) fn endpoint(
     access: StateAccess,
     listener: TcpListener,
@@ -92,7 +92,7 @@ pub(super) fn endpoint(
     let endpoint = RunEndpoint::new(access, RunToken::new(token));
     let environment = endpoint.environment(listener.local_addr()?);
     let serving = async move {
-        // It ends with the stage, by being dropped; what it could not answer the engine reports.
+        // It ends with the stage, when it is dropped. The engine reports requests without an answer.
         endpoint.serve(listener, std::future::pending()).await;
     };
     Ok(Endpoint {

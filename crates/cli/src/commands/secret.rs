@@ -254,7 +254,7 @@ fn set(
     Ok(ExitStatus::Done)
 }
 
-/// Asks on the terminal itself, whatever standard input is; nothing if there is none.
+/// Asks on the terminal itself, whatever standard input is; none if there is no terminal.
 fn ask(question: &Question<'_>) -> Option<Secret> {
     let mut terminal = File::options()
         .read(true)
@@ -295,13 +295,13 @@ fn ask(question: &Question<'_>) -> Option<Secret> {
     Some(Secret::new(line.strip_suffix('\n')?))
 }
 
-/// Whether somebody may have meant it without its last character.
+/// Whether the value is one line with a line break that the user may not have intended.
 fn is_line(value: &Secret) -> bool {
     let line = value.expose().strip_suffix('\n');
     line.is_some_and(|line| !line.is_empty() && !line.contains('\n'))
 }
 
-/// What standard input holds, exactly; from a terminal one line, which is not shown.
+/// Standard input as it is; from a terminal one line, which is not shown.
 fn read_value(key: &str, process: &Process) -> Result<Secret, CommandError> {
     let failed = |err: io::Error| CommandError::because("could not read the value", &err);
     let mut text = String::new();
@@ -311,7 +311,7 @@ fn read_value(key: &str, process: &Process) -> Result<Secret, CommandError> {
         if let Ok(shown) = &shown {
             let mut hidden = shown.clone();
             hidden.local_modes.remove(LocalModes::ECHO);
-            // Who cannot be kept from showing it is not kept from giving it.
+            // If echo cannot be turned off, the value is read anyway.
             termios::tcsetattr(io::stdin(), OptionalActions::Now, &hidden).ok();
         }
         let read = io::stdin().lock().read_line(&mut text);
@@ -320,7 +320,7 @@ fn read_value(key: &str, process: &Process) -> Result<Secret, CommandError> {
         }
         report::say("\n")?;
         read.map_err(failed)?;
-        // The Enter that ended it.
+        // The Enter that ended the line.
         if text.ends_with('\n') {
             text.pop();
         }
@@ -443,7 +443,7 @@ fn rotate(
                 if args.files.len() == 1 {
                     return Err(shown);
                 }
-                // The others are none the worse for it.
+                // The other files are still rotated.
                 let _ = process.report(&shown);
                 left.push(format!("`{}`", file.display()));
                 continue;

@@ -1,4 +1,4 @@
-//! From words on the command line to stacks.
+//! Selects stacks by the arguments of the command line.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use model::selector::{self, ChangedRef, Selection, SelectorError};
 
 use crate::{CommandError, ExitStatus, Process};
 
-/// Whether the words ask for what differs from what was last applied: only the home knows that.
+/// Whether a selector requires the stacks that differ from what was last applied: only the home records that.
 pub(crate) fn wants_applied(words: &[String]) -> bool {
     selector::parse(words).is_ok_and(|selection| selection.refs().contains(&ChangedRef::Applied))
 }
 
-/// The stacks that are meant. `applied`: those that differ from what was last applied, where somebody
-/// has looked. No words: those of the current directory, or all at the project's root.
+/// The selected stacks. `applied`: those that differ from what was last applied, if that was determined.
+/// Without arguments: those of the current directory, or all at the project's root.
 pub(crate) fn resolve(
     words: &[String],
     open: &OpenProject,
@@ -64,7 +64,7 @@ pub(crate) fn resolve(
             changed.get(reference).cloned().unwrap_or_default()
         })
         .map_err(|err| match &err {
-            // A path counts from where the person stands.
+            // A path is relative to the current directory.
             SelectorError::Unknown {
                 noun: "stack",
                 name,

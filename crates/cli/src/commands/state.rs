@@ -1,4 +1,4 @@
-//! `terrane state`: what was kept, and what may be done with it. One file per command.
+//! `terrane state`: reads and changes stored states. One file per command.
 
 mod asking;
 mod blame;

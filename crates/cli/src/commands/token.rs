@@ -191,7 +191,7 @@ fn day(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d").to_string()
 }
 
-/// Tokens belong to the home itself, whatever project is here.
+/// Opens the home itself: its tokens do not belong to a project.
 async fn open(global: &Global, process: &Process) -> Result<Control, CommandError> {
     let settings = process.settings(global)?;
     let Some(home) = settings.bare_home() else {

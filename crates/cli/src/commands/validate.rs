@@ -84,8 +84,8 @@ pub(crate) async fn validate(
     Ok(status)
 }
 
-/// Adds the engine's findings. A project file with mistakes comes first: without it nobody knows which
-/// engine to ask about what.
+/// Adds the engine's findings. Does nothing if the project file has errors: the engine of each stack is then
+/// unknown.
 async fn ask_the_engine(
     open: &mut OpenProject,
     global: &Global,
@@ -106,7 +106,7 @@ async fn ask_the_engine(
     Ok(())
 }
 
-/// States that the project as it is written now does not reach any more.
+/// Warns about states that the project no longer uses, as it is written now.
 async fn say_lost_states(
     open: &OpenProject,
     global: &Global,
@@ -128,14 +128,14 @@ async fn say_lost_states(
     if !home.is_used() {
         return Ok(());
     }
-    // A home that cannot be opened is a matter for those who need it.
+    // Commands that need the home report that it cannot be opened.
     match open_control(home, &settings, process, look).await {
         Ok(control) => say_abandoned(&control, project, look).await,
         Err(_) => Ok(()),
     }
 }
 
-/// Which home is this project's is worth a word, once, if it was not written down.
+/// A note about which home the project has, if its id is not written down.
 fn identity_note(from: IdentitySource) -> Option<Finding> {
     let what = match from {
         IdentitySource::Written => return None,

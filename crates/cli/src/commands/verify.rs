@@ -51,7 +51,7 @@ pub(crate) async fn verify(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    // Who asks for one gate is not kept from it by the mistakes of another.
+    // Errors in other gates do not prevent checking the requested ones.
     let others: &[&str] = match args.gates.as_slice() {
         [] => &[],
         [..] => &["gate-settings", "missing-file"],
@@ -126,7 +126,7 @@ pub(crate) async fn verify(
         let (events, name) = (events.clone(), stack.clone());
         running.spawn(async move {
             while let Some(event) = own_heard.recv().await {
-                // Whoever shows them may have gone.
+                // The receiver may be gone.
                 drop(events.send((name.clone(), event)));
             }
         });
@@ -159,7 +159,7 @@ pub(crate) async fn verify(
     Ok(status)
 }
 
-/// Gates that pass change nothing: a stack that a run left unverified stays so until that run goes on.
+/// Reports stacks that stay unverified: passed gates change nothing until the run continues.
 async fn say_not_done(
     control: &Control,
     ended: &[(String, GateReport)],
@@ -178,7 +178,7 @@ async fn say_not_done(
     Ok(())
 }
 
-/// Every gate that is asked for must be there.
+/// Checks that every requested gate exists.
 fn check_names(stacks: &[&Stack], wanted: &[String]) -> Result<(), CommandError> {
     let all = || stacks.iter().flat_map(|stack| &stack.stages.gates);
     for name in wanted {
@@ -196,7 +196,7 @@ fn no_gate<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> CommandError
         .status(ExitStatus::Usage)
 }
 
-/// Only the gates that were asked for, and what they come after.
+/// Keeps only the requested gates and those that they come after.
 fn pick(
     ready: &mut BTreeMap<StackName, StackGates>,
     wanted: &[String],
@@ -234,12 +234,12 @@ fn finding(problem: Problem) -> Finding {
     finding
 }
 
-/// What is shown while gates are looked at.
+/// The progress display while gates are checked.
 struct Watch {
     display: Display,
     frame: Frame,
     started: Instant,
-    /// Rows by stack and gate, and when each began.
+    /// Rows by stack and gate, and when each started.
     rows: BTreeMap<(StackName, String), (usize, Option<Instant>)>,
     /// What each stack still waits for.
     missing: BTreeMap<StackName, Missing>,
@@ -291,7 +291,8 @@ impl Watch {
         }
     }
 
-    /// Where no picture moves: what gates still wait for, from time to time. Events go beside the document.
+    /// Without a live display, prints what gates still wait for from time to time. With `--json`, prints
+    /// events on standard error, apart from the document.
     fn say_still(&mut self, global: &Global) -> Result<(), CommandError> {
         if self.display.is_live() {
             return Ok(());
@@ -358,7 +359,7 @@ fn finish(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let mut ended = ended.to_vec();
-    // In the order of names: who was faster is no news.
+    // Sorted by name: the order of completion does not matter.
     ended.sort_by(|(left, one), (right, other)| (left, &one.name).cmp(&(right, &other.name)));
     let bad: Vec<_> = ended
         .iter()

@@ -1,4 +1,4 @@
-//! The files that a stack wrote: their names, sizes and digests, and nothing else of them.
+//! The artifacts of a stack: names, sizes and digests, never contents.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(crate) fn list(facts: &[ArtifactFacts], look: Look) -> String {
     table.render(look)
 }
 
-/// After outputs, which are not all that a stack left.
+/// A note below the outputs that the stack also has artifacts.
 pub(crate) fn mention(stack: &StackName, count: usize, look: Look) -> String {
     let (files, they) = match count {
         1 => ("1 artifact is".to_owned(), "it"),

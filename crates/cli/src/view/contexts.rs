@@ -1,5 +1,5 @@
-//! Where the values of a stack come from, for people and for programs. No secret is here to begin with: values are as
-//! the project file writes them.
+//! Where the values of a stack come from, as text and as data. It contains no secrets: values are as the
+//! project file writes them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::look::Look;
 use super::table::Table;
 
-/// A whole number, unless it has a fraction.
+/// Seconds as a whole number, unless there is a fraction.
 fn seconds(limit: Duration) -> Value {
     match limit.subsec_nanos() {
         0 => json!(limit.as_secs()),
@@ -20,7 +20,7 @@ fn seconds(limit: Duration) -> Value {
     }
 }
 
-/// What `context show` says of a stack.
+/// The text of `context show` for a stack.
 pub fn text(stack: &Stack, origins: &Origins<'_>, base: &[String], look: Look) -> String {
     let mut parts = vec![attached(stack, origins).render(look)];
     for (title, entries) in [
@@ -110,7 +110,7 @@ fn hooks(origins: &Origins<'_>) -> Table {
     table
 }
 
-/// What the stack's clusters get: names and references, never values.
+/// Secrets for the stack's clusters: names and references, never values.
 fn secrets(origins: &Origins<'_>) -> Table {
     let mut table = Table::new(["CLUSTER SECRET", "VALUE", "FROM", "AT"]);
     for (context, secret, unused) in &origins.secrets {
@@ -136,7 +136,7 @@ fn secrets(origins: &Origins<'_>) -> Table {
     table
 }
 
-/// What it runs, as far as that is known from the file.
+/// The program of a hook, as far as the project file determines it.
 fn program(hook: &Hook) -> String {
     match &hook.run {
         Input::Known(Value::Array(words)) => {
@@ -148,7 +148,7 @@ fn program(hook: &Hook) -> String {
     }
 }
 
-/// Patterns that nothing in this environment matches: the likeliest reason why a credential is missing.
+/// Patterns that match nothing in this environment: the most likely reason for a missing credential.
 fn patterns(origins: &Origins<'_>) -> Table {
     let mut table = Table::new(["PASS_ENV", "", "FROM", "AT"]);
     for context in &origins.contexts {
@@ -185,7 +185,7 @@ fn place(at: &Location) -> String {
     format!("{}:{}", at.file, at.line)
 }
 
-/// The same for programs.
+/// The same as data.
 pub fn document(stack: &Stack, origins: &Origins<'_>, base: &[String]) -> Value {
     let context = |context: &&Context| {
         json!({

@@ -1,4 +1,4 @@
-//! What the engine says about a failure: summary, where, the source line, and its explanation.
+//! An engine's diagnostic: summary, position, source line, and explanation.
 //!
 //! Not here: reading it from the engine's events.
 

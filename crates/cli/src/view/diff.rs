@@ -1,7 +1,6 @@
 //! What changed between two texts, line by line.
 
-/// Above this the exact answer is not worth its time: everything between the common ends is
-/// then shown as replaced.
+/// Above this size an exact diff takes too long: everything between the common ends is shown as replaced.
 const MOST_CELLS: usize = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

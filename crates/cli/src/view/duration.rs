@@ -1,4 +1,4 @@
-//! Spans of time as people say them.
+//! Durations as text for people.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub fn human(span: Duration) -> String {
     }
 }
 
-/// `00:41`, `12:05`, `1:02:03`: for columns and things that tick.
+/// `00:41`, `12:05`, `1:02:03`: for columns and running clocks.
 pub fn clock(span: Duration) -> String {
     let seconds = span.as_secs();
     let (hours, minutes, rest) = (seconds / HOUR, seconds % HOUR / MINUTE, seconds % MINUTE);

@@ -1,4 +1,4 @@
-//! An error as a command ends with it: what happened, why, and the next step.
+//! The error of a command as text: what happened, why, and the next step.
 
 use std::error::Error;
 
@@ -32,7 +32,7 @@ pub fn render_warning(message: &str, hints: &[String], look: Look) -> String {
     out
 }
 
-/// What lies below an error, outermost first. A cause that only repeats the one above is left out.
+/// The causes of an error, outermost first. A cause that only repeats the one above is left out.
 pub fn causes(error: &dyn Error) -> Vec<String> {
     let mut said = error.to_string();
     let mut causes = Vec::new();

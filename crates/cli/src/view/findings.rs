@@ -1,6 +1,6 @@
-//! Findings as people read them: what is wrong, the excerpt with a caret, the next step.
+//! Findings as text for people: the problem, an excerpt with a caret, the next step.
 //!
-//! Not here: finding them (`model`).
+//! Not here: detecting them (`model`).
 
 mod excerpt;
 #[cfg(test)]
@@ -15,8 +15,8 @@ use self::excerpt::{Label, Source};
 use super::look::{Ink, Look};
 use super::text::{self, clean, count};
 
-/// All findings, worst first, and how many there are. `texts` has the files, by the name that
-/// the findings use; a finding in a file that is not there is shown without an excerpt.
+/// All findings, worst first, and their number. `texts` contains the files by the names that the findings
+/// use. Without its file, a finding is shown without an excerpt.
 pub fn render(findings: &[Finding], texts: &BTreeMap<String, String>, look: Look) -> String {
     let page = Page {
         sources: texts
@@ -95,7 +95,7 @@ struct Page<'a> {
 impl Page<'_> {
     fn block(&self, finding: &Finding) -> String {
         let mut out = self.heading(finding);
-        // Where `|` and `=` stand: right of the line numbers.
+        // The column of `|` and `=`: right of the line numbers.
         let mut edge = 2;
         match finding.places.as_slice() {
             [] => {}
@@ -149,7 +149,7 @@ impl Page<'_> {
         format!("{} {message}\n", self.look.paint(ink, word))
     }
 
-    /// `  --> file:line:column   label`, the labels below each other.
+    /// `  --> file:line:column   label`, with the labels aligned.
     fn place_lines(&self, places: &[(String, &str)]) -> String {
         let widest = places
             .iter()
@@ -182,7 +182,7 @@ impl Page<'_> {
         )
     }
 
-    /// Notes are worth a line each: nothing has to be mended.
+    /// One line for each note: nothing has to be fixed.
     fn notes(&self, notes: &[&Finding]) -> String {
         let mut out = String::new();
         for note in notes {

@@ -1,5 +1,5 @@
-//! How gates ended: passes in a line each, and for the rest what was expected, what was seen, since when,
-//! and how to look further.
+//! Results of gates: a line for each pass. For the others, what was expected, what was seen, since when, and
+//! how to investigate.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ fn row(out: &mut String, word: &str, words: &str, look: Look) {
     }
 }
 
-/// Nothing if there was only one look.
+/// Empty if the gate was checked only once.
 fn since(report: &GateReport) -> String {
     match report.since {
         Some(since) if report.tries > 1 => {

@@ -1,4 +1,4 @@
-//! Holds, and what was done by hand, said wherever they bear on what is shown.
+//! Holds, open break-glass records and quarantined states, printed wherever they affect what is shown.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::duration;
 use super::table::Table;
 use super::text::{clean, count};
 
-/// Each in one line; of several acts only that they are there.
+/// One line each; several break-glass records are only counted.
 pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
     let held = |hold: &Hold| format!("{} is {}", hold.on.words(), hold.words());
     let closing = |act: &BreakGlass| in_force.closing(act, None);
@@ -78,7 +78,7 @@ pub(crate) fn holds(holds: &[Hold]) -> Table {
     table
 }
 
-/// States that were kept aside, and how to decide about each.
+/// Quarantined states, and how to decide about each.
 pub(crate) fn kept(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) -> String) -> Table {
     let mut table = Table::new(["KEPT ASIDE", "RUN", "WHEN", "WHY", "WAY ON"]);
     for one in &in_force.kept {
@@ -95,14 +95,14 @@ pub(crate) fn kept(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) ->
     table
 }
 
-/// The two ways out.
+/// The two options: push or discard.
 fn decide(state: &str, run: RunId) -> String {
     format!(
         "`terrane state push {state} --kept {run} --reason …` or `terrane run discard {run} --reason …`"
     )
 }
 
-/// `at_home` makes commands work as they stand.
+/// Open break-glass records. `at_home` adds the named home to commands.
 pub(crate) fn acts(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) -> String) -> Table {
     let mut table = Table::new(["BY HAND", "STATE", "ACT", "BY", "WHEN", "WHY"]);
     for act in &in_force.acts {
@@ -124,7 +124,7 @@ pub(crate) fn acts(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) ->
     table
 }
 
-/// What closes the records, a sentence for each way that there is.
+/// What closes the records, one sentence for each way.
 pub(crate) fn closings(in_force: &InForce, project: Option<&Project>) -> Vec<String> {
     let closed_by = |closing: Closing| -> Vec<String> {
         let acts = in_force.acts.iter();
@@ -160,14 +160,14 @@ pub(crate) fn closings(in_force: &InForce, project: Option<&Project>) -> Vec<Str
     sentences.collect()
 }
 
-/// A record as data, called as people call it.
+/// A record as data, with the id that users see.
 pub(crate) fn document(act: &BreakGlass) -> Value {
     let mut document = json!(act);
     document["id"] = json!(BreakGlassId(act.id));
     document
 }
 
-/// The same for all that are open, with what closes each.
+/// All open records as data, with what closes each.
 pub(crate) fn documents(in_force: &InForce, project: Option<&Project>) -> Vec<Value> {
     let with_closing = |act: &BreakGlass| {
         let mut document = document(act);

@@ -1,17 +1,17 @@
-//! What an engine that died had done and no state knows, in words.
+//! What an engine that died did and no state records, as text.
 
 use model::import_proposal::{ID_NOTE, Import, Left, Made};
 
 use super::text::clean;
 
-/// Lines below the end of a run; what is to be done comes last.
+/// Lines below the outcome of a run; the next step comes last.
 pub fn lines(left: &Left, run: &str, stack: &str) -> Vec<String> {
     let mut lines = facts(left);
     lines.extend(way_on(left, run, stack));
     lines
 }
 
-/// What there is, one thing a line.
+/// What is unrecorded, one item per line.
 pub fn facts(left: &Left) -> Vec<String> {
     let mut lines = vec![match left.serial {
         Some(serial) => format!("the newest state is serial {serial}; beyond it the engine"),

@@ -1,6 +1,6 @@
-//! How text may look: colour or none, symbols or their ASCII stand-ins, and how wide.
+//! How text is displayed: with or without colour, Unicode or ASCII symbols, and its width.
 //!
-//! Not here: finding out what the terminal can do; that is read once, at the start.
+//! Not here: detecting what the terminal supports; that is done once, at the start.
 
 use anstyle::{AnsiColor, Effects, Style};
 
@@ -8,13 +8,13 @@ use anstyle::{AnsiColor, Effects, Style};
 pub struct Look {
     pub color: bool,
     pub unicode: bool,
-    /// Columns of the terminal, or what to assume without one.
+    /// Columns of the terminal, or a default without one.
     pub width: usize,
-    /// For another program: its lines are not broken.
+    /// For another program: lines are not wrapped.
     pub piped: bool,
 }
 
-/// What a piece of text is, not which colour it has. Nothing depends on the colour.
+/// The meaning of a piece of text, not its colour. Nothing depends on the colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Plain,
@@ -31,7 +31,7 @@ pub enum Ink {
     Good,
 }
 
-/// A symbol that needs a stand-in where the locale is not UTF-8.
+/// A symbol with an ASCII replacement for locales that are not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     Arrow,
@@ -49,7 +49,7 @@ pub enum Sign {
 }
 
 impl Look {
-    /// No colour, no symbols beyond ASCII: for logs and unknown places.
+    /// No colour, only ASCII symbols: for logs and unknown outputs.
     pub fn ascii(width: usize) -> Self {
         Self {
             color: false,
@@ -69,7 +69,7 @@ impl Look {
         }
     }
 
-    /// The text in its ink. It must be clean already: this adds escapes, it does not look for them.
+    /// The text in its colour. The text must be clean already: escape sequences in it are not removed.
     pub fn paint(self, ink: Ink, text: &str) -> String {
         if !self.color || ink == Ink::Plain || text.trim().is_empty() {
             return text.to_owned();
@@ -83,7 +83,7 @@ impl Look {
         if self.unicode { symbol } else { stand_in }
     }
 
-    /// Columns left after `used`, never so few that nothing can be said.
+    /// Columns left after `used`, with a minimum that is still readable.
     pub(crate) fn room(self, used: usize) -> usize {
         self.width.saturating_sub(used).max(24)
     }

@@ -1,5 +1,5 @@
-//! How a change set ended: what was done, what failed and why, what did not happen because of it,
-//! and how to go on.
+//! The outcome of a change set: what was done, what failed and why, what was skipped because of it, and the
+//! next step.
 
 #[cfg(test)]
 mod tests;
@@ -25,10 +25,10 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
     Apply,
-    /// Of plans that were made before, and lie in a file.
+    /// Apply plans from a file that were made before.
     ApplyBundle,
     Destroy,
-    /// Only looked at.
+    /// Plan only.
     Plan,
 }
 
@@ -42,40 +42,40 @@ pub struct StackOutcome {
 pub enum StackResult {
     /// Applied or destroyed.
     Changed,
-    /// The same, before this began.
+    /// Applied or destroyed before this command started.
     Before,
-    /// Planned, and as it should be.
+    /// Planned, without changes.
     Unchanged,
-    /// Not planned: nothing of its own, and nothing it consumes, changed.
+    /// Not planned: neither the stack nor anything that it uses changed.
     Untouched,
-    /// Not begun, and nothing before it is to blame: somebody stopped, or said no.
+    /// Not started, although no stack before it failed: a user stopped or declined it.
     Skipped,
-    /// Not begun, because somebody ended all of it.
+    /// Not started, because a user cancelled the change set.
     Cancelled,
-    /// Not started, because something before it did not end well.
+    /// Not started, because a stack before it did not succeed.
     Poisoned {
         by: String,
         /// The stacks between, nearest to `by` first.
         through: Vec<String>,
     },
-    /// Not destroyed, because something stands on it.
+    /// Not destroyed, because another stack depends on it.
     StillNeeded {
         why: String,
     },
-    /// Not applied, because what it stands on is being destroyed.
+    /// Not applied, because a stack that it depends on is being destroyed.
     Undermined {
         why: String,
     },
-    /// A policy objected, before or after it was planned.
+    /// A policy denied it, before or after it was planned.
     Denied(Failure),
-    /// A policy wants approvals that nobody gave.
+    /// A policy requires approvals that are missing.
     NotApproved(Failure),
     Failed(Failure),
     /// Applied or destroyed, but a stage after it did not pass.
     NotDone(NotDone),
-    /// Stopped by a person.
+    /// Stopped by a user.
     Interrupted(Failure),
-    /// Whoever did it was lost: it may or may not have happened.
+    /// The runner was lost: the change may or may not have happened.
     Unknown(Failure),
 }
 
@@ -84,22 +84,23 @@ pub struct NotDone {
     pub failure: Failure,
     /// `r44`
     pub run: String,
-    /// Somebody stopped it: nothing is broken.
+    /// It was stopped: nothing is broken.
     pub is_interrupted: bool,
-    /// The stage may be tried again; else what was said about it names the way on.
+    /// The stage can be retried; otherwise the printed lines name the next step.
     pub can_go_on: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What was going on: `planning`, `applying`.
+    /// The stage it was in: `planning`, `applying`.
     pub stage: String,
     pub after: Duration,
-    /// Why, in our words; may be empty if the engine says enough.
+    /// Why, in terrane's words; may be empty if the engine's diagnostics are enough.
     pub lines: Vec<String>,
     pub diagnostics: Vec<EngineDiagnostic>,
     pub kept: Option<KeptState>,
-    /// The run, such as `r44`, whose engine made what no state knows: an apply would make it again.
+    /// The run, such as `r44`, whose engine created resources that no state records: an apply would create
+    /// them again.
     pub made_by: Option<String>,
 }
 
@@ -109,7 +110,7 @@ pub struct KeptState {
     pub serial: u64,
     /// Resources changed before the failure.
     pub changed: usize,
-    /// Resources it was at work on: what became of them is for the next plan to say.
+    /// Resources that were in progress: the next plan shows what became of them.
     pub begun: usize,
 }
 
@@ -135,7 +136,7 @@ impl Outcome {
     }
 }
 
-/// `Done: …` if all went well, else what did not, in full.
+/// `Done: …` if everything succeeded, else everything that did not, in full.
 pub fn render(outcome: &Outcome, look: Look) -> String {
     if outcome.is_success() {
         return format!("{}\n", done(outcome));
@@ -174,7 +175,7 @@ fn done(outcome: &Outcome) -> String {
     let Some(first) = counts.iter().find(|(number, _)| *number > 0) else {
         return "Done: there was nothing to do.".to_owned();
     };
-    // Only the first says of what.
+    // Only the first count has the noun.
     parts[0] = format!("{} {}", count(first.0, "stack"), first.1);
     let (parts, took) = (parts.join(", "), human(outcome.elapsed));
     if tally.cancelled > 0 {
@@ -183,7 +184,7 @@ fn done(outcome: &Outcome) -> String {
     format!("Done: {parts} in {took}.")
 }
 
-/// A stack in a change set that did not end well; what is as it was needs no line.
+/// A stack of a change set that did not succeed; a stack without a problem needs no line.
 fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> String {
     let line = |mark: Mark, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
     match result {
@@ -225,7 +226,7 @@ fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> Stri
         }
         StackResult::NotDone(not_done) => {
             let failure = &not_done.failure;
-            // In `applying` itself only the hooks after it are left.
+            // In `applying`, only the hooks after the apply are left to fail.
             let how = match failure.stage.as_str() {
                 _ if not_done.is_interrupted => "interrupted while",
                 "applying" => "a hook failed after",
@@ -250,7 +251,7 @@ impl Failure {
         format!("{how} {}, after {}", clean(&self.stage), human(self.after))
     }
 
-    /// What is below the headline; `end` is what the state was kept from: a failure, a stop.
+    /// The lines below the headline; `end` names what ended the run: a failure, an interruption.
     fn body(&self, end: &str, look: Look) -> String {
         let lines = self
             .lines
@@ -279,7 +280,7 @@ impl Failure {
     }
 }
 
-/// `error: change set c42 stopped: 1 failed, 2 skipped, 1 unchanged`, and the way on.
+/// `error: change set c42 stopped: 1 failed, 2 skipped, 1 unchanged`, and the next step.
 fn verdict(outcome: &Outcome, look: Look) -> String {
     let tally = Tally::of(outcome);
     let counts = [
@@ -338,10 +339,10 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
     let others =
         tally.denied + tally.not_approved + tally.failed + tally.interrupted + tally.unknown;
     let command = match (outcome.deed, not_done.as_slice()) {
-        // One run, and what waits for it, is all that is left.
+        // Only one run, and those that wait for it, are left.
         (Deed::Apply | Deed::ApplyBundle, [only]) if others == 0 => {
             if !only.can_go_on {
-                return hints; // what was said about it names the way on
+                return hints; // its printed lines name the next step
             }
             format!("`terrane run retry {}` goes on there", clean(&only.run))
         }
@@ -349,7 +350,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
             "`terrane apply --resume {}` runs what is left",
             clean(&outcome.change_set)
         ),
-        // What a bundle holds was planned once, and is not planned again.
+        // The plans of a bundle are made once, and not again.
         (Deed::ApplyBundle, _) => {
             "`terrane plan --out FILE` plans what is left into a new one".to_owned()
         }
@@ -360,7 +361,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         (Deed::Destroy, _) => "the same command again destroys what is left".to_owned(),
     };
     let is_broken = tally.failed > 0 || not_done.iter().any(|one| !one.is_interrupted);
-    // What was not approved names its own way on.
+    // The lines of an unapproved stack name the next step.
     if tally.denied > 0 {
         hints.push(format!("change what is denied, then {command}"));
         let past = past_policy(outcome);
@@ -393,7 +394,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
     hints
 }
 
-/// The command that goes past what policies deny, whichever one was denied: a yes takes no such option.
+/// The command that overrides policies, whichever one denied it: a confirmation has no such option.
 fn past_policy(outcome: &Outcome) -> String {
     const OPTIONS: &str = "--override-policy --reason \"…\"";
     match outcome.deed {
@@ -416,7 +417,7 @@ impl Deed {
         }
     }
 
-    /// Where a comma would look like the next item.
+    /// For lists, in which a comma would look like the next item.
     fn past_but_not_done(self) -> &'static str {
         match self {
             Self::Apply | Self::ApplyBundle => "applied but not done",

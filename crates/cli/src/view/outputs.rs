@@ -1,4 +1,4 @@
-//! The outputs of a stack, as the project's language would write them.
+//! The outputs of a stack, in HCL.
 
 use serde_json::Value;
 
@@ -9,11 +9,11 @@ use super::value;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     pub name: String,
-    /// `None` if it is sensitive and was not asked for by name.
+    /// `None` if it is sensitive and was not requested by name.
     pub value: Option<Value>,
 }
 
-/// `name = value`, the `=` below each other.
+/// `name = value`, with the `=` aligned.
 pub fn render(outputs: &[Output], look: Look) -> String {
     let names: Vec<String> = outputs
         .iter()
@@ -35,7 +35,7 @@ pub fn render(outputs: &[Output], look: Look) -> String {
     out
 }
 
-/// One value by itself.
+/// A single value.
 pub fn render_value(value: &Value, look: Look) -> String {
     value::lines(value, look.room(0)).join("\n") + "\n"
 }
@@ -52,7 +52,7 @@ fn heredoc(text: &str) -> Vec<String> {
     lines
 }
 
-/// Tabs are part of a text and cannot harm a screen.
+/// Keeps tabs: they are part of a text and harmless on a screen.
 fn clean_line(line: &str) -> String {
     let parts: Vec<_> = line.split('\t').map(clean).collect();
     parts.join("\t")

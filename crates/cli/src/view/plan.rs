@@ -1,4 +1,4 @@
-//! The plan of a change set: what will happen in each stack, and in numbers.
+//! The plan of a change set: what will happen in each stack, and the counts.
 //!
 //! Not here: what a plan is (`model::plan`), how policies are shown (`policy`), approvals.
 
@@ -22,14 +22,14 @@ use super::text::{self, clean};
 /// The stacks of a change set, in the order they are shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanSet {
-    /// Said first, such as ``change set c42 on `azure`, source 3f9c1e2 (clean)``; may be empty.
+    /// Printed first, such as ``change set c42 on `azure`, source 3f9c1e2 (clean)``; may be empty.
     pub heading: String,
     pub stacks: Vec<StackPlan>,
-    /// What policies said.
+    /// The policy verdicts.
     pub policy: Vec<StackVerdict>,
-    /// By stack, what would become of published files.
+    /// By stack, the changes to published files.
     pub facts: Vec<(String, Vec<Forecast>)>,
-    /// Holds on its stacks, and what was done to them by hand, each in one line.
+    /// Holds, open break-glass records and quarantined states of its stacks, each in one line.
     pub in_force: Vec<String>,
 }
 
@@ -37,9 +37,9 @@ pub struct PlanSet {
 pub struct StackPlan {
     pub stack: String,
     pub status: StackStatus,
-    /// A plan to look at only: values that it needs do not exist yet.
+    /// Only a preview: values that it needs do not exist yet.
     pub is_deferred: bool,
-    /// Said beside the numbers of a plan, such as ``deferred: `subnet_id` is known after `network` ``.
+    /// Shown next to the counts of a plan, such as ``deferred: `subnet_id` is known after `network` ``.
     pub remark: Option<String>,
 }
 
@@ -47,35 +47,35 @@ pub struct StackPlan {
 pub enum StackStatus {
     Planned(Plan),
     NoChanges,
-    /// This change set applied it; with the plan, unless only the plans that wait are shown.
+    /// Applied by this change set; with the plan, unless only waiting plans are shown.
     Applied(Option<Plan>),
     /// Planned later, when more is known; there is no preview.
     Deferred {
         reason: String,
     },
-    /// Not planned: nothing of its own, and nothing it consumes, changed.
+    /// Not planned: neither the stack nor anything that it uses changed.
     Untouched,
     /// Not planned, although it should have been.
     Skipped {
         reason: String,
     },
     Failed {
-        /// At what it was.
+        /// The stage it was in.
         stage: String,
-        /// Somebody stopped it.
+        /// It was stopped.
         is_interrupted: bool,
-        /// Why, in our words.
+        /// Why, in terrane's words.
         lines: Vec<String>,
-        /// Why, in the engine's.
+        /// Why, in the engine's words.
         diagnostics: Vec<EngineDiagnostic>,
     },
 }
 
-/// How to show it, all the way down.
+/// How to render a plan and all its parts.
 #[derive(Clone, Copy)]
 struct Sheet {
     look: Look,
-    /// Nothing is folded.
+    /// Fold nothing.
     full: bool,
 }
 
@@ -166,7 +166,7 @@ fn forecast_words(one: &Forecast) -> String {
     }
 }
 
-/// On as few lines as there is room for; what stands between commas stays together.
+/// Breaks text at commas into as few lines as possible.
 fn break_at_commas(words: &str, room: usize) -> String {
     let mut lines = vec![String::new()];
     for part in words.split_inclusive(", ") {
@@ -193,14 +193,14 @@ pub fn brief(plan: &Plan, look: Look) -> String {
     )
 }
 
-/// What differs, without a stack around it.
+/// The differences, without a heading for the stack.
 pub(crate) fn changes(plan: &Plan, full: bool, look: Look) -> String {
     let lines = plan_lines(plan, Sheet { look, full });
     let lines = lines.iter().map(|line| line.trim_end().to_owned() + "\n");
     lines.collect()
 }
 
-/// Values that are just there, each beside its name.
+/// Values without a change, each next to its name.
 pub(crate) fn values(
     values: &[(String, PlanValue)],
     indent: usize,
@@ -271,7 +271,7 @@ pub fn closing(set: &PlanSet) -> String {
     words + "."
 }
 
-/// What was not even planned is said, so that nobody takes it for looked at.
+/// Also names untouched stacks, so that they are not taken for planned ones.
 fn nothing_changes(set: &PlanSet) -> String {
     let untouched = set
         .stacks
@@ -288,7 +288,7 @@ fn nothing_changes(set: &PlanSet) -> String {
     format!("No changes; {stacks} untouched: `--all` plans everything.")
 }
 
-/// The stack's own line, and what is to be said below it.
+/// The stack's header line, and the lines below it.
 fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<String>) {
     let look = sheet.look;
     let name = text::pad(&clean(&stack.stack), widest);
@@ -339,7 +339,7 @@ fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<S
     if let Some(remark) = &stack.remark {
         let remark = clean(remark);
         if text::width(&header) + 3 + text::width(&remark) <= look.width {
-            // The remarks of several stacks stand below each other where they can.
+            // The remarks of several stacks are aligned where possible.
             let gap = 45_usize.saturating_sub(text::width(&header)).max(3);
             let room = look
                 .width

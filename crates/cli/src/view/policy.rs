@@ -1,21 +1,21 @@
-//! What policies said of a change set: a block below its plans.
+//! The policy verdicts on a change set, as a block below its plans.
 
 use model::policy::{Remark, Verdict};
 
 use super::look::{Ink, Look};
 use super::text::{self, clean, count};
 
-/// What was said of one stack.
+/// The verdict on one stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackVerdict {
-    /// Empty: it needs no name.
+    /// Empty if the stack needs no name.
     pub stack: String,
     pub verdict: Verdict,
-    /// Said of what could be seen of a plan that has to wait: it may be another then.
+    /// The verdict is on a preview: that on the final plan may differ.
     pub is_foreseen: bool,
 }
 
-/// A header with the numbers, then a line for each answer, denials first. Nothing if no policy was asked.
+/// A header with the counts, then a line for each result, denials first. Empty if no policy was evaluated.
 pub fn render(verdicts: &[StackVerdict], widest: usize, look: Look) -> String {
     let mut asked: Vec<&String> = verdicts.iter().flat_map(|it| &it.verdict.asked).collect();
     asked.sort_unstable();

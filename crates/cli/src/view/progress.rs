@@ -1,7 +1,6 @@
-//! What is going on, as a frame that is shown again and again: live on a terminal, as plain lines
-//! elsewhere.
+//! Progress, as a frame that is shown repeatedly: live on a terminal, as plain lines elsewhere.
 //!
-//! Not here: when to show one; the caller has the clock.
+//! Not here: when to show a frame; the caller has the clock.
 
 pub mod live;
 pub mod plain;
@@ -14,10 +13,10 @@ use super::duration::clock;
 use super::look::{Ink, Look, Sign};
 use super::text::{self, clean};
 
-/// A wider terminal is no reason to move the numbers away from their rows.
+/// The maximum width: on a wider terminal the numbers stay near their rows.
 const WIDEST: usize = 100;
 const WIDEST_BAR: usize = 25;
-/// Waiting rows that are shown before rows that are done, when there is no room for all.
+/// How many waiting rows are shown before finished rows if there is no room for all.
 const NEXT: usize = 3;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub struct Frame {
 pub struct Row {
     pub stack: String,
     pub mark: Mark,
-    /// What it does or did, without times: a new text is a new line in a log.
+    /// What it does or did, without times: each new text is a new line in a log.
     pub text: String,
     pub elapsed: Option<Duration>,
 }
@@ -47,7 +46,7 @@ pub enum Mark {
     Unchanged,
     Failed,
     Skipped,
-    /// It may or may not have happened: whoever did it was lost.
+    /// The runner was lost: the change may or may not have happened.
     Unknown,
 }
 
@@ -112,7 +111,7 @@ impl Frame {
         lines
     }
 
-    /// The rows there is room for, in their order, and the rest in words.
+    /// The rows that fit, in their order, and the rest as text.
     fn fitting(&self, room: usize) -> (Vec<&Row>, Option<String>) {
         if self.rows.len() <= room {
             return (self.rows.iter().collect(), None);
@@ -120,7 +119,7 @@ impl Frame {
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         let waiting = |at: &&usize| self.rows[**at].mark == Mark::Waiting;
         let next: Vec<usize> = order.iter().filter(waiting).take(NEXT).copied().collect();
-        // What goes on and went wrong, a few that come next, then what was done last.
+        // Failed and running rows, a few that come next, then those that finished last.
         order.sort_by_key(|&at| match self.rows[at].mark {
             Mark::Failed | Mark::Unknown => (0, at),
             Mark::Running => (1, at),
@@ -157,7 +156,7 @@ impl Frame {
         )
     }
 
-    /// The title, and at the right end the time, the bar and the count, as far as there is room.
+    /// The title, and at the right the time, the bar and the count, as far as there is room.
     fn title_line(&self, width: usize, look: Look) -> String {
         let title = clean(&self.title);
         let time = clock(self.elapsed);

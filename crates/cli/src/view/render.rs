@@ -1,4 +1,4 @@
-//! What a rendering did, or would do.
+//! What a rendering changed, or would change.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ const CONTEXT: usize = 3;
 /// More files than this are only counted.
 const MOST: usize = 40;
 
-/// Whether rendering may mend it: files that are not there yet.
+/// Whether rendering may fix the finding: files that do not exist yet.
 pub(crate) fn is_mended(finding: &Finding) -> bool {
     matches!(
         finding.code,
@@ -30,7 +30,7 @@ pub(crate) fn is_mended(finding: &Finding) -> bool {
     )
 }
 
-/// The page: one paragraph for each render.
+/// The text: one paragraph for each `render` block.
 pub(crate) fn render(
     rendered: &[Rendered],
     with_diff: bool,
@@ -61,7 +61,7 @@ pub(crate) fn render(
     out
 }
 
-/// What else is worth saying.
+/// Additional notes.
 pub(crate) fn notes(rendered: &[Rendered], look: Look) -> String {
     let mut out = String::new();
     for one in rendered.iter().filter(|one| !one.not_opened.is_empty()) {
@@ -200,7 +200,7 @@ fn line(path: &str, deed: &Deed, look: Look) -> String {
     format!("  {} {}{more}\n", look.paint(ink, sign), clean(path))
 }
 
-/// Which values of an encrypted file are to change, and nothing of what they are.
+/// Which values of an encrypted file change, without the values.
 fn values(file: &RenderedFile, look: Look) -> String {
     let Some(changes) = &file.changes else {
         return match file.deed {

@@ -1,4 +1,4 @@
-//! States as people ask for them. One file for each question; what they share is here.
+//! States as text for people. One file for each query, and shared code.
 
 pub(crate) mod blame;
 pub(crate) mod diff;
@@ -22,10 +22,10 @@ use super::duration;
 use super::look::{Look, Sign};
 use super::text::{self, clean, quote};
 
-/// Columns below which the beginning of a commit's subject says nothing.
+/// With less room than this, a commit's subject is left out.
 const SHORTEST_SUBJECT: usize = 12;
 
-/// What people call each state: by its stack, if it is one of the project here.
+/// The name of each state: its stack, if this project has one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     project: String,
@@ -81,8 +81,8 @@ fn version_words(version: &StateVersion, now: Timestamp) -> String {
     )
 }
 
-/// `3f9c1e2 "network: widen nodes"`, with a mark if there was more than the commit. Without room for some
-/// of the subject there is none.
+/// `3f9c1e2 "network: widen nodes"`, with a mark if there were uncommitted changes. The subject is left out
+/// if there is too little room.
 fn commit_words(commit: &Commit, columns: usize, look: Look) -> String {
     let id = text::head(&commit.id, 7);
     let more = if commit.is_dirty { "+" } else { "" };
@@ -95,7 +95,7 @@ fn commit_words(commit: &Commit, columns: usize, look: Look) -> String {
     }
 }
 
-/// What there is to say about who wrote a version, in this order: run, commit, person.
+/// The author of a version, in this order: run, commit, person.
 fn author_words(author: &Author, columns: usize, look: Look) -> Vec<String> {
     let run = author.run.map(|run| run.to_string());
     let commit = author.commit.as_ref();
@@ -105,7 +105,7 @@ fn author_words(author: &Author, columns: usize, look: Look) -> Vec<String> {
     [run, commit, person].into_iter().flatten().collect()
 }
 
-/// Nothing, for a column that must not be empty.
+/// A dash for a column that must not be empty.
 fn dash(look: Look) -> String {
     if look.unicode { "–" } else { "-" }.to_owned()
 }

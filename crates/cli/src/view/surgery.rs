@@ -1,4 +1,4 @@
-//! What a change of a state by hand would do to it: addresses and names of attributes, never values.
+//! What a break-glass change of a state would do: addresses and names of attributes, never values.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use model::state::Summary;
 use super::look::{Ink, Look, Sign};
 use super::text::{clean, count};
 
-/// So many lines; what is left is counted.
+/// The maximum number of lines; the rest is counted.
 const MOST: usize = 40;
 
 /// `state `network`: serial 7 → 8`

@@ -1,17 +1,18 @@
-//! A small table: columns line up, the last one takes what room is left. Where that is too little, it stands below.
+//! A small table with aligned columns. The last column takes the remaining room, or is below the others if
+//! that is too little.
 
 use super::look::{Ink, Look};
 use super::text;
 
 const GAP: usize = 3;
 
-/// What the last column gets at least beside the others, if it has so much to say,
+/// The minimum width of the last column beside the others, if it has that much text.
 const LAST: usize = 24;
-/// and what no other is cut below for its sake.
+/// The minimum width to which other columns are cut for it.
 const NARROWEST: usize = 16;
-/// If it stands below, how far in,
+/// The indentation of the last column if it is below the others.
 const BELOW: usize = 4;
-/// and what is left of the others in the narrowest of terminals.
+/// The minimum width of the other columns then, in a very narrow terminal.
 const LEAST: usize = 4;
 
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub struct Table {
 #[derive(Clone, Debug)]
 enum Row {
     Cells(Vec<String>),
-    /// Words of their own above the rows they are about.
+    /// A line of text above the rows that it describes.
     Line(String),
 }
 
@@ -62,7 +63,7 @@ impl Table {
         })
     }
 
-    /// The heading and the rows, or nothing at all without rows.
+    /// The heading and the rows; empty without rows.
     pub fn render(&self, look: Look) -> String {
         if self.rows.is_empty() {
             return String::new();
@@ -94,8 +95,8 @@ impl Table {
         out
     }
 
-    /// A terminal would break lines that are too long anywhere: the widest words are cut before that, a little if it
-    /// keeps the last column in its place. Says whether it stands below instead.
+    /// Cuts the widest columns, because a terminal breaks long lines anywhere. Cuts them less if that keeps
+    /// the last column beside the others; returns whether it goes below.
     fn fitted(&self, widths: Vec<usize>, look: Look) -> (Vec<usize>, bool) {
         let last = widths.len().saturating_sub(1);
         let wanted = widths.get(last).copied().unwrap_or_default().min(LAST);
@@ -106,12 +107,13 @@ impl Table {
         if let Some(beside) = self.narrowed(widths.clone(), room, NARROWEST) {
             return (beside, false);
         }
-        // The gap behind the last of them needs no room.
+        // The gap after the last of them needs no room.
         let below = self.narrowed(widths.clone(), look.width + GAP, LEAST);
         (below.unwrap_or(widths), true)
     }
 
-    /// All but the last column in so much room, with no text below `least`; nothing if that cannot be.
+    /// Fits all but the last column into `room`, with no text column narrower than `least`; none if that is
+    /// impossible.
     fn narrowed(&self, mut widths: Vec<usize>, room: usize, least: usize) -> Option<Vec<usize>> {
         let last = widths.len().saturating_sub(1);
         let is_text = |column: &usize| !self.numbers.contains(column);

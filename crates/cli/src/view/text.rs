@@ -1,4 +1,4 @@
-//! Text on a screen: making it harmless, measuring, cutting and wrapping it.
+//! Text for a screen: escapes, measures, cuts and wraps it.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -10,8 +10,8 @@ use super::look::{Look, Sign};
 /// Two backticks further apart than this do not belong together.
 const LONGEST_LITERAL: usize = 120;
 
-/// The text on one line, with everything escaped that could move the cursor, turn the reading
-/// direction or hide. Whatever was written by others passes through here.
+/// The text on one line. Escapes everything that could move the cursor, change the reading direction or be
+/// invisible. All text from other sources passes through here.
 pub fn clean(raw: &str) -> Cow<'_, str> {
     if raw.chars().all(is_harmless) {
         return Cow::Borrowed(raw);
@@ -88,7 +88,7 @@ pub fn pad_left(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(missing))
 }
 
-/// At most `columns` of clean text without colour; what does not fit at the end is an ellipsis.
+/// At most `columns` of clean text without colour; an ellipsis replaces the rest.
 pub fn cut(text: &str, columns: usize, look: Look) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -100,7 +100,7 @@ pub fn cut(text: &str, columns: usize, look: Look) -> String {
     format!("{}{ellipsis}", head(text, room))
 }
 
-/// As [`cut`], but the ellipsis is in the middle: both ends of an address say something.
+/// Like [`cut`], but with the ellipsis in the middle: both ends of an address are useful.
 pub fn cut_middle(text: &str, columns: usize, look: Look) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -138,8 +138,8 @@ pub fn tail(text: &str, columns: usize) -> &str {
     text
 }
 
-/// Lines of at most `columns`, broken at spaces. A longer word stays whole, so that it can be
-/// copied; a line that begins with a space was laid out by its writer and stays as it is.
+/// Lines of at most `columns`, broken at spaces. A longer word stays whole, so that it can be copied. A line
+/// that begins with a space is laid out already and stays as it is.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
@@ -172,8 +172,8 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// The pieces between which a line may be broken. What stands in backticks is one piece: a
-/// command is copied whole.
+/// The pieces between which a line may be broken. Text in backticks is one piece, so that a command can be
+/// copied whole.
 fn words(paragraph: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = paragraph.trim_start_matches(' ');

@@ -1,4 +1,4 @@
-//! Values in the notation of the project's language: `{ port = 80, hosts = ["a"] }`.
+//! Values in HCL notation: `{ port = 80, hosts = ["a"] }`.
 
 use model::digits::digits;
 use model::plan::words::words;
@@ -31,7 +31,7 @@ pub(crate) fn one_line(value: &Value) -> String {
     }
 }
 
-/// A value in as few lines as fit in `columns`; what cannot be broken is longer.
+/// A value in as few lines as fit in `columns`; parts that cannot be broken may be longer.
 pub(crate) fn lines(value: &Value, columns: usize) -> Vec<String> {
     let flat = one_line(value);
     if width(&flat) <= columns {
@@ -64,7 +64,7 @@ fn object_lines(fields: &Map<String, Value>, columns: usize) -> Vec<String> {
     all
 }
 
-/// A name as it may stand before `=`: bare if the language allows it.
+/// A name as written before `=`: without quotes if HCL allows it.
 pub(crate) fn key(name: &str) -> String {
     let bare = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name

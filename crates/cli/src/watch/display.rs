@@ -38,7 +38,7 @@ impl Display {
         }
     }
 
-    /// Whether somebody looks at a moving picture.
+    /// Whether frames are redrawn in place.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self, Self::Live { .. })
     }
@@ -51,7 +51,7 @@ impl Display {
         }
     }
 
-    /// Says something above the frame.
+    /// Prints text above the frame.
     pub(crate) fn print(&mut self, words: &str) -> Result<(), CommandError> {
         match self {
             Self::Live { live, size } => live.print(words, *size).map_err(|err| failed(&err)),
@@ -60,7 +60,7 @@ impl Display {
         }
     }
 
-    /// Says in a log what something that is under way still waits for.
+    /// Prints to a log what running work still waits for.
     pub(crate) fn still(
         &mut self,
         elapsed: Duration,
@@ -73,7 +73,7 @@ impl Display {
         }
     }
 
-    /// Takes the last frame away.
+    /// Removes the last frame.
     pub(crate) fn clear(&mut self) -> Result<(), CommandError> {
         if let Self::Live { live, size } = self {
             live.clear(*size).map_err(|err| failed(&err))?;
@@ -81,7 +81,7 @@ impl Display {
         self.finish()
     }
 
-    /// Leaves the last frame where it is and goes on below it.
+    /// Keeps the last frame and continues below it.
     pub(crate) fn finish(&mut self) -> Result<(), CommandError> {
         match self {
             Self::Live { live, .. } => live.finish().map_err(|err| failed(&err)),

@@ -1,4 +1,4 @@
-//! One look at a change set, in words: a title and a row for each stack.
+//! A change set at one moment, as text: a title and a row for each stack.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(super) fn frame(
         }
         _ => {}
     }
-    // Without tails nobody looks at a moving picture: a log says what was done, not what goes on.
+    // Without tails there is no live display: a log shows what was done, not the current work.
     Frame {
         title,
         elapsed,
@@ -154,7 +154,7 @@ fn row(
     }
 }
 
-/// What came after the apply, and passed: `, facts published, verified`.
+/// The stages after the apply that passed: `, facts published, verified`.
 fn stages(run: &Run, outcome: &Outcome, set: &ChangeSet) -> String {
     match outcome {
         Outcome::Applied { .. } | Outcome::Unchanged => {}
@@ -234,7 +234,7 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
     }
 }
 
-/// How far a plan that must wait could be seen.
+/// How far a deferred plan could be previewed.
 fn previewed(preview: &Preview) -> String {
     match preview {
         Preview::None => "deferred".to_owned(),
@@ -244,7 +244,7 @@ fn previewed(preview: &Preview) -> String {
     }
 }
 
-/// What a run that has not begun waits for.
+/// What a queued run waits for.
 pub(super) fn why_queued(run: &Run, runs: &[Run]) -> String {
     let open: Vec<String> = run
         .upstreams
@@ -262,7 +262,7 @@ pub(super) fn why_queued(run: &Run, runs: &[Run]) -> String {
     }
 }
 
-/// `3 changes`, or what else there is.
+/// `planned 3 changes`, or how many resources a destroy removes.
 fn planned(counts: PlanCounts, action: Action) -> String {
     let all = counts.delete;
     match action {

@@ -1,4 +1,4 @@
-//! Reads along in what the engines write: the resource each is busy with right now.
+//! Follows the engines' output to show the resource that each is working on.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,14 +19,14 @@ struct Tail {
     read: u64,
     reader: EventReader,
     now: Option<String>,
-    /// Written by a stage of ours, not by an engine.
+    /// Written by one of terrane's stages, not by an engine.
     is_ours: bool,
-    /// What it said that it still waits for, and nobody has been told yet.
+    /// What the run still waits for, if not reported to the user yet.
     still: Option<String>,
 }
 
 impl Tails {
-    /// Reads what is new for all runs that are under way.
+    /// Reads the new output of all runs that are under way.
     pub(super) fn follow(&mut self, control: &Control, runs: &[Run]) {
         for run in runs {
             let stage = match run.state {
@@ -60,7 +60,7 @@ impl Tails {
         }
     }
 
-    /// What runs said since the last call that they still wait for.
+    /// What runs reported since the last call that they still wait for.
     pub(super) fn take_still(&mut self) -> Vec<(RunId, String)> {
         let tails = self.0.iter_mut();
         tails
@@ -68,7 +68,7 @@ impl Tails {
             .collect()
     }
 
-    /// What the engine of a run is busy with.
+    /// The current work of a run's engine.
     pub(super) fn now(&self, run: RunId) -> Option<&str> {
         self.0.get(&run)?.now.as_deref()
     }
@@ -86,12 +86,13 @@ impl Tail {
         }
     }
 
-    /// A file that is not there yet, or cannot be read now, is looked at again next time.
+    /// Reads the new part of the file. A file that does not exist yet, or cannot be read now, is tried again
+    /// next time.
     fn follow(&mut self) {
         let Ok(mut file) = File::open(&self.path) else {
             return;
         };
-        // A plan that is made afresh begins its log anew.
+        // A new plan starts its log from the beginning.
         if file.metadata().is_ok_and(|found| found.len() < self.read) {
             *self = Self::new(self.path.clone(), self.is_ours);
         }
@@ -122,14 +123,14 @@ fn describe(event: &EngineEvent, is_ours: bool) -> Option<String> {
             (step, "provisioning")
         }
         EventKind::Hook(name) => return Some(name.clone()),
-        // What our own stages say.
+        // Messages of terrane's own stages.
         EventKind::Log => return Some(event.message.clone()).filter(|_| is_ours),
         _ => return None,
     };
     Some(format!("{}: {words}", step.resource.addr))
 }
 
-/// Whether what it was busy with has come to its end.
+/// Whether the current work has ended.
 fn is_over(event: &EngineEvent, now: &str) -> bool {
     let (EventKind::RefreshComplete(step)
     | EventKind::ApplyComplete(step)

@@ -1,7 +1,7 @@
-//! Tokens of the state server: made, listed, taken back, and checked by the thousand.
+//! Tokens of the state server: creates, lists, revokes and checks them.
 //!
-//! The secret is 32 random bytes, shown once; its SHA-256 is kept. A secret of that size cannot be
-//! guessed, so a slow hash would cost every request and protect nothing.
+//! The secret is 32 random bytes, shown once; only its SHA-256 is stored. A secret of that size cannot be
+//! guessed, so a slow hash would only slow down requests.
 //!
 //! Not here: where a token is in a request (`server::auth`), what it may do (`model::token`).
 
@@ -21,10 +21,10 @@ use store::{NewToken, Store, StoreError, StoredToken, TokenError};
 
 use crate::Control;
 
-/// Says whose secret it is, to people and to those who look for secrets in the wrong places.
+/// Identifies the secret as a terrane token, for people and for secret scanners.
 const PREFIX: &str = "terrane_";
 
-/// What is known is looked up again after this long: a token that was taken back ends within it.
+/// Maximum age of the cached tokens. A revoked token stops working within this time.
 const STALE_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug)]
@@ -47,14 +47,14 @@ pub enum CreateTokenError {
 
 impl Explain for CreateTokenError {}
 
-/// What nobody guesses.
+/// 32 random bytes, base64url-encoded.
 pub(crate) fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Makes a token. What is returned is the only copy of its secret.
+/// Creates a token. The returned value is the only copy of its secret.
 pub async fn create(control: &Control, wish: &TokenWish) -> Result<Secret, CreateTokenError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
     if !(1..=64).contains(&wish.name.len()) || !wish.name.bytes().all(is_plain) {
@@ -77,7 +77,7 @@ pub async fn create(control: &Control, wish: &TokenWish) -> Result<Secret, Creat
     Ok(Secret::new(secret))
 }
 
-/// Every token there ever was, oldest first.
+/// All tokens, including revoked and expired ones, oldest first.
 pub async fn list(control: &Control) -> Result<Vec<Token>, StoreError> {
     let tokens = control.store.token_list().await?;
     Ok(tokens.into_iter().map(|stored| stored.token).collect())
@@ -87,16 +87,16 @@ pub async fn revoke(control: &Control, name: &str) -> Result<(), TokenError> {
     control.store.token_revoke(name).await
 }
 
-/// The tokens that are in force, kept in memory for a moment.
+/// Short-lived cache of the tokens that are not revoked.
 #[derive(Debug)]
 pub struct TokenCheck {
     store: Store,
     known: RwLock<Arc<Known>>,
-    /// One asks the database, the others wait for its answer.
+    /// Lets one task query the database while the others wait for its result.
     asking: tokio::sync::Mutex<()>,
 }
 
-/// By the first bytes of the digest; the rest is compared in constant time.
+/// Tokens by the first bytes of their digest; the rest is compared in constant time.
 #[derive(Debug, Default)]
 struct Known {
     since: Option<Instant>,
@@ -114,8 +114,8 @@ impl TokenCheck {
         }
     }
 
-    /// The token with this secret, if it is in force. One that is not known may have been made a moment
-    /// ago; `ask_again` says whether the database is asked for it.
+    /// Returns the valid token with this secret. An unknown token may be new: `ask_again` decides whether to
+    /// query the database again.
     pub async fn find(
         &self,
         secret: &[u8],
@@ -132,7 +132,7 @@ impl TokenCheck {
         Ok(found.filter(|token| token.is_valid(Timestamp::now())))
     }
 
-    /// What is known, and was asked for no earlier than that.
+    /// Returns cached tokens that were read no earlier than `earliest`, or reads them again.
     async fn known_since(&self, earliest: Option<Instant>) -> Result<Arc<Known>, StoreError> {
         let is_fresh = |known: &Known| known.since.is_some() && known.since >= earliest;
         let known = self.known();
@@ -244,7 +244,7 @@ mod tests {
         let check = TokenCheck::new(control.store.clone());
         let secret = create(&control, &wish("ci")).await.unwrap();
         check.find(secret.expose().as_bytes(), true).await.unwrap();
-        // The quickest of many: what else the machine does is not what is measured.
+        // Take the fastest of many calls, so that other load on the machine is not measured.
         let mut quickest = Duration::MAX;
         for _ in 0..1000 {
             let begun = Instant::now();

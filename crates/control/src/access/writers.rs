@@ -1,9 +1,10 @@
-//! Who asks, and what they may change: a target whose writers are not `anyone` is changed only by a CI job
-//! whose verified token one of its `writer` blocks describes.
+//! Identifies the caller and checks what it may change. If the writers of a target are not `anyone`, only
+//! certain CI jobs may change it. The verified token of such a job must match one of the target's `writer`
+//! blocks.
 //!
-//! On an embedded home this is a guard rail: whoever can write the home can do anything.
+//! On an embedded home this is only a guard rail: a user who can write to the home can do anything.
 //!
-//! Not here: tokens and keys (`drivers::oidc`), which claims fit (`model::identity`).
+//! Not here: tokens and keys (`drivers::oidc`), which claims match (`model::identity`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -20,7 +21,7 @@ mod refusal;
 
 pub use refusal::NotAWriterError;
 
-/// Who asks, and which `writer` blocks they are not, and why.
+/// The caller, and why it does not match certain `writer` blocks.
 #[derive(Clone, Debug)]
 pub struct Who {
     pub identity: Identity,
@@ -28,7 +29,7 @@ pub struct Who {
     job: JobKind,
 }
 
-/// Where this runs, as far as the environment says; it decides nothing but the words.
+/// The kind of CI job according to the environment. It only affects the text of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JobKind {
     None,
@@ -37,17 +38,17 @@ enum JobKind {
     Other,
 }
 
-/// Why somebody is not the writer that a block describes.
+/// Why the caller is not the writer that a block describes.
 #[derive(Clone, Debug)]
 enum Refusal {
-    /// There is no token at all.
+    /// The caller has no token.
     NoToken,
-    /// The token could not be fetched, or is not believed.
+    /// The token could not be fetched or verified.
     Unverified {
         why: Vec<String>,
         is_unavailable: bool,
     },
-    /// It is believed, and says something else.
+    /// The token is valid, but its claims do not match.
     Other {
         identity: Identity,
         wrong: Vec<Mismatch>,
@@ -55,7 +56,7 @@ enum Refusal {
 }
 
 impl Who {
-    /// Somebody about whom nothing was asked.
+    /// A person, without any verification.
     pub fn person(name: impl Into<String>) -> Self {
         Self {
             identity: Identity::person(name),
@@ -64,7 +65,7 @@ impl Who {
         }
     }
 
-    /// Whether they may change the stacks of a target.
+    /// Whether the caller may change the stacks of a target.
     pub fn check(&self, target: &Target) -> Result<(), NotAWriterError> {
         let is_one = |name: &String| self.identity.writers.contains(name);
         if target.is_open() || target.writers.iter().any(is_one) {
@@ -73,7 +74,7 @@ impl Who {
         Err(self.refused(target))
     }
 
-    /// Whether they may change all these stacks.
+    /// Whether the caller may change all these stacks.
     pub fn check_all(
         &self,
         project: &Project,
@@ -83,8 +84,8 @@ impl Who {
     }
 }
 
-/// Finds out who asks, as far as it matters for these stacks: where anyone may write, nobody is asked.
-/// What cannot be verified is no failure here; `Who::check` tells when it matters.
+/// Identifies the caller as far as these stacks require it; targets that anyone may change require nothing. A
+/// token that cannot be verified is not an error here: `Who::check` reports it if it matters.
 pub async fn identify(
     project: &Project,
     stacks: &BTreeSet<StackName>,
@@ -108,7 +109,8 @@ pub async fn identify(
         .into_iter()
         .filter_map(|name| project.writers.get(name))
     {
-        // Rarely needed, and large: it must not make every command's future so.
+        // Boxed, because this future is large and rarely needed: inline, it would enlarge the future of every
+        // command.
         match Box::pin(tokens.bearer_of(writer)).await {
             Ok(found) if who.identity.verified => who.identity.writers.extend(found.writers),
             Ok(found) => who.identity = found,
@@ -120,7 +122,7 @@ pub async fn identify(
     who
 }
 
-/// One for the whole process: it remembers the keys of issuers.
+/// One instance per process, because it caches the keys of issuers.
 fn shared_oidc() -> Result<Oidc, FetchError> {
     static SHARED: OnceLock<Oidc> = OnceLock::new();
     if let Some(oidc) = SHARED.get() {
@@ -154,7 +156,7 @@ fn job(env: &BTreeMap<String, String>) -> JobKind {
     }
 }
 
-/// The tokens of this job: given in a variable, or fetched once for each audience.
+/// The tokens of this job: from a variable, or fetched once per audience.
 struct Tokens<'a> {
     env: &'a BTreeMap<String, String>,
     oidc: Result<Oidc, FetchError>,
@@ -212,7 +214,7 @@ impl Tokens<'_> {
     }
 }
 
-/// What went wrong, outermost first.
+/// The error with its causes, outermost first.
 fn unverified(what: &str, err: &dyn Error, is_unavailable: bool) -> Refusal {
     let mut why = vec![format!("{what}: {err}")];
     why.extend(causes(err).map(ToString::to_string));

@@ -1,6 +1,6 @@
-//! Asks policies about an approval or a confirmation before it counts.
+//! Evaluates policies on an approval or a confirmation before it counts.
 //!
-//! Not here: asking at plan and apply (`runner`), the policies themselves (`policy`).
+//! Not here: evaluation at plan and apply (`runner`), the policies themselves (`policy`).
 
 use model::approval::{Owed, owed_to_policy};
 use model::ids::StackName;
@@ -11,11 +11,11 @@ use crate::Control;
 use crate::changeset::explain::{Explained, NewApproval};
 use crate::policy::{Asking, PolicyError, approvals, ask, note, recall};
 
-/// What policies say about an approval or a confirmation, for each plan that it is about.
+/// The verdicts of policies on an approval or a confirmation, for each affected plan.
 #[derive(Debug, Default)]
 pub struct PolicyAnswers {
     pub said: Vec<(StackName, Verdict)>,
-    /// Approvals that are wanted now that somebody says yes.
+    /// Missing approvals that policies require now.
     pub owed: Vec<Owed>,
 }
 
@@ -25,15 +25,15 @@ impl PolicyAnswers {
     }
 }
 
-/// Asks about an approval that is to be given. What is wanted now that it comes is waited for, unless it is denied: then
-/// it does not come.
+/// Evaluates policies for an approval that is about to be given. Their verdicts are recorded, unless they
+/// deny the approval.
 pub async fn hear_approval(
     control: &Control,
     before: &Explained,
     new: &NewApproval,
 ) -> Result<PolicyAnswers, PolicyError> {
     if before.set.request.policy_override.is_some() {
-        return Ok(PolicyAnswers::default()); // what they say goes on the record at apply
+        return Ok(PolicyAnswers::default()); // verdicts are recorded at apply
     }
     let mut given = approvals(&before.approvals);
     given.push(Approval {
@@ -52,14 +52,14 @@ pub async fn hear_approval(
     Ok(heard)
 }
 
-/// Asks about a yes to what was planned, before anything is applied.
+/// Evaluates policies for a confirmation of the plans, before anything is applied.
 pub async fn hear_confirmation(
     control: &Control,
     before: &Explained,
     person: &str,
 ) -> Result<PolicyAnswers, PolicyError> {
     if before.set.request.policy_override.is_some() {
-        return Ok(PolicyAnswers::default()); // what they say goes on the record at apply
+        return Ok(PolicyAnswers::default()); // verdicts are recorded at apply
     }
     let given = approvals(&before.approvals);
     let heard = hear(control, before, |_| true, &given, person).await?;
@@ -119,7 +119,7 @@ async fn note_all(
     Ok(())
 }
 
-/// Whether a policy may look at approvals, so that one may be given before any is owed.
+/// Whether a policy may read approvals. If so, an approval may be given before any is required.
 pub async fn hears_approvals(control: &Control, before: &Explained) -> Result<bool, PolicyError> {
     for run in &before.runs {
         if !run.state.is_finished() && control.store.run_spec(run.id).await?.hears_approvals() {

@@ -1,7 +1,7 @@
-//! Backends of the engines, spoken to through the engine itself: what a stack's state is there, who has it
-//! locked (`locks`), and copies of what was seen (`copies`).
+//! Backends of the engines, accessed through the engine: a stack's state there, its lock (`locks`), and
+//! stored copies of states that were read (`copies`).
 //!
-//! Not here: runs (`runner`), which keep a copy of every state they see by [`keep_copy`].
+//! Not here: runs (`runner`), which store a copy of every state that they read with [`keep_copy`].
 
 mod copies;
 mod locks;
@@ -126,35 +126,35 @@ impl Explain for BackendError {
     }
 }
 
-/// Deeds for which an engine needs nothing but its way to the backend.
+/// Operations for which an engine needs only access to the backend.
 const INITIALISE: &str = "initialise its backend";
 const READ: &str = "read the state";
 
-/// Which backend of a stack is meant.
+/// Which backend of a stack to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// The one of its target.
+    /// The backend of its target.
     Target,
-    /// The one that its source names, whatever its target says.
+    /// The backend that its source names, regardless of the target.
     Source,
 }
 
 /// How the backend that a source names locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locks {
-    /// It is a file, and an engine locks another one for it.
+    /// The state is a file; an engine locks a separate file for it.
     File,
-    /// It is set up without.
+    /// It is configured without locking.
     Never,
     /// A lock ends with the connection that holds it.
     WhileHeld,
-    /// Until somebody unlocks.
+    /// A lock stays until it is released.
     Lasting,
 }
 
 impl Locks {
     fn of(kind: &str, source: Option<&Module>, environment: &Environment) -> Self {
-        // An engine takes that setting from its environment as well.
+        // Engines also read this setting from their environment.
         let address = environment.get("TF_HTTP_LOCK_ADDRESS");
         let is_given = kind == "http" && address.is_some_and(|it| !it.expose().is_empty());
         match kind {
@@ -166,7 +166,7 @@ impl Locks {
     }
 }
 
-/// A directory for us alone, which goes when we go, however that happens.
+/// A private directory that is removed when this process ends, however it ends.
 struct Scratch {
     path: PathBuf,
     _keeper: Keeper,
@@ -185,7 +185,7 @@ impl Scratch {
     }
 }
 
-/// Files that never reach a disk.
+/// Files in this directory never reach a disk.
 const MEMORY: &str = "/dev/shm";
 
 /// An engine that was initialised for a stack's backend, in a directory of its own.
@@ -194,20 +194,20 @@ pub struct Seat {
     engine: Engine,
     dir: PathBuf,
     environment: Environment,
-    /// What variables are, as far as the project file says it: a backend of OpenTofu may use them.
+    /// Values of variables that the project file contains: a backend of OpenTofu may use them.
     var_files: Vec<PathBuf>,
     /// The kind of backend that the source names.
     kind: String,
     locks: Locks,
-    /// What of it must not be shown.
+    /// Masks secrets in the engine's output.
     mask: Mask,
-    /// What it was initialised with.
+    /// The backend settings that `init` was given.
     settings: BTreeMap<String, String>,
     scratch: Scratch,
 }
 
 impl Seat {
-    /// Lays the source out and initialises it; the user's tree and the runs' trees are left alone.
+    /// Copies the source and initialises the engine there. The trees of the user and of runs are not touched.
     pub async fn open(
         control: &Control,
         open: &OpenProject,
@@ -311,7 +311,7 @@ impl Seat {
         self.check(INITIALISE, &said)
     }
 
-    /// The state as the backend has it; nothing if there is none.
+    /// The state in the backend; none if it has no state.
     pub async fn pull(&self) -> Result<Option<Vec<u8>>, BackendError> {
         let call = EngineCall::StatePull {
             var_files: &self.var_files,
@@ -334,7 +334,8 @@ impl Seat {
         self.engine.flavor
     }
 
-    /// Takes the lock of the state there, if the source's backend has one. An engine locks another file for a file.
+    /// Takes the lock of the state, if the source's backend has locks. A file is not locked: an engine locks
+    /// a separate file for it.
     pub async fn hold_lock(&self) -> Result<Option<Holding>, BackendError> {
         match self.locks {
             Locks::File | Locks::Never => return Ok(None),
@@ -345,7 +346,7 @@ impl Seat {
         held.await.map(Some).map_err(|err| self.not_held(err))
     }
 
-    /// Gives the lock back. An error if it may be there still.
+    /// Releases the lock. An error means that it may still be held.
     pub async fn release(&self, held: Holding) -> Result<(), BackendError> {
         held.release().await.map_err(|err| self.not_held(err))
     }
@@ -363,11 +364,11 @@ impl Seat {
         }
     }
 
-    /// Makes these bytes the state there. An empty backend would give them a lineage of its own, so they are
-    /// pushed once more, by force. Returns what is there afterwards.
+    /// Writes these bytes as the state in the backend. An empty backend would assign its own lineage, so the
+    /// bytes are pushed a second time with force. Returns the resulting state.
     pub async fn push(&self, body: &[u8], force: bool) -> Result<Vec<u8>, BackendError> {
         let in_place = |scratch: &Scratch| scratch.path.join("push.tfstate");
-        // It is the whole state in clear. A large one may have no room in memory.
+        // The file contains the whole state unencrypted. A large state may not fit into memory.
         let memory = Scratch::new(Path::new(MEMORY)).ok();
         let memory = memory.filter(|it| write_private(&in_place(it), body).is_ok());
         let file = in_place(memory.as_ref().unwrap_or(&self.scratch));
@@ -387,7 +388,7 @@ impl Seat {
         Ok(self.pull().await?.unwrap_or_default())
     }
 
-    /// Keeps these bytes, which were seen there, as the newest copy.
+    /// Stores these bytes, which were read from the backend, as the newest copy.
     pub async fn keep_copy(
         &self,
         control: &Control,
@@ -410,10 +411,11 @@ impl Seat {
         Ok(said)
     }
 
-    /// Asks the server of an `http` backend to end the lock of this id, as an engine would that says which it means.
+    /// Sends an unlock request with this lock id to the server of an `http` backend, as an engine that sends
+    /// ids does.
     async fn unlock_by_id(&self, id: &str) -> Result<(), BackendError> {
         let setting = |name: &str| self.settings.get(name).cloned();
-        // An engine makes more of these than is known here.
+        // Only engines fully support these settings.
         let is_plain = self.settings.keys().all(|name| {
             ![
                 "headers",
@@ -458,7 +460,7 @@ impl Seat {
     }
 }
 
-/// The values of variables that stand in the project file, the stronger over the weaker.
+/// The values of variables that the project file contains. Inputs of the stack override those of contexts.
 fn known_variables(spec: &RunSpec) -> Map<String, Value> {
     let of_contexts = spec.contexts.iter().flat_map(|context| &context.vars);
     let of_contexts = of_contexts.filter(|(name, _)| spec.variables.contains_key(*name));
@@ -472,7 +474,7 @@ fn known_variables(spec: &RunSpec) -> Map<String, Value> {
     known
 }
 
-/// The file that a `local` backend of the source means: seen from where the source is, not from its copy.
+/// The state file of a `local` backend, relative to the original source, not to its copy.
 fn file_beside(open: &OpenProject, path: &str) -> Option<String> {
     let module = open.loaded.modules.get(path)?;
     module.backend.as_ref().filter(|kind| *kind == "local")?;
@@ -485,14 +487,14 @@ fn file_beside(open: &OpenProject, path: &str) -> Option<String> {
     Some(file.to_string_lossy().into_owned())
 }
 
-/// The errors of an engine that talks in events; what it printed, if it does not.
+/// The errors in an engine's events; the whole output if there are none.
 fn complaints(words: &str) -> String {
     let events = words.lines().map(EngineEvent::parse);
     let errors: Vec<String> = events
         .filter_map(|event| match event.as_diagnostic() {
             Some(found) => (found.severity == Severity::Error)
                 .then(|| format!("{}\n{}", found.summary, found.detail)),
-            // What fails before anything is read is a plain message.
+            // An error before anything is read is a plain message.
             None => (event.level == Level::Error).then(|| event.message.clone()),
         })
         .map(|words| words.trim().to_owned())

@@ -1,10 +1,11 @@
-//! Plans that travel: a whole change set, planned here, as one sealed file that another job applies, on this machine
-//! or on another.
+//! Bundles: a whole change set, planned here, as one sealed file that another job applies, on this machine or
+//! on another.
 //!
-//! Everything an apply needs is in it: the source, each plan as the engine wrote it and as people saw it, its seal,
-//! and the keys of the digests in the seals, without which another home could not compare values.
+//! A bundle contains everything that an apply needs: the source, each plan as the engine wrote it and as
+//! users saw it, and its seal. It also contains the keys of the digests in the seals: without them, another
+//! home could not compare values.
 //!
-//! Not here: making a change set of one (`changesets::bundled`), sealing (`store::bundles`).
+//! Not here: making a change set from a bundle (`change_sets::bundled`), sealing (`store::bundles`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,20 +28,20 @@ use crate::home::{make_private, write_private};
 use crate::run::keyed_digests::{self, Digests};
 use crate::run::{cleanup, client_presence};
 
-/// What to do where the key of a bundle is missing.
+/// The hint for a missing key of a bundle.
 pub const GIVE_KEY: &str =
     "give this job the key of the one that planned: `TERRANE_KEY`, or `TERRANE_KEY_FILE`";
 
-/// A larger file is not read at all.
+/// The size limit of a bundle file.
 const LARGEST: u64 = 1 << 30;
 
-/// What is known of each run of a bundle. Stored in bundles: fields are only added.
+/// One run of a bundle. It is stored in bundles, so fields are only added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Planned {
     pub(crate) spec: RunSpec,
     /// How its plan ended: with changes, without, or deferred.
     pub(crate) outcome: Outcome,
-    /// Of a plan without changes: the state it was made from.
+    /// The state that a plan without changes was made from.
     #[serde(default)]
     pub(crate) unchanged: Option<Unchanged>,
 }
@@ -60,23 +61,23 @@ struct Index {
     runs: Vec<Planned>,
 }
 
-/// A bundle that was opened: it is of this project, and nobody changed it.
+/// An opened bundle: it belongs to this project and is unmodified.
 pub struct Bundle {
     pub(crate) request: Request,
     pub(crate) digests: Digests,
     pub(crate) runs: Vec<Planned>,
     parts: Parts,
-    /// Whose plans these are.
+    /// Who made the plans, when, and as which change set.
     pub origin: BundleOrigin,
 }
 
-/// What was written.
+/// A summary of a written bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub id: String,
     pub bytes: u64,
     pub stacks: usize,
-    /// Of these, those whose plan has changes, and those that are planned when others were applied.
+    /// Stacks whose plan has changes, and stacks that are planned after others are applied.
     pub changing: usize,
     pub deferred: usize,
 }
@@ -175,7 +176,7 @@ impl Explain for ReadBundleError {
     }
 }
 
-/// Whether the file at this path begins as a bundle does.
+/// Whether the file at this path starts like a bundle.
 pub fn is_bundle(path: &Path) -> io::Result<bool> {
     let mut start = [0; 32];
     let mut file = fs::File::open(path)?;
@@ -189,7 +190,7 @@ pub fn is_bundle(path: &Path) -> io::Result<bool> {
     Ok(store::is_bundle(&start[..length]))
 }
 
-/// Writes the plans of a change set that is over into a file, as a whole or not at all.
+/// Writes the plans of a finished change set into a file, atomically.
 pub async fn write(
     control: &Control,
     set: &ChangeSet,
@@ -203,7 +204,7 @@ pub async fn write(
         let spec = control.store.run_spec(run.id).await?;
         let all: &[Kept] = match outcome {
             Outcome::Planned { .. } => &Kept::ALL,
-            // What could be seen of it, if anything.
+            // Its preview, if there is one.
             Outcome::Deferred { .. } => &[Kept::Difference],
             _ => &[],
         };
@@ -269,12 +270,12 @@ pub async fn write(
     })
 }
 
-/// The stacks that are planned when others were applied, as they would be without a bundle: those that are deferred, and
-/// those that stand on one that changes, be it for its values or only in their order. What such a one changes in the world is
-/// not in any plan that was made before.
+/// The stacks that are planned after others are applied, as they would be without a bundle. These are
+/// deferred stacks, and stacks that depend on one that changes, by value or by order. No earlier plan
+/// contains what such an upstream changes in real resources.
 fn planned_later(runs: &[Planned]) -> BTreeSet<&StackName> {
     let (mut changing, mut later) = (BTreeSet::new(), BTreeSet::new());
-    // Each comes after all that it stands on.
+    // Each run comes after all its upstreams.
     for Planned { spec, outcome, .. } in runs {
         let stands_on = |stacks: &BTreeSet<&StackName>| {
             let mut upstreams = spec.upstreams.iter();
@@ -282,7 +283,7 @@ fn planned_later(runs: &[Planned]) -> BTreeSet<&StackName> {
         };
         let is_later = match outcome {
             Outcome::Deferred { .. } => true,
-            // Whatever the plans before it change, it is nothing to it; what is not planned yet may be.
+            // Changes that are already planned do not affect it; changes that are not planned yet may.
             Outcome::Untouched => stands_on(&later),
             _ => stands_on(&later) || stands_on(&changing),
         };
@@ -306,7 +307,7 @@ async fn unchanged(control: &Control, run: RunId) -> Result<Option<Unchanged>, W
     }))
 }
 
-/// What a run's plan came to; nothing that failed, or did not come to its end, goes into a bundle.
+/// The outcome of a run's plan. Failed and unfinished plans are refused.
 fn planned_outcome(run: &Run) -> Result<Outcome, WriteBundleError> {
     let not_planned = |why| {
         let stack = run.stack.clone();
@@ -331,7 +332,7 @@ fn planned_outcome(run: &Run) -> Result<Outcome, WriteBundleError> {
     }
 }
 
-/// The source as it was kept: packed and compressed.
+/// The stored source, packed and compressed.
 async fn read_source(control: &Control, set: &ChangeSet) -> Result<Vec<u8>, WriteBundleError> {
     let digest = &set.request.source;
     let sealed =
@@ -344,7 +345,7 @@ async fn read_source(control: &Control, set: &ChangeSet) -> Result<Vec<u8>, Writ
     plain.map_err(WriteBundleError::Unseal)
 }
 
-/// Reads and opens a bundle. Whatever the file is, no more than a bundle's worth of it is read.
+/// Reads and opens a bundle. The number of bytes that are read is limited, whatever the file is.
 pub async fn read(control: &Control, path: &Path) -> Result<Bundle, ReadBundleError> {
     let path = path.to_owned();
     let failed = |source| ReadBundleError::Read {
@@ -395,12 +396,12 @@ impl Bundle {
         self.runs.iter().map(|run| &run.spec.stack.name)
     }
 
-    /// The stacks whose plans are not applied as they are, but made again when others were applied.
+    /// The stacks whose plans are not applied, but made again after others are applied.
     pub(crate) fn later(&self) -> BTreeSet<&StackName> {
         planned_later(&self.runs)
     }
 
-    /// The stacks that are, or may be, applied with it.
+    /// The stacks that the bundle applies, or may apply.
     pub(crate) fn changing(&self) -> BTreeSet<&StackName> {
         let runs = self.runs.iter();
         let planned = runs.filter(|run| matches!(run.outcome, Outcome::Planned { .. }));
@@ -414,8 +415,8 @@ impl Bundle {
         self.parts.get("source").map_or(&[], Vec::as_slice)
     }
 
-    /// The project with the rules it was planned under, where it has none any more: a bundle is not applied by who may
-    /// not, nor without who must agree, because the file beside it says nothing of them now.
+    /// The project with the rules that the bundle was planned under, where its own rules are weaker now.
+    /// Removing writers or approvals from the project file does not loosen the rules for a bundle.
     #[must_use]
     pub fn under_its_rules(&self, mut project: Project) -> Project {
         for Planned { spec, .. } in &self.runs {
@@ -440,8 +441,8 @@ impl Bundle {
         project
     }
 
-    /// Puts what belongs to a run of this home where its runner looks for it: of one that is planned here, only what that
-    /// plan is held to.
+    /// Stores the files of a run where its runner expects them. For a run that is planned here, stores only
+    /// what its plan is compared with.
     pub(crate) async fn lay_out(
         &self,
         control: &Control,
@@ -467,7 +468,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// What the bundle shows of a stack that is planned where it is applied; none if it could not be previewed.
+    /// What the bundle shows of a stack that is planned where it is applied; none if it has no preview.
     fn shown(&self, spec: &RunSpec) -> Option<ReviewedPlan> {
         let stack = &spec.stack.name;
         let shown = if self.shows_nothing(stack) {
@@ -485,7 +486,7 @@ impl Bundle {
         })
     }
 
-    /// Whether a stack was shown as one that does not change.
+    /// Whether the bundle shows a stack as unchanged.
     fn shows_nothing(&self, stack: &StackName) -> bool {
         self.runs.iter().any(|run| {
             let is_unchanged = matches!(run.outcome, Outcome::Unchanged | Outcome::Untouched);
@@ -502,16 +503,16 @@ pub enum LayOutBundleError {
     Write(#[from] io::Error),
 }
 
-/// What is kept of a run's plan in a file of its own.
+/// A part of a run's plan that is stored as its own file.
 #[derive(Clone, Copy)]
 enum Kept {
-    /// As the engine wrote it.
+    /// The plan as the engine wrote it.
     File,
-    /// As people saw it.
+    /// The plan as users saw it.
     View,
     /// What later plans are compared with.
     Difference,
-    /// What policies are asked about.
+    /// The document that policies evaluate.
     Case,
 }
 
@@ -583,7 +584,7 @@ impl Kept {
     }
 }
 
-/// As a whole or not at all, and for its owner's eyes only.
+/// Writes a file atomically, readable by its owner only.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(dir.unwrap_or(Path::new(".")))?;
@@ -593,14 +594,14 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Notes that the plans of a change set are kept until they are written into a bundle.
+/// Records that the plans of a change set are kept until they are written into a bundle.
 pub(crate) fn note_kept(control: &Control, set: ChangeSetId) -> io::Result<()> {
     let dir = control.home.kept_plans();
     make_private(&dir)?;
     fs::write(dir.join(set.to_string()), b"")
 }
 
-/// The plans of a change set are in their bundle, or will be in none.
+/// Removes the kept plans of a change set: they are in their bundle, or no bundle will be written.
 pub async fn forget_kept(control: &Control, set: &ChangeSet, runs: &[Run]) {
     cleanup::remove_plans(control, set, runs).await;
     drop(fs::remove_file(
@@ -608,7 +609,7 @@ pub async fn forget_kept(control: &Control, set: &ChangeSet, runs: &[Run]) {
     ));
 }
 
-/// Forgets plans that were kept for a bundle which nobody writes any more.
+/// Removes plans that were kept for a bundle that no client will write any more.
 pub(crate) async fn forget_abandoned(control: &Control) -> Result<(), store::ChangeSetError> {
     let Ok(kept) = fs::read_dir(control.home.kept_plans()) else {
         return Ok(());

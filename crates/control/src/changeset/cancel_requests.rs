@@ -1,6 +1,6 @@
 //! Requests to cancel a run, as they are recorded with it.
 //!
-//! Not here: making a request and carrying it out (`cancelling`).
+//! Not here: making a request and carrying it out (`schedule::cancel`).
 
 use model::ids::RunId;
 use model::run::RunEvent;
@@ -8,14 +8,14 @@ use store::Store;
 
 use crate::Control;
 
-/// The person that cancels a run, and the reason, if there is one.
+/// The person who cancels a run, and the reason, if there is one.
 #[derive(Clone, Debug)]
 pub struct CancelRequest {
     pub by: String,
     pub reason: Option<String>,
 }
 
-/// Adds to the failure of a cancelled run who cancelled it.
+/// Adds the person who cancelled a run to the message of its failure.
 pub(crate) async fn name_requester(control: &Control, id: RunId, happened: RunEvent) -> RunEvent {
     let RunEvent::Failed { mut problem } = happened else {
         return happened;

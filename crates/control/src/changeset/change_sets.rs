@@ -1,7 +1,7 @@
-//! From a request to a change set: what each run needs is put together, the source is kept, the lanes
-//! are named; then it is stored, and from there on it goes by itself.
+//! From a request to a change set: collects what each run needs, stores the source, names the lanes, and
+//! stores the change set. From then on it proceeds by itself.
 //!
-//! Not here: what happens next (`worker`), people (`cli`).
+//! Not here: what happens next (`schedule`), user interaction (`cli`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -47,16 +47,16 @@ pub use moved::Moved;
 pub use prepare_error::PrepareError;
 pub(crate) use spec::spec_alone;
 
-/// What somebody asked for, checked against nothing yet.
+/// A request for a change set, not checked yet.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub action: Action,
     pub stacks: BTreeSet<StackName>,
-    /// Of these, those that are planned even if nothing that they consume changed.
+    /// The stacks that are planned even if nothing that they consume changed.
     pub in_any_case: BTreeSet<StackName>,
     pub auto_approve: bool,
     pub parallelism: usize,
-    /// For `plan --destroy`; a destroy is one anyway.
+    /// Set by `plan --destroy`; the action `destroy` implies it.
     pub destroy: bool,
     pub refresh_only: bool,
     /// For a plan from an older version of the state.
@@ -65,45 +65,45 @@ pub struct Wanted {
     pub no_state: bool,
     /// The plans are written into a bundle when they are made.
     pub keeps_plans: bool,
-    /// Who asks, by name.
+    /// The requester's name.
     pub asker: String,
-    /// Who asks, and which targets they may change.
+    /// The requester, and which targets they may change.
     pub who: Who,
-    /// For a command of the engine's own.
+    /// For an engine command.
     pub exec: Option<Exec>,
-    /// Whether a home was named, or the machine keeps its disk: states may be stored here.
+    /// Whether states may be stored here: a home was named, or the machine keeps its disk.
     pub may_keep_state: bool,
-    /// Why what policies deny is applied all the same.
+    /// The reason to apply although policies deny it.
     pub policy_override: Option<String>,
-    /// What is done past the usual rules after the apply.
+    /// Rules of stages after the apply that this request ignores.
     pub exceptions: Option<Exceptions>,
 }
 
 impl Wanted {
-    /// Whether it may change anything, rather than only look.
+    /// Whether it may change anything, as opposed to only reading.
     pub fn changes(&self) -> bool {
         let exec = self.exec.as_ref().map(|exec| exec.kind);
         self.action != Action::Plan && exec != Some(ExecKind::Read)
     }
 }
 
-/// A stored change set, and the values its runners get from the asker's side.
+/// A stored change set, and the values that its runners get from the requester.
 pub struct Begun {
     pub id: ChangeSetId,
     pub asker: Asker,
-    /// Held as long as somebody waits for it.
+    /// Held while a client is attached.
     pub watch: File,
     /// Links that lead out of the project, and so are not part of its source.
     pub left_out: Vec<String>,
-    /// Upstreams whose backends could not be looked at.
+    /// Upstreams whose backends could not be read.
     pub unseen: Vec<Unseen>,
-    /// Of a plan: why what it shows would be refused.
+    /// For a plan: why its apply would be refused.
     pub foreseen: Option<PrepareError>,
-    /// What was applied before and is planned afresh, with the reason.
+    /// Stacks that were applied before and are planned again, with the reason.
     pub moved: BTreeMap<StackName, Moved>,
 }
 
-/// Puts a change set together and stores it.
+/// Prepares a change set and stores it.
 pub async fn begin(
     control: &Control,
     open: &OpenProject,
@@ -158,7 +158,7 @@ pub async fn resume(
         )
         .await
         .map_err(|err| match err {
-            // Somebody else was faster.
+            // Another client was faster.
             ChangeSetError::Reopen(err) => PrepareError::Reopen(err),
             err => PrepareError::Store(err),
         })?;
@@ -166,7 +166,7 @@ pub async fn resume(
     Ok(Begun { moved, ..begun })
 }
 
-/// What is opened again, and how it is asked for.
+/// What to reopen, and the request for it.
 #[derive(Clone, Debug)]
 pub struct Resumed {
     pub set: ChangeSet,
@@ -174,7 +174,7 @@ pub struct Resumed {
     pub wanted: Wanted,
 }
 
-/// A change set put together and checked, but not stored.
+/// A change set that is prepared and checked, but not stored.
 struct Prepared {
     request: Request,
     specs: Vec<RunSpec>,
@@ -182,7 +182,7 @@ struct Prepared {
     left_out: Vec<String>,
     unseen: Vec<Unseen>,
     foreseen: Option<PrepareError>,
-    /// Until the change set is stored, nobody may take its source for left over.
+    /// Keeps its source from being removed as unused before the change set is stored.
     _kept: File,
 }
 
@@ -266,7 +266,7 @@ async fn prepare(
     checks::check_upstreams_done(control, project, wanted).await?;
     let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await;
     let (dependents, foreseen) = match dependents {
-        // To look at what would be destroyed does no harm.
+        // A plan of what would be destroyed is harmless.
         Err(refused) if wanted.action == Action::Plan && refused.is_refused() => {
             (Vec::new(), Some(refused))
         }
@@ -294,7 +294,7 @@ async fn prepare(
     let located = crate::stage::facts::add_locations(control, project, &mut specs).await;
     located.map_err(PrepareError::FactLocations)?;
     for spec in &mut specs {
-        // One that has no upstream here was asked for itself.
+        // A stack without an upstream here was requested directly.
         let name = &spec.stack.name;
         let may_be =
             !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
@@ -365,7 +365,7 @@ async fn prepare(
     })
 }
 
-/// The stacks that are applied without a question. A destroy asks in any case.
+/// The stacks that are applied without a confirmation. A destroy always requires one.
 fn unasked(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
     let is_unasked = |name: &&StackName| {
         wanted.action == Action::Apply && project.stacks[*name].confirm == Confirm::Auto
@@ -373,18 +373,18 @@ fn unasked(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
     wanted.stacks.iter().filter(is_unasked).cloned().collect()
 }
 
-/// A change set that stopped, and how much of it is wanted again.
+/// A stopped change set, and what to reopen of it.
 #[derive(Clone, Debug)]
 pub struct Stopped {
     pub set: ChangeSet,
     pub what: Reopen,
     /// Its stacks that the project still has.
     pub stacks: BTreeSet<StackName>,
-    /// Of these, those that did not end well.
+    /// The stacks whose runs are reopened.
     pub left: BTreeSet<StackName>,
 }
 
-/// A change set that was named and is not there.
+/// Reports a missing change set by its name.
 fn named(err: ChangeSetError) -> PrepareError {
     match err {
         ChangeSetError::Missing(id) => PrepareError::Unknown { id },
@@ -392,7 +392,7 @@ fn named(err: ChangeSetError) -> PrepareError {
     }
 }
 
-/// The project's stacks that a stopped change set is about, checked against what there is now.
+/// Finds a stopped change set and checks that it can be reopened in the current project.
 pub async fn find_stopped(
     control: &Control,
     project: &Project,
@@ -429,7 +429,7 @@ pub async fn find_stopped(
     let all = runs.iter();
     for run in all.filter(|run| again.iter().any(|it| it.run == run.id)) {
         if run.state.is_untouched() && !project.stacks.contains_key(&run.stack) {
-            continue; // nothing was done to it, and nothing is
+            continue; // it was not changed, and will not be
         }
         left.insert(run.stack.clone());
         if !project.stacks.contains_key(&run.stack) {
@@ -437,7 +437,7 @@ pub async fn find_stopped(
                 stack: run.stack.clone(),
             });
         }
-        // Who resumes all that is left has planned afresh what moved.
+        // If the whole rest is resumed, changed stacks are planned again instead.
         if let Reopen::Run(_) = what {
             checks::check_state(control, project, run).await?;
         }
@@ -452,7 +452,7 @@ pub async fn find_stopped(
     })
 }
 
-/// Whether all that is opened again is applied already: only stages after that are left.
+/// Whether everything that is reopened is already applied: only later stages are left.
 fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
     let Reopen::Run(id) = what else {
         return false;
@@ -461,7 +461,7 @@ fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
         .any(|run| run.id == *id && run.state.is_not_done())
 }
 
-/// The newest change set but for plans, if it stopped and `apply --resume` goes on with it.
+/// The newest change set that is not a plan, if it stopped and `apply --resume` continues it.
 pub async fn stopped_last(control: &Control) -> Result<Option<ChangeSet>, PrepareError> {
     let project = control.home.project();
     let newest = control.store.change_set_list_newest(project, 50).await?;
@@ -475,7 +475,8 @@ pub async fn stopped_last(control: &Control) -> Result<Option<ChangeSet>, Prepar
     Ok(goes_on.then_some(set))
 }
 
-/// What is meant by no name. One that waits for a yes may be the one that was resumed last: an older one is not taken for it.
+/// The change set to resume if none is named. A newer one that awaits confirmation may be the one that was
+/// resumed last. In that case the older one is not chosen.
 async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
     let project = control.home.project();
     let newest = control.store.change_set_list_newest(project, 200).await?;
@@ -486,7 +487,7 @@ async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
             waits = waits.or(Some(set.id));
         }
         let is_stopped = is_meant && matches!(set.status, Status::Stopped { .. });
-        // What somebody said no to is resumed by its name only.
+        // Rejected and discarded change sets are resumed only by name.
         if is_stopped && refused(control, set.id).await?.is_none() {
             return match waits {
                 None => Ok(set),
@@ -502,7 +503,7 @@ async fn newest_stopped(control: &Control) -> Result<ChangeSet, PrepareError> {
     }))
 }
 
-/// The no that ended a change set, if it was one.
+/// The rejection or discard that ended a change set, if there was one.
 async fn refused(control: &Control, set: ChangeSetId) -> Result<Option<SetEvent>, ChangeSetError> {
     let mut events = control.store.change_set_events(set).await?;
     let last = events.pop().map(|(_, event)| event);
@@ -514,7 +515,7 @@ async fn refused(control: &Control, set: ChangeSetId) -> Result<Option<SetEvent>
     }))
 }
 
-/// A change set under way that does exactly what is asked for: the same command again attaches to it.
+/// An open change set that does exactly what is requested. Repeating the command attaches to it.
 pub async fn find_same(
     control: &Control,
     open: &OpenProject,
@@ -538,13 +539,13 @@ pub async fn find_same(
     let Some(set) = sets.pop() else {
         return Ok(None);
     };
-    // After an edit it is another request, and waits for its turn.
+    // After an edit it is another request, with its own place in the queue.
     let (now, _) = source::look(open, project)?;
     Ok((now.digest == set.request.source).then_some(set))
 }
 
-/// Earlier change sets that wait for a yes to the same request by the same person. What a person asked for is never
-/// superseded: they are only named.
+/// Earlier change sets of the same person that await confirmation of the same request. They are only
+/// reported: requests of a person are never superseded.
 pub async fn find_alike(
     control: &Control,
     set: &ChangeSet,
@@ -562,8 +563,8 @@ pub async fn find_alike(
     Ok(open.into_iter().map(|other| other.id).collect())
 }
 
-/// The values of somebody who attaches and may have to go on in place of whoever asked first. None if
-/// some are missing here: then it can only be watched.
+/// The values of a client that attaches and may have to continue in place of the requester. None if values
+/// are missing here: the client can then only watch.
 pub async fn gather_again(
     control: &Control,
     open: &OpenProject,
@@ -573,7 +574,7 @@ pub async fn gather_again(
     Ok(gather_for(control, open, env, id).await?.ok())
 }
 
-/// As [`gather_again`], and what is missing.
+/// Like [`gather_again`], but also returns what is missing.
 pub async fn gather_for(
     control: &Control,
     open: &OpenProject,
@@ -584,7 +585,7 @@ pub async fn gather_for(
     Ok(Asker::gather(env, &open.root, &specs, &open.loaded.secrets))
 }
 
-/// Whether somebody's values are those with which it was asked for. Who lacks some may watch.
+/// Whether a client's values are those of the request. A client that lacks values may watch.
 pub async fn is_asked_alike(
     control: &Control,
     set: &ChangeSet,
@@ -596,7 +597,7 @@ pub async fn is_asked_alike(
     }
 }
 
-/// Whether somebody would have something else planned than whoever asked: with other values.
+/// Whether a client's values differ from the requester's, so that other plans would result.
 pub async fn brings_other_values(
     control: &Control,
     id: ChangeSetId,
@@ -611,19 +612,19 @@ pub async fn brings_other_values(
     Ok(false)
 }
 
-/// Whether some of its values can come only from whoever asked for it.
+/// Whether some of its values can come only from the requester.
 pub async fn needs_its_asker(control: &Control, id: ChangeSetId) -> Result<bool, ChangeSetError> {
     let specs = specs(control, id).await?;
     Ok(caller_env::wants(&specs).is_some())
 }
 
-/// Whose hands can go on with a change set, once nobody has to speak any more.
+/// Which users can continue a change set that needs no further confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hands {
     Anyone,
-    /// Not everybody may apply it.
+    /// Not every user may apply it.
     Writers,
-    /// Some of its values can come only from whoever asked for it.
+    /// Some of its values can come only from the requester.
     Asker,
 }
 
@@ -638,7 +639,7 @@ pub async fn hands(control: &Control, id: ChangeSetId) -> Result<Hands, ChangeSe
     })
 }
 
-/// What each run of a change set is about.
+/// The specs of all runs of a change set.
 pub(crate) async fn specs(
     control: &Control,
     id: ChangeSetId,
@@ -650,7 +651,7 @@ pub(crate) async fn specs(
     Ok(specs)
 }
 
-/// The plan of a run as people see it, if one was kept: here, or by a machine that shares the home.
+/// The plan of a run as users see it, if this machine or one that shares the home stored it.
 pub async fn plan_view(control: &Control, run: &Run) -> Option<Plan> {
     let sealed = match std::fs::read(control.home.plan_view(run.id)) {
         Ok(sealed) => sealed,
@@ -675,7 +676,7 @@ fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// The distinct engines a set of stacks asks for.
+/// The engine that each of these stacks requires.
 pub fn requirements<'a>(
     project: &'a Project,
     stacks: &'a BTreeSet<StackName>,

@@ -1,5 +1,5 @@
-//! What a command of the engine's own is given, where it holds a secret: sealed in the spec of its run, and opened by who
-//! carries it out.
+//! The arguments of an engine command that contain a secret: sealed in the spec of its run, and opened when
+//! it is carried out.
 //!
 //! Not here: carrying it out (`runner::exec`, `runner::attend`).
 
@@ -21,7 +21,7 @@ pub(crate) enum OpenExecError {
     Unreadable,
 }
 
-/// As it is stored: without the secrets that are known when it is asked for.
+/// The command as it is stored: without the secrets that are known at the request.
 pub(crate) async fn sealed(
     control: &Control,
     exec: &Exec,
@@ -45,7 +45,7 @@ pub(crate) async fn sealed(
     })
 }
 
-/// As the engine is told.
+/// The command with the arguments for the engine.
 pub(crate) async fn opened(control: &Control, exec: &Exec) -> Result<Exec, OpenExecError> {
     let Some(sealed) = &exec.sealed else {
         return Ok(exec.clone());

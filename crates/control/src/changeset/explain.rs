@@ -1,4 +1,4 @@
-//! What people ask about runs and change sets, and what they say about them.
+//! Explains runs and change sets to users, and records their approvals.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::run::lock::RunLock;
 use crate::run::logs::RunLog;
 use crate::run::{client_presence, liveness};
 
-/// So long nobody wonders why a new change set has not gone on.
+/// How long a new change set may take to continue before that is reported.
 const A_MOMENT: SignedDuration = SignedDuration::from_secs(3);
 
-/// A change set with all that explains it.
+/// A change set with everything that explains it.
 #[derive(Clone, Debug)]
 pub struct Explained {
     pub set: ChangeSet,
@@ -30,11 +30,11 @@ pub struct Explained {
     pub approvals: Vec<Approval>,
     pub holds: Vec<Hold>,
     pub front: Option<Front>,
-    /// Its turn has come, and a terminal waits for it.
+    /// It is next in the queue, and a client is attached.
     pub is_watched: bool,
-    /// Processes of this machine that keep runs from going on.
+    /// Processes on this machine that block runs.
     pub in_the_way: BTreeMap<RunId, String>,
-    /// What stages after an apply are at.
+    /// Current work of stages after an apply.
     pub at_work: BTreeMap<RunId, String>,
     pub now: Timestamp,
 }
@@ -48,13 +48,13 @@ impl Explained {
         }
     }
 
-    /// What keeps it from going on although everybody has said yes: processes that are gone, or that should be.
+    /// Why it is blocked although it is fully confirmed: processes that are gone, or that should be.
     pub fn stalls(&self) -> Option<String> {
         let (run, words) = self.in_the_way.first_key_value()?;
         Some(format!("run {run}: {words}"))
     }
 
-    /// Whether it goes on as soon as anybody looks.
+    /// Whether it continues as soon as a client checks it.
     pub fn goes_on(&self) -> bool {
         match self.set.status {
             Status::Waiting => self.front.is_none(),
@@ -68,13 +68,13 @@ impl Explained {
         }
     }
 
-    /// Why it does not go on.
+    /// Why it does not continue.
     pub fn why(&self) -> Option<String> {
         let why = why_set(&self.set, &self.runs, &self.around(), self.front.as_ref());
         why.or_else(|| self.turn_has_come())
     }
 
-    /// Nobody stands in front of it, and it has not gone on.
+    /// The reason if it is first in the queue and has not continued.
     fn turn_has_come(&self) -> Option<String> {
         let is_new = self.now.duration_since(self.set.created_at) < A_MOMENT;
         if self.set.status != Status::Waiting || self.front.is_some() {
@@ -91,7 +91,7 @@ impl Explained {
         })
     }
 
-    /// Why a run of it is where it is.
+    /// Why a run is in its current state.
     pub fn why_run(&self, run: &Run) -> Option<String> {
         if let Some(words) = self.in_the_way.get(&run.id) {
             return Some(words.clone());
@@ -104,7 +104,7 @@ impl Explained {
         why.or_else(|| self.turn_has_come())
     }
 
-    /// The hold for which alone it waits: everybody has said yes to all that is planned.
+    /// The hold that alone blocks it: all plans are confirmed and approved.
     pub fn plan_hold(&self) -> Option<&Hold> {
         let mut planned = self
             .runs
@@ -131,7 +131,7 @@ impl Explained {
         })
     }
 
-    /// The hold for which alone it waits: everything of it is applied, and a stage after that may not begin.
+    /// The hold that alone blocks it: everything is applied, and a later stage may not start.
     pub fn stage_hold(&self) -> Option<&Hold> {
         let is_planned = |run: &Run| matches!(run.state, RunState::Planned { .. });
         if self.set.status != Status::AwaitingConfirm || self.runs.iter().any(is_planned) {
@@ -142,12 +142,13 @@ impl Explained {
         self.holds.iter().find(|hold| hold.id == held.id)
     }
 
-    /// What is owed before it may be confirmed.
+    /// The approvals that are missing before it may be confirmed.
     pub fn owed(&self) -> Vec<Owed> {
         owed(&self.set, &self.runs, &self.approvals, self.now)
     }
 
-    /// What policies wanted when it was about to be applied, and have not got: it goes on with a resume.
+    /// The approvals that policies required at the apply and that are missing. A resume continues the change
+    /// set.
     pub fn owed_before_resume(&self) -> Vec<Owed> {
         let request = &self.set.request;
         let is_resumed = request.action == Action::Apply && request.bundle.is_none();
@@ -162,7 +163,7 @@ impl Explained {
         wanted.collect()
     }
 
-    /// The word for a run's state, seen together with its change set's.
+    /// The name of a run's state, in combination with that of its change set.
     pub fn word(&self, run: &Run) -> &'static str {
         if self.set.request.action == Action::Exec {
             return exec_word(&run.state);
@@ -177,7 +178,7 @@ impl Explained {
             }
             (RunState::Planned { .. }, Status::AwaitingConfirm) => "awaiting confirmation",
             (RunState::Planned { .. }, Status::Waiting) => "queued",
-            // What a person stopped is not broken.
+            // A run that a person stopped is not shown as failed.
             (
                 RunState::Finished {
                     outcome: Outcome::Failed { problem },
@@ -202,7 +203,7 @@ impl Explained {
     }
 }
 
-/// A command of the engine's own has no plan.
+/// The name of an engine command's state. It has no plan.
 fn exec_word(state: &RunState) -> &'static str {
     match state {
         RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. } => "queued",
@@ -247,7 +248,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
         if run.state.is_running()
             && let Some(alone) = orphan_processes::engine_alone(&control.home, run.id)
         {
-            in_the_way.insert(run.id, alone); // nobody else tries anything again
+            in_the_way.insert(run.id, alone); // no other process retries anything
         }
         if let RunState::Completing { part, .. } = run.state
             && let Some(said) = last_said(control, run.id, part)
@@ -281,7 +282,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     })
 }
 
-/// The run of a stack that is under way: somebody may have planned it since.
+/// The active run of a stack. Another user may have planned it in the meantime.
 pub async fn at_work(control: &Control, stack: &str) -> Result<Option<Run>, ChangeSetError> {
     let store = &control.store;
     let open = store.change_set_list_open(control.home.project()).await?;
@@ -295,14 +296,14 @@ pub async fn at_work(control: &Control, stack: &str) -> Result<Option<Run>, Chan
     Ok(None)
 }
 
-/// What a stage after the apply is at.
+/// The current work of a stage after the apply.
 fn last_said(control: &Control, run: RunId, part: Stage) -> Option<String> {
     let lines = RunLog::new(&control.home, run, Some(part), None).read_new();
     let last = lines.into_iter().next_back()?.event.message;
     Some(last.lines().next()?.to_owned())
 }
 
-/// Runs that have lost all their processes, and that nobody has found so yet.
+/// Runs that have lost all their processes, which no process has noticed yet.
 async fn lost(
     control: &Control,
     set: &ChangeSet,
@@ -311,7 +312,7 @@ async fn lost(
     let mut lost = Vec::new();
     let running = runs.iter().filter(|run| run.state.is_running());
     for run in running.filter(|run| !RunLock::is_held(&control.home, run.id)) {
-        // Elsewhere it may be well; and it may have ended while we looked.
+        // It may be alive on another machine, or have ended in the meantime.
         let now = control.store.run_get(run.id).await?;
         if !liveness::is_elsewhere(control, set) && now.is_some_and(|now| now.state == run.state) {
             let words = format!(
@@ -324,10 +325,10 @@ async fn lost(
     Ok(lost)
 }
 
-/// Which change sets a list is about.
+/// Which change sets to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// Those that are not over.
+    /// Change sets that are not over.
     Open,
     /// The newest, over or not.
     Newest(i64),
@@ -354,7 +355,7 @@ pub async fn list(control: &Control, which: Which) -> Result<Vec<Explained>, Cha
     Ok(explained)
 }
 
-/// What happened to a change set and its runs, in order.
+/// An event of a change set or of one of its runs.
 #[derive(Clone, Debug)]
 pub enum Happened {
     Set(SetEvent),
@@ -388,7 +389,7 @@ fn in_order(
     }
     let mut before = None;
     for (at, run, event) in of_runs {
-        // What came with a bundle was begun and told elsewhere: a run's own events stay in their order.
+        // Events that came with a bundle happened elsewhere: a run's own events stay in their order.
         let earlier = before.filter(|(moment, of, _)| (*moment, *of) == (at, run));
         let order = order_of_run(&event);
         let order = earlier.map_or(order, |(_, _, earlier)| order.max(earlier));
@@ -400,8 +401,8 @@ fn in_order(
     all.collect()
 }
 
-/// What happens at one moment is committed together: what a runner tells, what that means for the change set, what that
-/// means for its runs, and the end of the change set.
+/// Events of one moment are committed together, in this order. First the runner's report, then its effect on
+/// the change set, then on its runs, then the end of the change set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Told,
@@ -410,7 +411,8 @@ enum Order {
     End,
 }
 
-/// A change set that comes to rest and goes on at once has not ended there: its own events stay in their order.
+/// A change set that comes to rest and continues at once has not ended there: its own events stay in their
+/// order.
 fn order_of_set(event: &SetEvent, is_last: bool) -> Order {
     match event {
         SetEvent::Requested { .. }
@@ -460,7 +462,7 @@ fn order_of_run(event: &RunEvent) -> Order {
     }
 }
 
-/// A yes, with whose it is.
+/// An approval, and the person who gives it.
 #[derive(Clone, Debug)]
 pub struct NewApproval {
     pub set: ChangeSetId,
@@ -468,7 +470,7 @@ pub struct NewApproval {
     pub person: String,
     pub role: Option<String>,
     pub comment: Option<String>,
-    /// The plans that were seen, by their mark: it is about no others.
+    /// The mark of the plans that the person saw. The approval covers no others.
     pub seen: Option<String>,
 }
 
@@ -482,7 +484,8 @@ pub enum ApproveError {
 
 impl Explain for ApproveError {}
 
-/// Records a yes; says what is still owed. Nobody's identity is verified without a server.
+/// Records an approval and returns the change set with what is still missing. Without a server, no identity
+/// is verified.
 pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, ApproveError> {
     let approval = Approval {
         change_set: new.set,

@@ -1,4 +1,4 @@
-//! People's locks on stacks and lanes.
+//! Holds that people place on stacks and lanes.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub use store::ReleaseHoldError;
 use crate::Control;
 use crate::changeset::explain::{self, Explained, Which};
 
-/// What a word on the command line means: a stack, or else a target, with all of its lanes. `target:NAME` is a target
-/// whatever stacks are called.
+/// The meaning of a command-line argument: a stack, or else a target, with all of its lanes. `target:NAME` is
+/// always a target.
 pub fn find(project: &Project, word: &str) -> Option<HoldOn> {
     let target = word.strip_prefix("target:");
     let stack = project.stacks.keys().find(|stack| stack.as_str() == word);
@@ -55,15 +55,15 @@ pub async fn add(
     })
 }
 
-/// What came of a wish to end the holds on something.
+/// The result of a request to release holds.
 #[derive(Clone, Debug)]
 pub struct Released {
     pub ended: Vec<Hold>,
-    /// Those of others, still in force.
+    /// Holds of other people, still active.
     pub left: Vec<Hold>,
 }
 
-/// Ends one's own holds on this, or those of others as well.
+/// Ends the person's own holds on this, or with `all` also those of others.
 pub async fn release(
     control: &Control,
     on: &HoldOn,
@@ -96,7 +96,7 @@ pub async fn waiters(control: &Control, on: &HoldOn) -> Result<Vec<Explained>, C
     Ok(waiters)
 }
 
-/// Those in force, or all there ever were.
+/// The active holds, or all that ever existed.
 pub async fn list(control: &Control, all: bool) -> Result<Vec<Hold>, ChangeSetError> {
     let project = control.home.project();
     if all {
@@ -107,7 +107,7 @@ pub async fn list(control: &Control, all: bool) -> Result<Vec<Hold>, ChangeSetEr
     }
 }
 
-/// Those on some stacks, for who is about to plan them.
+/// The active holds that concern some stacks, for a client that is about to plan them.
 pub async fn on_stacks<'a>(
     control: &Control,
     mut stacks: impl Iterator<Item = &'a StackName> + Clone,

@@ -1,5 +1,6 @@
-//! Processes that an engine left behind and that keep its locks: what a provisioner started and did not wait for. Nobody
-//! can tell whether they still change something, so nobody goes on before they end; but it is said who they are.
+//! Processes that an engine left behind and that keep its locks: a provisioner started them and did not wait
+//! for them. They may still change something, so the run does not continue before they end. The user is told
+//! which processes these are.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +17,7 @@ use crate::run::liveness;
 use crate::run::lock::RunLock;
 use crate::state::pending_write::Spool;
 
-/// What keeps each run of a change set that is not over from going on, where that is a process of this machine.
+/// What blocks each unfinished run of a change set, if it is a process on this machine.
 pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<RunId, String> {
     if liveness::is_elsewhere(control, set) {
         return BTreeMap::new();
@@ -28,7 +29,7 @@ pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<
             .is_running()
             .then(|| control.home.run_waits(run.id));
         let noted = noted.and_then(|path| fs::read_to_string(path).ok());
-        // One that is being written says nothing yet.
+        // A file that is being written is still empty.
         let noted = noted.filter(|words| !words.is_empty());
         noted
             .or_else(|| Spool::waits(&control.home, run.id).filter(|_| run.state.is_running()))
@@ -37,7 +38,7 @@ pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<
     open.filter_map(|run| Some((run.id, why(run)?))).collect()
 }
 
-/// An engine that is at work without its runner.
+/// An engine that is still running without its runner.
 pub(crate) fn engine_alone(home: &Home, run: RunId) -> Option<String> {
     let signed = RunLock::signed(home, run)?;
     let lock = RunLock::path(home, run);
@@ -50,9 +51,9 @@ pub(crate) fn engine_alone(home: &Home, run: RunId) -> Option<String> {
     })
 }
 
-/// Those that hold a run's lock although neither its runner nor its engine does any more.
+/// Processes that hold a run's lock although neither its runner nor its engine does any more.
 pub fn of_run(home: &Home, run: RunId) -> Option<String> {
-    // One that has only just begun has not signed yet.
+    // A runner that has only just started has not signed yet.
     let signed = RunLock::signed(home, run)?;
     let lock = RunLock::path(home, run);
     let mut own = [Some(signed.runner?), signed.engine].into_iter().flatten();
@@ -61,12 +62,12 @@ pub fn of_run(home: &Home, run: RunId) -> Option<String> {
     }
     let holders = process::holders(&lock);
     if holders.iter().any(|holder| holder.is_runner) {
-        return None; // the next one has begun meanwhile
+        return None; // the next runner has started meanwhile
     }
     words(&holders)
 }
 
-/// Those that hold another lock of an engine.
+/// Processes that hold another lock of an engine.
 pub(crate) fn of_lock(path: &Path) -> Option<String> {
     let mut holders = process::holders(path);
     holders.retain(|holder| !holder.is_runner);

@@ -1,7 +1,7 @@
-//! Stacks that the project no longer has, while their state holds resources: read from the commit that last had
-//! them, so that they can be destroyed with their own code.
+//! Stacks that the project no longer has although their state contains resources. They are read from the
+//! commit that last had them, so that they can be destroyed with their own code.
 //!
-//! Not here: which states no stack has (`states::abandoned`).
+//! Not here: which states have no stack (`state::queries`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use model::project::{Project, Stack, Target, Writer};
 use crate::policy;
 use crate::project::open::{FromCommit, OpenProject};
 
-/// How far back is looked, in commits that touched a project file.
+/// How many commits that touched a project file are searched.
 const MOST: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum AbandonedError {
         stack: StackName,
         /// ``on target `ci` ``
         rule: String,
-        /// What it is called there.
+        /// The stack's name in that commit.
         there: StackName,
         commit: String,
         subject: String,
@@ -77,17 +77,17 @@ pub struct LastSeen {
     pub stack: StackName,
     pub commit: String,
     pub subject: String,
-    /// What it said there of the stack holds, whatever commit it is destroyed with.
+    /// Its protection and approval there apply, whatever commit it is destroyed with.
     pub protected: bool,
     pub approval: Option<ApprovalBlock>,
-    /// What policies look at.
+    /// The attributes that policies read.
     pub layer: String,
     pub labels: BTreeSet<String>,
-    /// The target it was on, with the rules that hold now.
+    /// Its target there, with the current rules.
     pub target: Target,
-    /// Who may apply there, and what shows that it is them.
+    /// The writers of that target, and the claims that identify them.
     pub writers: BTreeMap<String, Writer>,
-    /// The policies that it was under.
+    /// The policies that applied to it.
     pub policies: Vec<AppliedPolicy>,
 }
 
@@ -97,7 +97,7 @@ impl LastSeen {
     }
 }
 
-/// The project as a commit had it, with the home that it has now.
+/// The project of a commit, with the current home.
 pub fn open_at(
     now: OpenProject,
     project: &Project,
@@ -119,7 +119,7 @@ pub fn open_at(
         let why = "it has no project file".to_owned();
         return Err(AbandonedError::Unsound { commit, why });
     };
-    // The code is of then; who may apply is said now.
+    // The code is from that commit; who may apply is decided by the current project.
     for target in then.targets.values_mut() {
         rule_as_now(target, project);
     }
@@ -149,7 +149,7 @@ fn rule_as_now(target: &mut Target, now: &Project) {
     }
 }
 
-/// What the project has policies for now, they are asked about, too: those of then, and those of now.
+/// Adds the current policies to those of the commit, so that both are evaluated.
 fn ask_as_now(then: &mut Project, now: &Project) {
     for policy in now.policies.values() {
         let selected = then.stacks.values().filter(|stack| policy.selects(stack));
@@ -171,7 +171,7 @@ fn ask_as_now(then: &mut Project, now: &Project) {
     }
 }
 
-/// Looks for the newest commit whose project has a stack with a state of this name, or of this name.
+/// Finds the newest commit whose project has a stack with this name, or with a state of this name.
 pub fn last_commit(
     now: &OpenProject,
     project: &Project,
@@ -182,7 +182,7 @@ pub fn last_commit(
     let Some(head) = git.head()? else {
         return Ok(None);
     };
-    // A stack can come from the project file or from a directory that is discovered, which holds modules.
+    // A stack can come from the project file or from a discovered directory, which contains modules.
     let touching = git.touching(&["*.hcl", "*.tf", "*.tofu", "*.tf.json"], MOST)?;
     let mut seen = Vec::new();
     for commit in std::iter::once(head).chain(touching) {
@@ -217,7 +217,7 @@ pub fn last_commit(
     Ok(None)
 }
 
-/// Nothing is taken away with old code that the project has now, whatever it is called by now.
+/// Refuses to destroy with old code what the project has now, also under another name.
 pub fn check_absent<'a>(
     then: &Project,
     now: &Project,
@@ -262,7 +262,7 @@ fn find_in<'a>(loaded: &'a Loaded, name: &str) -> Option<(&'a Project, &'a Stack
     has_target.then_some((project, stack))
 }
 
-/// Those of a target, wherever in a file they stand.
+/// The writers of a target, regardless of their place in a file.
 fn named(writers: &BTreeMap<String, Writer>, target: &Target) -> BTreeMap<String, Writer> {
     let all = writers
         .iter()
@@ -275,7 +275,8 @@ fn named(writers: &BTreeMap<String, Writer>, target: &Target) -> BTreeMap<String
         .collect()
 }
 
-/// Whether somebody else may apply, or must agree, than where the stack was last, or a policy is not asked that was there.
+/// Refuses a commit whose rules differ from those where the stack was last: who may apply, who must approve,
+/// or a missing policy.
 pub fn check_rules(
     then: &Project,
     stack: &StackName,

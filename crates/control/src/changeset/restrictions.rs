@@ -1,5 +1,5 @@
-//! What bears on stacks until it ends: holds, acts by hand that no normal run has caught up with, and states that were kept
-//! aside; what closes the record of such an act, and giving it the reason that it lacks.
+//! Active restrictions on stacks: holds, open break-glass records and quarantined states. Also what closes
+//! such a record, and adding its missing reason.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use store::{ChangeSetError, StoreError};
 use crate::Control;
 use crate::state::reasons::Reason;
 
-/// When a run closes what was done by hand to its state.
+/// When a run closes the break-glass records of its state.
 pub const ENDS_WELL: &str = "the next `terrane apply` or `terrane destroy` of its stack ends well without \
      `--override-policy`, `--skip-gate` or `--reinstall`";
 
@@ -30,32 +30,32 @@ pub enum InForceError {
 
 impl Explain for InForceError {}
 
-/// What closes the record of an act.
+/// What closes a break-glass record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Closing {
-    /// The next run of its stack that ends well.
+    /// The next successful run of its stack.
     Run,
-    /// The same, once somebody has said why it was done.
+    /// The same, once a person has added the reason.
     ReasonThenRun,
-    /// No stack here can catch up with it: who explains it closes it.
+    /// An explanation closes it, because no stack here can.
     Explanation,
 }
 
-/// Of one project, oldest first. Outside of a project, the acts of the whole home: nobody else would speak of those to
-/// states of no project.
+/// The restrictions of one project, oldest first. Outside of a project, the records of the whole home:
+/// records of states without a project are shown nowhere else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InForce {
     pub holds: Vec<Hold>,
     pub acts: Vec<BreakGlass>,
-    /// States that an engine could not deliver: nothing of theirs is applied before somebody decides.
+    /// Quarantined states, which an engine could not save. They block applies until a person decides.
     pub kept: Vec<KeptAside>,
-    /// How many more are open in the home, of states outside of the project.
+    /// How many more records are open in the home, of states outside of the project.
     pub outside: usize,
     owners: Owners,
 }
 
-/// What a run left that could not be adopted.
+/// A state that a run left and that could not be adopted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeptAside {
     pub state: StateName,
@@ -64,12 +64,12 @@ pub struct KeptAside {
     pub at: Timestamp,
 }
 
-/// Whose runs catch up with what is done by hand.
+/// The projects whose runs close break-glass records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Owners {
-    /// The project here; empty outside of one.
+    /// The current project; empty outside of one.
     here: String,
-    /// Others that had runs in this home, if that was asked for.
+    /// Other projects that had runs in this home, if they are needed.
     projects: BTreeSet<String>,
 }
 
@@ -98,12 +98,12 @@ impl InForce {
         })
     }
 
-    /// What closes the record of an act. `project` is the one here, if it can be read.
+    /// What closes a break-glass record. `project` is the current one, if it can be read.
     pub fn closing(&self, act: &BreakGlass, project: Option<&Project>) -> Closing {
         self.owners.closing(act, project)
     }
 
-    /// A state as it is called here.
+    /// The name of a state, with its project if that is not the current one.
     pub fn name(&self, state: &StateName) -> String {
         if state.project == self.owners.here {
             state.name.clone()
@@ -116,7 +116,7 @@ impl InForce {
         self.holds.is_empty() && self.acts.is_empty() && self.kept.is_empty()
     }
 
-    /// Only what bears on these stacks.
+    /// Only the restrictions on these stacks.
     #[must_use]
     pub fn on(
         mut self,
@@ -179,8 +179,8 @@ impl Explain for ExplainError {
     }
 }
 
-/// Says why something was done by hand, without secrets; if no stack here can catch up with it, that closes the record.
-/// `project` is the one here, if it can be read.
+/// Adds a reason, without secrets, to a break-glass record. If no stack here can close the record, the reason
+/// closes it. `project` is the current one, if it can be read.
 pub async fn explain(
     control: &Control,
     project: Option<&Project>,
@@ -200,12 +200,12 @@ pub async fn explain(
     if let Some(explained) = explained {
         return Ok(explained);
     }
-    // Somebody was faster.
+    // Another client was faster.
     let now = explainable(control, project, id).await;
     Err(now.err().unwrap_or(ExplainError::Unknown { id }))
 }
 
-/// The record, if there is something to explain, and whether that closes it.
+/// The record, if it can be explained, and whether that closes it.
 async fn explainable(
     control: &Control,
     project: Option<&Project>,

@@ -1,5 +1,5 @@
-//! What a run applied, and whether that is still what there is: the stages after an apply speak of that state and of no
-//! other.
+//! What a run applied, and whether the state is still the same: the stages after an apply concern only that
+//! state.
 
 use model::error::{ErrorKind, Explain, NextStep, command};
 use model::ids::{RunId, StackName};
@@ -9,7 +9,7 @@ use store::{ChangeSetError, StoreError};
 
 use crate::Control;
 
-/// A state that is not any more the one a run left.
+/// The state is no longer the one that a run left.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the state of stack `{stack}` is not any more the one that run {run} left: it was {was}, now it is {now}"
@@ -22,7 +22,7 @@ pub struct StateMovedError {
 }
 
 impl StateMovedError {
-    /// The same, of a run that everybody knows.
+    /// The same message, where the run is already known.
     pub fn words(&self) -> String {
         format!("its state was {}, now it is {}", self.was, self.now)
     }
@@ -46,8 +46,8 @@ pub(crate) enum LookError {
     State(#[from] StoreError),
 }
 
-/// Whether the state moved since a run was applied, or found nothing to change. One that was not even planned goes by
-/// whatever there is.
+/// Whether the state changed since a run was applied, or found nothing to change. A run that was not planned
+/// accepts any state.
 pub(crate) async fn moved(
     control: &Control,
     run: RunId,

@@ -1,5 +1,5 @@
-//! Whether a stack is as it was when it last ended well: its own source, its engine, its state, and the
-//! values it takes from other stacks. Such a stack runs only if an upstream changes what it consumes.
+//! Whether a stack is unchanged since its last successful run: its source, engine and state, and the values
+//! that it takes from other stacks. Such a stack runs only if an upstream changes what it consumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,8 +72,8 @@ pub(crate) async fn digest(
     control.store.keyed_digest("consumed", canonical).await
 }
 
-/// What cannot be known without running something counts as changed, and so does what cannot be read:
-/// the run will say what is wrong.
+/// Whether a stack is settled. What cannot be known without running something counts as changed. So does what
+/// cannot be read: the run reports the problem.
 pub(crate) async fn is_settled(
     control: &Control,
     spec: &RunSpec,
@@ -118,14 +118,15 @@ async fn look(control: &Control, spec: &RunSpec, known: &mut KnownOutputs) -> Op
     if spec.contexts.iter().any(has_hooks) && owes_hooks(control, spec).await.ok()? {
         return Some(false); // a plan without changes runs them
     }
-    // What was done by hand is caught up with by a plan of it.
+    // Open break-glass records need a plan of the stack.
     let acts = control.store.break_glass_list(&state).await.ok()?;
     let mut open = acts.iter().filter(|act| act.closed_at.is_none());
     Some(!open.any(|act| act.reason.is_some()))
 }
 
-/// The states of the stacks that a run merely comes after, each by the digest of what it holds now; none if there are no such
-/// stacks. What cannot be read is left out, and so differs from what will be read.
+/// The states of the stacks that a run depends on only by order, each with the digest of its current content.
+/// None if there are no such stacks. A state that cannot be read is left out, and so differs from one that is
+/// read later.
 pub(crate) async fn came_after(
     control: &Control,
     spec: &RunSpec,
@@ -143,7 +144,8 @@ pub(crate) async fn came_after(
     Some(held)
 }
 
-/// Whoever merely comes first counts whenever it changed anything since the last run that ended well was planned.
+/// Whether a stack that comes earlier only by order changed anything since the last successful run was
+/// planned.
 async fn has_other_before(control: &Control, spec: &RunSpec, last: RunId) -> Option<bool> {
     if spec.order_states.is_empty() {
         return Some(false);
@@ -159,8 +161,8 @@ async fn has_other_before(control: &Control, spec: &RunSpec, last: RunId) -> Opt
     Some(false)
 }
 
-/// Whether a state is another than it was for a run. Of one that kept nothing of it, only the numbers of runs tell; a run that
-/// was asked for earlier and applied later passes for an earlier one there.
+/// Whether a state differs from what it was for a run. If that run stored no digests, only the run numbers
+/// are compared. A run that was requested earlier and applied later then counts as earlier.
 fn differs(
     then: Option<&BTreeMap<String, String>>,
     last: RunId,
@@ -190,7 +192,7 @@ async fn consumed_now(
     digest(control, &values).await.ok()
 }
 
-/// Whether a run, if it was the last that ended well, would take other values from other stacks now.
+/// Whether a run would take other values from other stacks now. False if it was not the last successful run.
 pub(crate) async fn takes_others(
     control: &Control,
     run: RunId,
@@ -207,14 +209,14 @@ pub(crate) async fn takes_others(
     now.is_some_and(|now| now != before)
 }
 
-/// Whether hooks after an apply of this stack are still to run.
+/// Whether hooks after an apply of this stack are pending.
 pub(crate) async fn owes_hooks(control: &Control, spec: &RunSpec) -> Result<bool, ChangeSetError> {
     let (store, stack) = (&control.store, &spec.stack.name);
     let last = store.run_last_begun(control.home.project(), stack);
     let Some(last) = last.await? else {
         return Ok(false);
     };
-    // What was to be applied and what was to be destroyed have nothing to finish for one another.
+    // An apply does not finish the hooks of a destroy, nor the other way round.
     if store.run_spec(last).await?.destroy != spec.destroy {
         return Ok(false);
     }
@@ -248,7 +250,7 @@ mod tests {
         }
     }
 
-    /// What run 11 kept, and what there is now.
+    /// Compares what run 11 stored with the current state.
     #[track_caller]
     fn check(expected: bool, then: Option<&[(&str, &str)]>, now: Option<&StateVersion>) {
         let owned = |(state, held): &(&str, &str)| ((*state).to_owned(), (*held).to_owned());
@@ -262,10 +264,10 @@ mod tests {
     fn what_comes_before_counts_by_what_it_holds() {
         let kept: Option<&[(&str, &str)]> = Some(&[("base", "a")]);
         check(false, kept, Some(&head("a", Some(9))));
-        // Asked for earlier, applied later.
+        // Requested earlier, applied later.
         check(true, kept, Some(&head("b", Some(10))));
         check(true, kept, Some(&head("b", Some(12))));
-        // By hand.
+        // Not written by a run.
         check(true, kept, Some(&head("b", None)));
         check(true, kept, None);
         // The same was written again.

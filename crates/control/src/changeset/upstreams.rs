@@ -1,6 +1,6 @@
-//! Stacks that another stands on and that are no part of its change set: nobody may be applying them, since what they
-//! give is just being replaced; and applied is not done, so their gates must have passed, unless it says
-//! `wait = "applied"`. What they give is looked at once more before it is applied, where it lies in a backend of the engine.
+//! Upstreams of a stack that are not part of its change set. None of them may be in an apply, because their
+//! values are just being replaced. Their gates must have passed, unless the stack sets `wait = "applied"`.
+//! Values in a backend of the engine are read again before the apply.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::project::open;
 use crate::run::failure::Failure;
 use crate::secrets::caller_env::Asker;
 
-/// Whom a stack waits for outside a set of stacks.
+/// The stacks outside of a set that a stack waits for.
 pub(crate) fn outside(
     project: &Project,
     stack: &StackName,
@@ -36,9 +36,9 @@ pub(crate) fn outside(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undone {
     pub stack: StackName,
-    /// What it is by now: `applied, not verified`, `being applied by change set c4`.
+    /// Its current state: `applied, not verified`, `being applied by change set c4`.
     pub state: String,
-    /// What did not pass, in a line.
+    /// What did not pass, in one line.
     pub why: Option<String>,
     /// The one command that continues.
     pub next_step: NextStep,
@@ -95,8 +95,8 @@ impl Undone {
     }
 }
 
-/// The first of some stacks that is being applied, if one takes values of it, or was applied and is not done, as far as one
-/// waits for that.
+/// The first stack that is being applied, if values of it are used, or that was applied and is not done, if
+/// `wait` requires that.
 pub(crate) async fn undone(
     control: &Control,
     stacks: &BTreeSet<StackName>,
@@ -109,7 +109,7 @@ pub(crate) async fn undone(
     let project = control.home.project();
     for set in control.store.change_set_list_open(project).await? {
         if set.request.action != Action::Apply {
-            continue; // what is destroyed says so itself
+            continue; // a destroy reports that itself
         }
         let runs = control.store.run_list(set.id).await?;
         let mut applying = runs.iter().filter(|run| {
@@ -135,22 +135,22 @@ pub(crate) async fn undone(
     Ok(None)
 }
 
-/// A stack that is applied, or destroyed, and not done, at which nobody is.
+/// A stack that is applied or destroyed but not done, and that no process works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resting {
     pub run: RunId,
     pub stack: StackName,
     /// `applied, not verified`
     pub state: String,
-    /// At which stage it stopped.
+    /// The stage at which it stopped.
     pub stage: Stage,
     pub why: Option<String>,
     pub next_step: NextStep,
-    /// Those that were not begun because of it.
+    /// The stacks that were skipped because of it.
     pub waiting: Vec<StackName>,
 }
 
-/// All of them in this project.
+/// All resting stacks of this project.
 pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> {
     let (store, project) = (&control.store, control.home.project());
     let mut found = Vec::new();
@@ -222,8 +222,8 @@ pub(crate) async fn check(control: &Control, spec: &RunSpec) -> Result<(), Failu
     }
 }
 
-/// Looks at what backends of the engine hold by now of the stacks that a run takes values of, unless its own change set has
-/// just applied them. Says which of them could not be looked at: what is known of those is a copy.
+/// Reads the states whose values a run uses from backends of the engine, unless its own change set has just
+/// applied them. Returns a message for each one that could not be read: only a copy of it is known.
 pub(crate) async fn look_again(
     control: &Control,
     set: ChangeSetId,
@@ -272,7 +272,7 @@ pub(crate) async fn look_again(
     Ok(looked.chain(moved).collect())
 }
 
-/// Whether its change set applied a stack: what it gives was read then.
+/// Whether the change set applied this stack: its outputs were read then.
 fn was_applied(run: &Run) -> bool {
     let outcome: &Outcome = match &run.state {
         RunState::Finished { outcome, .. } => outcome,

@@ -1,4 +1,4 @@
-//! Where master keys come from, which are in use, and replacing one.
+//! Sources of master keys, listing them, and rotation.
 //!
 //! Not here: wrapping (`store::key`).
 
@@ -16,19 +16,19 @@ use store::{Keyring, OpenKeyringError, OpenMode, OpenStoreError, Store, StoreErr
 
 use crate::Control;
 
-/// Where a person keeps the master key.
+/// Where the master key is stored.
 #[derive(Clone, Debug)]
 pub enum KeySource {
-    /// Made on first use.
+    /// Created on first use.
     File(PathBuf),
-    /// `TERRANE_KEY`, or read by whoever asked from where `origin` says.
+    /// `TERRANE_KEY`, or a key that the caller read from `origin`.
     Text { key: Secret, origin: String },
     /// `TERRANE_KEY_AGE`: an identity that decrypts the file.
     Age {
         identity: AgeIdentity,
         file: PathBuf,
     },
-    /// `TERRANE_KEY_COMMAND`: what it prints.
+    /// `TERRANE_KEY_COMMAND`: a command that prints the key.
     Command {
         line: String,
         dir: PathBuf,
@@ -57,13 +57,13 @@ impl Explain for ReadKeyError {
 }
 
 impl KeySource {
-    /// The text of a key that lies in no file.
+    /// A key given as text, not in a file.
     pub fn text(key: Secret) -> Self {
         let origin = "`TERRANE_KEY`".to_owned();
         Self::Text { key, origin }
     }
 
-    /// In words, without the key.
+    /// A description without the key.
     pub fn describe(&self) -> String {
         match self {
             Self::File(path) => format!("`{}`", path.display()),
@@ -75,7 +75,7 @@ impl KeySource {
         }
     }
 
-    /// Whether it is a file that is not there yet: opening a home makes it.
+    /// Whether the key file does not exist yet; opening a home creates it.
     pub fn is_to_be_made(&self) -> bool {
         self.file().is_some_and(|path| !path.exists())
     }
@@ -111,12 +111,12 @@ impl KeySource {
     }
 }
 
-/// What a command prints is asked for again at most so often.
+/// Minimum time between two calls of the key command.
 const COMMAND_AT_MOST_EVERY: Duration = Duration::from_secs(5);
 
 impl KeySource {
-    /// Lets `store` read the keys again when it meets one that it does not have: somebody rotated. A text cannot
-    /// have changed.
+    /// Lets `store` read the keys again when it finds an unknown one, for example after a rotation. A key
+    /// given as text cannot change.
     pub(crate) fn renew(&self, store: &Store) {
         match self.clone() {
             Self::Text { .. } => {}
@@ -142,7 +142,8 @@ impl KeySource {
 }
 
 impl KeySource {
-    /// On a thread of its own: whoever asks may be one that must not wait for others.
+    /// Reads the keys on a separate thread with its own runtime: the calling thread may not be allowed to
+    /// block on one.
     fn read_elsewhere(&self) -> Option<Keyring> {
         let source = self.clone();
         let read = std::thread::spawn(move || {
@@ -154,14 +155,14 @@ impl KeySource {
     }
 }
 
-/// A master key, at hand or only heard of.
+/// A master key, whether available here or only referenced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MasterKey {
     pub id: String,
-    /// New data keys are wrapped with it.
+    /// Whether it wraps new data keys.
     pub wraps: bool,
     pub at_hand: bool,
-    /// So many data keys need it.
+    /// How many data keys it wraps.
     pub data_keys: usize,
 }
 
@@ -199,7 +200,7 @@ impl Explain for KeysError {
     }
 }
 
-/// The one that wraps first, then others at hand, then those that are missing.
+/// Lists the wrapping key first, then other available keys, then missing ones.
 pub async fn list(control: &Control) -> Result<Vec<MasterKey>, KeysError> {
     let keyring = control.home.key().read().await?;
     let wrapped = control.store.key_list().await.map_err(KeysError::List)?;
@@ -227,22 +228,23 @@ pub async fn list(control: &Control) -> Result<Vec<MasterKey>, KeysError> {
     Ok(masters)
 }
 
-/// What a rotation did.
+/// The result of a rotation.
 #[derive(Clone, Debug)]
 pub struct Rotated {
     pub new: String,
     pub old: Vec<String>,
-    /// Where the new one is, with the old ones behind it.
+    /// The file with the new key, followed by the old ones.
     pub file: PathBuf,
     pub rewrapped: usize,
-    /// Begun earlier, and finished now.
+    /// Whether this finished an earlier, interrupted rotation.
     pub resumed: bool,
-    /// It is not where the old one comes from: who opens the home must be told.
+    /// Whether the new key is stored elsewhere than the old one: users of the home need to know the new
+    /// location.
     pub moved: bool,
 }
 
-/// Makes a new master key, durable before anything is wrapped with it, and wraps every data key with it. What
-/// the data keys seal stays as it is.
+/// Creates a new master key, stores it durably, then wraps all data keys with it. Data that the data keys
+/// encrypt does not change.
 pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, KeysError> {
     let source = control.home.key();
     let old = source.read().await?;
@@ -256,7 +258,7 @@ pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, Key
         .await;
     let store = store.map_err(|err| KeysError::Open(Box::new(err)))?;
     let mut rewrapped = 0;
-    // Somebody who has only the old key may wrap another one meanwhile.
+    // Meanwhile, a process that has only the old key may wrap another data key.
     loop {
         let round = store.key_rewrap(usize::MAX).await;
         let round = round.map_err(KeysError::Rewrap)?;
@@ -275,7 +277,7 @@ pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, Key
     })
 }
 
-/// Where a new master key goes.
+/// The file for a new master key.
 pub fn place_for(control: &Control, to: Option<&Path>) -> Result<PathBuf, KeysError> {
     let source = control.home.key();
     let file = to.or(source.file()).ok_or_else(|| KeysError::NoPlace {
@@ -284,7 +286,7 @@ pub fn place_for(control: &Control, to: Option<&Path>) -> Result<PathBuf, KeysEr
     Ok(file.to_owned())
 }
 
-/// The keyring with a new first key, in its file. One that an earlier rotation left unfinished is used again.
+/// Stores a keyring with a new first key in `file`. The key of an unfinished rotation is reused.
 async fn begin(
     control: &Control,
     old: &Keyring,

@@ -1,5 +1,5 @@
-//! Where the store of a home is: a directory of this machine, or a database and a bucket that several machines
-//! share. Written as `DIR` or `postgres://…?blobs=s3://BUCKET/PREFIX`.
+//! Where the store of a home is: a directory on this machine, or a database and a bucket that several
+//! machines share. Written as `DIR` or `postgres://…?blobs=s3://BUCKET/PREFIX`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ pub enum StorePlace {
 /// A database for the tables, a bucket for the rest.
 #[derive(Clone, Debug)]
 pub struct SharedPlace {
-    /// It may hold a password.
+    /// May contain a password.
     database: Secret,
     blobs: String,
-    /// What the environment says of the bucket's service, credentials among it.
+    /// Settings of the bucket's service from the environment, including credentials.
     settings: BTreeMap<String, Secret>,
 }
 
@@ -55,7 +55,7 @@ impl Explain for InvalidPlace {
 }
 
 impl StorePlace {
-    /// Of what a person wrote. `env` is read for the bucket's own settings only.
+    /// Parses what the user gave. `env` is only read for settings of the bucket's service.
     pub fn parse(
         text: &str,
         cwd: &Path,
@@ -104,7 +104,7 @@ impl StorePlace {
             .await
     }
 
-    /// For writing what its files know into its tables.
+    /// Opens the store to rebuild its tables from its files.
     pub(crate) async fn open_to_rebuild(&self, keys: Keyring) -> Result<Store, OpenStoreError> {
         self.open_with(async |tables, blobs| Store::open_to_rebuild(tables, blobs, keys).await)
             .await
@@ -141,7 +141,7 @@ impl StorePlace {
         }
     }
 
-    /// For people: without a password.
+    /// A description without the password.
     pub fn describe(&self) -> String {
         match self {
             Self::Directory(dir) => dir.display().to_string(),
@@ -155,7 +155,7 @@ impl StorePlace {
         }
     }
 
-    /// For a runner, in memory only.
+    /// The values for a runner; they are never written to a disk.
     pub(crate) fn to_values(&self) -> Option<serde_json::Value> {
         match self {
             Self::Directory(_) => None,

@@ -1,19 +1,19 @@
-//! How long to try again while the home does not answer: its disk is full, or somebody holds its database.
-//! What an engine has done must not be lost for that.
+//! Retries while the home does not respond, because its disk is full or its database is locked. The work of
+//! an engine must not be lost for that.
 
 use std::time::Duration;
 
 use model::error::Explain;
 use tokio::time::Instant;
 
-/// So many seconds, if set; for tests, and for places that must fail sooner.
+/// The time limit in seconds, if set. For tests, and for environments that must fail sooner.
 pub const PATIENCE: &str = "TERRANE_PATIENCE";
 
 const DEFAULT: Duration = Duration::from_mins(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A deed that is tried again, with growing pauses, until its time is up.
+/// A time limit for retries, with growing pauses.
 #[derive(Debug)]
 pub struct Patience {
     until: Instant,
@@ -32,7 +32,7 @@ impl Patience {
         }
     }
 
-    /// Waits a little; false when the time is up.
+    /// Waits before the next attempt; false if the time is up.
     pub async fn again(&mut self) -> bool {
         let now = Instant::now();
         if now >= self.until {

@@ -1,4 +1,4 @@
-//! What policies are asked about, kept with its run for as long as that is: small and sealed.
+//! The input of a run's policies, stored with the run, compressed and sealed.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,10 +18,10 @@ use super::PolicyError;
 use crate::Control;
 use crate::home::write_private;
 
-/// What a run's policies were asked about, and the policies themselves as they were then. Kept with the run.
+/// The input of a run's policies, and the policies as they were then. Stored with the run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Case {
-    /// Plan JSON without sensitive values.
+    /// The plan as JSON, without sensitive values.
     pub plan: Value,
     pub policies: Vec<CasePolicy>,
 }
@@ -34,7 +34,7 @@ pub struct CasePolicy {
     pub sources: Vec<PolicySource>,
 }
 
-/// Keeps a case with its run: small and sealed.
+/// Stores a case with its run, compressed and sealed.
 pub(crate) async fn keep(
     control: &Control,
     run: RunId,
@@ -49,8 +49,8 @@ pub(crate) async fn keep(
     write_private(&case_path(control, run), &sealed).map_err(|err| PolicyError::Keep(err.into()))
 }
 
-/// As a whole, of known size: a stream sets up a megabyte of tables for a few thousand bytes. The tables serve all
-/// runs that a runner carries out.
+/// Compresses in one call with known size: a stream would set up a megabyte of tables for a few thousand
+/// bytes. The tables are reused for all runs of a runner.
 fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     thread_local! {
         static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
@@ -61,7 +61,7 @@ fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
-/// What was kept of a run's plan.
+/// Reads the stored case of a run.
 pub async fn recall(control: &Control, run: RunId, spec: &RunSpec) -> Result<Case, PolicyError> {
     let failed = |source| PolicyError::Recall { run, source };
     let sealed = match fs::read(case_path(control, run)) {
@@ -78,7 +78,7 @@ pub async fn recall(control: &Control, run: RunId, spec: &RunSpec) -> Result<Cas
     serde_json::from_slice(&bytes).map_err(|err| failed(err.into()))
 }
 
-/// The newest run of a stack of which a plan is kept.
+/// The newest run of a stack that has a stored case.
 pub async fn last_planned(
     control: &Control,
     stack: &StackName,
@@ -96,7 +96,7 @@ fn case_path(control: &Control, run: RunId) -> PathBuf {
     control.home.run_dir(run).join("policy.case")
 }
 
-/// Where it is kept, and for what it is sealed.
+/// The path of the case, and the purpose it is sealed for.
 pub(crate) fn place(control: &Control, run: RunId) -> (PathBuf, String) {
     (case_path(control, run), purpose(run))
 }

@@ -1,4 +1,4 @@
-//! What is wrong with the Rego of a project, as findings with their places.
+//! Findings for errors in a project's Rego files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use model::policy::{Policy, PolicySource};
 use super::PolicyError;
 use super::judge::{Judged, try_out};
 
-/// Adds what is found in the policies of a project to what was found in its files.
+/// Adds findings from the project's policies.
 pub fn check(loaded: &mut Loaded) {
     let Some(project) = &loaded.project else {
         return;
@@ -20,7 +20,7 @@ pub fn check(loaded: &mut Loaded) {
     let mut texts = BTreeMap::new();
     for policy in project.policies.values() {
         if policy.sources.is_empty() {
-            continue; // said already
+            continue; // already reported
         }
         findings.extend(of(policy));
         let sources = policy.sources.iter();
@@ -29,8 +29,8 @@ pub fn check(loaded: &mut Loaded) {
     loaded.add(findings, &texts);
 }
 
-/// Adds what is found only by asking them: a variable without a value, a builtin that is not there. `program` is
-/// this one, and is asked in a process of its own.
+/// Adds findings that only an evaluation shows, such as a variable without a value or a missing builtin.
+/// `program` is this program; it evaluates the policies in a separate process.
 pub async fn check_deeply(
     loaded: &mut Loaded,
     program: &Path,
@@ -100,7 +100,7 @@ fn finding(policy: &Policy, err: &RegoError) -> Finding {
     finding
 }
 
-/// The word that stands at a place, or the character.
+/// The location of the word, or the character, at a position.
 fn location(source: &PolicySource, line: usize, column: usize) -> Location {
     let text = &source.text;
     let begin = text

@@ -1,4 +1,4 @@
-//! The process in which policies are asked, seen from both sides.
+//! The process that evaluates policies: both its own side and its caller's.
 
 use std::io;
 use std::path::Path;
@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 
 use super::PolicyError;
 
-/// For one policy, at one point.
+/// Time limit for one policy at one point.
 const TIME: Duration = Duration::from_secs(5);
-/// For the process that asks them.
+/// Memory limit of the evaluating process.
 const MEMORY: u64 = 1 << 30;
-/// Of a plan with all that is said about it.
+/// Maximum size of the whole input.
 pub(super) const MAX_INPUT: usize = 64 << 20;
 
-/// What the process that asks is given.
+/// The input of the evaluating process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Question {
-    /// By name.
+    /// Policies with their names.
     pub(super) policies: Vec<(String, Vec<PolicySource>)>,
     pub(super) document: Document,
 }
 
-/// What it says of each policy, a line each.
+/// The result for one policy; the process prints one line each.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Judged {
@@ -38,7 +38,7 @@ pub(super) enum Judged {
         answers: Vec<Answer>,
         left_off: usize,
     },
-    /// It cannot be read or evaluated.
+    /// The policy cannot be compiled or evaluated.
     Broken(RegoError),
     Trouble(String),
 }
@@ -53,7 +53,7 @@ impl Judged {
     }
 }
 
-/// The part of the process that asks: reads the question from its input, answers line by line.
+/// Runs in the evaluating process: reads the question from `input` and writes one line per policy.
 pub fn answer(input: impl io::Read, mut output: impl io::Write) -> io::Result<()> {
     rego::limit_memory(MEMORY);
     let question: Question = serde_json::from_reader(io::BufReader::new(input))?;
@@ -77,7 +77,7 @@ fn judged(sources: &[PolicySource], document: &Document) -> Judged {
     }
 }
 
-/// One answer for each policy; where the process ended early, that is one.
+/// Returns one result per policy. If the process ended early, the next result reports that.
 pub(super) async fn judge(
     program: &Path,
     dir: &Path,
@@ -91,7 +91,7 @@ pub(super) async fn judge(
     env.set("MALLOC_ARENA_MAX", "1");
     let args = ["policy".into(), "judge".into()];
     let count = u32::try_from(question.policies.len()).unwrap_or(u32::MAX);
-    // Beyond its own limits it is stuck in one step; a slow machine is given some time to start it.
+    // A process that exceeds this is stuck in a single step. The extra time lets a slow machine start it.
     let timeout = TIME.saturating_mul(count) + Duration::from_secs(30);
     let call = Capture {
         stdin: &input,
@@ -137,7 +137,8 @@ fn ended_early(heard: &Captured) -> String {
     }
 }
 
-/// Asks all policies of a project about a plan without changes, to find what only evaluation finds.
+/// Evaluates all policies of a project against a plan without changes, to find errors that only an evaluation
+/// shows.
 pub(super) async fn try_out(
     project: &Project,
     program: &Path,

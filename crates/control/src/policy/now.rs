@@ -1,5 +1,5 @@
-//! The policies that a project has now and a plan was not made with. Whoever applies plans of another commit asks them,
-//! too: a plan does not leave a policy behind by being made where there is none.
+//! Policies that the project has now but a plan was made without. A plan from another commit is checked
+//! against them before it is applied, so that it cannot bypass a policy.
 
 use model::ids::RunId;
 use model::policy::{AppliedPolicy, Point};
@@ -10,8 +10,8 @@ use super::case::{keep, recall};
 use super::{CasePolicy, PolicyError, applied};
 use crate::Control;
 
-/// Those of its stack that a run lacks, with their text: they may not be in its source. Since they were not asked when the
-/// plan was made, they are asked before it is applied, whenever else.
+/// The policies of the stack that a run lacks, with their text, which may not be in the run's source. They
+/// were not evaluated at plan time, so they are always evaluated before apply.
 pub(crate) fn lacking(project: &Project, spec: &RunSpec) -> Vec<AppliedPolicy> {
     let mut lacking = Vec::new();
     for mut now in applied(project, &spec.stack.name) {
@@ -37,7 +37,7 @@ pub(crate) fn lacking(project: &Project, spec: &RunSpec) -> Vec<AppliedPolicy> {
     lacking
 }
 
-/// Adds them to what is kept of a run's plan.
+/// Adds these policies to the stored case of a run.
 pub(crate) async fn add(
     control: &Control,
     run: RunId,
@@ -48,7 +48,7 @@ pub(crate) async fn add(
         return Ok(());
     }
     let mut case = match recall(control, run, spec).await {
-        Err(PolicyError::Missing { .. }) => return Ok(()), // it has no plan, or makes it here
+        Err(PolicyError::Missing { .. }) => return Ok(()), // the run has no plan, or makes it here
         case => case?,
     };
     case.policies.extend(lacking.iter().map(CasePolicy::of));
@@ -56,7 +56,7 @@ pub(crate) async fn add(
 }
 
 impl CasePolicy {
-    /// Of a policy that brings its text.
+    /// From a policy that includes its text.
     fn of(applied: &AppliedPolicy) -> Self {
         let sources = applied
             .files

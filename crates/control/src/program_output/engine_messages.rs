@@ -1,12 +1,11 @@
-//! What an engine said, as words for people: its reports if it speaks in events, else its text without colours and
-//! without the frame that it draws around a complaint.
+//! Engine messages for people: its error events if it printed any, else its text without colours and frames.
 //!
-//! Not here: what is read of a run's own engine (`runner::engine`).
+//! Not here: reading the output of a run's own engine (`runner::engine`).
 
 use drivers::process::Captured;
 use model::engine_event::{Diagnostic, EngineEvent, EventReader};
 
-/// The complaint of an engine that did not do what it was asked.
+/// The error message of an engine that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EngineSaid(String);
@@ -41,7 +40,7 @@ fn report(diagnostic: &Diagnostic) -> String {
     format!("{}{place}{detail}", diagnostic.summary)
 }
 
-/// A text without the sequences that colour it on a terminal.
+/// Removes terminal escape sequences from a text.
 pub fn without_colours(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();

@@ -1,18 +1,19 @@
-//! What a program printed last, for people: without secrets, and without pieces of them where it was cut.
+//! The last output of a program, for people: without secrets, and without fragments of secrets where it was
+//! cut.
 
 use model::masking::{MASKED, Mask};
 
-/// What was kept of what a program printed.
+/// The stored output of a program.
 pub(crate) struct LastWords<'a> {
     pub(crate) output: &'a [u8],
-    /// More than this was not kept, and the beginning went.
+    /// Maximum size of the stored output; longer output lost its beginning.
     pub(crate) limit: usize,
-    /// It was stopped while it printed.
+    /// Whether the program was stopped while it printed.
     pub(crate) was_stopped: bool,
 }
 
 impl LastWords<'_> {
-    /// Masked before anything more is cut off: half a secret is known to nobody.
+    /// Masks the text before it is cut further: half a secret cannot be recognised.
     pub(crate) fn masked(&self, masks: &[&Mask]) -> String {
         let mut text = String::from_utf8_lossy(self.output).into_owned();
         if self.was_stopped && !text.is_empty() && !text.ends_with('\n') {
@@ -24,7 +25,8 @@ impl LastWords<'_> {
         if self.output.len() < self.limit {
             return text;
         }
-        // It may begin with the end of a secret: what comes first goes, up to where something whole begins.
+        // The text may begin with the end of a secret. Drop everything up to the first whole line or masked
+        // value.
         let line = text.find('\n').map(|at| at + 1);
         let first = [line, text.find(MASKED)].into_iter().flatten().min();
         first.map_or_else(String::new, |first| format!("…{}", &text[first..]))

@@ -1,4 +1,4 @@
-//! When to say again what is still waited for: after 5 seconds, then after twice the time, and so on.
+//! When to repeat a progress message: after 5 seconds, then after twice the time, and so on.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Cadence {
         sleep_until(self.next).await;
     }
 
-    /// Since when it is waited, in seconds, if it is time to say so.
+    /// The waiting time in seconds, if a message is due.
     pub(crate) fn strike(&mut self) -> Option<u64> {
         let now = Instant::now();
         if now < self.next {

@@ -1,5 +1,5 @@
-//! `changed:`: which stacks the tree that would be snapshotted touches, compared with a base commit or with
-//! what was last applied.
+//! `changed:`: which stacks the current source changes, compared with a base commit or with the last applied
+//! source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,8 +41,8 @@ impl Explain for ChangedError {
     }
 }
 
-/// `changed:applied`: the stacks whose own source differs from that of the last run which left everything
-/// as its source said; those that never had one, too.
+/// `changed:applied`: the stacks whose own source differs from that of their last run that applied its source
+/// completely. Stacks without such a run are included.
 pub async fn since_applied(
     control: &Control,
     open: &OpenProject,
@@ -67,7 +67,7 @@ pub async fn since_applied(
     Ok(touched)
 }
 
-/// A digest for each stack of what is its own: the files it is made of, and what the project file says about it.
+/// For each stack, a digest of its own source: its files, and its definition in the project file.
 pub(crate) fn own_sources(
     open: &OpenProject,
     project: &Project,
@@ -96,7 +96,7 @@ pub(crate) fn own_sources(
         .collect()
 }
 
-/// What a stack's source is made of.
+/// The files that make up a stack's source.
 fn reach(open: &OpenProject, project: &Project, name: &StackName) -> Reach {
     let stack = &project.stacks[name];
     let dirs = module::closure(&open.loaded.modules, &stack.path);
@@ -116,8 +116,8 @@ fn reach(open: &OpenProject, project: &Project, name: &StackName) -> Reach {
     Reach { dirs, files, globs }
 }
 
-/// Whether a stack may read files that are not in the project: then its source alone does not tell that it is as it
-/// was.
+/// Whether a stack may read files outside the project. If so, an unchanged source does not prove that the
+/// stack is unchanged.
 pub(crate) fn reads_beyond(open: &OpenProject, project: &Project, name: &StackName) -> bool {
     let stack = &project.stacks[name];
     let reads = module::unwatched(&open.loaded.modules, &stack.path, &stack.watch);
@@ -147,11 +147,11 @@ pub fn since(
     let mut touched: BTreeSet<StackName> = stacks_touched(project, &reach, &links, &paths)
         .into_keys()
         .collect();
-    // Any file may be one that the project file reads.
+    // Any changed file may be one that the project file reads.
     if !paths.is_empty() {
         let tree = CommitTree::new(git, &base).map_err(failed)?;
         let lookup = |name: &str| env.get(name).cloned();
-        // The same names as now: that `git.commit` moved is no change of a block.
+        // Use the current Git names, so that a different `git.commit` does not count as a changed block.
         let around = Surroundings {
             env: &lookup,
             git_commit: git.head().map_err(failed)?,

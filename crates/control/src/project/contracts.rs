@@ -1,7 +1,8 @@
-//! Finding contracts (those that come with terrane, and a project's own in `contracts/NAME/vN.json`) and checking them:
-//! in the source (`check`) and in the plan (`check_plan`). A publication checks the outputs that were applied (`facts`).
+//! Finds contracts and checks them in the source (`check`) and in the plan (`check_plan`). Contracts come
+//! with terrane, or are a project's own in `contracts/NAME/vN.json`. A publication checks the applied outputs
+//! (`facts`).
 //!
-//! Not here: what a contract means (`model::contract`), who reads a fact (`fact_readers`).
+//! Not here: what a contract means (`model::contract`), which files read a fact (`fact_readers`).
 
 mod published;
 #[cfg(test)]
@@ -53,7 +54,7 @@ impl Explain for FindContractError {
     }
 }
 
-/// The contract of a name, as the project at `root` sees it.
+/// Finds a contract by name, for the project at `root`.
 pub fn find(root: &Path, name: &ContractName) -> Result<Contract, FindContractError> {
     let path = root.join(name.path());
     let own = match std::fs::read_to_string(&path) {
@@ -71,7 +72,6 @@ pub fn find(root: &Path, name: &ContractName) -> Result<Contract, FindContractEr
     }
 }
 
-/// Several at once.
 pub fn find_all(
     root: &Path,
     names: &BTreeSet<ContractName>,
@@ -80,8 +80,8 @@ pub fn find_all(
     names.iter().map(find).collect()
 }
 
-/// Finds mistakes in the source: contracts that are missing or invalid, and required outputs that a stack does not
-/// declare.
+/// Finds errors in the source: contracts that are missing or invalid, and required outputs that a stack does
+/// not declare.
 pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     let mut findings = Vec::new();
     for stack in loaded
@@ -149,7 +149,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     loaded.add(findings, &texts);
 }
 
-/// Where a file is not JSON.
+/// The position at which a file is not valid JSON.
 fn place_of(name: &ContractName, err: &serde_json::Error) -> Location {
     Location {
         file: name.path(),
@@ -192,11 +192,11 @@ fn texts(block: &StageBlock, name: &str) -> Vec<String> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanBreaks {
     pub problems: Vec<(ContractName, Problem)>,
-    /// Outputs that would be gone or of another type, and somebody reads.
+    /// Outputs that would be removed or change their type, and have readers.
     pub narrowed: Vec<(Narrowed, Vec<FactReader>)>,
-    /// Fields that would no longer be published, and somebody reads.
+    /// Fields that would no longer be published, and have readers.
     pub unpublished: Vec<(Narrowed, Vec<FactReader>)>,
-    /// Files that would no longer be published, and somebody reads.
+    /// Files that would no longer be published, and have readers.
     pub withdrawn: Vec<(String, Vec<FactReader>)>,
 }
 
@@ -282,7 +282,7 @@ pub struct PlanCheck<'a> {
     /// The outputs that the stack last applied.
     pub before: &'a Map<String, Value>,
     pub planned: &'a Planned,
-    /// The environment of the person or job that asked.
+    /// The environment of the caller.
     pub env: &'a BTreeMap<String, String>,
 }
 
@@ -337,7 +337,8 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
     Ok(breaks)
 }
 
-/// Fields and files that are published now and would not be any more. What is not known yet counts as kept.
+/// Fields and files that are published now and would not be any more. A value that is not known yet counts as
+/// kept.
 fn taken_away(
     locations: &[FactLocation],
     would: &WouldPublish,
@@ -372,14 +373,14 @@ fn taken_away(
     (fields, withdrawn)
 }
 
-/// The parts of an output under the name that it is published by.
+/// The parts of an output under its published name.
 fn moved_parts(narrowed: &Narrowed, field: &[String]) -> Vec<Vec<String>> {
     let parts = narrowed.parts.iter();
     let below = parts.map(|part| &part[narrowed.path.len()..]);
     below.map(|part| [field, part].concat()).collect()
 }
 
-/// Under which names an output is published.
+/// The names under which an output is published.
 fn published_fields(blocks: &[StageBlock], narrowed: &Narrowed) -> Vec<Vec<String>> {
     let mut fields = Vec::new();
     for block in blocks {

@@ -1,4 +1,4 @@
-//! Which engine serves which stack, and the provider lock files they go by.
+//! Which engine each stack uses, and the provider lock files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ pub use drivers::engine::{
     locate,
 };
 
-/// Finds an engine for each stack; equal wishes are looked up once.
+/// Finds an engine for each stack; equal requirements are looked up once.
 pub fn find<'a>(
     wishes: impl Iterator<Item = (&'a StackName, &'a EngineRequirement)>,
     path: Option<&OsStr>,
@@ -69,8 +69,8 @@ impl Explain for LockError {
     }
 }
 
-/// Makes the provider lock file of every root module that needs providers, for all platforms of the
-/// project, and writes those that changed beside their modules. Returns which.
+/// Creates the provider lock file of every root module that needs providers, for all platforms of the
+/// project. Writes changed files beside their modules and returns their paths.
 pub async fn lock(
     open: &OpenProject,
     project: &Project,
@@ -134,7 +134,7 @@ pub enum LayOutSourceError {
     Directory(#[from] io::Error),
 }
 
-/// A copy of the source for an engine to work on: it leaves no trace in the tree.
+/// A copy of the source for the engine, so that the engine does not change the source tree.
 pub(crate) fn lay_out(open: &OpenProject, scratch: &Path) -> Result<PathBuf, LayOutSourceError> {
     let source = snapshot::collect(&open.root, open.git.as_ref(), &Extras::default())?;
     let packed = source.pack(&open.root)?;

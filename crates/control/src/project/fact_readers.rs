@@ -1,8 +1,8 @@
-//! Who reads a stack's facts: `FactReaders::load(…)?.of(fact)` answers with file and line. Readers are inputs of other
-//! stacks, the files that `gitops.paths` names, and the files in directories that Flux applies for them. GitOps files
-//! may be outside of the project.
+//! Finds the readers of a stack's facts: `FactReaders::load(…)?.of(fact)` returns file and line. Readers are
+//! inputs of other stacks, the files that `gitops.paths` names, and the files in directories that Flux
+//! applies for them. GitOps files may be outside the project.
 //!
-//! Not here: how a file reads a fact (`model::fact_readers`), what a change takes away (`contracts`).
+//! Not here: how a file reads a fact (`model::fact_readers`), what a change removes (`contracts`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,7 +42,7 @@ pub enum ReadGitopsError {
     TooManyBelow { path: String, file: String },
 }
 
-/// The project's part of the answer: inputs of other stacks, and where GitOps files are.
+/// The readers that the project defines: inputs of other stacks, and the location of GitOps files.
 pub fn reliance(project: &Project, stack: &StackName) -> Reliance {
     let mut inputs: BTreeMap<String, Vec<FactReader>> = BTreeMap::new();
     for (name, other) in &project.stacks {
@@ -63,18 +63,18 @@ pub fn reliance(project: &Project, stack: &StackName) -> Reliance {
     }
 }
 
-/// Everything in which facts of a stack may be read.
+/// All places that may read the facts of a stack.
 #[derive(Debug)]
 pub(crate) struct FactReaders<'a> {
     inputs: &'a BTreeMap<String, Vec<FactReader>>,
-    /// By path as seen from the root.
+    /// By path relative to the root.
     files: BTreeMap<String, (String, Syntax)>,
-    /// Kustomizations whose directory is not in these repositories: it is one of published files.
+    /// Kustomizations whose directory is not in these repositories: it contains published files.
     of_published: Vec<Kustomization>,
 }
 
 impl<'a> FactReaders<'a> {
-    /// Binary files and large files are left out. A repository that is not checked out here is empty.
+    /// Skips binary files and large files. A repository that is not checked out here counts as empty.
     pub(crate) fn load(root: &Path, relied: &'a Reliance) -> Result<Self, ReadGitopsError> {
         let mut readers = Self {
             inputs: &relied.inputs,
@@ -94,7 +94,7 @@ impl<'a> FactReaders<'a> {
         Ok(readers)
     }
 
-    /// Who reads a fact, in order of file and line.
+    /// The readers of a fact, ordered by file and line.
     pub(crate) fn of(&self, fact: Fact<'_>) -> Vec<FactReader> {
         let mut found = Vec::new();
         match fact {
@@ -239,7 +239,7 @@ fn walk(
     Ok(())
 }
 
-/// The path without `.` and `..`, without looking at the disk.
+/// Removes `.` and `..` from the path without accessing the disk.
 fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {
@@ -254,7 +254,7 @@ fn lexical(path: &Path) -> PathBuf {
     clean
 }
 
-/// The path from the root, with `..` if it is outside.
+/// The path relative to the root, with `..` if it is outside.
 fn from_root(root: &Path, path: &Path) -> String {
     for (up, ancestor) in root.ancestors().enumerate().take(4) {
         if let Ok(rest) = path.strip_prefix(ancestor) {

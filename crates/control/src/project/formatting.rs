@@ -1,4 +1,4 @@
-//! Formatting, by the engine: the project file through its standard input, the stacks in place.
+//! Formatting by the engine: the project file through its standard input, the stacks in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use model::project::Project;
 use crate::program_output::engine_messages::EngineSaid;
 use crate::project::open::OpenProject;
 
-/// Files that were, or would be, changed, from the project's root.
+/// Files that were, or would be, changed, relative to the project's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Formatted {
     pub changed: Vec<PathBuf>,
@@ -124,7 +124,7 @@ impl Formatter<'_> {
         Ok(true)
     }
 
-    /// The engine names the files it changed, or would change, one per line.
+    /// The engine prints the files it changed, or would change, one per line.
     async fn module(&self, dir: &str) -> Result<Vec<PathBuf>, FormatError> {
         let paths = [self.root.join(dir)];
         let call = EngineCall::Fmt(if self.check {

@@ -1,4 +1,5 @@
-//! Stacks and modules that Git ignores: they are there, and would not run, or run without what is ignored.
+//! Stacks and modules that Git ignores: they exist, but would not run, or would run without the ignored
+//! files.
 
 use drivers::snapshot::{self, Extras, SnapshotError};
 use model::diagnostic::Finding;
@@ -7,7 +8,7 @@ use model::project::{Project, Stack};
 
 use crate::project::open::OpenProject;
 
-/// What `validate` says of them.
+/// The findings for `validate`.
 pub fn findings(open: &OpenProject, project: &Project) -> Result<Vec<Finding>, SnapshotError> {
     let Some(repository) = &open.git else {
         return Ok(Vec::new());
@@ -22,7 +23,7 @@ pub fn findings(open: &OpenProject, project: &Project) -> Result<Vec<Finding>, S
 }
 
 pub(crate) fn of(open: &OpenProject, stack: &Stack, listed: &Listed) -> Option<Ignored> {
-    // An older commit's files are not there.
+    // The files of an older commit are not in the working tree.
     let is_here = open.commit.is_none();
     let real = |dir: &str| is_here.then(|| snapshot::real_dir(&open.root, dir))?;
     let is_file = |path: &str| is_here && open.root.join(path).is_file();

@@ -1,5 +1,4 @@
-//! `init`: what a directory holds, and the project file proposed for it, written once and never over
-//! another.
+//! `init`: surveys a directory and proposes a project file. It never overwrites an existing file.
 //!
 //! Not here: what to propose (`model::proposal`).
 
@@ -15,7 +14,7 @@ use model::engine::Flavor;
 use model::error::{Explain, NextStep, command};
 use model::proposal::{self, Proposal, Survey};
 
-/// The name of the file that is proposed.
+/// The name of the proposed file.
 pub const FILE: &str = "terrane.hcl";
 
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +39,7 @@ impl Explain for ProposeError {
     }
 }
 
-/// What was found, and what is proposed for it.
+/// What was found, and the proposal for it.
 #[derive(Clone, Debug)]
 pub struct Proposed {
     pub survey: Survey,
@@ -49,7 +48,7 @@ pub struct Proposed {
     pub text: String,
 }
 
-/// Looks through a directory. Nothing is written.
+/// Surveys a directory without writing anything.
 pub fn propose(
     root: &Path,
     search: &Search<'_>,
@@ -60,7 +59,7 @@ pub fn propose(
         source,
     };
     let root = root.canonicalize().map_err(failed)?;
-    // Without Git, all that is there is source.
+    // Without Git, all files are source.
     let git = Git::new(env).repository(&root).ok().flatten();
     let tree = DirTree::in_repository(&root, git.as_ref()).map_err(failed)?;
     let survey = proposal::find(&tree);
@@ -81,7 +80,7 @@ pub fn propose(
     })
 }
 
-/// Whether a project file is in the way.
+/// Fails if a project file already exists.
 pub fn check_free(root: &Path) -> Result<(), ProposeError> {
     if root.join(FILE).symlink_metadata().is_ok() {
         return Err(ProposeError::Exists {
@@ -91,7 +90,7 @@ pub fn check_free(root: &Path) -> Result<(), ProposeError> {
     Ok(())
 }
 
-/// Writes the project file; one that is there already, however it came there, stays.
+/// Writes the project file, unless one already exists.
 pub fn write(root: &Path, text: &str) -> Result<PathBuf, ProposeError> {
     let path = root.join(FILE);
     let failed = |source: io::Error| match source.kind() {
@@ -108,7 +107,7 @@ pub fn write(root: &Path, text: &str) -> Result<PathBuf, ProposeError> {
     Ok(path)
 }
 
-/// `tofu`, unless only `terraform` is on `PATH`; pinned to the minor version that is there.
+/// `tofu`, unless only `terraform` is on `PATH`; pinned to the installed minor version.
 fn engine(there: &[Engine]) -> (Flavor, Option<String>) {
     let on_path = |flavor| {
         there
@@ -129,8 +128,8 @@ fn engine(there: &[Engine]) -> (Flavor, Option<String>) {
     }
 }
 
-/// Six characters such as `k3v9qd`: short enough to read out, enough of them that two projects of one
-/// person do not meet. None that look alike.
+/// A random id of six characters such as `k3v9qd`, without characters that look alike. It is short enough to
+/// read aloud, and long enough that two projects of one person do not collide.
 fn fresh_id() -> String {
     const LETTERS: &[u8] = b"bcdfghjkmnpqrtvw";
     const ALL: &[u8] = b"bcdfghjkmnpqrstvwxyz23456789aeuk";

@@ -1,4 +1,4 @@
-//! Opening a project: its root, its file, its identity.
+//! Opens a project: its root, its file, its identity.
 
 pub mod checkouts;
 
@@ -18,22 +18,22 @@ pub struct OpenProject {
     pub loaded: Loaded,
     pub git: Option<Repository>,
     pub identity: Identity,
-    /// The commit it was read from, in place of the working tree.
+    /// The commit that the project was read from, instead of the working tree.
     pub commit: Option<FromCommit>,
-    /// What identifies this checkout: the directory, or the Git common directory and the path inside it.
+    /// Identifies this checkout: the directory, or the Git common directory and the path inside it.
     pub checkout: PathBuf,
 }
 
-/// An older project: for stacks that it no longer has.
+/// A project read from an older commit, for stacks that the project no longer has.
 #[derive(Clone, Debug)]
 pub struct FromCommit {
     pub id: String,
     pub subject: String,
-    /// What the project is now.
+    /// The current project.
     pub now: Project,
 }
 
-/// Which home is this project's.
+/// The identity of a project, which selects its home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub id: String,
@@ -90,8 +90,8 @@ pub fn find_root(start: &Path) -> Result<PathBuf, OpenProjectError> {
     })
 }
 
-/// Reads the project; what is wrong with its file is in `loaded.findings`. What its stages refer to is checked by
-/// `validation::check_stages`, its policies by `policy::check`.
+/// Reads the project; errors in its file are in `loaded.findings`. `validation::check_stages` checks what its
+/// stages refer to, and `policy::check` its policies.
 pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, OpenProjectError> {
     let git = Git::new(env).repository(root)?;
     let lookup = |name: &str| env.get(name).cloned();
@@ -120,7 +120,7 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
 }
 
 impl OpenProject {
-    /// Notes more findings, with the texts of the modules they point into.
+    /// Adds findings, with the texts of the files they point into.
     pub fn note(&mut self, findings: Vec<Finding>) {
         for place in findings.iter().flat_map(|finding| &finding.places) {
             let file = &place.at.file;
@@ -135,7 +135,7 @@ impl OpenProject {
     }
 }
 
-/// What a project file calls its project.
+/// The name and id in a project file.
 #[derive(Debug)]
 struct Words {
     name: Option<String>,
@@ -159,7 +159,7 @@ impl Words {
         }
     }
 
-    /// The `id` that was written, else one that is derived from where the checkout is.
+    /// The configured `id`, else an id derived from the location of the checkout.
     fn identity(&self, checkout: &Path, in_git: bool) -> Identity {
         if let Some(id) = self.id.clone() {
             let from = IdentitySource::Written;

@@ -1,5 +1,5 @@
-//! Whether stacks keep to the providers that their targets list, as far as the source says. What modules
-//! from elsewhere need is seen by the runner, before any provider is started.
+//! Checks that stacks use only the providers that their targets list, as far as the source shows it. The
+//! runner checks the providers of remote modules, before it starts any provider.
 
 use model::diagnostic::Finding;
 use model::ids::StackName;
@@ -8,7 +8,7 @@ use model::providers::{self, Unlisted};
 
 use crate::project::open::OpenProject;
 
-/// What `validate` says about all stacks.
+/// The findings for `validate`, for all stacks.
 pub fn findings(open: &OpenProject, project: &Project) -> Vec<Finding> {
     let of_one = |(name, stack): (&StackName, &Stack)| {
         let found = unlisted(open, project, name).into_iter();
@@ -22,7 +22,7 @@ pub fn findings(open: &OpenProject, project: &Project) -> Vec<Finding> {
 /// The providers that a stack needs and its target does not list.
 pub(crate) fn unlisted(open: &OpenProject, project: &Project, name: &StackName) -> Vec<Unlisted> {
     let stack = &project.stacks[name];
-    // Of a project with mistakes, some may be missing; that is said elsewhere.
+    // In a project with errors the target may be missing; that is reported elsewhere.
     let Some(target) = project.targets.get(&stack.target) else {
         return Vec::new();
     };

@@ -1,5 +1,5 @@
-//! What `validate` can know of references to secrets without opening any: files that are not there, and keys that an
-//! encrypted file does not have, since its keys stand in clear.
+//! Checks secret references for `validate` without decrypting anything: missing files, and keys that an
+//! encrypted file does not have. The keys of encrypted files are in plain text.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use model::config::Loaded;
 use model::config::suggest::nearest;
 use model::diagnostic::{Finding, Location};
 
-/// Warnings, for a file may come with a later step: `render` makes some.
+/// Adds warnings, not errors, because a later step such as `render` may create the file.
 pub fn check(loaded: &mut Loaded, root: &Path) {
     let mut files: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -18,7 +18,7 @@ pub fn check(loaded: &mut Loaded, root: &Path) {
         let Ok(Reference::Sops { path, key }) = reference.parse() else {
             continue;
         };
-        // Of whoever asks, not of the project.
+        // The file belongs to the caller, not to the project.
         if path.starts_with("~/") || Path::new(&path).is_absolute() {
             continue;
         }
@@ -45,7 +45,7 @@ fn finding(text: Option<&str>, path: &str, key: &str, at: &Location) -> Option<F
         return Some(warn(message, "needed by this reference").hint(hint));
     };
     let format = Format::of(Path::new(path))?;
-    // One that cannot be read is said when it is opened.
+    // A file that cannot be parsed is reported when it is opened.
     let paths = sops::paths_in_clear(text, format)?;
     if paths.finds(key) {
         return None;

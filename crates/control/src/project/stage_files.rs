@@ -1,5 +1,5 @@
-//! Files that stage blocks name and the project does not have: programs of `command`, manifests of a bootstrap. Found
-//! before anything is applied, rather than after.
+//! Files that stage blocks name but the project does not have: programs of `command`, manifests of a
+//! bootstrap. They are found before anything is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -37,7 +37,7 @@ pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
     loaded.add(found, &texts);
 }
 
-/// A program of the project; one that is only a name is looked for where it runs.
+/// Reports a missing program of the project. A program without a path is looked up when it runs.
 fn program(block: &StageBlock, root: &Path) -> Option<Finding> {
     let name = block.words().into_iter().next()??;
     if !name.contains('/') || root.join(&name).is_file() {

@@ -1,6 +1,6 @@
 //! Removes the files of runs and change sets that are over.
 //!
-//! Not here: deciding that they are over (`recovery`, `worker`), old state versions (`states::housekeeping`).
+//! Not here: deciding that they are over (`schedule`), old state versions (`state::queries::housekeeping`).
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub async fn remove_leftovers(control: &Control, set: &ChangeSet, runs: &[Run]) 
     }
 }
 
-/// Removes the plan files of runs that are over, and the source if the whole is.
+/// Removes the plan files of finished runs, and the source if the change set is over.
 pub(crate) async fn remove_plans(control: &Control, set: &ChangeSet, runs: &[Run]) {
     for run in runs.iter().filter(|run| run.state.is_finished()) {
         remove_scratch(control, run.id);
@@ -31,7 +31,7 @@ pub(crate) async fn remove_plans(control: &Control, set: &ChangeSet, runs: &[Run
             drop(fs::remove_file(outputs));
         }
         remove_places(&control.home, set.id);
-        // What cannot be removed now is removed after the next change set with the same source.
+        // A source that cannot be removed now is removed after the next change set with the same source.
         drop(remove_source(control, &set.request.source).await);
     }
 }
@@ -41,7 +41,7 @@ async fn remove_source(control: &Control, source: &str) -> std::io::Result<()> {
         .append(true)
         .open(control.home.snapshots_lock())?;
     if lock.try_lock().is_err() {
-        return Ok(()); // another process adds a source
+        return Ok(()); // another process is adding a source
     }
     let open = control
         .store
@@ -54,7 +54,7 @@ async fn remove_source(control: &Control, source: &str) -> std::io::Result<()> {
     fs::remove_file(control.home.snapshot(source))
 }
 
-/// Removes what a run held in clear.
+/// Removes a run's plain-text data.
 pub(crate) fn remove_scratch(control: &Control, run: RunId) {
     drop(fs::remove_dir_all(control.home.scratch(run)));
 }

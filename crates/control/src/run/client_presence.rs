@@ -1,4 +1,4 @@
-//! Whether a client is attached to a change set: a file lock that the client holds as long as it lives.
+//! Whether a client is attached to a change set: a file lock that the client holds until it exits.
 
 use std::fs::File;
 use std::io;
@@ -11,16 +11,16 @@ use model::ids::ChangeSetId;
 use crate::Control;
 use crate::home::make_private;
 
-/// Attaches to a change set, until the file is closed.
+/// Attaches to a change set until the file is closed.
 pub fn attach(control: &Control, set: ChangeSetId) -> io::Result<File> {
     let file = open(control, set)?;
-    // A process that is ending the change set as abandoned finishes first.
+    // Wait for a process that is ending the change set as abandoned.
     file.lock_shared()?;
     Ok(file)
 }
 
-/// Keeps clients from attaching while an unattended change set is ended. None if a client is attached, or may be about to
-/// attach because the change set was stored a moment ago.
+/// Keeps clients from attaching while an unattended change set is ended. `None` if a client is attached, or
+/// may be about to attach to a new change set.
 pub(crate) fn unattended(control: &Control, set: &ChangeSet) -> Option<File> {
     let age = control.now().duration_since(set.created_at);
     if age.as_secs() < 60 && !path(control, set.id).exists() {

@@ -1,6 +1,6 @@
-//! Why a stage of a run failed, while it travels up to the event that records it.
+//! Why a stage of a run failed, until an event records it.
 //!
-//! Not here: what is stored of it (`model::run::Problem`).
+//! Not here: the stored form (`model::run::Problem`).
 
 use std::fmt;
 
@@ -10,11 +10,11 @@ use model::masking::Mask;
 use model::policy::Verdict;
 use model::run::{EngineDiagnostic, Problem, Stage};
 
-/// Why a stage did not come to its end; becomes the run's problem.
+/// Why a stage did not complete; becomes the run's problem.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,
-    /// What of its stage it was, if that has a word of its own.
+    /// The part of the stage that failed, if it has a name.
     pub(crate) during: Option<&'static str>,
     pub(crate) hint: Option<String>,
     pub(crate) diagnostics: Vec<EngineDiagnostic>,
@@ -22,7 +22,7 @@ pub(crate) struct Failure {
     pub(crate) interrupted: bool,
     pub(crate) policy: Box<Verdict>,
     pub(crate) left: Option<Box<Left>>,
-    /// What a stage after the apply had seen and done.
+    /// What a stage after the apply had found and done.
     pub(crate) report: Option<Box<serde_json::Value>>,
 }
 
@@ -68,7 +68,7 @@ impl Failure {
         self
     }
 
-    /// Nothing is begun that would be ended at once.
+    /// The time limit was reached before the step began, so the step was not started.
     pub(crate) fn too_late(limit: impl fmt::Display, who: &str) -> Self {
         Self::new(format!(
             "the time limit `{limit}` was reached before {who} began"
@@ -87,18 +87,18 @@ impl Failure {
         self
     }
 
-    /// With the name of what it is about.
+    /// Adds the name of the affected object.
     pub(crate) fn named(mut self, what: &str) -> Self {
         self.message = format!("`{what}`: {}", self.message);
         self
     }
 
-    /// What went wrong and what to do about it, for those who have no run.
+    /// The message and the hint, for callers without a run.
     pub(crate) fn into_words(self) -> (String, Option<String>) {
         (self.message, self.hint)
     }
 
-    /// Without what must not be shown.
+    /// Masks secrets in the message and the diagnostics.
     pub(crate) fn masked(mut self, mask: &Mask) -> Self {
         self.message = mask.mask_text(&self.message);
         for diagnostic in &mut self.diagnostics {

@@ -1,5 +1,5 @@
-//! The keys of the digests in seals and plan differences. Each home has its own. A run whose plan came from another home in
-//! a bundle uses the keys of that home, which came with the plan.
+//! The keys of the digests in seals and plan differences. Each home has its own keys. A run whose plan came
+//! from another home in a bundle uses that home's keys, which came with the plan.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use store::{KeyedDigester, Scope, Store, StoreError};
 use crate::Control;
 use crate::home::write_private;
 
-/// Lies only in what is sealed.
+/// Stored only in sealed form.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Digests {
     inputs: String,
@@ -59,7 +59,7 @@ impl Digests {
     }
 }
 
-/// What digests for this run: its own home's key, or that of the home where its plan was made.
+/// The digester for this run, with the key of its own home or of the home where its plan was made.
 pub(crate) async fn digester(
     control: &Control,
     run: RunId,

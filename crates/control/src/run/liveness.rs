@@ -1,6 +1,8 @@
-//! Whether the processes of runs are alive, from their locks and from the machine that they were started on.
+//! Whether the processes of runs are alive, based on their locks and on the machine that they were started
+//! on.
 //!
-//! Not here: the locks themselves (`locks`, `presence`), ending runs whose processes are gone (`recovery`).
+//! Not here: the locks themselves (`run::lock`, `run::client_presence`), ending runs whose processes are gone
+//! (`schedule::recovery`).
 
 use model::changeset::{ChangeSet, Status};
 use model::ids::RunId;
@@ -20,7 +22,7 @@ pub(crate) fn is_gone(control: &Control, set: &ChangeSet, runs: &[Run]) -> bool 
         && client_presence::unattended(control, set).is_some()
 }
 
-/// Whether a run may still have a process: its lock is held, or only another machine could tell.
+/// Whether a run may still have a process: its lock is held, or it runs on another machine and is not over.
 pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool {
     let Ok(RunSummary { set, .. }) = store.run_summary(run).await else {
         return RunLock::is_held(home, run);
@@ -30,18 +32,19 @@ pub(crate) async fn may_be_alive(store: &Store, home: &Home, run: RunId) -> bool
     judge_alive(is_here, set.status.is_over(), is_held)
 }
 
-/// A lock on this disk tells of this machine only. Of another machine we know only whether the change set is over.
+/// A lock on this disk only covers this machine. For another machine, only the end of the change set is
+/// known.
 fn judge_alive(is_here: bool, is_over: bool, is_held: impl FnOnce() -> bool) -> bool {
     if is_here { is_held() } else { !is_over }
 }
 
-/// Whether its processes run on another machine: locks on this disk tell nothing about them.
+/// Whether the processes run on another machine, so that locks on this disk do not cover them.
 pub fn is_elsewhere(control: &Control, set: &ChangeSet) -> bool {
     set.request.machine != control.home.machine()
 }
 
-/// Whether any process carries out one of these runs. The lock decides, not the process numbers in it: a runner that has
-/// not written its number yet is alive, and so is an engine whose runner is gone.
+/// Whether any process carries out one of these runs. The lock decides, not the PIDs in it. A runner that has
+/// not written its PID yet is alive, and so is an engine whose runner is gone.
 pub(crate) fn is_at_work(control: &Control, runs: &[Run]) -> bool {
     runs.iter()
         .any(|run| RunLock::is_held(&control.home, run.id))
@@ -56,7 +59,7 @@ mod tests {
         let (here, over) = (true, true);
         assert!(judge_alive(here, !over, || true));
         assert!(!judge_alive(here, !over, || false));
-        // Nobody holds its lock on this disk, whether it lives or not.
+        // No process holds its lock on this disk, whether it is alive or not.
         assert!(judge_alive(!here, !over, || false));
         assert!(!judge_alive(!here, over, || false));
     }

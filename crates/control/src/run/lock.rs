@@ -1,5 +1,5 @@
-//! Liveness is a file lock, not a clock: a run's lock is held by a descriptor that its runner and its
-//! engine inherit, so it is free only when both are gone.
+//! Liveness is a file lock, not a timeout. The runner and its engine inherit the descriptor that holds a
+//! run's lock, so the lock is free only when both are gone.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _};
@@ -14,12 +14,12 @@ use crate::home::{Home, make_private};
 #[derive(Debug)]
 pub struct RunLock(File);
 
-/// Who is at work under a run's lock.
+/// The processes recorded in a run's lock file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signed {
-    /// Nothing if it has not signed yet.
+    /// `None` if the runner has not written its PID yet.
     pub runner: Option<u32>,
-    /// Nothing between two engines.
+    /// `None` while no engine is running.
     pub engine: Option<u32>,
 }
 
@@ -31,18 +31,18 @@ pub(crate) struct ClaimedRun {
     pub(crate) lock: RunLock,
 }
 
-/// A number of a process, on a line of its own: one takes the place of another.
+/// Length of the line for one PID, fixed so that one PID can overwrite another.
 const LINE: usize = 11;
 
 impl RunLock {
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if no process holds it.
     pub fn try_take(home: &Home, run: RunId) -> io::Result<Option<Self>> {
         make_private(&home.run_dir(run))?;
         let _gate = gate(home)?;
         let Some(file) = try_lock(&Self::path(home, run))? else {
             return Ok(None);
         };
-        // The number of an earlier runner may belong to anybody by now.
+        // The PID of an earlier runner may belong to another process by now.
         file.set_len(0)?;
         Ok(Some(Self(file)))
     }
@@ -51,33 +51,33 @@ impl RunLock {
         home.run_dir(run).join("run.lock")
     }
 
-    /// One that was taken by whoever started this process, and came with it.
+    /// A lock that the parent process took and passed on.
     pub(crate) fn inherited(file: File) -> Self {
         Self(file)
     }
 
-    /// The descriptor a runner is started with.
+    /// The descriptor that a runner inherits.
     pub fn file(&self) -> &File {
         &self.0
     }
 
-    /// Says whose it is now, for those who want to send a signal.
+    /// Records the runner's PID, so that other processes can send it signals.
     pub fn sign(&self, pid: u32) -> io::Result<()> {
         self.0
             .write_all_at(&[line(Some(pid)), line(None)].concat(), 0)
     }
 
-    /// Says which engine is at work.
+    /// Records the PID of the running engine.
     pub(crate) fn note_engine(&self, pid: Option<u32>) -> io::Result<()> {
         self.0.write_all_at(&line(pid), LINE as u64)
     }
 
-    /// Whether a runner or an engine is at work, even if its runner has not signed yet or is gone.
+    /// Whether a runner or an engine is alive, even if the runner has not written its PID yet or is gone.
     pub fn is_held(home: &Home, run: RunId) -> bool {
         probe(home, run).is_some()
     }
 
-    /// Who signed it, if anybody holds it.
+    /// The recorded processes, if the lock is held.
     pub fn signed(home: &Home, run: RunId) -> Option<Signed> {
         let mut text = String::new();
         probe(home, run)?.read_to_string(&mut text).ok()?;
@@ -89,7 +89,8 @@ impl RunLock {
     }
 }
 
-/// The one who waits for what a run's engine left behind; nothing if there is one.
+/// Takes the lock for waiting for the processes that a run's engine left behind. `None` if another process
+/// already waits.
 pub(crate) fn waiter(home: &Home, run: RunId) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     let options = options.create(true).append(true).mode(0o600);
@@ -105,20 +106,21 @@ fn line(pid: Option<u32>) -> [u8; LINE] {
     line
 }
 
-/// The lock's file, if somebody holds it. To look is to hold it for a moment, which a claim must not take
-/// for a runner: both pass the same gate.
+/// Returns the lock file if a process holds the lock. Probing takes the lock briefly; the gate keeps a claim
+/// from mistaking that for a runner.
 fn probe(home: &Home, run: RunId) -> Option<File> {
     let file = File::open(RunLock::path(home, run)).ok()?;
     let gate = gate(home).ok()?;
     if file.try_lock_shared().is_err() {
         return Some(file);
     }
-    drop(file); // and with it the lock, before the gate opens
+    drop(file); // releases the lock before the gate
     drop(gate);
     None
 }
 
-/// Held for as long as one look or one claim takes, and by no child. One for all runs.
+/// Serialises probes and claims of all runs. It is held for one probe or claim only, and no child inherits
+/// it.
 fn gate(home: &Home) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.create(true).append(true).mode(0o600);
@@ -127,7 +129,7 @@ fn gate(home: &Home) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file and takes its lock, unless somebody else has it.
+/// Opens a file and takes its lock, unless another process holds it.
 pub(crate) fn try_lock(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new()
         .read(true)

@@ -1,6 +1,6 @@
-//! What the engines of a run said, as it is kept: without secrets, growing while they work.
+//! The stored engine logs of a run: without secrets, growing while engines run.
 //!
-//! Not here: making that copy (`runner::logs`), how it looks (`cli`).
+//! Not here: writing them (`runner::logs`), displaying them (`cli`).
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -16,11 +16,11 @@ use crate::home::{COMPLAINTS, Home, log_name};
 
 pub use crate::program_output::engine_messages::without_colours;
 
-/// Where a line comes from.
+/// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Stage(Stage),
-    /// What an engine wrote to its standard error, in whatever stage.
+    /// The engine's standard error, in any stage.
     Complaints,
 }
 
@@ -32,7 +32,7 @@ pub struct LogLine {
     pub event: EngineEvent,
 }
 
-/// How often a run was begun, as far as engines said anything: each time it is planned anew is an attempt.
+/// The number of attempts of a run that have engine logs. Each new plan is an attempt.
 pub fn attempts(home: &Home, run: RunId) -> usize {
     let mut logs = Stage::ALL
         .map(|stage| home.engine_events(run, stage))
@@ -40,13 +40,13 @@ pub fn attempts(home: &Home, run: RunId) -> usize {
     earlier_attempts(home, run) + usize::from(logs.any(|log| log.exists()))
 }
 
-/// How many attempts of a run are over, and have their logs aside.
+/// The number of finished attempts, whose logs are stored separately.
 pub(crate) fn earlier_attempts(home: &Home, run: RunId) -> usize {
     let found = fs::read_dir(home.attempts(run));
     found.map_or(0, |entries| entries.flatten().count())
 }
 
-/// The values that a run must hide, as long as its scratch directory exists.
+/// The mask for the values that a run must hide, as long as its scratch directory exists.
 pub(crate) fn hidden_in(home: &Home, run: RunId) -> Option<Mask> {
     let bytes = fs::read(home.hidden_values(run)).ok()?;
     let values: Vec<String> = serde_json::from_slice(&bytes).ok()?;
@@ -54,14 +54,14 @@ pub(crate) fn hidden_in(home: &Home, run: RunId) -> Option<Mask> {
     Some(Mask::new(&secrets))
 }
 
-/// The log of a run, read from the beginning and then on.
+/// Reads the log of a run from the beginning, then its new lines.
 #[derive(Debug)]
 pub struct RunLog {
     tails: Vec<Tail>,
 }
 
 impl RunLog {
-    /// `only`: of one stage, without complaints. `attempt`: an earlier one, else the last.
+    /// `only`: one stage, without standard error. `attempt`: an earlier attempt; by default the last one.
     pub fn new(home: &Home, run: RunId, only: Option<Stage>, attempt: Option<usize>) -> Self {
         let earlier = attempt.filter(|number| *number <= earlier_attempts(home, run));
         let dir = earlier.map_or_else(|| home.run_dir(run), |number| home.attempt(run, number));
@@ -77,17 +77,17 @@ impl RunLog {
         Self { tails }
     }
 
-    /// Of nothing.
+    /// A log without any files.
     pub fn empty() -> Self {
         Self { tails: Vec::new() }
     }
 
-    /// What came since the last call, in the order of the stages.
+    /// The new lines since the last call, in the order of the stages.
     pub fn read_new(&mut self) -> Vec<LogLine> {
         self.tails.iter_mut().flat_map(Tail::read_new).collect()
     }
 
-    /// Lines without an end, when nothing more will come.
+    /// The remaining lines, including an unterminated last line. Call it when no more output will follow.
     pub fn finish(mut self) -> Vec<LogLine> {
         let mut lines = self.read_new();
         lines.extend(self.tails.iter().filter_map(|tail| tail.line(&tail.rest)));
@@ -113,12 +113,12 @@ impl Tail {
         }
     }
 
-    /// A file that is not there yet, or cannot be read now, is looked at again next time.
+    /// A file that does not exist yet or cannot be read now is tried again at the next call.
     fn read_new(&mut self) -> Vec<LogLine> {
         let Ok(mut file) = File::open(&self.path) else {
             return Vec::new();
         };
-        // A stage that begins anew begins its log anew.
+        // A repeated stage starts its log again.
         if file.metadata().is_ok_and(|found| found.len() < self.read) {
             self.read = 0;
             self.rest.clear();

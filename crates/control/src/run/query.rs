@@ -1,6 +1,6 @@
-//! What is stored of change sets, runs and states, for callers that only read and draw.
+//! Read access to stored change sets, runs and states, for callers that only display them.
 //!
-//! Not here: why something waits (`runs`), what is in a state (`states`).
+//! Not here: why something waits (`runs`), what is in a state (`state`).
 
 use jiff::Timestamp;
 use model::changeset::ChangeSet;
@@ -12,7 +12,7 @@ use store::{ChangeSetError, StoreError};
 
 use crate::Control;
 
-/// Something stored could not be read.
+/// Stored data could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     #[error(transparent)]
@@ -37,12 +37,13 @@ impl Explain for QueryError {
     }
 }
 
-/// Tells cheaply whether anything may have been stored since another mark was taken.
+/// A cheap check whether anything may have been stored since another mark was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeMark(store::ChangeMark);
 
 impl ChangeMark {
-    /// Whether an equal mark proves that nothing was stored since: file times are coarse.
+    /// Whether an equal mark proves that nothing was stored since. A recent mark does not, because file times
+    /// are coarse.
     pub fn is_settled(&self, now: std::time::SystemTime) -> bool {
         self.0.is_settled(now)
     }
@@ -70,7 +71,7 @@ impl Control {
         Ok(self.store.run_list(set).await?)
     }
 
-    /// The runs of a change set that were stored after a revision, and the revision to ask for next.
+    /// The runs of a change set that were stored after a revision, and the revision for the next call.
     pub async fn runs_after(
         &self,
         set: ChangeSetId,

@@ -1,7 +1,8 @@
-//! The stages after an apply: publishing, bootstrapping, verifying. Each may be carried out again at any time, and
-//! each leaves a report that says what was seen and done.
+//! The stages after an apply: publishing, bootstrapping, verifying. Each can be repeated at any time. Each
+//! leaves a report of what it found and did.
 //!
-//! Not here: what they do (`facts`, `bootstrap`, `gates`), where their values come from (`stages`).
+//! Not here: what they do (`stage::facts`, `stage::bootstrap`, `stage::gates`), where their values come from
+//! (`stage::values`).
 
 use std::fs::File;
 use std::io::Write as _;
@@ -34,7 +35,8 @@ pub(super) use draining::before_destroy;
 
 pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
-    // Programs, manifests, contracts and `.sops.yaml` come from the source that was planned, not from where people edit it.
+    // Programs, manifests, contracts and `.sops.yaml` come from the planned source, not from the user's
+    // working directory.
     let reads_source = stage != Stage::Publishing
         || publishing::reads_source(job.spec)
         || job.spec.has_hooks(stage, None);
@@ -73,36 +75,35 @@ pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
     }
 }
 
-/// The type of a log's line that says what a stage still waits for.
+/// The type of a log line that reports what a stage still waits for.
 pub const STILL: &str = "still";
 
-/// What a stage leaves for people.
+/// What a stage reports to users.
 #[derive(Debug, serde::Serialize)]
 struct Report {
-    /// In a few words.
     summary: String,
     details: Value,
-    /// Whether it changed anything, where that can be told.
+    /// Whether the stage changed anything; none if that is not known.
     #[serde(skip)]
     changed: Option<bool>,
 }
 
-/// What a stage works with.
+/// Everything that a stage after the apply needs.
 struct Part<'a> {
     job: &'a Job<'a>,
     /// The project's root.
     root: &'a Path,
-    /// What programs see, and what of it must not be shown.
+    /// The environment of programs. `hidden` contains the values that must not be shown.
     env: Environment,
     hidden: Vec<Secret>,
-    /// What a program that is asked for a secret sees: nothing of contexts.
+    /// The environment of programs that fetch secrets. It contains nothing from contexts.
     base: Environment,
     values: StackValues,
     log: StageLog,
 }
 
 impl Part<'_> {
-    /// The blocks with their values, none of which comes from the outside world.
+    /// Fills in the values of the blocks. It fetches nothing.
     fn resolve(&self, blocks: &[StageBlock]) -> Result<Vec<ResolvedBlock>, Failure> {
         let resolved = self.values.resolve(blocks);
         resolved.map_err(|err| Failure::because("could not work out what it says", &err))
@@ -138,7 +139,8 @@ async fn stage_of(
     }
 }
 
-/// A stage speaks of the state that its run left, and of no other: it may have waited for a person meanwhile.
+/// Refuses if the state has changed since the run. The stage is about the state that the run left, and may
+/// have waited for a person meanwhile.
 async fn check_state(job: &Job<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     match staleness::moved(job.control, job.run, &job.spec.stack.name, &state).await {
@@ -148,7 +150,7 @@ async fn check_state(job: &Job<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Records an emergency act, once however often the stage begins.
+/// Records a break-glass action, only once even if the stage starts several times.
 async fn record_act(job: &Job<'_>, act: Act, detail: String) -> Result<(), Failure> {
     let failed = |err: &StoreError| Failure::because("could not record an emergency act", err);
     let Some(exceptions) = &job.set.request.exceptions else {
@@ -172,7 +174,7 @@ async fn record_act(job: &Job<'_>, act: Act, detail: String) -> Result<(), Failu
     opened.map(drop).map_err(|err| failed(&err))
 }
 
-/// What the stage works with: the values that these blocks may need.
+/// Prepares the stage, with the values that these blocks may need.
 async fn part_of<'a>(
     job: &'a Job<'a>,
     stage: Stage,
@@ -185,7 +187,7 @@ async fn part_of<'a>(
         root,
         env: &base,
     };
-    // Who works on the cluster or looks at it may need what the engine needed to make it.
+    // A stage that changes or checks the cluster may need the values that the engine needed to create it.
     let needs_contexts =
         stage != Stage::Publishing || reaches_clusters(blocks, &job.spec.fact_locations);
     let (env, hidden) = if needs_contexts {
@@ -208,7 +210,7 @@ async fn part_of<'a>(
         let inputs = job.spec.facts.values().flat_map(FactsPlace::inputs);
         values.add_secrets(inputs, &side).await.map_err(failed)?;
     }
-    // What the asker brought along was looked at before anything was applied.
+    // Secrets that the requester supplied were checked before anything was applied.
     let elsewhere = |reference: &&str| job.asker.at_hand(reference).is_none();
     let short: Vec<String> = values
         .short()
@@ -227,7 +229,7 @@ async fn part_of<'a>(
     })
 }
 
-/// What a stage says while it is at work: for whoever watches, and for later. Without secrets.
+/// The log of a running stage, for attached clients and for later. It contains no secrets.
 struct StageLog {
     file: File,
     mask: Mask,
@@ -244,12 +246,12 @@ impl StageLog {
         Ok(Self { file, mask })
     }
 
-    /// One line, as engines write theirs.
+    /// Writes one line in the format of the engines' logs.
     fn say(&self, words: &str) {
         self.line("log", words);
     }
 
-    /// What is still missing, for those who see no moving picture.
+    /// Writes what is still missing, for clients without a live view.
     fn still(&self, words: &str) {
         self.line(STILL, words);
     }
@@ -261,7 +263,7 @@ impl StageLog {
             "@timestamp": jiff::Timestamp::now().to_string(),
             "type": kind,
         });
-        // A line that cannot be written now is not worth a failure.
+        // A log line that cannot be written does not fail the stage.
         drop(writeln!(&self.file, "{line}"));
     }
 }

@@ -1,5 +1,4 @@
-//! Outputs of upstream stacks as their plans say they will be: what a dependent is looked at with before
-//! anything is applied.
+//! Planned outputs of upstream stacks. The preview of a dependent uses them before anything is applied.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +14,12 @@ use super::plan::seal_to;
 use super::{Failure, Job};
 use crate::Control;
 
-/// By stack and name. What is not here is as it was last applied.
+/// By stack and name. An output that is not in the map is as it was last applied.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(BTreeMap<(StackName, String), PlannedOutput>);
 
 impl Ahead {
-    /// What the plans of upstream runs say about the awaited outputs; of what they do not say, nothing is
-    /// known.
+    /// Reads the awaited outputs from the plans of upstream runs. An output that no plan contains is unknown.
     pub(super) async fn of(job: &Job<'_>, awaits: &[Awaited]) -> Result<Self, Failure> {
         let failed = |err: &dyn std::error::Error| {
             Failure::because("could not read what upstream stacks plan", err)
@@ -57,7 +55,7 @@ impl Ahead {
         self.0.get(&(stack.clone(), output.to_owned()))
     }
 
-    /// What remains to be awaited: outputs that no plan could tell.
+    /// The awaited outputs that no plan has a value for.
     pub(super) fn unknown(&self, awaits: &[Awaited]) -> Vec<Awaited> {
         let is_unknown = |stack: &StackName, name: &String| {
             self.get(stack, name).is_none_or(|it| it.value.is_none())
@@ -75,7 +73,8 @@ impl Ahead {
     }
 }
 
-/// Keeps what this run's plan says about its outputs, for those who take them. What holds a secret is sensitive there, too.
+/// Stores the planned outputs of this run for its dependents. An output that contains a secret is marked as
+/// sensitive.
 pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8], mask: &Mask) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let mut outputs = planned_outputs(plan_json).map_err(|err| failed(&err))?;
@@ -86,7 +85,7 @@ pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8], mask: &Mask) -> Result
             .any(|value| mask.finds_in_value(value))
         {
             output.sensitive = true;
-            // It is handed on only if none of it is.
+            // A partial value is passed on only if nothing in it is sensitive.
             output.partly = None;
         }
     }
@@ -95,14 +94,14 @@ pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8], mask: &Mask) -> Result
     seal_to(job, "plan-outputs", bytes, &path).await
 }
 
-/// The values of sensitive outputs that a plan knows.
+/// The values of sensitive outputs that a plan contains.
 pub(super) fn sensitive(plan_json: &[u8]) -> Result<Vec<Secret>, Failure> {
     let outputs = planned_outputs(plan_json)
         .map_err(|err| Failure::because("could not understand the plan", &err))?;
     Ok(sensitive_of(&outputs))
 }
 
-/// The same of this run's own plan, which an earlier process made.
+/// The same for this run's own plan, which an earlier process made.
 pub(super) async fn own_sensitive(job: &Job<'_>) -> Result<Vec<Secret>, Failure> {
     let outputs = read(job.control, job.run, &job.spec.stack.state).await;
     let outputs =
@@ -119,7 +118,7 @@ fn sensitive_of(outputs: &BTreeMap<String, PlannedOutput>) -> Vec<Secret> {
     secrets
 }
 
-/// What a run's plan says about its outputs; nothing if that is not kept here.
+/// The planned outputs of a run; empty if they are not stored here.
 async fn read(
     control: &Control,
     run: RunId,

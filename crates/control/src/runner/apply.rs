@@ -1,4 +1,4 @@
-//! The applying stage: exactly the plan that was made, if nothing it was made from has moved.
+//! The applying stage: applies exactly the plan that was made, if nothing it was made from has changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     match applied {
         Ok(event) => event,
         Err(failure) => {
-            // What was refused changed nothing: where the state stands is not its doing.
+            // A refused apply changed nothing, so the state's serial is not its result.
             let serial = if failure.refused {
                 None
             } else {
@@ -90,20 +90,20 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     };
     let work = hooks.before_and(HookStage::Apply, applying.run(&hooks));
     let done = work.await?;
-    // Nothing was applied after all: hooks that prepared for it are told now.
+    // Nothing was applied after all, so the `after` hooks run now.
     if matches!(done, RunEvent::PlanVoided { .. }) {
         hooks.after_failure(HookStage::Apply, Ending::Failed).await;
     }
     Ok(done)
 }
 
-/// Where and with what a plan is applied.
+/// Where a plan is applied, and with which values.
 struct Setup {
     inputs: Inputs,
     workspace: Workspace,
     scratch: Scratch,
     limit: Option<Limit>,
-    /// The process that made the plan applies it.
+    /// The process that made the plan also applies it.
     goes_on: bool,
 }
 
@@ -120,7 +120,8 @@ async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Star
     let (inputs, held, scratch) = if let Some(carried) = carried {
         (carried.inputs, Some(carried.workspace), carried.scratch)
     } else {
-        // Values that it needs may have gone with what moved.
+        // If the state has changed, values that the run needs may be gone. Check the head before gathering
+        // them.
         let is_ours = job.spec.target.backend == Backend::Terrane;
         if is_ours && !plan.preview && head(job).await? != plan.seal.head {
             let void = seal::head_moved(job, plan).await?;
@@ -172,7 +173,7 @@ async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Star
     })))
 }
 
-/// Asks policies and upstreams for the last time. An event: the apply waits.
+/// Checks policies and upstreams for the last time. Returns an event if the apply has to wait.
 async fn may_start(job: &Job<'_>, plan: &PlanRecord) -> Result<Option<RunEvent>, Failure> {
     if let Some(put_off) = check::at_apply(job, plan).await? {
         return Ok(Some(put_off));
@@ -207,7 +208,7 @@ impl Applying<'_> {
         }
         job.holds_its_lanes().await?;
         if after::before_destroy(job).await? {
-            job.holds_its_lanes().await?; // it may have taken long
+            job.holds_its_lanes().await?; // draining may have taken long
         }
         quarantine::note_applying(job.control, self.left);
         files.workspace.owe_artifacts()?;
@@ -239,10 +240,10 @@ impl Applying<'_> {
         keep_copy(self.job, caller, &self.scratch, files, Seen::Applied, None).await
     }
 
-    /// The engine failed. `kept`: what became of a state that it could not deliver.
+    /// The engine failed. `kept` reports what happened to a state that the engine could not store.
     async fn fail(self, ended: &Ended, kept: Option<String>) -> Result<RunEvent, Failure> {
         let job = self.job;
-        // A backend of the engine's may hold more than the copy that was made for the plan.
+        // An engine backend may contain more than the copy that was made for the plan.
         drop(self.copy_state().await);
         self.scratch.remove();
         if self.access.found_head_moved() {
@@ -267,7 +268,7 @@ async fn applied(
     access: &StateAccess,
 ) -> Result<RunEvent, Failure> {
     let now = head(job).await?;
-    // An engine that locked here and wrote nothing had nothing new to store.
+    // An engine that took the lock here and wrote nothing had nothing new to store.
     let is_elsewhere = now == plan.seal.head && !access.was_locked();
     if job.spec.target.backend == Backend::Terrane && is_elsewhere {
         return Err(Failure::new("applied, but the engine stored no state here")
@@ -281,11 +282,11 @@ async fn applied(
     })
 }
 
-/// Time has passed since it was planned: what it takes from backends of the engine may have been applied from another home.
-/// The seal is held against what they hold now.
+/// Reads the upstream states in engine backends again, because another home may have applied them since the
+/// plan. The seal is compared with what they contain now.
 async fn see_upstreams(job: &Job<'_>, limit: Option<Limit>) -> Result<(), Failure> {
     if job.spec.destroy {
-        return Ok(()); // values are not what it is about
+        return Ok(()); // a destroy does not depend on these values
     }
     let look = upstreams::look_again(job.control, job.set.id, job.spec, job.asker);
     for unseen in job.unless_stopped(limit, look).await? {
@@ -294,7 +295,7 @@ async fn see_upstreams(job: &Job<'_>, limit: Option<Limit>) -> Result<(), Failur
     Ok(())
 }
 
-/// The engine is gone: what it could not deliver is found, and its lock ends with it.
+/// After the engine has exited: adopts or quarantines a state that it could not store, and releases its lock.
 pub(super) async fn after_the_engine(
     job: &Job<'_>,
     access: &StateAccess,
@@ -309,7 +310,7 @@ pub(super) async fn after_the_engine(
     Ok(kept)
 }
 
-/// A state that waits for a person blocks the apply.
+/// Refuses the apply while a quarantined state waits for a person.
 pub(super) async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     let Err(err) = quarantine::check(job.control, &state).await else {
@@ -318,7 +319,7 @@ pub(super) async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
     Err(Failure::explained("nothing was applied", &err))
 }
 
-/// The engine would write over what an earlier run left here.
+/// Refuses if an earlier run left a state file here, because the engine would overwrite it.
 pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Result<(), Failure> {
     if drivers::engine::find_errored_state(left.dir).is_none() {
         return Ok(());
@@ -333,7 +334,7 @@ pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Res
         .refused())
 }
 
-/// After what a state is looked at.
+/// The operation after which a state is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Planned,
@@ -351,8 +352,8 @@ impl Seen {
     }
 }
 
-/// Keeps a copy of what a backend that is not ours holds now, whoever applied it: dependents find its
-/// outputs there, and people its history. Of a state of ours that the client encrypts, the outputs.
+/// Stores a copy of the state in an engine backend, whichever process wrote it. Dependents read its outputs,
+/// and users its history. For a state in terrane that the engine encrypts, stores the outputs.
 pub(super) async fn keep_copy(
     job: &Job<'_>,
     caller: &Caller<'_>,
@@ -375,13 +376,13 @@ pub(super) async fn keep_copy(
     if seen == Seen::Planned {
         is_where_it_was(job, &pulled.output).await?;
     }
-    // What a plan sees, somebody else wrote.
+    // A state that is read after a plan was not written by this run.
     let run = (seen != Seen::Planned).then_some(job.run);
     let kept = backends::keep_copy(job.control, state, run, pulled.output, caller.mask()).await;
     kept.map_err(|err| Failure::because("could not keep a copy of the state", &err))
 }
 
-/// Nothing is planned on a state that took another one's place without a word: all of it would be made again.
+/// Refuses to plan if the backend's state was replaced by another one. All resources would be created again.
 async fn is_where_it_was(job: &Job<'_>, body: &[u8]) -> Result<(), Failure> {
     let stack = &job.spec.stack;
     let before = backends::held_before(job.control, &stack.state, body).await;
@@ -399,7 +400,7 @@ async fn is_where_it_was(job: &Job<'_>, body: &[u8]) -> Result<(), Failure> {
         .refused())
 }
 
-/// Asks the engine for the outputs of a state that only it can read, unless that was done before.
+/// Reads the outputs of a state that only the engine can read, unless they are stored already.
 async fn keep_outputs(
     job: &Job<'_>,
     caller: &Caller<'_>,
@@ -428,7 +429,7 @@ async fn keep_outputs(
     if !told.exit.success() {
         return Err(told.failure(&format!("{deed}, but could not read the outputs")));
     }
-    // What somebody else wrote meanwhile is not what the engine was asked about.
+    // If another process wrote the state meanwhile, these outputs may not belong to `version`.
     let after = caller
         .access()
         .version()
@@ -441,7 +442,7 @@ async fn keep_outputs(
     kept.map_err(|err| failed(&err))
 }
 
-/// Where the state stands now.
+/// The current serial of the state.
 pub(super) async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
     Ok(head(job).await?.map(|head| head.serial))
 }
@@ -457,7 +458,7 @@ pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
     }
 }
 
-/// What moved since the plan was made, if anything did. Puts the plan file in place on the way.
+/// What has changed since the plan was made, if anything. Also restores the plan file.
 async fn moved(
     job: &Job<'_>,
     plan: &PlanRecord,

@@ -1,6 +1,6 @@
-//! A command of the engine's own that changes nothing, on the terminal of whoever asked: in this process,
-//! since it may be talked to. Killing it harms nothing: it holds no lane and no lock, and its endpoint
-//! refuses both lock and write.
+//! Runs an engine command that changes nothing on the requester's terminal. It runs in this process, because
+//! it may be interactive. Killing it does no harm: it holds no lane and no lock, and its endpoint refuses
+//! locks and writes.
 
 use std::sync::atomic::AtomicBool;
 
@@ -65,7 +65,7 @@ impl Explain for AttendError {
     }
 }
 
-/// Carries out the one run of a change set here, and says how its engine ended.
+/// Carries out the only run of a change set in this process. Returns how the engine exited.
 pub async fn attend(
     control: &Control,
     set: ChangeSetId,
@@ -115,7 +115,7 @@ pub async fn attend(
     let ended = try_attend(&job, exec, &mut mask).await;
     let (event, answer) = match ended {
         Ok(exit) if exit.success() => {
-            // It read; whether the stack is as its source says, nobody looked.
+            // The command only read. It did not check whether the stack matches its source.
             let read = RunEvent::NothingToChange {
                 consumed: None,
                 came_after: None,
@@ -145,7 +145,7 @@ pub async fn attend(
     answer
 }
 
-/// A problem as whoever waits is told it: the engine's own words are in it.
+/// The failure as shown to the requester, with the engine's own messages.
 fn words(event: &RunEvent) -> AttendError {
     let RunEvent::Failed { problem } = event else {
         return AttendError::Taken;
@@ -191,7 +191,7 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
     let scratch = Scratch::open(job)?;
     scratch.hand_over(job, &inputs)?;
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
-    // Who is talked to wants to know on what kind of terminal.
+    // An interactive program needs the type of the terminal.
     if let Ok(kind) = std::env::var("TERM") {
         inputs.environment.set("TERM", kind);
     }
@@ -207,7 +207,7 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
         exec,
         var_files: &var_files,
     };
-    // Who is talked to is heard as it speaks; who asks for the whole state gets it whole.
+    // `console` prints directly to the terminal, and `state pull` returns the whole state: neither is masked.
     let is_whole = ["console", "state pull"].contains(&exec.command.join(" ").as_str());
     let shown = (!is_whole && !inputs.hidden.is_empty()).then_some(&*mask);
     let ended = caller.attend(&call, shown).await;

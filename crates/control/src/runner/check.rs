@@ -1,6 +1,6 @@
-//! The checking stage: policies are asked about a plan when it was made, and again before it is applied.
+//! The checking stage: evaluates policies for a plan when it is made, and again before it is applied.
 //!
-//! A plan without changes is not asked about: there is nothing to object to.
+//! A plan without changes is not evaluated: there is nothing to deny.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,8 +26,8 @@ use crate::project::contracts::{self, PlanCheck};
 use crate::stage::facts::{self, ForecastContext};
 use crate::state::outputs;
 
-/// Right after planning. What was planned, and the policies as they are in its source, is kept: later points ask
-/// about that and nothing else.
+/// Evaluates policies right after planning. Stores the plan and the policies from its source. Later
+/// evaluations use only these.
 pub(super) async fn at_plan(
     job: &Job<'_>,
     shown: &[u8],
@@ -49,9 +49,9 @@ pub(super) async fn at_plan(
     Ok(verdict)
 }
 
-/// What policies would say of a plan that can only be looked at for now, and which approvals they would want of a yes to it.
-/// It ends nothing: with the values that are missing they may say something else, and they are asked again then. One that
-/// cannot be asked does not agree.
+/// Evaluates policies for a preview, and predicts the approvals that its confirmation would require. A denial
+/// does not end the run: policies are evaluated again when the missing values are known. A policy that cannot
+/// be evaluated counts as a denial.
 pub(super) async fn at_preview(
     job: &Job<'_>,
     plan: Value,
@@ -106,7 +106,8 @@ async fn foresee(job: &Job<'_>, case: &Case, point: Point) -> Result<Verdict, Fa
     job.unless_stopped(None, asked).await
 }
 
-/// A plan without changes may still publish less than before: what the stack says to others may have changed.
+/// Checks contracts for a plan without changes. What the stack publishes may have changed, so it may publish
+/// less than before.
 pub(super) async fn of_nothing(job: &Job<'_>, workspace: &Workspace) -> Result<(), Failure> {
     let spec = job.spec;
     let says_nothing = spec.stack.stages.publish.is_empty() && spec.fact_locations.is_empty();
@@ -116,8 +117,8 @@ pub(super) async fn of_nothing(job: &Job<'_>, workspace: &Workspace) -> Result<(
     keeps_contracts(job, None, workspace).await
 }
 
-/// What a plan would break for those who rely on the stack is refused before anybody is asked about it. A destroy takes
-/// everything away, and says so itself. `shown` is the plan's JSON; none: nothing changes.
+/// Refuses a plan that breaks what others rely on, before policies are evaluated. A destroy removes
+/// everything, and its plan already shows that. `shown` is the plan's JSON; none if nothing changes.
 async fn keeps_contracts(
     job: &Job<'_>,
     shown: Option<&[u8]>,
@@ -185,7 +186,8 @@ async fn keeps_contracts(
     Err(Failure::new(said).hint(hint).refused())
 }
 
-/// Notes what an apply would do to facts, for who looks at the plan. What is bound to be refused then is refused now.
+/// Notes what an apply would do to facts, for users who review the plan. Refuses now what the apply would
+/// certainly refuse.
 async fn forecast_facts(
     job: &Job<'_>,
     planned: &Planned,
@@ -211,9 +213,9 @@ async fn forecast_facts(
     Ok(())
 }
 
-/// What policies say of a yes to a plan that was just made. `is_said`: it was, beforehand or to what the plan fits, and
-/// nobody else has to speak: then a denial ends the run. Otherwise this looks ahead as if who asked for it said yes, for
-/// the approvals that will be wanted; who will say it, and when, is not known yet.
+/// Evaluates policies for the confirmation of a new plan. `is_said`: the plan is already confirmed and needs
+/// no other approval, so a denial ends the run. Otherwise this predicts the required approvals as if the
+/// requester confirmed. Who confirms, and when, is not known yet.
 pub(super) async fn at_yes(job: &Job<'_>, is_said: bool) -> Result<Verdict, Failure> {
     let is_past = job.set.request.policy_override.is_some();
     if is_past || !job.spec.is_asked_at(Point::Approval) {
@@ -229,12 +231,12 @@ pub(super) async fn at_yes(job: &Job<'_>, is_said: bool) -> Result<Verdict, Fail
             ..Verdict::default()
         }),
         Err(failure) if is_said || failure.interrupted => Err(failure),
-        Err(_) => Ok(Verdict::default()), // whoever says yes hears of it
+        Err(_) => Ok(Verdict::default()), // the user who confirms sees the error
     }
 }
 
-/// Whether approvals are still missing that policies want of a plan that was just made. Those from before `since` were
-/// given to another one.
+/// Whether approvals that policies require for a new plan are still missing. Approvals from before `since`
+/// were given to another plan.
 pub(super) async fn is_owed(
     job: &Job<'_>,
     policy: &Verdict,
@@ -267,8 +269,8 @@ async fn ask_about_yes(job: &Job<'_>, given: &[Approval]) -> Result<Verdict, Fai
     ask(job, &case, Point::Approval, given.to_vec(), actor).await
 }
 
-/// Before the engine starts. Who overrides policies leaves a record of it.
-/// If a yes wants approvals that were not known to be wanted, it waits for them: that is the event.
+/// Evaluates policies before the engine starts. An override of policies is recorded. Returns an event if the
+/// confirmation requires approvals that were not known before: the apply waits for them.
 pub(super) async fn at_apply(
     job: &Job<'_>,
     plan: &PlanRecord,
@@ -289,7 +291,8 @@ pub(super) async fn at_apply(
     let mut verdict = ask(job, &case, Point::Apply, approvals.clone(), author.clone()).await?;
     note(Point::Apply, &verdict).await?;
     let of_apply = verdict.approvals.clone();
-    // What is wanted of the plan, and of a yes to it, is wanted by then, asked again or not.
+    // Approvals for the plan and for its confirmation are required here too, whether policies are evaluated
+    // again or not.
     let is_asked_again = is_yes_to_be_asked_about(job, plan);
     let wanted = plan.wanted();
     let wanted = wanted.filter(|it| !is_asked_again || at_plan.approvals.contains(it));
@@ -365,8 +368,9 @@ fn not_allowed(
     hint.into_iter().fold(denied(how, verdict), Failure::hint)
 }
 
-/// Whether nobody was asked about the yes yet: it was said beforehand, and others had to speak first, or there was no plan
-/// to make; or policies are overridden, and what they say goes on the record.
+/// Whether policies have not evaluated the confirmation yet. It was given in advance, and either others had
+/// to approve first or the plan came in a bundle. Also true if policies are overridden, so that their verdict
+/// is recorded.
 fn is_yes_to_be_asked_about(job: &Job<'_>, plan: &PlanRecord) -> bool {
     let request = &job.set.request;
     let is_beforehand = job.auto_approve || job.spec.applies_by_itself();
@@ -375,7 +379,7 @@ fn is_yes_to_be_asked_about(job: &Job<'_>, plan: &PlanRecord) -> bool {
     job.spec.is_asked_at(Point::Approval) && (is_left || request.policy_override.is_some())
 }
 
-/// What lacks approvals now got none because nobody knew that they are wanted.
+/// The hint how to give approvals that are missing because no user knew of the requirement.
 fn way_to_approve<'o>(job: &Job<'_>, owed: impl Iterator<Item = &'o Owed>) -> Option<String> {
     let set = job.set.id;
     let commands: BTreeSet<String> = owed.map(|one| format!("`{}`", one.command(set))).collect();
@@ -383,7 +387,7 @@ fn way_to_approve<'o>(job: &Job<'_>, owed: impl Iterator<Item = &'o Owed>) -> Op
     if commands.is_empty() {
         return None;
     }
-    // Only an apply that plans for itself is taken up again.
+    // Only an apply that makes its own plan can be resumed.
     let is_resumed = job.set.request.action == Action::Apply && !job.is_bundled();
     Some(if is_resumed {
         let commands = commands.join(", ");
@@ -394,7 +398,7 @@ fn way_to_approve<'o>(job: &Job<'_>, owed: impl Iterator<Item = &'o Owed>) -> Op
     })
 }
 
-/// Where the run stands, and what people have said of its change set.
+/// The run, and the approvals of its change set.
 async fn standing(job: &Job<'_>) -> Result<(Run, Vec<Given>), Failure> {
     let store = &job.control.store;
     let read = async {
@@ -432,7 +436,7 @@ async fn ask(
     job.unless_stopped(None, asked).await
 }
 
-/// The policies of this run as they lie in its source.
+/// The policies of this run, as they are in its source.
 fn policies(job: &Job<'_>, workspace: &Workspace) -> Result<Vec<CasePolicy>, Failure> {
     let mut policies = Vec::new();
     for applied in &job.spec.policies {
@@ -445,7 +449,7 @@ fn policies(job: &Job<'_>, workspace: &Workspace) -> Result<Vec<CasePolicy>, Fai
                     Failure::because(&format!("could not read policy file `{path}`"), &err)
                 })?,
             };
-            // An engine at work in the same tree may write anything anywhere.
+            // Another engine in the same tree may have changed the file.
             if sha256(text.as_bytes()) != file.digest {
                 let said =
                     format!("policy file `{path}` is not as it was when the change set began");
@@ -470,7 +474,8 @@ fn failure(err: &PolicyError) -> Failure {
     Failure::explained("not checked", err)
 }
 
-/// The first denial and how many more: all of them are kept with the verdict, and shown once.
+/// Reports the first denial and the number of others. The verdict contains all of them, so that each is shown
+/// once.
 fn denied(how: &str, verdict: Verdict) -> Failure {
     let first = verdict.denials.first().map(ToString::to_string);
     let more = match verdict.denials.len().saturating_sub(1) + verdict.left_off {

@@ -1,6 +1,7 @@
-//! Collects what the decision about a new plan needs, and asks policies on the way.
+//! Collects what the decision about a new plan needs, and evaluates policies for it.
 //!
-//! Not here: the decision (`model::run::confirmation`), comparing plans (`coverage`), asking a policy (`check`).
+//! Not here: the decision (`model::run::confirmation`), comparing plans (`coverage`), evaluating a policy
+//! (`check`).
 
 use jiff::Timestamp;
 use model::approval::{ApprovalBlock, ApprovalScope, lacks_rule_approvals};
@@ -12,16 +13,16 @@ use model::run::confirmation::{Confirmation, ConfirmationFacts, decide};
 use super::coverage::Compared;
 use super::{Failure, Job, check};
 
-/// What happens with a plan, and what is recorded with it.
+/// The decision about a plan, and what is recorded with it.
 pub(super) struct Decided {
     pub(super) confirmation: Confirmation,
-    /// From when on approvals count for it.
+    /// The time from which approvals count for the plan.
     pub(super) since: Option<Timestamp>,
-    /// What policies said about confirming it.
+    /// The policies' verdict on the confirmation.
     pub(super) of_yes: Verdict,
 }
 
-/// `policy`: what policies said about the plan.
+/// `policy`: the policies' verdict on the plan.
 pub(super) async fn confirmation(
     job: &Job<'_>,
     plan: &Plan,
@@ -44,7 +45,7 @@ pub(super) async fn confirmation(
     let request = &job.set.request;
     let mut since = compared.approvals_since(job, facts.keeps_agreement(), policy);
     facts.lacks_policy_approvals = check::is_owed(job, policy, since).await?;
-    // If other people have to approve first, policies are asked again when they have.
+    // If other people have to approve first, policies are evaluated again after that.
     let is_final = decide(&facts) == Confirmation::ApplyNow
         && (facts.is_confirmed() || request.approvals.is_empty());
     let of_yes = if job.review {
@@ -66,7 +67,7 @@ pub(super) async fn confirmation(
     })
 }
 
-/// Whether its stack is approved by itself, whatever was said of the change set.
+/// Whether the stack is approved separately from its change set.
 fn has_own_approval(spec: &RunSpec) -> bool {
     let rule = ApprovalBlock::rule(spec.target.approval.as_ref(), spec.stack.approval.as_ref());
     rule.is_some_and(|rule| rule.scope == ApprovalScope::Stack)

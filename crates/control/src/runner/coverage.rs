@@ -26,10 +26,10 @@ use crate::run::keyed_digests::{Purpose, digester};
 pub(super) struct Compared {
     pub(super) coverage: Coverage,
     pub(super) history: ReviewHistory,
-    /// Somebody confirmed the plan that it was compared with.
+    /// Whether the plan that it was compared with was confirmed.
     pub(super) was_confirmed: bool,
     pub(super) approvals: Vec<Approval>,
-    /// What is stored of it; none if nobody looks at it.
+    /// The plan to store; none if no user reviews it.
     new: Option<ReviewedPlan>,
 }
 
@@ -93,8 +93,9 @@ pub(super) async fn compare(
 }
 
 impl Compared {
-    /// From when on approvals count for the new plan; none: all of its change set do. `keeps`: those of the earlier plan
-    /// count, too, unless policies require one that nobody knew of.
+    /// The time from which approvals count for the new plan; none if all approvals of its change set count.
+    /// With `keeps`, approvals of the earlier plan count too, unless policies require one that was not known
+    /// then.
     pub(super) fn approvals_since(
         &self,
         job: &Job<'_>,
@@ -108,13 +109,13 @@ impl Compared {
         }
     }
 
-    /// Whether who agreed knew of all approvals that policies require.
+    /// Whether all approvals that policies require were known when people agreed.
     pub(super) fn knew_of(&self, job: &Job<'_>, said: &Verdict) -> bool {
         let is_overridden = job.set.request.policy_override.is_some();
         is_overridden || said.approvals.iter().all(|it| self.history.knew_of(it))
     }
 
-    /// Stores the plan for later ones to be compared with; gives its digest.
+    /// Stores the plan for later comparisons. Returns its digest.
     pub(super) async fn keep(&self, job: &Job<'_>) -> Result<Option<String>, Failure> {
         let Some(new) = &self.new else {
             return Ok(None);
@@ -139,7 +140,7 @@ impl Compared {
     }
 }
 
-/// With `--auto-approve`, and without anybody who approves, no plan is ever compared with another.
+/// Whether no user reviews plans. With `--auto-approve` and without approvals, plans are never compared.
 fn nobody_looks(job: &Job<'_>) -> bool {
     let others_approve = !job.set.request.approvals.is_empty() || job.spec.hears_approvals();
     job.auto_approve && !others_approve && !job.is_bundled()
@@ -159,7 +160,7 @@ async fn read_difference(job: &Job<'_>, json: &[u8]) -> Result<Difference, Failu
     difference.map_err(|err| Failure::because("could not understand the plan", &err))
 }
 
-/// Whether anybody approved the last plan, by itself or with its change set.
+/// Whether the last plan was approved, by itself or with its change set.
 fn is_approved(run: RunId, history: &ReviewHistory, approvals: &[Approval]) -> bool {
     let Some(last) = &history.last else {
         return false;
@@ -171,8 +172,8 @@ fn is_approved(run: RunId, history: &ReviewHistory, approvals: &[Approval]) -> b
     approvals.iter().any(is_about)
 }
 
-/// The plan that people saw last, if what is stored is that plan. A plan that was stored and not recorded, because its
-/// runner died in between, is not.
+/// The plan that people saw last, if it is the stored one. A plan that was stored but not recorded, because
+/// its runner died in between, does not count.
 async fn load(job: &Job<'_>, history: &ReviewHistory) -> Result<Option<ReviewedPlan>, Failure> {
     let Ok(sealed) = fs::read(job.control.home.plan_difference(job.run)) else {
         return Ok(None);
@@ -194,7 +195,7 @@ async fn load(job: &Job<'_>, history: &ReviewHistory) -> Result<Option<ReviewedP
     Ok(stored.filter(is_meant))
 }
 
-/// The digest of a stored plan. One that came with a bundle has the same as where the bundle was made.
+/// The digest of a stored plan. A plan from a bundle has the same digest as where the bundle was made.
 fn digest(stored: &ReviewedPlan) -> Option<String> {
     let plain = serde_json::to_vec(&ReviewedPlan {
         from_bundle: false,
@@ -203,7 +204,7 @@ fn digest(stored: &ReviewedPlan) -> Option<String> {
     plain.ok().map(|plain| sha256(&plain))
 }
 
-/// What the stored plan is sealed for.
+/// The purpose for which the stored plan is sealed.
 fn purpose(run: RunId) -> String {
     format!("plan-difference {run}")
 }

@@ -1,5 +1,6 @@
-//! Calls the engine and waits: with the state endpoint up, its words copied without secrets, one interrupt
-//! passed on, and a time limit that interrupts and never kills what changes something.
+//! Calls the engine and waits for it. The state endpoint is up meanwhile, and the engine's output is copied
+//! without secrets. One interrupt is passed on. A time limit interrupts, and never kills an engine that
+//! changes something.
 
 use std::fs;
 use std::io::Write;
@@ -36,17 +37,17 @@ pub(super) struct Caller<'a> {
     environment: Environment,
     access: StateAccess,
     endpoint: Option<tokio::task::JoinHandle<()>>,
-    /// What must not be in any log.
+    /// Masks what must not be in any log.
     log_mask: Mask,
-    /// The secrets that the engine is given.
+    /// Masks the secrets that the engine is given.
     mask: Mask,
 }
 
-/// How often what the engine said is copied for those who read along. Most calls are over before.
+/// How often the engine's output is copied for attached clients. Most calls end earlier.
 const COPY: Duration = Duration::from_millis(250);
 
-/// How long an engine that changes nothing may take to react to its interrupt: a backend that never answers keeps it
-/// for ever, and nothing is lost with it.
+/// How long an engine that changes nothing may take to react to its interrupt. A backend that never answers
+/// would block it forever, and killing it loses nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a call ended.
@@ -55,7 +56,7 @@ pub(super) struct Ended {
     /// What it wrote to standard output.
     pub(super) output: Vec<u8>,
     pub(super) interrupted: bool,
-    /// It did not react to that, and was ended.
+    /// Whether it did not react to the interrupt and was killed.
     pub(super) killed: bool,
     /// The time limit that was reached.
     pub(super) timed_out: Option<Limit>,
@@ -72,7 +73,7 @@ impl Drop for Caller<'_> {
 }
 
 impl<'a> Caller<'a> {
-    /// Brings the state endpoint up, where the state is ours, and tells the engine of it.
+    /// Starts the state endpoint if terrane stores the state, and passes its address to the engine.
     pub(super) async fn new(
         job: &'a Job<'a>,
         workspace: &'a Workspace,
@@ -86,7 +87,7 @@ impl<'a> Caller<'a> {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
             let up = (job.serve)(access.clone(), listener, job.token.clone()).map_err(failed)?;
             for (name, value) in up.environment {
-                // There are commands that only read, lock all the same, and have no option not to.
+                // Some commands only read, but lock anyway and have no option against it.
                 let is_lock = matches!(name, "TF_HTTP_LOCK_ADDRESS" | "TF_HTTP_UNLOCK_ADDRESS");
                 if is_lock && job.spec.only_reads() {
                     continue;
@@ -112,7 +113,7 @@ impl<'a> Caller<'a> {
         &self.mask
     }
 
-    /// What the engine sees of a state of ours.
+    /// The engine's access to a state that terrane stores.
     pub(super) fn access(&self) -> &StateAccess {
         &self.access
     }
@@ -125,7 +126,7 @@ impl<'a> Caller<'a> {
         self.job.spec
     }
 
-    /// Calls the engine; its events go to the run's file for `stage`, where watchers read along.
+    /// Calls the engine. Its events go to the run's log file for `stage`, which attached clients read.
     pub(super) async fn call(
         &self,
         call: &EngineCall<'_>,
@@ -136,7 +137,7 @@ impl<'a> Caller<'a> {
             .await
     }
 
-    /// As `call`, in another environment.
+    /// Like `call`, with another environment.
     pub(super) async fn call_logged(
         &self,
         call: &EngineCall<'_>,
@@ -158,8 +159,8 @@ impl<'a> Caller<'a> {
         self.environment.clone()
     }
 
-    /// Calls the engine on our own terminal. A Ctrl-C there reaches it without us; who ends us ends it. What it prints
-    /// goes through a mask, if one is given.
+    /// Calls the engine on this process's terminal. Ctrl-C there reaches the engine directly, and SIGTERM to
+    /// this process interrupts it. The engine's output is masked if a mask is given.
     pub(super) async fn attend(
         &self,
         call: &EngineCall<'_>,
@@ -198,7 +199,7 @@ impl<'a> Caller<'a> {
         exit
     }
 
-    /// Locks that are free only when the engine is gone, too.
+    /// Locks that stay held until the engine has exited too.
     fn inherited<'p>(&'p self, place: Option<&'p Place>) -> Vec<BorrowedFd<'p>> {
         let locks = &self.workspace.locks;
         let place = place.map(|place| place.file().as_fd());
@@ -210,7 +211,7 @@ impl<'a> Caller<'a> {
         locks.into_iter().chain(place).collect()
     }
 
-    /// Calls the engine for a document, which goes to a file of its own and into no log.
+    /// Calls the engine for a document, which goes to its own file and not into a log.
     pub(super) async fn call_to(
         &self,
         call: &EngineCall<'_>,
@@ -311,7 +312,7 @@ impl Output {
     }
 }
 
-/// Masks what comes on its way. Who does not listen any more ends it.
+/// Copies a stream through the mask. Ends when the receiver is closed.
 async fn pass_on(mut from: impl AsyncRead + Unpin, mask: &Mask, mut to: impl Write) {
     let mut stream = MaskStream::new(mask.clone());
     let mut bytes = vec![0; 64 << 10];
@@ -344,16 +345,16 @@ fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {
     })
 }
 
-/// How an engine at work is looked after.
+/// How a running engine is supervised.
 struct Supervision {
     limit: Option<Limit>,
-    /// None: it is waited for, however long it takes.
+    /// How long the engine may take to react to its interrupt; none for no limit.
     patience: Option<Duration>,
-    /// Where those who watch read what it waits for.
+    /// The file in which attached clients read what the run waits for.
     note: PathBuf,
 }
 
-/// How an engine came to its end.
+/// How an engine ended.
 struct Waited {
     exit: Exit,
     timed_out: bool,
@@ -361,8 +362,8 @@ struct Waited {
 }
 
 impl Supervision {
-    /// Waits for the engine, and copies what it says. The first wish to stop, or the time limit, interrupts it once, and
-    /// that is said; one that changes nothing is ended if it does not react.
+    /// Waits for the engine and copies its output. The first request to stop, or the time limit, interrupts
+    /// the engine once and writes a note. An engine that changes nothing is killed if it does not react.
     async fn keep(
         &self,
         running: &mut Running,
@@ -390,14 +391,14 @@ impl Supervision {
                 }
                 _ = ticks.tick() => {
                     for log in &mut *logs {
-                        // What cannot be copied now is copied at the end.
+                        // Output that cannot be copied now is copied at the end.
                         drop(log.follow());
                     }
                     continue;
                 }
             };
             if running.was_interrupted() {
-                continue; // of both reasons the first counts
+                continue; // the first of both reasons counts
             }
             deadline = None;
             timed_out = why.is_some();
@@ -415,7 +416,7 @@ impl Supervision {
         })
     }
 
-    /// Not being able to say it is no reason not to do it.
+    /// Notes the interrupt for attached clients. A failure to write the note is ignored.
     fn say(&self, why: Option<Limit>) {
         let until = match self.patience {
             Some(_) => "its engine is ended if it does not react",
@@ -432,7 +433,7 @@ impl Supervision {
 }
 
 impl Ended {
-    /// Its output as a stream of events.
+    /// The engine's output as events.
     pub(super) fn events(&self) -> Vec<EngineEvent> {
         let mut reader = EventReader::default();
         let mut events = reader.push(&self.output);
@@ -440,7 +441,7 @@ impl Ended {
         events
     }
 
-    /// The same without secrets: what is kept of it must hold none.
+    /// The same without secrets, because stored events must not contain any.
     pub(super) fn masked_events(&self, mask: &Mask) -> Vec<EngineEvent> {
         let mut stream = MaskStream::new(mask.clone());
         let mut masked = stream.push(&self.output);
@@ -448,12 +449,12 @@ impl Ended {
         EventReader::read_all(&masked)
     }
 
-    /// Whether it ended without saying how far it had come.
+    /// Whether the engine ended without an exit code.
     pub(super) fn died(&self) -> bool {
         self.exit.code().is_none()
     }
 
-    /// The failure this end means, with what the engine reported.
+    /// The failure, with what the engine reported.
     pub(super) fn failure(&self, deed: &str) -> Failure {
         let message = if let Some(limit) = self.timed_out {
             let how = if self.killed {
@@ -485,8 +486,8 @@ impl Ended {
         failure
     }
 
-    /// What it said otherwise: its complaints, else errors that it gives no more of than the words, else the last lines
-    /// that are no events.
+    /// Other text from the engine: its standard error, else error messages without a diagnostic, else the
+    /// last lines that are not events.
     fn words(&self) -> String {
         const MOST: usize = 10;
         if !self.complaint.trim().is_empty() {
@@ -518,13 +519,13 @@ impl Ended {
                 line: diagnostic.line(),
             })
             .collect();
-        // An engine that is interrupted says the same thing once for each place it stops at.
+        // An interrupted engine repeats the same diagnostic for each place where it stops.
         all.dedup();
         all
     }
 }
 
-/// What helps where a data source looks for the state of another stack.
+/// A hint for a data source that reads the state of another stack.
 fn read_of_a_state(diagnostic: &EngineDiagnostic) -> Option<String> {
     const KIND: &str = "data.terraform_remote_state.";
     let address = diagnostic.address.as_deref()?;

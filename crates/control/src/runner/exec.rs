@@ -1,6 +1,5 @@
-//! A command of the engine's own that changes the state, as a run like any other: it waits for its lane,
-//! holds the state's lock through the endpoint, and what a kill leaves is found and judged as after an
-//! apply.
+//! An engine command that changes the state, as a normal run. It waits for its lane and holds the state's
+//! lock through the endpoint. What a kill leaves is found and handled as after an apply.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,12 +33,12 @@ use crate::state::pending_write::Spool;
 use crate::state::quarantine::Leftovers;
 use crate::state::run_access::StateAccess;
 
-/// Where the engine's exit code is noted: a person's script wants the same one.
+/// The file with the engine's exit code, so that a user's script gets the same code.
 pub fn exit_file(home: &Home, run: RunId) -> PathBuf {
     home.run_dir(run).join("exec.exit")
 }
 
-/// There is nothing to plan; what it will work on is noted, as the seal of a plan is.
+/// There is nothing to plan. Records what the command will work on, like the seal of a plan.
 pub(super) async fn prepare(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
     match try_prepare(job, &mut mask).await {
@@ -58,7 +57,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
         policy_since: BTreeMap::new(),
         difference: None,
         counts: PlanCounts::default(),
-        // Whoever says `state rm` means it.
+        // A command such as `state rm` removes resources intentionally.
         destroys: true,
         outputs: job.spec.outputs.clone(),
         seal: Box::new(Seal {
@@ -71,7 +70,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
         }),
         preview: false,
         since: Some(job.control.now()),
-        // Who did this did not make the stack what its source says.
+        // An engine command does not make the stack match its source.
         consumed: None,
         came_after: None,
     };
@@ -132,7 +131,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     scratch.hand_over(job, &inputs)?;
     let state = job.control.state_name(&job.spec.stack.state);
     let spool = Spool::new(job.control.home.run_dir(job.run), job.run);
-    // The engine reads under its lock: whatever is the head then is what it changes.
+    // The engine reads the state under its lock, so it changes the version that is the head then.
     let store = job.control.store.clone();
     let access = StateAccess::for_apply(store, state, job.run, ExpectedHead::Any, true);
     let access = access.holding(spool).with_secrets(&inputs.mask);
@@ -152,7 +151,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
             exec,
             var_files: &var_files,
         };
-        // Before it begins: whatever dies then, the act is on the record.
+        // The record is opened before the command begins, so that a crash cannot lose it.
         let record = open_record(job, exec, mask).await?;
         let ended = caller.call(&call, Stage::Applying, limit).await?;
         if let Some(record) = record
@@ -162,7 +161,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
         }
         let kept = after_the_engine(job, &access, left).await?;
         let artifacts = workspace.keep_artifacts(job).await;
-        // Whoever waits falls back to success or failure.
+        // Without this file, the client reports only success or failure.
         let code = ended.exit.code().unwrap_or(1).to_string();
         drop(fs::write(exit_file(&job.control.home, job.run), code));
         if !ended.exit.success() {
@@ -187,7 +186,8 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
     work.await
 }
 
-/// What edits the state by hand stays on the record until an apply of the stack ends well.
+/// Opens a break-glass record for a command that edits the state. It stays open until the next successful
+/// apply of the stack.
 async fn open_record(job: &Job<'_>, exec: &Exec, mask: &Mask) -> Result<Option<i64>, Failure> {
     if !exec.is_surgery() {
         return Ok(None);
@@ -206,7 +206,7 @@ async fn open_record(job: &Job<'_>, exec: &Exec, mask: &Mask) -> Result<Option<i
     Ok(Some(opened))
 }
 
-/// Nothing was changed. A record that stays says more than happened, not less.
+/// Nothing was changed. If the record cannot be withdrawn, it reports more than happened, not less.
 async fn withdraw(job: &Job<'_>, record: i64) {
     if let Err(err) = job.control.store.break_glass_withdraw(record).await {
         job.warn(&format!("a record of what was not done stays open: {err}"));

@@ -1,7 +1,8 @@
 //! Programs of the project that run before and after a stage, in the environment of the stack's engine.
 //!
-//! One that fails before a stage keeps it from beginning. Those after it run however it ended, and are told how. A hook
-//! holds nothing: at its time limit and at a Ctrl-C it is interrupted, then killed, and it never outlives its runner.
+//! If a hook before a stage fails, the stage does not begin. Hooks after a stage run however it ended, and
+//! get its outcome. A hook holds no lock. At its time limit or at Ctrl-C it is interrupted, then killed. It
+//! never outlives its runner.
 //!
 //! Not here: which hooks there are (`model::context`), their values (`inputs`).
 
@@ -32,10 +33,10 @@ mod stage;
 
 pub(super) use stage::{after_apply, around_part};
 
-/// How long a hook may take to end after it was asked to.
+/// How long a hook may take to exit after an interrupt.
 const GRACE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(100);
-/// Of what a hook said, as much is shown with its failure.
+/// How many lines of a hook's output are shown with its failure.
 const SHOWN_LINES: usize = 10;
 
 /// The hooks of a run's stack, and what they run with.
@@ -47,11 +48,11 @@ pub(super) struct Hooks<'a> {
     tree: PathBuf,
     dir: PathBuf,
     plan: Option<PathBuf>,
-    /// Of the stage, hooks and all.
+    /// The limit of the stage, including its hooks.
     limit: Option<Limit>,
 }
 
-/// How a stage ended, as `after` hooks are told.
+/// How a stage ended, as passed to `after` hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Succeeded,
@@ -98,7 +99,7 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// A stage with all its hooks.
+    /// Runs a stage with all its hooks.
     pub(super) async fn around<T>(
         &self,
         stage: HookStage,
@@ -109,8 +110,9 @@ impl<'a> Hooks<'a> {
         Ok(done)
     }
 
-    /// A stage whose `after` hooks run now only if it fails; if it succeeds, somebody else sees to them. Its work is
-    /// boxed as it comes: it is large, and would be carried on the stack by whoever waits.
+    /// Runs a stage with its `before` hooks. Its `after` hooks run now only if it fails; otherwise the caller
+    /// runs them later. The work is boxed at once, because its future is large and would be part of the
+    /// caller's.
     pub(super) fn before_and<T>(
         &self,
         stage: HookStage,
@@ -129,14 +131,14 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// The hooks after a stage that did not succeed: what else goes wrong is a warning.
+    /// Runs the hooks after a stage that did not succeed. Their failures are only warnings.
     pub(super) async fn after_failure(&self, stage: HookStage, ending: Ending) {
         if let Err(also) = self.after(stage, ending).await {
             self.job.warn(&self.mask.mask_text(&also.message));
         }
     }
 
-    /// The hooks after a stage. All of them run; the first that fails counts.
+    /// Runs the hooks after a stage. All of them run; the first failure counts.
     pub(super) async fn after(&self, stage: HookStage, ending: Ending) -> Result<(), Failure> {
         self.all(When::After, stage, Some(ending)).await
     }
@@ -168,7 +170,7 @@ impl<'a> Hooks<'a> {
             hook.context
         );
         let mut interrupts = self.job.interrupts.lock().await;
-        // Who wants to stop begins nothing; what is begun is cleaned up after.
+        // After an interrupt, no `before` hook starts. `after` hooks still clean up.
         if hook.when == When::Before && interrupts.came().await {
             return Err(Failure::interrupted());
         }
@@ -200,13 +202,13 @@ impl<'a> Hooks<'a> {
         };
         let group = KeptGroup::new().map_err(|err| failed(&err))?;
         let mut running = group.start(&spec).map_err(|err| failed(&err))?;
-        // `run cancel --kill` finds it as it finds an engine.
+        // `run cancel --kill` finds a hook in the same way as an engine.
         self.job.note_engine(running.group());
-        // Its own limit, or what is left of its stage's.
+        // The hook's own limit, or the rest of its stage's limit.
         let own = Instant::now() + hook.limit;
         let limit = limit.filter(|limit| limit.until < own);
         let until = limit.map_or(own, |limit| limit.until);
-        // Who cleans up after an interrupt is not ended by the same wish, said twice.
+        // A hook that cleans up after an interrupt is not ended by a repeated interrupt.
         let heeds = ending != Some(Ending::Interrupted);
         let ended = supervise(&mut running, &mut interrupts, heeds, until, &mut log).await;
         self.job.note_engine(None);
@@ -216,7 +218,7 @@ impl<'a> Hooks<'a> {
         judge(&name, hook, limit, &ended, &said)
     }
 
-    /// That of the engine, what the hook adds, and where it is.
+    /// The engine's environment, the hook's own variables, and variables that describe the run.
     fn environment_of(&self, hook: &ReadyHook, ending: Option<Ending>) -> Environment {
         let (job, mut env) = (self.job, self.environment.clone());
         for (name, value) in &hook.env {
@@ -242,7 +244,7 @@ impl<'a> Hooks<'a> {
         env
     }
 
-    /// A program of the project comes from the source that was planned; another is looked for in `PATH`.
+    /// A program of the project comes from the planned source. Any other program is searched in `PATH`.
     fn program(
         &self,
         hook: &ReadyHook,
@@ -270,7 +272,7 @@ impl<'a> Hooks<'a> {
     }
 }
 
-/// What came of a hook; its last words go with its failure.
+/// The result of a hook. A failure contains the last lines of its output.
 fn judge(
     name: &str,
     hook: &ReadyHook,
@@ -310,8 +312,8 @@ fn judge(
     Err(failure)
 }
 
-/// Whether a hook counts towards its stage's limit: not one that cleans up after a stage that failed, maybe for that
-/// very limit.
+/// Whether a hook counts towards its stage's limit. A hook that cleans up after a failed stage does not,
+/// because the limit may be the cause.
 fn is_counted(ending: Option<Ending>) -> bool {
     matches!(ending, None | Some(Ending::Succeeded))
 }
@@ -322,8 +324,8 @@ enum Ended {
     Interrupted,
 }
 
-/// Waits for a hook, and copies what it says. The limit and the first wish to stop, if it heeds one, end it: asked first,
-/// then made to.
+/// Waits for a hook and copies its output. The limit ends it, and so does the first request to stop if
+/// `heeds` is set. The hook is interrupted first, then killed.
 async fn supervise(
     running: &mut Running,
     interrupts: &mut Interrupts,
@@ -342,7 +344,7 @@ async fn supervise(
             exit = running.wait() => {
                 let exit = exit?;
                 if why.is_some() {
-                    // What it started may not have heard, and goes with it.
+                    // Processes that the hook started may have missed the interrupt.
                     kill_all(running)?;
                 }
                 return Ok(why.unwrap_or(Ended::Exit(exit)));

@@ -1,5 +1,5 @@
-//! The values a run's engine gets: variables from contexts and inputs, environment from contexts. They
-//! exist here in memory, in the engine's environment and in one 0600 file, and nowhere else.
+//! The values for a run's engine: variables from contexts and inputs, environment from contexts. They exist
+//! only in memory, in the engine's environment and in one file with mode 0600.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,46 +35,47 @@ pub(super) use contexts::ReadyHook;
 pub(super) struct Inputs {
     pub(super) variables: Map<String, Value>,
     pub(super) environment: Environment,
-    /// The secrets it is given, and the key to its state.
+    /// Masks the secrets that the engine gets, and the token of its state endpoint.
     pub(super) mask: Mask,
     pub(super) hidden: Vec<Secret>,
-    /// The same and the stack's own sensitive outputs: what is hidden in logs and errors.
+    /// Also masks the stack's own sensitive outputs. Used for logs and errors.
     pub(super) log_mask: Mask,
     pub(super) own_outputs: Vec<Secret>,
-    /// Of contexts, by path from the stack's directory.
+    /// Files of contexts, by path from the stack's directory.
     pub(super) files: BTreeMap<String, Secret>,
     pub(super) hooks: Vec<ReadyHook>,
-    /// Keyed: equal values can be recognised, none can be guessed.
+    /// A keyed digest: equal values can be recognised, but no value can be guessed.
     pub(super) digest: String,
-    /// The same of each by itself.
+    /// The same for each input.
     pub(super) each: BTreeMap<String, String>,
-    /// Keyed, of what it takes from other stacks alone.
+    /// A keyed digest of the values from other stacks only.
     pub(super) consumed: String,
     /// Settings of an engine backend, by name.
     pub(super) backend: BTreeMap<String, String>,
     /// Variables that have no value yet.
     pub(super) unknown: Unknowns,
-    /// What is known of those all the same.
+    /// The known parts of those variables.
     pub(super) partly: Partly,
     /// References of secrets that are too short or too common to be masked in free text.
     short: Vec<String>,
 }
 
 impl Inputs {
-    /// Hides values of the stack's sensitive outputs, too, in logs and errors.
+    /// Also hides these values of the stack's sensitive outputs in logs and errors.
     pub(super) fn hide_outputs(&mut self, outputs: Vec<Secret>, token: &Secret) {
         self.own_outputs.extend(outputs);
         let hidden = self.hidden.iter().chain(&self.own_outputs);
         self.log_mask = Mask::with_token(&hidden.cloned().collect::<Vec<_>>(), token);
     }
 
-    /// Says which secrets are not masked, or refuses them where the project says so.
+    /// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`.
     pub(super) fn check_short(&self, job: &Job<'_>) -> Result<(), Failure> {
         check_short(job, &self.short, "the engine says")
     }
 }
 
-/// Says which secrets are not masked in what somebody says, or refuses them where the project says so.
+/// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`. `said`
+/// names the output that may contain them.
 pub(super) fn check_short(job: &Job<'_>, short: &[String], said: &str) -> Result<(), Failure> {
     if short.is_empty() {
         return Ok(());
@@ -97,11 +98,11 @@ pub(crate) struct BackendValues {
     pub(crate) environment: Environment,
     /// For `-backend-config`, by name.
     pub(crate) settings: BTreeMap<String, String>,
-    /// Secrets of it.
+    /// The secrets among these values.
     pub(crate) hidden: Vec<Secret>,
 }
 
-/// What a call needs that is about the stack's backend alone: no input of the stack is looked at.
+/// What a call needs to reach the stack's backend. Inputs of the stack are not evaluated.
 pub(crate) async fn for_backend(
     control: &Control,
     spec: &RunSpec,
@@ -132,7 +133,7 @@ pub(super) struct HookValues {
     pub(super) hidden: Vec<Secret>,
 }
 
-/// What contexts give, without any input or variable of the stack.
+/// The values from contexts, without any input or variable of the stack.
 pub(super) async fn for_hooks(job: &Job<'_>) -> Result<HookValues, Failure> {
     let mut bare = job.spec.clone();
     bare.stack.inputs.clear();
@@ -153,12 +154,12 @@ pub(super) async fn for_hooks(job: &Job<'_>) -> Result<HookValues, Failure> {
     })
 }
 
-/// Evaluates everything the run needs, in the order in which the stronger overrides the weaker.
+/// Evaluates everything the run needs. Stronger sources override weaker ones.
 pub(super) async fn gather(job: &Job<'_>, limit: Option<Limit>) -> Result<Inputs, Failure> {
     gather_ahead(job, &Ahead::default(), limit).await
 }
 
-/// The same before upstream stacks are applied: with what their plans say, as far as they do.
+/// The same before upstream stacks are applied, with the values that their plans contain.
 pub(super) async fn gather_ahead(
     job: &Job<'_>,
     ahead: &Ahead,
@@ -195,7 +196,7 @@ pub(super) async fn gather_ahead(
     let values = given.iter().map(|(name, value)| (name, value.clone()));
     let contents = files.iter();
     let contents = contents.map(|(path, content)| (path, Value::from(content.expose())));
-    // Each with its name: equal values of two inputs do not look equal.
+    // Each digest includes the name, so that equal values of two inputs do not look equal.
     let each = values.chain(contents).map(|(name, value)| {
         let pair = Value::from(vec![Value::from(name.as_str()), value]);
         (name.clone(), digester.digest(pair.to_string().as_bytes()))
@@ -234,7 +235,8 @@ pub(super) async fn gather_ahead(
     Ok(inputs)
 }
 
-/// The values of a stack's own outputs that its state marks as sensitive. A state that only its engine can read tells none.
+/// The values of the stack's own outputs that its state marks as sensitive. Empty for a state that only its
+/// engine can read.
 async fn sensitive_outputs(control: &Control, spec: &RunSpec) -> Result<Vec<Secret>, Failure> {
     if spec.no_state {
         return Ok(Vec::new());
@@ -251,7 +253,7 @@ async fn sensitive_outputs(control: &Control, spec: &RunSpec) -> Result<Vec<Secr
     Ok(secrets)
 }
 
-/// Every text and number in a sensitive value is masked wherever it turns up.
+/// Adds every string and number in a sensitive value to the secrets that are masked.
 pub(super) fn collect_secrets(value: &Value, secrets: &mut Vec<Secret>) {
     match value {
         Value::String(text) => secrets.push(Secret::new(text)),
@@ -264,7 +266,7 @@ pub(super) fn collect_secrets(value: &Value, secrets: &mut Vec<Secret>) {
     }
 }
 
-/// What variables of the module are set to, and which of them are not known yet.
+/// The values of the module's variables, and which of them are not known yet.
 struct Variables {
     values: Map<String, Value>,
     unknown: Unknowns,
@@ -301,7 +303,8 @@ fn variables(spec: &RunSpec, known: &Known<'_>) -> Result<Variables, Failure> {
     })
 }
 
-/// The secrets that are too short to be masked. What only later stages use is known by now, if it is the asker's.
+/// The secrets that are too short to be masked. Secrets of later stages are included if the requester
+/// supplied them.
 fn short_secrets(job: &Job<'_>, known: &Known<'_>) -> Vec<String> {
     let later = caller_env::later_secrets_of(job.spec);
     let later = later.filter_map(|it| Some((it.to_owned(), job.asker.at_hand(it)?)));
@@ -311,7 +314,7 @@ fn short_secrets(job: &Job<'_>, known: &Known<'_>) -> Vec<String> {
     short.map(|(reference, _)| reference).collect()
 }
 
-/// With the values that variables of the module take from the environment: `TF_VAR_NAME`.
+/// Adds the values that variables of the module take from the environment: `TF_VAR_NAME`.
 fn with_environment(
     variables: &Map<String, Value>,
     spec: &RunSpec,
@@ -327,11 +330,11 @@ fn with_environment(
     given
 }
 
-/// All that counts as a value of the stack, in a form that is equal for equal values.
+/// All input values of the stack, in a form that is equal for equal values.
 fn canonical(variables: &Map<String, Value>, files: &BTreeMap<String, Secret>) -> String {
     let mut text = Value::Object(variables.clone()).to_string();
     for (path, content) in files {
-        // Quoted: no content can pass for another entry.
+        // Quoted, so that no content can look like another entry.
         let pair = Value::from(vec![path.as_str(), content.expose()]);
         text.push_str(&pair.to_string());
     }
@@ -345,7 +348,7 @@ fn environment(spec: &RunSpec, asker: &Asker, known: &Known<'_>) -> Result<Envir
     with_contexts(base, &spec.contexts, asker, hide, evaluate)
 }
 
-/// Names as `-backend-config` takes them; credentials go into the environment.
+/// The settings for `-backend-config`. Credentials go into the environment instead.
 fn settings(
     spec: &RunSpec,
     asker: &Asker,
@@ -376,7 +379,7 @@ fn settings(
                 }
                 environment.set_secret(variable.to_owned(), Secret::new(text));
             }
-            // The engine works in a copy of the source, and the copy goes.
+            // The engine works in a copy of the source, and the copy is removed.
             None if kind == "local" && name == "path" && !text.starts_with('/') => {
                 let failure = Failure::new(format!(
                     "`path` of backend `local` is `{text}`, which would be lost with the copy of the source that the engine works in"
@@ -391,7 +394,7 @@ fn settings(
     Ok(names)
 }
 
-/// The context whose value for this variable counts, if it is another one.
+/// The context whose value for this variable takes effect, if it differs from `value`.
 fn gives_another<'a>(
     spec: &'a RunSpec,
     asker: &Asker,
@@ -411,7 +414,7 @@ fn gives_another<'a>(
                 .find(|(name, _)| *name == variable)
                 .map(|(_, value)| value.to_owned()),
         };
-        // An empty one is none to engines and providers; CI systems set it for what is not there.
+        // Engines and providers ignore an empty value. CI systems set one if the variable is missing.
         if let Some(given) = given.filter(|given| !given.is_empty()) {
             found = (given != value).then_some(context.name.as_str());
         }
@@ -419,20 +422,20 @@ fn gives_another<'a>(
     Ok(found)
 }
 
-/// Values from elsewhere, fetched before evaluation, which itself touches nothing.
+/// Values from other sources, fetched before evaluation. Evaluation itself reads nothing from outside.
 struct Known<'a> {
     env: &'a BTreeMap<String, String>,
     outputs: BTreeMap<StackName, BTreeMap<String, (Value, bool)>>,
-    /// Outputs that nobody knows before their stack is applied.
+    /// Outputs that are not known before their stack is applied.
     unknown: BTreeSet<(StackName, String)>,
-    /// Of those, what plans say of a part.
+    /// The parts of those outputs that plans contain.
     partly: BTreeMap<(StackName, String), Value>,
     secrets: BTreeMap<String, Secret>,
     hidden: RefCell<Vec<Secret>>,
 }
 
 impl Known<'_> {
-    /// The stacks that must be applied before this has a value.
+    /// The stacks that must be applied before this input has a value.
     fn awaited(&self, input: &Input) -> BTreeSet<StackName> {
         let Input::Expression(expression) = input else {
             return BTreeSet::new();
@@ -441,8 +444,8 @@ impl Known<'_> {
         outputs.map(|(stack, _)| stack.clone()).collect()
     }
 
-    /// What is known of an input that is unknown in part. Only of one that takes an output, or a part of one, as it is:
-    /// nobody knows what a function would make of the rest.
+    /// The known part of an input that is partly unknown. Only for a plain reference to an output or to a
+    /// part of it: the result of a function is not known.
     fn partly(&self, input: &Input) -> Option<Value> {
         let Input::Expression(expression) = input else {
             return None;
@@ -473,7 +476,7 @@ impl Known<'_> {
     }
 }
 
-/// One output as a plan knows it in part, in place of what was applied.
+/// Provides an output's partly known value from a plan, in place of the applied value.
 struct Instead<'a> {
     known: &'a Known<'a>,
     value: &'a Value,

@@ -1,7 +1,8 @@
-//! A wish to stop, remembered from the first moment on: also between two engine calls.
+//! Requests to stop, remembered from the start, also between two engine calls.
 //!
-//! SIGTERM is meant for this process, whatever it does. SIGINT is meant for a run, and whoever sends it has noted the
-//! wish in the store before: one that comes late, when this process has gone on with another run, is none of its own.
+//! SIGTERM is meant for this process, whatever it does. SIGINT is meant for a run, and its sender has
+//! recorded a cancel request in the store before. A late SIGINT, which arrives when this process already
+//! carries out another run, is ignored.
 
 use std::io;
 
@@ -15,16 +16,16 @@ use crate::changeset::cancel_requests;
 pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
-    /// Whose wishes count; every one, if this is nothing.
+    /// The run whose cancel requests count. If none, every signal counts.
     of: Option<(Store, RunId)>,
-    /// A signal came, and it is not known yet whether it was meant.
+    /// A signal arrived, and it is not known yet whether it was meant for this run.
     nudged: bool,
     terminated: bool,
     came: bool,
 }
 
 impl Interrupts {
-    /// From here on neither signal ends this process.
+    /// Installs the handlers. From here on neither signal ends this process.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -36,13 +37,13 @@ impl Interrupts {
         })
     }
 
-    /// From here on it is about this run.
+    /// From here on, signals are checked for this run.
     pub(crate) fn begin(&mut self, store: &Store, run: RunId) {
         self.of = Some((store.clone(), run));
         self.came = false;
     }
 
-    /// Waits for the wish. May be dropped at any moment.
+    /// Waits for a request to stop. The future may be dropped at any time.
     pub(super) async fn next(&mut self) {
         loop {
             if !self.nudged {
@@ -58,7 +59,7 @@ impl Interrupts {
         }
     }
 
-    /// Whether it has come already.
+    /// Whether a request to stop has already arrived.
     pub(super) async fn came(&mut self) -> bool {
         if !self.came && !self.nudged {
             tokio::select! {
@@ -71,12 +72,12 @@ impl Interrupts {
         self.came || (self.nudged && self.is_meant().await)
     }
 
-    /// Whether this process, not only its run, is to come to its end.
+    /// Whether this process must end, not only its run.
     pub(crate) fn is_terminated(&self) -> bool {
         self.terminated
     }
 
-    /// Judges the signal that came.
+    /// Checks the signal that arrived.
     async fn is_meant(&mut self) -> bool {
         let meant = match &self.of {
             Some((store, run)) if !self.terminated => is_wanted(store, *run).await,
@@ -88,7 +89,7 @@ impl Interrupts {
     }
 }
 
-/// Whether somebody wants this run to end. A store that does not answer is no reason to go on.
+/// Whether this run should end. Also true if the store does not answer.
 async fn is_wanted(store: &Store, run: RunId) -> bool {
     if cancel_requests::find(store, run).await.is_some() {
         return true;

@@ -1,5 +1,5 @@
-//! How long a stage may take. A limit interrupts the engine, once, and never kills an apply; a hook it ends, and so it does
-//! an engine that changes nothing and does not react.
+//! How long a stage may take. A limit interrupts the engine once, and never kills an apply. It ends a hook,
+//! and an engine that changes nothing and does not react.
 
 use std::fmt;
 use std::future::Future;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use model::duration;
 use tokio::time::Instant;
 
-/// One of a stack's `timeout` block, counted from the moment a stage began to read its values: secrets, and the `init` that
-/// it may need, are part of the stage.
+/// A limit from a stack's `timeout` block. It starts when a stage begins to read its values, so it includes
+/// fetching secrets and a required `init`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     name: &'static str,
@@ -31,7 +31,7 @@ impl Limit {
     }
 }
 
-/// Waits for somebody else. A stage's time does not run meanwhile.
+/// Waits for other processes. This time does not count towards the stage's limit.
 pub(super) async fn apart_from<T>(limit: &mut Option<Limit>, wait: impl Future<Output = T>) -> T {
     let began = Instant::now();
     let done = wait.await;
@@ -41,7 +41,7 @@ pub(super) async fn apart_from<T>(limit: &mut Option<Limit>, wait: impl Future<O
     done
 }
 
-/// `timeout { plan = "10m" }`, as it stands in the project file.
+/// `timeout { plan = "10m" }`, as written in the project file.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = duration::write(self.of);

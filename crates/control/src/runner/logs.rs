@@ -1,7 +1,8 @@
-//! What an engine says, kept for people: masked as it is written, so that whoever reads along sees no secret.
+//! An engine's output, stored for users. It is masked as it is written, so that clients that follow it see no
+//! secret.
 //!
-//! The engine writes to a file that only we read; the copy that people read grows behind it. Both outlive
-//! us: if this process dies the engine goes on writing, and whoever finds the run makes the rest of the copy.
+//! The engine writes to a file that only terrane reads, and users read a copy that grows behind it. If this
+//! process dies, the engine continues to write, and recovery completes the copy.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -22,33 +23,33 @@ use crate::run::logs::{earlier_attempts, hidden_in};
 pub(super) struct LogCopy {
     raw: PathBuf,
     copy: PathBuf,
-    /// Made when there is something to copy: most engines have no complaints.
+    /// Created when there is something to copy: most engines write nothing to standard error.
     open: Option<File>,
-    /// What the engine writes: where it began, and how far it was read.
+    /// The engine's file. `begin` is its length before the call, `read` how far it was read.
     source: Option<File>,
     begin: u64,
     read: u64,
     stream: MaskStream,
-    /// Of an apply: what was done must be known even if the machine dies.
+    /// Set for an apply: its log must survive a crash of the machine.
     is_durable: bool,
     synced: Instant,
 }
 
-/// How often the log of an apply is made durable, at most.
+/// How often the log of an apply is synced, at most.
 const SYNC: Duration = Duration::from_secs(1);
-/// What is copied at a time, and how long at most.
+/// How many bytes are copied at a time, and how long one copy may take.
 const CHUNK: u64 = 64 * 1024;
 const MOMENT: Duration = Duration::from_millis(20);
 
 impl LogCopy {
-    /// Of what an engine says in a stage.
+    /// A log of the engine's events in a stage.
     pub(super) fn of_events(
         raw: PathBuf,
         copy: &Path,
         mask: Mask,
         is_durable: bool,
     ) -> io::Result<Self> {
-        let open = Some(open_copy(copy)?); // who reads along waits for it
+        let open = Some(open_copy(copy)?); // clients that follow the log wait for it
         let log = Self::new(raw, copy, mask)?;
         Ok(Self {
             open,
@@ -57,7 +58,7 @@ impl LogCopy {
         })
     }
 
-    /// What comes now goes behind what earlier calls of the same attempt said.
+    /// New output is appended to the output of earlier calls in the same attempt.
     pub(super) fn new(raw: PathBuf, copy: &Path, mask: Mask) -> io::Result<Self> {
         let begin = length(&raw)?;
         Ok(Self {
@@ -78,7 +79,7 @@ impl LogCopy {
         &self.raw
     }
 
-    /// Copies what is new, as far as that goes in a moment: state requests and interrupts wait meanwhile.
+    /// Copies new output, only for a short time: state requests and interrupts wait meanwhile.
     pub(super) fn follow(&mut self) -> io::Result<()> {
         let (begun, from) = (Instant::now(), self.read);
         loop {
@@ -132,7 +133,7 @@ impl LogCopy {
         }
     }
 
-    /// The engine is gone: all of what it wrote, as it wrote it.
+    /// The engine has exited. Completes the copy, and returns all of the output unmasked.
     pub(super) fn finish(mut self) -> io::Result<Vec<u8>> {
         let bytes = self.read_from(self.begin, u64::MAX)?;
         let copied = usize::try_from(self.read - self.begin).unwrap_or(usize::MAX);
@@ -145,7 +146,7 @@ impl LogCopy {
     }
 }
 
-/// Of what is not there yet: none.
+/// The length of a file; 0 if it does not exist.
 fn length(path: &Path) -> io::Result<u64> {
     match fs::metadata(path) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(0),
@@ -153,7 +154,7 @@ fn length(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// A run that is planned anew begins its logs anew; those of the attempt before stay.
+/// Starts new logs for a run that is planned again. The logs of the earlier attempt are kept.
 pub(super) fn begin_attempt(job: &Job<'_>) -> Result<(), Failure> {
     let kept = keep_earlier(&job.control.home, job.run);
     kept.map_err(|err| Failure::because("could not keep the logs of the attempt before", &err))
@@ -179,14 +180,14 @@ fn open_copy(path: &Path) -> io::Result<File> {
     options.create(true).append(true).mode(0o600).open(path)
 }
 
-/// What is known of a stage that nobody finished: its events, masked.
+/// The masked events that a stage has logged so far.
 pub(crate) fn lost_events(home: &Home, run: RunId, stage: Stage) -> Vec<EngineEvent> {
     let bytes = fs::read(home.engine_events(run, stage)).unwrap_or_default();
     EventReader::read_all(&bytes)
 }
 
-/// Makes the rest of the copies for a runner that was lost. What it had to hide lies beside its inputs; without
-/// that nobody knows what to look for, and only what it copied itself stays.
+/// Completes the copies for a lost runner. Its secrets are stored beside its inputs. Without them nothing can
+/// be masked, and only what the runner copied itself is kept.
 pub(crate) fn finish_lost(home: &Home, run: RunId) {
     let mask = hidden_in(home, run);
     let stages = [Stage::Preparing, Stage::Planning, Stage::Applying];
@@ -199,12 +200,12 @@ pub(crate) fn finish_lost(home: &Home, run: RunId) {
     let complaints = (home.engine_complaints_raw(run), home.engine_complaints(run));
     for (raw, copy) in events.into_iter().chain([complaints]) {
         if let (Ok(bytes), Some(mask)) = (fs::read(&raw), &mask) {
-            // What cannot be written now is lost to people only: the engine's state is elsewhere.
+            // If the copy cannot be written, only the log is lost: the engine's state is stored elsewhere.
             drop(complete(&copy, &bytes, mask));
         }
         drop(fs::remove_file(raw));
     }
-    // What a hook said is copied line by line while it runs.
+    // A hook's output is copied line by line while it runs.
     drop(fs::remove_file(home.hook_output(run)));
 }
 
@@ -216,8 +217,8 @@ fn complete(copy: &Path, raw: &[u8], mask: &Mask) -> io::Result<()> {
     open_copy(copy)?.write_all(missing(&have, &whole))
 }
 
-/// What of `whole` is not at the end of `have` already. All of it may be there with more behind it: hooks speak after the
-/// engine.
+/// The part of `whole` that is not yet at the end of `have`. `have` may contain all of it with more output
+/// after it, because hooks write after the engine.
 fn missing<'a>(have: &[u8], whole: &'a [u8]) -> &'a [u8] {
     if !whole.is_empty() && have.windows(whole.len()).any(|part| part == whole) {
         return &[];

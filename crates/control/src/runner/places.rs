@@ -1,11 +1,12 @@
-//! Places for engines: as many at once as the change set may have.
+//! Engine permits: how many engines a change set may run at once.
 //!
-//! There is one run more than there are places (`Request::runs_at_once`). A run takes a place before its first
-//! engine and gives it up after its last, when it still has to make durable what happened; whoever waits has begun
-//! already and starts its engine at once. No processor is idle between two runs.
+//! There is one run more than there are permits (`Request::runs_at_once`). A run takes a permit before its
+//! first engine. It releases the permit after its last engine, while it still has to store what happened. The
+//! waiting run has already begun and starts its engine at once, so that no processor is idle between two
+//! runs.
 //!
-//! A place is a file lock that engines inherit: those of a runner that was killed keep it. Whoever gives one up
-//! rings a bell, a named pipe, so that nobody has to look again and again.
+//! A permit is a file lock that engines inherit, so the engines of a killed runner keep it. A process that
+//! releases a permit writes to a named pipe, so that waiting runs need not poll often.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -21,10 +22,10 @@ use tokio::net::unix::pipe;
 use crate::home::{Home, make_private};
 use crate::run::lock::try_lock;
 
-/// Who was killed rings no bell: so often it is looked all the same.
+/// Poll interval, for permits whose holder was killed without notifying.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Held for as long as engines of one run are at work.
+/// An engine permit, held while engines of one run are at work.
 #[derive(Debug)]
 pub(super) struct Place {
     file: File,
@@ -32,7 +33,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Takes a place, or waits for one; says `waits` if that takes long. May be dropped while it waits.
+    /// Takes a permit or waits for one. Calls `waits` if that takes long. The future may be dropped while it
+    /// waits.
     pub(super) async fn take(
         home: &Home,
         set: ChangeSetId,
@@ -53,7 +55,7 @@ impl Place {
         if let Some(place) = free(bell.clone())? {
             return Ok(place);
         }
-        // First the ears, then another look: what becomes free after it is heard of.
+        // Open the pipe before trying again, so that a permit released after that is noticed.
         let ears = listen(&bell)?;
         loop {
             if let Some(place) = free(bell.clone())? {
@@ -65,7 +67,7 @@ impl Place {
         }
     }
 
-    /// For engines to inherit.
+    /// The lock file, for engines to inherit.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
@@ -73,13 +75,13 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Not only closed: what an engine left running in the background must not keep the place.
+        // Closing is not enough: a background process that an engine left must not keep the permit.
         drop(self.file.unlock());
         ring(&self.bell);
     }
 }
 
-/// Open for writing as well: it does not end when nobody rings.
+/// Opens the pipe for writing as well, so that it does not end when there is no writer.
 fn listen(bell: &Path) -> io::Result<pipe::Receiver> {
     match mkfifoat(CWD, bell, Mode::RUSR | Mode::WUSR) {
         Err(err) if err != Errno::EXIST => return Err(err.into()),
@@ -101,7 +103,7 @@ async fn hear(ears: &pipe::Receiver) -> io::Result<()> {
     }
 }
 
-/// Where nobody listens, nobody waits.
+/// Notifies waiting runs. If no process has the pipe open, no run waits.
 fn ring(bell: &Path) {
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = File::options();

@@ -1,5 +1,5 @@
-//! The planning stage: prepare a slot, initialise it if need be, plan against one pinned version of the
-//! state, and keep the plan sealed.
+//! The planning stage: prepares a slot, initialises it if needed, plans against one pinned version of the
+//! state, and stores the sealed plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -86,15 +86,15 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
 /// What a plan is made from.
 struct Base {
     head: Option<StateVersion>,
-    /// terrane keeps the state.
+    /// Whether terrane stores the state.
     is_ours: bool,
-    /// Only a plan of everything, from the newest state, tells that a stack is as its source says.
+    /// Only a complete plan from the newest state shows that a stack matches its source.
     is_whole: bool,
     came_after: Option<BTreeMap<String, String>>,
 }
 
 impl Base {
-    /// Read before anything is planned: what moves from here on has changed since.
+    /// Read before planning, so that later changes count as changes since the plan.
     async fn of(job: &Job<'_>, head: Option<StateVersion>) -> Self {
         let spec = job.spec;
         let is_whole = !spec.destroy && !spec.refresh_only && spec.pinned.is_none();
@@ -111,7 +111,7 @@ impl Base {
         }
     }
 
-    /// Nothing was ever made, or all of it is gone.
+    /// Whether the stack is to be destroyed and its state is missing or empty.
     fn has_nothing_to_destroy(&self, job: &Job<'_>) -> bool {
         let head = self.head.as_ref();
         let is_empty = head.is_none_or(|head| head.contents == Contents::Nothing);
@@ -134,7 +134,7 @@ impl Base {
     }
 }
 
-/// Where and with what a plan is made.
+/// Where a plan is made, and with which values.
 struct Setup {
     inputs: Inputs,
     workspace: Workspace,
@@ -175,7 +175,7 @@ impl Setup {
 /// A plan with changes, and the engine's JSON of it.
 type Shown = (Plan, Vec<u8>);
 
-/// Runs the engine, and reads what it plans; none if nothing changes.
+/// Runs the engine and reads its plan; none if nothing changes.
 async fn run_and_show(
     job: &Job<'_>,
     base: &Base,
@@ -191,7 +191,7 @@ async fn run_and_show(
     Ok(Some(shown).filter(|(plan, _)| !plan.is_empty()))
 }
 
-/// A plan with changes, compared and decided about.
+/// A plan with changes, after the comparison and the decision.
 struct Made {
     shown: Shown,
     policy: Verdict,
@@ -245,7 +245,7 @@ async fn run_engine(
             mode: mode(job.spec),
             var_files,
         });
-        // The key of a new state is made while the engine works. If that fails here, it fails again later.
+        // The key of a new state is created while the engine works. If that fails here, it fails again later.
         let prepare = async {
             if base.head.is_none() {
                 let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
@@ -263,7 +263,8 @@ async fn run_engine(
     planned.await
 }
 
-/// Records a plan with changes. The same process goes on to apply it if it may; otherwise the plan file is stored.
+/// Records a plan with changes. The same process then applies it, if it may; otherwise the plan file is
+/// stored.
 async fn finish(
     job: &Job<'_>,
     base: Base,
@@ -347,7 +348,7 @@ async fn leave(
     Ok(())
 }
 
-/// The state that a plan is made from: one version, whatever happens meanwhile.
+/// The state that a plan is made from: one fixed version.
 pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
@@ -385,8 +386,8 @@ pub(super) fn mode(spec: &RunSpec) -> PlanMode {
     }
 }
 
-/// The outputs that will differ. Before the first apply that is every one: one that will be null is in no
-/// plan, and yet nobody knows it.
+/// The outputs that will differ. Before the first apply these are all outputs: one that will be null is not
+/// in the plan, but is still unknown.
 pub(super) fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> BTreeSet<String> {
     let mut outputs: BTreeSet<String> = plan.outputs.keys().cloned().collect();
     if is_first {
@@ -395,7 +396,7 @@ pub(super) fn changing_outputs(spec: &RunSpec, plan: &Plan, is_first: bool) -> B
     outputs
 }
 
-/// What `init` is made with.
+/// What `init` needs.
 #[derive(Clone, Copy)]
 pub(super) struct EngineFiles<'a> {
     pub(super) workspace: &'a Workspace,
@@ -451,7 +452,7 @@ pub(super) async fn initialise(
     run_init(job, caller, &call, limit, hooks).await?;
     let lock_after = fs::read(&lock_path).ok();
     check_providers(job, lock_after.as_deref())?;
-    // A destroy leaves the source as it is; its module may be gone from there already.
+    // A destroy does not change the source. Its module may already be gone from there.
     if is_open
         && !job.spec.destroy
         && lock_after != lock_before
@@ -503,7 +504,7 @@ async fn run_init(
     Ok(())
 }
 
-/// No provider is started that the target does not list. What modules from elsewhere need shows only here.
+/// Refuses providers that the target does not list. The providers of external modules are known only here.
 fn check_providers(job: &Job<'_>, lock_file: Option<&[u8]>) -> Result<(), Failure> {
     let text = String::from_utf8_lossy(lock_file.unwrap_or_default());
     let path = providers::lock_file(&job.spec.stack.path);
@@ -524,7 +525,7 @@ fn check_providers(job: &Job<'_>, lock_file: Option<&[u8]>) -> Result<(), Failur
 }
 
 /// The engines' own cache is not safe under parallel `init`, so its lock is held meanwhile. Others may
-/// download for minutes: the endpoint and Ctrl-C must not wait for that.
+/// download for minutes. The endpoint and Ctrl-C must not wait for that, so another thread takes the lock.
 async fn shared_providers(job: &Job<'_>, flavor: Flavor) -> Result<PluginCache, Failure> {
     let cache = job.control.cache.clone();
     let work = tokio::task::spawn_blocking(move || PluginCache::acquire(&cache, flavor));
@@ -540,8 +541,8 @@ async fn shared_providers(job: &Job<'_>, flavor: Flavor) -> Result<PluginCache, 
         .map_err(|err| failed(&err))
 }
 
-/// A lock file that `init` wrote belongs beside the module, where people commit it: as a whole, and never
-/// through a link to somewhere else.
+/// Writes the lock file from `init` back beside the module, where users commit it. The file is replaced as a
+/// whole, and never through a link.
 fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
     let root = Path::new(&job.spec.root).canonicalize()?;
     let dir = root.join(&job.spec.stack.path).canonicalize()?;
@@ -559,7 +560,7 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The plan as people may see it, and the engine's own words, which they may not.
+/// The plan as users may see it, and the engine's own JSON, which they may not see.
 pub(super) async fn show(
     caller: &Caller<'_>,
     scratch: &Scratch,
@@ -585,7 +586,7 @@ pub(super) async fn show(
     Ok((plan, ended.output))
 }
 
-/// The plan as people see it, for watchers and for later.
+/// Stores the plan as users see it, for attached clients and for later.
 pub(super) async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let bytes = serde_json::to_vec(plan).map_err(|err| failed(&err))?;

@@ -1,7 +1,7 @@
-//! A plan to look at, of a stack whose inputs do not all exist yet: made in a tree apart, from a rewritten
-//! copy of the source, and never kept as a plan.
+//! The preview of a stack whose inputs do not all exist yet. It is made in a separate tree from a rewritten
+//! copy of the source, and never stored as a plan.
 //!
-//! Not here: the rewriting (`model::preview`), which runs are looked at and when (`model::changeset`).
+//! Not here: the rewriting (`model::preview`), which runs are previewed and when (`model::changeset`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +31,7 @@ use super::seal::lock_file;
 use super::workspace::{Scratch, Workspace};
 use super::{Failure, Job, check, coverage, failed, inputs, logs};
 
-/// For a run that waits for its upstreams: what could be seen of its plan by now.
+/// Previews a run that waits for its upstreams: the part of its plan that is already known.
 pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
     let mut mask = Mask::default();
     let looked = look(job, awaits, &mut mask, &mut BTreeSet::new()).await;
@@ -44,7 +44,7 @@ pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
         Err(failure) if failure.interrupted || failure.refused => {
             return failed(failure, Stage::Planning, None, &mask);
         }
-        // It neither fails nor poisons: with the real values it may well work.
+        // A failed preview neither fails the run nor skips others: the plan may work with the real values.
         Err(failure) => {
             let why = mask.mask_text(&reason(job, &failure));
             (awaits.to_vec(), Preview::Impossible { why }, Vec::new())
@@ -58,13 +58,13 @@ pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
     }
 }
 
-/// For a review where no state can be read: what would be made if nothing were there.
+/// Plans for a review that cannot read a state: what would be created if nothing existed.
 pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let mut unknown = BTreeSet::new();
     let looked = look(job, &[], &mut mask, &mut unknown).await;
     match looked {
-        // Never `unchanged`: nobody looked at what is there.
+        // Never `unchanged`: existing resources were not checked.
         Ok(looked) => RunEvent::PlanFinished {
             plan: looked.record,
             confirmed: false,
@@ -73,7 +73,7 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
             is_equal: None,
             new: Vec::new(),
         },
-        // As with any preview: with the real values it may well work.
+        // As with any preview, the plan may work with the real values.
         Err(failure) if !unknown.is_empty() && !failure.interrupted && !failure.refused => {
             let on = unknown.into_iter().map(|stack| Awaited {
                 outputs: outputs_of(job, &stack),
@@ -92,7 +92,7 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
     }
 }
 
-/// What a run takes from a stack.
+/// The outputs that a run takes from a stack.
 fn outputs_of(job: &Job<'_>, stack: &StackName) -> Vec<String> {
     let edges = job.spec.stack.edges.iter();
     let own = edges.filter(|edge| edge.upstream == *stack);
@@ -104,7 +104,7 @@ fn outputs_of(job: &Job<'_>, stack: &StackName) -> Vec<String> {
 }
 
 struct Looked {
-    /// What was not known.
+    /// The outputs that were not known.
     on: Vec<Awaited>,
     plan: Plan,
     record: PlanRecord,
@@ -112,7 +112,8 @@ struct Looked {
     new: Vec<String>,
 }
 
-/// Leaves behind what is to be masked, and the stacks whose outputs are missing, however it ends.
+/// Makes the preview. Sets `mask`, and adds the stacks whose outputs are missing to `unknown`, even if it
+/// fails.
 async fn look(
     job: &Job<'_>,
     awaits: &[Awaited],
@@ -151,7 +152,7 @@ async fn look(
     .await?;
     keep_view(job, &plan).await?;
     ahead::keep(job, &json, &inputs.mask).await?;
-    // Whoever confirms, or reviews a bundle, has seen this: the real plan is compared with it.
+    // The user who confirms, or reviews a bundle, has seen this preview. The real plan is compared with it.
     let compared = coverage::compare(job, &json, &inputs, rewritten.as_ref()).await?;
     let is_equal = compared.coverage == Coverage::Equal;
     let record = PlanRecord {
@@ -182,7 +183,7 @@ async fn look(
     })
 }
 
-/// Runs the engine. The plan file is removed at once: nobody may apply it.
+/// Runs the engine. The plan file is removed at once, so that it cannot be applied.
 async fn plan_once(
     job: &Job<'_>,
     caller: &Caller<'_>,
@@ -218,7 +219,7 @@ async fn plan_once(
     planned
 }
 
-/// What policies would say of what is to be seen.
+/// The policies' verdict on the preview.
 async fn ask_policies(
     job: &Job<'_>,
     plan: &Plan,
@@ -239,8 +240,8 @@ async fn ask_policies(
     check::at_preview(job, shown, workspace).await
 }
 
-/// Puts something unknown in the place of what is unknown. With all values at hand the source is as good
-/// as it is.
+/// Rewrites the source so that missing values are unknown to the engine. If all values are known, the source
+/// stays as it is.
 fn rewrite_source(
     job: &Job<'_>,
     workspace: &mut Workspace,
@@ -268,7 +269,7 @@ fn rewrite_source(
     Ok(Some(rewritten))
 }
 
-/// Never written through a link: what it leads to is source as well.
+/// Never writes through a link: its target is part of the source too.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
@@ -287,7 +288,7 @@ fn in_words_of_source(mut failure: Failure, rewritten: Option<&Rewritten>) -> Fa
         for diagnostic in &mut failure.diagnostics {
             say(&mut diagnostic.summary);
             say(&mut diagnostic.detail);
-            // Nobody finds a place that the source does not have.
+            // Users cannot find a position that their source does not have.
             if diagnostic
                 .file
                 .as_ref()

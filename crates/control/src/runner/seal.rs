@@ -1,7 +1,9 @@
-//! Whether all that a plan was made from is still as it was; if not, exactly what moved and who moved it.
+//! Checks whether everything that a plan was made from is unchanged. If not, reports exactly what changed and
+//! who changed it.
 //!
-//! The head is looked at here so that a refusal comes before the engine starts, and once more by the statement that
-//! grants the engine its lock. Everything else is handed to the engine by us, so looking once is enough.
+//! The head is checked here, so that a refusal comes before the engine starts. The statement that grants the
+//! engine its lock checks the head again. terrane passes everything else to the engine, so one check is
+//! enough.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,10 +23,10 @@ use super::{Failure, Job};
 use crate::project::engines;
 use crate::state::last_write;
 
-/// Why a plan may not be applied any more.
+/// Why a plan may no longer be applied.
 pub(super) struct Void {
     why: String,
-    /// Who moved the state, if that is what moved.
+    /// Who changed the state, if the state has changed.
     by: Option<String>,
 }
 
@@ -34,8 +36,9 @@ impl Void {
         Self { why, by: None }
     }
 
-    /// A preview was never meant to be applied; who said yes beforehand asked for the outcome. What was reviewed
-    /// elsewhere is applied as it was reviewed, or not at all.
+    /// A preview is planned again, because it was never meant to be applied. So is a plan that was confirmed
+    /// in advance, because the user requested the outcome. A bundle is applied as it was reviewed, or not at
+    /// all.
     pub(super) fn into_event(self, job: &Job<'_>, plan: &PlanRecord) -> Result<RunEvent, Failure> {
         let Self { why, by } = self;
         if !job.is_bundled() && (plan.preview || job.auto_approve) {
@@ -57,7 +60,8 @@ impl Void {
     }
 }
 
-/// What moved before the engine is set up again. The provider lock file is known after that: [`lock_file_moved`].
+/// What changed before the engine is set up again. The provider lock file is checked after that:
+/// [`lock_file_moved`].
 pub(super) async fn moved(
     job: &Job<'_>,
     plan: &PlanRecord,
@@ -78,7 +82,7 @@ pub(super) async fn moved(
         },
         inputs: inputs.digest.clone(),
         each_input: inputs.each.clone(),
-        // The process that made the plan goes on with the same program.
+        // The process that made the plan continues with the same program.
         engine: if goes_on {
             sealed.engine.clone()
         } else {
@@ -98,7 +102,7 @@ pub(super) async fn moved(
     Ok(Some(Void { why, by: by_whom }))
 }
 
-/// The state moved between our look and the engine's lock.
+/// Why a plan is void whose state has changed.
 pub(super) async fn head_moved(job: &Job<'_>, plan: &PlanRecord) -> Result<Void, Failure> {
     let sealed = &plan.seal;
     let head = head(job).await?;
@@ -127,7 +131,7 @@ pub(super) fn lock_file_moved(workspace: &Workspace, plan: &PlanRecord) -> Optio
     (!all.is_empty()).then(|| Void::because(seal::words(&all)))
 }
 
-/// Digest of the provider lock file as it lies beside the module now.
+/// The digest of the provider lock file that is beside the module now.
 pub(super) fn lock_file(workspace: &Workspace) -> Option<String> {
     let bytes = fs::read(workspace.dir.join(".terraform.lock.hcl")).ok()?;
     Some(drivers::snapshot::sha256(&bytes))
@@ -139,7 +143,7 @@ pub(super) async fn head(job: &Job<'_>) -> Result<Option<StateVersion>, Failure>
     head.map_err(|err| Failure::because("could not read the state", &err))
 }
 
-/// What the program says it is now: it may have been replaced since the plan was made.
+/// The version that the engine reports now. The program may have been replaced since the plan was made.
 async fn engine(job: &Job<'_>) -> Result<String, Failure> {
     let asking = Asking::of(
         job.spec,

@@ -1,8 +1,9 @@
-//! What this process cost, for measurements: one line of JSON in a file that the environment names.
+//! Records the CPU time of this process for measurements: one line of JSON in a file that the environment
+//! names.
 
 use std::io::Write as _;
 
-/// Names the file; unset outside of measurements.
+/// The variable that names the file; unset outside of measurements.
 pub const USAGE_FILE: &str = "TERRANE_BENCH_USAGE";
 
 /// Appends the processor time of this process, and of the children it waited for, in microseconds.
@@ -26,12 +27,12 @@ pub fn note_usage(role: &str) {
     }
 }
 
-/// From `/proc/self/stat`, which counts in whole hundredths of a second, user and system time each: on average half of
-/// one is missing from both, which is a lot of what a single engine takes.
+/// Read from `/proc/self/stat`, which counts user and system time in whole hundredths of a second. On average
+/// half of one is missing from each, which is a lot for a single engine.
 fn children_us() -> u64 {
     const TICK: u64 = 10_000;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may hold spaces: fields are counted behind it.
+    // The name in parentheses may contain spaces, so fields are counted after it.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let ticks = |index: usize| {

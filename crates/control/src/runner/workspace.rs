@@ -1,5 +1,5 @@
-//! Where an engine runs: a slot with the snapshot laid out in it, and a scratch directory for what must
-//! not lie on a disk.
+//! Where an engine runs: a slot with the unpacked snapshot, and a scratch directory for data that must not be
+//! on a disk.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -32,36 +32,36 @@ use mounted::{Mounted, note_path, sweep};
 
 pub(crate) use lost::sweep_lost;
 
-/// A place in a tree: nobody else's engine runs in this stack's directory, and nobody lays another source
-/// out, until this is dropped and the engine is gone.
+/// A stack's directory in a tree, held exclusively. No other engine runs in this directory, and no process
+/// unpacks another source in the tree. This lasts until the value is dropped and the engine has exited.
 pub(super) struct Workspace {
-    /// The root module inside the laid-out snapshot.
+    /// The root module inside the unpacked snapshot.
     pub(super) dir: PathBuf,
     tree: PathBuf,
-    /// Says which files of contexts lie here.
+    /// The note that lists the files of contexts in this directory.
     note: PathBuf,
-    /// Goes before the locks do,
+    /// Dropped before the locks.
     mounted: Option<Mounted>,
-    /// and so do these.
+    /// Dropped before the locks.
     lent: Option<Lent>,
-    /// Held by the engine as well.
+    /// The engine holds these too.
     pub(super) locks: Locks,
-    /// What `init` depends on, as its modules say it.
+    /// What `init` depends on, according to the modules.
     pub(super) requirements: String,
-    /// Tree 0 is where applies happen; a plan made elsewhere is only to be looked at.
+    /// Whether this is tree 0, where applies run. A plan from another tree is only for review.
     pub(super) is_first: bool,
 }
 
-/// Of a tree, shared by all engines at work in it; of a stack's directory in it, held alone.
+/// The lock of a tree, shared by all engines in it, and the exclusive lock of a stack's directory in it.
 pub(super) struct Locks {
     pub(super) tree: File,
     pub(super) stack: File,
 }
 
 impl Workspace {
-    /// Takes a place in tree 0, with the run's source laid out. If it is taken, whoever holds its lanes
-    /// waits for it (only plans that may be applied can be at work there), and so does who plans for a bundle;
-    /// everybody else goes to the next tree, and who only looks begins there.
+    /// Takes the stack's directory in tree 0, with the run's source unpacked. If it is taken, a run that
+    /// holds its lanes waits, and so does a plan for a bundle. Only plans that may be applied can occupy it
+    /// then. All other runs take the next tree, and read-only runs and reviews start there.
     pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
         let taking = Taking::of(job)?;
         let work = tokio::task::spawn_blocking(move || taking.take());
@@ -69,7 +69,7 @@ impl Workspace {
         Self::at(job, &slot, number, locks, number == 0).await
     }
 
-    /// A place that was taken.
+    /// Sets up a directory that was taken.
     async fn at(
         job: &Job<'_>,
         slot: &Slot,
@@ -97,17 +97,17 @@ impl Workspace {
         })
     }
 
-    /// Where the project's root is laid out.
+    /// Where the project's root is unpacked.
     pub(super) fn tree(&self) -> &Path {
         &self.tree
     }
 
-    /// A file of the source, from the project's root.
+    /// Reads a source file, by its path from the project's root.
     pub(super) fn read(&self, path: &str) -> io::Result<String> {
         fs::read_to_string(self.tree.join(path))
     }
 
-    /// The stack's own variable files, then ours, which wins.
+    /// The stack's own variable files, then the generated one, which overrides them.
     pub(super) fn var_files(&self, job: &Job<'_>, scratch: &Scratch) -> Vec<PathBuf> {
         let own = job.spec.stack.var_files.iter();
         let mut files: Vec<PathBuf> = own.map(|file| self.tree.join(file)).collect();
@@ -116,7 +116,7 @@ impl Workspace {
     }
 }
 
-/// What came of looking for a place, unless a Ctrl-C comes first.
+/// Waits for the search for a directory, unless Ctrl-C comes first.
 async fn settled<T>(
     job: &Job<'_>,
     work: tokio::task::JoinHandle<io::Result<T>>,
@@ -133,12 +133,12 @@ async fn settled<T>(
         .map_err(|err| failed(&err))
 }
 
-/// What it takes to find a place, without waiting on the runtime's thread.
+/// What the search for a directory needs. The search does not block the runtime's thread.
 struct Taking {
     control: Control,
     run: RunId,
     spec: RunSpec,
-    /// Its plan must be made where it is applied: who holds its lanes, and who plans for a bundle.
+    /// Whether the plan must be made where it is applied: the run holds its lanes, or plans for a bundle.
     waits: bool,
     runtime: tokio::runtime::Handle,
 }
@@ -156,13 +156,13 @@ impl Taking {
         })
     }
 
-    /// Trees of one slot.
+    /// The maximum number of trees in a slot.
     const MOST: usize = 64;
 
     fn take(&self) -> io::Result<(usize, Slot, Locks)> {
         let most = if self.waits { 1 } else { Self::MOST };
-        // Who only looks may do so for days: applies must not have to wait for tree 0. A plan that would differ elsewhere is
-        // made there all the same.
+        // A read-only run or a review may take days, and applies must not wait for tree 0. A plan that would
+        // differ in another tree is made in tree 0 anyway.
         let is_review = self.spec.review && !self.waits && !self.spec.has_unstable_paths;
         let first = usize::from(self.spec.only_reads() || is_review);
         for number in first..most {
@@ -182,7 +182,8 @@ impl Taking {
         )))
     }
 
-    /// A place in one tree, or nothing if it is taken or shows another source; some wait for it.
+    /// Takes the stack's directory in one tree. None if it is taken, or if the tree contains another source.
+    /// With `waits`, waits for it instead.
     fn try_tree(&self, slot: &Slot, number: usize) -> io::Result<Option<Locks>> {
         let slots = self.control.home.slots(&self.spec.slot);
         let stack = slots.join(format!("{number}.{}.lock", self.spec.stack.name));
@@ -204,14 +205,14 @@ impl Taking {
         let tree = open_lock(&tree_lock)?;
         loop {
             if tree.try_lock().is_ok() {
-                // Nobody is at work here: the tree is looked over, and changed if need be.
+                // No engine is at work in this tree: check it, and update it if needed.
                 write_all(&tree, "")?;
                 self.runtime
                     .block_on(artifacts::settle_all(&self.control, slot, number))?;
                 self.lay_out(slot)?;
                 write_all(&tree, &self.spec.source)?;
             }
-            // Waits at most for somebody who lays out.
+            // Waits at most for a process that unpacks a source.
             tree.lock_shared()?;
             if read_all(&tree)? == self.spec.source {
                 let note = artifacts::note_path(slot, number, &self.spec.stack.name);
@@ -227,8 +228,8 @@ impl Taking {
         }
     }
 
-    /// Notes whose engines are in the way, for whoever watches: on this stack or on another source. Not knowing it is no reason
-    /// not to wait.
+    /// Notes for attached clients which runs block this one: runs of this stack or of another source. If they
+    /// are not known, the run waits anyway.
     fn say_for_whom(&self, lock: &Path) {
         let others = self.runtime.block_on(self.others_at_work());
         let words = match others.unwrap_or_default().as_slice() {
@@ -258,7 +259,7 @@ impl Taking {
         Ok(others)
     }
 
-    /// Makes the tree the run's source; it is decrypted only if something differs.
+    /// Unpacks the run's source in the tree. The snapshot is decrypted only if something differs.
     fn lay_out(&self, slot: &Slot) -> io::Result<()> {
         let digest = &self.spec.source;
         let sealed = self.control.home.snapshot(digest);
@@ -298,11 +299,11 @@ fn read_all(mut file: &File) -> io::Result<String> {
     Ok(text)
 }
 
-/// An override file tells the engine which backend to use; everything else goes by environment or by
-/// `-backend-config`. It is not part of the source's digest.
+/// Writes an override file that selects the engine's backend. Everything else is passed by environment or by
+/// `-backend-config`. The file is not part of the source's digest.
 ///
-/// It would take the place of the module's own block, settings and all: where that is of the target's
-/// kind already, it stays.
+/// The file would replace the module's own block with all its settings. If that block already has the
+/// target's backend type, it stays.
 pub(crate) fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
     let path = dir.join(OVERRIDE_FILE);
     let kind = match &spec.target.backend {
@@ -322,7 +323,7 @@ pub(crate) fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
     fs::write(path, text)
 }
 
-/// A directory in memory where there is one, for input values and plan files in clear.
+/// A directory for unencrypted input values and plan files, in memory if possible.
 pub(super) struct Scratch {
     dir: PathBuf,
 }
@@ -347,8 +348,8 @@ impl Scratch {
         self.dir.join("show.json")
     }
 
-    /// The values of its variables for the engine; and what must not stay in a log, for whoever looks after a runner
-    /// that was lost.
+    /// Writes the values of the variables for the engine. Also writes the secrets that must not be in a log,
+    /// for recovery of a lost runner.
     pub(super) fn hand_over(&self, job: &Job<'_>, inputs: &Inputs) -> Result<(), Failure> {
         let variables = digits::write(&Value::Object(inputs.variables.clone()));
         write_private(&self.variables(), variables.as_bytes())
@@ -356,7 +357,7 @@ impl Scratch {
         self.hide(job, inputs)
     }
 
-    /// Notes what to hide in the rest of the logs, should this process be lost.
+    /// Writes the secrets to hide in the rest of the logs, in case this process is lost.
     pub(super) fn hide(&self, job: &Job<'_>, inputs: &Inputs) -> Result<(), Failure> {
         let hidden = inputs.hidden.iter().chain(&inputs.own_outputs);
         self.write_hidden(hidden.chain([&job.token]))
@@ -373,12 +374,13 @@ impl Scratch {
     }
 
     pub(super) fn remove(self) {
-        // What is left behind after a failure here is swept with the run.
+        // What is left after a failure here is removed with the run.
         drop(fs::remove_dir_all(&self.dir));
     }
 }
 
-/// Makes a directory for us alone; one that is there already must be ours, or somebody waits for secrets.
+/// Creates a directory for this user only. An existing one must belong to this user; otherwise another user
+/// could read the secrets.
 fn own_directory(dir: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => {

@@ -1,7 +1,8 @@
-//! Ending a run or a change set from anywhere: one interrupt to each engine, and waiting. A kill is another
-//! thing: it loses what was not stored, so it has a reason and a record. So has giving up a machine that is gone.
+//! Ends a run or a change set from any client: one interrupt to each engine, then waiting. A kill loses what
+//! was not stored, so it needs a reason and is recorded. The same is true for giving up a machine that is
+//! gone.
 //!
-//! Not here: what an interrupt does to a change set (`model::changeset`), the question before a kill (`cli`).
+//! Not here: what an interrupt does to a change set (`model::changeset`), the prompt before a kill (`cli`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -87,8 +88,8 @@ impl Explain for CancelError {
     }
 }
 
-/// What Ctrl-C does in the terminal that watches: nothing new begins, engines are interrupted once. Whoever
-/// called looks on (`worker::interrupt_runners`) until the change set is over.
+/// Does the same as Ctrl-C in an attached client: nothing new begins, and engines are interrupted once. The
+/// caller continues with `scheduler::interrupt_runners` until the change set is over.
 pub async fn cancel_set(
     control: &Control,
     id: ChangeSetId,
@@ -110,9 +111,9 @@ pub async fn cancel_set(
     Ok(())
 }
 
-/// A change set whose machine is gone for good, as a person says: nobody can look what became of it. What was under way is
-/// unknown from now on; its lanes and locks are free, and what that machine might still write is refused. Recorded first.
-/// The runs that were under way.
+/// Gives up a change set whose machine is gone for good, as a person states. No process can check what
+/// happened there, so the result of its running runs is unknown. Its lanes and locks are released, and later
+/// writes of that machine are refused. The action is recorded first. Returns the runs that were under way.
 pub async fn give_up(
     control: &Control,
     id: ChangeSetId,
@@ -131,7 +132,7 @@ pub async fn give_up(
     Ok(given_up)
 }
 
-/// A change set that is under way on another machine.
+/// Returns a change set that is under way on another machine; refuses any other.
 pub async fn may_be_given_up(control: &Control, id: ChangeSetId) -> Result<ChangeSet, CancelError> {
     let set = control.store.change_set_get(id).await?;
     if set.status.is_over() {
@@ -182,8 +183,8 @@ pub async fn find(control: &Control, id: RunId) -> Result<(Run, ChangeSet), Canc
     Ok((run, set))
 }
 
-/// A wish to end one run; the others of its change set go on, except those that need it. It holds until the run
-/// is over: a run may go from one runner to the next while we speak.
+/// A request to cancel one run. The other runs of its change set continue, except those that depend on it.
+/// The request stays valid until the run is over, because another runner may take over the run meanwhile.
 #[derive(Debug)]
 pub struct Cancelling {
     run: RunId,
@@ -203,7 +204,7 @@ impl Cancelling {
         })
     }
 
-    /// Interrupts what is under way, once, and skips what has not begun. The run, if it is over.
+    /// Interrupts a running run once, and skips one that has not begun. Returns the run if it is over.
     pub async fn look(&mut self, control: &Control) -> Result<Option<Run>, CancelError> {
         if let Some(run) = ended(control, self.run).await? {
             return Ok(Some(run));
@@ -270,7 +271,7 @@ pub async fn kill(control: &Control, run: &Run, reason: &Reason) -> Result<(), C
     killed.map_err(|source| CancelError::Signal { run: id, source })
 }
 
-/// Looks once whether a run is over; one that has lost its processes is ended by what is seen of it.
+/// Checks once whether a run is over. A run that has lost its processes is ended by what is found of it.
 pub async fn ended(control: &Control, id: RunId) -> Result<Option<Run>, CancelError> {
     let run = control.store.run_get(id).await?;
     let run = run.ok_or(CancelError::NoRun(id))?;
@@ -278,7 +279,7 @@ pub async fn ended(control: &Control, id: RunId) -> Result<Option<Run>, CancelEr
         return Ok(Some(run));
     }
     if run.state.is_running() && !RunLock::is_held(&control.home, id) {
-        // And its change set, if nobody is left to go on with that: its lanes are others' turn.
+        // Also ends its change set if no process is left to continue it, so that others get its lanes.
         Box::pin(recovery::release_abandoned(control)).await?;
     }
     Ok(None)
@@ -300,13 +301,14 @@ async fn note(
         kill,
     };
     match control.store.run_record(id, event, control.now()).await {
-        // It ended meanwhile.
+        // The run ended meanwhile.
         Err(ChangeSetError::Run(_)) => Ok(()),
         noted => Ok(noted.map(drop)?),
     }
 }
 
-/// The engine at work, as its runner noted it. A lock that nobody holds says that the note was left behind by a crash.
+/// The engine at work, as its runner noted it. If no process holds the lock, the note is left over from a
+/// crash.
 fn engine(control: &Control, run: RunId) -> Option<u32> {
     RunLock::signed(&control.home, run)?.engine
 }

@@ -1,5 +1,5 @@
-//! A crash between any two steps is repaired by looking, never by guessing: runs whose lock is free have
-//! no process any more, and are ended by what can be seen of them.
+//! Repairs a crash between any two steps by checking, never by guessing. A run whose lock is free has no
+//! process any more, and is ended by what is found of it.
 
 use model::changeset::{ChangeSet, Status};
 use model::run::{Run, RunEvent, RunState, Stage};
@@ -12,10 +12,10 @@ use crate::run::{cleanup, client_presence};
 use crate::state::quarantine::{self, Leftovers};
 use crate::state::unrecorded;
 
-/// Why a change set stops that somebody said yes to and nobody carries out any more.
+/// Why a confirmed change set that no process carries out any more is stopped.
 pub const GONE: &str = "its processes are gone";
 
-/// What was found and done about a run that nobody carries out any more.
+/// A run that no process carries out any more, and what was done about it.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub run: Run,
@@ -23,8 +23,8 @@ pub struct Found {
     pub kept: Option<String>,
 }
 
-/// Ends the runs of a change set whose processes are gone. Doing it twice is doing it once: the run's
-/// lock is held meanwhile.
+/// Ends the runs of a change set whose processes are gone. It is safe to repeat, because the run's lock is
+/// held meanwhile.
 pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, ChangeSetError> {
     let mut found = Vec::new();
     if is_elsewhere(control, set) {
@@ -37,7 +37,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
         let Ok(Some(lock)) = RunLock::try_take(&control.home, run.id) else {
             continue;
         };
-        // Somebody may have ended it between the list and the lock.
+        // Another process may have ended the run between the list and the lock.
         let Some(run) = control.store.run_get(run.id).await? else {
             continue;
         };
@@ -54,7 +54,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
                     }
                     Err(_) => None,
                 };
-                // A lock that cannot be released now is found again by the next look.
+                // A lock that cannot be released now is found by the next check.
                 drop(control.store.lock_release_run(run.id).await);
                 let events = crate::runner::lost_events(&control.home, run.id, Stage::Applying);
                 left = unrecorded::look(control, run.id, &spec, &events, true).await;
@@ -86,7 +86,8 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
     Ok(found)
 }
 
-/// Ends change sets that hold lanes although nothing of them is alive: their lanes must not wait for ever.
+/// Ends change sets that hold lanes although none of their processes is alive, so that the lanes are not
+/// blocked forever.
 pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, ChangeSetError> {
     let mut stopped = Vec::new();
     quarantine::take_in_forgotten(control).await?;
@@ -110,8 +111,8 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
                 Status::AwaitingConfirm if is_stale(control, &set) => {
                     "nobody decided within 30 days"
                 }
-                // It waits for a person, or somebody said yes and it goes on when its lanes are free
-                // (`worker::go_on_with_waiters`).
+                // It waits for a person, or it is confirmed and continues when its lanes are free
+                // (`scheduler::go_on_with_waiters`).
                 Status::AwaitingConfirm
                 | Status::Waiting
                 | Status::Finished
@@ -130,7 +131,7 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
     Ok(stopped)
 }
 
-/// Ends a change set that nobody can go on with; false if somebody is still at work.
+/// Ends a change set that no process carries out. Returns false if one is still at work.
 pub async fn stop_if_gone(
     control: &Control,
     set: &ChangeSet,
@@ -147,7 +148,7 @@ pub async fn stop_if_gone(
     Ok(true)
 }
 
-/// Plans and sources are not kept for ever.
+/// Whether the change set is too old: plans and sources are not kept forever.
 fn is_stale(control: &Control, set: &ChangeSet) -> bool {
     control.now().duration_since(set.created_at).as_hours() >= 30 * 24
 }

@@ -1,11 +1,13 @@
-//! The process that carries out runs, one at a time, and outlives the client that asked for them.
+//! The process that carries out runs, one at a time, and outlives the client that requested them.
 //!
-//! Its descriptors: standard input brings the values of the requester, standard output is the run's lock (held as long as
-//! the process or its engine lives), standard error is its log. After each run it makes one step of the scheduler, so that a
-//! confirmed change set needs no terminal. If that step claims another run, the same process carries it out, because a new
-//! process would cost as much as all of its work.
+//! Standard input contains the requester's values. Standard output is the run's lock, held as long as the
+//! process or its engine lives. Standard error is its log.
 //!
-//! Not here: the stages (`runner`), which run starts when (`worker`).
+//! After each run the process performs one step of the scheduler, so that a confirmed change set needs no
+//! terminal. If that step claims another run, the same process carries it out, because a new process would
+//! cost as much as all of its work.
+//!
+//! Not here: the stages (`runner`), which run starts when (`scheduler`).
 
 use std::fs::File;
 use std::io;
@@ -46,7 +48,8 @@ pub enum RunnerError {
 
 impl Explain for RunnerError {}
 
-/// Carries out `stage` of `run`, then each stage of it that can follow at once, then other runs of its change set.
+/// Carries out `stage` of `run`, then each further stage that can follow at once, then other runs of its
+/// change set.
 pub async fn run(
     control: &Control,
     run: RunId,
@@ -54,7 +57,7 @@ pub async fn run(
     asker: &Asker,
     serve: Serve,
 ) -> Result<(), RunnerError> {
-    // Signal handlers come before our process number is in the lock, so that no signal can kill us.
+    // Install signal handlers before our process number is in the lock, so that no signal can kill us.
     let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
     let interrupts = Mutex::new(interrupts);
     let process = RunnerProcess {
@@ -70,12 +73,12 @@ pub async fn run(
     Ok(())
 }
 
-/// Waits until a run of a confirmed change set can be begun, and starts it.
+/// Waits until a run of a confirmed change set can begin, and starts it.
 pub async fn wait(control: &Control, run: RunId, asker: &Asker) -> Result<(), RunnerError> {
     Ok(scheduler::wait_for_stragglers(control, run, asker).await?)
 }
 
-/// Carries out a claimed run as far as it can go. Returns the run that was claimed for this process next.
+/// Carries out a claimed run as far as possible. Returns the next run that was claimed for this process.
 async fn carry_out(
     control: &Control,
     claimed: ClaimedRun,
@@ -94,7 +97,7 @@ async fn carry_out(
     let job = Job::new(control, process, run, lock, &summary)?;
     let mut fence = None;
     loop {
-        // The step before committed under the hold that it had: the run still has it.
+        // The previous step was committed under this fence, so the run still holds its lanes.
         if fence.is_none() {
             let held = control.store.lane_fence(&summary.set).await;
             fence = held.map_err(|source| RunnerError::Read { run, source })?;
@@ -114,7 +117,7 @@ async fn carry_out(
     }
 }
 
-/// Records what happened. It must not be lost because the home does not answer now.
+/// Records what happened. Retries while the home does not answer, so that the result is not lost.
 async fn commit(
     control: &Control,
     set: ChangeSetId,
@@ -133,8 +136,8 @@ async fn commit(
     Ok(retry_unavailable(commit).await?)
 }
 
-/// The lock that this process was started with. Only this value holds it: once dropped, the lock is free, unless an engine
-/// left a process running.
+/// The lock that this process was started with. Only this value holds it. Dropping it releases the lock,
+/// unless an engine left a process running.
 fn inherited_lock() -> io::Result<RunLock> {
     let lock = io::stdout().as_fd().try_clone_to_owned()?;
     rustix::stdio::dup2_stdout(File::options().write(true).open("/dev/null")?)?;

@@ -1,8 +1,8 @@
-//! Looks at a change set, commits what can happen now, and starts a runner for each claimed run; a runner whose own
-//! run is over goes on with one of them itself.
+//! Checks a change set, commits what can happen now, and starts a runner for each claimed run. A runner whose
+//! own run is over carries out one of them itself.
 //!
-//! It takes no hint of what changed and may be called by anyone at any time: a terminal that watches, and
-//! every runner as its last act, so that a confirmed change set goes to its end without any terminal.
+//! The caller need not know what changed, and any process may call it at any time. Attached clients call it,
+//! and every runner as its last step, so that a confirmed change set finishes without a terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -26,21 +26,21 @@ use crate::run::lock::{self, ClaimedRun, RunLock};
 use crate::run::{client_presence, liveness};
 use crate::secrets::caller_env::{self, Asker};
 
-/// The word for a runner that only waits until its run can be begun.
+/// The stage argument of a runner that only waits until its run can begin.
 pub const WAIT: &str = "wait";
-/// How soon it is seen that a process is gone which an engine left behind.
+/// How often to check whether the processes that an engine left behind are gone.
 const STRAGGLER: Duration = Duration::from_millis(500);
 
-/// Where the change set stands after a look.
+/// The state of a change set after a step.
 #[derive(Debug)]
 pub struct Standing {
     pub set: ChangeSet,
     pub runs: Vec<Run>,
-    /// While it waits for its lanes: who stands in front.
+    /// What blocks the change set while it waits for its lanes.
     pub front: Option<Front>,
     /// The caller's own run was claimed for its next stage.
     pub own: Option<Stage>,
-    /// The caller's own run is over, and this one is claimed for it.
+    /// The caller's own run is over, and this run is claimed for the caller.
     pub(crate) next: Option<ClaimedRun>,
 }
 
@@ -58,7 +58,7 @@ pub enum TurnError {
 }
 
 impl TurnError {
-    /// What a person said and may not say now.
+    /// Why a user's command is refused now.
     pub fn heard(&self) -> Option<&HearError> {
         match self {
             Self::Store {
@@ -79,17 +79,17 @@ impl Explain for TurnError {
     }
 }
 
-/// What a runner brings: the run whose lock it holds already, and what just happened to it.
+/// A runner's report: the run whose lock it holds already, and what just happened to it.
 #[derive(Clone, Debug)]
 pub struct Own {
     pub happened: ReportedEvent,
-    /// The hold of its lanes under which that happened.
+    /// The lane fence under which that happened.
     pub fence: Option<Fence>,
     /// Whether the process can carry out another run when its own is over.
     pub goes_on: bool,
 }
 
-/// One look, on behalf of a person (`say`) or of a runner (`own`).
+/// Performs one step, on behalf of a user (`say`) or of a runner (`own`).
 pub async fn turn(
     control: &Control,
     set: ChangeSetId,
@@ -128,13 +128,14 @@ pub async fn turn(
     let own_stage = done.starts.iter().find(|(run, _)| own == Some(*run));
     let own_stage = own_stage.map(|(_, stage)| *stage);
     let mut next = None;
-    // Whoever looks after others once lanes are free may fail at it, and must not fail a run of its own.
+    // After lanes are released, this process also continues other change sets. If that fails, it must not
+    // fail a run of its own.
     let takes_next = goes_on && own_stage.is_none() && !done.released;
     let values = asker.with_home(&control.home).to_bytes();
     let values = values.map_err(TurnError::Values)?;
     for (run, stage) in done.starts {
         let Some(lock) = locks.remove(&run) else {
-            continue; // our own
+            continue; // the caller's own run
         };
         if takes_next && next.is_none() {
             next = Some(ClaimedRun { run, stage, lock });
@@ -150,12 +151,12 @@ pub async fn turn(
     }
     if done.set.status == Status::Confirmed {
         for run in kept {
-            // Without one it goes on as long as somebody watches.
+            // Without that process, the run continues only while a client is attached.
             drop(wait_apart(control, run, &values).await);
         }
     }
     if done.released {
-        // Its runner was started by one who may apply its targets; anybody can cancel it.
+        // A runner was started by a user who may apply its targets, but anyone can cancel it.
         let as_writer_of = own.map(|_| set);
         Box::pin(go_on_with_waiters(control, asker, as_writer_of)).await?;
     }
@@ -168,19 +169,20 @@ pub async fn turn(
     })
 }
 
-/// What became of a change set that nobody watches.
+/// What happened to a change set without an attached client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     GoesOn,
-    /// Nobody who looks here can go on with it, and it must not stand in the line for ever.
+    /// The caller cannot continue it, and it must not block the queue forever.
     Stopped {
         why: String,
     },
 }
 
-/// One look at each change set that was confirmed, has lost its terminal, and waits for lanes or waited for a hold
-/// that has ended since: what was said yes to goes on without it, unless it needs values that only its terminal had,
-/// or who looks may not apply it. That is known only of who applies a change set (`as_writer_of`), for its targets.
+/// Performs one step for each confirmed change set without a client that waits for lanes, or that waited for
+/// a hold that has ended. Such a change set continues, unless it needs values that only its client had, or
+/// the caller may not apply it. The caller's rights are known only for the targets of the change set that it
+/// applies (`as_writer_of`).
 pub async fn go_on_with_waiters(
     control: &Control,
     asker: &Asker,
@@ -199,7 +201,7 @@ pub async fn go_on_with_waiters(
         }
         let is_queued = match set.status {
             Status::Waiting => true,
-            // Nobody is told when a hold runs out: whoever looks next sees it.
+            // Nothing is sent when a hold expires. The next caller notices it.
             Status::AwaitingConfirm => false,
             Status::Planning
             | Status::Confirmed
@@ -229,8 +231,8 @@ pub async fn go_on_with_waiters(
             }
             continue;
         };
-        // Who waits for a person stands in nobody's way: whoever can confirms it again. Who stands behind a lane that
-        // is held may be gone on with by who holds it.
+        // A change set that waits for a person blocks no other, and a user can confirm it again. One that
+        // waits for a held lane may be continued by the process that holds the lane.
         if is_queued && (goes_on || matches!(obstacle, Obstacle::Needs(_))) {
             let why = obstacle.words();
             let stopped = control.store.change_set_stop(&set, &why, control.now());
@@ -241,8 +243,9 @@ pub async fn go_on_with_waiters(
     Ok(found)
 }
 
-/// The first in the line, or who holds its lanes, if its terminal does not look (somebody suspended it): what anybody can go
-/// on with goes on, anything else lets the others pass.
+/// Handles the first change set in the queue, or the one that holds its lanes, if its client is suspended. A
+/// change set that this process can continue continues. Otherwise it is stopped, if it holds lanes, or the
+/// others pass it.
 pub async fn pass_by(
     control: &Control,
     asker: &Asker,
@@ -265,7 +268,7 @@ pub async fn pass_by(
             turn(control, id, None, &asker.bare(), None).await?;
             Ok(())
         }
-        // It holds lanes, and nobody here can go on with it.
+        // It holds lanes, and this process cannot continue it.
         Some(obstacle) if is_idle => {
             let why = obstacle.words();
             let stopped = control.store.change_set_stop(set, &why, control.now());
@@ -278,7 +281,7 @@ pub async fn pass_by(
     }
 }
 
-/// Whether who holds the lanes in front of others is at nothing: its runners are gone, and its terminal does not look.
+/// Whether a change set that holds lanes is idle: it is confirmed, and none of its processes is at work.
 pub async fn is_still(control: &Control, id: ChangeSetId) -> Result<bool, TurnError> {
     let failed = |source| TurnError::Store { set: id, source };
     let set = control.store.change_set_get(id).await.map_err(failed)?;
@@ -292,11 +295,11 @@ fn is_idle(control: &Control, set: &ChangeSet, runs: &[Run]) -> bool {
         && !liveness::is_at_work(control, runs)
 }
 
-/// Why who looks cannot go on with a change set of somebody else.
+/// Why the caller cannot continue another user's change set.
 enum Obstacle {
-    /// They may not apply this target, as far as is known.
+    /// The caller may not apply this target, as far as is known.
     Closed(String),
-    /// They do not have this value of the asker's.
+    /// The caller does not have this value of the requester.
     Needs(String),
 }
 
@@ -328,8 +331,8 @@ async fn targets(control: &Control, set: Option<ChangeSetId>) -> Result<Vec<Stri
     Ok(specs.into_iter().map(|spec| spec.target.name).collect())
 }
 
-/// Has a process wait in our place for those that a former engine of a run left behind, if there are any: who was
-/// confirmed goes on without a terminal. One waits for all.
+/// Starts a process that waits for processes that an earlier engine of a run left behind, if there are any. A
+/// confirmed change set then continues without a terminal. One process waits for all of them.
 async fn wait_apart(control: &Control, run: RunId, values: &[u8]) -> Result<(), StartError> {
     let home = &control.home;
     let Ok(Some(turn)) = lock::waiter(home, run) else {
@@ -341,8 +344,9 @@ async fn wait_apart(control: &Control, run: RunId, values: &[u8]) -> Result<(), 
     start(control, run, WAIT, values, &turn).await
 }
 
-/// What [`wait_apart`] starts: once nobody is left who holds the run's lock, it takes a turn for the change set. Until
-/// then it is one who waits for it, so that nobody takes it for abandoned.
+/// The work of the process that [`wait_apart`] starts. Once no leftover process holds the run's lock, it
+/// performs a step for the change set. Until then it counts as an attached client, so that the change set is
+/// not treated as abandoned.
 pub(crate) async fn wait_for_stragglers(
     control: &Control,
     run: RunId,
@@ -374,7 +378,7 @@ pub(crate) async fn wait_for_stragglers(
     Ok(())
 }
 
-/// As the runner that carries it out is told.
+/// The stage argument for the runner.
 fn word(stage: Stage) -> &'static str {
     match stage {
         Stage::Preparing | Stage::Planning => "plan",
@@ -413,12 +417,13 @@ async fn start(
     if let Some(file) = home.key().file() {
         args.extend(["--key".into(), file.into()]);
     }
-    // All a runner needs comes by its arguments and its input; these serve measurements and tests.
+    // A runner gets all it needs by its arguments and standard input. These variables are for measurements
+    // and tests.
     let mut env: Environment = [crate::runner::USAGE_FILE, crate::home::retry::PATIENCE]
         .into_iter()
         .filter_map(|name| Some((name, std::env::var(name).ok()?)))
         .collect();
-    // A few short-lived threads need no heaps of their own, which cost more to set up than to share.
+    // A few short-lived threads need no separate heaps, which cost more to set up than to share.
     env.set("MALLOC_ARENA_MAX", "1");
     let log = home.runners_log();
     process::spawn_detached(&control.program, &args, &env, values, &log, lock).await?;
@@ -433,8 +438,8 @@ fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
     }
 }
 
-/// Asks the runners of a change set to interrupt their engines, once each. A runner that has only just
-/// begun has not signed yet: it is asked by the next call.
+/// Requests the runners of a change set to interrupt their engines, once each. A runner that has just started
+/// has not signed its lock yet; the next call reaches it.
 pub fn interrupt_runners(
     control: &Control,
     runs: &[Run],

@@ -1,6 +1,6 @@
-//! What comes from the side of whoever asked: environment variables and files. It travels to runners
-//! over an inherited pipe, in memory only, and never into the store. Services that keep secrets are asked in the
-//! asker's name, with what its environment says, where a value is needed.
+//! The environment variables and files of the caller. They are sent to runners over an inherited pipe, in
+//! memory only, and never stored. Secret services are queried where a value is needed, with the caller's
+//! environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,16 +24,16 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::home::master_keys::KeySource;
 use crate::home::{Home, StorePlace};
 
-/// No `Debug`: it holds secrets.
+/// No `Debug`: contains secrets.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Asker {
     env: Wiped,
     /// Contents of `file:`, `sops:` and `dotenv:` secrets, by reference.
     files: Wiped,
-    /// What services answered; asked again in each process.
+    /// Answers of secret services; each process queries them again.
     #[serde(skip)]
     sources: Sources,
-    /// The master keys, unless they lie in a file.
+    /// The master keys, unless they are in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     /// Where the store is, unless it is a directory.
@@ -41,7 +41,7 @@ pub struct Asker {
     store: Option<serde_json::Value>,
 }
 
-/// Texts that are overwritten when they go.
+/// Texts that are overwritten in memory when they are dropped.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Wiped(BTreeMap<String, String>);
@@ -60,7 +60,7 @@ impl Deref for Wiped {
     }
 }
 
-/// What is missing on the asker's side: all of it, so that nobody has to come back for the next.
+/// All values that the caller lacks, so that the user can fix them in one go.
 #[derive(Debug)]
 pub struct GatherError(Vec<Missing>);
 
@@ -69,9 +69,9 @@ pub struct GatherError(Vec<Missing>);
 struct Missing {
     stack: String,
     what: String,
-    /// Where the project file asks for it.
+    /// Where the project file requires it.
     at: Option<Location>,
-    /// None: it is a variable that is not set.
+    /// `None` if it is an environment variable that is not set.
     cause: Option<SecretError>,
     hint: Option<String>,
 }
@@ -125,7 +125,7 @@ impl Explain for GatherError {
 }
 
 impl Asker {
-    /// One who is right here: all of its environment can be had.
+    /// A caller in this process, whose whole environment is available.
     pub(crate) fn of_environment(env: &BTreeMap<String, String>) -> Self {
         Self {
             env: Wiped(env.clone()),
@@ -133,8 +133,8 @@ impl Asker {
         }
     }
 
-    /// Takes what the given runs can need, and nothing else, out of a whole environment. What is
-    /// missing is found here, before anything runs.
+    /// Takes only what the given runs may need out of the environment. Missing values are found here, before
+    /// anything runs.
     pub fn gather(
         env: &BTreeMap<String, String>,
         root: &Path,
@@ -186,19 +186,19 @@ impl Asker {
         }
     }
 
-    /// What was handed on over a pipe.
+    /// Reads what another process sent over a pipe.
     pub fn receive(mut from: impl Read) -> io::Result<Self> {
         let mut bytes = Zeroizing::new(Vec::new());
         from.read_to_end(&mut bytes)?;
         Ok(serde_json::from_slice(&bytes)?)
     }
 
-    /// To be handed on over a pipe.
+    /// The bytes to send over a pipe.
     pub(crate) fn to_bytes(&self) -> serde_json::Result<Zeroizing<Vec<u8>>> {
         serde_json::to_vec(self).map(Zeroizing::new)
     }
 
-    /// Only what every engine gets, whoever asked.
+    /// Only the variables that every engine receives.
     #[must_use]
     pub fn bare(&self) -> Self {
         let base = drivers::process::engine_environment(&self.env, true);
@@ -209,7 +209,7 @@ impl Asker {
         bare
     }
 
-    /// Keyed digest of all that is not the same for everybody; nothing if there is nothing of the kind.
+    /// Keyed digest of the values that are specific to this caller; `None` if there are none.
     pub(crate) async fn digest(&self, store: &Store) -> Result<Option<String>, StoreError> {
         let base = drivers::process::engine_environment(&self.env, true);
         let base: BTreeSet<&str> = base.names().collect();
@@ -228,8 +228,8 @@ impl Asker {
         store.keyed_digest("asked with", bytes).await.map(Some)
     }
 
-    /// Keyed digest of what the plan of a run takes of it: not of what only opens doors, such as credentials, which are
-    /// everybody's own. Nothing if it takes nothing.
+    /// Keyed digest of the caller's values that the plan of a run uses; `None` if it uses none. Values that
+    /// only give access, such as credentials, are excluded: each caller has its own.
     pub(crate) async fn digest_for(
         &self,
         store: &Store,
@@ -260,7 +260,7 @@ impl Asker {
         store.keyed_digest("planned with", bytes).await.map(Some)
     }
 
-    /// Says of each run with which of our values it is asked for.
+    /// Records in each spec the digest of the caller's values that the run uses.
     pub(crate) async fn sign(
         &self,
         store: &Store,
@@ -280,8 +280,8 @@ impl Asker {
         self.files.get(reference).map(Secret::new)
     }
 
-    /// Resolves a reference in the asker's name; nothing if it belongs to the asker's machine and was not brought along.
-    /// `env` is what a command sees.
+    /// Resolves a reference for the caller. `None` if the value is on the caller's machine and was not sent
+    /// along. `env` is the environment for commands.
     pub(crate) async fn secret(
         &self,
         reference: &str,
@@ -310,7 +310,7 @@ impl Asker {
         }
     }
 
-    /// A secret that was brought along; none if it is had elsewhere.
+    /// A secret that the caller sent along; `None` if it comes from elsewhere.
     pub(crate) fn at_hand(&self, reference: &str) -> Option<Secret> {
         match reference.parse::<Reference>().ok()? {
             Reference::Env(name) => self.env.get(&name).map(Secret::new),
@@ -318,7 +318,7 @@ impl Asker {
         }
     }
 
-    /// The secrets among what was taken, as far as they are known before they are needed.
+    /// The secrets among the caller's values, as far as they are known in advance.
     pub(crate) fn secrets(&self, specs: &[RunSpec]) -> Vec<Secret> {
         let references = specs.iter().flat_map(needs_of);
         let references = references.flat_map(|needs| &needs.secrets);
@@ -328,25 +328,25 @@ impl Asker {
         values.chain(self.named_secrets()).collect()
     }
 
-    /// Variables whose name says that they hold a secret: tokens, passwords, keys.
+    /// Values of variables whose names indicate a secret: tokens, passwords, keys.
     pub(crate) fn named_secrets(&self) -> impl Iterator<Item = Secret> {
         let named = self.env.iter().filter(|(name, _)| is_secret_variable(name));
         named.map(|(_, value)| Secret::new(value))
     }
 
-    /// What opens the home, if it was handed over.
+    /// The master key of the home, if it was sent along.
     pub fn key(&self) -> Option<KeySource> {
         self.key
             .as_ref()
             .map(|key| KeySource::text(Secret::new(key)))
     }
 
-    /// Where the home's store is, if it was handed over.
+    /// The location of the home's store, if it was sent along.
     pub fn store(&self) -> Option<StorePlace> {
         self.store.as_ref().and_then(StorePlace::from_values)
     }
 
-    /// With what leads to the home and opens it, where neither is a file that another process can read.
+    /// Adds the location and the key of the home, unless another process can read them from files.
     pub(crate) fn with_home(&self, home: &Home) -> Self {
         let mut with = self.clone();
         with.key = match home.key() {
@@ -357,7 +357,7 @@ impl Asker {
         with
     }
 
-    /// What `pass_env` of a context takes over.
+    /// The variables that match `pass_env` of a context.
     pub fn passed<'a>(&'a self, context: &'a Context) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.env
             .iter()
@@ -383,7 +383,7 @@ impl Asker {
         reference: &str,
     ) -> Result<(), SecretError> {
         let parsed = reference.parse::<Reference>()?;
-        // Where its service is, and who asks.
+        // The variables with the service's address and the login.
         for name in parsed.settings() {
             self.take(env, name);
         }
@@ -391,7 +391,7 @@ impl Asker {
             let is_set = self.take(env, &name);
             return is_set.then_some(()).ok_or(SecretError::Unset { name });
         }
-        // The rest is had where it is needed.
+        // Other references are resolved where they are needed.
         if let Some(secret) = secrets::read_of_asker(&parsed, env, root)? {
             let text = secret.expose().to_owned();
             self.files.0.insert(reference.to_owned(), text);
@@ -427,18 +427,18 @@ impl Missing {
     }
 }
 
-/// The references to secrets that a run needs, its stages included.
+/// The secret references of a run, including those of its stages.
 pub(crate) fn secrets_of(spec: &RunSpec) -> impl Iterator<Item = &str> {
     let needs = needs_of(spec).chain(later_needs_of(spec));
     needs.flat_map(|needs| needs.secrets.iter().map(String::as_str))
 }
 
-/// Those of them that only the stages after its apply need.
+/// The secret references that only the stages after the apply need.
 pub(crate) fn later_secrets_of(spec: &RunSpec) -> impl Iterator<Item = &str> {
     later_needs_of(spec).flat_map(|needs| needs.secrets.iter().map(String::as_str))
 }
 
-/// Each with its length: no two pairs look like another.
+/// Appends each text with its length, so that different pairs never produce the same bytes.
 fn append(bytes: &mut Vec<u8>, pair: [&str; 2]) {
     for text in pair {
         bytes.extend(text.len().to_le_bytes());
@@ -446,7 +446,7 @@ fn append(bytes: &mut Vec<u8>, pair: [&str; 2]) {
     }
 }
 
-/// Whether a secret comes with its asker: a command and a service are asked where it is needed.
+/// Whether the caller sends the secret along. Commands and services are called where the value is needed.
 fn is_brought(reference: &str) -> bool {
     match reference.parse() {
         Ok(
@@ -466,7 +466,7 @@ fn is_brought(reference: &str) -> bool {
     }
 }
 
-/// What runs take from the side of whoever asked for them, if anything: nobody else's value will do.
+/// The first value that runs need from their caller, if any; values of another caller cannot replace it.
 pub(crate) fn wants(specs: &[RunSpec]) -> Option<&str> {
     specs.iter().find_map(|spec| {
         let passed = spec.contexts.iter().flat_map(|context| &context.pass_env);
@@ -474,7 +474,7 @@ pub(crate) fn wants(specs: &[RunSpec]) -> Option<&str> {
             .chain(later_needs_of(spec))
             .flat_map(|needs| {
                 let secrets = needs.secrets.iter();
-                // A command is run where it is needed.
+                // A command runs where its value is needed.
                 let secrets = secrets.filter(|reference| !reference.starts_with("command:"));
                 needs.env.iter().chain(&needs.env_if_set).chain(secrets)
             });
@@ -482,7 +482,7 @@ pub(crate) fn wants(specs: &[RunSpec]) -> Option<&str> {
     })
 }
 
-/// Whether some of its values come from outside the project and the states.
+/// Whether some values come from outside the project and the states.
 pub(crate) fn takes_secrets_or_environment(spec: &RunSpec) -> bool {
     let passes = spec
         .contexts
@@ -494,7 +494,7 @@ pub(crate) fn takes_secrets_or_environment(spec: &RunSpec) -> bool {
         })
 }
 
-/// What the stages after its apply need from elsewhere, if they are to follow.
+/// External values that the stages after the apply need, if there are any.
 fn later_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let wanted = !spec.stages_after().is_empty();
     let blocks = spec.stack.stages.blocks().filter(move |_| wanted);
@@ -507,7 +507,7 @@ fn later_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     })
 }
 
-/// Everything a run's values need from elsewhere.
+/// All external values that a run needs.
 fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let inputs = spec.stack.inputs.values();
     let contexts = spec.contexts.iter().flat_map(Context::inputs);
@@ -524,12 +524,12 @@ fn needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
         })
 }
 
-/// What the engine takes for a variable of the module.
+/// Whether the engine reads the variable as an input of the module.
 fn is_variable(name: &str) -> bool {
     name.starts_with("TF_VAR_")
 }
 
-/// Of its inputs, and of the variables and files of its contexts: what its plan is made of.
+/// External values that the plan depends on: inputs, and variables and files of contexts.
 fn planned_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let contexts = spec.contexts.iter();
     let contexts = contexts.flat_map(|context| {
@@ -545,7 +545,8 @@ fn planned_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     })
 }
 
-/// The names that every engine of a target gets of this environment, and those that are always set.
+/// The names of the variables that every engine of a target receives from this environment, and of those that
+/// are always set.
 pub fn engine_names(env: &BTreeMap<String, String>, target: &Target) -> Vec<String> {
     let base = drivers::process::engine_environment(env, target.is_open());
     let state = match target.backend {
@@ -558,13 +559,13 @@ pub fn engine_names(env: &BTreeMap<String, String>, target: &Target) -> Vec<Stri
     names
 }
 
-/// Whether a pattern of `pass_env` may take a variable over: not even `*` hands our master key to an engine, nor what would
-/// turn it against us.
+/// Whether a pattern of `pass_env` may match a variable. Even `*` never passes the master key to an engine,
+/// nor variables that contexts must not set.
 pub fn may_pass(name: &str) -> bool {
     !name.starts_with("TERRANE_KEY") && refused_variable(name).is_none()
 }
 
-/// `*` stands for any characters, as in `ACTIONS_ID_TOKEN_*`.
+/// `*` matches any characters, as in `ACTIONS_ID_TOKEN_*`.
 pub fn matches_name(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

@@ -1,5 +1,5 @@
-//! Files of secrets in a repository: encrypted, opened, changed, and written so that a crash leaves the old or the
-//! new one.
+//! Files of secrets in a repository: encrypts, decrypts and changes them. A crash leaves either the old file
+//! or the new one.
 //!
 //! Not here: the format and its cryptography (`drivers::sops`).
 
@@ -65,7 +65,7 @@ pub enum SecretFileError {
     NoKey {
         path: PathBuf,
         key: String,
-        /// One that looks like it.
+        /// A similar key.
         near: Option<String>,
     },
     #[error("`{key}` cannot be set in `{}`", path.display())]
@@ -101,7 +101,7 @@ pub enum SecretFileError {
 }
 
 impl SecretFileError {
-    /// Whether nothing says how a file is encrypted.
+    /// Whether no rule defines how the file is encrypted.
     pub fn is_no_rule(&self) -> bool {
         match self {
             Self::NoRules { .. } => true,
@@ -150,16 +150,16 @@ impl Explain for SecretFileError {
     }
 }
 
-/// What was made of a file.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub changed: bool,
-    /// Whether there was no value of that name before.
+    /// Whether there was no value at that key before.
     pub is_new: bool,
     pub recipients: Vec<String>,
 }
 
-/// Files of secrets as one person on one machine can open them.
+/// Access to files of secrets with the keys of one user on one machine.
 pub struct SecretFiles<'a> {
     env: &'a BTreeMap<String, String>,
     cwd: &'a Path,
@@ -172,15 +172,15 @@ impl<'a> SecretFiles<'a> {
         Self { env, cwd, ask }
     }
 
-    /// With somebody who can be asked, for the passphrase of a key for example.
+    /// Sets a callback that asks the user, for example for the passphrase of a key.
     #[must_use]
     pub fn asking(mut self, ask: Ask) -> Self {
         self.ask = Some(ask);
         self
     }
 
-    /// A plain file's text, encrypted for `recipients`, or for whom the rules name. The rules of the file that it will be
-    /// written `to` count, if that is another.
+    /// Encrypts a plain file for `recipients`, or for the recipients that the rules name. If the result is
+    /// written `to` another file, the rules of that file apply.
     pub fn encrypt(
         &self,
         path: &Path,
@@ -213,7 +213,7 @@ impl<'a> SecretFiles<'a> {
         Ok((sealed.map_err(|source| file.not_encrypted(source))?, rule))
     }
 
-    /// An encrypted file in clear.
+    /// Decrypts a file.
     pub fn decrypt(&self, path: &Path) -> Result<Secret, SecretFileError> {
         let file = self.find(path)?;
         let layout = Self::layout_for(&file)?;
@@ -235,8 +235,8 @@ impl<'a> SecretFiles<'a> {
         })
     }
 
-    /// Puts one value into an encrypted file, which is made if there is none. A map or list is replaced by something else
-    /// only with `force`.
+    /// Sets one value in an encrypted file, which is created if necessary. A map or list is replaced by
+    /// another kind of value only with `force`.
     pub fn set(
         &self,
         path: &Path,
@@ -297,7 +297,7 @@ impl<'a> SecretFiles<'a> {
         Ok(written)
     }
 
-    /// Writes what [`Self::encrypt`] gave to a file that holds nothing yet.
+    /// Writes the result of [`Self::encrypt`] to a file that is empty or does not exist.
     pub fn create(&self, path: &Path, text: &str) -> Result<(), SecretFileError> {
         let file = self.find(path)?;
         let _turn = file.turn()?;
@@ -308,7 +308,7 @@ impl<'a> SecretFiles<'a> {
             .map_err(|source| file.not_written(source))
     }
 
-    /// Writes what [`Self::encrypt`] or [`Self::decrypt`] gave in place of the file.
+    /// Replaces the file with the result of [`Self::encrypt`] or [`Self::decrypt`].
     pub fn replace(&self, path: &Path, text: &str, is_plain: bool) -> Result<(), SecretFileError> {
         let file = self.find(path)?;
         let mode = is_plain.then_some(0o600);
@@ -316,8 +316,8 @@ impl<'a> SecretFiles<'a> {
             .map_err(|source| file.not_written(source))
     }
 
-    /// Runs a program with a file's values in its environment: the top-level ones, which must be all there is, or with
-    /// the keys of maps and the places in lists joined by `_`.
+    /// Runs a program with a file's values in its environment. Without `flatten`, the file may contain only
+    /// top-level values. With it, map keys and list indexes are joined by `_`.
     pub async fn exec(
         &self,
         path: &Path,
@@ -377,7 +377,7 @@ impl<'a> SecretFiles<'a> {
         })
     }
 
-    /// What the nearest rules say of a file.
+    /// The matching rule of the nearest rules file.
     fn rule_for(file: &Place) -> Result<Rule, SecretFileError> {
         let (rules_path, rules) =
             Self::rules_for(file)?.ok_or_else(|| SecretFileError::NoRules {
@@ -415,7 +415,7 @@ impl<'a> SecretFiles<'a> {
         }
     }
 
-    /// A file that is not there yet.
+    /// The content of a new file.
     fn empty(&self, file: &Place) -> Result<Opened, SecretFileError> {
         let rule = Self::rule_for(file)?;
         sops::empty(file.format, &rule, &self.plugins())
@@ -427,7 +427,7 @@ impl<'a> SecretFiles<'a> {
     }
 }
 
-/// What [`SecretFiles::set`] puts there.
+/// The value for [`SecretFiles::set`].
 #[derive(Debug)]
 pub enum NewValue {
     Text(Secret),
@@ -437,7 +437,7 @@ pub enum NewValue {
 
 struct Place {
     path: PathBuf,
-    /// As it was named.
+    /// The path as the user gave it.
     shown: PathBuf,
     format: Format,
 }
@@ -461,12 +461,13 @@ impl Place {
         Ok(Secret::new(text))
     }
 
-    /// A file without a single byte is what a shell's `>` leaves behind: as good as none.
+    /// An empty file, as a shell's `>` creates it, counts as missing.
     fn has_something(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|found| found.len() > 0 || !found.is_file())
     }
 
-    /// Held from reading to writing: of two who change a file at once, the second builds on what the first wrote.
+    /// Locks the directory from reading to writing: of two concurrent changes, the second one builds on the
+    /// first.
     fn turn(&self) -> Result<File, SecretFileError> {
         let dir = match self.path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
@@ -479,7 +480,7 @@ impl Place {
         })
     }
 
-    /// Writes an encrypted text, unless it is there already.
+    /// Writes an encrypted text, unless the file already contains it.
     fn write(&self, sealed: &str, rule: &Rule) -> Result<Written, SecretFileError> {
         let changed = fs::read_to_string(&self.path).ok().as_deref() != Some(sealed);
         if changed {
@@ -508,7 +509,7 @@ impl Place {
     }
 }
 
-/// For whom a rule encrypts.
+/// The recipients of a rule.
 pub fn names(rule: &Rule) -> Vec<String> {
     rule.recipients.iter().map(ToString::to_string).collect()
 }
@@ -521,8 +522,7 @@ fn absolute(path: &Path) -> PathBuf {
     }
 }
 
-/// The old text or the new one, never a part. A link is followed, and who may read it stays as it was, unless a mode
-/// is named.
+/// Replaces a file atomically. A link is followed, and the permissions stay the same unless a mode is given.
 fn write_atomically(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let dir = match path.parent() {
@@ -545,7 +545,7 @@ fn write_atomically(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<
     File::open(dir)?.sync_all()
 }
 
-/// Runs a program on our terminal to its end. Ctrl-C is its business.
+/// Runs a program on this terminal until it exits. The program handles Ctrl-C itself.
 async fn run(
     words: &[String],
     dir: &Path,
@@ -581,7 +581,7 @@ async fn run(
                 });
             }
             heard = tokio::signal::ctrl_c() => {
-                // Without a handler of ours the next one ends us; there is nothing better to do.
+                // Without a signal handler the next Ctrl-C kills this process; just wait for the program.
                 if heard.is_err() {
                     let ended = running.wait().await;
                     return ended.map_err(|source| SecretFileError::Wait {

@@ -1,8 +1,8 @@
 //! Carries out `bootstrap` blocks: each step with its own time limit and evidence.
 //!
-//! A second run changes nothing: objects are compared before they are applied. Objects that others manage are reported
-//! and left alone, unless a person wants them back. Dropping the future stops between two requests; the next run
-//! continues from what it finds.
+//! A second run changes nothing: objects are compared before they are applied. Objects that others manage are
+//! reported and left alone, unless a person takes them back. Dropping the future stops between two requests;
+//! the next run continues from what it finds.
 //!
 //! Not here: which steps there are (`model::bootstrap`), applying objects (`cluster`).
 
@@ -38,7 +38,7 @@ pub enum Manner {
     Reinstall,
 }
 
-/// What happens, as it happens.
+/// Progress, reported as it happens.
 #[derive(Debug)]
 pub enum Progress<'a> {
     Began(Step),
@@ -313,7 +313,7 @@ impl<'a> Work<'a> {
             apply::place(&client, &mut object, namespace).await?;
             placed.push(object);
         }
-        // The cluster does not know kinds yet that the manifests themselves define.
+        // The cluster does not have kinds yet that the manifests themselves define.
         apply::place_by_definitions(&mut placed, namespace);
         Ok(placed)
     }

@@ -13,7 +13,7 @@ use model::secret::Secret;
 
 pub(crate) use poll::Poll;
 
-/// From where and with what a cluster is reached.
+/// The source, environment and lock for calls to a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterContext<'a> {
     /// The project's source, as the run uses it.

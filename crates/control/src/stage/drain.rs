@@ -20,7 +20,7 @@ use crate::stage::cluster::{ClusterContext, Poll};
 /// A cluster that does not answer for this long counts as gone.
 const UNREACHABLE: Duration = Duration::from_mins(1);
 
-/// What happens, as it happens.
+/// Progress, reported as it happens.
 #[derive(Debug)]
 pub enum Progress<'a> {
     Suspended(&'a ObjectRef),
@@ -30,7 +30,7 @@ pub enum Progress<'a> {
     Waiting(&'a BTreeSet<Remaining>),
 }
 
-/// Drains the cluster. The report says what was done, also after a failure.
+/// Drains the cluster. The report lists what was done, also after a failure.
 pub async fn run(
     config: &Kubeconfig,
     cluster: ClusterContext<'_>,
@@ -258,7 +258,7 @@ impl Work<'_> {
         if is_stopped {
             return Ok(());
         }
-        // A DaemonSet or an operator creates it again; then it is among what remains.
+        // A DaemonSet or an operator creates it again; then it is reported as remaining.
         self.delete(client, pod).await
     }
 }
@@ -283,7 +283,7 @@ fn uses(pod: &Value, claims: &BTreeSet<(String, String)>) -> bool {
     })
 }
 
-/// All objects of a kind; none if the cluster does not know the kind.
+/// All objects of a kind; none if the cluster does not have the kind.
 async fn listed(client: &Client, kind: &str) -> Result<Vec<Value>, KubernetesError> {
     let resource = match client.resource(kind).await {
         Err(KubernetesError::UnknownKind { .. }) => return Ok(Vec::new()),

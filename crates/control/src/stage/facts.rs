@@ -66,7 +66,7 @@ pub struct Publication<'a> {
     pub root: &'a Path,
     /// The source with contracts and `.sops.yaml`: the tree that a run planned, or the root itself.
     pub tree: &'a Path,
-    /// The environment of the person or job that asked.
+    /// The requester's environment.
     pub asker: &'a BTreeMap<String, String>,
     pub places: &'a BTreeMap<String, Destination>,
     pub stack: &'a StackName,
@@ -81,7 +81,7 @@ pub struct Publication<'a> {
     pub outputs: &'a BTreeMap<String, Output>,
     /// Empty: everything of this stack is withdrawn.
     pub blocks: &'a [Publish],
-    /// The objects in clusters that they name; of a destroyed stack those that they named.
+    /// The objects in clusters that the blocks name; for a destroyed stack, those that they named.
     pub sinks: &'a [ClusterSink],
     /// Where its facts were published before.
     pub locations: &'a [FactLocation],
@@ -123,7 +123,7 @@ pub enum PublishFactsError {
         stack: StackName,
         place: String,
         path: String,
-        /// The other one.
+        /// The other path.
         there: String,
         how: Clash,
     },
@@ -150,7 +150,7 @@ pub enum PublishFactsError {
         stack: StackName,
         place: String,
         foreign: Box<ForeignCommit>,
-        /// The same at other places.
+        /// The same for other places.
         more: Vec<(String, ForeignCommit)>,
     },
     #[error("the branch `{branch}` of `{place}` is gone")]
@@ -389,8 +389,8 @@ pub async fn compare(
     Ok(Differences { places, elsewhere })
 }
 
-/// Publishes what a stack's blocks say, at every place, and withdraws what they no longer say. Dropping the future stops
-/// it after the current call of Git; the next publication continues from there.
+/// Publishes what a stack's blocks declare, at every place, and withdraws what they no longer declare.
+/// Dropping the future stops it after the current call of Git; the next publication continues from there.
 pub async fn publish(
     control: &Control,
     publication: &Publication<'_>,
@@ -413,7 +413,7 @@ pub async fn publish(
     Ok(done)
 }
 
-/// Adds the foreign changes at the remaining places, so that a person learns of all of them at once.
+/// Adds the foreign changes at the remaining places, so that the user sees all of them at once.
 async fn with_others(err: PublishFactsError, rest: &[branch::Job<'_>]) -> PublishFactsError {
     let PublishFactsError::Foreign {
         stack,

@@ -1,8 +1,8 @@
-//! Carries out gates: all at once, each after those it waits for, again and again until it passes or its
-//! time is over. What goes on is told as it happens; what was found is kept, for passes too.
+//! Carries out gates: all at once, each after those that it waits for, repeatedly until it passes or its time
+//! is over. Progress is reported as it happens; evidence is kept for passed gates too.
 //!
-//! No thread for each gate: a gate that waits is a few hundred bytes. Not here: when to look again
-//! (`model::gate`), looking (`drivers::probe`).
+//! Gates do not have a thread each: a waiting gate takes a few hundred bytes. Not here: when to check again
+//! (`model::gate`), the checks (`drivers::probe`).
 
 mod clusters;
 mod look;
@@ -29,35 +29,35 @@ use tokio::time::{Instant, sleep_until};
 pub use missing::Missing;
 pub use stack::{Problem, StackGates, StackGatesError, asked, of_stack, read};
 
-/// What gates share.
+/// The context that gates share.
 #[derive(Clone, Debug)]
 pub struct Around {
     /// The project's files: programs of `command` gates run there.
     pub dir: PathBuf,
-    /// What such a program sees beside its gate's `env`.
+    /// The environment of such a program, in addition to its gate's `env`.
     pub env: Environment,
-    /// Hides the secrets of whoever runs the gates.
+    /// Masks the secrets of the user who runs the gates.
     pub mask: Mask,
-    /// Look once, instead of until a gate's time is over.
+    /// Check once, instead of until a gate's time is over.
     pub once: bool,
-    /// Gates that need not pass, by name, and who said so.
+    /// Gates that need not pass, by name, and who skipped them.
     pub skipped: BTreeMap<String, Skipped>,
 }
 
-/// Who said that a gate need not pass, and why.
+/// The person who skipped a gate, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     pub by: String,
     pub reason: String,
 }
 
-/// What goes on, told as it happens. Holds no secret.
+/// Progress of gates, reported as it happens. Contains no secret.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GateEvent {
     Began {
         gate: String,
     },
-    /// It did not pass, and will be looked at again.
+    /// The gate did not pass, and will be checked again.
     Looked {
         gate: String,
         tries: u32,
@@ -67,7 +67,8 @@ pub enum GateEvent {
     Ended(Box<GateReport>),
 }
 
-/// Runs the gates to their ends and says how each ended, in their order. Dropping this stops all of them.
+/// Runs the gates to their end and returns a report for each, in their order. Dropping the future stops all
+/// of them.
 pub async fn run(
     gates: Vec<Gate>,
     around: Around,
@@ -152,7 +153,7 @@ struct Work {
 
 impl Work {
     fn tell(&self, event: GateEvent) {
-        // Who does not listen any more misses nothing: the reports say all of it.
+        // A closed channel loses nothing: the reports contain everything.
         drop(self.events.send(event));
     }
 }
@@ -171,7 +172,7 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
     let mut tries = 0;
     let mut last: Option<(Look, Timestamp)> = None;
     loop {
-        // The first look has the gate's whole time.
+        // The first check has the gate's whole time.
         let look_began = if tries == 0 {
             Duration::ZERO
         } else {
@@ -184,7 +185,7 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
         tries += 1;
         let was_cut = !look.verdict.is_pass() && begun.elapsed() >= limit;
         let since = match last.take() {
-            // The end came in between: what was seen before says more.
+            // The time limit cut this check short: the previous result is more useful.
             Some((before, since)) if was_cut && gate.is_short(limit) => {
                 look = before;
                 since

@@ -1,5 +1,5 @@
-//! One object in a cluster that holds facts: put, compared, withdrawn. Only our fields are written; a change to them by
-//! somebody else stops the publication.
+//! One object in a cluster that contains facts: written, compared, withdrawn. Only terrane's fields are
+//! written; a change to them by another manager stops the publication.
 //!
 //! Not here: what the object looks like (`model::sink`), all sinks of a publication (`facts`).
 
@@ -62,7 +62,7 @@ pub enum Difference {
     Field(FieldDifference),
 }
 
-/// Puts facts into the cluster. `sensitive` names facts by path; `take_over` overwrites changes by others.
+/// Writes facts into the cluster. `sensitive` names facts by path; `take_over` overwrites changes by others.
 pub async fn put(
     sink: &Sink,
     facts: &Map<String, Value>,
@@ -107,7 +107,7 @@ pub async fn compare(
     Ok(differences(&sink.kind, &manifest, &live))
 }
 
-/// Whether the object exists and has fields of ours.
+/// Whether the object exists and has fields of terrane.
 pub async fn is_there(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, SinkError> {
     let (object, _) = manifest(sink, &Map::new(), &BTreeSet::new())?;
     let work = async {
@@ -122,8 +122,8 @@ pub async fn is_there(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, 
     Ok(live.as_ref().is_some_and(is_ours))
 }
 
-/// Withdraws facts: deletes the object, or only our fields if somebody else writes to it as well. False if there was
-/// nothing of ours.
+/// Withdraws facts: deletes the object, or only terrane's fields if another manager writes to it as well.
+/// False if it has no fields of terrane.
 pub async fn withdraw(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, SinkError> {
     let (object, _) = manifest(sink, &Map::new(), &BTreeSet::new())?;
     let work = async {
@@ -152,7 +152,7 @@ pub async fn withdraw(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, 
     work.await.map_err(|err| unreached(&object, err, cluster))
 }
 
-/// Without secrets of the environment, which a credential plugin may have printed.
+/// Masks secrets of the environment that a credential plugin may have printed.
 fn unreached(
     object: &ObjectRef,
     mut err: KubernetesError,
@@ -186,7 +186,7 @@ fn manifest(
     Ok((object, manifest))
 }
 
-/// If somebody else added the cluster to Argo CD, its connection is theirs: only facts are ours.
+/// If another manager added the cluster to Argo CD, its connection is left alone: only facts are written.
 async fn yield_connection(
     sink: &Sink,
     client: &Client,

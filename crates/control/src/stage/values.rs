@@ -1,5 +1,5 @@
-//! The values of the blocks that run after a stack's apply: its outputs and resources, the asker's environment,
-//! secrets, and answers from outside, such as published facts.
+//! The values of the blocks that run after a stack's apply: outputs, resources, the requester's environment,
+//! secrets, and results of queries such as published facts.
 //!
 //! Not here: what a block then does (`facts`, `bootstrap`, `gates`), when (`runner`).
 
@@ -31,14 +31,14 @@ pub struct StackValues {
     document: Option<Document>,
     env: BTreeMap<String, String>,
     secrets: BTreeMap<String, Secret>,
-    /// Secrets in the asker's environment.
+    /// Secrets in the requester's environment.
     named: Vec<Secret>,
     answers: BTreeMap<Ask, Value>,
-    /// Why there is no answer.
+    /// Why a query has no answer.
     unanswered: BTreeMap<Ask, String>,
 }
 
-/// Whose environment and secrets are used, and in which project.
+/// The requester whose environment and secrets are used, and the project.
 pub struct Side<'a> {
     pub asker: &'a Asker,
     /// The project's root.
@@ -70,16 +70,16 @@ pub enum StageValuesError {
     },
 }
 
-/// What programs see that work for a stack after its apply: gates, credential plugins of sinks.
+/// The environment of programs that work for a stack after its apply: gates, credential plugins of sinks.
 #[derive(Clone, Debug)]
 pub struct StageEnvironment {
     pub env: Environment,
-    /// What of it must not be shown.
+    /// Secrets in it that must not be shown.
     pub hidden: Vec<Secret>,
 }
 
 impl StageEnvironment {
-    /// What the stack's contexts give, added to what `side` gives.
+    /// The environment of `side` with the variables of the stack's contexts.
     pub async fn read(contexts: &[Context], side: &Side<'_>) -> Result<Self, StageValuesError> {
         let mut values = StackValues::of_nothing(side);
         let inputs = contexts.iter().flat_map(|context| context.env.values());
@@ -113,7 +113,7 @@ impl StageEnvironment {
     }
 }
 
-/// Adds to an environment what contexts give; the later context overrides the earlier.
+/// Adds the variables of contexts to an environment; a later context overrides an earlier one.
 pub(crate) fn with_contexts<E>(
     mut env: Environment,
     contexts: &[Context],
@@ -136,7 +136,7 @@ pub(crate) fn with_contexts<E>(
     Ok(env)
 }
 
-/// As an environment variable or a backend setting holds it.
+/// The text of a value in an environment variable or a backend setting.
 pub(crate) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -148,7 +148,7 @@ pub(crate) fn text_of(value: &Value) -> String {
 }
 
 impl StackValues {
-    /// As [`Self::gather`], with outputs and resources as they were before a destroy.
+    /// Like [`Self::gather`], with outputs and resources as they were before a destroy.
     pub async fn gather_before_destroy(
         control: &Control,
         stack: &Stack,
@@ -171,7 +171,7 @@ impl StackValues {
         Ok(values)
     }
 
-    /// Reads what the given blocks of a stack may need.
+    /// Reads the values that the given blocks of a stack may need.
     pub async fn gather(
         control: &Control,
         stack: &Stack,
@@ -199,7 +199,7 @@ impl StackValues {
         Ok(values)
     }
 
-    /// Without a stack: only the asker's environment and secrets.
+    /// Without a stack: only the requester's environment and secrets.
     pub(crate) fn of_nothing(side: &Side<'_>) -> Self {
         Self {
             outputs: BTreeMap::new(),
@@ -246,7 +246,7 @@ impl StackValues {
         self.answers.insert(ask, value);
     }
 
-    /// Records why a question has no answer.
+    /// Records why a query has no answer.
     pub fn leave_unanswered(&mut self, ask: Ask, why: String) {
         self.unanswered.insert(ask, why);
     }
@@ -255,7 +255,7 @@ impl StackValues {
         self.unanswered.get(ask).map(String::as_str)
     }
 
-    /// The blocks with their values; `Asks` names the questions that must be answered first.
+    /// The blocks with their values; `Asks` names the queries that must be answered first.
     pub fn resolve(&self, blocks: &[StageBlock]) -> Result<Vec<ResolvedBlock>, ResolveError> {
         let mut asks = Vec::new();
         let mut resolved = Vec::new();
@@ -335,7 +335,7 @@ async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesE
     if let Some(secret) = found.map_err(failed)? {
         return Ok(secret);
     }
-    // A run got its secrets from the asker; a command by hand reads them here.
+    // A run received its secrets from the requester; other commands read them here.
     let parsed = reference.parse().map_err(failed)?;
     let found = if let Reference::Env(_) = parsed {
         None
@@ -347,7 +347,7 @@ async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesE
     })
 }
 
-/// Every string in a sensitive value.
+/// Collects every string and number in a sensitive value.
 fn texts(value: &Value, found: &mut Vec<Secret>) {
     match value {
         Value::String(text) => found.push(Secret::new(text)),

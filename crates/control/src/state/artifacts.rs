@@ -1,6 +1,6 @@
-//! The artifacts of stacks, as people ask for them: which there are, and copies of them.
+//! The artifacts of stacks: lists them and copies them out.
 //!
-//! Not here: what lies in trees while engines are at work (`runner::workspace`).
+//! Not here: artifacts in trees while engines run (`runner::workspace`).
 
 use std::fs;
 use std::io;
@@ -46,16 +46,16 @@ impl Explain for ArtifactsError {
     }
 }
 
-/// All that is ever shown of an artifact.
+/// The properties of an artifact that may be shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactFacts {
-    /// From the stack's directory.
+    /// Relative to the stack's directory.
     pub path: String,
     pub size: u64,
     pub sha256: String,
 }
 
-/// The artifacts that are restored before the next run; none if there are none.
+/// The artifacts that are restored before the next run; empty if there are none.
 pub async fn of_state(control: &Control, state: &str) -> Result<ArtifactSet, ArtifactsError> {
     let state = control.state_name(state);
     of_any_state(control, &state).await
@@ -84,8 +84,8 @@ pub fn facts(set: &ArtifactSet) -> Vec<ArtifactFacts> {
     set.iter().map(facts).collect()
 }
 
-/// Copies a set into a directory, for its owner alone. Another file that is there is replaced only if `force` says so;
-/// nothing is written before that is known of all of them.
+/// Copies a set into a directory, readable by its owner only. A different file there is replaced only with
+/// `force`; all files are checked before the first one is written.
 pub fn copy_out(set: &ArtifactSet, dir: &Path, force: bool) -> Result<(), ArtifactsError> {
     for (path, file) in set.iter() {
         let path = dir.join(path);
@@ -104,7 +104,7 @@ pub fn copy_out(set: &ArtifactSet, dir: &Path, force: bool) -> Result<(), Artifa
     Ok(())
 }
 
-/// Whether something else than this file is there.
+/// Whether the path contains something other than this file.
 fn is_another(path: &Path, file: &Artifact) -> io::Result<bool> {
     let found = match fs::symlink_metadata(path) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -113,7 +113,8 @@ fn is_another(path: &Path, file: &Artifact) -> io::Result<bool> {
     Ok(!found.is_file() || found.len() != file.size() || fs::read(path)? != file.expose())
 }
 
-/// Makes a set the one that is restored from now on, if `seen` was the last. An equal one stays as it is.
+/// Makes `set` the artifacts to restore from now on, if `seen` is still the current set. An equal set is not
+/// stored again.
 pub(crate) async fn keep(
     control: &Control,
     state: &StateName,
@@ -124,7 +125,7 @@ pub(crate) async fn keep(
     let now = control.store.artifacts_get(state).await?;
     let is_there = match &now {
         None => set.is_empty(),
-        // One that cannot be read is replaced.
+        // A set that cannot be read is replaced.
         Some(now) => {
             let read = control.store.artifacts_read(now).await;
             read.is_ok_and(|now| now == *set)

@@ -1,7 +1,6 @@
-//! States for anybody with a token, whether a project of ours knows them or not: what the server's
-//! clients may do with them.
+//! Access to states for clients of the server with a token, whether or not a known project has the states.
 //!
-//! Not here: HTTP (`server::state`), what a run may do with its own state (`state`).
+//! Not here: HTTP (`server::state`), what a run may do with its own state (`state::run_access`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +38,7 @@ pub struct ClientAccess {
     state: StateName,
 }
 
-/// Whether a write made a version, or was there already.
+/// Whether a write made a new version, or was already stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     New,
@@ -57,7 +56,7 @@ impl StateService {
         }
     }
 
-    /// A directory of this machine.
+    /// The working directory on this machine.
     pub fn work(&self) -> &Path {
         self.home.work()
     }
@@ -75,15 +74,14 @@ impl StateService {
         }
     }
 
-    /// Whether database and blobs answer.
+    /// Whether database and blobs respond.
     pub async fn check_ready(&self) -> Result<(), StoreError> {
         self.store.check_ready().await
     }
 }
 
 impl ClientAccess {
-    /// Whether the token may do this at all: asked before a body is read for nothing, and again by each
-    /// deed.
+    /// Checks that the token allows an operation: before a body is read, and again in each operation.
     pub async fn check_scope(
         &self,
         deed: &'static str,
@@ -101,7 +99,7 @@ impl ClientAccess {
         Err(self.denied(why))
     }
 
-    /// The newest version and its bytes, or nothing if there is no state.
+    /// The newest version and its bytes, or `None` if there is no state.
     pub async fn read(&self) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StateAccessError> {
         self.check_scope("GET", TokenScope::Read).await?;
         let head = self.store.state_head_bytes(&self.state).await;
@@ -124,7 +122,7 @@ impl ClientAccess {
         Err(StateAccessError::from(refused))
     }
 
-    /// Makes `body` the newest version; durable when this returns.
+    /// Makes `body` the newest version; it is durable when this returns.
     pub async fn write(
         &self,
         lock_id: Option<String>,
@@ -135,7 +133,7 @@ impl ClientAccess {
             lock_id,
             surgery: self.token.allows(TokenScope::Surgery, &self.state),
             outsider: true,
-            // What a client says of itself anybody can say; its token was checked.
+            // A client can claim any name, but its token was verified.
             actor: self.token.name.clone(),
             ..StateWriter::default()
         };
@@ -149,17 +147,17 @@ impl ClientAccess {
             Err(AppendError::Refused {
                 source: refusal @ PushRefusal::RunsOnly,
                 ..
-            }) => Err(self.denied(refusal.to_string())), // recorded, with what was sent
+            }) => Err(self.denied(refusal.to_string())), // already recorded, with the body
             Err(err) => Err(err.into()),
         }
     }
 
-    /// Ends the described lock, or, as Terraform's `force-unlock` wants it, whatever lock there is; doing
-    /// it twice is doing it once. What only a `force-unlock` does leaves a record.
+    /// Releases the described lock, or any lock, as Terraform's `force-unlock` requires. It is idempotent. A
+    /// forced unlock is recorded.
     pub async fn unlock(&self, described: Option<&LockInfo>) -> Result<(), StateAccessError> {
         let id = described.map(|info| info.id.as_str());
         self.check_scope("UNLOCK", TokenScope::Write).await?;
-        // Whether it is held still is looked at by whatever ends it.
+        // The operation that releases the lock checks whether it is still held.
         let given = id.and_then(|id| self.store.lock_cached(&self.state, id));
         let held = if given.is_some() {
             given
@@ -182,7 +180,7 @@ impl ClientAccess {
         }
     }
 
-    /// Ends the lock of this id and no other, for who says no more of it.
+    /// Releases the lock with this id and no other, for clients that send only the id.
     pub async fn unlock_by_id(&self, id: &str) -> Result<(), StateAccessError> {
         self.check_scope("UNLOCK", TokenScope::Write).await?;
         let held = self.held().await?;
@@ -241,7 +239,7 @@ impl ClientAccess {
         }
     }
 
-    /// Records why something was refused: clients show a number and nothing else.
+    /// Records why a request was refused, because clients only show a status code.
     pub async fn record(
         &self,
         deed: &'static str,
@@ -262,7 +260,7 @@ impl ClientAccess {
             .map_err(|source| self.failed("record a refusal for", source))
     }
 
-    /// A lock whose run is alive is not taken away by a client: its engine is at work.
+    /// A client cannot break a lock whose run is alive, because its engine is working.
     async fn may_break(&self, held: HeldLock, id: Option<&str>) -> Result<(), StateAccessError> {
         let Some(run) = held.run else {
             return Ok(());
@@ -319,8 +317,8 @@ impl ClientAccess {
     }
 }
 
-/// Whether ending this lock takes it away from somebody. OpenTofu's `force-unlock` describes nothing but
-/// the id; whoever locked says again what it said then.
+/// Whether releasing this lock takes it away from its holder. OpenTofu's `force-unlock` sends only the id,
+/// while the holder sends its whole description again.
 fn is_forced(held: &HeldLock, described: Option<&LockInfo>) -> bool {
     let is_bare = |info: &LockInfo| info.operation.is_empty() && info.who.is_empty();
     match described {

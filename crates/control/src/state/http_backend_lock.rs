@@ -1,6 +1,6 @@
-//! A running HTTP backend while it is held by a lock of ours. Who is told to stop meanwhile unlocks it first.
+//! Holds a running HTTP backend with a lock. An interrupted process unlocks the backend before it ends.
 //!
-//! Not here: the requests (`drivers::state_http`), what is done under the lock (`state_import`, `state_export`).
+//! Not here: the requests (`drivers::state_http`), what is done under the lock (`transfer`).
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use model::error::{Explain, NextStep};
 use model::lock::LockInfo;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// So long the answer to a lock is waited for by who was told to stop.
+/// How long an interrupted process waits for the answer to its lock request.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum HoldError {
     Http(#[from] HttpBackendError),
     #[error("interrupted: nothing was written")]
     Interrupted,
-    /// The lock is there still, or may be.
+    /// The lock is, or may be, still there.
     #[error("interrupted before the backend said whether it is locked")]
     Unanswered,
     #[error("the backend could not be unlocked")]
@@ -28,7 +28,7 @@ pub enum HoldError {
 }
 
 impl HoldError {
-    /// Whether somebody asked for it.
+    /// Whether an interruption caused it.
     pub fn is_interruption(&self) -> bool {
         match self {
             Self::Interrupted | Self::Unanswered => true,
@@ -48,7 +48,7 @@ impl Explain for HoldError {
     }
 }
 
-/// Locks and reads it. If that comes to nothing, it is unlocked again.
+/// Locks and reads the backend. If that fails, it is unlocked again.
 pub(crate) async fn lock_and_read(
     http: &HttpBackend,
     lock: &LockInfo,
@@ -58,7 +58,7 @@ pub(crate) async fn lock_and_read(
     tokio::select! {
         locked = &mut locking => locked?,
         () = &mut told_to_stop => {
-            // Who gives up now does not know whether it holds a lock.
+            // Giving up now would leave it unknown whether we hold the lock.
             return match tokio::time::timeout(LAST_ANSWER, locking).await {
                 Ok(Ok(())) => Err(free(http, lock, HoldError::Interrupted).await),
                 Ok(Err(_)) => Err(HoldError::Interrupted),
@@ -76,7 +76,7 @@ pub(crate) async fn lock_and_read(
     }
 }
 
-/// Unlocks it after a failure, and says of that as much as there is to say.
+/// Unlocks the backend after a failure, and reports it if that fails too.
 async fn free(http: &HttpBackend, lock: &LockInfo, failed: HoldError) -> HoldError {
     match http.unlock(lock).await {
         Ok(()) => failed,
@@ -86,7 +86,8 @@ async fn free(http: &HttpBackend, lock: &LockInfo, failed: HoldError) -> HoldErr
     }
 }
 
-/// From now on a signal does not end the process: what is under way comes to its end.
+/// Completes on SIGINT or SIGTERM. From the call on, these signals do not end the process, so current work
+/// can complete.
 pub(crate) fn told_to_stop() -> impl Future<Output = ()> {
     let interrupt = signal(SignalKind::interrupt());
     let terminate = signal(SignalKind::terminate());

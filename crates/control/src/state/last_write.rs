@@ -1,11 +1,11 @@
-//! Who wrote the head of a state last, in words for the message that a plan is out of date.
+//! Describes the last write of a state, for the message that a plan is out of date.
 
 use model::seal::{SealedHead, Written};
 use model::state::StateVersion;
 
 use crate::Control;
 
-/// Who wrote the head of a state, and when, as far as that is known.
+/// Who wrote the head of a state, and when, as far as it is known.
 pub(crate) async fn describe(control: &Control, head: &StateVersion) -> String {
     let store = &control.store;
     let brief = match head.run {

@@ -1,6 +1,6 @@
-//! Locks on states that are held now: who holds them, whether that run is still alive, and breaking one.
+//! Locks that are held on states: their holders, whether the holding run is alive, and breaking a lock.
 //!
-//! Not here: how a run takes and ends its own lock (`state`).
+//! Not here: how a run takes and releases its own lock (`state::run_access`).
 
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::{ChangeSetId, RunId, StackName};
@@ -13,7 +13,7 @@ use crate::run::liveness;
 use crate::run::lock::RunLock;
 use crate::state::reasons::Reason;
 
-/// A state that is locked.
+/// A locked state.
 #[derive(Clone, Debug)]
 pub struct LockedState {
     pub state: StateName,
@@ -21,17 +21,17 @@ pub struct LockedState {
     pub holder: Holder,
 }
 
-/// What is known about who holds a lock.
+/// What is known about the holder of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Its run has a process.
+    /// A run with a process.
     Run(RunId),
-    /// Its run is carried out on another machine, which alone can tell.
+    /// A run on another machine, whose liveness only that machine can check.
     Elsewhere { run: RunId, set: ChangeSetId },
-    /// Its run has no process any more. One that is `unfinished` is ended, and so unlocked, by the next
-    /// command that looks after runs; else nobody will ever unlock it.
+    /// A run without a process. If it is `unfinished`, the next command that recovers runs ends it and
+    /// releases the lock. Otherwise nothing releases the lock.
     Orphan { run: RunId, unfinished: bool },
-    /// A client without a run; whether it is still there cannot be told.
+    /// A client without a run; whether it still exists is unknown.
     Client,
 }
 
@@ -117,7 +117,7 @@ impl Explain for BreakLockError {
     }
 }
 
-/// Every lock of the home, by state.
+/// All locks of the home, by state.
 pub async fn list(control: &Control) -> Result<Vec<LockedState>, ListLocksError> {
     let rows = control.store.state_list().await;
     let rows = rows.map_err(ListLocksError::Store)?;
@@ -134,7 +134,7 @@ pub async fn list(control: &Control) -> Result<Vec<LockedState>, ListLocksError>
     Ok(held)
 }
 
-/// The run that applies a stack of this project now, with a process of its own on this machine.
+/// The run that is applying a stack of this project now, with a process on this machine.
 pub async fn applying(control: &Control, stack: &StackName) -> Option<RunId> {
     for run in control.store.run_list_of_stack(stack).await.ok()? {
         if !RunLock::is_held(&control.home, run) {
@@ -149,7 +149,7 @@ pub async fn applying(control: &Control, stack: &StackName) -> Option<RunId> {
     None
 }
 
-/// The lock that would be broken. With `force` even that of a run that is at work.
+/// The lock that would be broken. With `force`, even the lock of a live run.
 pub async fn breakable(
     control: &Control,
     state: &StateName,
@@ -181,7 +181,7 @@ pub async fn breakable(
     })
 }
 
-/// Takes just this lock away from its holder, whose later writes are refused.
+/// Takes exactly this lock from its holder, whose later writes are refused.
 pub async fn break_lock(
     control: &Control,
     locked: &LockedState,

@@ -1,5 +1,5 @@
-//! The outputs a stack last applied: read from its state where that is ours, from the newest copy of it
-//! where it is not. Of a state that the client encrypts, the engine told them to a run.
+//! The outputs that a stack last applied: from its state in terrane's backend, else from the newest copy of
+//! its state. For a state that the client encrypts, the engine reported them to a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,16 +50,16 @@ impl Explain for OutputsError {
     }
 }
 
-/// One output, in a form that can be computed with.
+/// One output as a value for computations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
-    /// As `model::digits` reads it: no digit is lost on the way to a dependent.
+    /// As `model::digits` reads it: numbers keep all digits on the way to a dependent.
     pub value: Value,
     pub sensitive: bool,
 }
 
-/// Empty if it was never applied. `is_ours`: the state is in terrane's own backend now; versions from
-/// when it was elsewhere do not count, nor the other way round.
+/// The outputs of a state; empty if it was never applied. `is_ours`: the state is now in terrane's own
+/// backend. Versions from a time when it was elsewhere do not count, and vice versa.
 pub async fn of_state(
     control: &Control,
     state: &str,
@@ -77,10 +77,10 @@ pub async fn of_state(
     }
 }
 
-/// So many versions back, at most: a destroy writes one every few seconds.
+/// Maximum number of versions to search; a destroy writes one every few seconds.
 const BACK: usize = 200;
 
-/// The outputs that a state had last, and the state they were in, if all of it is gone now.
+/// The last outputs of a state, and the state that contained them, if everything is destroyed now.
 pub(crate) async fn before_destroy(
     control: &Control,
     state: &str,
@@ -99,7 +99,7 @@ pub(crate) async fn before_destroy(
     versions.sort_by_key(|version| std::cmp::Reverse(version.version));
     for version in versions.iter().take(BACK) {
         let outputs = match of_version(control, version).await {
-            Err(OutputsError::Encrypted { .. }) => continue, // one on the way, which no run has read
+            Err(OutputsError::Encrypted { .. }) => continue, // an intermediate version that no run has read
             outputs => outputs?,
         };
         if !outputs.is_empty() {
@@ -117,7 +117,8 @@ fn may_have_outputs(contents: Contents) -> bool {
     }
 }
 
-/// The outputs that one version of a state holds. What holds a secret is sensitive, whatever the module says.
+/// The outputs in one version of a state. An output that contains a secret is sensitive, whatever the module
+/// declares.
 pub(crate) async fn of_version(
     control: &Control,
     version: &StateVersion,
@@ -141,7 +142,8 @@ pub(crate) async fn of_version(
     known.into_iter().map(read).collect()
 }
 
-/// What a run read through the engine of a version that the client has encrypted; none: it is readable as it is.
+/// The outputs that a run read through the engine from a client-encrypted version; `None` if the version is
+/// not encrypted.
 async fn opened(
     control: &Control,
     version: &StateVersion,
@@ -157,7 +159,7 @@ async fn opened(
     }
 }
 
-/// Whether a run has to ask the engine for the outputs of this version.
+/// Whether a run has to read the outputs of this version through the engine.
 pub(crate) async fn are_unread(
     control: &Control,
     version: &StateVersion,
@@ -169,8 +171,8 @@ pub(crate) async fn are_unread(
     }
 }
 
-/// Keeps what the engine's `output -json` says of a version that the client has encrypted. An output that holds a secret
-/// of the run is kept as a sensitive one.
+/// Stores the result of the engine's `output -json` for a client-encrypted version. An output that contains a
+/// secret of the run is stored as sensitive.
 pub(crate) async fn keep_opened(
     control: &Control,
     version: &StateVersion,
@@ -207,7 +209,7 @@ fn as_state(outputs: &BTreeMap<String, EngineOutput<'_>>) -> serde_json::Result<
     serde_json::to_vec(&State { version, outputs })
 }
 
-/// One output, as the engine's `output -json` has it.
+/// One output in the format of the engine's `output -json`.
 #[derive(Deserialize, Serialize)]
 struct EngineOutput<'a> {
     #[serde(default)]
@@ -218,7 +220,7 @@ struct EngineOutput<'a> {
     value: &'a RawValue,
 }
 
-/// The outputs of a stack as its dependents see them: what it declares and its state does not hold is null.
+/// The outputs of a stack as its dependents see them: a declared output that is not in its state is null.
 pub(crate) async fn with_nulls(
     control: &Control,
     stack: &StackName,
@@ -236,8 +238,9 @@ pub(crate) async fn with_nulls(
     Ok(nulls.chain(stored).collect())
 }
 
-/// The outputs that a stack declared when all of it was last as its source says. One of them that its state did not hold
-/// then is null: engines store no null. One that it held and does not hold now was taken away, as half a destroy does.
+/// The outputs that a stack declared when it last completely matched its source. One that its state lacked
+/// then is null, because engines store no null. One that was in the state then and is not now was removed,
+/// for example by a partial destroy.
 async fn declared(
     control: &Control,
     stack: &StackName,
@@ -263,7 +266,7 @@ async fn declared(
         if state.is_ours {
             i64::try_from(version.serial).ok() == settled.serial
         } else {
-            // A copy is kept when it is first seen.
+            // A copy is stored when it is first seen.
             version.is_copy() && version.created_at <= settled.at
         }
     };
@@ -274,7 +277,7 @@ async fn declared(
     let versions = store.state_version_list(&name).await.map_err(wrong)?;
     let then = versions.iter().filter(|version| is_of_then(version));
     let Some(then) = then.max_by_key(|version| version.version) else {
-        return Ok(BTreeSet::new()); // nobody knows any more
+        return Ok(BTreeSet::new()); // no longer known
     };
     let held = of_version(control, then).await?;
     let mut nulls = settled.outputs;

@@ -1,7 +1,7 @@
-//! A state that an engine has sent and the home could not take yet: sealed and durable in the run's
-//! directory, until it is a version or a person has decided about it.
+//! A state that an engine sent and the home could not store yet. It is sealed and durable in the run's
+//! directory, until it becomes a version or a person decides about it.
 //!
-//! Not here: what becomes of one that is found later (`kept_aside`).
+//! Not here: handling one that is found later (`state::quarantine`).
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -16,10 +16,10 @@ use store::{Scope, Store, StoreError};
 use crate::home::{Home, make_private};
 
 const FILE: &str = "undelivered.tfstate";
-/// Says by being there that a state waits to be taken: where a disk is full, an empty file can often be made still.
+/// Marker file for a waiting state: on a full disk, an empty file can often still be created.
 const WAITS: &str = "undelivered";
 
-/// Where a run's undelivered state lies; there is at most one, for each holds all that is known.
+/// The place for a run's undelivered state. There is at most one, because each contains everything.
 #[derive(Clone, Debug)]
 pub struct Spool {
     dir: PathBuf,
@@ -48,12 +48,12 @@ impl Explain for SpoolError {
 }
 
 impl Spool {
-    /// `dir` is the run's own.
+    /// `dir` is the run's directory.
     pub fn new(dir: PathBuf, run: RunId) -> Self {
         Self { dir, run }
     }
 
-    /// The runs of a home that have one.
+    /// The runs of a home that have an undelivered state.
     pub(crate) fn left_in(home: &Home) -> Vec<RunId> {
         let entries = fs::read_dir(home.runs()).into_iter().flatten().flatten();
         let mut runs: Vec<RunId> = entries
@@ -64,7 +64,7 @@ impl Spool {
         runs
     }
 
-    /// Why a run that is at work does not come on, if that is why.
+    /// Why a live run makes no progress, if an undelivered state is the reason.
     pub(crate) fn waits(home: &Home, run: RunId) -> Option<String> {
         let dir = home.run_dir(run);
         let waits = dir.join(WAITS).exists() || dir.join(FILE).exists();
@@ -75,12 +75,12 @@ impl Spool {
         })
     }
 
-    /// Says that a state waits.
+    /// Marks that a state is waiting.
     pub(crate) fn note(&self) {
         drop(File::create(self.dir.join(WAITS)));
     }
 
-    /// Makes it durable, in the place of an earlier one.
+    /// Stores the state durably, in place of an earlier one.
     pub(crate) async fn keep(
         &self,
         store: &Store,
@@ -97,7 +97,7 @@ impl Spool {
         })
     }
 
-    /// What was kept, if anything was.
+    /// The stored state, if there is one.
     pub(crate) async fn read(
         &self,
         store: &Store,
@@ -116,13 +116,14 @@ impl Spool {
         body.map(Some).map_err(SpoolError::Seal)
     }
 
-    /// It is in the store now. One that cannot be removed is found to be there already.
+    /// Removes the file, because the state is in the store now. If that fails, the file is later recognised
+    /// as already stored.
     pub(crate) fn clear(&self) {
         drop(fs::remove_file(self.path()));
         self.forget();
     }
 
-    /// Nobody waits for it any more.
+    /// Removes the marker, because nothing waits for the state any more.
     pub(crate) fn forget(&self) {
         drop(fs::remove_file(self.dir.join(WAITS)));
     }
@@ -131,13 +132,13 @@ impl Spool {
         self.dir.join(FILE)
     }
 
-    /// It opens for its own run only.
+    /// Binds the sealed state to its run.
     fn purpose(&self) -> String {
         format!("undelivered state {}", self.run)
     }
 }
 
-/// Written aside, synced, put in place, and the directory synced.
+/// Writes a temporary file, syncs it, renames it, and syncs the directory.
 fn place(dir: &Path, bytes: &[u8]) -> io::Result<()> {
     make_private(dir)?;
     let aside = dir.join(format!("{FILE}.new"));

@@ -1,7 +1,7 @@
-//! States that an engine could not deliver. What is left of a run is adopted where that is safe; else it is
-//! kept aside, and the stack is not applied again until a person has decided.
+//! States that an engine could not deliver. The leftovers of a run are adopted if that is safe. Otherwise
+//! they are quarantined, and the stack cannot be applied until a person decides.
 //!
-//! Not here: the rules of adoption (`model::state::adoption`), pushing one by hand (`surgery`).
+//! Not here: the rules of adoption (`model::state::adoption`), a manual push (`surgery`).
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::state::reasons::Reason;
 use crate::state::reasons::without_secrets_of;
 use crate::state::secret_paths;
 
-/// Why a stack is not applied: somebody has to look first.
+/// Why a stack cannot be applied: a person has to decide first.
 #[derive(Debug, thiserror::Error)]
 pub enum KeptAsideError {
     #[error("run {run} left a state that was kept aside: {why}")]
@@ -30,7 +30,7 @@ pub enum KeptAsideError {
         run: RunId,
         state: StateName,
         why: String,
-        /// Where its sealed bytes are in the home.
+        /// The location of its sealed bytes in the home.
         kept: String,
     },
     #[error("could not look for states of `{state}` that were kept aside")]
@@ -82,18 +82,18 @@ pub enum DiscardError {
 
 impl Explain for DiscardError {}
 
-/// What a run was about, for judging what it left.
+/// A run's properties that decide about its leftovers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leftovers<'a> {
     pub(crate) run: RunId,
     pub(crate) spec: &'a RunSpec,
-    /// Where its engine worked.
+    /// The directory in which its engine worked.
     pub(crate) dir: &'a Path,
-    /// The version its plan was made from.
+    /// The version that its plan was based on.
     pub(crate) base: Option<i64>,
-    /// Whether its plan may take every resource away.
+    /// Whether its plan may remove all resources.
     pub(crate) may_empty: bool,
-    /// Whether to wait for a home that does not answer: its runner does, a person need not.
+    /// Whether to retry while the home does not respond: the runner does, a person need not.
     pub(crate) patient: bool,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Leftovers<'a> {
     }
 }
 
-/// Whose state a stack's directory may be left with, written down before its engine applies there.
+/// The owner of a state that may be left in a stack's directory, recorded before the engine applies there.
 #[derive(Debug, Serialize, Deserialize)]
 struct Applying {
     run: RunId,
@@ -129,7 +129,7 @@ struct Applying {
     may_empty: bool,
 }
 
-/// Says whose what is left will be. What cannot be written down is found under the next run's name.
+/// Records which run the leftovers will belong to. If that fails, they are attributed to the next run.
 pub(crate) fn note_applying(control: &Control, left: Leftovers<'_>) {
     let applying = Applying {
         run: left.run,
@@ -140,7 +140,7 @@ pub(crate) fn note_applying(control: &Control, left: Leftovers<'_>) {
     drop(fs::write(control.home.applying_note(left.spec), text));
 }
 
-/// The same for what an earlier run left in the directory, under that run.
+/// The leftovers of an earlier run in the directory, attributed to that run.
 pub(crate) fn of_earlier<'a>(control: &Control, left: Leftovers<'a>) -> Leftovers<'a> {
     let note = fs::read(control.home.applying_note(left.spec));
     let applying = note
@@ -161,7 +161,7 @@ pub(crate) fn of_earlier<'a>(control: &Control, left: Leftovers<'a>) -> Leftover
     }
 }
 
-/// An undecided state blocks the next apply.
+/// Fails if an undecided state blocks the next apply.
 pub async fn check(control: &Control, state: &StateName) -> Result<(), KeptAsideError> {
     let waiting = control.store.kept_aside_list(state).await;
     let waiting = waiting.map_err(|source| KeptAsideError::Store {
@@ -179,7 +179,7 @@ pub async fn check(control: &Control, state: &StateName) -> Result<(), KeptAside
     }
 }
 
-/// A person goes on without what a run left. Its bytes stay in the home.
+/// Continues without a run's leftovers, by a person's decision. The bytes stay in the home.
 pub async fn discard(
     control: &Control,
     run: RunId,
@@ -205,8 +205,8 @@ pub async fn discard(
     Ok(left)
 }
 
-/// Takes in what a run that is over left: first what the home could not take, then what its engine saved.
-/// The text says what was done.
+/// Adopts or quarantines the leftovers of a finished run: first what the home could not store, then what its
+/// engine saved. The text describes what was done.
 pub(crate) async fn take_in(control: &Control, left: Leftovers<'_>) -> Option<String> {
     let spooled = take_in_spooled(control, left).await;
     let errored = take_in_errored(control, left).await;
@@ -216,7 +216,7 @@ pub(crate) async fn take_in(control: &Control, left: Leftovers<'_>) -> Option<St
     }
 }
 
-/// Takes in what runs that are over could not deliver, and nobody could take in when they ended.
+/// Adopts or quarantines undelivered states of finished runs that were not handled when the runs ended.
 pub(crate) async fn take_in_forgotten(control: &Control) -> Result<(), ChangeSetError> {
     for run in Spool::left_in(&control.home) {
         let Ok(Some(_lock)) = RunLock::try_take(&control.home, run) else {
@@ -224,7 +224,7 @@ pub(crate) async fn take_in_forgotten(control: &Control) -> Result<(), ChangeSet
         };
         let found = control.store.run_get(run).await?;
         if !found.is_some_and(|run| run.state.is_finished()) {
-            continue; // ended by what is seen of it
+            continue; // handled when the run is ended
         }
         let spec = control.store.run_spec(run).await?;
         let left = Leftovers {
@@ -247,7 +247,7 @@ async fn take_in_spooled(control: &Control, left: Leftovers<'_>) -> Option<Strin
     let bytes = left.try_for(read).await;
     let said = match bytes {
         Ok(None) => {
-            spool.forget(); // it could be said that one waits, and not be written
+            spool.forget(); // the marker could be written, but not the state
             return None;
         }
         Ok(Some(bytes)) => adopt(control, &state, left, &bytes).await,
@@ -275,7 +275,7 @@ async fn take_in_errored(control: &Control, left: Leftovers<'_>) -> Option<Strin
     };
     match adopt(control, &state, left, &bytes).await {
         Ok(said) => {
-            // It is in the store now; left here it would be found again after the next failure.
+            // It is in the store now; left here, it would be found again after the next failure.
             drop(fs::remove_file(path));
             Some(said)
         }
@@ -283,7 +283,7 @@ async fn take_in_errored(control: &Control, left: Leftovers<'_>) -> Option<Strin
     }
 }
 
-/// Adopts, or keeps aside; tried again as long as the home does not answer.
+/// Adopts or quarantines; retries while the home does not respond.
 async fn adopt(
     control: &Control,
     state: &StateName,
@@ -318,7 +318,8 @@ async fn try_adopt(
         source,
     };
     let head = store.state_head(state).await.map_err(failed)?;
-    // Somebody else wrote since: what is left knows nothing of that, whatever its serial says.
+    // Another writer changed the state since. The leftover does not contain that change, whatever its serial
+    // is.
     if let Some(head) = head
         && head.run != Some(run)
         && Some(head.version) != left.base
@@ -335,7 +336,7 @@ async fn try_adopt(
         .await
 }
 
-/// It stays where it is, and survives the next lay-out.
+/// The file stays where it is, and survives when another source is unpacked.
 fn lies_in(path: &Path, why: &dyn std::fmt::Display) -> String {
     format!(
         "the state that could not be delivered lies in `{}`: {why}",

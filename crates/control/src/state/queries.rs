@@ -1,6 +1,6 @@
-//! States as people ask for them: which there are, and what a version holds.
+//! Queries about states: which ones exist, and what a version contains.
 //!
-//! Not here: what a run may do with its own state (`state`).
+//! Not here: what a run may do with its own state (`state::run_access`).
 
 pub mod ask;
 pub mod author;
@@ -56,7 +56,7 @@ impl Explain for ReadStateError {
     }
 }
 
-/// A version (the newest, if none is named) and its bytes.
+/// A version and its bytes; by default the newest version.
 pub async fn read(
     control: &Control,
     state: &StateName,
@@ -92,7 +92,7 @@ pub enum VerifyStateError {
 
 impl Explain for VerifyStateError {}
 
-/// Reads every version of one state, or of all that the home holds, and what was kept aside.
+/// Reads every version of one state, or of all states in the home, and quarantined states.
 pub async fn verify(
     control: &Control,
     only: Option<&StateName>,
@@ -108,7 +108,7 @@ pub async fn verify(
     }
 }
 
-/// What was refused of one state, or of all, and why; newest last.
+/// Refused requests for one state, or for all, with the reasons; newest last.
 pub async fn refusals(
     control: &Control,
     only: Option<&StateName>,
@@ -119,8 +119,8 @@ pub async fn refusals(
     }
 }
 
-/// States of the project that hold resources and belong to no stack any more: it was renamed or removed.
-/// Nobody plans what is in them.
+/// States of the project that contain resources but belong to no stack, because it was renamed or removed. No
+/// plan covers these resources.
 pub async fn abandoned(control: &Control, project: &Project) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     for row in control.store.state_list().await? {

@@ -1,5 +1,5 @@
-//! A person's reason, as it is kept: without what the states it is about hold in secret, and without the secrets that its
-//! project names. It stays in records, and is committed for others to read.
+//! Removes secrets from a person's reason before it is stored: sensitive values of the affected states, and
+//! secrets that the project names. Reasons stay in records, and are committed for others to read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::project::open::OpenProject;
 use crate::secrets::caller_env::{self, Asker};
 use crate::state::secret_paths;
 
-/// A service that does not answer holds up no emergency.
+/// A service that does not respond must not delay an emergency.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The text without the secrets of this project that can be had on this machine, and without variables whose names say
-/// that they hold one. What cannot be had is not in anybody's hands here.
+/// Masks the secrets of this project that this machine can read, and variables whose names indicate a secret.
+/// A secret that cannot be read here is assumed to be unknown to the user.
 pub fn without_secrets_here(
     project: Option<&OpenProject>,
     env: &BTreeMap<String, String>,
@@ -40,7 +40,7 @@ pub fn without_secrets_here(
     Mask::new(&secrets).mask_text(text)
 }
 
-/// Why runs are to go past the usual rules, as it is kept.
+/// The reasons for exceptions and for a policy override, as they are stored.
 pub(crate) async fn kept_of(
     control: &Control,
     asker: &Asker,
@@ -58,7 +58,7 @@ pub(crate) async fn kept_of(
     (exceptions, policy_override)
 }
 
-/// The text without the secrets of these runs, those that services keep included.
+/// Masks the secrets of these runs, including those from services.
 async fn without_secrets_of_specs(asker: &Asker, specs: &[RunSpec], text: &str) -> String {
     let mut secrets = asker.secrets(specs);
     let asking = async {
@@ -70,12 +70,12 @@ async fn without_secrets_of_specs(asker: &Asker, specs: &[RunSpec], text: &str) 
             }
         }
     };
-    // What could be had in time is hidden.
+    // Only secrets that were read in time are masked.
     drop(tokio::time::timeout(PATIENCE, asking).await);
     Mask::new(&secrets).mask_text(text)
 }
 
-/// The text without values that these states call sensitive. A state that cannot be read has none to look for.
+/// Masks the values that these states mark as sensitive. A state that cannot be read is skipped.
 pub async fn without_secrets(control: &Control, states: &[StateName], text: &str) -> String {
     let mut text = text.to_owned();
     for state in states {
@@ -112,7 +112,7 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// As it is kept about a state.
+    /// The reason as it is stored for a state.
     pub(crate) async fn kept(&self, control: &Control, state: &StateName) -> Self {
         let states = std::slice::from_ref(state);
         Self {

@@ -1,7 +1,7 @@
 //! What one run may do with one state: read, lock, write, unlock.
 //!
-//! A plan sees one version and may do nothing else; an apply may lock the state if its seal still
-//! holds, and write under that lock.
+//! A plan only reads one version. An apply may lock the state if its seal is still valid, and write under
+//! that lock.
 //!
 //! Not here: HTTP (`server::state::RunEndpoint`), and which write may follow (`model::state`).
 
@@ -30,11 +30,11 @@ pub struct StateAccess {
     state: StateName,
     run: RunId,
     mode: AccessMode,
-    /// Where a write waits that the store cannot take; without one it fails at once.
+    /// Where a write waits while the store cannot accept it; without it, the write fails at once.
     spool: Option<Spool>,
-    /// The run's secrets: where they stand in what it writes is stored with the version.
+    /// The run's secrets. Their paths in a written state are stored with the version.
     secrets: Mask,
-    /// One write at a time, and whoever wants to know when the last one is over.
+    /// Allows one write at a time, and lets others wait for the end of the last one.
     writing: Arc<Mutex<()>>,
     /// The lock was refused because the head is not the expected one.
     head_moved: Arc<AtomicBool>,
@@ -97,7 +97,7 @@ pub enum StateAccessError {
 }
 
 impl StateAccess {
-    /// For a plan: the version that is the head now is what it sees until its end.
+    /// For a plan: it sees the current head until its end.
     pub async fn for_plan(
         store: Store,
         state: StateName,
@@ -108,12 +108,12 @@ impl StateAccess {
         Ok(Self::planning(store, state, run, pinned))
     }
 
-    /// For a plan that sees nothing, whatever there is.
+    /// For a plan that sees an empty state, whatever exists.
     pub fn for_plan_of_nothing(store: Store, state: StateName, run: RunId) -> Self {
         Self::planning(store, state, run, None)
     }
 
-    /// For a plan that only shows what an older version would lead to.
+    /// For a plan that only shows what would follow from an older version.
     pub async fn for_plan_from(
         store: Store,
         state: StateName,
@@ -139,8 +139,8 @@ impl StateAccess {
         }
     }
 
-    /// For an apply. `expected` is the plan's seal, checked by the statement that grants the lock;
-    /// `may_empty` says that the plan deletes or replaces every resource there is.
+    /// For an apply. `expected` is the plan's seal, checked by the statement that grants the lock.
+    /// `may_empty` is set if the plan deletes or replaces all existing resources.
     pub fn for_apply(
         store: Store,
         state: StateName,
@@ -164,36 +164,36 @@ impl StateAccess {
         }
     }
 
-    /// Writes that the store cannot take now are kept there, and tried again before they fail.
+    /// Writes that the store cannot accept now are saved in `spool`, and retried before they fail.
     #[must_use]
     pub fn holding(self, spool: Spool) -> Self {
         let spool = Some(spool);
         Self { spool, ..self }
     }
 
-    /// The paths at which these secrets stand are stored with each version that is written.
+    /// The paths of these secrets are stored with each written version.
     #[must_use]
     pub fn with_secrets(self, mask: &Mask) -> Self {
         let secrets = mask.clone();
         Self { secrets, ..self }
     }
 
-    /// Returns when no write is under way any more.
+    /// Waits until no write is in progress.
     pub async fn settle(&self) {
         drop(self.writing.lock().await);
     }
 
-    /// Whether the engine took the lock here.
+    /// Whether the engine took the lock through this access.
     pub fn was_locked(&self) -> bool {
         self.locked.load(Ordering::Acquire)
     }
 
-    /// Whether the lock was refused because the state had moved: then the engine changed nothing.
+    /// Whether the lock was refused because the head had changed: then the engine changed nothing.
     pub fn found_head_moved(&self) -> bool {
         self.head_moved.load(Ordering::Acquire)
     }
 
-    /// What a plan saw: its seal.
+    /// The version that a plan saw, for its seal.
     pub fn pinned(&self) -> Option<&StateVersion> {
         match &self.mode {
             AccessMode::Plan { pinned } => pinned.as_ref(),
@@ -201,7 +201,7 @@ impl StateAccess {
         }
     }
 
-    /// The version to work on, or nothing if there is no state yet.
+    /// The version to work on, or `None` if there is no state yet.
     pub async fn version(&self) -> Result<Option<StateVersion>, StateAccessError> {
         match &self.mode {
             AccessMode::Plan { pinned } => Ok(pinned.clone()),
@@ -212,7 +212,7 @@ impl StateAccess {
         }
     }
 
-    /// The version to work on and its bytes, or nothing if there is no state yet.
+    /// The version to work on and its bytes, or `None` if there is no state yet.
     pub async fn read(&self) -> Result<Option<(StateVersion, Arc<Vec<u8>>)>, StateAccessError> {
         let failed = |source| self.failed("read", source);
         let version = match &self.mode {
@@ -256,7 +256,7 @@ impl StateAccess {
         Err(refused.into())
     }
 
-    /// Makes `body` the newest version; durable when this returns.
+    /// Makes `body` the newest version; it is durable when this returns.
     pub async fn write(
         &self,
         lock_id: Option<String>,
@@ -277,8 +277,9 @@ impl StateAccess {
         Ok(())
     }
 
-    /// Holds the request while the store does not answer: the engine waits without limit, and what it has
-    /// done is known to nobody else. Kept in the run's directory meanwhile if that can be, else in memory.
+    /// Holds the request while the store does not respond: the engine waits without limit, and no other
+    /// process has a record of what it did. Meanwhile the state is saved in the run's directory if possible,
+    /// else it is in memory.
     async fn append(&self, writer: &StateWriter, body: Vec<u8>) -> Result<Appended, AppendError> {
         let Some(spool) = &self.spool else {
             let append = self.store.state_version_append(&self.state, writer, body);
@@ -290,7 +291,7 @@ impl StateAccess {
             let append = self.store.state_version_append(&self.state, writer, copy);
             let appended = append.await;
             if !matches!(&appended, Err(err) if err.is_unavailable()) {
-                // Stored, or refused and kept as such.
+                // Stored, or refused and saved as refused.
                 spool.clear();
                 return appended;
             }
@@ -306,7 +307,7 @@ impl StateAccess {
         }
     }
 
-    /// Ends the lock of that id; doing it twice is doing it once.
+    /// Releases the lock with this id; idempotent.
     pub async fn unlock(&self, id: &str) -> Result<(), StateAccessError> {
         let AccessMode::Apply { .. } = &self.mode else {
             return Err(self.forbid("UNLOCK", "a plan holds no lock").await?);
@@ -320,7 +321,7 @@ impl StateAccess {
         }
     }
 
-    /// Records a request that was refused before it got here, or that no run may make.
+    /// Records a request that was refused earlier, or that no run may make.
     pub async fn forbid(
         &self,
         deed: &'static str,
@@ -330,7 +331,7 @@ impl StateAccess {
         Ok(StateAccessError::Forbidden { run: self.run, why })
     }
 
-    /// Records why something was refused: the engine shows a number and nothing else.
+    /// Records why a request was refused, because the engine only shows a status code.
     pub async fn record(
         &self,
         deed: &'static str,

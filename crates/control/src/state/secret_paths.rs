@@ -1,6 +1,7 @@
-//! Secret paths of versions: found where a version is written, obeyed where one is read to be shown.
+//! Secret paths of versions: found when a version is written, applied when a version is shown.
 //!
-//! Not here: how they are found and inherited (`model::state::secret_paths`), where they are stored (`store`).
+//! Not here: how they are found and inherited (`model::state::secret_paths`), where they are stored
+//! (`store`).
 
 use model::ids::RunId;
 use model::masking::Mask;
@@ -13,7 +14,7 @@ use store::{Store, StoreError};
 use crate::Control;
 use crate::run::logs::hidden_in;
 
-/// What a version holds, with its secret paths marked as sensitive; or why that cannot be known.
+/// The content of a version, with its secret paths marked as sensitive; or why it cannot be read.
 pub(crate) async fn document(
     store: &Store,
     version: &StateVersion,
@@ -22,8 +23,8 @@ pub(crate) async fn document(
     Ok(Document::read(&body).map(|document| document.with_secret_paths(&paths)))
 }
 
-/// What stands at the secret paths of the newest version. A secret that was changed at its source is still one: a run
-/// masks it along with its own secrets.
+/// The values at the secret paths of the newest version. A secret that was changed at its source is still
+/// secret, so a run masks the old value too.
 pub(crate) async fn earlier_secrets(
     control: &Control,
     state: &StateName,
@@ -39,8 +40,8 @@ pub(crate) async fn earlier_secrets(
     Ok(document.map_or_else(Vec::new, |document| document.values_at(&paths)))
 }
 
-/// Where the secrets of an earlier run stand in what it left. What that run had to hide is known until its directory is
-/// cleaned up.
+/// The secret paths in the state that an earlier run left. The run's hidden values are known until its
+/// directory is cleaned up.
 pub(crate) fn of_earlier_run(control: &Control, run: RunId, body: &[u8]) -> SecretPaths {
     let mask: Option<Mask> = hidden_in(&control.home, run);
     mask.map_or_else(SecretPaths::default, |mask| SecretPaths::find(body, &mask))

@@ -1,8 +1,8 @@
-//! Changing a state by hand: an older version back, a file in, resources out. One door for all of them: a proposal
-//! that shows what would change, and a deed that holds the lock, makes one version and opens a record with the
-//! reason, or does nothing.
+//! Break-glass changes of a state: restoring an older version, pushing a file, removing resources. All of
+//! them start with a proposal that shows what would change. Carrying it out takes the lock, makes one version
+//! and opens a record with the reason, or does nothing.
 //!
-//! Not here: what a person sees and says (`cli`), the rules a push must keep (`model::state::check_push`).
+//! Not here: user interaction (`cli`), the rules for a push (`model::state::check_push`).
 
 use std::sync::Arc;
 
@@ -32,31 +32,31 @@ mod target;
 
 pub use target::{InvalidTarget, Target};
 
-/// What would become the newest version, and how it differs from the one that is.
+/// The proposed newest version, and how it differs from the current one.
 #[derive(Debug)]
 pub struct Proposal {
     pub state: StateName,
     pub head: Option<StateVersion>,
     pub body: Vec<u8>,
     pub serial: u64,
-    /// The older version whose content it is.
+    /// The older version that the content comes from.
     pub older: Option<i64>,
-    /// Nothing if the engine has encrypted one of them, or the newest cannot be read.
+    /// `None` if the engine encrypted one of them, or the current version cannot be read.
     pub summary: Option<Summary>,
-    /// Why the newest version cannot be compared with this: it is damaged, and stays as it is.
+    /// Why the current version cannot be compared: it is damaged, and stays unchanged.
     pub unread: Option<StoreError>,
-    /// Where secrets are known to stand in the body, besides what it inherits from the newest version.
+    /// Known secret paths in the body, besides those inherited from the current version.
     secret_paths: SecretPaths,
     act: Act,
     mark: Option<Mark>,
     force: bool,
     detail: String,
-    /// States kept aside that are decided by this.
+    /// Quarantined states that this decides.
     decides: Vec<RefusedRequest>,
 }
 
 impl Proposal {
-    /// The lineages of both, if what would become the newest version is another state altogether.
+    /// Both lineages, if they differ.
     pub fn other_lineage(&self) -> Option<(String, String)> {
         let before = self.head.as_ref().map(|head| head.lineage.clone())?;
         let after = StateFacts::read(&self.body).ok()?.lineage;
@@ -64,11 +64,11 @@ impl Proposal {
     }
 }
 
-/// What was done.
+/// The result.
 #[derive(Debug)]
 pub enum Done {
     Wrote(StateVersion),
-    /// The newest version says the same already.
+    /// The newest version already has this content.
     Same(StateVersion),
 }
 
@@ -192,7 +192,7 @@ impl Explain for SurgeryError {
     }
 }
 
-/// The content of an older version, to be the newest again: rolled forward, never back.
+/// Proposes the content of an older version as a new version.
 pub async fn rollback(
     control: &Control,
     state: &StateName,
@@ -211,14 +211,14 @@ pub async fn rollback(
         let (state, version) = (state.clone(), head.version);
         return Err(SurgeryError::IsHead { state, version });
     }
-    // Without a head it was deleted, and comes back as what it was.
+    // Without a head, the state was deleted and is restored with its old lineage.
     let lineage = now.head.as_ref().map_or(&old.lineage, |head| &head.lineage);
     let next = next_serial(&versions, lineage).unwrap_or(1);
     let content = control.store.state_version_content(old).await;
     let (body, paths) = content.map_err(|source| failed(state, "read", source))?;
     let encrypted = old.contents == Contents::Encrypted;
     let body = if encrypted {
-        // Its serial stands inside, too, where nobody without the key can change it.
+        // The serial is also inside, and cannot be changed without the key.
         body.to_vec()
     } else {
         let renumbered = with_identity(&body, next, lineage);
@@ -250,7 +250,7 @@ pub async fn rollback(
     })
 }
 
-/// A file that a person has, to be the newest version.
+/// Proposes a person's file as the newest version.
 pub async fn push(
     control: &Control,
     state: &StateName,
@@ -267,7 +267,7 @@ pub async fn push(
     propose_push(control, state, file, force, source).await
 }
 
-/// What a run left aside, to be the newest version.
+/// Proposes the quarantined state of a run as the newest version.
 pub async fn push_kept(
     control: &Control,
     state: &StateName,
@@ -293,7 +293,8 @@ pub async fn push_kept(
         secret_paths: secret_paths::of_earlier_run(control, run, &body),
         decides,
     };
-    // It was kept because others wrote since: who decides for it knows that its serial is behind.
+    // It was quarantined because others wrote since: the person who chooses it knows that its serial is
+    // behind.
     let head = store.state_head(state).await.map_err(read)?;
     let lineage = StateFacts::read(&body).map(|facts| facts.lineage);
     let is_of_head = |head: &StateVersion| {
@@ -304,7 +305,7 @@ pub async fn push_kept(
     propose_push(control, state, body, force, source).await
 }
 
-/// A write that was refused and kept, to be the newest version.
+/// Proposes a refused write that was saved as the newest version.
 pub async fn push_refused(
     control: &Control,
     state: &StateName,
@@ -333,7 +334,7 @@ pub async fn push_refused(
     propose_push(control, state, body, force, source).await
 }
 
-/// The newest version without some of its resources. They are forgotten, not destroyed.
+/// Proposes the newest version without some of its resources. They are forgotten, not destroyed.
 pub async fn take_out(
     control: &Control,
     state: &StateName,
@@ -373,7 +374,7 @@ pub async fn take_out(
 pub(crate) fn lock_by_hand(reason: &Reason, now: Timestamp) -> LockInfo {
     LockInfo {
         id: uuid::Uuid::new_v4().to_string(),
-        // The name under which a person's push is known to every client, and to the rules.
+        // Every client, and the rules, recognise a person's push by this name.
         operation: "state-push".to_owned(),
         info: reason.text.clone(),
         who: reason.actor.clone(),
@@ -383,7 +384,7 @@ pub(crate) fn lock_by_hand(reason: &Reason, now: Timestamp) -> LockInfo {
     }
 }
 
-/// Carries a proposal out, if the state is still what it was when it was shown.
+/// Carries out a proposal, if the state is unchanged since it was shown.
 pub async fn carry_out(
     control: &Control,
     proposal: Proposal,
@@ -411,7 +412,7 @@ pub async fn carry_out(
     };
     let appended = store.state_version_append_by_hand(state, by_hand, proposal.body);
     let appended = appended.await.map_err(|err| not_written(state, err));
-    // Whatever came of it, nobody is to wait for a command that is over.
+    // Release the lock in any case, so that no client waits for a command that is over.
     let released = store.lock_release(state, &info.id).await;
     let done = match appended? {
         Appended::New(version) => Done::Wrote(version),
@@ -422,7 +423,7 @@ pub async fn carry_out(
         actor: &reason.actor,
         reason: &reason.text,
     };
-    // Who wrote nothing has decided nothing.
+    // A push that wrote nothing decides nothing.
     if matches!(done, Done::Wrote(_)) && !proposal.decides.is_empty() {
         let decided = store.kept_aside_decide(&proposal.decides, Decision::Pushed, decider);
         let decided = decided.await;
@@ -431,12 +432,12 @@ pub async fn carry_out(
     Ok(done)
 }
 
-/// Where a body that is pushed comes from.
+/// The origin of a pushed body.
 struct Source {
-    /// For the record.
+    /// A description for the record.
     what: String,
     secret_paths: SecretPaths,
-    /// States kept aside that the push decides.
+    /// Quarantined states that the push decides.
     decides: Vec<RefusedRequest>,
 }
 
@@ -452,7 +453,7 @@ async fn propose_push(
     let (mut body, mut serial, mut mark) = (file, facts.serial, None);
     if force && facts.contents != Contents::Encrypted && now.body.as_deref() != Some(&body) {
         let lineage = match &now.head {
-            // As an engine leaves what it could not deliver first.
+            // An engine leaves it empty if it could not deliver its first state.
             Some(head) if facts.lineage.is_empty() => &head.lineage,
             Some(_) | None => &facts.lineage,
         };
@@ -495,15 +496,15 @@ async fn versions_of(
     versions.map_err(|source| failed(state, "read", source))
 }
 
-/// The first serial that no version of this lineage has had, as far as they are kept; nothing if there is none of it.
-/// The newest need not have the highest: a client may have forced an older state in. No serial stands for two contents,
-/// or an old plan would fit the wrong one.
+/// The first serial that no stored version of this lineage has had; `None` without such a version. The newest
+/// version need not have the highest serial, because a client may have forced in an older state. No serial
+/// may have two contents, or an old plan could match the wrong one.
 fn next_serial(versions: &[StateVersion], lineage: &str) -> Option<u64> {
     let of_it = versions.iter().filter(|one| one.lineage == lineage);
     of_it.map(|one| one.serial + 1).max()
 }
 
-/// The newest version, if there is one, and its bytes, or why there are none.
+/// The current version, if there is one, and its bytes, or why they cannot be read.
 struct Now {
     head: Option<StateVersion>,
     body: Option<Arc<Vec<u8>>>,
@@ -517,7 +518,7 @@ impl Now {
         let head = control.store.state_head(state).await.map_err(read)?;
         let (content, unread) = match &head {
             None => (None, None),
-            // Nobody is asked about what cannot be done here.
+            // Fail before the user is asked: a copy cannot be changed here.
             Some(head) if head.is_copy() => {
                 return Err(SurgeryError::Refused {
                     state: state.clone(),
@@ -526,7 +527,7 @@ impl Now {
             }
             Some(head) => match control.store.state_version_content(head).await {
                 Ok(content) => (Some(content), None),
-                // A damaged one must not stop what is to get over it; all else may pass.
+                // A damaged version must not block its own replacement; all other errors may be temporary.
                 Err(err @ StoreError::Unseal { .. }) => (None, Some(err)),
                 Err(err) => return Err(read(err)),
             },
@@ -550,7 +551,7 @@ impl Now {
         })
     }
 
-    /// For the record.
+    /// An addition for the record.
     fn over(&self) -> &'static str {
         if self.unread.is_some() {
             ", over a newest version that cannot be read"
@@ -559,7 +560,7 @@ impl Now {
         }
     }
 
-    /// How a body differs from the newest version, without what is sensitive in either.
+    /// How a body differs from the newest version, without sensitive values of either.
     fn compare(
         &self,
         state: &StateName,
@@ -592,7 +593,7 @@ fn document(body: &[u8], paths: &SecretPaths) -> Option<Document> {
     Some(document.with_secret_paths(paths))
 }
 
-/// Masks what is sensitive in these documents.
+/// A mask for the sensitive values in these documents.
 fn masking(documents: &[Option<Document>]) -> Mask {
     let documents = documents.iter().flatten();
     let secrets: Vec<_> = documents.flat_map(Document::sensitive_values).collect();

@@ -1,4 +1,4 @@
-//! What an engine that is gone had done, and no state knows: its words compared with the state that is stored.
+//! Changes of a dead engine that no state records: compares the engine's events with the stored state.
 
 use model::engine_event::EngineEvent;
 use model::ids::RunId;
@@ -8,8 +8,8 @@ use model::state::resources::{Document, Opaque};
 
 use crate::Control;
 
-/// To be asked when everything that could be delivered was. A home that does not answer is no reason to lose
-/// what the engine said: then nothing is taken for stored.
+/// Call this after all deliverable states were delivered. If the home does not respond, nothing counts as
+/// stored, so that no event of the engine is lost.
 pub(crate) async fn look(
     control: &Control,
     run: RunId,

@@ -1,5 +1,5 @@
-//! Taking states out: into a file, a backend of the engine (`engine`) or a running HTTP backend; or all of them into a
-//! directory, as they were at one moment, while others go on writing.
+//! Exports states into a file, a backend of the engine (`engine`) or a running HTTP backend. Or exports all
+//! of them into a directory, as they were at one moment, while others continue to write.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
@@ -74,7 +74,7 @@ pub enum ExportError {
     InTheWay {
         place: String,
         what: String,
-        /// Whose target it is that names this place: either of the two may be the state.
+        /// The stack whose target names this place: either of the two states may be the right one.
         stack: Option<StackName>,
     },
     #[error(
@@ -94,7 +94,7 @@ pub enum ExportError {
 }
 
 impl ExportError {
-    /// Whether somebody asked for it.
+    /// Whether an interruption caused it.
     pub fn is_interruption(&self) -> bool {
         match self {
             Self::Held(err) => err.is_interruption(),
@@ -181,26 +181,26 @@ impl Explain for ExportError {
     }
 }
 
-/// What was written, and which serial it has there.
+/// The result of an export.
 #[derive(Clone, Debug)]
 pub struct Exported {
     pub version: StateVersion,
     pub place: String,
-    /// An engine's backend counts on.
+    /// The serial at the destination: an engine's backend may increase it.
     pub serial: u64,
-    /// It was there before.
+    /// Whether the state was already there.
     pub was_there: bool,
-    /// At how many paths a secret stands in it. What is written carries the engine's marks only.
+    /// The number of secret paths in the state. The exported file contains only the engine's own marks.
     pub secret_paths: usize,
-    /// How the backend was locked, if in no usual way.
+    /// How the backend was locked, if in an unusual way.
     pub locked_by: Option<String>,
 }
 
-/// A state by its name, whether a project here knows it or not.
+/// An export of a state by name, whether or not a project here has it.
 pub struct StateExport<'a> {
     pub state: &'a StateName,
     pub to: &'a Place,
-    /// A secret reference, for HTTP; files in it are looked for below `root`.
+    /// A secret reference, for HTTP; its file paths are relative to `root`.
     pub credential: Option<&'a str>,
     pub root: &'a Path,
     pub locking: &'a Locking,
@@ -289,7 +289,7 @@ async fn count_secret_paths(
     Ok(paths.len())
 }
 
-/// What is said of a backend that could not be locked or read.
+/// The error for a backend that could not be locked or read.
 fn not_held(place: &str, id: &str, err: HoldError) -> ExportError {
     match err {
         HoldError::Http(err) => ExportError::Http(err),
@@ -303,7 +303,7 @@ fn not_held(place: &str, id: &str, err: HoldError) -> ExportError {
     }
 }
 
-/// What a backend holds that ours would replace and does not come from.
+/// Describes what a backend contains, if ours would replace it without being its successor.
 fn in_the_way(there: &[u8], ours: &[u8]) -> Option<String> {
     if there == ours || there.is_empty() {
         return None;
@@ -320,7 +320,7 @@ fn in_the_way(there: &[u8], ours: &[u8]) -> Option<String> {
     newer_words(&there, &ours)
 }
 
-/// The same of two that are of one lineage.
+/// The same for two states of one lineage.
 fn newer_words(there: &StateFacts, ours: &StateFacts) -> Option<String> {
     let is_newer = there.serial >= ours.serial;
     is_newer.then(|| {
@@ -331,7 +331,7 @@ fn newer_words(there: &StateFacts, ours: &StateFacts) -> Option<String> {
     })
 }
 
-/// One state of a directory of all.
+/// One state in an export of all states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
     pub project: String,
@@ -340,17 +340,17 @@ pub struct Entry {
     pub version: i64,
     pub serial: u64,
     pub lineage: String,
-    /// It lives in a backend of the engine; this is what was seen there.
+    /// Whether the state is in a backend of the engine, and this is the copy last seen there.
     pub copy: bool,
-    /// Only runs write it.
+    /// Whether only runs may write it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs_only: bool,
     pub sha256: String,
 }
 
-/// Writes every state of the home, as all of them were at one moment: their heads are read at once, and
-/// versions never change. Their artifacts come after, as they are then. The list is written last: a directory without
-/// it is not whole.
+/// Exports all states of the home as they were at one moment: their heads are read at once, and versions
+/// never change. Artifacts follow, as they are then. The list is written last: a directory without it is
+/// incomplete.
 pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, ExportError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -361,7 +361,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             path: dir.to_owned(),
         });
     }
-    // A backup that lacks what was acknowledged would take the place of one that has it.
+    // A backup without acknowledged versions could replace a backup that has them.
     let store = &control.store;
     store.state_check_all_current().map_err(ExportError::List)?;
     private_dir(dir).map_err(failed(dir))?;
@@ -398,7 +398,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
     Ok(entries)
 }
 
-/// Those of each state lie beside its file.
+/// The artifacts of each state are stored beside its file.
 async fn export_artifacts(control: &Control, dir: &Path) -> Result<(), ExportError> {
     let kept = control.store.artifacts_list().await;
     let mut entries = Vec::new();
@@ -425,7 +425,7 @@ async fn export_artifacts(control: &Control, dir: &Path) -> Result<(), ExportErr
     Ok(())
 }
 
-/// States of this project lie at the top, as `state import --from DIR` looks for them.
+/// States of this project are at the top, where `state import --from DIR` expects them.
 fn file_of(control: &Control, state: &StateName) -> String {
     let name = file_in_directory(&state.name);
     if state.project == control.home.project() {
@@ -440,7 +440,7 @@ fn private_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// For us alone, durable, and never over something else.
+/// Writes a file durably, readable by its owner only, and never overwrites another one.
 fn write_new(path: &Path, body: &[u8]) -> Result<String, ExportError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => ExportError::There {

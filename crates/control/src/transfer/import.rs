@@ -1,8 +1,8 @@
-//! Bringing a state here from where it was: its lineage and serial stay, and its old home is locked first,
-//! so that nobody writes there meanwhile.
+//! Imports a state from another place. Its lineage and serial stay the same. The old place is locked first,
+//! so that no client writes there meanwhile.
 //!
-//! Not here: backends that only the engine knows (`engine`), the plan that proves it (`changesets`), and a person's push
-//! over the rules.
+//! Not here: backends that only the engine can access (`engine`), the plan that proves the import
+//! (`changeset`), and a forced push by a person.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,21 +31,21 @@ use crate::transfer::export::holds_the_same;
 
 mod engine;
 
-/// Where a state comes from, or goes to.
+/// The source or destination of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     File(PathBuf),
     /// A directory of state files, `NAME.tfstate` each.
     Directory(PathBuf),
-    /// The backend that the stack's source names, through the engine.
+    /// The backend that the stack's source names, accessed through the engine.
     Engine,
-    /// What terrane last saw of it, while it lived in a backend of the engine.
+    /// The copy that terrane last saw while the state was in a backend of the engine.
     Copy,
     Http(String),
 }
 
 impl Place {
-    /// From the word of the command line: `engine`, `copy`, a URL, else a path.
+    /// Parses a command-line argument: `engine`, `copy`, a URL, else a path.
     pub fn parse(word: &str, cwd: &Path) -> Self {
         match word {
             "engine" => return Self::Engine,
@@ -121,9 +121,9 @@ pub enum ImportError {
     )]
     LeftLocked {
         state: StateName,
-        /// Of its old home; an engine does not tell which.
+        /// The lock id at the old place; an engine does not report it.
         id: Option<String>,
-        /// Its serial, if it is here.
+        /// The serial of the imported state, if the import succeeded.
         imported: Option<u64>,
         source: Box<ImportError>,
     },
@@ -137,7 +137,7 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// Whether somebody asked for it.
+    /// Whether an interruption caused it.
     pub fn is_interruption(&self) -> bool {
         match self {
             Self::Held(err) => err.is_interruption(),
@@ -193,35 +193,35 @@ impl Explain for ImportError {
     }
 }
 
-/// What came of it.
+/// The result of an import.
 #[derive(Clone, Debug)]
 pub struct Imported {
     pub version: StateVersion,
-    /// The same bytes were here already.
+    /// Whether the same state was already here.
     pub was_here: bool,
     pub old_home: OldHome,
-    /// How its old home was locked, if in no usual way.
+    /// How the old place was locked, if in an unusual way.
     pub locked_by: Option<String>,
 }
 
-/// How the place it came from was left.
+/// In which condition the old place was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OldHome {
-    /// Nobody can lock it.
+    /// It cannot be locked.
     NoLock,
-    /// It could be locked by who knows how, and was not.
+    /// It may support locks, but was not locked.
     NotLocked,
-    /// It was not looked at: this is what was there then.
+    /// It was not accessed: the state is the copy that was seen at this time.
     Seen { at: jiff::Timestamp },
-    /// The state lives there as before, and what is here is a copy.
+    /// The state stays there, and the version here is a copy.
     Stays,
-    /// It was locked while its state was read, and is free again.
+    /// It was locked while its state was read, and is unlocked again.
     Released,
-    /// With this lock; an engine does not tell which.
+    /// It is still locked with this lock; an engine does not report the id.
     LeftLocked { id: Option<String> },
 }
 
-/// What is asked for.
+/// An import of a stack's state.
 pub struct Import<'a> {
     pub stack: &'a StackName,
     pub from: Place,
@@ -229,15 +229,15 @@ pub struct Import<'a> {
     pub credential: Option<&'a str>,
     pub locking: &'a Locking,
     pub leave_locked: bool,
-    /// Who asks, for the locks.
+    /// The name of the caller, for the locks.
     pub who: &'a str,
 }
 
-/// A state by its name, whether a project here knows it or not.
+/// An import of a state by name, whether or not a project here has it.
 pub struct StateImport<'a> {
     pub state: &'a StateName,
     pub from: &'a Place,
-    /// A secret reference, for HTTP; files in it are looked for below `root`.
+    /// A secret reference, for HTTP; its file paths are relative to `root`.
     pub credential: Option<&'a str>,
     pub root: &'a Path,
     pub locking: &'a Locking,
@@ -245,7 +245,7 @@ pub struct StateImport<'a> {
     pub who: &'a str,
 }
 
-/// Reads the state of a stack where it is and makes it the newest version here.
+/// Reads the state of a stack from its present place and makes it the newest version here.
 pub async fn import(
     control: &Control,
     open: &OpenProject,
@@ -309,7 +309,7 @@ pub async fn import_state(
     let stored = store(control, state, &body, import.who).await;
     let mut old_home = old_home;
     let locked_by = http.as_ref().and_then(HttpBackend::locked_by);
-    // What failed is not imported, so its old home goes on as before.
+    // After a failure nothing was imported, so the old place stays in use.
     if let Some(http) = http
         && (stored.is_err() || !import.leave_locked)
     {
@@ -353,7 +353,7 @@ async fn copy_of(
     Ok((body.map_err(failed)?, copy.created_at))
 }
 
-/// What is said of an old home that could not be locked or read.
+/// The error for an old place that could not be locked or read.
 fn not_held(state: &StateName, lock: &LockInfo, err: HoldError) -> ImportError {
     match err {
         HoldError::Http(err) => ImportError::Http(err),
@@ -379,16 +379,16 @@ fn left_locked(
     }
 }
 
-/// What came of one entry of a directory of all states.
+/// The result for one entry of an export of all states.
 #[derive(Clone, Debug)]
 pub enum Brought {
     State(Box<Imported>),
-    /// It lives in a backend of the engine: the next run keeps a copy again.
+    /// The state is in a backend of the engine: the next run stores a copy again.
     Copy(StateName),
 }
 
-/// Brings every state back that `state_export::export_all` wrote, whosever it is, and all artifacts. Nothing is stored before all files
-/// are known to be those that were written.
+/// Imports all states that `transfer::export::export_all` wrote, of any project, and all artifacts. Nothing
+/// is stored until all files are known to be unchanged.
 pub async fn import_all(
     control: &Control,
     dir: &Path,
@@ -427,10 +427,10 @@ pub async fn import_all(
     Ok((brought, artifacts))
 }
 
-/// The list that a directory of all states has.
+/// The list in an export of all states.
 pub const LIST: &str = "states.json";
 
-/// So many bytes of a state's name are in that of its file: file systems take 255, and more stands behind it.
+/// Maximum bytes of a state's name in its file name: file systems allow 255, and a suffix follows.
 const NAME_ROOM: usize = 180;
 
 /// The name of a state's file in a directory.
@@ -444,8 +444,8 @@ pub(crate) fn file_in_directory(name: &str) -> String {
     format!("{}-{}.tfstate", &whole[..begin], &digest[..16])
 }
 
-/// The state's file in a directory. If the directory is an export of all states, its list says which file that is, and
-/// the file must be unchanged.
+/// Reads the state's file in a directory. In an export of all states, the list names the file, which must be
+/// unchanged.
 fn read_in_directory(dir: &Path, state: &StateName) -> Result<Vec<u8>, ImportError> {
     let list = dir.join(LIST);
     let entries = if list.exists() {
@@ -477,8 +477,8 @@ fn read_list(path: &Path) -> Result<Vec<Entry>, ImportError> {
     })
 }
 
-/// Under a lock of its own; a state of another lineage is never replaced. The version has no secret paths but those that
-/// a copy of the same state here has.
+/// Stores the state under a lock of its own; never replaces a state of another lineage. The version only gets
+/// the secret paths of a copy of the same state here.
 async fn store(
     control: &Control,
     state: &StateName,
@@ -502,7 +502,7 @@ async fn store(
             serial: head.serial,
         });
     }
-    // Another engine may have written the same down in other words.
+    // Another engine may have written the same content in another form.
     if let (Some(head), Ok(facts)) = (&head, StateFacts::read(body))
         && !head.is_copy()
         && head.serial == facts.serial
@@ -561,7 +561,7 @@ pub(crate) fn lock_info(who: &str, operation: &str) -> LockInfo {
     }
 }
 
-/// Resolved here and now, and never stored.
+/// Resolves the credential now; it is never stored.
 pub(crate) async fn credential(
     reference: Option<&str>,
     root: &Path,

@@ -1,4 +1,4 @@
-//! The question before anything is applied, what may be answered, and what is said when nobody can.
+//! The prompt before an apply, its possible answers, and the message if no user can answer.
 
 use std::io::{self, BufRead as _, Write as _};
 
@@ -10,15 +10,15 @@ use crate::args::Global;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// What came of the question.
+/// The answer to the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Yes,
-    /// Anything else, as it was typed.
+    /// Anything else, as typed.
     No(String),
     /// Ctrl-C at the prompt.
     Interrupted,
-    /// There is nobody to ask.
+    /// There is no terminal to ask on.
     Nobody,
 }
 
@@ -38,7 +38,7 @@ pub(super) async fn confirm(
         "\n{deed} Only `yes` starts change set {}: ",
         set.id
     ))?;
-    // A thread of its own: one that still reads does not keep the process from ending.
+    // A separate thread, so that a pending read does not keep the process from exiting.
     let (answer, heard) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || answer.send(read_line()));
     tokio::select! {
@@ -51,7 +51,8 @@ pub(super) async fn confirm(
 }
 
 impl Answer {
-    /// Without a yes the work that was asked for is not done: a script must not take it for done.
+    /// The exit status. Without confirmation it is not `Done`, so that a script does not take the work for
+    /// done.
     pub(super) fn status(&self) -> ExitStatus {
         match self {
             Self::Yes => ExitStatus::Done,
@@ -61,7 +62,8 @@ impl Answer {
     }
 }
 
-/// It stays as it is, and says how it goes on; so do those that the same command left behind before.
+/// Leaves the change set waiting and reports how to continue it. Also reports equal ones that earlier
+/// commands left waiting.
 pub(super) async fn nobody(
     watcher: &Watcher<'_>,
     goes_on: bool,
@@ -76,7 +78,8 @@ pub(super) async fn nobody(
         .hint(format!(
             "`terrane run confirm {id}` {deed} it, `terrane run discard {id} --reason \"…\"` drops it"
         ));
-    // What is new was not said yes to beforehand; what was resumed is not resumed again while it waits.
+    // `--auto-approve` does not cover new changes, and a resumed change set cannot be resumed again while it
+    // waits.
     let said = if set.request.auto_approve || goes_on {
         said
     } else {
@@ -100,7 +103,7 @@ pub(super) async fn nobody(
     Err(said.status(ExitStatus::Waits))
 }
 
-/// Whether other people have to speak first; then there is nothing to ask here.
+/// Reports a hold or missing approvals, if the change set waits for them. Then there is no prompt.
 pub(super) async fn waits_for_others(
     watcher: &Watcher<'_>,
     global: &Global,
@@ -173,7 +176,7 @@ pub(super) fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
                 "Nothing was applied: only `yes`, in full and in lower case, starts it.\n",
             )?;
         }
-        // After Ctrl-D the cursor is still behind the question.
+        // After Ctrl-D the cursor is still on the line of the prompt.
         Answer::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
         Answer::Yes | Answer::No(_) | Answer::Nobody => report::say("Nothing was applied.\n")?,
     }

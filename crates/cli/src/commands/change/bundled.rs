@@ -27,7 +27,7 @@ use crate::commands::{declare_new_project, open_home, sound_project};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// The bundle that is meant by the words of an apply, if one is.
+/// The bundle that the arguments of an apply name, if any.
 pub(crate) fn named(words: &[String], process: &Process) -> Result<Option<PathBuf>, CommandError> {
     for word in words {
         let path = process.cwd.join(word);
@@ -55,14 +55,14 @@ pub(crate) fn named(words: &[String], process: &Process) -> Result<Option<PathBu
     Ok(None)
 }
 
-/// Before anything is planned: whether a file can be there at all.
+/// Checks before planning whether the file can be written.
 pub(super) fn check_place(file: &Path, process: &Process) -> Result<(), CommandError> {
     let path = process.cwd.join(file);
     let dir = path.parent().unwrap_or(&process.cwd);
     let found = fs::metadata(&path).ok();
     let (why, hint) = match &found {
         Some(found) if found.is_dir() => ("it is a directory".to_owned(), "name a file in it"),
-        // Nobody means a device or somebody else's work to be gone.
+        // Do not overwrite a device or a file that is not a plan.
         Some(found) if !found.is_file() => ("it is no file".to_owned(), "name a file"),
         Some(found) if found.len() > 0 && !bundle::is_bundle(&path).unwrap_or(false) => {
             let why = "there is a file, and it is no plan of terrane's".to_owned();
@@ -80,7 +80,7 @@ pub(super) fn check_place(file: &Path, process: &Process) -> Result<(), CommandE
     Err(said.hint(hint))
 }
 
-/// Writes the plans of a change set that is over into a file, and says so.
+/// Writes the plans of a finished change set to a file, and reports it.
 pub(super) async fn write(
     watcher: &Watcher<'_>,
     file: &Path,
@@ -94,7 +94,7 @@ pub(super) async fn write(
     let written = match written {
         Ok(written) => written,
         Err(err) => {
-            // A former one in this place must not be taken for this one.
+            // An older bundle in this place must not be taken for the new one.
             if bundle::is_bundle(&path).unwrap_or(false) {
                 drop(fs::remove_file(&path));
             }
@@ -119,7 +119,7 @@ pub(super) async fn write(
     ))
 }
 
-/// Applies the plans of a bundle, after the same question as any apply.
+/// Applies the plans of a bundle, after the same prompt as any apply.
 pub(crate) async fn carry_out(
     file: &Path,
     change: Change,
@@ -147,7 +147,7 @@ pub(crate) async fn carry_out(
     let project = bundle.under_its_rules(project);
     say_no_home(&settings, look)?;
     let stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
-    // One that this project does not have is refused with the rest.
+    // Stacks that this project does not have are refused later, with the other checks.
     let known = stacks
         .iter()
         .filter(|stack| project.stacks.contains_key(*stack));
@@ -191,7 +191,7 @@ pub(crate) async fn carry_out(
     status
 }
 
-/// Stores the bundle's change set, or attaches to the one that applies it right now.
+/// Stores the bundle's change set, or attaches to the one that is applying it.
 async fn start<'a>(
     control: &'a Control,
     open: &OpenProject,

@@ -1,4 +1,4 @@
-//! How a change set ended, told in full, and the exit code that follows.
+//! Reports the outcome of a change set in full, and returns the exit code.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::view::outcome::{self, Deed, Failure, KeptState, NotDone, StackOutcome
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// How many denials of one stack are told; the rest is counted.
+/// How many denials of one stack are printed; the rest is only counted.
 const DENIALS: usize = 5;
 
 pub(super) fn plan_status(runs: &[Run], changes_facts: bool, detailed: bool) -> ExitStatus {
@@ -42,7 +42,7 @@ pub(super) fn plan_status(runs: &[Run], changes_facts: bool, detailed: bool) -> 
     }
 }
 
-/// Whether a change set that ends here has changed anything.
+/// Whether a change set has applied anything.
 pub(super) fn something_was_applied(runs: &[Run]) -> bool {
     let applied = |run: &Run| match &run.state {
         RunState::Finished { outcome, .. } => {
@@ -100,7 +100,7 @@ pub(super) async fn tell(
     Ok(status)
 }
 
-/// The last line of every stream of events.
+/// Prints the outcome, the last line of every stream of events.
 pub(super) fn say_outcome(watcher: &Watcher<'_>, status: ExitStatus) -> Result<(), CommandError> {
     let stacks = watcher.runs().iter();
     let stacks = stacks.map(|run| (run.stack.to_string(), json!(run.state)));
@@ -124,7 +124,7 @@ fn is_poisoned(run: &Run) -> bool {
     )
 }
 
-/// The worst of all runs.
+/// The worst status of all runs.
 fn exit_status(runs: &[Run]) -> ExitStatus {
     let of = |run: &Run| match &run.state {
         RunState::Finished { outcome, .. } => match outcome {
@@ -172,7 +172,7 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
         | RunState::Completing { .. } => ExitStatus::Failed,
     };
     match runs.iter().map(of).max().unwrap_or(ExitStatus::Done) {
-        // What poisoned it is mended by now; it is still to be done.
+        // The upstream that caused the skip is fixed by now, but the skipped run is still to be done.
         ExitStatus::Done if runs.iter().any(is_poisoned) => ExitStatus::Failed,
         worst => worst,
     }
@@ -250,7 +250,7 @@ async fn failure(
 ) -> Result<Failure, CommandError> {
     let after = took(watcher, run).await?;
     let mut lines = Vec::new();
-    // Of an interrupt the headline says enough, unless it was a limit or somebody else.
+    // For an interrupt the headline is enough, unless a time limit or another user caused it.
     if problem.policy.denies() {
         let denials = problem.policy.denials.iter();
         lines.extend(denials.take(DENIALS).map(ToString::to_string));
@@ -287,7 +287,7 @@ async fn failure(
     })
 }
 
-/// How long its last stage took.
+/// How long the run's last stage took.
 async fn took(watcher: &Watcher<'_>, run: &Run) -> Result<Duration, CommandError> {
     let events = watcher.control().run_events(run.id).await;
     let events = events.map_err(|err| CommandError::from_error(&err))?;
@@ -312,7 +312,7 @@ fn is_start(event: &RunEvent) -> bool {
     )
 }
 
-/// How many resources the engine reported as done before it failed, and how many it had only begun.
+/// How many resources the engine completed before it failed, and how many it had only started.
 fn completed(control: &Control, run: &Run) -> (usize, usize) {
     let path = control.home.engine_events(run.id, Stage::Applying);
     let bytes = std::fs::read(path).unwrap_or_default();
@@ -334,7 +334,7 @@ fn completed(control: &Control, run: &Run) -> (usize, usize) {
     (done, open.len())
 }
 
-/// What the engine reported. Files are named from the project's root, as people know them.
+/// The engine's diagnostics, with files relative to the project's root.
 pub(super) async fn diagnostics(
     problem: &Problem,
     control: &Control,
@@ -372,7 +372,7 @@ pub(super) async fn diagnostics(
     Ok(shown.collect())
 }
 
-/// What to say about a run whose end is not known.
+/// The message about a run whose result is unknown.
 pub(in crate::commands) fn unknown(run: &Run) -> Option<String> {
     let RunState::Finished {
         outcome: Outcome::Unknown { kept, .. },
@@ -388,13 +388,13 @@ pub(in crate::commands) fn unknown(run: &Run) -> Option<String> {
     ))
 }
 
-/// The run itself, if its engine made what can be imported and no state knows.
+/// The run's id, if its engine created importable resources that no state records.
 fn made_by(run: &Run) -> Option<String> {
     let left = left_of(&run.state).filter(|left| !left.importable().is_empty());
     left.map(|_| run.id.to_string())
 }
 
-/// Hooks that a run whose runner was lost may not have had.
+/// The hooks that may not have run because the runner was lost.
 async fn hook_lines(watcher: &Watcher<'_>, run: &Run) -> Result<Vec<String>, CommandError> {
     let spec = watcher.control().run_spec(run.id).await;
     let spec = spec.map_err(|err| CommandError::from_error(&err))?;
@@ -403,7 +403,7 @@ async fn hook_lines(watcher: &Watcher<'_>, run: &Run) -> Result<Vec<String>, Com
     Ok(owes.then(|| line.to_owned()).into_iter().collect())
 }
 
-/// What its engine did that no state knows.
+/// What the run's engine did that no state records.
 fn left_lines(run: &Run) -> Vec<String> {
     let left = left_of(&run.state);
     left.map_or_else(Vec::new, |left| {

@@ -22,12 +22,12 @@ use crate::{CommandError, Process, report};
 /// Whether plans that were applied are shown, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AppliedPlans {
-    /// No: somebody is asked about the others.
+    /// Only named: the user is asked about the others.
     Named,
     Shown,
 }
 
-/// In the order of the project's layers, then of the graph.
+/// The plans in the order of the project's layers, then of the graph.
 pub(super) async fn plan_set(
     watcher: &Watcher<'_>,
     project: &Project,
@@ -91,7 +91,7 @@ enum Denied {
     Not,
 }
 
-/// Adds what policies said of a run's plan, or of what can be seen of it.
+/// Adds the policy verdict on a run's plan or preview.
 fn hear(run: &Run, policy: &mut Vec<StackVerdict>) -> Denied {
     let foreseen = run.state.foreseen().cloned();
     let is_foreseen = foreseen.is_some();
@@ -111,7 +111,7 @@ fn hear(run: &Run, policy: &mut Vec<StackVerdict>) -> Denied {
     denied
 }
 
-/// Why a person is asked again, and what is new since somebody agreed to an earlier plan.
+/// Why the user is asked again, and what is new since an earlier plan was approved.
 async fn asked_again(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>, CommandError> {
     let (RunState::Planned { .. } | RunState::Deferred { .. }) = run.state else {
         return Ok(None);
@@ -133,7 +133,7 @@ async fn asked_again(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>,
             return Some("its last apply ended unknown: check the whole plan".to_owned());
         }
         match (new.as_slice(), is_equal) {
-            // What was agreed to can no longer be read.
+            // The approved plan can no longer be read.
             ([], Some(false)) => Some("planned again: check the whole plan".to_owned()),
             ([], _) => None,
             (new, _) => Some(format!("new since it was approved: {}", new.join("; "))),
@@ -169,7 +169,7 @@ async fn status(
                     reason: because.words(),
                 });
             }
-            // What is denied was planned, and is worth seeing.
+            // A denied run has a plan, which is worth showing.
             Outcome::Failed { problem } if problem.policy.denies() => true,
             Outcome::Failed { problem } => {
                 let mut lines = Vec::new();
@@ -199,7 +199,7 @@ async fn status(
     }
     match change_sets::plan_view(watcher.control(), run).await {
         Some(plan) => Ok(StackStatus::Planned(plan)),
-        // A preview stays on the machine that made it, and nothing hangs on it.
+        // A preview is only on the machine that made it, and nothing depends on it.
         None if matches!(run.state, RunState::Deferred { .. }) => Ok(StackStatus::Deferred {
             reason: deferred(&awaited(run, watcher.runs())),
         }),
@@ -207,7 +207,7 @@ async fn status(
     }
 }
 
-/// A plan lies where it was made, sealed: it is shown there, wherever else it is asked about.
+/// The error for a plan that cannot be read. A plan is stored, sealed, only on the machine that made it.
 fn unreadable(watcher: &Watcher<'_>, run: &Run) -> CommandError {
     let said = CommandError::new(format!("the plan of stack `{}` cannot be read", run.stack));
     let set = watcher.set();
@@ -222,7 +222,7 @@ fn unreadable(watcher: &Watcher<'_>, run: &Run) -> CommandError {
         ))
 }
 
-/// Of a run that needs no plan any more: this change set applied it, or found nothing to change.
+/// The status of a run that needs no plan any more: it was applied, or had nothing to change.
 async fn after_apply(
     watcher: &Watcher<'_>,
     run: &Run,
@@ -232,7 +232,7 @@ async fn after_apply(
     let Outcome::Applied { .. } = outcome else {
         return Ok(StackStatus::NoChanges);
     };
-    // A command of the engine is carried out without a plan.
+    // An engine command is carried out without a plan.
     if applied == AppliedPlans::Named || watcher.set().request.action == Action::Exec {
         return Ok(StackStatus::Applied(None));
     }
@@ -242,7 +242,7 @@ async fn after_apply(
     }
 }
 
-/// Of a plan that must wait: what there is to see without the plan itself; none if there is one.
+/// The status of a deferred run whose preview has no plan; none if it has one.
 fn seen(on: &[Awaited], preview: &Preview) -> Option<StackStatus> {
     let reason = match preview {
         Preview::Planned { .. } => return None,
@@ -253,7 +253,7 @@ fn seen(on: &[Awaited], preview: &Preview) -> Option<StackStatus> {
     Some(StackStatus::Deferred { reason })
 }
 
-/// ``deferred: `subnet_id` is known after `network` ``, beside what could be seen.
+/// ``deferred: `subnet_id` is known after `network` ``, shown next to the preview.
 fn deferral(run: &Run) -> Option<String> {
     let (on, preview) = match &run.state {
         RunState::Deferred { on, preview }
@@ -270,13 +270,13 @@ fn deferral(run: &Run) -> Option<String> {
         | RunState::Completing { .. } => return None,
     };
     match preview {
-        Preview::None => None, // said already
+        Preview::None => None, // already part of the reason
         Preview::Impossible { .. } => Some(deferred(on)),
         Preview::Planned { .. } | Preview::Unchanged => Some(format!("deferred: {}", deferred(on))),
     }
 }
 
-/// What a run that could not be planned yet waits for.
+/// What a run that is not planned yet waits for.
 fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
     let mut awaited = Vec::new();
     for need in &run.upstreams {

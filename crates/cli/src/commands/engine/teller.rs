@@ -1,5 +1,5 @@
-//! How far an install is: each step once, and while one takes long, how long it has taken. On a terminal that is a line
-//! which is written over, elsewhere a new line now and then.
+//! Progress of an install: each step once, and the elapsed time of a long step. A terminal shows it on one
+//! line that is overwritten; other outputs get a new line now and then.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::view::Look;
 use crate::view::duration::human;
 use crate::view::text;
 
-/// Without a terminal, how long nothing is said.
+/// How long nothing is printed without a terminal.
 const QUIET: Duration = Duration::from_secs(30);
 const CLEAR_LINE: &str = "\r\x1b[K";
 
@@ -21,11 +21,11 @@ pub(super) struct Teller<W> {
     look: Look,
     is_live: bool,
     quarter: u64,
-    /// The step that goes on, and since when.
+    /// The current step, and when it started.
     step: Option<(&'static str, Instant)>,
-    /// When something was last said.
+    /// When something was last printed.
     said: Instant,
-    /// A line stands there that will be written over.
+    /// Whether the current line will be overwritten.
     is_open: bool,
 }
 
@@ -92,7 +92,7 @@ impl<W: Write> Teller<W> {
         }
     }
 
-    /// Takes the line away that would be written over.
+    /// Clears the line that would be overwritten.
     pub(super) fn end(&mut self) {
         if std::mem::take(&mut self.is_open) {
             self.say(CLEAR_LINE);
@@ -107,7 +107,7 @@ impl<W: Write> Teller<W> {
         self.said = Instant::now();
     }
 
-    /// Progress that cannot be told is no reason to stop.
+    /// Ignores errors: progress that cannot be printed is no reason to stop.
     fn say(&mut self, words: &str) {
         let written = self.out.write_all(words.as_bytes());
         drop(written.and_then(|()| self.out.flush()));

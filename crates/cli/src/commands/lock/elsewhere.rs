@@ -18,7 +18,7 @@ use crate::commands::place::Place;
 use crate::view::duration;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Of the stacks of the project here; none outside of one.
+/// Locks of the stacks of this project; none outside a project.
 pub(super) async fn locks(place: &Place, process: &Process) -> Vec<FoundLock> {
     let (Some(open), Some(project)) = (&place.open, &place.project) else {
         return Vec::new();
@@ -26,7 +26,7 @@ pub(super) async fn locks(place: &Place, process: &Process) -> Vec<FoundLock> {
     backends::locks(&place.control, open, project, &process.env).await
 }
 
-/// The stack whose state this is, if it lives in a backend of the engine.
+/// The stack that has this state, if its backend is one of the engine.
 pub(super) fn stack(place: &Place, state: &StateName) -> Option<StackName> {
     let project = place.project.as_ref()?;
     let mut stacks = project.stacks.iter();
@@ -40,7 +40,7 @@ pub(super) async fn row(place: &Place, found: &FoundLock) -> Option<[String; 6]>
     let stack = &found.stack;
     let run = applying(&place.control, stack).await;
     let Some(info) = held(found) else {
-        // The backend does not tell; of a run of ours that is at work it is known all the same.
+        // The backend does not report locks, but terrane has the run that is applying.
         let run = run.filter(|_| remark(found).is_some())?;
         let holder = format!("in the engine's backend; run {run}, alive");
         let (nothing, apply) = (String::new(), "apply".to_owned());
@@ -69,7 +69,7 @@ pub(super) async fn row(place: &Place, found: &FoundLock) -> Option<[String; 6]>
     ])
 }
 
-/// How long ago it was, where that can be read: Go writes times in its own way.
+/// How long ago a time was, if it can be parsed. Go writes times in its own format.
 fn since(created: &str) -> String {
     let zoned = created.strip_suffix(" UTC").unwrap_or(created);
     let at = created
@@ -98,13 +98,13 @@ pub(super) async fn document(place: &Place, found: &FoundLock) -> Option<Value> 
     }))
 }
 
-/// What cannot be told, and why, as data.
+/// A lock that cannot be read, and why, as data.
 pub(super) fn unknown(found: &FoundLock) -> Option<Value> {
     let why = remark(found)?;
     Some(json!({ "stack": found.stack.as_str(), "why": why }))
 }
 
-/// What cannot be told, and why.
+/// A lock that cannot be read, and why.
 pub(super) fn remark(found: &FoundLock) -> Option<String> {
     let stack = &found.stack;
     match &found.lock {

@@ -122,23 +122,23 @@ pub(super) async fn approve(
         after.owed()
     };
     let is_here = after.set.request.machine == here.control.home.machine();
-    // What is approved by itself may be owed still: the others go through first.
+    // Approvals of single stacks may still be missing: the others continue first.
     let is_ready = (owed.is_empty() || after.goes_on())
         && is_said(&after.set, &after.runs)
         && after.set.status == Status::AwaitingConfirm;
-    // What this was for may begin beside what is at work.
+    // The approved run may start while others are running.
     let is_at_work = after.set.status == Status::Confirmed;
-    // Who approves need not be one who may apply.
+    // A user who approves may have no right to apply.
     let may_begin = owed.is_empty() || is_at_work || is_ready;
     let stands_in_the_way = stands_in_the_way(&here, &after.set).await?;
     let may_apply =
         may_begin && stands_in_the_way.is_none() && here.check_writer(set, process).await.is_ok();
-    // Nor are their variables and credentials the asker's.
+    // The approver's variables and credentials are not the requester's.
     let needs_asker = change_sets::needs_its_asker(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
     let starts = is_here && may_apply && !needs_asker && (is_ready || is_at_work);
-    // If not we: whoever watches it, or is at work for it, goes on with what lies ready.
+    // If not started here, the client or the runners of the change set continue with it.
     let goes_on = starts && is_ready || owed.is_empty() && (starts || is_at_work);
     if starts {
         scheduler::turn(&here.control, set, None, &Asker::default(), None)
@@ -171,7 +171,7 @@ pub(super) async fn approve(
         "Approved {what} as `{}` (not verified).\n",
         process.actor()
     ))?;
-    // A plan may have been made afresh since they looked.
+    // The plan may have been made again since the user saw it.
     if let Some(shown) = shown {
         let (counts, stacks) = (plan::sum(&shown.counts), count(shown.stacks, "stack"));
         let made = shown.since.map_or_else(String::new, |since| {
@@ -189,7 +189,7 @@ pub(super) async fn approve(
     }
     let actor = process.actor();
     for one in &owed {
-        // Earlier words of theirs may not count for another reason.
+        // Earlier approvals of the same user may not count for another reason.
         let mut not_counted = one.not_counted.iter().rev();
         if let Some(not_counted) = not_counted.find(|one| one.person == actor) {
             let why = match (not_counted.because, &one.rule.role) {
@@ -205,7 +205,7 @@ pub(super) async fn approve(
         }
     }
     for one in &owed {
-        // A stack that is approved by itself is named by its run.
+        // A stack that is approved separately is named by its run.
         let way = one
             .run
             .filter(|_| run.is_none())
@@ -246,7 +246,7 @@ pub(super) async fn approve(
     Ok(ExitStatus::Done)
 }
 
-/// Whether who approves could see what is asked about.
+/// Whether the approver could see the plans.
 async fn can_be_shown(control: &Control, runs: &[Run]) -> bool {
     for run in runs {
         let has_plan = matches!(run.state, RunState::Planned { .. });
@@ -257,7 +257,7 @@ async fn can_be_shown(control: &Control, runs: &[Run]) -> bool {
     true
 }
 
-/// What the project says by now, so that nobody starts it as it was asked for; and the way on.
+/// Why the project's current rules prevent the start of a change set, and the next step.
 async fn stands_in_the_way(
     here: &Here,
     set: &ChangeSet,

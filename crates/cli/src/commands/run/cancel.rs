@@ -19,7 +19,7 @@ use crate::commands::place::Place;
 use crate::view::{left, text};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// How often is looked whether a run is over.
+/// How often to check whether a run is over.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// End a run or a change set, as Ctrl-C does in the terminal that watches it
@@ -174,7 +174,7 @@ async fn give_up(
     Ok(ExitStatus::Done)
 }
 
-/// What stays on record has a reason.
+/// Requires a reason for the record.
 fn said(wish: CancelRequest) -> Result<Reason, CommandError> {
     let Some(text) = wish.reason else {
         return Err(CommandError::new("the reason is empty")
@@ -230,7 +230,7 @@ async fn kill(
     }
 }
 
-/// What cannot be taken back wants the name, typed or given.
+/// Requires the name, typed or given, for an action that cannot be undone.
 fn type_name(
     args: &CancelArgs,
     name: &str,
@@ -282,7 +282,7 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
     Ok(ExitStatus::Done)
 }
 
-/// How a run ended, in one line; `well` follows the word for one that ended well.
+/// Prints how a run ended, in one line; `well` follows the word for a successful one.
 pub(super) fn say_over(run: &Run, well: &str) -> Result<(), CommandError> {
     let RunState::Finished { outcome, .. } = &run.state else {
         return Ok(());

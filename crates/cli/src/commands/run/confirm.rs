@@ -35,7 +35,7 @@ pub(super) async fn confirm(
     Box::pin(say_yes(&args.what, &args.confirm, global, process)).await
 }
 
-/// To a change set, or that of a run.
+/// Confirms a change set, given by its id or that of a run.
 pub(crate) async fn say_yes(
     what: &str,
     named: &[String],
@@ -59,7 +59,7 @@ pub(crate) async fn say_yes(
     let mut watcher =
         Watcher::attach(&here.control, set, values, global, process).map_err(|err| failed(&err))?;
     watcher.see().await?;
-    // What nobody waits for needs no values either: that it is over is said below.
+    // Only a waiting change set needs values; that it is over is reported below.
     if let Some(missing) = missing.filter(|_| watcher.set().status == Status::AwaitingConfirm) {
         let said = format!("change set {set} needs values that are not here");
         return Err(CommandError::because(said, &missing)
@@ -82,7 +82,7 @@ pub(crate) async fn say_yes(
     change::go_on(&mut watcher, &here.project, global, process).await
 }
 
-/// A stack may be protected by now; whose name was typed already is not asked for again.
+/// Checks stacks that are protected by now. A name that was typed before is not required again.
 async fn check_protected(
     here: &Here,
     set: ChangeSetId,

@@ -48,7 +48,7 @@ async fn drop_set(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(global, process)?;
-    // These must work in the middle of an edit: no sound project is needed.
+    // Must work while the project is being edited: needs no valid project.
     let here = Place::open(global, process).await?;
     must_be_of_here(&here.control, set).await?;
     let text = without_secrets_of_set(&here.control, set, &reason.text).await;

@@ -33,7 +33,7 @@ pub(super) async fn explain(
 ) -> Result<ExitStatus, CommandError> {
     let id = read_record(&args.record)?;
     let reason = args.reason.read(global, process)?;
-    // This must work in the middle of an edit: no sound project is needed.
+    // Must work while the project is being edited: needs no valid project.
     let place = Place::open(global, process).await?;
     let act = restrictions::explain(&place.control, place.project.as_ref(), id, &reason).await;
     let act = act.map_err(|err| CommandError::from_error(&err))?;

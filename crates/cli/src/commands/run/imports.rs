@@ -14,7 +14,7 @@ use crate::commands::place::Place;
 use crate::view::{Look, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// So many resources are named in a reminder.
+/// How many resources a reminder names.
 const NAMED: usize = 3;
 
 /// Print `import` blocks for what an engine made before it died
@@ -61,7 +61,7 @@ pub(crate) async fn imports(
     Ok(ExitStatus::Done)
 }
 
-/// Warns whoever plans or applies a stack on whose account something is in no state: it would be made again.
+/// Warns about resources of these stacks that no state records: an apply would create them again.
 pub(crate) async fn say_left(
     control: &Control,
     stacks: &BTreeSet<StackName>,
@@ -88,7 +88,7 @@ pub(crate) async fn say_left(
     Ok(())
 }
 
-/// The first of them by name.
+/// The first few addresses, and the number of the rest.
 fn brief(addresses: &[&str]) -> String {
     let shown = addresses.iter().take(NAMED);
     let shown: Vec<String> = shown.map(|address| format!("`{address}`")).collect();
@@ -98,7 +98,7 @@ fn brief(addresses: &[&str]) -> String {
     }
 }
 
-/// What a run's engine left, also if the run was opened again since: it is still there then.
+/// What a run's engine left unrecorded. It is still there if the run was reopened since.
 async fn left_by(control: &Control, run: &Run) -> Result<Option<Left>, CommandError> {
     if let Some(left) = left_of(&run.state) {
         return Ok(Some(left.clone()));
@@ -117,7 +117,7 @@ async fn left_by(control: &Control, run: &Run) -> Result<Option<Left>, CommandEr
     Ok(left.map(|left| *left))
 }
 
-/// What is kept with the end of a run.
+/// The unrecorded resources in the outcome of a run.
 pub(crate) fn left_of(state: &RunState) -> Option<&Left> {
     let RunState::Finished { outcome, .. } = state else {
         return None;

@@ -42,7 +42,7 @@ pub(super) async fn list(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    // These must work in the middle of an edit: no sound project is needed.
+    // Must work while the project is being edited: needs no valid project.
     let here = Place::open(global, process).await?;
     if args.open {
         return open_acts(&here, global, process).await;
@@ -125,7 +125,7 @@ pub(super) async fn list(
     Ok(ExitStatus::Done)
 }
 
-/// What is applied and not done: nobody is at it, and others may wait for it.
+/// Stacks that are applied but not done: no runner is working on them, and others may wait.
 fn rests(resting: &[Resting]) -> Table {
     let mut table = Table::new(["NOT DONE", "RUN", "STATE", "WHY", "WAITING", "WAY ON"]);
     for one in resting {
@@ -153,7 +153,7 @@ fn not_done(one: &Resting) -> Value {
     })
 }
 
-/// ``c42: exec `state list` by `ada`, 3 minutes ago``; where no one looks, by the clock.
+/// ``c42: exec `state list` by `ada`, 3 minutes ago``; if piped, with the time itself.
 fn heading(set: &Explained, is_elsewhere: bool, look: Look) -> String {
     let request = &set.set.request;
     let exec = request.exec.as_ref();
@@ -177,7 +177,7 @@ fn heading(set: &Explained, is_elsewhere: bool, look: Look) -> String {
     )
 }
 
-/// How long it is where it is; of what is over, nothing.
+/// How long the run has been in its state; none if it is over.
 fn span(set: &Explained, run: &Run) -> Option<Duration> {
     Duration::try_from(set.now.duration_since(since(set, run)?)).ok()
 }
@@ -225,7 +225,7 @@ pub(super) fn document(set: &Explained) -> Value {
     })
 }
 
-/// Break-glass acts whose records are open, and what closes each; states that wait for a decision.
+/// Prints open break-glass records with what closes each, and quarantined states.
 async fn open_acts(
     here: &Place,
     global: &Global,
@@ -265,7 +265,7 @@ async fn open_acts(
     Ok(ExitStatus::Done)
 }
 
-/// What the home holds besides, and where it is shown: a project speaks of its own.
+/// The message about open records outside this project, and how to list them.
 fn outside(here: &Place, acts: usize) -> String {
     let home = here.control.home.store().directory();
     let data = home.map_or_else(String::new, |dir| format!(" --data {}", dir.display()));

@@ -24,10 +24,10 @@ use crate::commands::place::Place;
 use crate::view::text::{self, clean, pad};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// How often is looked for what is new.
+/// How often to check for new lines.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often is looked whether a person is waited for.
+/// How often to check whether the change set waits for a user.
 const ASK: Duration = Duration::from_secs(1);
 
 /// Print what the engines of a run said, without secrets
@@ -121,7 +121,7 @@ pub(crate) async fn logs(
         .collect();
     let mut waits = runs.first().map(|run| Waits::of(run, process));
     let mut said = false;
-    // Nobody completes the log of a run that has lost its runner but who looks.
+    // If a run has lost its runner, this check completes its log.
     for reader in &readers {
         ended(control, reader.id).await?;
     }
@@ -129,7 +129,7 @@ pub(crate) async fn logs(
     while !readers.is_empty() {
         let mut open = Vec::new();
         for mut reader in readers {
-            // First whether it is over, then what it said: what comes between is read the next time.
+            // Check for the end before printing, so that no output in between is lost.
             let ended = if args.follow {
                 ended(control, reader.id).await?
             } else {
@@ -198,10 +198,10 @@ async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
     Ok(runs)
 }
 
-/// What keeps a change set that is followed from going on, if that is a person: said once, until it goes on.
+/// Reports that a followed change set waits for a user, once until it continues.
 struct Waits {
     set: ChangeSetId,
-    /// Who follows it.
+    /// The user who follows it.
     actor: String,
     looked: Option<Instant>,
     seen: Option<String>,
@@ -225,7 +225,7 @@ impl Waits {
         }
         self.looked = Some(Instant::now());
         let now = self.words(control).await?;
-        // What is seen once may be a step on its way.
+        // A state that is seen only once may be a transition.
         if now == self.seen && now != self.said {
             if let Some(words) = &now {
                 report::say(&format!("{}\n", clean(words)))?;
@@ -236,7 +236,7 @@ impl Waits {
         Ok(())
     }
 
-    /// For what, and how it goes on.
+    /// What it waits for, and how to continue it.
     async fn words(&self, control: &Control) -> Result<Option<String>, CommandError> {
         let set = self.set;
         let explained = explain::explain(control, set).await;
@@ -270,12 +270,12 @@ impl Waits {
     }
 }
 
-/// One run's log on its way to the terminal.
+/// Prints the log of one run.
 struct Reader {
     id: RunId,
     log: RunLog,
     name: String,
-    /// How wide the names of stacks are, if there are several.
+    /// The width of the stack names, if there are several.
     prefix: Option<usize>,
     part: Option<Part>,
     json: bool,
@@ -325,7 +325,7 @@ fn word(part: Part) -> &'static str {
     }
 }
 
-/// An event as the engine wrote it; words that are none are put into one.
+/// An event as the engine wrote it; plain text is wrapped in an event.
 fn as_event(line: &LogLine) -> String {
     if line.event.kind == EventKind::Text {
         json!({ "@level": "info", "@message": line.text, "type": "text" }).to_string()
@@ -334,12 +334,12 @@ fn as_event(line: &LogLine) -> String {
     }
 }
 
-/// `10:04:11  thing_file.a: Creating...`; what a diagnostic says beyond its first line comes below it.
+/// `10:04:11  thing_file.a: Creating...`; further lines of a diagnostic come below it.
 fn render(line: &LogLine) -> Vec<String> {
     let time = line.event.time.as_deref().and_then(|time| time.get(11..19));
     let time = time.map_or_else(String::new, |time| format!("{time}  "));
     let below = " ".repeat(time.len());
-    // What is painted on a terminal is not shown as the codes of its paint.
+    // Colour codes are removed.
     let message = without_colours(&line.event.message);
     let message = message.trim_matches('\n');
     if message.is_empty() && !line.event.message.is_empty() {

@@ -31,7 +31,7 @@ pub(super) async fn reject(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(global, process)?;
-    // These must work in the middle of an edit: no sound project is needed.
+    // Must work while the project is being edited: needs no valid project.
     let here = Place::open(global, process).await?;
     let (set, _) = About::read(&args.what)?.set(&here.control).await?;
     let text = without_secrets_of_set(&here.control, set, &reason.text).await;

@@ -70,7 +70,7 @@ pub(super) async fn show(
         }
         return Ok(ExitStatus::Done);
     }
-    // This must work in the middle of an edit: no sound project is needed.
+    // Must work while the project is being edited: needs no valid project.
     let here = Place::open(global, process).await?;
     let (set, run) = About::read(&args.what)?.set(&here.control).await?;
     let explained = explain::explain(&here.control, set)
@@ -179,7 +179,7 @@ pub(super) async fn show(
     Ok(ExitStatus::Done)
 }
 
-/// What policies said of a run, whenever they were asked; nothing if they had nothing to say.
+/// The policy verdict on a run, from any phase; none if it is empty.
 fn verdict(run: &Run, is_named: bool) -> Option<StackVerdict> {
     let foreseen = run.state.foreseen().cloned();
     let is_foreseen = foreseen.is_some();
@@ -201,7 +201,7 @@ fn verdict(run: &Run, is_named: bool) -> Option<StackVerdict> {
     })
 }
 
-/// How the gates of a run ended when they were last looked at, with what was seen.
+/// The results of a run's gates when they were last checked, with the evidence.
 fn gates_of(run: &Run, history: &[(Timestamp, Happened)]) -> Vec<GateReport> {
     let mut reports = history.iter().rev().filter_map(|(_, happened)| {
         let report = match happened {
@@ -223,7 +223,7 @@ fn gates_of(run: &Run, history: &[(Timestamp, Happened)]) -> Vec<GateReport> {
     reports.next().unwrap_or_default()
 }
 
-/// What a bootstrap saw and said that failed when it was last tried.
+/// The message of the last bootstrap, if it failed.
 fn bootstrap_of<'h>(run: &Run, history: &'h [(Timestamp, Happened)]) -> Option<&'h str> {
     let mut tried = history.iter().rev().filter_map(|(_, happened)| {
         let Happened::Run(id, event) = happened else {
@@ -395,7 +395,7 @@ fn run_words(event: &RunEvent, action: Action) -> String {
     }
 }
 
-/// What policies said when they were asked again, in one line.
+/// The policy verdict of a later phase, in one line.
 fn policy_words(at: Point, by: Option<&str>, said: &Verdict) -> String {
     let about = match (at, by) {
         (Point::Approval, Some(by)) => format!("about the word of `{by}`"),

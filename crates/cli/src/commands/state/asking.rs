@@ -1,4 +1,5 @@
-//! What the commands that only look share: which version, what may be seen, and how a refusal reads.
+//! Shared code of the read-only state commands: which version, what may be shown, and how errors are
+//! reported.
 
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub(super) struct RevealArgs {
 }
 
 impl RevealArgs {
-    /// Records it first: what was seen and is not recorded cannot be unseen.
+    /// Records the reveal before anything is shown: a view that is not recorded cannot be undone.
     pub(super) async fn reveal(
         &self,
         control: &Control,
@@ -71,7 +72,7 @@ impl RevealArgs {
     }
 }
 
-/// Says that this is not the state itself, and how old it is.
+/// Prints a note if this is a copy of the state, and how old it is.
 pub(crate) fn say_if_copy(version: &StateVersion) -> Result<(), CommandError> {
     if !version.is_copy() {
         return Ok(());

@@ -112,12 +112,13 @@ pub(crate) async fn import(
     Ok(status)
 }
 
-/// `PROJECT/NAME` is a state of any project; outside of one, every name is of none.
+/// Whether the argument names a state directly: `PROJECT/NAME`, or any name outside a project.
 fn is_by_name(word: &str, global: &Global, process: &Process) -> bool {
     word.contains('/') || (global.project.is_none() && read_project(global, process).is_err())
 }
 
-/// A directory of all states comes back whole; one of files by hand, as far as stacks here have the names.
+/// Imports all states of an export. From another directory, imports the files that are named after states of
+/// stacks here.
 async fn import_all(
     args: &ImportArgs,
     from: &Place,
@@ -283,8 +284,8 @@ async fn import_stacks(
     Ok(stacks)
 }
 
-/// What takes the outputs of a stack whose state is not here yet cannot be planned; to apply that one would make
-/// everything again.
+/// Refuses to plan a stack that uses outputs of an upstream whose state is not imported yet. Applying that
+/// upstream would create everything again.
 async fn upstreams_are_here(
     control: &Control,
     project: &Project,

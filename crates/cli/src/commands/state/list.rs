@@ -80,7 +80,7 @@ pub(crate) async fn list(
     Ok(ExitStatus::Done)
 }
 
-/// One state that cannot be looked into hides no other, and is not kept silent about.
+/// Reports the states that could not be read, after the others are listed.
 fn not_all(unread: &[AskStateError]) -> Result<ExitStatus, CommandError> {
     let [first, more @ ..] = unread else {
         return Ok(ExitStatus::Done);
@@ -99,7 +99,7 @@ fn not_all(unread: &[AskStateError]) -> Result<ExitStatus, CommandError> {
     Err(whole.hint("`terrane state verify` says what is wrong with them"))
 }
 
-/// Only what was asked for.
+/// Keeps only the requested resources.
 fn filtered(mut asked: Asked, args: &ListArgs) -> Result<Asked, CommandError> {
     let glob = |word: &String| Glob::parse(word).map_err(|err| CommandError::from_error(&err));
     let addresses = args.addresses.iter().map(glob);

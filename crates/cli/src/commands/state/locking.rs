@@ -1,4 +1,4 @@
-//! How a backend at a URL locks, as said on the command line of `state import` and `state export`.
+//! How a backend at a URL locks: options of `state import` and `state export`.
 
 use control::state::http_backend_lock::{Locking, Method};
 

@@ -181,7 +181,7 @@ async fn into_home(
     })
 }
 
-/// What is left of it was said, and decided about.
+/// Whether the user has accepted all reported losses.
 fn accepted_all(rebuilt: &RebuildReport, went_on: &[StateVersion]) -> bool {
     let decided = |state: &StateName| went_on.iter().any(|version| version.state == *state);
     rebuilt.lost.is_empty()
@@ -248,7 +248,7 @@ fn told_of_losses(rebuilt: &RebuildReport, look: Look) -> String {
     text
 }
 
-/// What helps against a loss: also said by `verify`.
+/// Hints for a lost version; `verify` prints them, too.
 pub(super) fn ways_on(state: &StateName, readable: i64) -> Vec<String> {
     let restore = "restore the file from a backup, then `terrane state recover --into-home` again";
     let mut hints = vec![restore.to_owned()];
@@ -262,14 +262,14 @@ pub(super) fn ways_on(state: &StateName, readable: i64) -> Vec<String> {
     hints
 }
 
-/// The last way: also said by `verify`.
+/// The hint for the last resort; `verify` prints it, too.
 pub(super) fn begin_anew(state: &StateName) -> String {
     format!(
         "or begin anew with nothing in it, and import what is there: `terrane state recover --into-home --accept-loss {state}@0 --reason \"…\"`"
     )
 }
 
-/// The same where two of one number were acknowledged.
+/// Hints for two acknowledged versions with the same number.
 pub(super) fn ways_to_settle(rival: &RivalVersion) -> Vec<String> {
     let RivalVersion { version, newest } = rival;
     let (state, newest) = (&version.state, newest.version);
@@ -370,7 +370,7 @@ fn doubts(report: &RecoverReport, look: Look) -> String {
             .to_owned();
         text.push_str(&errors::render_warning(&message, &[hint], look));
     }
-    // A key that fails does so for all that it sealed: once is enough.
+    // A failing key fails for everything that it encrypted: report it once.
     let mut told: BTreeMap<(&StateName, &[String]), Vec<Option<i64>>> = BTreeMap::new();
     for damaged in &report.damaged {
         let key = (&damaged.state, damaged.why.as_slice());

@@ -26,7 +26,7 @@ pub(crate) struct RefusalsArgs {
     all: bool,
 }
 
-/// What a screen holds.
+/// How many refusals are listed without `--all`.
 const MOST: usize = 30;
 
 pub(crate) async fn refusals(

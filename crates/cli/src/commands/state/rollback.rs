@@ -52,7 +52,7 @@ pub(crate) async fn rollback(
     carry_out(&place, proposal, &args.consent, global, process).await
 }
 
-/// The plan from the old version: what an apply would do after the rollback.
+/// Plans from the old version: what an apply would change after the rollback.
 async fn plan(
     place: &Place,
     proposal: &Proposal,

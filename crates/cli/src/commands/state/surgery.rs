@@ -1,4 +1,4 @@
-//! What push, rollback and rm have in common: a proposal is shown, asked about and carried out.
+//! Shared code of push, rollback and rm: shows a proposal, asks, and carries it out.
 
 use control::changeset::restrictions::InForce;
 use control::state::surgery::{self, Done, Proposal, SurgeryError};
@@ -75,7 +75,8 @@ pub(super) async fn carry_out(
     Ok(ExitStatus::Done)
 }
 
-/// A hold keeps runs away, not who mends something by hand; but they should know of it.
+/// Prints the holds on the state's stacks. A hold blocks runs but not break-glass changes; the user should
+/// see it.
 async fn say_holds(
     place: &Place,
     proposal: &Proposal,

@@ -81,7 +81,7 @@ fn summary(verified: &VerifyReport) -> String {
         *equal.entry(kept(refusal)).or_default() += 1;
     }
     for refusal in &verified.refused {
-        // The newest of equal ones stands for them.
+        // The newest of equal writes is listed for all of them.
         match equal.get_mut(kept(refusal)) {
             Some(left) if *left > 1 => *left -= 1,
             _ => text.push_str(&aside(refusal, &verified.refused)),
@@ -120,7 +120,7 @@ fn aside(refusal: &RefusedRequest, all: &[RefusedRequest]) -> String {
     )
 }
 
-/// Once for all that one key is missing for.
+/// One message for everything that needs the same missing key.
 fn told_of_the_key(all: &[&Damage], first: &Damage, look: Look) -> String {
     let states: BTreeSet<_> = all.iter().map(|damage| &damage.state).collect();
     let versions = all.iter().map(|damage| damage.versions).sum();

@@ -21,7 +21,7 @@ pub(crate) struct VersionsArgs {
     all: bool,
 }
 
-/// What a screen holds.
+/// How many versions are listed without `--all`.
 const MOST: usize = 30;
 
 pub(crate) async fn versions(

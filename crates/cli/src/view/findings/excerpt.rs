@@ -1,4 +1,4 @@
-//! The lines of a file that a finding is about, with carets below.
+//! The lines of a file that a finding refers to, with carets below.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::view::text;
 const TAB: usize = 4;
 /// Bytes kept on each side of a caret: a line may be a whole minified file.
 const NEAR: usize = 1000;
-/// A wide terminal is no reason for a wide excerpt.
+/// The maximum width of an excerpt, also on a wide terminal.
 const WIDEST: usize = 160;
 
 /// A file and where its lines begin.
@@ -21,14 +21,14 @@ pub(super) struct Source<'a> {
 
 /// Lines to show, and what is marked in them.
 pub(super) struct Excerpt<'a> {
-    /// The number of the first line, as people count.
+    /// The number of the first line, counted from 1.
     first: usize,
     lines: Vec<&'a str>,
-    /// Bytes marked in the first line. Without: all lines are marked as a whole.
+    /// Bytes marked in the first line. If none, all lines are marked as a whole.
     marked: Option<Range<usize>>,
 }
 
-/// What is said about the marked part.
+/// The text about the marked part.
 pub(super) struct Label<'a> {
     pub(super) words: &'a str,
     pub(super) ink: Ink,
@@ -62,8 +62,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The bytes that are meant. Offsets that do not agree with the line (the file was read again
-    /// and had changed, or began with a mark) are worth less than the line.
+    /// The bytes of a location. If its offsets do not match its line (the file changed since, or began with a
+    /// byte order mark), the line is used.
     fn span(&self, at: &Location) -> Option<Range<usize>> {
         let whole = at.start <= at.end
             && self.text.is_char_boundary(at.start)
@@ -82,7 +82,7 @@ impl<'a> Source<'a> {
         Some(start..start)
     }
 
-    /// Counted from 0.
+    /// The line of an offset, counted from 0.
     fn line_of(&self, offset: usize) -> usize {
         self.starts.partition_point(|start| *start <= offset) - 1
     }
@@ -141,7 +141,7 @@ impl Excerpt<'_> {
             return;
         }
         rows.push(self.row("", &marks, look));
-        // Below its caret if that leaves enough room to read, else from the left.
+        // The label is below its caret if that leaves enough room, else at the left.
         let indent = if carets.start + 32 <= room {
             carets.start
         } else {
@@ -178,12 +178,12 @@ impl Excerpt<'_> {
     }
 
     fn digits(&self) -> usize {
-        // Two at least: most findings of a small file then stand in one line.
+        // At least two, so that most findings of a small file are aligned.
         (self.first + self.lines.len() - 1).to_string().len().max(2)
     }
 }
 
-/// What is seen of a line in `room` columns, and the columns of the carets in it.
+/// The part of a line that fits in `room` columns, and the columns of its carets.
 fn window(line: &str, marked: &Range<usize>, room: usize, look: Look) -> (String, Range<usize>) {
     let from = line.floor_char_boundary(marked.start.saturating_sub(NEAR));
     let to = line.ceil_char_boundary((marked.start + NEAR).min(line.len()));
@@ -198,7 +198,7 @@ fn window(line: &str, marked: &Range<usize>, room: usize, look: Look) -> (String
     }
     let ellipsis = look.sign(Sign::Ellipsis);
     let margin = text::width(ellipsis);
-    // The caret stands in the first third, so that what follows it can be read.
+    // The caret is in the first third, so that the text after it can be read.
     let skipped = if carets.end + margin < room && from == 0 {
         0
     } else {
@@ -213,7 +213,7 @@ fn window(line: &str, marked: &Range<usize>, room: usize, look: Look) -> (String
     let (before, skipped) = if skipped == 0 && from == 0 {
         (String::new(), 0)
     } else {
-        // `tail` counts from the end; a wide character that is cut through falls away.
+        // `tail` counts from the end; a wide character at the cut is dropped.
         let kept = text::tail(&shown, text::width(&shown).saturating_sub(skipped + margin));
         (
             ellipsis.to_owned(),
@@ -231,7 +231,7 @@ fn window(line: &str, marked: &Range<usize>, room: usize, look: Look) -> (String
     (format!("{before}{view}"), start..end)
 }
 
-/// A line of a file with tabs as spaces and nothing harmful in it.
+/// A line of a file with tabs as spaces and harmful characters escaped.
 fn on_screen(line: &str) -> String {
     let mut shown = String::new();
     let mut column = 0;

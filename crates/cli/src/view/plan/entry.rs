@@ -29,7 +29,7 @@ pub(super) struct Entry<'a> {
     pub(super) before: &'a PlanValue,
     pub(super) after: &'a PlanValue,
     pub(super) forces_replacement: bool,
-    /// It is there and nothing happens to it: only `after` counts.
+    /// It exists and does not change: only `after` counts.
     pub(super) is_settled: bool,
 }
 
@@ -37,18 +37,18 @@ pub(super) struct Entry<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marks {
     Never,
-    /// `+` and `-` for what is on one side only, if there is any such.
+    /// `+` and `-` for values on one side only, if there are any.
     WhereOneSide,
     Always,
 }
 
-/// What stands beside a name.
+/// What is shown next to a name.
 enum Shown {
     /// One value.
     Value(Vec<String>),
     /// The value before and after.
     Pair(String, String),
-    /// Something that needs lines of its own, below.
+    /// A block with its own lines, below.
     Block(String, Vec<String>),
 }
 
@@ -90,13 +90,13 @@ fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: Sheet) -> Vec<S
     let look = sheet.look;
     let column = text::width(start);
     if look.width < NARROW && column > below {
-        // Two columns do not fit: the value stands below its name.
+        // Two columns do not fit: the value is below its name.
         let mut lines = vec![start.trim_end().to_owned()];
         lines.extend(lines_of(entry, &" ".repeat(below), below, sheet));
         return lines;
     }
     let margin = |columns: usize| " ".repeat(columns);
-    // Beside the value, or below it where there is no room.
+    // Next to the value, or below it if there is no room.
     let forces = |line: String| {
         if !entry.forces_replacement {
             vec![line]
@@ -149,14 +149,14 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
         }
         (Known(before), Known(after)) if is_long(before, after, room) => {
             let kind = if after.is_array() { "list" } else { "map" };
-            // Narrow enough that a list has a line for each of its parts.
+            // Narrow enough that each element of a list gets its own line.
             let broken = |value| value::lines(value, room.min(40)).join("\n");
             let (old, new) = (broken(before), broken(after));
             Shown::Block(kind.to_owned(), line_diff(&diff::lines(&old, &new), sheet))
         }
         (before, after) => {
             let new = flat(after, room, sheet);
-            // An old value next to one that is not known only has to be recognised.
+            // An old value next to an unknown one only has to be recognisable.
             let beside = room.saturating_sub(text::width(&new) + 4);
             let is_known = matches!(after, Known(_));
             let old = flat(before, if is_known { room } else { beside.max(24) }, sheet);
@@ -168,7 +168,7 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
     }
 }
 
-/// Whether two values of the same kind have parts, and too many for a line.
+/// Whether both values are lists, or both maps, and too long for one line.
 fn is_long(before: &Value, after: &Value, room: usize) -> bool {
     let is_map = |value: &Value| value.is_object() && digits::digits(value).is_none();
     let same_kind = (before.is_array() && after.is_array()) || (is_map(before) && is_map(after));
@@ -176,7 +176,7 @@ fn is_long(before: &Value, after: &Value, room: usize) -> bool {
     same_kind && columns(before) + 3 + columns(after) > room
 }
 
-/// A value without another side.
+/// A value without a counterpart.
 fn single(value: &PlanValue, ink: Ink, room: usize, sheet: Sheet) -> Shown {
     if let PlanValue::KnownAfter { stacks } = value {
         let lines = text::wrap(&known_after(stacks), room).into_iter();
@@ -209,7 +209,7 @@ fn single(value: &PlanValue, ink: Ink, room: usize, sheet: Sheet) -> Shown {
     Shown::Value(fold(painted.collect(), sheet))
 }
 
-/// A value on one line; a long one is cut, and says so.
+/// A value on one line; a long one is cut, with a note.
 fn flat(value: &PlanValue, room: usize, sheet: Sheet) -> String {
     let whole = match value {
         PlanValue::Absent => return String::new(),
@@ -247,7 +247,7 @@ fn known_after(stacks: &[StackName]) -> String {
     format!("(known after {})", text::list(&stacks))
 }
 
-/// Two strings: side by side, or as the lines that differ.
+/// Two strings: side by side, or only the lines that differ.
 fn texts(before: &str, after: &str, room: usize, sheet: Sheet) -> Shown {
     let look = sheet.look;
     if let (Some(old), Some(new)) = (as_document(before), as_document(after)) {
@@ -275,7 +275,7 @@ fn texts(before: &str, after: &str, room: usize, sheet: Sheet) -> Shown {
     Shown::Pair(look.paint(Ink::Remove, &old), look.paint(Ink::Add, &new))
 }
 
-/// A string that holds a JSON document, laid out in lines.
+/// A string that contains a JSON document, formatted in lines.
 fn as_document(text: &str) -> Option<String> {
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
@@ -313,7 +313,7 @@ fn text_diff(before: &str, after: &str, sheet: Sheet) -> Shown {
     Shown::Block(title, line_diff(&all, sheet))
 }
 
-/// The lines that differ, with a little of what is around them.
+/// The lines that differ, with some context.
 fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
     let is_near = |at: usize| {
         let range = at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(all.len());
@@ -353,12 +353,12 @@ fn folded_text(text: &str, sheet: Sheet) -> Vec<String> {
     fold(text.lines().map(|line| short(line, sheet)).collect(), sheet)
 }
 
-/// A line that is only there to be recognised; one that differs is never cut.
+/// A context line, cut if it is long; a line that differs is never cut.
 fn short(line: &str, sheet: Sheet) -> String {
     if sheet.full {
         return clean(line).into_owned();
     }
-    // The deepest indent of a text and its mark.
+    // Leaves room for the deepest indent of a text and its mark.
     text::cut(&clean(line), sheet.look.room(12), sheet.look)
 }
 
@@ -367,7 +367,7 @@ fn fold(lines: Vec<String>, sheet: Sheet) -> Vec<String> {
 }
 
 fn keep(mut lines: Vec<String>, most: usize, sheet: Sheet) -> Vec<String> {
-    // Folding a single line away would not save one.
+    // Folding a single line would not save one.
     if sheet.full || lines.len() <= most + 1 {
         return lines;
     }
@@ -382,7 +382,7 @@ fn keep(mut lines: Vec<String>, most: usize, sheet: Sheet) -> Vec<String> {
     lines
 }
 
-/// Two long strings, cut so that the first difference is seen in both.
+/// Two long strings, cut so that both show the first difference.
 fn around(before: &str, after: &str, room: usize, look: Look) -> (String, String) {
     let same = before
         .chars()

@@ -7,10 +7,10 @@ use super::entry::{Entry, Marks, entry_lines};
 use crate::view::look::{Ink, Look, Sign};
 use crate::view::text::{self, clean};
 
-/// Attributes of a new resource, and of one that changes, before the rest is folded.
+/// How many attributes of a new or changed resource are shown before the rest is folded.
 const MOST_NEW: usize = 10;
 const MOST_CHANGED: usize = 30;
-/// Attributes named as the cause of a replacement before they are only counted.
+/// How many attributes are named as the cause of a replacement before they are only counted.
 const MOST_CAUSES: usize = 2;
 
 pub(super) fn resource_lines(
@@ -68,7 +68,7 @@ fn mark(change: &ResourceChange, look: Look) -> (&'static str, Ink) {
     }
 }
 
-/// What the mark alone does not say.
+/// Details that the mark does not show.
 fn remarks(change: &ResourceChange) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(old) = &change.moved_from {
@@ -132,7 +132,7 @@ fn deleted_why(change: &ResourceChange) -> Option<String> {
 fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<String> {
     let is_new = change.action == Action::Create;
     if change.action.destroys() && !change.action.is_replace() && !sheet.full {
-        return Vec::new(); // all of it goes; the address says enough
+        return Vec::new(); // all of it is destroyed; the address is enough
     }
     let name_causes = change.replace_because.len() > MOST_CAUSES;
     let shown = |after: &PlanValue| match after {
@@ -156,7 +156,7 @@ fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<
         })
         .collect();
     let most = if is_new { MOST_NEW } else { MOST_CHANGED };
-    // Folding a single line away would not save one.
+    // Folding a single line would not save one.
     let folded = if sheet.full || entries.len() <= most + 1 {
         0
     } else {
@@ -191,7 +191,7 @@ fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<
     lines
 }
 
-/// What a new resource will only know later, together: it is the same every time.
+/// Attributes of a new resource that are known later, in one list: they are the same every time.
 fn known_later(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<String> {
     let names: Vec<String> = change
         .attributes

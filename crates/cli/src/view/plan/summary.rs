@@ -1,11 +1,11 @@
-//! A plan in numbers.
+//! The counts of a plan.
 
 use model::plan::{Plan, PlanCounts};
 
 use crate::view::look::{Ink, Look, Sign};
 use crate::view::text::count;
 
-/// `-/+ 1 replace, ~ 2 change`: what one stack has.
+/// `-/+ 1 replace, ~ 2 change`: the counts of one stack.
 pub(super) fn marks(plan: &Plan, look: Look) -> String {
     let counts = plan.counts();
     let arrow = look.sign(Sign::Arrow);
@@ -40,8 +40,8 @@ pub(super) fn marks(plan: &Plan, look: Look) -> String {
     }
 }
 
-/// `0 to add, 3 to change, 1 to replace, 0 to destroy`: what all stacks have. The four that
-/// people look for are always there, except in a refresh-only plan, which changes no resource.
+/// `0 to add, 3 to change, 1 to replace, 0 to destroy`: the counts of all stacks. These four are always
+/// shown, except in a refresh-only plan, which changes no resource.
 pub fn sum(counts: &PlanCounts) -> String {
     let mut parts = if counts.drift > 0 {
         vec![format!(

@@ -1,4 +1,4 @@
-//! A frame that is drawn over itself. For a terminal only.
+//! A frame that is redrawn in place. For a terminal only.
 
 use std::io::{self, Write};
 
@@ -10,15 +10,15 @@ const HIDE_CURSOR: &str = "\x1b[?25l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 const CLEAR_LINE_END: &str = "\x1b[K";
 
-/// The size of the terminal now; it may be another at the next frame.
+/// The current size of the terminal; it may differ for the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     pub width: usize,
     pub height: usize,
 }
 
-/// Draws frames in place, below whatever was printed before. The cursor is hidden meanwhile and
-/// comes back when this is dropped, also by a panic.
+/// Draws frames in place, below earlier output. Hides the cursor, and shows it again when dropped, also by a
+/// panic.
 #[derive(Debug)]
 pub struct Live<W: Write> {
     out: W,
@@ -39,8 +39,8 @@ impl<W: Write> Live<W> {
 
     /// Draws a frame over the last one; writes nothing if it looks the same.
     pub fn draw(&mut self, frame: &Frame, size: Size) -> io::Result<()> {
-        // The cursor stands below the last line, and that needs a line too. The last column is
-        // left free: some terminals break the line there.
+        // The cursor is below the last line and needs a line, too. The last column stays free: some terminals
+        // wrap the line there.
         let look = Look {
             width: size.width.saturating_sub(1),
             ..self.look
@@ -59,7 +59,7 @@ impl<W: Write> Live<W> {
         Ok(())
     }
 
-    /// Prints lines that stay, above the frame; the next `draw` brings the frame back. They are broken between words.
+    /// Prints permanent lines above the frame, wrapped between words. The next `draw` shows the frame again.
     pub fn print(&mut self, words: &str, size: Size) -> io::Result<()> {
         let lines = text::wrap(words, size.width);
         self.write_over(String::new(), &lines, size)?;
@@ -67,21 +67,21 @@ impl<W: Write> Live<W> {
         Ok(())
     }
 
-    /// Takes the frame away.
+    /// Removes the frame.
     pub fn clear(&mut self, size: Size) -> io::Result<()> {
         self.print("", size)
     }
 
-    /// Leaves the last frame as it is and gives the cursor back; a later `draw` begins below it.
+    /// Keeps the last frame and shows the cursor; a later `draw` starts below it.
     pub fn finish(&mut self) -> io::Result<()> {
         self.drawn.clear();
         self.show_cursor()
     }
 
-    /// Writes lines in the place of the last frame, and clears what is left of it. Line by line:
-    /// some terminals keep a screen that is cleared as a whole in their history.
+    /// Replaces the last frame with these lines and clears its rest. Clears line by line: some terminals keep
+    /// a screen that is cleared as a whole in their history.
     fn write_over(&mut self, mut screen: String, lines: &[String], size: Size) -> io::Result<()> {
-        // A narrower terminal has broken the lines of the last frame.
+        // A terminal that became narrower has wrapped the lines of the last frame.
         let broken = |line: &String| text::width(line).div_ceil(size.width.max(1)).max(1);
         let rows: usize = self.drawn.iter().map(broken).sum();
         let rows = rows.min(size.height.saturating_sub(1));
@@ -95,7 +95,7 @@ impl<W: Write> Live<W> {
             screen.extend([CLEAR_LINE_END, "\n"]);
         }
         push_up(&mut screen, left);
-        // One write: a frame is never seen half drawn.
+        // One write, so that no frame is ever half drawn.
         self.out.write_all(screen.as_bytes())?;
         self.out.flush()
     }
@@ -112,7 +112,7 @@ impl<W: Write> Live<W> {
 
 impl<W: Write> Drop for Live<W> {
     fn drop(&mut self) {
-        // Nobody is left to tell if the terminal is gone.
+        // Errors are ignored: the terminal may be gone.
         drop(self.show_cursor());
     }
 }

@@ -8,7 +8,7 @@ use crate::view::duration::clock;
 use crate::view::look::Look;
 use crate::view::text::{self, clean};
 
-/// Remembers what was said, so that a line is printed only when something changed.
+/// Remembers what was printed, so that a line is printed only when something changed.
 #[derive(Clone, Debug)]
 pub struct Plain {
     look: Look,
@@ -28,7 +28,7 @@ impl Plain {
         }
     }
 
-    /// The lines for what is new in this frame; empty if nothing is.
+    /// The lines for changes in this frame; empty if there are none.
     pub fn lines(&mut self, frame: &Frame) -> String {
         let mut out = String::new();
         if self.title.as_ref() != Some(&frame.title) {
@@ -45,7 +45,7 @@ impl Plain {
         out
     }
 
-    /// What a stack that is under way still waits for.
+    /// The line for what a running stack still waits for.
     pub fn still(&self, elapsed: Duration, stack: &str, words: &str) -> String {
         let line = format!(
             "{}  {} {}   {}",
@@ -60,7 +60,7 @@ impl Plain {
     fn is_new(&mut self, row: &Row) -> bool {
         let now = (row.mark, row.text.clone());
         let before = self.said.insert(row.stack.clone(), now.clone());
-        // Who waits for whom is for those who look at the whole; in a log it is no news.
+        // Waiting rows are useful in the full view only; a log leaves them out.
         before.as_ref() != Some(&now) && row.mark != Mark::Waiting
     }
 

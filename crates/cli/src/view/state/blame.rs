@@ -1,4 +1,4 @@
-//! Who gave each value: below each version, newest first, the values it gave.
+//! Which version set each value: the values below their version, newest version first.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(crate) fn text(blame: &Blame, now: Timestamp, full: bool, look: Look) -> Str
     out
 }
 
-/// A value that is the whole of an output has no path.
+/// The name of a value; a whole output has no path.
 fn name(path: &str) -> String {
     if path.is_empty() { "value" } else { path }.to_owned()
 }

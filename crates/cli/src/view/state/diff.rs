@@ -1,4 +1,4 @@
-//! What differs between two versions, in the voice of a plan.
+//! The differences between two versions, in the form of a plan.
 
 use jiff::Timestamp;
 use model::plan::{Action, Plan};

@@ -1,4 +1,4 @@
-//! Answers about states as data.
+//! Results of state queries as data.
 
 use control::state::queries::ask::Asked;
 use control::state::queries::author::Author;
@@ -9,7 +9,7 @@ use model::plan::PlanValue;
 use model::state::{Mark, StateName, StateVersion};
 use serde_json::{Value, json};
 
-/// A value in clear, or what may be told of it.
+/// A value as data, or what may be shown of it.
 pub(super) fn value(shown: &PlanValue) -> Value {
     match shown {
         PlanValue::Absent => Value::Null,

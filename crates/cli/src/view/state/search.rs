@@ -1,4 +1,4 @@
-//! What was found, below its state and its address.
+//! Search results, below their state and address.
 
 use control::state::queries::search::{Found, Hit};
 use model::plan::PlanValue;
@@ -41,7 +41,7 @@ pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
             })
             .collect();
         let spans = here.iter().filter(|hit| hit.value.is_some()).map(span);
-        // One entry at a time, so that the span stands on its first line.
+        // One entry at a time, so that the span is on its first line.
         let widest = values
             .iter()
             .map(|(path, _)| text::width(&clean(path)))
@@ -67,7 +67,7 @@ pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
     out
 }
 
-/// The address, and in which versions it is, if it was found itself.
+/// The address, and the versions that contain it if the address itself was found.
 fn address_line(address: &str, spans: impl Iterator<Item = String>, look: Look) -> String {
     let spans: Vec<String> = spans.filter(|span| !span.is_empty()).collect();
     let mut line = format!("  {}", clean(address));
@@ -77,7 +77,7 @@ fn address_line(address: &str, spans: impl Iterator<Item = String>, look: Look) 
     line + "\n"
 }
 
-/// `versions 3 to 7`, `since version 9`; nothing for what is there now, if no other version was looked at.
+/// `versions 3 to 7`, `since version 9`; empty for a current value if no other version was searched.
 fn span(hit: &Hit, through_time: bool) -> String {
     match hit.last {
         None if through_time => format!("since version {}", hit.first),
@@ -87,7 +87,7 @@ fn span(hit: &Hit, through_time: bool) -> String {
     }
 }
 
-/// How much was found and looked at, and what could not be.
+/// How much was found and searched, and what could not be searched.
 pub(crate) fn closing(found: &Found, names: &Names, look: Look) -> String {
     let hits = match found.hits.len() {
         0 => "Nothing found".to_owned(),
@@ -101,7 +101,7 @@ pub(crate) fn closing(found: &Found, names: &Names, look: Look) -> String {
     let mut out = format!("{hits} in {}{through}.\n", count(found.states, "state"));
     let mut said = Vec::new();
     for (state, version, why) in &found.opaque {
-        // Once for each state is enough.
+        // Only once for each state.
         if said.contains(&state) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What a version holds, value by value.
+//! The content of a version, value by value.
 
 use control::state::queries::ask::Asked;
 use jiff::Timestamp;
@@ -16,14 +16,14 @@ use crate::view::look::{Ink, Look};
 use crate::view::plan;
 use crate::view::text::clean;
 
-/// Attributes of a resource among others, before the rest is folded.
+/// How many attributes of a resource are shown among others before the rest is folded.
 const MOST: usize = 10;
 
 pub(crate) struct Sheet<'a> {
     pub(crate) asked: &'a Asked,
-    /// Not only one address of it.
+    /// The whole version is shown, not only one address.
     pub(crate) is_whole: bool,
-    /// Of the whole version, also if only a part of it is shown.
+    /// The mask of the whole version, also if only a part of it is shown.
     pub(crate) mask: Mask,
     pub(crate) full: bool,
     pub(crate) showing: Showing<'a>,
@@ -72,7 +72,7 @@ fn heading(instance: &Instance, look: Look) -> String {
 }
 
 fn value_lines(values: &[(String, PlanValue)], full: bool, look: Look) -> Vec<String> {
-    // Folding a single line away would not save one.
+    // Folding a single line would not save one.
     let folded = if full || values.len() <= MOST + 1 {
         0
     } else {
@@ -87,7 +87,7 @@ fn value_lines(values: &[(String, PlanValue)], full: bool, look: Look) -> Vec<St
     lines
 }
 
-/// Outputs as wholes, unless a part is sensitive.
+/// Each output as a whole, unless a part is sensitive.
 fn outputs(sheet: &Sheet<'_>, mask: &Mask) -> Vec<(String, PlanValue)> {
     let mut all = Vec::new();
     for (name, output) in &sheet.asked.document.outputs {

@@ -13,7 +13,7 @@ pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: Look) -> String 
     let mut table = Table::new(headings).right(0).right(1).right(4);
     for line in lines {
         let version = &line.version;
-        // What is left beside the other columns, a run and a person.
+        // The width that the other columns, a run and a person leave.
         let subject = look.width.saturating_sub(84).min(50);
         let mut by = author_words(&line.author, subject, look);
         by.extend(version.mark.map(|mark| mark.words().to_owned()));
@@ -32,7 +32,7 @@ pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: Look) -> String 
     table.render(look)
 }
 
-/// That none of them is the newest any more.
+/// The message that the state was deleted, and how to restore it.
 pub(crate) fn deleted(deleted: &Deleted, state: &str, newest: i64, now: Timestamp) -> String {
     let actor = deleted.actor.as_ref();
     let by = actor.map(|actor| format!(", by {actor}"));
@@ -43,7 +43,7 @@ pub(crate) fn deleted(deleted: &Deleted, state: &str, newest: i64, now: Timestam
     )
 }
 
-/// `+2 ~1 -3`, or in words where there are no numbers.
+/// `+2 ~1 -3`, or text if there are no counts.
 fn did(line: &VersionLine) -> String {
     let Some(did) = &line.did else {
         return "not read".to_owned();

@@ -1,5 +1,5 @@
-//! Why somebody may not change a target, in words: what each of its writers wants, what was seen instead,
-//! and how it is done.
+//! Explains why the caller may not change a target: what each writer requires, what was found instead, and
+//! how to proceed.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl Explain for NotAWriterError {
     }
 }
 
-/// One line for each thing that is not as it must be.
+/// One line for each unmet requirement.
 #[derive(Debug)]
 struct Why(Vec<String>);
 
@@ -152,7 +152,7 @@ impl Who {
     }
 }
 
-/// The one branch whose jobs may apply, if the rules name one.
+/// The only branch whose jobs may apply, if the rules name exactly one.
 fn branch(writer: &Writer) -> Option<&str> {
     let [only] = writer.claims.get("ref")?.as_slice() else {
         return None;

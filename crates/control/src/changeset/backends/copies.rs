@@ -1,4 +1,5 @@
-//! Copies of what backends of the engines hold: kept, looked at again, and compared with what was there before.
+//! Copies of states in backends of the engines: storing them, reading the backends again, and comparing with
+//! earlier copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,17 +18,17 @@ use super::{BackendError, Seat, Which};
 use crate::Control;
 use crate::project::open::OpenProject;
 
-/// So many engines look into backends at the same time.
+/// How many engines read backends at the same time.
 const AT_ONCE: usize = 4;
 
-/// What a backend says when it has no state: nothing, or a state that was never written.
+/// Whether a backend has no state: its answer is empty, or a state that was never written.
 pub(super) fn is_nothing(body: &[u8]) -> bool {
     body.trim_ascii().is_empty()
         || StateFacts::read(body).is_ok_and(|facts| facts.serial == 0 && facts.lineage.is_empty())
 }
 
-/// The copy of what was last seen in a stack's backend, if that held something of which nothing is left there now: most
-/// likely another place is looked at.
+/// The newest copy of a stack's state, if it may contain resources and the backend now has nothing of that
+/// state. Most likely the backend settings point to another place.
 pub async fn held_before(
     control: &Control,
     state: &str,
@@ -44,8 +45,8 @@ pub async fn held_before(
     }))
 }
 
-/// Keeps what was seen in a stack's backend as the newest copy of its state. Nothing there is news only if
-/// something was there before.
+/// Stores what was read from a stack's backend as the newest copy of its state. An empty backend is recorded
+/// only if it had a state before.
 pub async fn keep_copy(
     control: &Control,
     state: &str,
@@ -71,19 +72,19 @@ pub async fn keep_copy(
     kept.await.map(drop)
 }
 
-/// So long one of them is waited for.
+/// The time limit for one backend.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Which copies are good enough without a look.
+/// Which copies may be used without reading the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// Any: values are not what it is about.
+    /// Any copy: the values do not matter.
     Any,
-    /// None, where it can be helped.
+    /// None, if the backend can be read.
     Fresh,
 }
 
-/// A state that could not be looked at: what is known of it is a copy.
+/// A state that could not be read from its backend; only a copy is known.
 #[derive(Clone, Debug)]
 pub struct Unseen {
     pub stack: StackName,
@@ -92,8 +93,9 @@ pub struct Unseen {
     pub why: String,
 }
 
-/// Looks at what the backends of these stacks hold now: somebody else may have applied them since they were seen here. Who
-/// cannot look, for want of credentials, makes do with a copy, and says so.
+/// Reads the states of these stacks from their backends again, because another user may have applied them
+/// since. If a backend cannot be read, for example without credentials, an existing copy is used and
+/// reported.
 pub async fn look_again(
     control: &Control,
     open: &OpenProject,
@@ -145,7 +147,7 @@ pub async fn look_again(
     Ok(unseen.into_iter().flatten().collect())
 }
 
-/// The newest copy; an error if the state itself is here.
+/// The newest copy. An error if this home has the state itself.
 async fn copy_here(
     control: &Control,
     stack: &StackName,
@@ -219,7 +221,7 @@ impl Explain for LookAgainError {
     }
 }
 
-/// What is there takes the place of what was known, so it must be the same state.
+/// Checks that the backend still has the same state, because it replaces the last copy.
 async fn is_where_it_was(
     control: &Control,
     stack: &StackName,

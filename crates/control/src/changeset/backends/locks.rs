@@ -1,4 +1,4 @@
-//! Locks in backends of the engines: who holds them, where the backend tells, and breaking one.
+//! Locks in backends of the engines: reading their holder, if the backend reveals it, and breaking a lock.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::Control;
 use crate::project::open::OpenProject;
 use crate::state::reasons::without_secrets;
 
-/// What a backend tells about the lock of a stack's state.
+/// The lock of a stack's state, as its backend reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendLock {
     Free,
     Held(Box<LockInfo>),
-    /// This kind of backend tells nobody.
+    /// This kind of backend does not reveal its locks.
     NotRevealed,
 }
 
@@ -31,8 +31,8 @@ pub struct FoundLock {
     pub lock: Result<BackendLock, BackendError>,
 }
 
-/// The locks of all stacks whose target has a backend of the engine. One that cannot be asked does not keep
-/// the others from being shown.
+/// The locks of all stacks whose target has a backend of the engine. A backend that cannot be queried does
+/// not hide the others.
 pub async fn locks(
     control: &Control,
     open: &OpenProject,
@@ -52,8 +52,8 @@ pub async fn locks(
     found
 }
 
-/// Who has a stack's state locked in the backend of its target. Asking takes no lock: the engine is told to
-/// end one that nobody holds, and its refusal names the one that is held.
+/// The lock of a stack's state in the backend of its target. The query takes no lock: the engine is told to
+/// release a lock that does not exist. Its refusal names the lock that is held.
 pub async fn lock_of(
     control: &Control,
     open: &OpenProject,
@@ -68,8 +68,8 @@ pub async fn lock_of(
                 stack: stack.clone(),
             });
         }
-        // For these the engine compares the id itself, before it touches anything. Others leave that to their
-        // server, or take any id for the right one: asking could end the lock.
+        // For these backends the engine compares the id before it changes anything. Others leave that to
+        // their server or accept any id, so the query could release the lock.
         Backend::Engine { kind, .. } if ["s3", "azurerm"].contains(&kind.as_str()) => {}
         Backend::Engine { .. } => return Ok(BackendLock::NotRevealed),
     }
@@ -86,14 +86,14 @@ pub async fn lock_of(
     match read_lock(&words) {
         Some(info) => Ok(BackendLock::Held(Box::new(info))),
         None if NOT_LOCKED.iter().any(|sign| words.contains(sign)) => Ok(BackendLock::Free),
-        // Who could not be asked has not said that it is free.
+        // A failed query does not mean that the lock is free.
         None => seat
             .check("ask for the lock", &said)
             .map(|()| BackendLock::Free),
     }
 }
 
-/// What engines say when they look for a lock that is not there: in a table, in a bucket, at a blob.
+/// What engines print if there is no lock: in a table, in a bucket, on a blob.
 const NOT_LOCKED: [&str; 6] = [
     "no lock info found",
     "unexpected end of JSON input",
@@ -103,16 +103,17 @@ const NOT_LOCKED: [&str; 6] = [
     "blob does not exist",
 ];
 
-/// What is known of a lock after it was to be broken.
+/// How certain it is that a lock was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// The engine has compared the id.
+    /// The engine compared the id.
     Surely,
-    /// Whoever keeps it was asked, and does not tell whether it was held.
+    /// The server accepted the request and does not report whether the lock was held.
     Asked,
 }
 
-/// Takes the lock of that id away, through the engine's own `force-unlock`. Recorded, with its reason.
+/// Breaks the lock with this id, with the engine's `force-unlock` or a request to the `http` server. It is
+/// recorded with its reason.
 #[expect(clippy::too_many_arguments, reason = "each says one thing")]
 pub async fn break_lock(
     control: &Control,
@@ -130,7 +131,7 @@ pub async fn break_lock(
             let kind = kind.clone();
             return Err(BackendError::Unbreakable { kind });
         }
-        // Its server ends what it likes, and says no more than that it was asked.
+        // The server decides what it releases, and only accepts the request.
         Backend::Engine { kind, .. } if kind == "http" => ("asked to end lock", Broken::Asked),
         Backend::Engine { .. } | Backend::Terrane => ("lock", Broken::Surely),
     };
@@ -155,7 +156,7 @@ pub async fn break_lock(
     Ok(broken)
 }
 
-/// The block that engines print about a lock: a name, a colon and a value on each line.
+/// Parses the block that engines print about a lock: a name, a colon and a value on each line.
 fn read_lock(words: &str) -> Option<LockInfo> {
     let mut info = LockInfo::default();
     for line in words.lines() {

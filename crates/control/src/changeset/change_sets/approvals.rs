@@ -1,6 +1,6 @@
-//! Who must agree before anything is applied, as the project says.
+//! The approvals that the project requires before an apply.
 //!
-//! Not here: who has, and what is still owed (`model::approval`).
+//! Not here: given and missing approvals (`model::approval`).
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,13 @@ use model::project::Project;
 
 use super::Wanted;
 
-/// Who must agree before anything is applied; a target's word is asked for once, a stack's by itself.
+/// The approvals that are required before an apply. A target's rule counts once for all its stacks, a stack's
+/// rule only for itself.
 pub(super) fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
     let mut found: Vec<Requirement> = Vec::new();
     match wanted.action {
         Action::Apply | Action::Destroy => {}
-        // What is done by hand has its own record.
+        // Engine commands have their own record.
         Action::Plan | Action::Exec => return found,
     }
     for name in &wanted.stacks {
@@ -37,7 +38,7 @@ pub(super) fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> 
     found
 }
 
-/// Who wants approvals for one stack, and which.
+/// The block that requires approvals for a stack, and its rule.
 fn rule_of(project: &Project, name: &StackName) -> Option<(String, ApprovalRule)> {
     let stack = project.stacks.get(name)?;
     let target = project.targets.get(&stack.target)?;
@@ -51,7 +52,7 @@ fn rule_of(project: &Project, name: &StackName) -> Option<(String, ApprovalRule)
     Some((by, rule))
 }
 
-/// Who wants more approvals now than when a change set was asked for.
+/// The stack or target that requires more approvals now than when the change set was requested.
 pub fn asks_for_more(project: &Project, request: &Request) -> Option<String> {
     match request.action {
         Action::Apply | Action::Destroy => {}

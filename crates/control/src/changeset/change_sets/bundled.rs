@@ -1,4 +1,4 @@
-//! A change set whose plans were made elsewhere: put together from a bundle, and checked as any other.
+//! A change set whose plans were made elsewhere: prepared from a bundle, and checked like any other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -99,8 +99,9 @@ impl Explain for BeginBundleError {
     }
 }
 
-/// A change set that applies this bundle and is not over: the same command again attaches to it. One that changed
-/// something, or may have, is not begun again. Whoever wants to go past a rule gets no change set that does not.
+/// An open change set that applies this bundle. Repeating the command attaches to it. A bundle that changed
+/// something, or may have, is not applied again. A request with an override or an exception does not attach
+/// to a change set without it.
 pub async fn find_bundled(
     control: &Control,
     bundle: &Bundle,
@@ -131,14 +132,14 @@ pub async fn find_bundled(
     Ok(None)
 }
 
-/// Whether its engine may have changed something.
+/// Whether the run's engine may have changed something.
 fn was_applied(run: &Run) -> bool {
     let RunState::Finished { outcome, .. } = &run.state else {
         return true;
     };
     match outcome {
         Outcome::Applied { .. } | Outcome::NotDone { .. } | Outcome::Unknown { .. } => true,
-        // What was refused, or failed before, has changed nothing.
+        // A run that was refused, or failed before the apply, changed nothing.
         Outcome::Failed { problem } => {
             problem.stage == model::run::Stage::Applying && !problem.refused
         }
@@ -150,8 +151,9 @@ fn was_applied(run: &Run) -> bool {
     }
 }
 
-/// Puts a change set together from a bundle and stores it, its plans as if they had been made here. One that was `begun`
-/// on another machine, and waits for a person, goes on here, with what was said about it.
+/// Prepares a change set from a bundle and stores it, with its plans as if they had been made here. A change
+/// set that was `begun` on another machine and waits for a person continues here, with everything that was
+/// recorded for it.
 pub async fn begin_bundled(
     control: &Control,
     open: &OpenProject,
@@ -193,7 +195,7 @@ pub async fn begin_bundled(
     for (spec, lacking) in specs.iter_mut().zip(&lacking) {
         spec.policies.extend(lacking.iter().cloned());
     }
-    // Where facts stand, the home knows that publishes them.
+    // Only the home that publishes facts has their locations.
     let located = crate::stage::facts::add_locations(control, project, &mut specs).await;
     located.map_err(PrepareError::FactLocations)?;
     let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
@@ -211,7 +213,7 @@ pub async fn begin_bundled(
     });
     let planned: Vec<_> = told.collect();
     let unseen = see_outputs(control, open, project, env, bundle).await?;
-    // Until the change set is stored, nobody may take its source for left over.
+    // Keeps its source from being removed as unused before the change set is stored.
     let _kept = source::hold_snapshots(control)?;
     keep_source(control, bundle).await?;
     let id = if let Some(set) = begun {
@@ -244,7 +246,8 @@ pub async fn begin_bundled(
     })
 }
 
-/// Nobody is asked to approve what may not be applied any more. Everything is looked at again under the lock.
+/// Refuses outdated plans before any user is asked to approve them. Everything is checked again under the
+/// lock.
 async fn are_as_planned(control: &Control, bundle: &Bundle) -> Result<(), BeginBundleError> {
     let later = bundle.later();
     for Planned { spec, outcome, .. } in &bundle.runs {
@@ -252,7 +255,7 @@ async fn are_as_planned(control: &Control, bundle: &Bundle) -> Result<(), BeginB
             continue;
         };
         if later.contains(&spec.stack.name) {
-            continue; // it is planned afresh, and held to what the bundle shows
+            continue; // it is planned again and compared with what the bundle shows
         }
         if spec.target.backend != Backend::Terrane {
             continue; // the engine compares the plan with its backend itself
@@ -293,7 +296,7 @@ async fn insert(
         parallelism: wanted.parallelism.max(1),
         asker: Some(wanted.asker.clone()),
         asked_with: None,
-        // Who planned it is an author of it, too.
+        // The person who planned it is also an author.
         earlier_askers: bundle
             .request
             .earlier_askers
@@ -338,7 +341,7 @@ async fn take_over(
     })
 }
 
-/// What a run is about, on this machine: the same engine wherever it lies here, the project wherever it was cloned.
+/// The spec of a run on this machine: with the local paths of the same engine and of the project.
 fn here(
     spec: &RunSpec,
     open: &OpenProject,
@@ -359,7 +362,7 @@ fn here(
     let mut spec = spec.clone();
     spec.engine.program = engine.program.to_string_lossy().into_owned();
     spec.root = open.root.to_string_lossy().into_owned();
-    // It was planned for review, and is applied now, with all that follows.
+    // It was planned for review, and is applied now, with all later stages.
     spec.review = false;
     Ok(spec)
 }
@@ -374,9 +377,9 @@ fn confirmation(wanted: &Wanted) -> Confirmation {
     })
 }
 
-/// What happened to a run where it was planned, told again.
+/// The events of a run from where it was planned, to be recorded here.
 fn events(planned: &Planned, spec: &RunSpec, confirmation: Confirmation) -> Vec<RunEvent> {
-    // Facts and gates are looked at again, changed or not.
+    // Facts and gates are checked again, changed or not.
     let then = spec.stages_after().first().copied();
     match &planned.outcome {
         Outcome::Planned { plan } => vec![
@@ -410,9 +413,9 @@ fn events(planned: &Planned, spec: &RunSpec, confirmation: Confirmation) -> Vec<
     }
 }
 
-/// Looks into the engine's backends for the outputs that others take: they may have been applied from elsewhere since the
-/// plans were made, and the seal says whether they are still those of the plan. What is applied here gives its outputs then;
-/// until then any copy will do.
+/// Reads outputs that others consume from the engines' backends. They may have been applied from elsewhere
+/// since the plans were made; the seal shows whether they changed. Stacks that this bundle applies provide
+/// their outputs later; until then any copy suffices.
 async fn see_outputs(
     control: &Control,
     open: &OpenProject,

@@ -1,4 +1,4 @@
-//! What must hold before a change set is put together at all.
+//! Checks before a change set is prepared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ use crate::project::ignored;
 use crate::project::open::OpenProject;
 use crate::state::outputs::{self, OutputsError};
 
-/// Whether who asks, and this machine, may do it at all.
+/// Checks that the requester and this machine may do it.
 pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
     let target = &project.targets[&stack.target];
     if !wanted.changes() {
@@ -37,7 +37,7 @@ pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(
     Ok(())
 }
 
-/// What templates make is planned only as they make it now. What is destroyed need not be what would be made.
+/// Refuses stacks whose rendered files are not current. A destroy does not need current files.
 pub(super) fn are_rendered(
     open: &OpenProject,
     project: &Project,
@@ -56,7 +56,7 @@ pub(super) fn are_rendered(
     Ok(())
 }
 
-/// What runs is the snapshot: a stack cannot run without its directory, or a module it calls.
+/// Runs use the snapshot. A stack cannot run if its directory, or a module that it calls, is missing there.
 pub(super) fn is_in_the_source(
     open: &OpenProject,
     project: &Project,
@@ -76,7 +76,8 @@ pub(super) fn is_in_the_source(
     Ok(())
 }
 
-/// No context gives a file where the source has one, and no stack writes one by name: what was reviewed is what runs.
+/// Refuses files of contexts and artifacts by name where the source has a file: what was reviewed is what
+/// runs.
 pub(super) fn no_file_twice(
     project: &Project,
     snapshot: &Snapshot,
@@ -97,7 +98,7 @@ pub(super) fn no_file_twice(
                 }
             }
         }
-        // What a glob fits in the source is the source's.
+        // Source files that match a glob belong to the source.
         let names = stack.artifacts.iter().filter(|glob| !is_glob(glob));
         for file in names {
             if let Some(path) = in_the_way(&paths, &stack.path, file) {
@@ -116,7 +117,8 @@ fn is_glob(word: &str) -> bool {
     word.contains(['*', '?', '[', '{'])
 }
 
-/// A file of the source where another should lie: there, below it, or in the place of one of its directories.
+/// A source file that conflicts with another path: the same path, one below it, or one in place of a
+/// directory.
 fn in_the_way(paths: &BTreeSet<&str>, dir: &str, file: &str) -> Option<String> {
     let whole = match dir {
         "" => file.to_owned(),
@@ -134,7 +136,7 @@ fn in_the_way(paths: &BTreeSet<&str>, dir: &str, file: &str) -> Option<String> {
     found.or_else(first_below)
 }
 
-/// Nothing is applied where a person said not to. `free`: stacks of which nothing is written.
+/// Refuses an apply where a person placed a hold. `free` are stacks to which nothing is written.
 pub(super) async fn check_holds(
     control: &Control,
     project: &Project,
@@ -160,8 +162,8 @@ pub(super) async fn check_holds(
     }
 }
 
-/// The stacks of a change set that is opened again whose holds do not matter: nothing of them is begun, or only their
-/// gates are looked at.
+/// The stacks of a reopened change set whose holds do not matter: they are not started, or only their gates
+/// are checked.
 pub(super) async fn free_of_holds(
     control: &Control,
     resumed: &Resumed,
@@ -181,7 +183,7 @@ pub(super) async fn free_of_holds(
     Ok(free.map(|run| run.stack.clone()).collect())
 }
 
-/// A stage is tried again on the state that its run left, and on no other.
+/// A stage is retried only on the state that its run left.
 pub(super) async fn check_state(
     control: &Control,
     project: &Project,
@@ -199,7 +201,7 @@ pub(super) async fn check_state(
     }
 }
 
-/// What is skipped or taken back as an emergency must be there.
+/// Checks that the gates to skip and the installation to take back exist.
 pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(), PrepareError> {
     let Some(exceptions) = &wanted.exceptions else {
         return Ok(());
@@ -239,7 +241,7 @@ pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(),
     Ok(())
 }
 
-/// Nothing is applied onto a stack whose gates did not pass.
+/// Refuses an apply that depends on a stack whose gates did not pass.
 pub(super) async fn check_upstreams_done(
     control: &Control,
     project: &Project,
@@ -252,7 +254,7 @@ pub(super) async fn check_upstreams_done(
         let outside = upstreams::outside(project, name, &wanted.stacks);
         let wait = project.stacks[name].wait;
         let undone = upstreams::undone(control, &outside, wait, |_| true).await?;
-        // One that somebody is at may be done when it is this one's turn: then it is looked at again.
+        // An upstream that is being applied may be done when this stack starts. It is checked again then.
         if let Some(undone) = undone.filter(|undone| undone.rests) {
             return Err(PrepareError::UpstreamNotDone {
                 stack: name.clone(),
@@ -263,8 +265,9 @@ pub(super) async fn check_upstreams_done(
     Ok(())
 }
 
-/// Where not anyone may apply, only runs write the state: a server on this home refuses its clients. Where anyone may
-/// again, it does no more once it was applied so: to look at an edit of the project file opens nothing.
+/// If a target restricts who may apply, only runs write its states: a server on this home refuses its
+/// clients. If the restriction is removed, the next apply lifts this. A plan of an edited project file does
+/// not.
 pub(super) async fn reserve_for_runs(
     control: &Control,
     project: &Project,
@@ -290,9 +293,9 @@ pub(super) async fn reserve_for_runs(
     Ok(())
 }
 
-/// What somebody applied before the stack came here must be brought in first: into a file beside the module, or into a
-/// backend that its source names and that is not used here. What was applied here must be brought to where its target
-/// keeps states now.
+/// Refuses a stack whose earlier state must be moved first. A state from before terrane must be imported:
+/// from a file beside the module, or from a backend that its source names. A state in this home must be
+/// exported to where its target stores states now.
 pub(super) async fn check_earlier_state(
     control: &Control,
     open: &OpenProject,
@@ -341,7 +344,8 @@ pub(super) async fn check_earlier_state(
     })
 }
 
-/// Stacks outside of this change set that give it values, and whose states live in backends of the engine.
+/// Stacks outside of this change set that provide values to it, and whose states are in backends of the
+/// engine.
 pub(super) fn upstreams_elsewhere(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
     let edges = wanted.stacks.iter();
     let edges = edges.flat_map(|name| &project.stacks[name].edges);
@@ -353,7 +357,7 @@ pub(super) fn upstreams_elsewhere(project: &Project, wanted: &Wanted) -> BTreeSe
         .collect()
 }
 
-/// Outputs of stacks that are not part of this change set must be there already.
+/// Checks that outputs of stacks outside of this change set exist already.
 pub(super) async fn check_upstreams(
     control: &Control,
     project: &Project,
@@ -378,7 +382,7 @@ pub(super) async fn check_upstreams(
                 let found = outputs::with_nulls(control, &edge.upstream, &place).await?;
                 known.insert(state.clone(), found.into_keys().collect::<BTreeSet<_>>());
             }
-            // A stack that has nothing cannot be missing a value when it is destroyed.
+            // A stack without resources needs no values to be destroyed.
             let nothing_to_destroy =
                 wanted.destroy && !has_resources(control, project, name).await?;
             if !known[state].contains(output) && !nothing_to_destroy {
@@ -393,7 +397,8 @@ pub(super) async fn check_upstreams(
     Ok(())
 }
 
-/// Nothing is destroyed that something else still stands on. Says who might: the same is asked again when it begins.
+/// Refuses to destroy what another stack still depends on. Returns possible dependents, which are checked
+/// again when the destroy starts.
 pub(super) async fn check_downstreams(
     control: &Control,
     open: &OpenProject,
@@ -411,7 +416,7 @@ pub(super) async fn check_downstreams(
                 && let Some(stack) = from.now.stacks.get(other)
                 && stack.edges.iter().all(|edge| edge.upstream != *name)
             {
-                continue; // it stood on it then, and does no longer
+                continue; // it depended on it then, and no longer does
             }
             if wanted.stacks.contains(other) {
                 continue;
@@ -435,7 +440,7 @@ pub(super) async fn check_downstreams(
     Ok(dependents)
 }
 
-/// Those that the project no longer has, and whose states still hold something, stand on what they stood on last.
+/// Removed stacks whose states still contain something depend on their last upstreams.
 async fn check_removed(
     control: &Control,
     now: &Project,
@@ -449,10 +454,10 @@ async fn check_removed(
     for state in states.map_err(PrepareError::Reserve)? {
         let head = control.store.state_head(&control.state_name(&state)).await;
         let Some(run) = head.map_err(wrong(&state))?.and_then(|head| head.run) else {
-            continue; // nobody knows what made it
+            continue; // it is unknown what made it
         };
         let Ok(spec) = control.store.run_spec(run).await else {
-            continue; // that run is not kept any more
+            continue; // that run is no longer stored
         };
         let stack = spec.stack;
         if wanted.stacks.contains(&stack.name) {

@@ -1,4 +1,4 @@
-//! What moved since a change set that stopped had left it: on resuming it, such stacks are planned afresh.
+//! What changed since a change set stopped: on resume, such stacks are planned again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::Control;
 use crate::changeset::staleness::{self, LookError, StateMovedError};
 use crate::changeset::up_to_date::{self, KnownOutputs};
 
-/// Why a stack that was applied before is planned afresh.
+/// Why a stack that was applied before is planned again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Moved {
     Source,
@@ -19,7 +19,7 @@ pub enum Moved {
     State(Box<StateMovedError>),
     /// A value that it takes from another stack.
     Consumed,
-    /// It was not planned at all, as nothing of it had changed; now something has.
+    /// It was not planned, because nothing of it had changed; now something has.
     Unsettled,
 }
 
@@ -35,8 +35,8 @@ impl fmt::Display for Moved {
     }
 }
 
-/// The stacks that a change set applied, or found as they should be, and that are not so any more as far as can be told
-/// without an engine.
+/// The stacks that a change set applied, or found unchanged, and that have changed since, as far as can be
+/// determined without an engine.
 pub(super) async fn find(
     control: &Control,
     resumed: &Resumed,

@@ -1,4 +1,4 @@
-//! Why a change set was not put together.
+//! Why a change set could not be prepared.
 
 use std::io;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub enum PrepareError {
     StillNeeded {
         stack: StackName,
         by: StackName,
-        /// As a commit has them that is no more.
+        /// The project was read from an older commit.
         is_of_commit: bool,
     },
     #[error("stack `{by}`, which is not in the project any more, still stands on `{stack}`")]

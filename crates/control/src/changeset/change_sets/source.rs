@@ -14,7 +14,7 @@ use crate::Control;
 use crate::home::make_private;
 use crate::project::open::OpenProject;
 
-/// Held shared by who adds a source, exclusively by who removes some.
+/// Takes the lock on snapshots: shared to add a source. Removing some takes it exclusively.
 pub(super) fn hold_snapshots(control: &Control) -> Result<File, PrepareError> {
     let path = control.home.snapshots_lock();
     let keep = |source| PrepareError::Keep {
@@ -62,7 +62,8 @@ pub(super) async fn keep_source(
     Ok(source)
 }
 
-/// The source as it is now, or as the commit has it that the project was read from; then with its bytes.
+/// The source as it is now, or of the commit that the project was read from. A commit's source comes with its
+/// bytes.
 pub(super) fn look(
     open: &OpenProject,
     project: &Project,
@@ -76,7 +77,7 @@ pub(super) fn look(
     Ok((snapshot, None))
 }
 
-/// The source of a change set, and of each stack what is its own.
+/// The digest of a change set's source, and of each stack's own source.
 #[derive(Default)]
 pub(super) struct Source {
     pub(super) digest: String,

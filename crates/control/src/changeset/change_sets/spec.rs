@@ -1,4 +1,4 @@
-//! What each run of a change set needs to know, put together from the project.
+//! Builds the spec of each run of a change set from the project.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ pub(super) fn spec(
         pinned: wanted.pinned.filter(|_| wanted.action == Action::Plan),
         policies: crate::policy::applied(project, name),
         no_state: wanted.no_state,
-        exec: None, // when it is known what to hide of it
+        exec: None, // set once it is known what to mask
     })
 }
 
@@ -106,7 +106,7 @@ fn facts_of(project: &Project, stack: &Stack) -> BTreeMap<String, FactsPlace> {
         .collect()
 }
 
-/// What the engine of one stack needs to know, for calls that belong to no run.
+/// The spec of one stack, for engine calls that belong to no run.
 pub(crate) fn spec_alone(
     open: &OpenProject,
     project: &Project,
@@ -139,11 +139,11 @@ pub(crate) fn spec_alone(
     spec(open, project, &graph, engines, &source, name, &wanted)
 }
 
-/// The tree that each stack works in. Engines keep their data beside the root module, so two stacks with the same one
-/// need two trees; and what has lanes of its own, a target or each of its stacks, does not wait for another's tree. No stack's
+/// The tree that each stack works in. Engines keep their data beside the root module, so two stacks with the
+/// same one need two trees. A target or stack with its own lane does not wait for another's tree. No stack's
 /// name begins with `_`.
 pub(super) fn slots(root: &Path, project: &Project) -> BTreeMap<StackName, String> {
-    // Two paths may lead to one directory, by a link; one that is not there is compared as written.
+    // Two paths may lead to one directory through a link. A missing path is compared as written.
     let place = |stack: &Stack| {
         let path = root.join(&stack.path);
         path.canonicalize().unwrap_or(path)
@@ -176,11 +176,11 @@ fn init_inputs(reached: &[(&String, &Module)]) -> String {
     parts.join("\n")
 }
 
-/// A target with the settings of its backend as they are for one stack.
+/// A target with its backend settings resolved for one stack.
 fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
     let mut target = project.targets[&stack.target].clone();
     if no_state {
-        target.backend = Backend::Terrane; // whose endpoint shows nothing
+        target.backend = Backend::Terrane; // its endpoint returns no state
     }
     if let Backend::Engine { settings, .. } = &mut target.backend {
         bind(settings, stack);
@@ -194,7 +194,7 @@ fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {
     }
 }
 
-/// Whom a run waits for: its upstreams, or, when everything goes away, those that need it.
+/// The stacks that a run waits for: its upstreams, or for a destroy its downstreams.
 fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted) -> Vec<Upstream> {
     if wanted.action == Action::Destroy {
         return graph
@@ -209,7 +209,7 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
             .collect();
     }
     if wanted.destroy {
-        return Vec::new(); // seen from the end, each goes away with the values it has now
+        return Vec::new(); // each is planned with the values that it has now
     }
     let mut needs: BTreeMap<StackName, BTreeSet<String>> = BTreeMap::new();
     for edge in &project.stacks[name].edges {
@@ -231,7 +231,7 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
         .collect()
 }
 
-/// The states of the stacks that this one merely comes after.
+/// The states of the stacks that this one depends on only by order.
 fn order_states(project: &Project, stack: &Stack) -> BTreeSet<String> {
     let before = stack
         .edges
@@ -243,7 +243,7 @@ fn order_states(project: &Project, stack: &Stack) -> BTreeSet<String> {
         .collect()
 }
 
-/// The state behind each stack whose outputs this one takes.
+/// The state of each stack whose outputs this one uses.
 fn output_states(project: &Project, stack: &Stack) -> BTreeMap<StackName, OutputState> {
     let needed = stack.inputs.values().filter_map(|input| match input {
         Input::Known(_) => None,

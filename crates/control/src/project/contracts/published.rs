@@ -1,4 +1,4 @@
-//! What `publish` blocks would publish, as far as a plan tells: paths, and the fields of their files.
+//! What `publish` blocks would publish, as far as the plan shows it: paths, and the fields of their files.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use model::secret::Secret;
 use model::stage::{Ask, ResolvedBlock, StageBlock};
 use serde_json::Value;
 
-/// The values that a plan knows: planned outputs and the asker's environment.
+/// The values known at plan time: planned outputs and the caller's environment.
 #[derive(Clone, Copy)]
 pub(crate) struct PlannedValues<'a> {
     pub(crate) planned: &'a Planned,
@@ -42,7 +42,7 @@ impl StageValues for PlannedValues<'_> {
     }
 }
 
-/// The block with only these attributes; none if the plan does not know their values.
+/// Resolves only these attributes of a block; `None` if the plan does not contain their values.
 pub(crate) fn resolve_planned(
     block: &StageBlock,
     attributes: &[&str],
@@ -60,7 +60,7 @@ pub(crate) fn resolve_planned(
     resolve(&trimmed, &values).ok()
 }
 
-/// The block and its sinks, with only the attributes that name them.
+/// Resolves the block and its sinks, with only the attributes that name them.
 pub(crate) fn resolve_planned_sinks(
     block: &StageBlock,
     values: PlannedValues<'_>,
@@ -79,14 +79,14 @@ pub(crate) fn resolve_planned_sinks(
 /// What all blocks of a stack would publish.
 #[derive(Debug)]
 pub(super) struct WouldPublish {
-    /// None if one of them is not known yet.
+    /// `None` if one of them is not known yet.
     pub(super) paths: Option<Vec<String>>,
-    /// The fields of all files together; none if those of one file are not known.
+    /// The fields of all files together; `None` if those of one file are not known.
     pub(super) fields: Option<Planned>,
 }
 
 impl WouldPublish {
-    /// `contract` finds the contract of a name.
+    /// `contract` looks up a contract by name.
     pub(super) fn by(
         blocks: &[StageBlock],
         values: PlannedValues<'_>,
@@ -115,7 +115,7 @@ impl WouldPublish {
     }
 }
 
-/// The fields of each file that a block stands for.
+/// The fields of each file that a block publishes.
 fn fields_of(
     block: &StageBlock,
     values: PlannedValues<'_>,
@@ -152,7 +152,7 @@ fn fields_of(
     names.iter().map(of_contract).collect()
 }
 
-/// The contracts that a block names, with what may be missing; none if that is not known yet.
+/// The contracts that a block names, with the fields that may be missing; `None` if they are not known yet.
 pub(super) fn contracts_of(
     block: &StageBlock,
     values: PlannedValues<'_>,

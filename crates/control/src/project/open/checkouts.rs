@@ -1,10 +1,10 @@
-//! Which project each checkout was last used as. A changed or removed `project.id` would otherwise lead to an empty home,
-//! and an apply would create everything a second time.
+//! Records which project each checkout was last used as. Otherwise a changed or removed `project.id` would
+//! lead to an empty home, and an apply would create everything a second time.
 //!
-//! One small file for each checkout: `<home>/checkouts/<digest>` in a home that is named, else
-//! `<data directory>/.checkouts/<digest>`. Without the file there is no check, and nothing else depends on it.
+//! There is one small file per checkout: `<home>/checkouts/<digest>` in a named home, else `<data
+//! directory>/.checkouts/<digest>`. Without the file there is no check; nothing else depends on it.
 //!
-//! Not here: which id a project has (`projects`).
+//! Not here: which id a project has (`project::open`).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -59,12 +59,12 @@ struct LastUse {
     checkout: PathBuf,
     id: String,
     name: String,
-    /// When the checkout's directory was created, in nanoseconds since 1970, where the file system knows.
+    /// When the checkout's directory was created, in nanoseconds since 1970, if the file system provides it.
     created: Option<u64>,
 }
 
 impl LastUse {
-    /// `None` for a project file that cannot be read.
+    /// `None` if the project file cannot be read.
     fn of(open: &OpenProject) -> Option<Self> {
         let project = open.loaded.project.as_ref()?;
         let common = open.git.as_ref().map(Repository::common_dir);
@@ -80,14 +80,15 @@ impl LastUse {
         })
     }
 
-    /// Whether another project took this path: CI jobs of several projects often work in the same directory.
+    /// Whether another project uses this path now: CI jobs of several projects often work in the same
+    /// directory.
     fn is_another_checkout(&self, now: &Self) -> bool {
         self.name != now.name && (self.created != now.created || self.created.is_none())
     }
 }
 
-/// Fails if this checkout was last used with another project id that holds states of the same stacks, and the present id
-/// holds none.
+/// Fails if this checkout was last used with another project id that has states of the same stacks, and the
+/// current id has none.
 pub async fn check(settings: &Settings, open: &OpenProject) -> Result<(), ProjectIdChanged> {
     let id = &open.identity.id;
     let (Some(last), Some(now)) = (read(&file(settings, open)), LastUse::of(open)) else {
@@ -98,7 +99,7 @@ pub async fn check(settings: &Settings, open: &OpenProject) -> Result<(), Projec
     }
     let present = states(settings.home_of(id)).await;
     if present.is_none_or(|present| !present.is_empty()) {
-        return Ok(()); // both ids are in use, from two branches for instance
+        return Ok(()); // both ids are in use, for example from two branches
     }
     let before = settings.home_of(&last.id);
     let home = before.store().describe();
@@ -119,7 +120,7 @@ pub async fn check(settings: &Settings, open: &OpenProject) -> Result<(), Projec
     })
 }
 
-/// Records that this checkout is used with its present id.
+/// Records that this checkout is used with its current id.
 pub fn record(settings: &Settings, open: &OpenProject) -> io::Result<()> {
     let file = file(settings, open);
     let Some(now) = LastUse::of(open).filter(|now| read(&file).as_ref() != Some(now)) else {
@@ -148,7 +149,7 @@ fn read(file: &Path) -> Option<LastUse> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
-/// The states of a project that hold resources; `None` if its home cannot be opened.
+/// The states of a project that contain resources; `None` if its home cannot be opened.
 async fn states(home: Home) -> Option<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let database = home.store().directory().map(|dir| dir.join("terrane.db"));

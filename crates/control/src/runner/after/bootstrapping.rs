@@ -1,5 +1,4 @@
-//! Bootstrapping: the cluster that the stack made is put into the hands of GitOps, or a program of the project does
-//! what it wants done.
+//! Bootstrapping: installs GitOps in the cluster that the stack created, or runs a program of the project.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -79,7 +78,7 @@ fn wrong(err: &BootstrapSettingError) -> Failure {
     err.hint.iter().fold(failure, Failure::hint)
 }
 
-/// One block, with a word from time to time about what it waits for.
+/// Carries out one block, and logs from time to time what it waits for.
 async fn run(
     part: &Part<'_>,
     block: &Bootstrap,
@@ -117,7 +116,7 @@ async fn run(
     }
 }
 
-/// What others hold by now is theirs, unless somebody wants it back, with a reason.
+/// Leaves objects alone that others manage now, unless the user requests a reinstall with a reason.
 async fn manner(part: &Part<'_>, blocks: &[Bootstrap]) -> Result<Manner, Failure> {
     let exceptions = part.job.set.request.exceptions.as_ref();
     let installs = blocks

@@ -1,4 +1,5 @@
-//! Before a cluster is destroyed: what it made outside of itself goes first, since nobody else knows of it.
+//! Draining: before a cluster is destroyed, deletes what it created outside itself. Nothing else has a record
+//! of it.
 
 use std::fs;
 use std::time::Duration;
@@ -12,13 +13,14 @@ use super::{Failure, Job, count, part_of};
 use crate::stage::cluster::ClusterContext;
 use crate::stage::drain::{self, Progress};
 
-/// How long load balancers and disks may take to go.
+/// How long the deletion of load balancers and disks may take.
 const LIMIT: Duration = Duration::from_mins(15);
 
 const NO_WAY: &str = "what the cluster made outside of itself must go first; if there is none any more, take the \
                       `bootstrap` block out of the project, then destroy again";
 
-/// Drains the clusters that the stack's `bootstrap` blocks name, if it is to be destroyed; whether there was one.
+/// Drains the clusters that the stack's `bootstrap` blocks name, if the stack is to be destroyed. Returns
+/// whether there was one.
 pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<bool, Failure> {
     let blocks: Vec<StageBlock> = job
         .spec
@@ -42,7 +44,7 @@ pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<bool, Fai
         .map_err(|failure| failure.during("draining its cluster"))
 }
 
-/// Of a block only where its cluster is: nothing else is needed any more.
+/// Reduces a block to its `kubeconfig`. Draining needs nothing else.
 fn cluster_of(block: &StageBlock) -> Option<StageBlock> {
     let kubeconfig = block.attrs.get_key_value("kubeconfig")?;
     Some(StageBlock {
@@ -56,7 +58,7 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
     let part = part_of(job, Stage::Bootstrapping, blocks).await?;
     let resolved = match part.values.resolve(blocks) {
         Ok(resolved) => resolved,
-        // What was never applied made no cluster.
+        // A stack that was never applied created no cluster.
         Err(_) if part.values.outputs().is_empty() => {
             job.warn("no cluster was drained: the stack has no outputs");
             return Ok(());
@@ -90,7 +92,8 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
                 }
             };
             part.log.say(&words);
-            // For whoever watches: the engine has not begun. Not knowing it is no reason not to go on.
+            // Shows attached clients that the engine has not begun. If the note cannot be written, draining
+            // continues.
             let note = job.control.home.run_waits(job.run);
             drop(fs::write(note, format!("drains its cluster: {words}")));
         };

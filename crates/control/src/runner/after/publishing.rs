@@ -1,5 +1,5 @@
-//! Publishing: the stack's facts, at every place that its `publish` blocks name. A destroyed stack's facts are
-//! withdrawn.
+//! Publishing: writes the stack's facts to every place that its `publish` blocks name. The facts of a
+//! destroyed stack are withdrawn.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -16,7 +16,8 @@ use super::{Failure, Part, Report, count};
 use crate::stage::cluster::ClusterContext;
 use crate::stage::facts::{self, ClusterSink, Destination, Publication, PublishOutcome};
 
-/// Whether it reads more of the source than the project file: contracts, `.sops.yaml`, plugins of a kubeconfig.
+/// Whether publishing reads more of the source than the project file: contracts, `.sops.yaml`, kubeconfig
+/// plugins.
 pub(super) fn reads_source(spec: &RunSpec) -> bool {
     let blocks = &spec.stack.stages.publish;
     let reads = |block: &StageBlock| {
@@ -80,14 +81,14 @@ pub(super) async fn publish(
             held: None,
         },
         is_destroyed: spec.destroy,
-        // A run does not know which stacks the project has now; `facts publish` does.
+        // A run has no list of the project's current stacks; `facts publish` has one.
         stacks: &BTreeMap::new(),
         take_over: None,
     };
     let done = facts::publish(job.control, &publication)
         .await
         .map_err(|err| {
-            // The stage itself says that it did not publish.
+            // The failed stage already shows that nothing was published.
             let failure = match err.source() {
                 Some(cause) => Failure::because(&err.to_string(), cause),
                 None => Failure::new(err.to_string()),
@@ -97,8 +98,8 @@ pub(super) async fn publish(
     Ok(report(part, &done))
 }
 
-/// What the blocks publish, and their sinks in clusters. A destroyed stack publishes nothing; its sinks are those that
-/// the values before the destroy lead to.
+/// What the blocks publish, and their sinks in clusters. A destroyed stack publishes nothing. Its sinks are
+/// resolved with the values from before the destroy.
 fn publish_blocks(
     part: &Part<'_>,
     blocks: &[StageBlock],

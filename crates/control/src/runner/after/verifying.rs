@@ -1,4 +1,4 @@
-//! Verifying: the gates of the stack, until each has passed or its time is over.
+//! Verifying: checks the stack's gates until each has passed or its time is over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -98,7 +98,7 @@ fn summary(reports: &[GateReport]) -> String {
     words.join("; ")
 }
 
-/// The gates that somebody wants skipped, on the record.
+/// The gates that the request skips. Each skip is recorded.
 async fn skipped(part: &Part<'_>, gates: &[Gate]) -> Result<BTreeMap<String, Skipped>, Failure> {
     let job = part.job;
     let mut skipped = BTreeMap::new();
@@ -130,7 +130,8 @@ fn say(part: &Part<'_>, event: &GateEvent) {
     }
 }
 
-/// The gates with their values. Published facts are read first; what changes while a gate waits, it asks for itself.
+/// Resolves the gates with their values. Published facts are read first. A gate itself reads what changes
+/// while it waits.
 async fn read(part: &mut Part<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, Failure> {
     let (job, values) = (part.job, &mut part.values);
     let side = Side {

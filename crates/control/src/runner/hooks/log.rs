@@ -1,4 +1,5 @@
-//! What a hook says, in the run's log: line by line as engines write theirs, without secrets, while it runs.
+//! Copies a hook's output to the run's log while it runs: line by line in the engines' format, without
+//! secrets.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -13,7 +14,7 @@ pub(super) struct HookLog {
     read: u64,
     stream: MaskStream,
     mask: Mask,
-    /// What is not a whole line yet.
+    /// The start of a line that is not complete yet.
     rest: Vec<u8>,
     file: File,
     name: String,
@@ -39,12 +40,12 @@ impl HookLog {
         })
     }
 
-    /// A line of our own.
+    /// Writes a line that does not come from the hook.
     pub(super) fn say(&self, words: &str) {
         self.write(&self.mask.mask_text(words));
     }
 
-    /// Copies what is new; what cannot be read now is read later.
+    /// Copies new output. What cannot be read now is read later.
     pub(super) fn follow(&mut self) {
         if let Ok(new) = self.new_bytes() {
             self.rest.extend(self.stream.push(&new));
@@ -52,7 +53,7 @@ impl HookLog {
         }
     }
 
-    /// The hook is gone: all that it said, without secrets.
+    /// The hook has exited. Returns all of its output, without secrets.
     pub(super) fn finish(mut self) -> Vec<String> {
         self.follow();
         let stream = std::mem::replace(&mut self.stream, MaskStream::new(Mask::default()));
@@ -96,7 +97,7 @@ impl HookLog {
             "hook": self.name,
             "type": "log",
         });
-        // A line that cannot be written now is not worth a failure.
+        // A log line that cannot be written does not fail the hook.
         drop(writeln!(&self.file, "{line}"));
     }
 }

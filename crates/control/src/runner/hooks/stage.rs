@@ -1,5 +1,5 @@
-//! Hooks around the stages after an apply, and after the apply itself: carried out again if their runner is lost, and
-//! a run whose hooks failed there is applied, not done.
+//! Hooks around the stages after an apply, and after the apply itself. They run again if their runner is
+//! lost. A run whose hooks fail there is applied, but not done.
 
 use std::future::Future;
 
@@ -14,7 +14,7 @@ use crate::runner::limit::{self, Limit};
 use crate::runner::workspace::{Scratch, Workspace};
 use crate::runner::{Failure, Job, failed};
 
-/// A stage after the apply with its hooks.
+/// Runs a stage after the apply with its hooks.
 pub(in crate::runner) async fn around_part<T>(
     job: &Job<'_>,
     stage: Stage,
@@ -31,7 +31,7 @@ pub(in crate::runner) async fn around_part<T>(
     done.map_err(|failure| failure.masked(&hooks.mask))
 }
 
-/// What hooks need that run without an engine of their stage.
+/// Prepares hooks that run without an engine of their stage.
 async fn prepare<'a>(
     job: &'a Job<'a>,
     workspace: &mut Workspace,
@@ -54,10 +54,10 @@ async fn prepare<'a>(
     Ok((hooks, scratch))
 }
 
-/// The hooks after an apply that went well.
+/// Runs the hooks after a successful apply.
 pub(in crate::runner) async fn after_apply(job: &Job<'_>) -> RunEvent {
     let stage = Stage::Applying;
-    // What is left of the apply's; a retry has all of it.
+    // The rest of the apply's limit; a retry gets the whole limit.
     let kept = *job.limit_of_apply.lock().await;
     let mut limit = kept.or_else(|| Limit::from_now("apply", job.spec.stack.timeout_apply));
     let prepared = limit::apart_from(&mut limit, Workspace::prepare(job)).await;
@@ -67,7 +67,7 @@ pub(in crate::runner) async fn after_apply(job: &Job<'_>) -> RunEvent {
     };
     let ended = async {
         let (hooks, scratch) = prepare(job, &mut workspace, limit).await?;
-        // A hook may fetch what the engine cannot write.
+        // A hook may fetch artifacts that the engine cannot write.
         workspace.owe_artifacts()?;
         let done = hooks.after(HookStage::Apply, Ending::Succeeded).await;
         scratch.remove();

@@ -1,4 +1,4 @@
-//! What contexts give besides environment and variables: files, and programs that run around stages.
+//! What contexts provide besides environment and variables: files, and hooks around stages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Known;
 use crate::runner::Failure;
 use crate::stage::values::text_of;
 
-/// A hook that nothing is missing for.
+/// A hook with all its values.
 #[derive(Clone)]
 pub(in crate::runner) struct ReadyHook {
     pub(in crate::runner) when: When,

@@ -1,4 +1,4 @@
-//! A tree of one's own: for a source that is rewritten before it is planned, which no other engine may see.
+//! A separate tree for a source that is rewritten before it is planned. No other engine may see that source.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::run::lock::try_lock;
 use crate::runner::{Failure, Job};
 
 impl Workspace {
-    /// Takes a whole tree with the run's source laid out; what its last user wrote into it is gone.
+    /// Takes a whole tree with the run's source unpacked. Files that its last user wrote are removed.
     pub(in crate::runner) async fn prepare_apart(job: &Job<'_>) -> Result<Self, Failure> {
         let mut taking = Taking::of(job)?;
         taking.spec.slot = format!("_{}.preview", job.spec.target.name);

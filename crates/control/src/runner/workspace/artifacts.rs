@@ -1,14 +1,15 @@
-//! Artifacts of a stack in its place in a tree: put there when the place is taken, stored after an engine has applied,
-//! and gone from the disk when the place is left.
+//! A stack's artifacts in its directory of a tree. They are written there when the directory is taken, stored
+//! after an engine has applied, and removed from the disk when the directory is released.
 //!
-//! Nothing that an engine wrote is lost, whoever is killed, by this order:
+//! No file that an engine wrote is lost, whichever process is killed, because of this order:
 //!
-//! 1. Before an engine may write, a note beside the tree says that what it leaves is *owed*. It is durable.
-//! 2. What is owed is stored; only then the note says so, and only then files are taken away.
-//! 3. Whoever takes the place, or lays out a source in the tree, first stores what a note owes.
+//! 1. Before an engine may write, a durable note beside the tree records that its artifacts are pending
+//!    (`owed`).
+//! 2. Pending artifacts are stored. Only then the note is updated, and only then files are removed.
+//! 3. A process that takes the directory, or unpacks a source in the tree, first stores what is pending.
 //!
-//! Notes are read under the tree's lock, which engines inherit: nobody writes there meanwhile. What was owed to a set that
-//! is not the newest any more (another machine has applied since) is not stored over it; its run is told.
+//! Notes are read under the tree's lock, which engines inherit, so no engine writes there meanwhile. If
+//! another machine has applied since, pending artifacts do not replace the newer set; the run gets a warning.
 //!
 //! Not here: files themselves (`drivers::artifacts`), where they are stored (`store::artifacts`).
 
@@ -32,7 +33,7 @@ use crate::home::write_private;
 use crate::runner::{Failure, Job, warn};
 use crate::state::artifacts;
 
-/// What lies in a stack's place, and what is to become of it.
+/// Which artifacts are in a stack's directory, and whether they must be stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Note {
     run: RunId,
@@ -41,13 +42,14 @@ struct Note {
     /// The stack's directory in the tree.
     dir: String,
     globs: Vec<String>,
-    /// The set that was put there.
+    /// The artifact set that was written there.
     seen: Option<String>,
-    /// Whether an engine may have written since.
+    /// Whether an engine may have written there since.
     owed: bool,
 }
 
-/// Artifacts on loan from the store. Dropped, they are gone, unless they are owed.
+/// Artifacts from the store in a stack's directory. They are removed when this is dropped, unless they are
+/// pending.
 pub(super) struct Lent {
     path: PathBuf,
     note: Note,
@@ -56,7 +58,7 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// Puts a stack's artifacts into its place, which whoever calls this has for himself.
+    /// Writes a stack's artifacts to its directory, which the caller holds exclusively.
     pub(super) async fn put(job: &Job<'_>, slot: &Slot, number: usize) -> io::Result<Option<Self>> {
         let stack = &job.spec.stack;
         if stack.artifacts.is_empty() {
@@ -68,7 +70,7 @@ impl Lent {
         let set = match &kept {
             None => ArtifactSet::default(),
             Some(kept) => match job.control.store.artifacts_read(kept).await {
-                // What the engine writes takes its place; no plan could be made else.
+                // The engine writes new artifacts. Otherwise no plan could be made.
                 Err(err @ StoreError::Unseal { .. }) => {
                     job.warn(&format!("its artifacts are damaged, and not there: {err}"));
                     ArtifactSet::default()
@@ -114,7 +116,7 @@ impl Drop for Lent {
 }
 
 impl Workspace {
-    /// From here on what lies here is owed. Durable when this returns.
+    /// Marks the artifacts as pending. The mark is durable when this returns.
     pub(in crate::runner) fn owe_artifacts(&self) -> Result<(), Failure> {
         let Some(lent) = &self.lent else {
             return Ok(());
@@ -124,7 +126,7 @@ impl Workspace {
         lent.say(true).map_err(failed)
     }
 
-    /// Stores what an engine or a hook left. What must not or cannot be kept is the failure.
+    /// Stores what an engine or a hook left. Fails if an artifact must not or cannot be stored.
     pub(in crate::runner) async fn keep_artifacts(&self, job: &Job<'_>) -> Result<(), Failure> {
         let Some(lent) = &self.lent else {
             return Ok(());
@@ -152,8 +154,8 @@ impl Workspace {
     }
 }
 
-/// Stores what a note owes, takes away what lies there in clear, and the note. Whoever calls this holds the tree's
-/// lock, alone or with the lock of that stack's place.
+/// Stores the pending artifacts of a note, then removes the unencrypted files and the note. The caller holds
+/// the tree's lock, exclusively or together with the lock of the stack's directory.
 pub(super) async fn settle(
     control: &Control,
     slot: &Slot,
@@ -186,7 +188,7 @@ pub(super) async fn settle(
     fs::remove_file(path)
 }
 
-/// The same for every stack that has been at work in a tree.
+/// The same for every stack that has a note beside the tree.
 pub(super) async fn settle_all(control: &Control, slot: &Slot, number: usize) -> io::Result<()> {
     let slots = slot.tree().parent().unwrap_or(Path::new("."));
     for entry in fs::read_dir(slots)? {
@@ -201,14 +203,14 @@ pub(super) async fn settle_all(control: &Control, slot: &Slot, number: usize) ->
 
 const SUFFIX: &str = ".artifacts";
 
-/// Where the note about a stack's artifacts in a tree lies.
+/// The path of the note about a stack's artifacts in a tree.
 pub(super) fn note_path(slot: &Slot, number: usize, stack: &StackName) -> PathBuf {
     slot.tree()
         .with_file_name(format!("{number}.{stack}{SUFFIX}"))
 }
 
 impl Note {
-    /// Durable when this returns, whole or as it was.
+    /// Replaces the note as a whole. It is durable when this returns.
     fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("artifacts-new");
         write_private(&new, &serde_json::to_vec(self)?)?;
@@ -237,7 +239,7 @@ impl Note {
     }
 }
 
-/// What was meant and is not kept, in words.
+/// Describes the artifacts that are named but not stored.
 fn refused(gathered: &Gathered) -> Option<String> {
     const SHOWN: usize = 5;
     let refused = &gathered.refused;

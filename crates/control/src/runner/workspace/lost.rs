@@ -1,4 +1,5 @@
-//! What a run that lost its runner left in trees: files of contexts go, artifacts are stored and go.
+//! Cleans up trees after a lost runner: removes files of contexts, and stores artifacts before it removes
+//! them.
 
 use model::run::RunSpec;
 
@@ -7,8 +8,8 @@ use super::{artifacts, open_lock};
 use crate::Control;
 use crate::run::lock::try_lock;
 
-/// Leaves alone where somebody is at work: an engine of the run's own, or the next run. What cannot be done now is done
-/// when the place is next taken.
+/// Skips directories in use, by an engine of this run or by the next run. What fails now is done when the
+/// directory is next taken.
 pub(crate) async fn sweep_lost(control: &Control, spec: &RunSpec) {
     let slots = control.home.slots(&spec.slot);
     let stack = &spec.stack.name;

@@ -1,7 +1,8 @@
-//! Files of contexts in a stack's directory: there while a run needs them, gone with it. What a killed runner left is
-//! noted beside the tree, and goes when the stack's place in it is next taken.
+//! Files of contexts in a stack's directory, present only while a run needs them. A note beside the tree
+//! lists them. What a killed runner left is removed when the stack's directory in that tree is next taken.
 //!
-//! Not here: where their contents come from (`inputs`), whether the source has such a file (`changesets`).
+//! Not here: where their contents come from (`inputs`), whether the source has such a file
+//! (`changeset::change_sets`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -16,20 +17,20 @@ use super::Workspace;
 use crate::home::write_private;
 use crate::runner::Failure;
 
-/// Dropped, the files are gone.
+/// Removes the files when dropped.
 pub(super) struct Mounted {
     note: PathBuf,
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // What cannot be removed now is noted, and swept later.
+        // Files that cannot be removed now stay in the note and are removed later.
         drop(sweep(&self.note));
     }
 }
 
 impl Workspace {
-    /// Puts the files there. The source has none of these: that was looked at when the change set was put together.
+    /// Writes the files. The source contains none of them: that was checked when the change set was created.
     pub(in crate::runner) fn mount(
         &mut self,
         files: &BTreeMap<String, Secret>,
@@ -48,7 +49,7 @@ impl Workspace {
             });
         let failed =
             |err: &io::Error| Failure::because("could not put a file of a context in place", err);
-        // From here on they go, whatever happens.
+        // From here on, the files are removed whatever happens.
         self.mounted = Some(noted.map_err(|err| failed(&err))?);
         for (path, content) in files {
             put(&self.dir, path, content).map_err(|err| failed(&err).named(path))?;
@@ -57,18 +58,18 @@ impl Workspace {
     }
 }
 
-/// Where the note about a stack's files in a tree lies.
+/// The path of the note about a stack's files in a tree.
 pub(super) fn note_path(slots: &Path, number: usize, stack: &StackName) -> PathBuf {
     slots.join(format!("{number}.{stack}.files"))
 }
 
-/// Removes what is noted, and the note. Whoever calls it has the stack's place for himself.
+/// Removes the files in the note, and the note. The caller holds the stack's directory exclusively.
 pub(super) fn sweep(note: &Path) -> io::Result<()> {
     let bytes = match fs::read(note) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
         bytes => bytes?,
     };
-    // A note that was cut short: nothing was written yet.
+    // The note is incomplete, so no file was written yet.
     let made: Vec<PathBuf> = serde_json::from_slice(&bytes).unwrap_or_default();
     for path in made.iter().rev() {
         let gone = match fs::symlink_metadata(path) {
@@ -78,7 +79,7 @@ pub(super) fn sweep(note: &Path) -> io::Result<()> {
             Ok(_) => fs::remove_file(path),
         };
         match gone {
-            // An engine put something of its own there.
+            // An engine wrote its own files there.
             Err(err) if err.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             gone => gone?,
         }
@@ -86,7 +87,7 @@ pub(super) fn sweep(note: &Path) -> io::Result<()> {
     fs::remove_file(note)
 }
 
-/// The files that a note names, from a directory that holds them.
+/// The files in a note that are below a directory, relative to it.
 pub(super) fn noted_below(note: &Path, dir: &Path) -> io::Result<BTreeSet<String>> {
     let bytes = match fs::read(note) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
@@ -98,7 +99,7 @@ pub(super) fn noted_below(note: &Path, dir: &Path) -> io::Result<BTreeSet<String
     Ok(text.map(str::to_owned).collect())
 }
 
-/// All that will be made, directories before what lies in them.
+/// All paths that will be created, directories before their contents.
 fn plan(dir: &Path, files: &BTreeMap<String, Secret>) -> io::Result<Vec<PathBuf>> {
     let mut made = Vec::new();
     for path in files.keys() {
@@ -123,7 +124,7 @@ fn plan(dir: &Path, files: &BTreeMap<String, Secret>) -> io::Result<Vec<PathBuf>
     Ok(made)
 }
 
-/// Never written through what is there: an engine may have left a file or a link under that name.
+/// Never writes through an existing file or link, which an engine may have left under that name.
 fn put(dir: &Path, path: &str, content: &Secret) -> io::Result<()> {
     for (at, _) in path.match_indices('/') {
         let parent = dir.join(&path[..at]);

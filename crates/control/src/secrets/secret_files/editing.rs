@@ -1,4 +1,5 @@
-//! A file of secrets in an editor: in clear only in memory, only for its owner, and gone with us.
+//! Edits a file of secrets in an editor. The plain text is in memory where possible, only readable by its
+//! owner, and removed when this process ends.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +14,8 @@ use model::secret::Secret;
 
 use super::{Place, SecretFileError, SecretFiles, Written, run};
 
-/// A plain copy that somebody edits. Dropped, or with us killed, it is gone, and what the editor left beside it.
+/// A plain copy in an editor. It is removed, with the editor's own files beside it, on drop or when this
+/// process is killed.
 pub struct Editing {
     file: Place,
     opened: Opened,
@@ -27,7 +29,7 @@ pub struct Editing {
 }
 
 impl SecretFiles<'_> {
-    /// Opens a file for editing; one that is not there yet is empty.
+    /// Opens a file for editing; a missing file counts as empty.
     pub fn edit(&self, path: &Path) -> Result<Editing, SecretFileError> {
         let file = self.find(path)?;
         let layout = Self::layout_for(&file)?;
@@ -61,7 +63,7 @@ impl SecretFiles<'_> {
             .mode(0o700)
             .create(&dir)
             .map_err(failed)?;
-        // Before anything is in it.
+        // Set this up before the directory contains anything.
         let keeper = process::remove_when_gone(&dir).map_err(failed)?;
         fs::File::options()
             .create_new(true)
@@ -82,7 +84,7 @@ impl SecretFiles<'_> {
         })
     }
 
-    /// Has the editor change it: `VISUAL`, `EDITOR`, or what is usual.
+    /// Runs the editor: `SOPS_EDITOR`, `VISUAL`, `EDITOR`, or `vi`.
     pub async fn run_editor(&self, editing: &Editing) -> Result<(), SecretFileError> {
         let named = ["SOPS_EDITOR", "VISUAL", "EDITOR"]
             .iter()
@@ -104,7 +106,7 @@ impl SecretFiles<'_> {
         })
     }
 
-    /// Where nothing touches a disk, if there is such a place.
+    /// A memory file system if there is one, else the directory for temporary files.
     fn memory(&self) -> PathBuf {
         let own = self.env.get("XDG_RUNTIME_DIR").map(PathBuf::from);
         let shared = PathBuf::from("/dev/shm");
@@ -117,7 +119,7 @@ impl SecretFiles<'_> {
 }
 
 impl Editing {
-    /// Encrypts what the editor left; values that did not change keep their ciphertext.
+    /// Encrypts the edited text; unchanged values keep their ciphertext.
     pub fn save(&self) -> Result<Written, SecretFileError> {
         let text = fs::read_to_string(&self.copy).map_err(|source| SecretFileError::Read {
             path: self.copy.clone(),
@@ -153,7 +155,8 @@ impl Editing {
         self.file.write(&sealed, &self.rule)
     }
 
-    /// Somebody else wrote meanwhile, and neither work is to be lost: what was edited lies beside the file, encrypted.
+    /// Another process wrote the file meanwhile. So that no work is lost, the edited text is saved beside the
+    /// file, encrypted.
     fn keep_aside(&self, sealed: &str) -> SecretFileError {
         let aside = |path: &Path| {
             let suffix = path.extension().unwrap_or_default();

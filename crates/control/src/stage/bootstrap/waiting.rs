@@ -118,7 +118,7 @@ async fn for_objects(
     }
 }
 
-/// The objects as they were seen at once.
+/// The objects as one poll saw them.
 #[derive(Default)]
 struct Observed {
     lines: Vec<String>,

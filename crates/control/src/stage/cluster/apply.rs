@@ -224,7 +224,7 @@ async fn act(
     };
     match client.apply(object, FOR_REAL).await {
         Ok(_) => Ok(outcome),
-        // Somebody else changed it meanwhile.
+        // Another manager changed it meanwhile.
         Err(KubernetesError::Conflict { conflicts, .. }) => Ok(handed_over(&conflicts)),
         Err(err) => Err(err),
     }
@@ -245,8 +245,8 @@ fn named(conflicts: &[Conflict]) -> (Vec<String>, Vec<String>) {
     (managers, fields)
 }
 
-/// Removes other field managers from an object that was never ours. All values stay, also those that the manifest does
-/// not have. Returns the former managers and the object.
+/// Removes other field managers from an object that terrane never managed. All values stay, also those that
+/// the manifest does not have. Returns the former managers and the object.
 async fn take_over(
     client: &Client,
     identity: &ObjectRef,
@@ -355,7 +355,7 @@ pub(crate) async fn place(
     Ok(())
 }
 
-/// Does the same for kinds that the manifests themselves define.
+/// Like [`place`], for kinds that the manifests themselves define.
 pub(crate) fn place_by_definitions(objects: &mut [Value], namespace: &str) {
     let defined: Vec<(String, String)> = objects
         .iter()

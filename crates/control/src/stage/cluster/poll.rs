@@ -24,7 +24,7 @@ impl Poll {
         tokio::time::timeout_at(self.end.into(), look).await.ok()
     }
 
-    /// Waits until the next look is due; false if the time is over.
+    /// Waits until the next poll is due; false if the time is over.
     pub(crate) async fn pause(&mut self) -> bool {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {

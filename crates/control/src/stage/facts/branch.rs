@@ -1,4 +1,5 @@
-//! One stack's files on one branch: look, check, build a commit, store its id, push it; again if another push won.
+//! One stack's files on one branch: read, check, build a commit, store its id, push it; again if another push
+//! won.
 //!
 //! Not here: whether somebody else wrote there (`foreign`), the other places of a publication (`facts`).
 
@@ -54,12 +55,12 @@ pub struct Compared {
     pub is_gone: bool,
     /// By path: how files that would be written differ from what is published.
     pub fields: BTreeMap<String, Vec<FieldDifference>>,
-    /// Files that hold no fields at all: a link, or what somebody else made of them.
+    /// Files without any fields: a link, or a file that somebody else replaced.
     pub unreadable: BTreeSet<String>,
 }
 
 impl Compared {
-    /// Whether the branch holds what the state says, and nobody else wrote there.
+    /// Whether the branch matches the state and has no foreign changes.
     pub fn agrees(&self) -> bool {
         let is_same =
             |file: &PublishedFile| matches!(file.what, FileChange::Unchanged | FileChange::Left);
@@ -73,18 +74,18 @@ pub(super) struct BranchState {
     pub(super) manifest: Manifest,
     /// Whether its manifest cannot be read.
     pub(super) is_broken: bool,
-    /// Those that this publication may touch.
+    /// The files that this publication may change.
     pub(super) files: BTreeMap<String, Vec<u8>>,
 }
 
-/// A file as it is to be.
+/// The bytes of a file to publish.
 pub(super) struct Sealed {
     pub(super) bytes: Vec<u8>,
-    /// Keyed digest of what is encrypted in it, and for whom.
+    /// Keyed digest of its plaintext and its recipients.
     pub(super) plain: Option<String>,
 }
 
-/// What is on a branch under a path.
+/// The bytes of a file on a branch.
 pub(super) async fn read_file(
     control: &Control,
     root: &Path,
@@ -160,7 +161,7 @@ impl Job<'_> {
             match self.check_foreign(&publisher, &seen, &digester).await {
                 Ok(()) if seen.is_broken => taken_over = self.take_over(taken_over).await?,
                 Ok(()) => {}
-                // A take-over does not need to know whose change it was.
+                // For a take-over it does not matter whose change it was.
                 Err(err) if self.publication.take_over.is_some() && !err.is_of_store() => {
                     taken_over = self.take_over(taken_over).await?;
                 }
@@ -383,7 +384,7 @@ impl Job<'_> {
         })
     }
 
-    /// The bytes of every file. One whose plaintext and readers are as they were keeps its bytes.
+    /// The bytes of every file. A file with unchanged plaintext and recipients keeps its bytes.
     async fn seal(
         &self,
         seen: &BranchState,
@@ -581,7 +582,7 @@ impl Job<'_> {
         message.render()
     }
 
-    /// What a commit changes, as it is remembered.
+    /// The digests of what a commit changes, as they are stored.
     fn digests(
         &self,
         changes: &Changes,

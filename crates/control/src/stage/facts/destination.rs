@@ -133,7 +133,7 @@ impl Destination {
     }
 }
 
-/// A `facts` block takes environment and secrets from where the blocks of a stack take theirs.
+/// A `facts` block takes environment and secrets from the same source as the blocks of a stack.
 impl Values for StackValues {
     fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
         None

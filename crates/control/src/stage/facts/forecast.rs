@@ -1,5 +1,5 @@
-//! What an apply would do to a stack's facts, as far as its plan tells. No repository is contacted: the store knows
-//! what this home published. What an apply would certainly refuse is refused here.
+//! What an apply would do to a stack's facts, as far as its plan shows. No repository is contacted: the store
+//! contains what this home published. What an apply would certainly refuse is refused here.
 //!
 //! Not here: what readers of facts would lose (`contracts`), what a branch really holds (`facts diff`).
 
@@ -104,7 +104,8 @@ impl Explain for ForecastError {
     }
 }
 
-/// Stores it beside the run's logs, for the view of the plan. If that fails, the view lacks it: no reason to fail.
+/// Stores the forecast beside the run's logs, for the view of the plan. A failure is ignored: the view then
+/// lacks it.
 pub(crate) fn note_forecast(home: &Home, run: RunId, forecast: &[Forecast]) {
     let path = home.run_facts(run);
     if forecast.is_empty() {
@@ -168,7 +169,8 @@ impl ForecastContext<'_> {
         Ok(found)
     }
 
-    /// Published files that would go, or stay where no block leads any more; after a destroy also what sinks wrote.
+    /// Published files that would be withdrawn, or left where no block publishes any more; after a destroy
+    /// also what sinks wrote.
     fn withdrawn(
         &self,
         is_named: impl Fn(&String) -> bool,
@@ -260,7 +262,7 @@ impl ForecastContext<'_> {
                     let change = match (known.contains(&id), is_changed) {
                         (true, false) => None,
                         (true, true) => Some(ForecastChange::Changed),
-                        // Of a stack that never published anything, the plan reports nothing.
+                        // The plan reports nothing for a stack that never published anything.
                         (false, _) => {
                             (!self.spec.fact_locations.is_empty()).then_some(ForecastChange::New)
                         }
@@ -280,7 +282,7 @@ impl ForecastContext<'_> {
         if let Some(named) = named {
             let gone = known.into_iter().filter(|it| !named.contains(it));
             found.extend(gone.map(|sink| {
-                // An object that no block names stays: nothing remembers its cluster.
+                // An object that no block names stays: its cluster is not recorded.
                 let change = match sink.0.as_str() {
                     FILE => ForecastChange::Withdrawn,
                     _ => ForecastChange::Left,
@@ -291,7 +293,7 @@ impl ForecastContext<'_> {
         found
     }
 
-    /// The files of a block; none if the plan does not know them yet.
+    /// The files of a block; none if the plan does not contain their values yet.
     fn files(&self, block: &StageBlock) -> Result<Option<Vec<FactFile>>, ForecastError> {
         let planned = self.planned;
         let env = self.asker.env();

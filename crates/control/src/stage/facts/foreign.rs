@@ -7,7 +7,7 @@
 //! | `paths` | yes | a file of ours that differs from what we pushed |
 //! | `paths` | no | a file whose last commit does not name this project |
 //!
-//! What was changed and changed back is no change.
+//! A change that was reverted does not count.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -116,7 +116,7 @@ impl Job<'_> {
         let before = self.manifest_at(publisher, &ours).await?;
         let after = (!now.is_broken).then_some(&now.manifest);
         let files = foreign_files(project, &before, after, &changed);
-        // Other projects change the manifest as well: a file tells better who it was.
+        // Other projects change the manifest as well, so another file shows the author more reliably.
         let telling = files.iter().find(|path| *path != MANIFEST);
         match telling.or(files.first()).cloned() {
             None => Ok(()),
@@ -124,7 +124,8 @@ impl Job<'_> {
         }
     }
 
-    /// The newest commit of this home on the way from its last known one to the tip; none if the branch was rewritten.
+    /// The newest commit of this home between its last known one and the tip; none if the branch was
+    /// rewritten.
     async fn newest_own(
         &self,
         publisher: &Publisher,
@@ -254,7 +255,7 @@ impl Job<'_> {
         Ok(Some(there.to_owned()))
     }
 
-    /// The files of this stack from before that nobody else changed since.
+    /// The files that this stack published before and that have no foreign changes since.
     pub(super) async fn still_ours(
         &self,
         now: &BranchState,

@@ -111,7 +111,7 @@ fn shared(project: &Project, findings: &mut Vec<Finding>) {
                 continue;
             };
             if *name == block.name {
-                continue; // found elsewhere
+                continue; // another check reports it
             }
             let what = match how {
                 Clash::Same => format!("`{path}` is published twice"),

@@ -90,7 +90,7 @@ struct Publishing<'a> {
 }
 
 impl Publishing<'_> {
-    /// `digest` is that of the records of this home; `done` are the branches that need no further look.
+    /// `digest` is that of the records of this home; `done` are the branches that are already handled.
     async fn publish(
         &self,
         declared: &FactsPlace,

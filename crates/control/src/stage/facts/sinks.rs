@@ -1,6 +1,6 @@
-//! Facts outside of Git: objects in clusters and files of the project. They are written, compared, and withdrawn when
-//! their stack is destroyed. A file that no block names any more is removed as well; an object that no block names is
-//! reported once and stays: nothing remembers how to reach its cluster.
+//! Facts outside of Git: objects in clusters and files of the project. They are written, compared, and
+//! withdrawn when their stack is destroyed. A file that no block names any more is removed as well. An object
+//! that no block names is reported once and stays: how to reach its cluster is not recorded.
 //!
 //! Not here: one object in a cluster (`crate::stage::sinks`), one file (`project_files`).
 
@@ -29,7 +29,7 @@ pub struct ClusterSink {
     /// The `facts` block that the file goes to.
     place: String,
     path: String,
-    /// As the block calls it.
+    /// The kind as the block spells it.
     kind: String,
     sink: Sink,
 }
@@ -52,7 +52,7 @@ pub struct ReadSinkError {
     source: SinkSettingError,
 }
 
-/// Whether publishing talks to clusters, to write facts there or to withdraw them.
+/// Whether publishing contacts clusters, to write facts there or to withdraw them.
 pub(crate) fn reaches_clusters(blocks: &[StageBlock], locations: &[FactLocation]) -> bool {
     let is_object = |location: &FactLocation| matches!(location, FactLocation::Object { .. });
     blocks.iter().any(|block| !block.blocks.is_empty()) || locations.iter().any(is_object)
@@ -85,7 +85,7 @@ pub fn sinks_of(blocks: &[ResolvedBlock]) -> Result<Vec<ClusterSink>, ReadSinkEr
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SinkOutcome {
     pub what: String,
-    /// In a few words.
+    /// A short text.
     pub outcome: String,
     /// Facts are left there that terrane no longer manages: a warning.
     pub is_left: bool,
@@ -354,7 +354,7 @@ async fn compare_file(
         let header = file_header(publication.stack.as_str(), control.home.project());
         bytes == project_files::bytes(file, &[], path, &header)
     } else {
-        // What is encrypted is compared with what was written last.
+        // Encrypted files are compared with what was written last.
         let digester = control.store.keyed_digester("facts").await?;
         let digest = digester.digest(&bytes);
         let path = path.to_owned();

@@ -1,4 +1,4 @@
-//! The facts of a stack as its state says them now, for `terrane facts`.
+//! The facts of a stack according to its current state, for `terrane facts`.
 //!
 //! Not here: the publication by a run after its apply (`runner`).
 
@@ -159,7 +159,7 @@ impl FactsSnapshot {
         Ok(snapshot)
     }
 
-    /// Adds what the state says, and the blocks with its values.
+    /// Adds the outputs in the state, and the blocks with their values.
     async fn read_stack(
         &mut self,
         control: &Control,
@@ -203,8 +203,8 @@ impl FactsSnapshot {
         Ok(values)
     }
 
-    /// What a publication would withdraw although somebody is known to read it; a plan is refused for the same. Nobody
-    /// is asked about a destroyed stack: its destroy was confirmed.
+    /// What a publication would withdraw although it has known readers; a plan is refused for the same. A
+    /// destroyed stack is not checked: its destroy was confirmed.
     pub fn takes_away(&self, project: &Project) -> Result<PlanBreaks, CheckPlanError> {
         if !self.is_applied && !self.is_removed {
             return Ok(PlanBreaks::default());
@@ -335,7 +335,8 @@ pub(crate) async fn add_locations(
     Ok(())
 }
 
-/// Whether the facts of a run's stack are on branches that the project names now, as far as the project file tells.
+/// Whether the facts of a run's stack are on branches that the project names now, as far as the project file
+/// shows.
 pub(crate) fn are_where_named(spec: &RunSpec) -> bool {
     spec.fact_locations.iter().all(|location| match location {
         FactLocation::Branch { place, .. } => {

@@ -1,4 +1,4 @@
-//! Gates on clusters: what `drivers::kubernetes` saw, in the words of gates.
+//! Gates on clusters: turns observations of `drivers::kubernetes` into results of gates.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use model::secret::Secret;
 use serde_json::Value;
 use tokio::time::timeout;
 
-/// A look at a cluster that ends in time, whatever the cluster does.
+/// A check of a cluster that ends in time, whatever the cluster does.
 pub(super) async fn within(
     limit: Duration,
     kubeconfig: &Secret,
@@ -26,7 +26,7 @@ pub(super) async fn within(
     }
 }
 
-/// Who did not answer.
+/// Describes what did not answer: a credential plugin or the cluster.
 pub(super) async fn late(limit: Duration, kubeconfig: &Secret, clusters: &Clusters) -> String {
     match clusters.hung_plugin(kubeconfig, limit).await {
         Some(hung) => why(&hung),

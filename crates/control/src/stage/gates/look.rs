@@ -1,4 +1,4 @@
-//! One look at one gate: which probe it is, and a hard end.
+//! One check of one gate: its probe, with a hard time limit.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use tokio::time::{Instant, timeout};
 use super::{Around, clusters};
 use crate::program_output::output_tail::LastWords;
 
-/// A probe ends by itself at its limit; this much later it is ended.
+/// A probe ends by itself at its limit; after this extra time it is stopped.
 const GRACE: Duration = Duration::from_secs(2);
-/// As much of what a program prints is kept, of its end; so much more is looked through for secrets.
+/// How much of the end of a program's output is kept, and how much is searched for secrets.
 const KEPT_OUTPUT: usize = 2000;
 const READ_OUTPUT: usize = 64 << 10;
 
@@ -118,7 +118,7 @@ async fn command(gate: &CommandGate, mask: &Mask, around: &Around, limit: Durati
     })
 }
 
-/// A path is the project's; a bare name is looked for as usual.
+/// A path is relative to the project; a bare name is searched for as usual.
 fn program(name: &str, dir: &Path) -> PathBuf {
     if name.contains('/') {
         dir.join(name)

@@ -1,4 +1,4 @@
-//! What gates are still missing, said from time to time to whoever sees no moving picture.
+//! Periodic messages about gates that have not passed, for output without a live view.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use model::gate::Gate;
 use super::GateEvent;
 use crate::program_output::progress_interval::Cadence;
 
-/// So many gates are named.
+/// How many gates are named.
 const NAMED: usize = 3;
 
-/// The gates of a stack that have not passed yet, and how they looked last.
+/// The gates of a stack that have not passed yet, with their last results.
 #[derive(Clone, Debug)]
 pub struct Missing {
     cadence: Cadence,
@@ -41,7 +41,7 @@ impl Missing {
         }
     }
 
-    /// Until it should be said again; for ever if nothing is missing.
+    /// Waits until the next message is due; forever if nothing is missing.
     pub async fn due(&self) {
         if self.open.is_empty() {
             std::future::pending::<()>().await;
@@ -50,7 +50,7 @@ impl Missing {
         }
     }
 
-    /// ``still waits after 40 s for `open` (test: exit code 1) and 4 more gates``, if it is time to say so.
+    /// ``still waits after 40 s for `open` (test: exit code 1) and 4 more gates``, if a message is due.
     pub fn words(&mut self) -> Option<String> {
         if self.open.is_empty() {
             return None;

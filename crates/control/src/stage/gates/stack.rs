@@ -1,4 +1,4 @@
-//! The gates of a stack, with the values that its state and the asker's environment give them.
+//! The gates of a stack, with values from its state and the requester's environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,13 +20,13 @@ use crate::secrets::caller_env::Asker;
 use crate::stage::facts;
 use crate::stage::values::{Side, StackValues, StageEnvironment, StageValuesError};
 
-/// What is ready to be looked at.
+/// Gates that are ready to run.
 #[derive(Debug)]
 pub struct StackGates {
     pub gates: Vec<Gate>,
-    /// What programs of gates see beside the `env` of their gate.
+    /// The environment of gate programs, in addition to the `env` of their gate.
     pub env: Environment,
-    /// Hides what is sensitive in the stack's state, and secrets in `env`.
+    /// Masks sensitive values in the stack's state, and secrets in `env`.
     pub mask: Mask,
 }
 
@@ -34,7 +34,7 @@ pub struct StackGates {
 pub enum StackGatesError {
     #[error(transparent)]
     Values(#[from] StageValuesError),
-    /// What is wrong with all of the gates, none of which was looked at.
+    /// Problems of the gates, none of which was checked.
     #[error("the gates of stack `{stack}` cannot be looked at")]
     Settings {
         stack: String,
@@ -44,7 +44,7 @@ pub enum StackGatesError {
 
 impl Explain for StackGatesError {}
 
-/// One thing that is wrong with a gate.
+/// One problem of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub message: String,
@@ -52,8 +52,9 @@ pub struct Problem {
     pub at: Location,
 }
 
-/// The gates of a stack as it was last applied; if it was destroyed since, those that prove its absence. `wanted`: only
-/// these, and what they come after; none: all. `env` is the asker's, `root` the project's.
+/// The gates of a stack as it was last applied; if it was destroyed since, those that prove its absence.
+/// `wanted` limits them to these gates and what they come after; empty means all. `env` is the requester's
+/// environment, `root` the project's root.
 pub async fn of_stack(
     control: &Control,
     project: &Project,
@@ -105,7 +106,8 @@ pub async fn of_stack(
     }
 }
 
-/// Those that are asked for by name, and what they come after: the mistakes of others are not in their way.
+/// The gates that are requested by name, and those that they come after. Mistakes in other gates do not
+/// matter.
 fn picked(blocks: Vec<StageBlock>, wanted: &[String]) -> Vec<StageBlock> {
     if wanted.is_empty() {
         return blocks;
@@ -127,8 +129,8 @@ fn picked(blocks: Vec<StageBlock>, wanted: &[String]) -> Vec<StageBlock> {
     blocks
 }
 
-/// The gates that blocks stand for. What the world must be asked for, a gate asks at each look; what was published must
-/// be among the values already. One that has not its values fails as itself; an error concerns all of them.
+/// Makes gates from blocks. A gate queries DNS and clusters itself at each check; published facts must be
+/// among the values already. A gate without its values fails alone; an error concerns all gates.
 pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>, Vec<Problem>> {
     let mut gates = Vec::new();
     for block in blocks {
@@ -194,7 +196,7 @@ fn unresolved(err: &ResolveError, values: &StackValues) -> String {
     }
 }
 
-/// What a gate asks for itself.
+/// A query that the gate makes itself.
 pub fn asked(ask: &Ask) -> Option<Asked> {
     match ask {
         Ask::Dns { name, record } => Some(Asked::Dns {

@@ -1,4 +1,4 @@
-//! Artifacts in a directory of all states: in clear beside the state files, with a list of their own.
+//! Artifacts in an export of all states: in plain text beside the state files, with their own list.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,17 +14,17 @@ use store::KeepArtifactsError;
 use super::{ArtifactsError, keep, of_any_state};
 use crate::Control;
 
-/// The list, beside that of the states.
+/// The list of artifacts, beside that of the states.
 pub(crate) const LIST: &str = "artifacts.json";
 
-/// One artifact of a directory of all states.
+/// One artifact in an export of all states.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     project: String,
     state: String,
-    /// From the stack's directory.
+    /// Relative to the stack's directory.
     path: String,
-    /// From the directory of all states.
+    /// Relative to the directory of the export.
     pub(crate) file: String,
     mode: u32,
     sha256: String,
@@ -50,14 +50,14 @@ pub enum BringArtifactsError {
     },
 }
 
-/// Those that came back, and those of states that have others here, which stay.
+/// The number of restored files, and the states that keep other artifacts.
 #[derive(Debug, Default)]
 pub struct Brought {
     pub files: usize,
     pub stay: Vec<StateName>,
 }
 
-/// The files of one state, and where each goes below `dir`.
+/// The files of one state, and the path of each below `dir`.
 pub(crate) fn entries<'a>(
     state: &'a StateName,
     set: &'a ArtifactSet,
@@ -76,7 +76,7 @@ pub(crate) fn entries<'a>(
     })
 }
 
-/// What such a directory holds; an older one has no list.
+/// The artifacts in an export; an older export has no list.
 pub(crate) fn read(dir: &Path) -> Result<BTreeMap<StateName, ArtifactSet>, BringArtifactsError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -103,7 +103,8 @@ pub(crate) fn read(dir: &Path) -> Result<BTreeMap<StateName, ArtifactSet>, Bring
     Ok(sets)
 }
 
-/// Keeps them as if their stacks had just written them. Others that a state has here stay.
+/// Stores the artifacts as if their stacks had just written them. A state that has other artifacts here keeps
+/// those.
 pub(crate) async fn bring(
     control: &Control,
     sets: &BTreeMap<StateName, ArtifactSet>,

@@ -1,4 +1,4 @@
-//! One version of a state, looked into: which one is meant, what it holds, what may be shown of it.
+//! Reads one version of a state: which one is selected, what it contains, what may be shown.
 
 use model::break_glass::Act;
 use model::error::{Explain, NextStep, advice, command};
@@ -15,7 +15,7 @@ use crate::Control;
 use crate::state::reasons::without_secrets;
 use crate::state::secret_paths;
 
-/// Digits of a digest that people see: two values of a project hardly ever share them.
+/// Length of a shown digest: two values of a project rarely share one.
 const SHORT: usize = 6;
 
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@ pub enum AskStateError {
     Deleted {
         state: StateName,
         deleted: Deleted,
-        /// The newest version that it had.
+        /// The newest version before the deletion.
         version: i64,
     },
     #[error("nothing is known about what version {version} of state `{state}` holds: {source}")]
@@ -51,7 +51,7 @@ pub enum AskStateError {
         state: StateName,
         version: i64,
         address: String,
-        /// Addresses that look like it, or all if they are few.
+        /// Similar addresses, or all if there are few.
         near: Vec<String>,
     },
     #[error("`{address}` has no attribute `{attribute}`")]
@@ -134,7 +134,7 @@ fn see_versions(state: &StateName) -> NextStep {
     )
 }
 
-/// What the store could not do with a state.
+/// Wraps a store error with the failed action and the state.
 pub(super) fn store_failed(
     deed: &'static str,
     state: &StateName,
@@ -146,14 +146,14 @@ pub(super) fn store_failed(
     }
 }
 
-/// A version and what it holds.
+/// A version and its content.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub version: StateVersion,
     pub document: Document,
 }
 
-/// Digests of values: equal values of a home have equal ones, and they tell nothing else.
+/// Digests of values: equal values of a home have equal digests, which reveal nothing else.
 #[derive(Clone, Debug)]
 pub struct Digests(KeyedDigester);
 
@@ -167,7 +167,7 @@ impl Digests {
         self.0.digest(value.to_string().as_bytes())
     }
 
-    /// For people.
+    /// A short form for people.
     pub fn short(&self, value: &Value) -> String {
         let mut digest = self.whole(value);
         digest.truncate(SHORT);
@@ -175,7 +175,7 @@ impl Digests {
     }
 }
 
-/// Which version is meant.
+/// Finds the selected version.
 pub async fn pick(
     control: &Control,
     state: &StateName,
@@ -207,7 +207,7 @@ pub async fn pick(
     }
 }
 
-/// A version and what it holds, ready to be shown; it is an error if that cannot be known.
+/// A version and its content, ready to be shown; fails if the content cannot be read.
 pub async fn document(
     control: &Control,
     state: &StateName,
@@ -223,7 +223,7 @@ pub async fn document(
     Ok(Asked { version, document })
 }
 
-/// What a version holds, or why that cannot be known.
+/// The content of a version, or why it cannot be read.
 pub async fn look_into(
     store: &Store,
     version: &StateVersion,
@@ -232,7 +232,7 @@ pub async fn look_into(
     document.map_err(store_failed("read", &version.state))
 }
 
-/// The version before another one, if it is still kept.
+/// The version before another one, if it is still stored.
 pub async fn predecessor(
     control: &Control,
     version: &StateVersion,
@@ -245,7 +245,7 @@ pub async fn predecessor(
 }
 
 impl Asked {
-    /// The same with the objects at an address alone: the resource's, or one instance of it; or an output.
+    /// Keeps only the objects at an address: of a resource, of one instance, or an output.
     pub fn only(mut self, address: &str) -> Result<Self, AskStateError> {
         let not_there = self.no_address(address);
         let output = address.strip_prefix("output.");
@@ -261,7 +261,7 @@ impl Asked {
         Ok(self)
     }
 
-    /// As it is shown to who is told no secret.
+    /// Masks names, for users who may not see secrets.
     #[must_use]
     pub fn with_masked_names(mut self, mask: &Mask) -> Self {
         self.document = self.document.with_masked_names(mask);
@@ -295,7 +295,8 @@ impl Asked {
     }
 }
 
-/// Whether an address is meant: as it is, or as it is shown; the resource's is that of all its instances.
+/// Whether an address matches, either as stored or as shown. The address of a resource matches all its
+/// instances.
 pub(super) fn is_at(found: &str, asked: &str, mask: &Mask) -> bool {
     let begins = |found: &str| {
         let rest = found.strip_prefix(asked);
@@ -304,7 +305,7 @@ pub(super) fn is_at(found: &str, asked: &str, mask: &Mask) -> bool {
     begins(found) || begins(&mask.mask_text(found))
 }
 
-/// Records that sensitive values were shown, before they are.
+/// Records that sensitive values are shown, before they are shown.
 pub async fn record_reveal(
     control: &Control,
     state: &StateName,

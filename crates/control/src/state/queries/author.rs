@@ -1,4 +1,4 @@
-//! Who wrote a version: the run, and through its change set the commit and the person, as far as each was
+//! Who wrote a version: the run, and through its change set the commit and the person, as far as they were
 //! recorded.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub struct Author {
     pub run: Option<RunId>,
     pub change_set: Option<ChangeSetId>,
     pub commit: Option<Commit>,
-    /// Who asked for the run.
+    /// The person who requested the run.
     pub person: Option<String>,
 }
 
@@ -22,11 +22,11 @@ pub struct Author {
 pub struct Commit {
     pub id: String,
     pub subject: Option<String>,
-    /// Whether there were changes beyond it.
+    /// Whether there were uncommitted changes.
     pub is_dirty: bool,
 }
 
-/// Asks once for each run.
+/// Looks up the author of each run once.
 #[derive(Debug)]
 pub struct Authors<'a> {
     control: &'a Control,
@@ -46,7 +46,7 @@ impl<'a> Authors<'a> {
             None => Author::default(),
             Some(run) => self.of_run(run).await?,
         };
-        // Who pushed by hand or with a token is known by the version alone.
+        // For a push by a person or with a token, only the version records the actor.
         let actor = Some(version.actor.clone()).filter(|actor| !actor.is_empty());
         author.person = author.person.or(actor);
         Ok(author)

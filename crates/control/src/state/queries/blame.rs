@@ -1,4 +1,4 @@
-//! Who last changed each value of an object: the version that gave it, and who wrote that.
+//! For each value of an object: the version that set it, and who wrote that version.
 
 use std::collections::BTreeMap;
 
@@ -29,14 +29,14 @@ pub struct BlamedObject {
 pub struct BlameLine {
     pub path: String,
     pub value: PlanValue,
-    /// The version that gave the value.
+    /// The version that set the value.
     pub since: i64,
-    /// That version, if it is still kept.
+    /// That version, if it is still stored.
     pub version: Option<StateVersion>,
     pub author: Author,
 }
 
-/// Of one version: one object or output, all its attributes or those below one.
+/// Covers one object or output of a version, with all attributes or those below one.
 pub async fn blame(
     control: &Control,
     state: &StateName,
@@ -83,7 +83,7 @@ pub async fn blame(
             if !attribute.is_none_or(is_meant) {
                 continue;
             }
-            // Written while we looked: the newest is the best that is known.
+            // A concurrent write may be missing in the index; fall back to the version that was read.
             let number = since.get(&leaf.path).copied();
             let number = number.unwrap_or(asked.version.version);
             let version = versions.get(&number).cloned();

@@ -1,4 +1,4 @@
-//! States that a client deleted: they have no newest version any more, and all their versions.
+//! States that a client deleted: they have no head, but all their versions are still stored.
 
 use jiff::Timestamp;
 use model::break_glass::Act;
@@ -8,15 +8,15 @@ use store::{StateRow, StoreError};
 
 use crate::Control;
 
-/// When it was, and by whom.
+/// When a state was deleted, and by whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deleted {
     pub at: Timestamp,
-    /// Nothing if that is not known any more.
+    /// `None` if it is no longer known.
     pub actor: Option<String>,
 }
 
-/// Nothing if the state is there, or never was.
+/// `None` if the state exists, or never existed.
 pub async fn deleted(control: &Control, state: &StateName) -> Result<Option<Deleted>, StoreError> {
     let Some(row) = control.store.state_get(state).await? else {
         return Ok(None);
@@ -30,20 +30,20 @@ pub async fn deleted(control: &Control, state: &StateName) -> Result<Option<Dele
     Ok(Some(Deleted { at, actor }))
 }
 
-/// Whether a state was gone by the moment that is meant.
+/// Whether a state was already deleted at the selected time.
 pub(super) fn is_deleted_by(row: &StateRow, pick: Pick) -> bool {
     let at = row.deleted_at.filter(|_| row.head.is_none());
     at.is_some_and(|at| is_meant(at, pick))
 }
 
 impl Deleted {
-    /// Whether it was gone by the moment that is meant.
+    /// Whether the state was already deleted at the selected time.
     pub(super) fn is_meant_by(&self, pick: Pick) -> bool {
         is_meant(self.at, pick)
     }
 }
 
-/// A version or a serial names what it was.
+/// A version number or serial selects a version even of a deleted state.
 fn is_meant(at: Timestamp, pick: Pick) -> bool {
     match pick {
         Pick::Head => true,

@@ -1,7 +1,7 @@
-//! What a home lets go of, and when: versions by the given limits, refused writes after 30 days, and what is left
-//! of writes that came to nothing a day later.
+//! Removes old data from a home: versions by the given limits, refused writes after 30 days, and remains of
+//! failed writes after a day.
 //!
-//! Not here: which versions may go (`model::retention`), how bytes are removed (`store`).
+//! Not here: which versions may be removed (`model::retention`), how bytes are removed (`store`).
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::Control;
 
 const KEEP_REFUSED: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// No write takes so long: what is older and belongs to no version never will.
+/// No write takes this long: older data that belongs to no version never will.
 const KEEP_UNFINISHED: SignedDuration = SignedDuration::from_hours(24);
 
 const EVERY: Duration = Duration::from_mins(10);
 
-/// How long what a server acknowledged may be known to it and its tables alone.
+/// Interval for writing markers. Until then, only the server and its tables record an acknowledgement.
 const MARKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub struct HouseKept {
     pub swept: SweepReport,
 }
 
-/// For a server: a round every ten minutes, for as long as it is polled.
+/// For a server: one round every ten minutes, as long as it is polled.
 pub async fn regularly(
     control: Control,
     policy: RetentionPolicy,
@@ -51,25 +51,25 @@ pub async fn regularly(
             tell(keep_house(&store, &policy, Timestamp::now()).await);
         }
     };
-    // A server that is killed cannot say any more what it acknowledged.
+    // A killed server can no longer write its markers.
     let marks = async {
         loop {
             tokio::time::sleep(MARKS).await;
-            // What cannot be said now is said with the next upload.
+            // A marker that cannot be written now is written with the next upload.
             drop(store.blobs_settle().await);
         }
     };
     tokio::join!(rounds, marks);
 }
 
-/// Before a server ends: what was acknowledged is marked so in the bucket, too.
+/// Before a server ends: marks acknowledged versions in the bucket, too.
 pub async fn settle(control: &Control) -> Result<(), KeepHouseError> {
     let deed = "note what was acknowledged";
     let settled = control.store.blobs_settle().await;
     settled.map_err(|source| KeepHouseError { deed, source })
 }
 
-/// One round. Another process may do the same at the same time.
+/// One round. Another process may run one at the same time.
 pub async fn keep_house(
     store: &Store,
     policy: &RetentionPolicy,

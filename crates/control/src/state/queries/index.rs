@@ -1,4 +1,4 @@
-//! Brings the index of a state up to date: a query reads the versions that are not indexed yet.
+//! Updates the index of a state: a query reads the versions that are not indexed yet.
 
 use model::state::history::{Holdings, holdings, step};
 use model::state::leaves::FORMAT;
@@ -8,8 +8,8 @@ use store::Store;
 
 use super::ask::{AskStateError, Digests, look_into, store_failed};
 
-/// Reads what is new. Doing it twice is doing it once; whoever comes second starts from there. Where nothing can be
-/// written, it is done for this process alone.
+/// Indexes new versions. It is idempotent; a second process continues where the first one stopped. If nothing
+/// can be written, the index is in memory, for this process only.
 pub(super) async fn update(
     store: &Store,
     state: &StateName,
@@ -29,7 +29,7 @@ async fn try_update(
     digests: &Digests,
 ) -> Result<(), AskStateError> {
     let failed = &store_failed("index", state);
-    // Digests of another key are digests of other values.
+    // Digests made with another key cannot be compared, so the form includes a digest of this key.
     let mark = digests.short(&Value::from("the key of this index"));
     let form = format!("{FORMAT} {mark}");
     'again: loop {
@@ -45,7 +45,7 @@ async fn try_update(
         for version in left {
             let (after, opaque) = match look_into(store, version).await? {
                 Ok(document) => (holdings(&document, |value| digests.whole(value)), None),
-                // Nothing is known: what was there before counts as still there.
+                // The content is unknown, so the previous content counts as still there.
                 Err(opaque) => (Holdings::clone(&before), Some(opaque.to_string())),
             };
             let did = step(&before, &after);

@@ -1,4 +1,4 @@
-//! Which states there are, and how each stands.
+//! Lists states with their current status.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::run::lock::RunLock;
 pub struct StateLine {
     pub state: StateName,
     pub head: StateVersion,
-    /// How many resources there are, or why that cannot be known.
+    /// The number of resources, or why it is unknown.
     pub resources: Result<usize, Opaque>,
     pub lock: Option<Lock>,
     pub author: Author,
@@ -27,18 +27,18 @@ pub struct StateLine {
 #[derive(Clone, Debug)]
 pub struct Lock {
     pub held: HeldLock,
-    /// Whether the run that holds it is at work; nothing if no run of ours holds it.
+    /// Whether the run that holds the lock is alive; `None` if no run of ours holds it.
     pub is_alive: Option<bool>,
 }
 
 #[derive(Debug, Default)]
 pub struct Listing {
     pub lines: Vec<StateLine>,
-    /// What could not be looked into: one state that is damaged hides no other.
+    /// States that could not be read; a damaged state does not hide others.
     pub unread: Vec<AskStateError>,
 }
 
-/// Every state that has a version, as it stands, or as it stood at a time.
+/// All states that have a version, as they are now or were at a time.
 pub async fn list(control: &Control, pick: Pick) -> Result<Listing, AskStateError> {
     let rows = control.store.state_list().await;
     let mut authors = Authors::new(control);

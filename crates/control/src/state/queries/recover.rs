@@ -1,7 +1,7 @@
-//! `state recover`: everything a home or a copy of a bucket holds, decrypted into a directory, with the key
-//! and the files alone.
+//! `state recover`: decrypts everything in a home or a copy of a bucket into a directory, with only the key
+//! and the files.
 //!
-//! Not here: how frames are found and opened (`store`).
+//! Not here: how frames are found and decrypted (`store`).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -130,34 +130,34 @@ impl Explain for RebuildError {
     }
 }
 
-/// Before the first version: a state none of whose versions opens begins anew.
+/// The point before the first version: a state without any readable version starts again empty.
 const BEGINNING: i64 = 0;
 
-/// A person's word that a state goes on from an older version, although newer ones were acknowledged.
+/// A person's decision to continue a state from an older version, although newer ones were acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedLoss {
-    /// As it was written: `PROJECT/NAME`, or the name alone in its own project.
+    /// As the user wrote it: `PROJECT/NAME`, or only the name in its own project.
     pub state: String,
     pub version: i64,
 }
 
-/// What `into_home` did.
+/// The result of `into_home`.
 #[derive(Debug)]
 pub struct IntoHome {
     pub rebuilt: RebuildReport,
-    /// The versions that states go on with whose newest ones are lost.
+    /// The new heads of states whose newest versions are lost.
     pub went_on: Vec<StateVersion>,
 }
 
-/// Writes what a home's files know, and its tables do not, into its tables. A state whose newest versions do not open
-/// stays as it is, unless somebody says which version it is to go on from.
+/// Adds what only a home's files contain to its tables. A state whose newest versions cannot be decrypted
+/// stays unchanged, unless `accepted` gives the version to continue from.
 pub async fn into_home(
     home: &Home,
     accepted: &[AcceptedLoss],
     reason: Option<&Reason>,
 ) -> Result<IntoHome, RebuildError> {
     let name = home.store().describe();
-    // Nothing is made here but tables: a new home, or a new key, would hold nothing.
+    // Only tables are created here: a new home, or a new key, would contain nothing.
     if home.store().directory().is_some_and(|dir| !dir.is_dir()) {
         return Err(RebuildError::NoHome { home: name });
     }
@@ -206,16 +206,16 @@ pub async fn into_home(
     Ok(IntoHome { rebuilt, went_on })
 }
 
-/// What a state that a person decides about goes on from.
+/// How a state continues after a person's decision.
 struct GoingOn {
     state: StateName,
-    /// Numbers up to this one are passed over.
+    /// Version numbers up to this one are skipped.
     beyond: i64,
-    /// None of what is lost had this serial.
+    /// A serial that no lost version had.
     serial: u64,
-    /// Another master key may open it all.
+    /// Whether another master key may decrypt the versions.
     of_the_key: bool,
-    /// What the record says of it.
+    /// The description for the record.
     lost: String,
 }
 
@@ -252,8 +252,8 @@ impl GoingOn {
     }
 }
 
-/// Makes the content of an older version the newest again, with a number and a serial that nothing lost had: what was
-/// written is never taken back, and what is lost is never taken for something else.
+/// Makes the content of an older version the newest again, with a number and a serial that no lost version
+/// had. A written version is never withdrawn, and a lost one is never confused with another.
 async fn go_on(
     store: &Store,
     from: &GoingOn,
@@ -274,7 +274,7 @@ async fn go_on(
     let content = store.state_version_content(&old).await;
     let (body, paths) = content.map_err(not_gone_on(state, version))?;
     let mut body = body.to_vec();
-    // An encrypted one has its serial inside, where nobody without the key can change it.
+    // An encrypted state contains its own serial, which cannot be changed without the key.
     if old.contents != Contents::Encrypted {
         let next = with_identity(&body, from.serial, &old.lineage);
         body = next.map_err(not_gone_on(state, version))?;
@@ -291,7 +291,7 @@ async fn go_on(
     })
 }
 
-/// Makes a version with nothing in it the newest, where no other opens.
+/// Makes an empty version the newest, if no other version can be decrypted.
 async fn begin_anew(
     store: &Store,
     lost: Option<GoingOn>,
@@ -312,7 +312,7 @@ async fn begin_anew(
                 return Err(RebuildError::Opens { state, version });
             }
             Err(StoreError::Key(KeyError::OtherMaster { .. })) => is_of_the_key = true,
-            // A service that is away is no loss.
+            // An outage of a service is not a loss.
             Err(err) if err.is_unavailable() && !err.is_not_found() => {
                 return Err(failed(err.into()));
             }
@@ -400,11 +400,11 @@ fn not_gone_on<E: std::error::Error + Send + Sync + 'static>(
 
 const INDEX: &str = "index.json";
 
-/// What was found and written down; also the index.
+/// What was found and written; also the content of the index.
 #[derive(Debug, Default, Serialize)]
 pub struct RecoverReport {
     pub versions: Vec<RecoveredVersion>,
-    /// Writes that had not been accepted.
+    /// Refused writes.
     pub refused: Vec<PathBuf>,
     /// Files that stacks wrote.
     pub artifacts: Vec<PathBuf>,
@@ -413,7 +413,7 @@ pub struct RecoverReport {
 
 #[derive(Debug, Serialize)]
 pub struct RecoveredVersion {
-    /// Below the directory that was named.
+    /// Relative to the given directory.
     pub file: PathBuf,
     pub standing: RecoveredStanding,
     #[serde(flatten)]
@@ -425,15 +425,15 @@ pub struct RecoveredVersion {
 pub enum RecoveredStanding {
     Acknowledged,
     NotProvablyAcknowledged,
-    /// Another one of the same number was acknowledged.
+    /// Another version with the same number was acknowledged.
     Superseded,
 }
 
-/// Something that is there and cannot be read.
+/// Data that exists but cannot be read.
 #[derive(Debug, Serialize)]
 pub struct DamagedPiece {
     pub state: StateName,
-    /// None for a refused write and for artifacts.
+    /// `None` for a refused write and for artifacts.
     pub version: Option<i64>,
     pub why: Vec<String>,
 }
@@ -444,7 +444,7 @@ pub async fn recover(
     key: &KeySource,
     to: &Path,
 ) -> Result<RecoverReport, RecoverError> {
-    // Making one would only hide that the right one is missing.
+    // Creating a key would only hide that the right one is missing.
     if key.is_to_be_made() {
         let origin = key.describe();
         return Err(RecoverError::NoKey { origin });
@@ -612,7 +612,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// States of no project lie beside the projects.
+/// States without a project are stored beside the projects.
 fn dir_of(state: &StateName) -> PathBuf {
     let name = PathBuf::from(file_name(&state.name));
     if state.project.is_empty() {

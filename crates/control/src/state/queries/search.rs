@@ -1,5 +1,5 @@
-//! Finds a text in all states: in addresses, and in the values that may be seen. A sensitive value is found
-//! only by who knows all of it.
+//! Finds a text in all states: in addresses, and in values that may be shown. A sensitive value is found only
+//! by its complete text.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ use crate::Control;
 pub struct Query {
     pub text: String,
     pub types: Option<Glob>,
-    /// What was the head at that time, instead of now.
+    /// Search the heads at that time, instead of the current ones.
     pub at: Option<Timestamp>,
     pub all_versions: bool,
 }
@@ -32,13 +32,13 @@ pub struct Query {
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     pub hits: Vec<Hit>,
-    /// States of which nothing can be known, and why.
+    /// States that could not be read, and why.
     pub opaque: Vec<(StateName, i64, String)>,
     pub states: usize,
     pub versions: usize,
-    /// States that live in a backend of the engine: copies of them were looked at.
+    /// States in a backend of the engine, of which copies were searched.
     pub copies: Vec<StateName>,
-    /// Whether every version was looked at, so that each hit has a span of them.
+    /// Whether all versions were searched, so that each hit has a range of versions.
     pub through_time: bool,
 }
 
@@ -46,16 +46,16 @@ pub struct Found {
 pub struct Hit {
     pub state: StateName,
     pub address: String,
-    /// Where in it; nothing if the address itself was found.
+    /// The path and the value; `None` if the address itself matches.
     pub value: Option<(String, PlanValue)>,
-    /// From which version on; that of the look, if only one was looked at.
+    /// The first version with the hit; the searched version, if only one was searched.
     pub first: i64,
-    /// Up to which version; nothing if it is in the newest, and that is the state now.
+    /// The last version with the hit; `None` if the current state contains it.
     pub last: Option<i64>,
 }
 
 pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateError> {
-    // Nothing found where not everything was looked at is no answer.
+    // An empty result is meaningful only if all states were searched.
     let store = &control.store;
     store
         .state_check_all_current()
@@ -150,8 +150,8 @@ impl<'a> Seeker<'a> {
         Ok(())
     }
 
-    /// Each place once for every span of versions in which it has a value that fits. Only versions that are kept and can
-    /// be read are named.
+    /// Returns each place once for every range of versions in which it has a matching value. Only versions
+    /// that are stored and readable are named.
     async fn through_time(
         &self,
         row: &StateRow,
@@ -181,7 +181,7 @@ impl<'a> Seeker<'a> {
                 found.opaque.push(unknown);
                 continue;
             }
-            // Only what came since the last one that was read can be new in it.
+            // Only entries since the last readable version can be new in this one.
             let spans = store.state_index_spans(state, done, version.version).await;
             done = version.version;
             let spans: HashMap<(String, String), Option<i64>> = spans
@@ -221,7 +221,7 @@ impl<'a> Seeker<'a> {
                 }
             }
         }
-        // What is sensitive in one of the versions is masked in hits of all of them.
+        // A value that is sensitive in one version is masked in the hits of all versions.
         let mask = Mask::new(&secrets);
         for hit in &mut hits {
             hit.address = mask.mask_text(&hit.address);
@@ -278,8 +278,8 @@ impl<'a> Seeker<'a> {
         text.to_lowercase().contains(&self.lower)
     }
 
-    /// Whether an address fits. One that holds a secret is found by its other parts, as it is shown, and by who knows all of
-    /// the secret.
+    /// Whether an address matches. An address that contains a secret is found by its other parts, as it is
+    /// shown, or by the complete secret.
     fn is_in_name(&self, address: &str, mask: &Mask) -> bool {
         let mut shown = mask.mask_text(address);
         if !self.text.contains(MASKED) {
@@ -290,19 +290,19 @@ impl<'a> Seeker<'a> {
             || (self.is_secret(mask) && address.contains(&self.text))
     }
 
-    /// Whether it is the secret in the name of a field: other names are not looked at.
+    /// Whether a field name contains the secret that is searched; other field names are not searched.
     fn is_in_key(&self, name: &str, mask: &Mask) -> bool {
         name.contains(&self.text) && self.is_secret(mask)
     }
 
-    /// Whether the text that is looked for is a whole secret: who knows it may know where it stands.
+    /// Whether the search text is a complete secret: a user who knows it may learn where it is.
     fn is_secret(&self, mask: &Mask) -> bool {
         let mut text = Value::from(self.text.as_str());
         mask.mask_value(&mut text);
         text == MASKED
     }
 
-    /// The value as it may be shown, if it fits.
+    /// The value as it may be shown, if it matches.
     fn value(&self, leaf: &Leaf<'_>, mask: &Mask) -> Option<PlanValue> {
         if self.text.is_empty() {
             return None;
@@ -327,7 +327,7 @@ impl<'a> Seeker<'a> {
         let text = text_of(leaf.value)?;
         match &shown {
             PlanValue::Known(_) => self.is_in(&text).then_some(shown),
-            // A secret inside of another text must not be found letter by letter.
+            // A secret inside another text must not be discoverable letter by letter.
             PlanValue::Sensitive | PlanValue::Masked { .. } => masked(is_known(&text)),
             PlanValue::Absent | PlanValue::Unknown | PlanValue::KnownAfter { .. } => None,
         }
@@ -343,7 +343,7 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether this is so of any text in a branch that is hidden as a whole.
+/// Whether any text or key matches in a branch that is hidden as a whole.
 fn any_text(value: &Value, is_it: &dyn Fn(&str) -> bool, is_key: &dyn Fn(&str) -> bool) -> bool {
     match value {
         Value::Array(items) => items.iter().any(|item| any_text(item, is_it, is_key)),
@@ -388,7 +388,7 @@ mod tests {
         let first = *place.let_go_of_all_but_one().await.first().unwrap();
         assert!(first > 3, "{first}");
         assert_eq!(spans(&place, "x.y").await, [name(first)]);
-        // The version that gave it is gone, and it is there all the same.
+        // The version that set it is gone, but the value is still there.
         assert_eq!(
             spans(&place, "lasting").await,
             [("a".to_owned(), first, None)]

@@ -1,4 +1,4 @@
-//! The versions of a state: when, by whom, and what each did.
+//! The versions of a state: when, by whom, and what each changed.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::Control;
 pub struct VersionLine {
     pub version: StateVersion,
     pub author: Author,
-    /// What it did; nothing if it could not be read.
+    /// What it changed; `None` if it could not be read.
     pub did: Option<VersionSummary>,
 }
 
-/// All that are kept, oldest first.
+/// All stored versions, oldest first.
 pub async fn versions(
     control: &Control,
     state: &StateName,
@@ -31,7 +31,7 @@ pub async fn versions(
         return Err(ReadStateError::NoState { state }.into());
     }
     let digests = Digests::of(control).await?;
-    // What could not be read has no line of what it did; that it is there is said all the same.
+    // A version that cannot be read is still listed, without its changes.
     drop(index::update(&control.store, state, &digests).await);
     let summaries = control.store.state_index_versions(state).await;
     let mut summaries: BTreeMap<i64, VersionSummary> = summaries

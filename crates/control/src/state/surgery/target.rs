@@ -1,4 +1,4 @@
-//! Which older version is meant: by number, by serial, or by time.
+//! Selects an older version by number, serial or time.
 
 use jiff::Timestamp;
 use model::error::{ErrorKind, Explain, NextStep, advice};
@@ -10,9 +10,9 @@ use super::SurgeryError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Version(i64),
-    /// The version with that serial; if several have it, all must say the same.
+    /// The version with that serial; if there are several, all must have the same content.
     Serial(u64),
-    /// The version that was the newest then.
+    /// The newest version at that time.
     Time(Timestamp),
 }
 
@@ -33,7 +33,7 @@ impl Explain for InvalidTarget {
 }
 
 impl Target {
-    /// `12` or `v12`, `serial:40`, or a moment, as everywhere.
+    /// Parses `12` or `v12`, `serial:40`, or a time as in other commands.
     pub fn parse(raw: &str, now: Timestamp) -> Result<Self, InvalidTarget> {
         let raw = raw
             .strip_prefix('v')
@@ -49,7 +49,7 @@ impl Target {
 }
 
 impl Target {
-    /// `versions` come oldest first.
+    /// `versions` are ordered oldest first.
     pub(super) fn find<'a>(
         self,
         state: &StateName,

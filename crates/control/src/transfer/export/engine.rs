@@ -1,7 +1,9 @@
-//! A state goes into a backend of the engine: the one of its stack's target, where it lives from then on, or the one that
-//! its source names. Nobody writes it here meanwhile, and what is there is replaced only if it is known to be older.
+//! Exports a state into a backend of the engine: the one of its stack's target, where it then stays, or the
+//! one that its source names. The state is locked here meanwhile, and a state there is replaced only if it is
+//! known to be older.
 //!
-//! Not here: the engine at that backend (`backends`), other places (`state_export`).
+//! Not here: running the engine with that backend (`changeset::backends`), other destinations
+//! (`transfer::export`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,8 +24,8 @@ use crate::state::http_backend_lock::{HoldError, told_to_stop};
 use crate::state::queries::{self, ReadStateError};
 use crate::transfer::import::lock_info;
 
-/// Writes the newest version there, if it is not there already. What is only a copy of an earlier place is written to an
-/// empty one if `of_copy` says so.
+/// Writes the newest version there, unless it is already there. A copy from an earlier place is written to an
+/// empty backend only with `of_copy`.
 pub async fn export(
     control: &Control,
     open: &OpenProject,
@@ -67,7 +69,7 @@ pub async fn export(
             looked = look => looked?,
             () = &mut told_to_stop => return Err(ExportError::Held(HoldError::Interrupted)),
         };
-        // It comes to its end from here on: an engine that is ended while it writes leaves its lock there.
+        // Do not interrupt from here on: an engine that is killed while it writes leaves its lock there.
         let (there, was_there) = match ours.way(there).await? {
             Way::There(there) => (there, true),
             Way::Write(body) => (seat.push(&body, false).await?, false),
@@ -75,14 +77,14 @@ pub async fn export(
         Ok((seat, there, was_there))
     };
     let brought = Box::pin(bring).await;
-    // A copy does not pass a lock, not even ours. Who writes here before it is kept is not lost: the next export sees that
-    // what is there is older.
+    // Unlock first: a copy cannot be stored under any lock, not even ours. A write before that is not lost:
+    // the next export finds that the state in the backend is older.
     let freed = ours.unlock(lock).await;
     let (seat, there, was_there) = brought?;
     freed?;
     let serial = StateFacts::read(&there).map_or(version.serial, |facts| facts.serial);
     if which == Which::Target {
-        // From now on it lives there, and what is here is a copy.
+        // From now on the state is in that backend, and the version here is a copy.
         let kept = seat.keep_copy(control, &state.name, there).await;
         kept.map_err(|source| ExportError::NoCopy(Box::new(source)))?;
     }
@@ -96,15 +98,15 @@ pub async fn export(
     })
 }
 
-/// What becomes of what is there.
+/// What to do with the state in the backend.
 enum Way<'a> {
-    /// It stays: it is this version, or came after it.
+    /// Keep it: it is this version, or a later one.
     There(Vec<u8>),
-    /// This is written over it, or into a backend that is empty.
+    /// Write this over it, or into an empty backend.
     Write(Cow<'a, [u8]>),
 }
 
-/// The newest version here, on its way.
+/// The newest version here, to be exported.
 struct Ours<'a> {
     control: &'a Control,
     stack: &'a StackName,
@@ -116,7 +118,8 @@ struct Ours<'a> {
 }
 
 impl<'a> Ours<'a> {
-    /// So that no run writes it here meanwhile, and none is at it now. What lives there already is not written here.
+    /// Locks the state, so that no run is writing it here, now or meanwhile. A copy is not written here and
+    /// needs no lock.
     async fn lock(&self, who: &str) -> Result<Option<String>, ExportError> {
         if self.version.is_copy() {
             return Ok(None);
@@ -151,11 +154,12 @@ impl<'a> Ours<'a> {
         Ok(())
     }
 
-    /// Serials alone do not tell: both sides may have counted on, and an empty backend counts the first push twice.
+    /// Decides by content. Serials are not enough: both sides may have increased them, and an empty backend
+    /// counts the first push twice.
     async fn way(&self, there: Option<Vec<u8>>) -> Result<Way<'a>, ExportError> {
         let as_it_is = Way::Write(Cow::Borrowed(self.body));
         let Some(there) = there else {
-            // Where it was seen, somebody may have gone on.
+            // Others may have written where the copy was seen.
             if self.version.is_copy() && !self.of_copy {
                 return Err(ExportError::OfCopy {
                     stack: self.stack.clone(),
@@ -168,14 +172,14 @@ impl<'a> Ours<'a> {
         if holds_the_same(&there, self.body) {
             return Ok(Way::There(there));
         }
-        // Of another lineage, or what cannot be read, is the engine's to refuse.
+        // The engine itself refuses another lineage or an unreadable state.
         let (Ok(seen), Ok(own)) = (StateFacts::read(&there), StateFacts::read(self.body)) else {
             return Ok(as_it_is);
         };
         if seen.lineage != own.lineage {
             return Ok(as_it_is);
         }
-        // An engine goes over a newer state if that holds no resources.
+        // An engine overwrites a newer state if that has no resources.
         let Some(what) = newer_words(&seen, &own) else {
             return Ok(as_it_is);
         };
@@ -197,8 +201,8 @@ impl<'a> Ours<'a> {
         })
     }
 
-    /// Whether what is newer there came after what is here. A copy is what was seen there; so is what came here from a
-    /// copy, until somebody writes it here.
+    /// Whether the newer state there follows the version here. A copy was seen there. So was a version that
+    /// was imported from a copy, until it is changed here.
     async fn is_followed_by(
         &self,
         seen: &StateFacts,
@@ -219,7 +223,7 @@ impl<'a> Ours<'a> {
             && holds_the_same(&self.body_of(copy).await?, self.body))
     }
 
-    /// Whether what is there was written here once, so that nothing of it is lost.
+    /// Whether the state there was once written here, so that replacing it loses nothing.
     async fn was_ours(
         &self,
         there: &[u8],
@@ -253,8 +257,8 @@ impl<'a> Ours<'a> {
     }
 }
 
-/// Whether two states are one but for their serials and the hand that wrote them down. Of what a client encrypted
-/// nobody can tell.
+/// Whether two states have the same lineage, resources and outputs. False for states that a client encrypted,
+/// which cannot be compared.
 pub(crate) fn holds_the_same(there: &[u8], ours: &[u8]) -> bool {
     let read = |body: &[u8]| -> Option<(String, Value, Value)> {
         let mut state: Value = serde_json::from_slice(body).ok()?;

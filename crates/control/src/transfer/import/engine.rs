@@ -1,7 +1,7 @@
-//! Bringing a state here from a backend that only the engine knows: an engine holds its lock meanwhile. Who is told to stop
-//! gives the lock back first.
+//! Imports a state from a backend that only the engine can access, while an engine holds its lock. An
+//! interrupted process releases the lock before it ends.
 //!
-//! Not here: what the engine is told (`backends`), and the version that comes of it (`state_import`).
+//! Not here: calling the engine (`changeset::backends`), and the resulting version (`transfer::import`).
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use crate::changeset::backends::{Locks, Seat, Which};
 use crate::project::open::OpenProject;
 use crate::state::http_backend_lock::{HoldError, told_to_stop};
 
-/// So long an engine that is about to lock is waited for by who was told to stop.
+/// How long an interrupted process waits for an engine that is about to lock.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
 pub(super) async fn import(
@@ -49,7 +49,8 @@ pub(super) async fn import(
     let held = tokio::select! {
         held = &mut holding => held?,
         () = &mut told_to_stop => {
-            // Who gives up now does not know whether it holds a lock. Without us, the engine ends and unlocks.
+            // Giving up now would leave it unknown whether we hold a lock. Without this process, the engine
+            // ends and unlocks.
             let held = tokio::time::timeout(LAST_ANSWER, holding).await;
             let Ok(Ok(Some(held))) = held else {
                 return Err(interrupted());
@@ -78,7 +79,7 @@ pub(super) async fn import(
             left.map_err(ImportError::EndOfEngine)?;
             OldHome::LeftLocked { id: None }
         }
-        // What failed is not imported, so its old home goes on as before.
+        // After a failure nothing was imported, so the old place stays in use.
         Some(held) => {
             if let Err(err) = seat.release(held).await {
                 return Err(match brought {
@@ -115,7 +116,7 @@ fn can_be_left_locked(seat: &Seat) -> Result<(), ImportError> {
     Err(ImportError::NoLocks { why })
 }
 
-/// Where else the state may be, if that kind of backend knows workspaces.
+/// The hint that the state may be in another workspace, if that kind of backend has workspaces.
 fn other_workspaces(seat: &Seat, stack: &StackName) -> Option<String> {
     let engine = seat.flavor();
     (seat.kind() != "http").then(|| {
@@ -139,7 +140,7 @@ fn interrupted() -> ImportError {
     ImportError::Held(HoldError::Interrupted)
 }
 
-/// Of a state that lives in the backend of its target: takes what is there now for it, whatever was there before.
+/// For a state in the backend of its target: accepts what is there now, whatever was there before.
 async fn look_again(
     control: &Control,
     open: &OpenProject,
