@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use measure::Sample;
 use options::Options;
-use project::Project;
+use project::BenchProject;
 use subjects::{Peer, Subject};
 use table::{Measured, Report};
 
@@ -49,7 +49,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
         let mut answer = None;
         for (peer, measured) in peers.iter().zip(&mut measured) {
             let dir = scratch.join(format!("{}-{round}", peer.word()));
-            let project = Project::of(options.stacks);
+            let project = BenchProject::of(options.stacks);
             project.write(&dir, options)?;
             let subject = Subject::new(*peer, options, &dir);
             progress(round, options, *peer, "first apply");
@@ -68,7 +68,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
         stacks => {
             eprintln!("bench: memory of {stacks} stacks");
             let dir = scratch.join("memory");
-            let project = Project::of(stacks);
+            let project = BenchProject::of(stacks);
             project.write(&dir, options)?;
             let peak = Subject::new(Peer::Terrane, options, &dir).peak_memory()?;
             std::fs::remove_dir_all(&dir)?;
@@ -81,7 +81,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
         stacks => {
             eprintln!("bench: validate and graph of {stacks} stacks");
             let dir = scratch.join("reading");
-            Project::of(stacks).write(&dir, options)?;
+            BenchProject::of(stacks).write(&dir, options)?;
             let subject = Subject::new(Peer::Terrane, options, &dir);
             let mut samples = Vec::new();
             for _ in 0..options.runs.max(5) {

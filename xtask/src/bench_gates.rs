@@ -56,15 +56,15 @@ pub(crate) fn main(root: &Path, args: &[&str]) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-struct Found {
+struct Measurement {
     wall: Duration,
     /// In KB.
     memory: u64,
 }
 
 /// The fastest of some runs, to exclude other load on the machine.
-fn best(terrane: &Path, project: &Path, runs: usize) -> io::Result<Found> {
-    let mut best: Option<Found> = None;
+fn best(terrane: &Path, project: &Path, runs: usize) -> io::Result<Measurement> {
+    let mut best: Option<Measurement> = None;
     for _ in 0..runs.max(1) {
         let found = measure(terrane, project)?;
         if best.as_ref().is_none_or(|best| found.wall < best.wall) {
@@ -74,7 +74,7 @@ fn best(terrane: &Path, project: &Path, runs: usize) -> io::Result<Found> {
     best.ok_or_else(|| io::Error::other("nothing was measured"))
 }
 
-fn measure(terrane: &Path, project: &Path) -> io::Result<Found> {
+fn measure(terrane: &Path, project: &Path) -> io::Result<Measurement> {
     let home = project.with_extension("home");
     let mut command: Command = child::command(project, terrane);
     command
@@ -103,7 +103,7 @@ fn measure(terrane: &Path, project: &Path) -> io::Result<Found> {
         }
         return Err(io::Error::other(format!("`terrane verify` failed: {said}")));
     }
-    Ok(Found { wall, memory })
+    Ok(Measurement { wall, memory })
 }
 
 /// The peak memory of a process, in KB.

@@ -17,10 +17,10 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use client::{Client, STEPS};
-use options::Options;
+use options::StateBenchOptions;
 use payload::Payload;
-use service::{Kind, Service};
-use table::{Cell, Report};
+use service::{BenchService, ServiceKind};
+use table::{Cell, StateBenchReport};
 
 /// The title of a state's size, and its number of resources.
 const SIZES: [(&str, usize); 3] = [("4 KB", 9), ("462 KB", 1_000), ("10 MB", 22_000)];
@@ -33,24 +33,32 @@ const LEAST: usize = 100;
 const VERSIONS: usize = 100;
 
 pub(crate) fn main(root: &Path, args: &[&str]) -> io::Result<ExitCode> {
-    let options = Options::parse(root, args).map_err(io::Error::other)?;
+    let options = StateBenchOptions::parse(root, args).map_err(io::Error::other)?;
     let scratch = super::bench::Scratch::new(false)?;
-    let mut report = Report::default();
-    for kind in Kind::ALL {
+    let mut report = StateBenchReport::default();
+    for kind in ServiceKind::ALL {
         match options.missing(kind) {
             Some(why) => report.missing.push((kind, why)),
             None => measure(kind, &options, &scratch.dir, &mut report)?,
         }
     }
-    if let Some(service) = Service::start(Kind::TerraneSqlite, &options, &scratch.dir.join("room"))?
-    {
+    if let Some(service) = BenchService::start(
+        ServiceKind::TerraneSqlite,
+        &options,
+        &scratch.dir.join("room"),
+    )? {
         report.room = Some(room(&service)?);
     }
     println!("{}", table::render(&report));
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -> io::Result<()> {
+fn measure(
+    kind: ServiceKind,
+    options: &StateBenchOptions,
+    scratch: &Path,
+    report: &mut StateBenchReport,
+) -> io::Result<()> {
     for (size, resources) in SIZES {
         for clients in CLIENTS {
             // For large states only the latency matters; more clients add no information.
@@ -64,7 +72,7 @@ fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -
                     kind.title()
                 );
                 let dir = scratch.join(format!("{}-{resources}-{clients}-{round}", kind.word()));
-                let Some(service) = Service::start(kind, options, &dir)? else {
+                let Some(service) = BenchService::start(kind, options, &dir)? else {
                     return Ok(());
                 };
                 match drive(&service, resources, clients, options.seconds) {
@@ -85,7 +93,12 @@ fn measure(kind: Kind, options: &Options, scratch: &Path, report: &mut Report) -
 }
 
 /// Runs all clients at once for this time, or longer if they are slow; the first cycle of each is not counted.
-fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> io::Result<Cell> {
+fn drive(
+    service: &BenchService,
+    resources: usize,
+    clients: usize,
+    seconds: u64,
+) -> io::Result<Cell> {
     let start = Barrier::new(clients + 1);
     let length = Duration::from_secs(seconds);
     std::thread::scope(|scope| {
@@ -125,7 +138,7 @@ fn drive(service: &Service, resources: usize, clients: usize, seconds: u64) -> i
 }
 
 /// The size on disk of 100 versions with one changed attribute each, and their raw size.
-fn room(service: &Service) -> io::Result<(u64, u64)> {
+fn room(service: &BenchService) -> io::Result<(u64, u64)> {
     let mut client = Client::connect(service, 0)?;
     let mut payload = Payload::new(1_000, 0);
     for _ in 0..VERSIONS {

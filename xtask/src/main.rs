@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 }
 
 fn tidy(root: &Path) -> std::io::Result<ExitCode> {
-    let tree = tidy::Tree::read(root)?;
+    let tree = tidy::SourceTree::read(root)?;
     let problems = tidy::check(&tree);
     for problem in &problems {
         println!("{problem}");

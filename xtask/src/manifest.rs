@@ -4,7 +4,7 @@
 
 /// A manifest as its sections, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Manifest {
+pub(crate) struct CargoManifest {
     pub(crate) sections: Vec<Section>,
 }
 
@@ -27,19 +27,19 @@ pub(crate) struct Entry {
 pub(crate) struct Dependency {
     pub(crate) line: usize,
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: DependencyKind,
     /// Whether version and source come from the workspace root.
     pub(crate) inherited: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DependencyKind {
     Normal,
     Dev,
     Build,
 }
 
-impl Manifest {
+impl CargoManifest {
     pub(crate) fn parse(text: &str) -> Self {
         let mut manifest = Self::default();
         let mut lines = text.lines().enumerate();
@@ -122,12 +122,12 @@ impl Section {
     }
 }
 
-fn kind_of(section: &str) -> Option<Kind> {
+fn kind_of(section: &str) -> Option<DependencyKind> {
     let last = section.rsplit('.').next().unwrap_or(section);
     match last {
-        "dependencies" if section != "workspace.dependencies" => Some(Kind::Normal),
-        "dev-dependencies" => Some(Kind::Dev),
-        "build-dependencies" => Some(Kind::Build),
+        "dependencies" if section != "workspace.dependencies" => Some(DependencyKind::Normal),
+        "dev-dependencies" => Some(DependencyKind::Dev),
+        "build-dependencies" => Some(DependencyKind::Build),
         _ => None,
     }
 }
@@ -159,8 +159,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, expected: &[(&str, Kind, bool)]) {
-        let seen: Vec<_> = Manifest::parse(text)
+    fn check(text: &str, expected: &[(&str, DependencyKind, bool)]) {
+        let seen: Vec<_> = CargoManifest::parse(text)
             .dependencies()
             .into_iter()
             .map(|dependency| (dependency.name, dependency.kind, dependency.inherited))
@@ -176,23 +176,26 @@ mod tests {
     fn every_way_to_write_a_dependency_is_seen() {
         check(
             "[dependencies]\nserde.workspace = true",
-            &[("serde", Kind::Normal, true)],
+            &[("serde", DependencyKind::Normal, true)],
         );
         check(
             "[dependencies]\nserde = \"1\" # why",
-            &[("serde", Kind::Normal, false)],
+            &[("serde", DependencyKind::Normal, false)],
         );
         check(
             "[dev-dependencies]\nserde = { workspace = true, features = [\n\"a\",\n] }\nx = \"2\"",
-            &[("serde", Kind::Dev, true), ("x", Kind::Dev, false)],
+            &[
+                ("serde", DependencyKind::Dev, true),
+                ("x", DependencyKind::Dev, false),
+            ],
         );
         check(
             "[target.'cfg(unix)'.build-dependencies]\ncc.workspace = true",
-            &[("cc", Kind::Build, true)],
+            &[("cc", DependencyKind::Build, true)],
         );
         check(
             "[dependencies.serde]\nversion = \"1\"",
-            &[("serde", Kind::Normal, false)],
+            &[("serde", DependencyKind::Normal, false)],
         );
         check("[workspace.dependencies]\nserde = \"1\"", &[]);
     }

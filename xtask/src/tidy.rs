@@ -14,17 +14,17 @@ mod tests;
 
 use std::fmt;
 
-pub(crate) use tree::{File, Tree};
+pub(crate) use tree::{File, SourceTree};
 
 /// A violation of a rule, and its position.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Problem {
+pub(crate) struct Violation {
     pub(crate) path: String,
     pub(crate) line: usize,
     pub(crate) message: String,
 }
 
-impl Problem {
+impl Violation {
     fn at(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self {
             path: path.to_owned(),
@@ -34,13 +34,13 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.message)
     }
 }
 
-type Rule = fn(&Tree) -> Vec<Problem>;
+type Rule = fn(&SourceTree) -> Vec<Violation>;
 
 const RULES: &[Rule] = &[
     manifests::crates_match_the_table,
@@ -61,8 +61,8 @@ const RULES: &[Rule] = &[
 ];
 
 /// Every problem, sorted by position.
-pub(crate) fn check(tree: &Tree) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = RULES.iter().flat_map(|rule| rule(tree)).collect();
+pub(crate) fn check(tree: &SourceTree) -> Vec<Violation> {
+    let mut problems: Vec<Violation> = RULES.iter().flat_map(|rule| rule(tree)).collect();
     problems.sort();
     problems
 }

@@ -158,7 +158,7 @@ fn wants_events(words: impl Iterator<Item = String>) -> bool {
 /// Parses `runner` without building the tree of all commands: a runner is started for every run.
 fn parse_runner() -> Option<Args> {
     #[derive(Parser)]
-    struct Alone {
+    struct RunnerCli {
         #[command(flatten)]
         args: RunnerArgs,
     }
@@ -167,7 +167,7 @@ fn parse_runner() -> Option<Args> {
         return None;
     }
     // The full command tree reports errors.
-    let Alone { args } = Alone::try_parse_from(words()).ok()?;
+    let RunnerCli { args } = RunnerCli::try_parse_from(words()).ok()?;
     Some(Args {
         global: Global::default(),
         command: Command::Runner(args),

@@ -32,13 +32,13 @@ pub(crate) mod validate;
 pub(crate) mod verify;
 
 use control::Control;
-use control::home::{Home, OpenMode, Opened, Settings};
-use control::project::open::{self, IdentitySource, OpenProject, checkouts};
+use control::home::{Home, HomeSettings, OpenMode, OpenedHome};
+use control::project::open::{self, OpenProject, ProjectIdSource, checkouts};
 use model::diagnostic::{Finding, Severity};
 use model::project::Project;
 
 use crate::args::Global;
-use crate::view::{Look, errors, findings};
+use crate::view::{ViewOptions, errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Finds and reads the project, even if it has errors.
@@ -101,7 +101,7 @@ pub(crate) fn sound_but_for(
 
 /// Refuses to create a master key in a CI job without a named home. The key would be lost with the job, and
 /// all states that it encrypts with it.
-pub(crate) fn refuse_new_key(settings: &Settings) -> Result<(), CommandError> {
+pub(crate) fn refuse_new_key(settings: &HomeSettings) -> Result<(), CommandError> {
     if settings.is_ci && settings.named_home.is_none() && settings.key.is_to_be_made() {
         return Err(CommandError::new(
             "no home is named, and a master key made in this CI job would go when the job ends",
@@ -116,7 +116,7 @@ pub(crate) fn refuse_new_key(settings: &Settings) -> Result<(), CommandError> {
 pub(crate) async fn say_abandoned(
     control: &Control,
     project: &Project,
-    look: Look,
+    look: ViewOptions,
 ) -> Result<(), CommandError> {
     let found = control::state::queries::abandoned(control, project)
         .await
@@ -139,8 +139,8 @@ pub(crate) async fn say_abandoned(
 
 /// Refuses a project file whose errors may hide the project id. Another home would look as if nothing had
 /// ever been applied.
-fn is_known(settings: &Settings, open: &OpenProject) -> Result<(), CommandError> {
-    let is_told = open.identity.from == IdentitySource::Written || !open.loaded.has_errors();
+fn is_known(settings: &HomeSettings, open: &OpenProject) -> Result<(), CommandError> {
+    let is_told = open.identity.from == ProjectIdSource::Written || !open.loaded.has_errors();
     if is_told || settings.home_of(&open.identity.id).is_used() {
         return Ok(());
     }
@@ -152,7 +152,7 @@ fn is_known(settings: &Settings, open: &OpenProject) -> Result<(), CommandError>
 
 /// Refuses a changed project id, under which all resources would be created again.
 pub(crate) async fn check_project_id(
-    settings: &Settings,
+    settings: &HomeSettings,
     open: &OpenProject,
 ) -> Result<(), CommandError> {
     let checked = checkouts::check(settings, open).await;
@@ -161,7 +161,7 @@ pub(crate) async fn check_project_id(
 
 /// Records at the user's request that this checkout is a new project.
 pub(crate) fn declare_new_project(
-    settings: &Settings,
+    settings: &HomeSettings,
     open: &OpenProject,
 ) -> Result<(), CommandError> {
     checkouts::record(settings, open)
@@ -170,10 +170,10 @@ pub(crate) fn declare_new_project(
 
 /// Opens the project's home.
 pub(crate) async fn open_home(
-    settings: &Settings,
+    settings: &HomeSettings,
     open: &OpenProject,
     process: &Process,
-    look: Look,
+    look: ViewOptions,
 ) -> Result<Control, CommandError> {
     is_known(settings, open)?;
     check_project_id(settings, open).await?;
@@ -206,9 +206,9 @@ pub(crate) async fn open_home(
 /// Opens a home, and prints a notice if a master key was created.
 pub(crate) async fn open_control(
     home: Home,
-    settings: &Settings,
+    settings: &HomeSettings,
     process: &Process,
-    look: Look,
+    look: ViewOptions,
 ) -> Result<Control, CommandError> {
     open_control_for(OpenMode::Cli, home, settings, process, look).await
 }
@@ -216,11 +216,11 @@ pub(crate) async fn open_control(
 pub(crate) async fn open_control_for(
     how: OpenMode,
     home: Home,
-    settings: &Settings,
+    settings: &HomeSettings,
     process: &Process,
-    look: Look,
+    look: ViewOptions,
 ) -> Result<Control, CommandError> {
-    let Opened {
+    let OpenedHome {
         store,
         home,
         new_key,

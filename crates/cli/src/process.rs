@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use control::home::master_keys::{AgeIdentity, KeySource};
-use control::home::{Settings, StorePlace};
+use control::home::{HomeLocation, HomeSettings};
 use model::secret::{Secret, is_key_material};
 
 use crate::args::{Color, Global};
-use crate::view::{Look, errors};
+use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus};
 
 #[derive(Clone, Debug)]
@@ -74,13 +74,13 @@ impl Process {
     }
 
     /// The look of standard error, which gets everything that is not data.
-    pub(crate) fn look(&self, global: &Global) -> Look {
+    pub(crate) fn look(&self, global: &Global) -> ViewOptions {
         self.look_of(global, self.stderr_is_terminal)
     }
 
     /// The look of standard output, for data that people may read.
-    pub(crate) fn data_look(&self, global: &Global) -> Look {
-        Look {
+    pub(crate) fn data_look(&self, global: &Global) -> ViewOptions {
+        ViewOptions {
             piped: !self.stdout_is_terminal,
             ..self.look_of(global, self.stdout_is_terminal)
         }
@@ -91,7 +91,7 @@ impl Process {
         self.stderr_is_terminal && self.var("TERM") != Some("dumb")
     }
 
-    fn look_of(&self, global: &Global, is_terminal: bool) -> Look {
+    fn look_of(&self, global: &Global, is_terminal: bool) -> ViewOptions {
         let color = match global.color {
             Color::Always => true,
             Color::Never => false,
@@ -99,7 +99,7 @@ impl Process {
                 is_terminal && self.var("NO_COLOR").is_none() && self.var("TERM") != Some("dumb")
             }
         };
-        Look {
+        ViewOptions {
             color,
             unicode: self.is_utf8(),
             width: self.size.map_or(100, |(width, _)| width),
@@ -122,7 +122,7 @@ impl Process {
         })
     }
 
-    pub(crate) fn settings(&self, global: &Global) -> Result<Settings, CommandError> {
+    pub(crate) fn settings(&self, global: &Global) -> Result<HomeSettings, CommandError> {
         // A relative path would be a different place in each directory, and in the source tree here.
         let home = self.var("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.is_absolute());
@@ -141,11 +141,11 @@ impl Process {
         };
         let data = global.data.as_ref().map(|dir| dir.to_string_lossy());
         let named = data.as_deref().or_else(|| self.var("TERRANE_HOME"));
-        let named = named.map(|text| StorePlace::parse(text, &self.cwd, &self.env));
+        let named = named.map(|text| HomeLocation::parse(text, &self.cwd, &self.env));
         let named = named
             .transpose()
             .map_err(|err| CommandError::from_error(&err))?;
-        Ok(Settings {
+        Ok(HomeSettings {
             named_home: named,
             data_dir: dir("XDG_DATA_HOME", ".local/share").ok_or_else(missing)?,
             config_dir: dir("XDG_CONFIG_HOME", ".config").ok_or_else(missing)?,

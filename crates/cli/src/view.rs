@@ -1,4 +1,4 @@
-//! Text for people, made from plain data and a [`Look`].
+//! Text for people, made from plain data and a [`ViewOptions`].
 //!
 //! Not here: where the text goes (data to stdout, the rest to stderr; the commands decide), and where the
 //! data comes from (`model`, `control`).
@@ -29,4 +29,4 @@ mod value;
 #[cfg(test)]
 mod tagged;
 
-pub use look::Look;
+pub use look::ViewOptions;

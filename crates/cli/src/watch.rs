@@ -7,16 +7,16 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use control::Control;
-use control::changeset::change_sets::Begun;
+use control::changeset::change_sets::StartedChangeSet;
 use control::changeset::{approval_policy, orphan_processes};
-use control::home::retry::Patience;
+use control::home::retry::Backoff;
 use control::run::client_presence;
 use control::run::query::ChangeMark;
 use control::schedule::recovery;
-use control::schedule::scheduler::{self, Say};
-use control::secrets::caller_env::Asker;
-use model::approval::Owed;
-use model::changeset::{Action, ChangeSet, Front, HearError, Status};
+use control::schedule::scheduler::{self, UserCommand};
+use control::secrets::caller_env::CallerEnv;
+use model::approval::MissingApproval;
+use model::changeset::{Action, ChangeSet, LaneBlocker, Status, UserCommandError};
 use model::error::Explain;
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::policy::Remark;
@@ -25,7 +25,7 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::Global;
-use crate::view::{Look, errors};
+use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 pub(crate) mod display;
@@ -54,7 +54,7 @@ pub(crate) struct Watcher<'a> {
     control: &'a Control,
     id: ChangeSetId,
     /// With the requester's values this client can advance the change set; without them it only watches.
-    asker: Option<Asker>,
+    asker: Option<CallerEnv>,
     _watch: File,
     begun: Instant,
     state: Option<(ChangeSet, Vec<Run>)>,
@@ -64,7 +64,7 @@ pub(crate) struct Watcher<'a> {
     /// The revision up to which the runs were read; -1 before the first read.
     revision: i64,
     /// What blocks the queue while the change set waits for its lanes.
-    front: Option<Front>,
+    front: Option<LaneBlocker>,
     /// The change set that blocks the queue without progress, and since when.
     first: Option<(ChangeSetId, Instant)>,
     /// The user who watches, and confirms or declines.
@@ -76,7 +76,7 @@ pub(crate) struct Watcher<'a> {
     /// Runs whose runner was asked to interrupt its engine.
     asked: BTreeSet<RunId>,
     /// How long to wait for a home that does not answer.
-    away: Option<Patience>,
+    away: Option<Backoff>,
     /// When one of the runs last made progress.
     moved: Instant,
     /// Blocking processes that were already reported.
@@ -85,12 +85,12 @@ pub(crate) struct Watcher<'a> {
     before: BTreeSet<RunId>,
     /// Policy warnings that were already shown.
     warned: BTreeMap<StackName, Vec<Remark>>,
-    look: Look,
+    look: ViewOptions,
 }
 
 /// Why watching ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
+pub(crate) enum WatchEnd {
     Over,
     AwaitsConfirm,
     /// A second Ctrl-C: the change set ends without this client.
@@ -100,7 +100,7 @@ pub(crate) enum Rest {
 impl<'a> Watcher<'a> {
     pub(crate) fn drive(
         control: &'a Control,
-        begun: Begun,
+        begun: StartedChangeSet,
         global: &Global,
         process: &Process,
     ) -> Self {
@@ -117,7 +117,7 @@ impl<'a> Watcher<'a> {
     pub(crate) fn attach(
         control: &'a Control,
         id: ChangeSetId,
-        asker: Option<Asker>,
+        asker: Option<CallerEnv>,
         global: &Global,
         process: &Process,
     ) -> io::Result<Self> {
@@ -129,7 +129,7 @@ impl<'a> Watcher<'a> {
     pub(crate) async fn attach_open(
         control: &'a Control,
         id: ChangeSetId,
-        asker: Option<Asker>,
+        asker: Option<CallerEnv>,
         global: &Global,
         process: &Process,
     ) -> Result<Option<Self>, CommandError> {
@@ -144,7 +144,7 @@ impl<'a> Watcher<'a> {
     fn new(
         control: &'a Control,
         id: ChangeSetId,
-        asker: Option<Asker>,
+        asker: Option<CallerEnv>,
         watch: File,
         global: &Global,
         process: &Process,
@@ -213,7 +213,7 @@ impl<'a> Watcher<'a> {
     pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
         self.ask_policies().await?;
         let by = self.actor.clone();
-        self.turn(Some(Say::Confirm { by })).await?;
+        self.turn(Some(UserCommand::Confirm { by })).await?;
         self.begun = Instant::now(); // the time until the confirmation does not count
         self.look().await
     }
@@ -277,7 +277,7 @@ impl<'a> Watcher<'a> {
 
     pub(crate) async fn discard(&mut self) -> Result<(), CommandError> {
         let (by, reason) = (self.actor.clone(), None);
-        self.turn(Some(Say::Discard { by, reason })).await?;
+        self.turn(Some(UserCommand::Discard { by, reason })).await?;
         self.look().await
     }
 
@@ -287,7 +287,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// Watches until the change set cannot continue on its own.
-    pub(crate) async fn until_rest(&mut self) -> Result<Rest, CommandError> {
+    pub(crate) async fn until_rest(&mut self) -> Result<WatchEnd, CommandError> {
         let mut interrupts = signal(SignalKind::interrupt())
             .map_err(|err| CommandError::because("could not listen for Ctrl-C", &err))?;
         let mut interrupted = false;
@@ -318,7 +318,7 @@ impl<'a> Watcher<'a> {
                 self.id
             ))
         };
-        let patience = self.away.get_or_insert_with(Patience::begin);
+        let patience = self.away.get_or_insert_with(Backoff::begin);
         tokio::select! {
             is_early = patience.again() => if is_early { Ok(()) } else { Err(left(err)) },
             _ = interrupts.recv() => Err(left(err).status(ExitStatus::Interrupted)),
@@ -329,7 +329,7 @@ impl<'a> Watcher<'a> {
         &mut self,
         interrupts: &mut Signal,
         interrupted: &mut bool,
-    ) -> Result<Rest, CommandError> {
+    ) -> Result<WatchEnd, CommandError> {
         let mut looked_after = Instant::now();
         if self.asker.is_some() {
             self.turn(None).await?;
@@ -339,7 +339,7 @@ impl<'a> Watcher<'a> {
             if let Some(rest) = self.rest() {
                 // The plans are shown in full instead.
                 let has_plans =
-                    rest == Rest::AwaitsConfirm || self.set().request.action == Action::Plan;
+                    rest == WatchEnd::AwaitsConfirm || self.set().request.action == Action::Plan;
                 if has_plans {
                     self.display.clear()?;
                 } else {
@@ -355,7 +355,7 @@ impl<'a> Watcher<'a> {
                          they are at. `terrane run logs -f {id}` follows it.\n",
                         id = self.id
                     ))?;
-                    return Ok(Rest::Detached);
+                    return Ok(WatchEnd::Detached);
                 }
                 *interrupted = true;
                 self.interrupt().await?;
@@ -385,12 +385,12 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    fn rest(&self) -> Option<Rest> {
+    fn rest(&self) -> Option<WatchEnd> {
         match &self.set().status {
             Status::Finished | Status::Stopped { .. } | Status::Superseded { .. } => {
-                Some(Rest::Over)
+                Some(WatchEnd::Over)
             }
-            Status::AwaitingConfirm => Some(Rest::AwaitsConfirm),
+            Status::AwaitingConfirm => Some(WatchEnd::AwaitsConfirm),
             Status::Planning | Status::Waiting | Status::Confirmed | Status::Interrupting => None,
         }
     }
@@ -404,7 +404,7 @@ impl<'a> Watcher<'a> {
             |err: &dyn std::error::Error| CommandError::because("could not interrupt", err);
         let asker = self.asker.clone().unwrap_or_default();
         let by = self.actor.clone();
-        let say = Say::Interrupt { by };
+        let say = UserCommand::Interrupt { by };
         scheduler::turn(self.control, self.id, Some(say), &asker, None)
             .await
             .map_err(|err| failed(&err))?;
@@ -470,13 +470,13 @@ impl<'a> Watcher<'a> {
     /// that holds the lane while idle.
     async fn pass_by(&mut self) -> Result<(), CommandError> {
         let first = match &self.front {
-            Some(Front::Earlier { set, .. }) => Some(*set),
-            Some(Front::Holder { set, .. }) => {
+            Some(LaneBlocker::Earlier { set, .. }) => Some(*set),
+            Some(LaneBlocker::Holder { set, .. }) => {
                 let is_still = scheduler::is_still(self.control, *set).await;
                 let is_still = is_still.map_err(|err| CommandError::from_error(&err))?;
                 is_still.then_some(*set)
             }
-            Some(Front::Hold(_)) | None => None,
+            Some(LaneBlocker::Hold(_)) | None => None,
         };
         let since = self.first.filter(|(set, _)| first == Some(*set));
         self.first = since.or_else(|| Some((first?, Instant::now())));
@@ -501,7 +501,7 @@ impl<'a> Watcher<'a> {
             words.extend(found.iter().map(|(run, why)| format!("Run {run} {why}.\n")));
         };
         note(self.set(), self.runs());
-        if let Some(Front::Holder { set, .. }) = &self.front {
+        if let Some(LaneBlocker::Holder { set, .. }) = &self.front {
             let holder = control.change_set(*set).await.map_err(|err| failed(&err))?;
             let runs = control.runs(*set).await.map_err(|err| failed(&err))?;
             note(&holder, &runs);
@@ -540,7 +540,7 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    async fn turn(&mut self, say: Option<Say>) -> Result<(), CommandError> {
+    async fn turn(&mut self, say: Option<UserCommand>) -> Result<(), CommandError> {
         let asker = self.asker.clone().unwrap_or_default();
         let standing = scheduler::turn(self.control, self.id, say, &asker, None)
             .await
@@ -632,10 +632,10 @@ impl<'a> Watcher<'a> {
 }
 
 /// The error for a decision that is not possible now, with what is missing.
-pub(crate) fn turn_error(err: &scheduler::TurnError) -> CommandError {
+pub(crate) fn turn_error(err: &scheduler::AdvanceError) -> CommandError {
     let shown = CommandError::from_error(err);
     match err.heard() {
-        Some(HearError::Owes { set, owed }) => owes(*set, owed),
+        Some(UserCommandError::Owes { set, owed }) => owes(*set, owed),
         Some(heard) => CommandError::from_error(heard),
         None => shown,
     }
@@ -646,7 +646,7 @@ pub(crate) fn policy_warnings(
     stack: &StackName,
     warnings: &[Remark],
     json: bool,
-    look: Look,
+    look: ViewOptions,
 ) -> Result<(), CommandError> {
     for warning in warnings {
         if json {
@@ -659,7 +659,7 @@ pub(crate) fn policy_warnings(
     Ok(())
 }
 
-fn owes(set: ChangeSetId, owed: &[Owed]) -> CommandError {
+fn owes(set: ChangeSetId, owed: &[MissingApproval]) -> CommandError {
     let mut shown = CommandError::new(format!("change set {set} may not be confirmed yet"))
         .status(ExitStatus::Waits);
     for one in owed {

@@ -30,7 +30,7 @@ use model::ids::RunId;
 use model::run::RunSpec;
 use store::{OpenStoreError, Store, StoreError};
 
-pub use place::{InvalidPlace, SharedPlace, StorePlace};
+pub use place::{HomeLocation, InvalidHomeLocation, SharedHome};
 pub use store::OpenMode;
 
 mod place;
@@ -39,9 +39,9 @@ use crate::home::master_keys::{KeySource, ReadKeyError};
 
 /// Directories and settings of the user, read from the environment once by `cli`.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct HomeSettings {
     /// `--data` or `TERRANE_HOME`.
-    pub named_home: Option<StorePlace>,
+    pub named_home: Option<HomeLocation>,
     pub data_dir: PathBuf,
     pub config_dir: PathBuf,
     pub cache_dir: PathBuf,
@@ -55,7 +55,7 @@ const MEMORY: &str = "/dev/shm";
 
 #[derive(Clone, Debug)]
 pub struct Home {
-    store: StorePlace,
+    store: HomeLocation,
     /// The working directory of this project.
     work: PathBuf,
     key: KeySource,
@@ -131,25 +131,25 @@ fn of_another(path: &Path, own: u32) -> Option<String> {
 }
 
 /// An opened home. `new_key` is set if a master key was created, so that the user can be told.
-pub struct Opened {
+pub struct OpenedHome {
     pub store: Store,
     pub home: Home,
     pub new_key: Option<PathBuf>,
 }
 
-impl Settings {
+impl HomeSettings {
     pub fn home_of(&self, project: &str) -> Home {
         let own = self.data_dir.join(project);
         let (store, work) = match &self.named_home {
             None => {
                 let work = work_in(&own, project);
-                (StorePlace::Directory(own), work)
+                (HomeLocation::Directory(own), work)
             }
-            Some(StorePlace::Directory(dir)) => {
-                (StorePlace::Directory(dir.clone()), work_in(dir, project))
+            Some(HomeLocation::Directory(dir)) => {
+                (HomeLocation::Directory(dir.clone()), work_in(dir, project))
             }
             // Data that only this machine needs stays on it.
-            Some(shared @ StorePlace::Shared(_)) => (shared.clone(), own.join("shared")),
+            Some(shared @ HomeLocation::Shared(_)) => (shared.clone(), own.join("shared")),
         };
         Home::at(store, work, self.key.clone(), project.to_owned())
     }
@@ -158,8 +158,8 @@ impl Settings {
     pub fn bare_home(&self) -> Option<Home> {
         let store = self.named_home.clone()?;
         let work = match &store {
-            StorePlace::Directory(dir) => dir.clone(),
-            StorePlace::Shared(_) => self.data_dir.join("shared"),
+            HomeLocation::Directory(dir) => dir.clone(),
+            HomeLocation::Shared(_) => self.data_dir.join("shared"),
         };
         Some(Home::at(store, work, self.key.clone(), String::new()))
     }
@@ -182,7 +182,7 @@ fn work_in(home: &Path, project: &str) -> PathBuf {
 
 impl Home {
     /// For a runner, which receives the location of its home.
-    pub fn at(store: StorePlace, work: PathBuf, key: KeySource, project: String) -> Self {
+    pub fn at(store: HomeLocation, work: PathBuf, key: KeySource, project: String) -> Self {
         Self {
             store,
             work,
@@ -193,11 +193,11 @@ impl Home {
         }
     }
 
-    pub async fn open(self) -> Result<Opened, OpenHomeError> {
+    pub async fn open(self) -> Result<OpenedHome, OpenHomeError> {
         self.open_for(OpenMode::Cli).await
     }
 
-    pub async fn open_for(mut self, how: OpenMode) -> Result<Opened, OpenHomeError> {
+    pub async fn open_for(mut self, how: OpenMode) -> Result<OpenedHome, OpenHomeError> {
         // Creating a new key for existing states would only hide that the right key is missing.
         if let Some(path) = self.key.file()
             && !path.exists()
@@ -216,7 +216,7 @@ impl Home {
             })?;
         }
         drivers::git::publish::sweep_keys(&self.work.join("facts"));
-        if let StorePlace::Shared(_) = self.store {
+        if let HomeLocation::Shared(_) = self.store {
             let path = self.work.join("machine");
             self.machine = machine(&path).map_err(|source| OpenHomeError::Make { path, source })?;
         }
@@ -236,7 +236,7 @@ impl Home {
             source: Box::new(source),
         })?;
         // A key that was just created cannot open an existing shared home: do not leave it behind.
-        if let (Some(Some(path)), StorePlace::Shared(_)) = (&new_key, &self.store) {
+        if let (Some(Some(path)), HomeLocation::Shared(_)) = (&new_key, &self.store) {
             let home = self.store.describe();
             let asked = store
                 .has_keys()
@@ -253,21 +253,21 @@ impl Home {
             }
         }
         source.renew(&store);
-        Ok(Opened {
+        Ok(OpenedHome {
             store,
             home: self,
             new_key: new_key.flatten(),
         })
     }
 
-    pub fn store(&self) -> &StorePlace {
+    pub fn store(&self) -> &HomeLocation {
         &self.store
     }
 
     /// The same home for another of its projects, with that project's working directory.
     pub(crate) fn seen_by(&self, project: &str) -> Self {
         let mut home = self.clone();
-        if let StorePlace::Directory(dir) = &self.store
+        if let HomeLocation::Directory(dir) = &self.store
             && self.project != project
         {
             home.work = work_in(dir, project);

@@ -14,8 +14,8 @@ use model::identity::IdentityKind;
 use model::ids::{RunId, StackName};
 use model::plan::PlanCounts;
 use model::policy::{
-    Actor, AppliedFile, AppliedPolicy, Approval, Document, Point, Remark, RunFacts, SourceFacts,
-    StackFacts, UpstreamFacts, Verdict,
+    Actor, AppliedFile, AppliedPolicy, ApprovalFacts, PolicyInput, PolicyPhase, Remark, RunFacts,
+    SourceFacts, StackFacts, UpstreamFacts, Verdict,
 };
 use model::project::Project;
 use model::run::{Outcome, PlanRecord, RunEvent, RunSpec, RunState};
@@ -27,7 +27,7 @@ pub use case::{Case, CasePolicy, last_planned, recall};
 pub(crate) use case::{keep, place};
 pub use findings::{check, check_deeply};
 pub use judge::answer;
-use judge::{Judged, MAX_INPUT, Question, judge};
+use judge::{MAX_INPUT, PolicyRequest, PolicyResult, judge};
 
 mod case;
 mod findings;
@@ -111,7 +111,7 @@ pub(crate) async fn note(
     control: &Control,
     run: RunId,
     plan: &PlanRecord,
-    at: Point,
+    at: PolicyPhase,
     by: Option<&str>,
     said: &Verdict,
 ) -> Result<(), store::ChangeSetError> {
@@ -151,10 +151,10 @@ pub fn author(request: &Request) -> Actor {
 }
 
 /// The approvals of a change set in the form that policies receive.
-pub fn approvals(given: &[model::approval::Approval]) -> Vec<Approval> {
+pub fn approvals(given: &[model::approval::Approval]) -> Vec<ApprovalFacts> {
     let given = given.iter();
     given
-        .map(|it| Approval {
+        .map(|it| ApprovalFacts {
             person: it.person.clone(),
             role: it.role.clone(),
             verified: it.verified,
@@ -166,14 +166,14 @@ pub fn approvals(given: &[model::approval::Approval]) -> Vec<Approval> {
 }
 
 /// The context of a policy evaluation.
-pub struct Asking<'a> {
+pub struct PolicyContext<'a> {
     pub set: &'a ChangeSet,
     pub run: RunId,
     pub spec: &'a RunSpec,
-    pub point: Point,
+    pub point: PolicyPhase,
     /// Whether the plan is made again before it is applied.
     pub is_preview: bool,
-    pub approvals: Vec<Approval>,
+    pub approvals: Vec<ApprovalFacts>,
     pub actor: Actor,
     pub now: Timestamp,
 }
@@ -182,7 +182,7 @@ pub struct Asking<'a> {
 pub async fn ask(
     control: &Control,
     case: &Case,
-    asking: Asking<'_>,
+    asking: PolicyContext<'_>,
 ) -> Result<Verdict, PolicyError> {
     let point = asking.point;
     let policies = case.policies.iter();
@@ -190,7 +190,7 @@ pub async fn ask(
     if policies.is_empty() {
         return Ok(Verdict::default());
     }
-    let question = Question {
+    let question = PolicyRequest {
         policies: policies
             .iter()
             .map(|policy| (policy.name.clone(), policy.sources.clone()))
@@ -201,15 +201,15 @@ pub async fn ask(
     let mut verdict = Verdict::default();
     for (policy, judged) in policies.into_iter().zip(heard) {
         match judged {
-            Judged::Said { answers, left_off } => {
+            PolicyResult::Said { answers, left_off } => {
                 verdict.add(&policy.name, policy.enforce, answers, left_off);
             }
-            Judged::Broken(_) | Judged::Trouble(_) if policy.enforce => {
+            PolicyResult::Broken(_) | PolicyResult::Trouble(_) if policy.enforce => {
                 let policy = policy.name.clone();
                 let why = judged.trouble();
                 return Err(PolicyError::Trouble { policy, why });
             }
-            Judged::Broken(_) | Judged::Trouble(_) => {
+            PolicyResult::Broken(_) | PolicyResult::Trouble(_) => {
                 let why = judged.trouble();
                 verdict.add(&policy.name, false, Vec::new(), 0);
                 verdict.warnings.push(Remark {
@@ -228,8 +228,8 @@ pub async fn ask(
 pub async fn document(
     control: &Control,
     case: &Case,
-    asking: Asking<'_>,
-) -> Result<Document, PolicyError> {
+    asking: PolicyContext<'_>,
+) -> Result<PolicyInput, PolicyError> {
     let (request, spec) = (&asking.set.request, asking.spec);
     let runs = control.store.run_list(asking.set.id).await?;
     let upstreams = spec.upstreams.iter().filter_map(|upstream| {
@@ -242,7 +242,7 @@ pub async fn document(
         })
     });
     let stack = &spec.stack;
-    Ok(Document {
+    Ok(PolicyInput {
         plan: case.plan.clone(),
         run: RunFacts {
             id: asking.run.to_string(),

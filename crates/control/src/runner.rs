@@ -10,10 +10,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::changeset::{ChangeSet, SetEvent};
-use model::context::When;
+use model::context::HookTiming;
 use model::ids::RunId;
 use model::masking::Mask;
-use model::run::{Awaited, RunEvent, RunSpec, RunState, Stage};
+use model::run::{AwaitedOutputs, RunEvent, RunSpec, RunState, Stage};
 use model::secret::Secret;
 use store::{ChangeSetError, Fence, ReportedEvent, RunSummary, StoreError, ValueOverride};
 use tokio::net::TcpListener;
@@ -26,11 +26,11 @@ use crate::changeset::up_to_date;
 use crate::home::Home;
 pub(crate) use crate::run::failure::Failure;
 use crate::run::lock::RunLock;
-use crate::secrets::caller_env::Asker;
+use crate::secrets::caller_env::CallerEnv;
 use crate::state::run_access::StateAccess;
 pub(crate) use interrupts::Interrupts;
-use limit::Limit;
-use places::Place;
+use limit::Deadline;
+use places::EnginePermit;
 
 mod after;
 mod ahead;
@@ -54,7 +54,7 @@ mod usage;
 mod workspace;
 
 pub use after::STILL;
-pub use attend::{AttendError, attend};
+pub use attend::{InteractiveError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
 pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
@@ -63,7 +63,7 @@ pub(crate) use workspace::{sweep_lost, write_override};
 
 /// Starts a run's state endpoint, which requires the given token. `cli` passes it in, because this crate does
 /// not depend on `server`.
-pub type Serve = fn(StateAccess, TcpListener, Secret) -> io::Result<Endpoint>;
+pub type ServeFn = fn(StateAccess, TcpListener, Secret) -> io::Result<Endpoint>;
 
 /// A state endpoint. It answers as long as `serving` is polled.
 pub struct Endpoint {
@@ -73,13 +73,13 @@ pub struct Endpoint {
 }
 
 /// Everything that a stage of a run needs.
-pub(crate) struct Job<'a> {
+pub(crate) struct StageJob<'a> {
     control: &'a Control,
     set: &'a ChangeSet,
     run: RunId,
     spec: &'a RunSpec,
-    asker: &'a Asker,
-    serve: Serve,
+    asker: &'a CallerEnv,
+    serve: ServeFn,
     /// Gives the run's engines access to the state endpoint, in every stage.
     token: Secret,
     /// The run's lock, which its engines inherit.
@@ -88,11 +88,11 @@ pub(crate) struct Job<'a> {
     state: Mutex<RunState>,
     interrupts: &'a Mutex<Interrupts>,
     /// What the plan was made with, if the same process also applies it.
-    carried: Mutex<Option<Carried>>,
+    carried: Mutex<Option<RetainedWorkspace>>,
     /// Held while the run's engines are at work.
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<EnginePermit>>,
     /// The time limit of the apply in this process. The hooks after the apply count towards it.
-    limit_of_apply: Mutex<Option<Limit>>,
+    limit_of_apply: Mutex<Option<Deadline>>,
     /// The lane fence under which the current stage began.
     fence: Mutex<Option<Fence>>,
     /// The change set holds its lanes, so no other change set applies this stack meanwhile.
@@ -111,19 +111,19 @@ pub(crate) struct Job<'a> {
 /// What a process shares with each run that it carries out.
 #[derive(Clone, Copy)]
 pub(crate) struct RunnerProcess<'a> {
-    pub(crate) asker: &'a Asker,
-    pub(crate) serve: Serve,
+    pub(crate) asker: &'a CallerEnv,
+    pub(crate) serve: ServeFn,
     pub(crate) interrupts: &'a Mutex<Interrupts>,
 }
 
-impl<'a> Job<'a> {
+impl<'a> StageJob<'a> {
     pub(crate) fn new(
         control: &'a Control,
         process: RunnerProcess<'a>,
         run: RunId,
         lock: RunLock,
         summary: &'a RunSummary,
-    ) -> Result<Self, CarryOutError> {
+    ) -> Result<Self, RunStageError> {
         let set = &summary.set;
         let request = &set.request;
         let holds_lanes = set.status.holds_lanes();
@@ -134,7 +134,7 @@ impl<'a> Job<'a> {
             spec: &summary.spec,
             asker: process.asker,
             serve: process.serve,
-            token: new_token().map_err(CarryOutError::Token)?,
+            token: new_token().map_err(RunStageError::Token)?,
             lock,
             state: Mutex::new(summary.state.clone()),
             interrupts: process.interrupts,
@@ -161,7 +161,7 @@ impl<'a> Job<'a> {
     }
 }
 
-impl Job<'_> {
+impl StageJob<'_> {
     /// Whether the plan goes into a bundle.
     fn keeps_plan(&self) -> bool {
         self.set.request.keeps_plans
@@ -180,7 +180,9 @@ impl Job<'_> {
 
     /// The stage that follows an apply. Hooks after the apply come first.
     fn after_apply(&self) -> Option<Stage> {
-        let has_hooks = self.spec.has_hooks(Stage::Applying, Some(When::After));
+        let has_hooks = self
+            .spec
+            .has_hooks(Stage::Applying, Some(HookTiming::After));
         has_hooks
             .then_some(Stage::Applying)
             .or_else(|| self.first_stage())
@@ -199,7 +201,7 @@ impl Job<'_> {
     }
 
     /// The upstream values that this plan is made without.
-    async fn awaits(&self) -> Vec<Awaited> {
+    async fn awaits(&self) -> Vec<AwaitedOutputs> {
         match &*self.state.lock().await {
             RunState::Planning { awaits, .. } => awaits.clone(),
             _ => Vec::new(),
@@ -209,7 +211,10 @@ impl Job<'_> {
     /// Whether the engine has finished and only the hooks after the apply are left.
     async fn is_applied(&self) -> bool {
         let is_completing = matches!(*self.state.lock().await, RunState::Completing { .. });
-        is_completing && self.spec.has_hooks(Stage::Applying, Some(When::After))
+        is_completing
+            && self
+                .spec
+                .has_hooks(Stage::Applying, Some(HookTiming::After))
     }
 
     /// Refuses to start an engine that changes something if the run has lost the lanes it was claimed under.
@@ -247,7 +252,7 @@ impl Job<'_> {
         let mut interrupts = self.interrupts.lock().await;
         let taken = tokio::select! {
             () = interrupts.next() => return Err(Failure::interrupted()),
-            taken = Place::take(home, self.set.id, engines, waits) => taken,
+            taken = EnginePermit::take(home, self.set.id, engines, waits) => taken,
         };
         drop(fs::remove_file(&note));
         let taken =
@@ -260,7 +265,7 @@ impl Job<'_> {
     /// is reached.
     async fn unless_stopped<T>(
         &self,
-        limit: Option<Limit>,
+        limit: Option<Deadline>,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let over = async {
@@ -304,15 +309,15 @@ fn warn(home: &Home, run: RunId, words: &str) {
 }
 
 /// A workspace that is still held, with values that cannot have changed, because the lanes are held too.
-pub(crate) struct Carried {
+pub(crate) struct RetainedWorkspace {
     inputs: inputs::Inputs,
     workspace: workspace::Workspace,
-    scratch: workspace::Scratch,
+    scratch: workspace::ScratchDir,
 }
 
 /// Why a stage could not begin.
 #[derive(Debug, thiserror::Error)]
-pub enum CarryOutError {
+pub enum RunStageError {
     #[error("could not make a token for the run's engines")]
     Token(#[source] io::Error),
     #[error("could not read what run `{run}` is about")]
@@ -323,9 +328,9 @@ pub enum CarryOutError {
 
 /// Carries out one stage of a run.
 pub(crate) async fn carry_out_stage(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     stage: Stage,
-) -> Result<ReportedEvent, CarryOutError> {
+) -> Result<ReportedEvent, RunStageError> {
     let (control, run, spec) = (job.control, job.run, job.spec);
     let brought = match stage {
         Stage::Preparing | Stage::Planning => {
@@ -372,15 +377,15 @@ async fn brought(
     run: RunId,
     spec: &RunSpec,
     set: &ChangeSet,
-    asker: &Asker,
-) -> Result<Option<ValueOverride>, CarryOutError> {
+    asker: &CallerEnv,
+) -> Result<Option<ValueOverride>, RunStageError> {
     let values = asker.digest_for(&control.store, spec).await;
-    let values = values.map_err(|source| CarryOutError::Digest { run, source })?;
+    let values = values.map_err(|source| RunStageError::Digest { run, source })?;
     if values == spec.asked_with {
         return Ok(None);
     }
     let events = control.store.change_set_events(set.id).await;
-    let events = events.map_err(|source| CarryOutError::Read { run, source })?;
+    let events = events.map_err(|source| RunStageError::Read { run, source })?;
     let yes = events.into_iter().rev().find_map(|(_, event)| match event {
         SetEvent::Confirmed { by } => by,
         _ => None,

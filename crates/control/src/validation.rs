@@ -9,12 +9,13 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 use drivers::engine::{
-    Engine, EngineCall, Init, LocateError, LockFile, PluginCache, PluginCacheError, Search, locate,
+    Engine, EngineCall, EngineSearch, InitCall, LocateError, LockFileMode, PluginCache,
+    PluginCacheError, locate,
 };
 use drivers::process::{CaptureError, Captured, Environment, engine_environment};
 use drivers::tree::normalised;
 use model::diagnostic::{Finding, Location};
-use model::engine_event::{Diagnostic, EventKind, EventReader, Severity};
+use model::engine_event::{Diagnostic, EngineSeverity, EventKind, EventReader};
 use model::error::{Explain, NextStep};
 use model::module::{self, Module};
 use model::project::Project;
@@ -56,7 +57,7 @@ pub fn check_stages(open: &mut OpenProject) {
 
 /// The engine's findings, and the texts they point into.
 #[derive(Clone, Debug, Default)]
-pub struct EngineOpinion {
+pub struct EngineFindings {
     pub findings: Vec<Finding>,
     pub texts: BTreeMap<String, String>,
 }
@@ -67,12 +68,12 @@ pub async fn by_engine(
     project: &Project,
     env: &BTreeMap<String, String>,
     cache: &Path,
-) -> Result<EngineOpinion, ValidateError> {
+) -> Result<EngineFindings, ValidateError> {
     let scratch = tempfile::tempdir().map_err(LayOutSourceError::from)?;
     let tree = lay_out(open, scratch.path())?;
-    let search = Search::new(env.get("PATH").map(OsStr::new), cache);
+    let search = EngineSearch::new(env.get("PATH").map(OsStr::new), cache);
     let mut asked = BTreeSet::new();
-    let mut opinion = EngineOpinion::default();
+    let mut opinion = EngineFindings::default();
     for stack in project.stacks.values() {
         let engine = locate(&stack.engine, &search)?;
         if !asked.insert((stack.path.clone(), engine.program.clone())) {
@@ -108,8 +109,8 @@ async fn ask(
     dir: &Path,
     environment: &Environment,
 ) -> Result<Vec<Diagnostic>, ValidateError> {
-    let init = EngineCall::Init(Init {
-        lock_file: LockFile::Completed,
+    let init = EngineCall::Init(InitCall {
+        lock_file: LockFileMode::Completed,
         backend_config: &[],
         var_files: &[],
         backend: false,
@@ -139,11 +140,11 @@ fn of_init(said: &Captured) -> Vec<Diagnostic> {
 
 fn of_validate(said: &Captured) -> Vec<Diagnostic> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct ValidateOutput {
         diagnostics: Vec<Diagnostic>,
     }
     match serde_json::from_slice(&said.stdout) {
-        Ok(Answer { diagnostics }) => diagnostics,
+        Ok(ValidateOutput { diagnostics }) => diagnostics,
         Err(_) => vec![without_words("could not be checked", said)],
     }
 }
@@ -159,13 +160,13 @@ fn without_words(summary: &str, said: &Captured) -> Diagnostic {
     }
 }
 
-impl EngineOpinion {
+impl EngineFindings {
     fn add(&mut self, diagnostic: &Diagnostic, engine: &Engine, dir: &str, tree: &Path) {
         let summary = diagnostic.summary.trim_end_matches('.');
         let message = format!("{} on `{dir}`: {summary}", engine.flavor);
         let mut finding = match diagnostic.severity {
-            Severity::Error => Finding::error("engine", message),
-            Severity::Warning => Finding::warning("engine", message),
+            EngineSeverity::Error => Finding::error("engine", message),
+            EngineSeverity::Warning => Finding::warning("engine", message),
         };
         if let Some((at, text)) = place(diagnostic, dir, tree) {
             self.texts.insert(at.file.clone(), text);

@@ -18,7 +18,7 @@ mod tests;
 
 /// A stack's directory and the globs of its artifacts.
 #[derive(Clone, Debug)]
-pub struct Grounds {
+pub struct ArtifactDir {
     pub dir: PathBuf,
     pub globs: ArtifactGlobs,
     /// Files that a glob matches but that are not artifacts: source files and files of contexts.
@@ -26,16 +26,16 @@ pub struct Grounds {
 }
 
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct CollectedArtifacts {
     pub set: ArtifactSet,
     /// Files that match but were not taken, with the reason.
     pub refused: BTreeMap<String, ArtifactRefusal>,
 }
 
-impl Grounds {
+impl ArtifactDir {
     /// Reads every matching file, by path, up to the size limit.
-    pub fn gather(&self) -> io::Result<Gathered> {
-        let mut gathered = Gathered::default();
+    pub fn gather(&self) -> io::Result<CollectedArtifacts> {
+        let mut gathered = CollectedArtifacts::default();
         for (path, kind) in self.walk()? {
             let taken = match path.to_str() {
                 None => Err(ArtifactRefusal::Name),

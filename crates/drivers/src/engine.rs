@@ -21,18 +21,19 @@ use model::engine::Flavor;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{
-    self, Capture, CaptureError, Captured, ChildSpec, Environment, Prints, Running, StartError,
+    self, Capture, CaptureError, Captured, ChildProcess, ChildSpec, Environment, ForegroundOutput,
+    StartError,
 };
 
-pub use call::{EngineCall, Fmt, Init, LockFile, Plan, PlanMode};
-pub use holding::{HoldError, Holding};
+pub use call::{EngineCall, FmtCall, InitCall, LockFileMode, PlanCall, PlanMode};
+pub use holding::{EngineLockError, EngineLockGuard};
 pub use init::{
     InitInputs, PluginCache, PluginCacheError, find_errored_state, fingerprint, forget_initialised,
     is_initialised, mark_initialised,
 };
 
-pub use install::{InstallError, InstallOptions, Progress, default_version, install};
-pub use locate::{LocateError, Search, list, locate};
+pub use install::{InstallError, InstallOptions, InstallProgress, default_version, install};
+pub use locate::{EngineSearch, LocateError, list, locate};
 pub use release::{FetchReleaseError, ReleaseSource};
 
 /// An engine that exists, runs and has reported its version.
@@ -41,13 +42,13 @@ pub struct Engine {
     pub flavor: Flavor,
     pub version: semver::Version,
     pub program: PathBuf,
-    pub origin: Origin,
+    pub origin: EngineOrigin,
 }
 
 /// How an engine was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Origin {
+pub enum EngineOrigin {
     /// Installed by the user.
     Path,
     /// Found in terrane's own cache.
@@ -70,7 +71,11 @@ pub struct CallSite<'a> {
 
 impl Engine {
     /// Starts a call that writes to files; for everything that may take long or change something.
-    pub fn start(&self, call: &EngineCall<'_>, site: &CallSite<'_>) -> Result<Running, StartError> {
+    pub fn start(
+        &self,
+        call: &EngineCall<'_>,
+        site: &CallSite<'_>,
+    ) -> Result<ChildProcess, StartError> {
         process::start(&ChildSpec {
             program: &self.program,
             args: &self.args(call),
@@ -89,8 +94,8 @@ impl Engine {
         dir: &Path,
         env: &Environment,
         inherit: &[BorrowedFd<'_>],
-        prints: Prints,
-    ) -> Result<Running, StartError> {
+        prints: ForegroundOutput,
+    ) -> Result<ChildProcess, StartError> {
         process::start_in_front(&self.program, &self.args(call), dir, env, inherit, prints)
     }
 

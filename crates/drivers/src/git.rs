@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use crate::process::{self, Environment};
 use model::error::{Explain, NextStep, advice};
 
-pub(crate) use blobs::Blobs;
+pub(crate) use blobs::BlobReader;
 
 /// The program and its environment.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl Git {
         }))
     }
 
-    fn call(&self, dir: &Path, args: &[&str]) -> Result<Called, GitError> {
+    fn call(&self, dir: &Path, args: &[&str]) -> Result<GitOutput, GitError> {
         let mut command = self.command(dir);
         command
             .args(args)
@@ -140,7 +140,7 @@ impl Git {
         let output = process::spawn_helper(&mut command)
             .and_then(Child::wait_with_output)
             .map_err(|source| GitError::Start { source })?;
-        Ok(Called {
+        Ok(GitOutput {
             code: output.status.code(),
             stdout: output.stdout,
             stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
@@ -329,11 +329,11 @@ impl Repository {
         Ok(blobs)
     }
 
-    pub(crate) fn blobs(&self) -> Result<Blobs, GitError> {
-        Blobs::start(self.git.command(&self.root))
+    pub(crate) fn blobs(&self) -> Result<BlobReader, GitError> {
+        BlobReader::start(self.git.command(&self.root))
     }
 
-    fn call(&self, args: &[&str]) -> Result<Called, GitError> {
+    fn call(&self, args: &[&str]) -> Result<GitOutput, GitError> {
         self.git.call(&self.root, args)
     }
 }
@@ -415,13 +415,13 @@ impl Git {
 }
 
 /// The result of a call.
-struct Called {
+struct GitOutput {
     code: Option<i32>,
     stdout: Vec<u8>,
     stderr: String,
 }
 
-impl Called {
+impl GitOutput {
     fn bytes(&self, deed: &'static str) -> Result<&[u8], GitError> {
         if self.code == Some(0) {
             return Ok(&self.stdout);

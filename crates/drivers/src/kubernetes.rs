@@ -24,9 +24,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-pub use discovery::Resource;
+pub use discovery::ApiResource;
 pub use error::{Conflict, KubernetesError};
-pub use looks::{AgentObjects, ClusterLook, Clusters, ObjectLook, Wanted};
+pub use looks::{AgentObjects, ClusterCheck, ClusterClients, ObjectCheck, ObjectCondition};
 pub use pods::PodLog;
 pub use release::{FetchManifestError, fetch_manifest};
 
@@ -44,15 +44,15 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to one cluster. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct KubernetesClient {
     connection: Arc<Connection>,
-    known: Arc<Mutex<HashMap<String, Vec<Resource>>>>,
+    known: Arc<Mutex<HashMap<String, Vec<ApiResource>>>>,
     max_answer: usize,
 }
 
 /// Options of a server-side apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Apply {
+pub struct ApplyOptions {
     /// Only return the result, without saving it.
     pub dry_run: bool,
     /// Take ownership of fields that other managers own.
@@ -61,7 +61,7 @@ pub struct Apply {
 
 /// Which objects of a kind.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Among<'a> {
+pub struct ObjectFilter<'a> {
     /// `None`: all namespaces.
     pub namespace: Option<&'a str>,
     pub labels: Option<&'a str>,
@@ -112,7 +112,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Client {
+impl KubernetesClient {
     /// The same cluster with another limit on the size of an answer.
     #[must_use]
     pub fn with_limit(&self, max_answer: usize) -> Self {
@@ -160,7 +160,7 @@ impl Client {
     /// `None` if there is no such object.
     pub async fn get(
         &self,
-        resource: &Resource,
+        resource: &ApiResource,
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<Value>, KubernetesError> {
@@ -170,7 +170,7 @@ impl Client {
         found(self.send_json(request).await)
     }
 
-    /// Like [`Client::get`], for an object that a manifest names. `None` also if its kind is unknown.
+    /// Like [`KubernetesClient::get`], for an object that a manifest names. `None` also if its kind is unknown.
     pub async fn get_ref(&self, object: &ObjectRef) -> Result<Option<Value>, KubernetesError> {
         let resource = match self.resource_of(object).await {
             Err(KubernetesError::UnknownKind { .. }) => return Ok(None),
@@ -183,8 +183,8 @@ impl Client {
     /// All objects of a kind, page by page. Pages shrink if objects are large.
     pub async fn list(
         &self,
-        resource: &Resource,
-        among: Among<'_>,
+        resource: &ApiResource,
+        among: ObjectFilter<'_>,
     ) -> Result<Vec<Value>, KubernetesError> {
         let mut found = Vec::new();
         let (mut limit, mut next) = (PAGE, None::<String>);
@@ -231,7 +231,7 @@ impl Client {
 
     /// Server-side apply as [`FIELD_MANAGER`]. A field owned by another manager gives a
     /// [`KubernetesError::Conflict`].
-    pub async fn apply(&self, object: &Value, how: Apply) -> Result<Value, KubernetesError> {
+    pub async fn apply(&self, object: &Value, how: ApplyOptions) -> Result<Value, KubernetesError> {
         let identity = identity(object)?;
         let resource = self.resource_of(&identity).await?;
         let path = resource.path(identity.namespace.as_deref(), Some(&identity.name))?;
@@ -384,7 +384,7 @@ fn found(answer: Result<Value, KubernetesError>) -> Result<Option<Value>, Kubern
 }
 
 /// Items of a list lack `apiVersion` and `kind`.
-fn named(mut item: Value, resource: &Resource) -> Value {
+fn named(mut item: Value, resource: &ApiResource) -> Value {
     if let Value::Object(item) = &mut item {
         item.entry("apiVersion")
             .or_insert_with(|| resource.api_version().into());
@@ -394,7 +394,7 @@ fn named(mut item: Value, resource: &Resource) -> Value {
     item
 }
 
-fn shown(resource: &Resource, namespace: Option<&str>, name: &str) -> String {
+fn shown(resource: &ApiResource, namespace: Option<&str>, name: &str) -> String {
     match namespace.filter(|_| resource.namespaced) {
         Some(namespace) => format!("{} {namespace}/{name}", resource.kind),
         None => format!("{} {name}", resource.kind),

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation};
-use model::identity::{self, Claims, UntrustedPlace, check_place};
+use model::identity::{self, Claims, UntrustedAddress, check_place};
 use model::secret::Secret;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -51,7 +51,7 @@ pub enum FetchError {
     #[error("could not make a client")]
     Client(#[source] reqwest::Error),
     #[error(transparent)]
-    Place(#[from] UntrustedPlace),
+    Place(#[from] UntrustedAddress),
     #[error("could not reach `{place}`")]
     Send {
         place: String,
@@ -128,7 +128,7 @@ impl Oidc {
         audience: &str,
     ) -> Result<Secret, FetchError> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct IdTokenResponse {
             value: String,
         }
         check_place(address)?;
@@ -137,7 +137,7 @@ impl Oidc {
         let request = self.client.get(whole).bearer_auth(bearer.expose());
         // The query of the address may be confidential.
         let place = address.split('?').next().unwrap_or_default();
-        let answer: Answer = fetch(place, request).await?;
+        let answer: IdTokenResponse = fetch(place, request).await?;
         Ok(Secret::new(answer.value))
     }
 

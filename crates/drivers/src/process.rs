@@ -7,7 +7,7 @@
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
 //!
-//! [`remove_when_gone`] and [`KeptGroup`] are different: they start a shell that does nothing until our process
+//! [`remove_when_gone`] and [`ProcessGroupGuard`] are different: they start a shell that does nothing until our process
 //! ends.
 //!
 //! A child gets exactly the given [`Environment`] and, of our descriptors, only those it is meant to inherit.
@@ -41,10 +41,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStderr, ChildStdout};
 
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
-pub use ending::{Ended, run_to_end};
+pub use ending::{TailedOutput, run_to_end};
 pub use environment::{Environment, engine_environment};
 pub use holders::{FileHolder, has_open, holders};
-pub use keeper::{Keeper, KeptGroup, remove_when_gone};
+pub use keeper::{DirGuard, ProcessGroupGuard, remove_when_gone};
 pub use memory::keep_to_ourselves;
 
 /// Prepares a child with its own directory, exactly the given environment, and its own process group. A Ctrl-C in
@@ -78,12 +78,12 @@ pub struct ChildSpec<'a> {
 }
 
 /// Starts a child that writes to files and may outlive us. Requires a tokio runtime.
-pub fn start(spec: &ChildSpec<'_>) -> Result<Running, StartError> {
+pub fn start(spec: &ChildSpec<'_>) -> Result<ChildProcess, StartError> {
     start_in(spec, None)
 }
 
 /// Starts it in an existing group, else in its own.
-fn start_in(spec: &ChildSpec<'_>, group: Option<u32>) -> Result<Running, StartError> {
+fn start_in(spec: &ChildSpec<'_>, group: Option<u32>) -> Result<ChildProcess, StartError> {
     let mut command = command(spec.program, spec.dir, spec.env);
     if let Some(group) = group.and_then(|group| i32::try_from(group).ok()) {
         command.process_group(group);
@@ -95,7 +95,7 @@ fn start_in(spec: &ChildSpec<'_>, group: Option<u32>) -> Result<Running, StartEr
         .stderr(open_log(spec.stderr)?);
     let child = spawn(command, spec.program, spec.inherit)?;
     let pid = child.id().unwrap_or_default();
-    Ok(Running {
+    Ok(ChildProcess {
         child,
         pid,
         group: Some(group.unwrap_or(pid)),
@@ -106,10 +106,10 @@ fn start_in(spec: &ChildSpec<'_>, group: Option<u32>) -> Result<Running, StartEr
 
 /// Where a foreground child prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prints {
+pub enum ForegroundOutput {
     /// On our terminal.
     There,
-    /// To pipes; see [`Running::printed`].
+    /// To pipes; see [`ChildProcess::printed`].
     ToUs,
 }
 
@@ -122,16 +122,16 @@ pub fn start_in_front(
     dir: &Path,
     env: &Environment,
     inherit: &[BorrowedFd<'_>],
-    prints: Prints,
-) -> Result<Running, StartError> {
+    prints: ForegroundOutput,
+) -> Result<ChildProcess, StartError> {
     let mut command = bare_command(program, env);
     command.current_dir(dir).args(args);
-    if prints == Prints::ToUs {
+    if prints == ForegroundOutput::ToUs {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     }
     let child = spawn(command, program, inherit)?;
     let pid = child.id().unwrap_or_default();
-    Ok(Running {
+    Ok(ChildProcess {
         child,
         pid,
         group: None,
@@ -142,7 +142,7 @@ pub fn start_in_front(
 
 /// A started child. Dropping this neither kills nor interrupts it; the runtime reaps it when it ends.
 #[derive(Debug)]
-pub struct Running {
+pub struct ChildProcess {
     child: tokio::process::Child,
     pid: u32,
     /// `None` if it is in ours.
@@ -151,7 +151,7 @@ pub struct Running {
     interrupted: bool,
 }
 
-impl Running {
+impl ChildProcess {
     pub fn pid(&self) -> u32 {
         self.pid
     }

@@ -16,7 +16,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use model::policy::{Answer, AnswerError, Dialect, Document, Mentions, PolicySource, Rule};
+use model::policy::{
+    AddressFinder, Dialect, PolicyInput, PolicySource, RuleKind, RuleResult, RuleResultError,
+};
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -37,19 +39,19 @@ struct Package {
     /// `data.terrane`
     path: String,
     dialect: Dialect,
-    rules: Vec<Rule>,
+    rules: Vec<RuleKind>,
 }
 
 /// An error in the text of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegoError {
     pub message: String,
-    pub place: Option<RegoPlace>,
+    pub place: Option<RegoLocation>,
     pub hint: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RegoPlace {
+pub struct RegoLocation {
     pub file: String,
     /// Line and column, both from 1.
     pub line: usize,
@@ -61,7 +63,7 @@ impl std::error::Error for RegoError {}
 impl std::fmt::Display for RegoError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.place {
-            Some(RegoPlace { file, line, column }) => {
+            Some(RegoLocation { file, line, column }) => {
                 write!(f, "{} at {file}:{line}:{column}", self.message)
             }
             None => f.write_str(&self.message),
@@ -71,13 +73,13 @@ impl std::fmt::Display for RegoError {
 
 /// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum EvaluatePolicyError {
     #[error("it did not come to an end within {} s", limit.as_secs_f32())]
     TimedOut { limit: Duration },
     #[error("{0}")]
     Evaluate(RegoError),
     #[error(transparent)]
-    Answer(#[from] AnswerError),
+    Answer(#[from] RuleResultError),
 }
 
 impl Rego {
@@ -127,10 +129,10 @@ impl Rego {
     /// Evaluates all rules within `limit` in total. Also returns how many further answers were dropped.
     pub fn ask(
         &mut self,
-        document: &Document,
+        document: &PolicyInput,
         limit: Duration,
-    ) -> Result<(Vec<Answer>, usize), AskError> {
-        let mentions = Mentions::of(&document.plan);
+    ) -> Result<(Vec<RuleResult>, usize), EvaluatePolicyError> {
+        let mentions = AddressFinder::of(&document.plan);
         let approvals = document.approvals.iter().filter(|it| it.approves()).count();
         let deadline = Instant::now() + limit;
         let (mut answers, mut left_off) = (Vec::new(), 0);
@@ -190,7 +192,7 @@ fn add(engine: &mut Engine, source: &PolicySource) -> Result<bool, RegoError> {
         let file = source.path.clone();
         return Err(RegoError {
             message: format!("brackets stand more than {DEEPEST} deep in each other"),
-            place: Some(RegoPlace { file, line, column }),
+            place: Some(RegoLocation { file, line, column }),
             hint: Some("give a part of it a name of its own".to_owned()),
         });
     }
@@ -331,9 +333,9 @@ fn refuse_foreign(
             continue;
         }
         let instead = if foreign == "approve" {
-            Rule::RequireApproval
+            RuleKind::RequireApproval
         } else {
-            Rule::Deny
+            RuleKind::Deny
         };
         let source = sources.iter().find(|source| source.path == file);
         return Err(RegoError {
@@ -357,9 +359,9 @@ fn join(path: &str, part: &str) -> String {
 }
 
 /// The first line that begins with a word.
-fn at_word(source: &PolicySource, word: &str) -> RegoPlace {
+fn at_word(source: &PolicySource, word: &str) -> RegoLocation {
     let found = source.text.lines().position(|line| line.starts_with(word));
-    RegoPlace {
+    RegoLocation {
         file: source.path.clone(),
         line: found.unwrap_or(0) + 1,
         column: 1,
@@ -372,7 +374,7 @@ fn explain(text: &str) -> RegoError {
         let mut parts = line.strip_prefix("--> ")?.rsplitn(3, ':');
         let column = parts.next()?.parse().ok()?;
         let line = parts.next()?.parse().ok()?;
-        Some(RegoPlace {
+        Some(RegoLocation {
             file: parts.next()?.to_owned(),
             line,
             column,
@@ -393,15 +395,16 @@ fn explain(text: &str) -> RegoError {
     }
 }
 
-fn said(text: &str, limit: Duration) -> AskError {
+fn said(text: &str, limit: Duration) -> EvaluatePolicyError {
     if text.contains("time limit") {
-        return AskError::TimedOut { limit };
+        return EvaluatePolicyError::TimedOut { limit };
     }
-    AskError::Evaluate(explain(text))
+    EvaluatePolicyError::Evaluate(explain(text))
 }
 
-fn json(value: &Value) -> Result<serde_json::Value, AskError> {
-    let failed = |err: &dyn std::fmt::Display| AskError::Evaluate(explain(&err.to_string()));
+fn json(value: &Value) -> Result<serde_json::Value, EvaluatePolicyError> {
+    let failed =
+        |err: &dyn std::fmt::Display| EvaluatePolicyError::Evaluate(explain(&err.to_string()));
     let text = value.to_json_str().map_err(|err| failed(&err))?;
     serde_json::from_str(&text).map_err(|err| failed(&err))
 }

@@ -1,7 +1,7 @@
 //! Resolves secret references in the stage that needs them. Values are never stored and never part of an error.
 //!
 //! `env:`, `file:`, `sops:` and `dotenv:` are read on the machine of the person who asked. A command is run, and a
-//! service queried ([`Sources`]), where the value is needed, with the credentials in the caller's environment.
+//! service queried ([`SecretSources`]), where the value is needed, with the credentials in the caller's environment.
 
 mod aws;
 mod azure;
@@ -19,8 +19,8 @@ use model::secret::Secret;
 
 pub use error::{ExchangeError, SecretError};
 pub(crate) use local::complaint;
-pub use reference::{Reference, split_words};
-pub use sources::Sources;
+pub use reference::{SecretReference, split_words};
+pub use sources::SecretSources;
 
 use crate::process::Environment;
 
@@ -29,7 +29,7 @@ const LARGEST: usize = 1 << 20;
 
 /// What resolving may use.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'a> {
+pub struct SecretContext<'a> {
     /// The caller's environment.
     pub asker: &'a BTreeMap<String, String>,
     /// The project's root.
@@ -37,32 +37,32 @@ pub struct Surroundings<'a> {
     /// The environment of a command.
     pub env: &'a Environment,
     /// Cached answers of services for this caller.
-    pub sources: &'a Sources,
+    pub sources: &'a SecretSources,
 }
 
 /// Resolves a reference on this machine.
 pub async fn resolve(
-    reference: &Reference,
-    around: Surroundings<'_>,
+    reference: &SecretReference,
+    around: SecretContext<'_>,
 ) -> Result<Secret, SecretError> {
     if let Some(secret) = read_of_asker(reference, around.asker, around.root)? {
         return Ok(secret);
     }
     match reference {
-        Reference::Command(words) => local::run_command(words, around.root, around.env).await,
+        SecretReference::Command(words) => local::run_command(words, around.root, around.env).await,
         elsewhere => around.sources.read(elsewhere, around.asker).await,
     }
 }
 
 /// Reads a secret that is on the caller's machine, which must be this one; `None` for other sources.
 pub fn read_of_asker(
-    reference: &Reference,
+    reference: &SecretReference,
     asker: &BTreeMap<String, String>,
     root: &Path,
 ) -> Result<Option<Secret>, SecretError> {
     let home = asker.get("HOME").map(Path::new);
     let read = match reference {
-        Reference::Env(name) => match asker.get(name) {
+        SecretReference::Env(name) => match asker.get(name) {
             // A CI job sees an empty value if the secret is not set.
             Some(value) if value.is_empty() => Err(SecretError::NoValue {
                 origin: format!("`env:{name}`"),
@@ -70,14 +70,14 @@ pub fn read_of_asker(
             Some(value) => Ok(Secret::new(value)),
             None => Err(SecretError::Unset { name: name.clone() }),
         },
-        Reference::File(path) => local::read_file(path, root, home),
-        Reference::Sops { path, key } => local::read_sops(path, key, root, asker),
-        Reference::Dotenv { path, name } => local::read_dotenv(path, name, root, home),
-        Reference::Command(_)
-        | Reference::Vault { .. }
-        | Reference::AzureKeyVault { .. }
-        | Reference::AwsSecretsManager { .. }
-        | Reference::AwsSsm { .. } => return Ok(None),
+        SecretReference::File(path) => local::read_file(path, root, home),
+        SecretReference::Sops { path, key } => local::read_sops(path, key, root, asker),
+        SecretReference::Dotenv { path, name } => local::read_dotenv(path, name, root, home),
+        SecretReference::Command(_)
+        | SecretReference::Vault { .. }
+        | SecretReference::AzureKeyVault { .. }
+        | SecretReference::AwsSecretsManager { .. }
+        | SecretReference::AwsSsm { .. } => return Ok(None),
     };
     read.map(Some)
 }

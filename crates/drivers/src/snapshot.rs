@@ -28,13 +28,13 @@ use serde::{Deserialize, Serialize};
 use crate::git::{GitError, Repository};
 use crate::tree::normalised;
 
-pub use commit::{Committed, collect_commit};
-pub use pack::{Packed, UnpackError, unpack};
-pub use slot::{LaidOut, LayOutError, Slot};
+pub use commit::{CommitSnapshot, collect_commit};
+pub use pack::{PackedFile, UnpackError, unpack};
+pub use slot::{LayOutError, LayoutStats, Slot};
 
 /// Files to add to those that Git knows. Paths are relative to the project's root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extras {
+pub struct ExtraFiles {
     /// Root modules, whose `terraform.tfvars` and `*.auto.tfvars` are added.
     pub stack_dirs: Vec<String>,
     /// Alternatives of files, directories or globs: of each list, the first pattern that matches something is
@@ -42,7 +42,7 @@ pub struct Extras {
     pub include: Vec<Vec<String>>,
 }
 
-impl Extras {
+impl ExtraFiles {
     /// The files that a project's stacks and policies need. A stack's `include` is relative to its own directory
     /// or, if nothing is there, to the project's root.
     pub fn of(project: &Project) -> Self {
@@ -114,16 +114,16 @@ impl Explain for SnapshotError {}
 pub fn collect(
     root: &Path,
     repository: Option<&Repository>,
-    extras: &Extras,
+    extras: &ExtraFiles,
 ) -> Result<Snapshot, SnapshotError> {
     let root = root.canonicalize().map_err(read_error(""))?;
     let mut files = Vec::new();
     let mut left_out = Vec::new();
     for path in listing::paths(&root, repository, extras)? {
-        match Found::read(&root, &path)? {
-            Found::Nothing => {}
-            Found::LeadsOut => left_out.push(path),
-            Found::File { kind, content } => files.push(SnapshotFile {
+        match PathContent::read(&root, &path)? {
+            PathContent::Nothing => {}
+            PathContent::LeadsOut => left_out.push(path),
+            PathContent::File { kind, content } => files.push(SnapshotFile {
                 digest: sha256(&content),
                 len: content.len() as u64,
                 kind,
@@ -146,7 +146,7 @@ pub fn collect(
 pub fn list(
     root: &Path,
     repository: Option<&Repository>,
-    extras: &Extras,
+    extras: &ExtraFiles,
 ) -> Result<BTreeSet<String>, SnapshotError> {
     let root = root.canonicalize().map_err(read_error(""))?;
     listing::paths(&root, repository, extras)
@@ -174,13 +174,13 @@ impl Snapshot {
         let root = root.canonicalize().map_err(read_error(""))?;
         let mut pack = pack::Writer::new();
         for file in &self.files {
-            match Found::read(&root, &file.path)? {
-                Found::File { kind, content }
+            match PathContent::read(&root, &file.path)? {
+                PathContent::File { kind, content }
                     if kind == file.kind && sha256(&content) == file.digest =>
                 {
                     pack.add(&file.path, kind, &content);
                 }
-                Found::File { .. } | Found::Nothing | Found::LeadsOut => {
+                PathContent::File { .. } | PathContent::Nothing | PathContent::LeadsOut => {
                     return Err(SnapshotError::Moved {
                         path: file.path.clone(),
                     });
@@ -192,7 +192,7 @@ impl Snapshot {
 }
 
 /// What is at a path.
-enum Found {
+enum PathContent {
     File {
         kind: FileKind,
         content: Vec<u8>,
@@ -202,7 +202,7 @@ enum Found {
     LeadsOut,
 }
 
-impl Found {
+impl PathContent {
     /// `root` is a real path.
     fn read(root: &Path, path: &str) -> Result<Self, SnapshotError> {
         let place = root.join(path);

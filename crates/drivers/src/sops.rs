@@ -28,26 +28,26 @@ use jiff::Timestamp;
 use model::secret::Secret;
 
 pub use crypt::ValueError;
-pub use identities::{Ask, Identities, IdentityError, Question};
+pub use identities::{Identities, IdentityError, Prompt, PromptFn};
 pub use metadata::MetadataError;
-pub use open::{DecryptError, Opened, Paths};
+pub use open::{DecryptError, DecryptedDocument, EncryptedPaths};
 pub use plugin::{PluginError, Plugins};
 pub use recipient::{Recipient, RecipientError};
-pub use rules::{Rule, RuleError, Rules, RulesError};
+pub use rules::{CreationRules, EncryptionRule, RuleError, RulesError};
 pub use seal::EncryptError;
-pub use selection::{Selection, SelectionError};
+pub use selection::{EncryptionFilter, EncryptionFilterError};
 pub use tree::PathError;
 
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum SopsFormat {
     Yaml,
     Json,
     Dotenv,
     Ini,
 }
 
-impl Format {
+impl SopsFormat {
     /// The format by file name, as the official tool decides it; `None` for an unknown extension.
     pub fn of(path: &Path) -> Option<Self> {
         if path.file_name()? == ".env" {
@@ -65,13 +65,13 @@ impl Format {
 
 /// Indentation; `stores` in a `.sops.yaml` may change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct SopsLayout {
     pub yaml: usize,
     /// Spaces; `None` is a tab.
     pub json: Option<usize>,
 }
 
-impl Default for Layout {
+impl Default for SopsLayout {
     /// The defaults of the official tool.
     fn default() -> Self {
         Self {
@@ -93,8 +93,8 @@ pub struct ReadError {
 /// values keep their ciphertext; an unchanged text is returned as it was.
 pub fn encrypt(
     plain: &str,
-    format: Format,
-    rule: &Rule,
+    format: SopsFormat,
+    rule: &EncryptionRule,
     plugins: &Plugins,
     earlier: Option<(&str, &Identities)>,
     now: Timestamp,
@@ -110,10 +110,10 @@ pub fn encrypt(
 /// Encrypts the next plain text of an already opened file.
 pub fn encrypt_again(
     plain: &str,
-    format: Format,
-    rule: &Rule,
+    format: SopsFormat,
+    rule: &EncryptionRule,
     plugins: &Plugins,
-    earlier: &Opened,
+    earlier: &DecryptedDocument,
     now: Timestamp,
 ) -> Result<String, EncryptError> {
     seal::seal(
@@ -127,56 +127,64 @@ pub fn encrypt_again(
 }
 
 /// An empty document, as if it had been opened.
-pub fn empty(format: Format, rule: &Rule, plugins: &Plugins) -> Result<Opened, EncryptError> {
+pub fn empty(
+    format: SopsFormat,
+    rule: &EncryptionRule,
+    plugins: &Plugins,
+) -> Result<DecryptedDocument, EncryptError> {
     seal::empty(format, rule, plugins)
 }
 
 /// Opens an encrypted text. The whole text is verified before any value is returned.
 pub fn decrypt(
     text: &str,
-    format: Format,
+    format: SopsFormat,
     identities: &Identities,
-) -> Result<Opened, DecryptError> {
+) -> Result<DecryptedDocument, DecryptError> {
     open::open(text, format, identities)
 }
 
 /// The parts of a text that stay in clear when it is encrypted by `rule`.
-pub fn clear(plain: &str, format: Format, rule: &Rule) -> Result<String, EncryptError> {
+pub fn clear(
+    plain: &str,
+    format: SopsFormat,
+    rule: &EncryptionRule,
+) -> Result<String, EncryptError> {
     clear::clear(plain, format, rule)
 }
 
 /// The paths of the values of an encrypted text, which need no key; `None` if the text is not encrypted.
-pub fn paths_in_clear(text: &str, format: Format) -> Option<Paths> {
+pub fn paths_in_clear(text: &str, format: SopsFormat) -> Option<EncryptedPaths> {
     let mut document = read(text, format).ok()?;
     metadata::take(&mut document, format).ok()?;
-    Some(Paths(document))
+    Some(EncryptedPaths(document))
 }
 
 /// Whether a text has the metadata of an encrypted file.
-pub fn is_encrypted(text: &str, format: Format) -> bool {
+pub fn is_encrypted(text: &str, format: SopsFormat) -> bool {
     read(text, format).is_ok_and(|mut document| metadata::take(&mut document, format).is_ok())
 }
 
 /// The rules of a `.sops.yaml`.
-pub fn rules(text: &str) -> Result<Rules, RulesError> {
-    Rules::read(text)
+pub fn rules(text: &str) -> Result<CreationRules, RulesError> {
+    CreationRules::read(text)
 }
 
-fn read(text: &str, format: Format) -> Result<tree::Document, ReadError> {
+fn read(text: &str, format: SopsFormat) -> Result<tree::Document, ReadError> {
     match format {
-        Format::Yaml => yaml::read(text),
-        Format::Json => json::read(text),
-        Format::Dotenv => dotenv::read(text),
-        Format::Ini => ini::read(text),
+        SopsFormat::Yaml => yaml::read(text),
+        SopsFormat::Json => json::read(text),
+        SopsFormat::Dotenv => dotenv::read(text),
+        SopsFormat::Ini => ini::read(text),
     }
 }
 
-fn write(document: &tree::Document, format: Format, layout: Layout) -> Secret {
+fn write(document: &tree::Document, format: SopsFormat, layout: SopsLayout) -> Secret {
     Secret::new(match format {
-        Format::Yaml => yaml::write(document, layout.yaml),
-        Format::Json => json::write(document, layout.json),
-        Format::Dotenv => dotenv::write(document),
-        Format::Ini => ini::write(document),
+        SopsFormat::Yaml => yaml::write(document, layout.yaml),
+        SopsFormat::Json => json::write(document, layout.json),
+        SopsFormat::Dotenv => dotenv::write(document),
+        SopsFormat::Ini => ini::write(document),
     })
 }
 

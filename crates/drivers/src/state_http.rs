@@ -20,9 +20,9 @@ pub struct HttpBackend {
     /// `USER:PASSWORD`, or a token alone.
     credential: Option<Secret>,
     /// The lock methods to try, in order; empty if the backend has no locks.
-    ways: Vec<LockWay>,
+    ways: Vec<LockMethod>,
     /// The lock method that worked.
-    used: OnceLock<LockWay>,
+    used: OnceLock<LockMethod>,
     /// Time limit for taking and for releasing a lock.
     patience: Duration,
 }
@@ -45,13 +45,13 @@ pub enum Locking {
 
 /// One lock method.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct LockWay {
+struct LockMethod {
     address: String,
     lock: Method,
     unlock: Method,
 }
 
-impl LockWay {
+impl LockMethod {
     fn at(address: &str) -> Self {
         Self {
             address: address.to_owned(),
@@ -147,7 +147,7 @@ impl HttpBackend {
             client,
             address: address.to_owned(),
             credential,
-            ways: LockWay::all(address, locking),
+            ways: LockMethod::all(address, locking),
             used: OnceLock::new(),
             patience: PATIENCE,
         })
@@ -178,7 +178,7 @@ impl HttpBackend {
     /// The lock method, unless it is the usual one at the state's own address.
     pub fn locked_by(&self) -> Option<String> {
         let used = self.used.get()?;
-        let is_usual = *used == LockWay::at(&self.address);
+        let is_usual = *used == LockMethod::at(&self.address);
         (!is_usual).then(|| format!("{} at `{}`", used.lock, nameable(&used.address)))
     }
 
@@ -209,7 +209,7 @@ impl HttpBackend {
         refused
     }
 
-    async fn lock_by(&self, way: &LockWay, info: &LockInfo) -> Result<(), HttpBackendError> {
+    async fn lock_by(&self, way: &LockMethod, info: &LockInfo) -> Result<(), HttpBackendError> {
         let deed = "lock";
         let request = self
             .request(way.lock.clone(), &way.address)
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn ways_to_lock() {
         let ways = |address: &str| -> Vec<String> {
-            let all = LockWay::all(address, Locking::Unknown).into_iter();
+            let all = LockMethod::all(address, Locking::Unknown).into_iter();
             all.map(|way| format!("{} {} {}", way.lock, way.unlock, way.address))
                 .collect()
         };

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use model::tree::{Entry, ReadFailure, Tree};
+use model::tree::{ReadFailure, Tree, TreeEntry};
 use rustix::fs::OFlags;
 
-use crate::git::{Blobs, GitError, Repository};
+use crate::git::{BlobReader, GitError, Repository};
 
 /// The maximum number of bytes read from one file.
 const LIMIT: u64 = 5 * 1024 * 1024;
@@ -149,9 +149,9 @@ impl Tree for DirTree {
         !above.any(|dir| self.ignored().contains(dir))
     }
 
-    fn list(&self, dir: &str) -> Option<Vec<Entry>> {
+    fn list(&self, dir: &str) -> Option<Vec<TreeEntry>> {
         let real = self.dir(dir)?;
-        let mut entries: Vec<Entry> = fs::read_dir(&real)
+        let mut entries: Vec<TreeEntry> = fs::read_dir(&real)
             .ok()?
             .filter_map(|entry| {
                 let entry = entry.ok()?;
@@ -163,7 +163,7 @@ impl Tree for DirTree {
                 };
                 // A name that is not UTF-8 cannot be referenced in any file that we read.
                 let name = entry.file_name().into_string().ok()?;
-                Some(Entry { name, is_dir })
+                Some(TreeEntry { name, is_dir })
             })
             .collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
@@ -201,7 +201,7 @@ impl Tree for DirTree {
 #[derive(Debug)]
 pub struct CommitTree {
     files: BTreeMap<String, CommittedFile>,
-    blobs: Mutex<Blobs>,
+    blobs: Mutex<BlobReader>,
 }
 
 #[derive(Debug)]
@@ -256,7 +256,7 @@ impl Tree for CommitTree {
         self.blob(&file.id)
     }
 
-    fn list(&self, dir: &str) -> Option<Vec<Entry>> {
+    fn list(&self, dir: &str) -> Option<Vec<TreeEntry>> {
         let dir = self.resolved(dir)?;
         let prefix = if dir.is_empty() {
             dir
@@ -282,7 +282,7 @@ impl Tree for CommitTree {
         let found = !entries.is_empty() || prefix.is_empty();
         let entries = entries
             .into_iter()
-            .map(|(name, is_dir)| Entry { name, is_dir });
+            .map(|(name, is_dir)| TreeEntry { name, is_dir });
         found.then(|| entries.collect())
     }
 }

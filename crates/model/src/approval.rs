@@ -15,7 +15,7 @@ use crate::run::{Outcome, Preview, Run, RunState};
 
 mod shown;
 
-pub use shown::{Shown, shown};
+pub use shown::{ApprovalSubject, shown};
 
 /// An `approval` block. Missing settings are inherited from the target's block, then from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl From<ApprovalRule> for ApprovalBlock {
 
 /// A rule, and the stacks of a change set that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Requirement {
+pub struct ApprovalRequirement {
     /// What requires it: ``target `azure` ``, ``stack `k8s-prod` ``, ``policy `stateful` ``.
     pub by: String,
     pub rule: ApprovalRule,
@@ -118,7 +118,7 @@ pub struct Approval {
 
 /// A missing approval that blocks an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owed {
+pub struct MissingApproval {
     pub by: String,
     pub rule: ApprovalRule,
     /// The run, if the approval is for a single stack.
@@ -128,17 +128,17 @@ pub struct Owed {
     pub is_for_all: bool,
     pub given: u32,
     /// Approvals that were given but do not count, with the reason.
-    pub not_counted: Vec<NotCounted>,
+    pub not_counted: Vec<UncountedApproval>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotCounted {
+pub struct UncountedApproval {
     pub person: String,
-    pub because: Because,
+    pub because: UncountedReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
+pub enum UncountedReason {
     IsAuthor,
     OtherRole,
     Expired,
@@ -146,7 +146,7 @@ pub enum Because {
     OtherPlan,
 }
 
-impl Because {
+impl UncountedReason {
     pub fn words(self) -> &'static str {
         match self {
             Self::IsAuthor => "asked for it",
@@ -159,7 +159,12 @@ impl Because {
 
 /// All approvals that are missing for the plans of a change set that are ready. Approvals for the whole change set are
 /// required before anything starts, and also cover previews. After the start they only concern their own stacks.
-pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestamp) -> Vec<Owed> {
+pub fn owed(
+    set: &ChangeSet,
+    runs: &[Run],
+    approvals: &[Approval],
+    now: Timestamp,
+) -> Vec<MissingApproval> {
     let ready: BTreeMap<&StackName, &Run> = runs
         .iter()
         .filter(|run| matches!(run.state, RunState::Planned { .. }))
@@ -201,7 +206,7 @@ pub fn owed(set: &ChangeSet, runs: &[Run], approvals: &[Approval], now: Timestam
                     continue;
                 }
                 let one = count(set, requirement, None, &covered, approvals, now);
-                owed.extend(one.map(|one| Owed { is_for_all, ..one }));
+                owed.extend(one.map(|one| MissingApproval { is_for_all, ..one }));
             }
         }
     }
@@ -237,7 +242,7 @@ fn is_change(outcome: &Outcome) -> bool {
 }
 
 /// The approvals that policies require for the plans that are ready, unless the policies are overridden.
-fn by_policy(set: &ChangeSet, ready: &BTreeMap<&StackName, &Run>) -> Vec<Requirement> {
+fn by_policy(set: &ChangeSet, ready: &BTreeMap<&StackName, &Run>) -> Vec<ApprovalRequirement> {
     if set.request.policy_override.is_some() {
         return Vec::new();
     }
@@ -248,8 +253,8 @@ fn by_policy(set: &ChangeSet, ready: &BTreeMap<&StackName, &Run>) -> Vec<Require
     wanted.collect()
 }
 
-fn of_policy(wanted: &policy::Requirement, run: &Run) -> Requirement {
-    Requirement {
+fn of_policy(wanted: &policy::RequiredApproval, run: &Run) -> ApprovalRequirement {
+    ApprovalRequirement {
         by: format!("policy `{}`", wanted.remark.policy),
         rule: ApprovalRule {
             count: wanted.count,
@@ -266,10 +271,10 @@ fn of_policy(wanted: &policy::Requirement, run: &Run) -> Requirement {
 pub fn owed_to_policy(
     set: &ChangeSet,
     run: &Run,
-    wanted: &policy::Requirement,
+    wanted: &policy::RequiredApproval,
     approvals: &[Approval],
     now: Timestamp,
-) -> Option<Owed> {
+) -> Option<MissingApproval> {
     count(set, &of_policy(wanted, run), None, &[run], approvals, now)
 }
 
@@ -293,18 +298,18 @@ pub fn lacks_rule_approvals(
 }
 
 /// Whether no approval is missing for one run.
-pub(crate) fn is_free(owed: &[Owed], run: &Run) -> bool {
+pub(crate) fn is_free(owed: &[MissingApproval], run: &Run) -> bool {
     !owed.iter().any(|one| one.keeps_back(run))
 }
 
 fn count(
     set: &ChangeSet,
-    requirement: &Requirement,
+    requirement: &ApprovalRequirement,
     about: Option<RunId>,
     covered: &[&Run],
     approvals: &[Approval],
     now: Timestamp,
-) -> Option<Owed> {
+) -> Option<MissingApproval> {
     let rule = &requirement.rule;
     // A new plan of one run does not invalidate the approvals of others.
     let lacks =
@@ -315,7 +320,7 @@ fn count(
     }
     let made = lacking.iter().filter_map(|run| plan_since(run)).max();
     let (given, not_counted) = heard(set, rule, about, made, approvals, now);
-    (given < rule.count).then(|| Owed {
+    (given < rule.count).then(|| MissingApproval {
         by: requirement.by.clone(),
         rule: rule.clone(),
         run: about,
@@ -334,21 +339,21 @@ fn heard(
     made: Option<Timestamp>,
     approvals: &[Approval],
     now: Timestamp,
-) -> (u32, Vec<NotCounted>) {
+) -> (u32, Vec<UncountedApproval>) {
     let mut people = BTreeSet::new();
     let mut not_counted = Vec::new();
     for approval in approvals.iter().filter(|one| one.run == about) {
         let because = if made.is_some_and(|made| approval.at < made) {
-            Some(Because::OtherPlan)
+            Some(UncountedReason::OtherPlan)
         } else if rule
             .expires
             .is_some_and(|term| is_past(approval.at, term, now))
         {
-            Some(Because::Expired)
+            Some(UncountedReason::Expired)
         } else if !rule.author && set.request.is_author(&approval.person) {
-            Some(Because::IsAuthor)
+            Some(UncountedReason::IsAuthor)
         } else if rule.role.is_some() && rule.role != approval.role {
-            Some(Because::OtherRole)
+            Some(UncountedReason::OtherRole)
         } else {
             None
         };
@@ -357,7 +362,7 @@ fn heard(
                 people.insert(&approval.person);
             }
             Some(because) => {
-                let one = NotCounted {
+                let one = UncountedApproval {
                     person: approval.person.clone(),
                     because,
                 };
@@ -394,7 +399,7 @@ fn is_past(at: Timestamp, term: Duration, now: Timestamp) -> bool {
     at.checked_add(term).is_ok_and(|end| end <= now)
 }
 
-impl Owed {
+impl MissingApproval {
     /// Whether this missing approval blocks a run.
     pub fn keeps_back(&self, run: &Run) -> bool {
         self.is_for_all || self.stacks.contains(&run.stack)

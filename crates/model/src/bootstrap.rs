@@ -26,7 +26,7 @@ pub use settings::BootstrapSettingError;
 /// A `bootstrap` block with all its values known. Kept in memory only.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
-    pub deed: Deed,
+    pub deed: BootstrapAction,
     /// How to reach the cluster. Optional for a command.
     pub kubeconfig: Option<(Kubeconfig, Secret)>,
     pub secrets: Vec<SecretObject>,
@@ -36,7 +36,7 @@ pub struct Bootstrap {
 }
 
 #[derive(Clone, Debug)]
-pub enum Deed {
+pub enum BootstrapAction {
     Agent(Agent),
     Command(CommandStep),
 }
@@ -83,7 +83,7 @@ pub struct SecretObject {
 
 /// One observable step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum BootstrapStep {
     WaitForApi,
     Namespaces,
     Secrets,
@@ -98,32 +98,32 @@ impl Bootstrap {
     /// `argocd`, `flux` or `command`, as in the project file.
     pub fn kind(&self) -> &'static str {
         match &self.deed {
-            Deed::Agent(agent) => agent.kind.word(),
-            Deed::Command(_) => "command",
+            BootstrapAction::Agent(agent) => agent.kind.word(),
+            BootstrapAction::Command(_) => "command",
         }
     }
 
     /// The steps, in order.
-    pub fn steps(&self) -> Vec<Step> {
+    pub fn steps(&self) -> Vec<BootstrapStep> {
         let mut steps = Vec::new();
         if self.kubeconfig.is_some() {
-            steps.push(Step::WaitForApi);
+            steps.push(BootstrapStep::WaitForApi);
         }
         if !self.namespaces().is_empty() {
-            steps.push(Step::Namespaces);
+            steps.push(BootstrapStep::Namespaces);
         }
         if !self.secrets.is_empty() {
-            steps.push(Step::Secrets);
+            steps.push(BootstrapStep::Secrets);
         }
         match &self.deed {
-            Deed::Command(_) => steps.push(Step::Command),
-            Deed::Agent(agent) => {
+            BootstrapAction::Command(_) => steps.push(BootstrapStep::Command),
+            BootstrapAction::Agent(agent) => {
                 if agent.is_installed_here() {
-                    steps.push(Step::Install);
+                    steps.push(BootstrapStep::Install);
                 }
-                steps.push(Step::WaitForAgent);
+                steps.push(BootstrapStep::WaitForAgent);
                 if !agent.root.is_empty() {
-                    steps.extend([Step::Root, Step::WaitForRoot]);
+                    steps.extend([BootstrapStep::Root, BootstrapStep::WaitForRoot]);
                 }
             }
         }
@@ -133,8 +133,8 @@ impl Bootstrap {
     /// Namespaces that must exist first, sorted.
     pub fn namespaces(&self) -> Vec<&str> {
         let own = match &self.deed {
-            Deed::Agent(agent) => Some(agent.namespace.as_str()),
-            Deed::Command(_) => None,
+            BootstrapAction::Agent(agent) => Some(agent.namespace.as_str()),
+            BootstrapAction::Command(_) => None,
         };
         let secrets = self.secrets.iter().map(|secret| secret.namespace.as_str());
         let mut all: Vec<&str> = secrets.chain(own).collect();
@@ -143,13 +143,15 @@ impl Bootstrap {
         all
     }
 
-    pub fn limit(&self, step: Step) -> Duration {
+    pub fn limit(&self, step: BootstrapStep) -> Duration {
         let minutes = match step {
             // A new control plane and the pods of a new cluster take some time.
-            Step::WaitForApi | Step::WaitForAgent | Step::WaitForRoot => 15,
-            Step::Namespaces | Step::Secrets | Step::Root => 2,
-            Step::Install => 5,
-            Step::Command => 30,
+            BootstrapStep::WaitForApi
+            | BootstrapStep::WaitForAgent
+            | BootstrapStep::WaitForRoot => 15,
+            BootstrapStep::Namespaces | BootstrapStep::Secrets | BootstrapStep::Root => 2,
+            BootstrapStep::Install => 5,
+            BootstrapStep::Command => 30,
         };
         self.timeout.unwrap_or_else(|| Duration::from_mins(minutes))
     }
@@ -165,14 +167,14 @@ impl Bootstrap {
             hidden.push(text.clone());
             hidden.extend(config.hidden());
         }
-        if let Deed::Command(command) = &self.deed {
+        if let BootstrapAction::Command(command) = &self.deed {
             hidden.extend(command.env.values().cloned());
         }
         hidden
     }
 }
 
-impl Step {
+impl BootstrapStep {
     pub fn title(self) -> &'static str {
         match self {
             Self::WaitForApi => "wait for the API",
@@ -239,7 +241,7 @@ impl SecretObject {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for BootstrapStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.title())
     }

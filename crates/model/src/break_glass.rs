@@ -8,7 +8,7 @@ use crate::state::StateName;
 /// The kind of action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Act {
+pub enum BreakGlassAction {
     /// A lock was taken away from its holder.
     LockBroken,
     /// A state was pushed manually, bypassing the rules for runs.
@@ -36,7 +36,7 @@ pub enum Act {
     Reinstalled,
 }
 
-impl Act {
+impl BreakGlassAction {
     pub const ALL: [Self; 13] = [
         Self::LockBroken,
         Self::StatePushed,
@@ -95,7 +95,7 @@ impl Act {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BreakGlass {
     pub id: i64,
-    pub act: Act,
+    pub act: BreakGlassAction,
     pub state: StateName,
     /// The actor: a user of the operating system, or a token's name.
     pub actor: String,

@@ -14,7 +14,7 @@ const MOST_PARTS: usize = 100_000;
 const LONGEST_NAME: usize = 1024;
 
 /// By name.
-pub type Parts = BTreeMap<String, Vec<u8>>;
+pub type BundleParts = BTreeMap<String, Vec<u8>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackPartsError {
@@ -28,7 +28,7 @@ pub enum UnpackPartsError {
     TooMuch,
 }
 
-pub fn pack(parts: &Parts) -> Vec<u8> {
+pub fn pack(parts: &BundleParts) -> Vec<u8> {
     let mut bytes = HEAD.to_vec();
     for (name, body) in parts {
         for length in [name.len(), body.len()] {
@@ -41,9 +41,9 @@ pub fn pack(parts: &Parts) -> Vec<u8> {
 }
 
 /// Treats the input as untrusted: each length is compared with the rest of the input before use.
-pub fn unpack(bytes: &[u8]) -> Result<Parts, UnpackPartsError> {
+pub fn unpack(bytes: &[u8]) -> Result<BundleParts, UnpackPartsError> {
     let mut rest = bytes.strip_prefix(HEAD).ok_or(UnpackPartsError::Head)?;
-    let mut parts = Parts::new();
+    let mut parts = BundleParts::new();
     while !rest.is_empty() {
         let name_length = length(&mut rest)?;
         let body_length = length(&mut rest)?;

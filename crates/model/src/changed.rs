@@ -15,7 +15,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use crate::ids::StackName;
 use crate::project::{Project, Stack};
 
-pub use definition::Definition;
+pub use definition::StackDefinition;
 
 /// Symbolic links of the project with their targets inside it. The target is part of the source of every stack that
 /// contains the link.
@@ -26,7 +26,7 @@ const MOST_NAMES: usize = 64;
 
 /// What a stack's source consists of. Paths are relative to the project's root, with `/`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct SourceExtent {
     /// Directories of the modules that it uses, with or without its root module.
     pub dirs: BTreeSet<String>,
     /// Files that its modules name: literal paths or, for `fileset()`, globs.
@@ -43,7 +43,7 @@ pub struct Reach {
 /// Git submodule, and then counts as everything in it.
 pub fn stacks_touched(
     project: &Project,
-    reach: &dyn Fn(&StackName) -> Reach,
+    reach: &dyn Fn(&StackName) -> SourceExtent,
     links: &Links,
     changed: &BTreeSet<String>,
 ) -> BTreeMap<StackName, String> {
@@ -70,7 +70,7 @@ pub fn stacks_touched(
 /// The paths of each stack's own source, among all paths.
 pub fn sources<'p>(
     project: &Project,
-    reach: &dyn Fn(&StackName) -> Reach,
+    reach: &dyn Fn(&StackName) -> SourceExtent,
     links: &Links,
     paths: &'p [&'p str],
 ) -> BTreeMap<StackName, Vec<&'p str>> {
@@ -98,7 +98,7 @@ pub fn sources<'p>(
 pub fn definitions_changed(before: &Project, after: &Project) -> BTreeSet<StackName> {
     let same = |stack: &Stack| {
         let old = before.stacks.get(&stack.name);
-        old.is_some_and(|old| Definition::of(before, old) == Definition::of(after, stack))
+        old.is_some_and(|old| StackDefinition::of(before, old) == StackDefinition::of(after, stack))
     };
     let stacks = after.stacks.values().filter(|stack| !same(stack));
     stacks.map(|stack| stack.name.clone()).collect()
@@ -115,7 +115,11 @@ struct Extents<'a> {
 }
 
 impl<'a> Extents<'a> {
-    fn new(project: &'a Project, reach: &dyn Fn(&StackName) -> Reach, links: &'a Links) -> Self {
+    fn new(
+        project: &'a Project,
+        reach: &dyn Fn(&StackName) -> SourceExtent,
+        links: &'a Links,
+    ) -> Self {
         let stacks = project.stacks.values();
         let mut extents = Self {
             dirs: BTreeMap::new(),
@@ -130,7 +134,7 @@ impl<'a> Extents<'a> {
         extents
     }
 
-    fn add(&mut self, project: &Project, stack: &'a Stack, reach: Reach) {
+    fn add(&mut self, project: &Project, stack: &'a Stack, reach: SourceExtent) {
         let after = stages::sources(project, stack);
         let mut dirs = reach.dirs;
         dirs.insert(stack.path.clone());

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::{Approval, Requirement};
+use crate::approval::{Approval, ApprovalRequirement};
 use crate::exception::Exceptions;
 use crate::exec::Exec;
 use crate::hold::Hold;
@@ -21,13 +21,13 @@ mod reopen;
 mod supersede;
 mod why;
 
-pub use advance::{Refusal, SetEvent, advance};
-pub use hear::{HearError, Say, hear};
+pub use advance::{InvalidSetEvent, SetEvent, advance};
+pub use hear::{UserCommand, UserCommandError, hear};
 pub use needed::{Dependent, can_be_undermined, still_needed, undermined};
-pub use next::{Step, is_said, next, stage_held};
-pub use reopen::{Reopen, ReopenError, Reopened, reopen};
+pub use next::{Transition, is_said, next, stage_held};
+pub use reopen::{Reopen, ReopenError, ReopenedRun, reopen};
 pub use supersede::superseded;
-pub use why::{Front, why, why_set};
+pub use why::{LaneBlocker, why, why_set};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeSet {
@@ -90,10 +90,10 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unasked: BTreeSet<StackName>,
     #[serde(default)]
-    pub origin: Origin,
+    pub origin: Trigger,
     /// The required approvals, as configured when the change set was requested.
     #[serde(default)]
-    pub approvals: Vec<Requirement>,
+    pub approvals: Vec<ApprovalRequirement>,
     /// What is known about the requester's identity.
     #[serde(default)]
     pub identity: Option<Identity>,
@@ -130,7 +130,7 @@ pub struct BundleOrigin {
 /// What triggered a change set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
-pub enum Origin {
+pub enum Trigger {
     /// A person requested it. It is never superseded.
     #[default]
     Person,
@@ -141,7 +141,7 @@ pub enum Origin {
 
 /// The other inputs of a decision about a change set.
 #[derive(Clone, Copy, Debug)]
-pub struct Around<'a> {
+pub struct DecisionContext<'a> {
     /// The active holds.
     pub holds: &'a [Hold],
     /// The approvals given for this change set or one of its runs.

@@ -51,12 +51,12 @@ use hcl_edit::structure::Structure;
 use serde_json::{Value, json};
 
 use attach::Contexts;
-use check::{Drafts, Known};
+use check::{Drafts, KnownNames};
 use check_modules::Modules;
-use expand::{Blocks, Instance};
+use expand::{Blocks, StackInstance};
 use findings::Findings;
 use policies::PolicyDraft;
-use project::{Item, TargetDraft};
+use project::{OuterBlock, TargetDraft};
 use reader::{Reader, Scope};
 use shape::head;
 use stack::StackDraft;
@@ -69,12 +69,12 @@ pub use project::read_by_line;
 use crate::diagnostic::{Finding, Location, Severity};
 use crate::engine::EngineRequirement;
 use crate::module::Module;
-use crate::project::{FactsPlace, Project, Writer};
+use crate::project::{FactsBranch, Project, Writer};
 use crate::render::Render;
 use crate::tree::Tree;
 
 /// What a project file may query from the environment in which it is loaded.
-pub struct Surroundings<'a> {
+pub struct LoadEnvironment<'a> {
     pub env: &'a dyn Fn(&str) -> Option<String>,
     pub git_commit: Option<String>,
     pub git_branch: Option<String>,
@@ -82,7 +82,7 @@ pub struct Surroundings<'a> {
 
 /// A project as far as it could be read, with all findings.
 #[derive(Clone, Debug, Default)]
-pub struct Loaded {
+pub struct LoadedProject {
     /// May be missing or incomplete if the findings contain errors.
     pub project: Option<Project>,
     /// Errors first, then by file and line.
@@ -95,7 +95,7 @@ pub struct Loaded {
     pub texts: BTreeMap<String, String>,
 }
 
-impl Loaded {
+impl LoadedProject {
     pub fn has_errors(&self) -> bool {
         self.findings
             .iter()
@@ -115,7 +115,7 @@ impl Loaded {
 }
 
 /// Loads the project at the root of a tree.
-pub fn load(tree: &dyn Tree, around: &Surroundings<'_>) -> Loaded {
+pub fn load(tree: &dyn Tree, around: &LoadEnvironment<'_>) -> LoadedProject {
     let mut reader = Reader::new(tree, around);
     let dirs = Dirs::walk(tree);
     let files = project_files(&mut reader);
@@ -129,7 +129,7 @@ pub fn load(tree: &dyn Tree, around: &Surroundings<'_>) -> Loaded {
             ))
         })
         .collect();
-    let outer = Outer::collect(&mut reader, &files);
+    let outer = OuterBlocks::collect(&mut reader, &files);
     let mut blocks = outer.blocks();
     for (dir, file) in &beside_files {
         if let Some(item) = expand::beside(&mut reader, file) {
@@ -142,13 +142,13 @@ pub fn load(tree: &dyn Tree, around: &Surroundings<'_>) -> Loaded {
 }
 
 /// The outer blocks in the order in which they were written.
-struct Outer<'f> {
-    items: Vec<Item<'f>>,
+struct OuterBlocks<'f> {
+    items: Vec<OuterBlock<'f>>,
     /// Blocks whose names are already in use.
-    again: Vec<Item<'f>>,
+    again: Vec<OuterBlock<'f>>,
 }
 
-impl<'f> Outer<'f> {
+impl<'f> OuterBlocks<'f> {
     fn collect(reader: &mut Reader<'_>, files: &'f [ParsedFile]) -> Self {
         let (mut items, mut again) = (Vec::new(), Vec::new());
         let mut names: BTreeMap<(&str, &str), Location> = BTreeMap::new();
@@ -184,7 +184,7 @@ impl<'f> Outer<'f> {
         Self { items, again }
     }
 
-    fn all(&self, word: &str) -> impl Iterator<Item = Item<'f>> {
+    fn all(&self, word: &str) -> impl Iterator<Item = OuterBlock<'f>> {
         self.items
             .iter()
             .copied()
@@ -195,7 +195,7 @@ impl<'f> Outer<'f> {
         self.items
             .iter()
             .filter(|item| item.spec.word == word)
-            .map(Item::name)
+            .map(OuterBlock::name)
             .collect()
     }
 
@@ -245,7 +245,7 @@ fn outer_block<'f>(
     reader: &mut Reader<'_>,
     file: &'f ParsedFile,
     structure: &'f Structure,
-) -> Option<Item<'f>> {
+) -> Option<OuterBlock<'f>> {
     let source = &file.source;
     let words = || schema::TOP.iter().map(|block| block.word);
     match structure {
@@ -269,7 +269,7 @@ fn outer_block<'f>(
                 finding.hint = suggest::hint(word, words());
                 reader.findings.push(finding);
             }
-            spec.map(|spec| Item {
+            spec.map(|spec| OuterBlock {
                 source,
                 block,
                 spec,
@@ -280,7 +280,7 @@ fn outer_block<'f>(
 
 fn read(
     reader: &mut Reader<'_>,
-    outer: &Outer<'_>,
+    outer: &OuterBlocks<'_>,
     blocks: &Blocks<'_>,
     dirs: Dirs,
     found_files: bool,
@@ -302,7 +302,7 @@ fn read(
             .hint("add `project \"NAME\" { … }` to `terrane.hcl`");
         reader.findings.push(finding);
     }
-    let mut parts = Parts::read(reader, outer, &scope, &dirs);
+    let mut parts = ProjectParts::read(reader, outer, &scope, &dirs);
     let engine = project
         .as_ref()
         .map(|project| project.engine.clone())
@@ -324,7 +324,7 @@ fn read(
     if is_empty && found_files && expanded.unmade.is_empty() && !reader.is_partial {
         reader.findings.push(empty(outer, &expanded.disabled));
     }
-    let known = Known {
+    let known = KnownNames {
         writers: outer.names("writer"),
         facts: outer.names("facts"),
         renders: outer.names("render"),
@@ -366,18 +366,18 @@ fn read(
 }
 
 /// The results of the outer blocks, except the project's own and those of stacks.
-struct Parts {
+struct ProjectParts {
     layers: BTreeMap<String, i64>,
     targets: BTreeMap<String, TargetDraft>,
     contexts: Contexts,
     policies: Vec<PolicyDraft>,
     writers: BTreeMap<String, Writer>,
-    facts: BTreeMap<String, FactsPlace>,
+    facts: BTreeMap<String, FactsBranch>,
     renders: BTreeMap<String, Render>,
 }
 
-impl Parts {
-    fn read(reader: &mut Reader<'_>, outer: &Outer<'_>, scope: &Scope, dirs: &Dirs) -> Self {
+impl ProjectParts {
+    fn read(reader: &mut Reader<'_>, outer: &OuterBlocks<'_>, scope: &Scope, dirs: &Dirs) -> Self {
         let layers = outer.all("layer").map(|item| {
             let fields = reader.fields(item.source, item.block, item.spec, scope);
             (item.name().to_owned(), fields.integer("order").unwrap_or(0))
@@ -426,7 +426,7 @@ impl Parts {
 /// Checks blocks whose names are already in use. Their results are discarded.
 fn read_again(
     reader: &mut Reader<'_>,
-    outer: &Outer<'_>,
+    outer: &OuterBlocks<'_>,
     scope: &Scope,
     engine: &EngineRequirement,
     dirs: &Dirs,
@@ -453,7 +453,7 @@ fn read_again(
         .collect()
 }
 
-fn defined_twice(instance: &Instance<'_>, first: &Location) -> Finding {
+fn defined_twice(instance: &StackInstance<'_>, first: &Location) -> Finding {
     let message = format!("stack `{}` is defined twice", instance.name);
     let finding = Finding::error("duplicate-name", message);
     if *first == instance.at {
@@ -466,7 +466,7 @@ fn defined_twice(instance: &Instance<'_>, first: &Location) -> Finding {
         .at(first.clone(), "first here")
 }
 
-fn project_scope(reader: &Reader<'_>, outer: &Outer<'_>) -> Scope {
+fn project_scope(reader: &Reader<'_>, outer: &OuterBlocks<'_>) -> Scope {
     let mut scope = Scope::default();
     let name = outer
         .all("project")
@@ -491,7 +491,7 @@ fn project_scope(reader: &Reader<'_>, outer: &Outer<'_>) -> Scope {
     scope
 }
 
-fn empty(outer: &Outer<'_>, disabled: &BTreeSet<String>) -> Finding {
+fn empty(outer: &OuterBlocks<'_>, disabled: &BTreeSet<String>) -> Finding {
     let finding = match outer.all("project").next() {
         Some(item) => Finding::error("empty-project", "this project has no stacks")
             .at(item.at(), "nothing to do here"),
@@ -523,7 +523,7 @@ fn finish(
     project: Option<Project>,
     modules: BTreeMap<String, Module>,
     tree: &dyn Tree,
-) -> Loaded {
+) -> LoadedProject {
     for (what, at) in std::mem::take(&mut reader.later) {
         let finding = Finding::note("not-yet-effective", format!("not yet effective: {what}"))
             .at(at, "checked, but it does nothing so far");
@@ -548,7 +548,7 @@ fn finish(
             texts.insert(path.clone(), String::from_utf8_lossy(&bytes).into_owned());
         }
     }
-    Loaded {
+    LoadedProject {
         project,
         findings,
         modules,

@@ -19,7 +19,7 @@ use crate::stage::StageBlock;
 
 mod origin;
 
-pub use origin::{Origin, Origins, Source, Taken};
+pub use origin::{SetValue, ValueOrigin, ValueOrigins, ValueSource};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Context {
@@ -38,7 +38,7 @@ pub struct Context {
     #[serde(skip)]
     pub secrets: Vec<ClusterSecret>,
     #[serde(skip)]
-    pub written: Written,
+    pub written: ContextDefinition,
 }
 
 /// A Secret that a stack's bootstrap creates in its cluster.
@@ -95,7 +95,7 @@ pub fn cluster_secrets<'a>(contexts: &[&'a Context]) -> Vec<(&'a Context, &'a Cl
 
 /// Where a context is defined and how it was attached. Does not affect its meaning.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Written {
+pub struct ContextDefinition {
     pub at: Location,
     pub pass_env_at: Location,
     /// Its selectors.
@@ -103,18 +103,18 @@ pub struct Written {
     /// For each stack that has it, what attached it: a selector, or the stack's `contexts`.
     pub attached: BTreeMap<StackName, Vec<String>>,
     /// The location of each entry.
-    pub entries: BTreeMap<(Kind, String), Location>,
+    pub entries: BTreeMap<(ContextEntryKind, String), Location>,
 }
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ContextEntryKind {
     Env,
     Vars,
     Files,
 }
 
-impl Kind {
+impl ContextEntryKind {
     pub const ALL: [Self; 3] = [Self::Env, Self::Vars, Self::Files];
 
     /// The keyword in the project file.
@@ -128,22 +128,22 @@ impl Kind {
 }
 
 impl Context {
-    pub fn entries(&self, kind: Kind) -> &BTreeMap<String, Input> {
+    pub fn entries(&self, kind: ContextEntryKind) -> &BTreeMap<String, Input> {
         match kind {
-            Kind::Env => &self.env,
-            Kind::Vars => &self.vars,
-            Kind::Files => &self.files,
+            ContextEntryKind::Env => &self.env,
+            ContextEntryKind::Vars => &self.vars,
+            ContextEntryKind::Files => &self.files,
         }
     }
 
-    pub fn entry_at(&self, kind: Kind, name: &str) -> Location {
+    pub fn entry_at(&self, kind: ContextEntryKind, name: &str) -> Location {
         let at = self.written.entries.get(&(kind, name.to_owned()));
         at.cloned().unwrap_or_default()
     }
 
     /// Every value in it.
     pub fn inputs(&self) -> impl Iterator<Item = &Input> {
-        let entries = Kind::ALL.into_iter();
+        let entries = ContextEntryKind::ALL.into_iter();
         let entries = entries.flat_map(|kind| self.entries(kind).values());
         entries.chain(self.hooks.iter().flat_map(Hook::inputs))
     }
@@ -170,7 +170,7 @@ impl Context {
     #[must_use]
     pub fn without_places(&self) -> Self {
         let mut context = self.clone();
-        context.written = Written::default();
+        context.written = ContextDefinition::default();
         // Stacks contain them.
         context.secrets.clear();
         for hook in &mut context.hooks {
@@ -211,7 +211,7 @@ pub const STATE_VARIABLES: [&str; 5] = [
 /// A program that runs before or after a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hook {
-    pub when: When,
+    pub when: HookTiming,
     pub stage: HookStage,
     /// Program and arguments.
     pub run: Input,
@@ -241,12 +241,12 @@ impl fmt::Display for Hook {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum When {
+pub enum HookTiming {
     Before,
     After,
 }
 
-impl When {
+impl HookTiming {
     pub(crate) const WORDS: &'static [&'static str] = &["before", "after"];
 
     pub fn word(self) -> &'static str {
@@ -329,7 +329,7 @@ impl HookStage {
 /// The hooks of a stage in execution order: `before` with the lowest precedence first, `after` in reverse.
 pub fn hooks_around<'a>(
     contexts: &[&'a Context],
-    when: When,
+    when: HookTiming,
     stage: HookStage,
 ) -> Vec<(&'a Context, &'a Hook)> {
     let all = contexts
@@ -340,8 +340,8 @@ pub fn hooks_around<'a>(
         .filter(|(_, hook)| hook.when == when && hook.stage == stage)
         .collect();
     match when {
-        When::Before => hooks,
-        When::After => {
+        HookTiming::Before => hooks,
+        HookTiming::After => {
             hooks.reverse();
             hooks
         }

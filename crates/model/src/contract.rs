@@ -25,9 +25,9 @@ use serde_json::{Map, Value};
 use crate::project::Input;
 use crate::stage::StageBlock;
 
-pub use mapping::{Mapped, declared_fields, mapped};
-pub use narrowing::{Narrowed, is_manifest, narrowed, narrowed_manifest};
-pub use planned::{Planned, planned};
+pub use mapping::{MappedField, declared_fields, mapped};
+pub use narrowing::{NarrowedField, is_manifest, narrowed, narrowed_manifest};
+pub use planned::{PlannedFields, planned};
 
 /// The directory of a project's own contracts, relative to its root.
 pub const OWN_CONTRACTS: &str = "contracts";
@@ -121,7 +121,7 @@ pub enum ReadContractError {
 
 /// A violation of a contract.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct ContractViolation {
     /// `env_gateway_public_addresses.prod`
     pub field: String,
     /// The actual value; `missing` if there is none.
@@ -129,7 +129,7 @@ pub struct Problem {
     pub expected: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ContractViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             field,
@@ -233,18 +233,18 @@ impl Contract {
         outputs: &Map<String, Value>,
         partial: &[String],
         sensitive: &BTreeSet<String>,
-    ) -> Vec<Problem> {
-        let known = Planned::known(outputs.clone());
+    ) -> Vec<ContractViolation> {
+        let known = PlannedFields::known(outputs.clone());
         self.check_planned(&known, partial, sensitive)
     }
 
     /// Checks planned outputs. Unknown values are assumed to be valid.
     pub fn check_planned(
         &self,
-        outputs: &Planned,
+        outputs: &PlannedFields,
         partial: &[String],
         sensitive: &BTreeSet<String>,
-    ) -> Vec<Problem> {
+    ) -> Vec<ContractViolation> {
         let mut values = Value::Object(outputs.fields.clone());
         self.drop_nulls(&mut values, outputs);
         let mut problems = Vec::new();
@@ -268,7 +268,7 @@ impl Contract {
 
     /// A null field counts as missing, like a null output, since an engine's objects have all their fields. Except
     /// where the contract allows null.
-    fn drop_nulls(&self, values: &mut Value, outputs: &Planned) {
+    fn drop_nulls(&self, values: &mut Value, outputs: &PlannedFields) {
         loop {
             let mut nulls = BTreeSet::new();
             for error in self.validator.iter_errors(values) {
@@ -287,7 +287,11 @@ impl Contract {
         }
     }
 
-    fn problem(&self, error: &ValidationError<'_>, sensitive: &BTreeSet<String>) -> Problem {
+    fn problem(
+        &self,
+        error: &ValidationError<'_>,
+        sensitive: &BTreeSet<String>,
+    ) -> ContractViolation {
         let pointer = error.instance_path().as_str();
         let is_secret = pointer
             .split('/')
@@ -303,7 +307,7 @@ impl Contract {
         if let ValidationErrorKind::Required { property } = error.kind() {
             let property = property.as_str().unwrap_or_default();
             let wanted = node.and_then(|node| self.property(node, property));
-            return Problem {
+            return ContractViolation {
                 field: join(&field, property),
                 found: MISSING.to_owned(),
                 expected: wanted.map_or_else(
@@ -316,7 +320,7 @@ impl Contract {
             let name = unexpected.first();
             let name = name.map(|name| if is_secret { HIDDEN } else { name });
             let field = name.map_or(field.clone(), |name| join(&field, name));
-            return Problem {
+            return ContractViolation {
                 field,
                 found: "there".to_owned(),
                 expected: "no such field".to_owned(),
@@ -326,7 +330,7 @@ impl Contract {
             || plain_words(error.kind()),
             |node| self.expected(node, Some(error.kind())),
         );
-        Problem {
+        ContractViolation {
             field: if field.is_empty() {
                 "outputs".to_owned()
             } else {

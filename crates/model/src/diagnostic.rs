@@ -13,7 +13,7 @@ pub struct Finding {
     /// The problem, with literals in backticks and without a final period.
     pub message: String,
     /// The locations, with the main one first. Empty for problems of the project as a whole.
-    pub places: Vec<Place>,
+    pub places: Vec<LabelledLocation>,
     /// The next step, if there is one.
     pub hint: Option<String>,
 }
@@ -29,7 +29,7 @@ pub enum Severity {
 
 /// A location with its label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct LabelledLocation {
     #[serde(flatten)]
     pub at: Location,
     /// Shown beside the caret, or beside the position if there are several places.
@@ -75,7 +75,7 @@ impl Finding {
     /// Adds a place. The first one is the main one.
     #[must_use]
     pub fn at(mut self, at: Location, label: impl Into<String>) -> Self {
-        self.places.push(Place {
+        self.places.push(LabelledLocation {
             at,
             label: label.into(),
         });

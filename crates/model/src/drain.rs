@@ -26,7 +26,7 @@ pub struct DrainReport {
     pub deleted: Vec<ObjectRef>,
     /// The objects that still exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub remaining: Vec<Remaining>,
+    pub remaining: Vec<RemainingObject>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub enum DrainEnd {
 
 /// An object that is not deleted, and what blocks it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Remaining {
+pub struct RemainingObject {
     pub object: ObjectRef,
     /// Only the controllers that set the finalizers can remove them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -57,7 +57,7 @@ pub struct Remaining {
     pub deleting_since: Option<String>,
 }
 
-impl Remaining {
+impl RemainingObject {
     pub fn of(object: &Value) -> Option<Self> {
         let finalizers = object
             .pointer("/metadata/finalizers")
@@ -75,7 +75,7 @@ impl Remaining {
     }
 }
 
-impl std::fmt::Display for Remaining {
+impl std::fmt::Display for RemainingObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.object)?;
         if let Some(since) = &self.deleting_since {
@@ -240,7 +240,7 @@ mod tests {
         let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "b",
             "finalizers": ["service.kubernetes.io/load-balancer-cleanup"], "deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(
-            Remaining::of(&object).unwrap().to_string(),
+            RemainingObject::of(&object).unwrap().to_string(),
             "Service b/a, being deleted since 2026-01-01T00:00:00Z, \
              held by the finalizer service.kubernetes.io/load-balancer-cleanup"
         );

@@ -51,16 +51,16 @@ pub enum EventKind {
     ResourceDrift(PlannedChange),
     ChangeSummary(ChangeSummary),
     Outputs(BTreeMap<String, OutputNote>),
-    RefreshStart(Step),
-    RefreshComplete(Step),
-    ApplyStart(Step),
-    ApplyProgress(Step),
-    ApplyComplete(Step),
-    ApplyErrored(Step),
-    ProvisionStart(Step),
-    ProvisionProgress(Step),
-    ProvisionComplete(Step),
-    ProvisionErrored(Step),
+    RefreshStart(ResourceOperation),
+    RefreshComplete(ResourceOperation),
+    ApplyStart(ResourceOperation),
+    ApplyProgress(ResourceOperation),
+    ApplyComplete(ResourceOperation),
+    ApplyErrored(ResourceOperation),
+    ProvisionStart(ResourceOperation),
+    ProvisionProgress(ResourceOperation),
+    ProvisionComplete(ResourceOperation),
+    ProvisionErrored(ResourceOperation),
     /// An unknown type; its message is still shown.
     Other(String),
     /// Not JSON: output of a crash, a wrapper or a library.
@@ -77,20 +77,20 @@ pub struct EngineVersion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnostic {
     #[serde(default)]
-    pub severity: Severity,
+    pub severity: EngineSeverity,
     #[serde(default)]
     pub summary: String,
     #[serde(default)]
     pub detail: String,
     /// The resource concerned.
     pub address: Option<String>,
-    pub range: Option<Range>,
+    pub range: Option<SourceRange>,
     pub snippet: Option<Snippet>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum EngineSeverity {
     #[default]
     Error,
     #[serde(other)]
@@ -99,7 +99,7 @@ pub enum Severity {
 
 /// The source position, relative to the engine's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Range {
+pub struct SourceRange {
     pub filename: String,
     pub start: Position,
     pub end: Position,
@@ -124,7 +124,7 @@ pub struct Snippet {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resource {
+pub struct EventResource {
     pub addr: String,
     #[serde(default)]
     pub module: String,
@@ -134,8 +134,8 @@ pub struct Resource {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedChange {
-    pub resource: Resource,
-    pub previous_resource: Option<Resource>,
+    pub resource: EventResource,
+    pub previous_resource: Option<EventResource>,
     /// `noop`, `create`, `read`, `update`, `replace`, `delete`, `move`, `import`, `remove` (forget) …
     pub action: String,
     pub reason: Option<String>,
@@ -162,8 +162,8 @@ pub struct ChangeSummary {
 
 /// An operation on one resource.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    pub resource: Resource,
+pub struct ResourceOperation {
+    pub resource: EventResource,
     pub action: Option<String>,
     pub id_key: Option<String>,
     pub id_value: Option<String>,
@@ -183,7 +183,7 @@ pub struct OutputNote {
 
 impl Diagnostic {
     pub fn is_error(&self) -> bool {
-        self.severity == Severity::Error
+        self.severity == EngineSeverity::Error
     }
 
     pub fn file(&self) -> Option<String> {
@@ -263,7 +263,7 @@ pub fn nothing_changes(events: &[EngineEvent], exit_code: Option<i32>, refresh_o
             } = summary;
             [add, change, remove, import, forget] == [&0; 5]
         }
-        E::Diagnostic(diagnostic) => diagnostic.severity != Severity::Error,
+        E::Diagnostic(diagnostic) => diagnostic.severity != EngineSeverity::Error,
         // An unknown event type may be a new kind of change.
         E::Other(_) => false,
         _ => true,

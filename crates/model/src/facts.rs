@@ -26,13 +26,13 @@ use crate::error::{ErrorKind, Explain, NextStep, advice};
 use crate::project::SensitiveFacts;
 
 pub use commit::{CommitMessage, StateMark, TRAILER_PROJECT, trailer};
-pub use difference::{FieldDifference, Side, field_differences};
+pub use difference::{FieldDifference, FieldValue, field_differences};
 pub use locations::{FactLocation, SinkObject, shape};
 pub use manifest::{
-    BREAK_GLASS, Changes, MANIFEST, Manifest, Owner, ReadManifestError, TakenPath, Wanted, changes,
-    foreign_files,
+    BREAK_GLASS, CommitChanges, DesiredFiles, FactsManifest, FileOwner, MANIFEST,
+    ReadFactsManifestError, TakenPath, changes, foreign_files,
 };
-pub use paths::{Clash, Paths, path_problem};
+pub use paths::{PathClash, PathMap, path_problem};
 pub use publish::{Publish, ReadPublishError};
 pub use records::records;
 pub use secrets::looks_secret;
@@ -42,12 +42,12 @@ pub const SOPS_RULES: &str = ".sops.yaml";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum FactsFormat {
     Yaml,
     Json,
 }
 
-impl Format {
+impl FactsFormat {
     /// By file name.
     pub fn of(path: &str) -> Option<Self> {
         match path.rsplit_once('.')?.1 {
@@ -78,7 +78,7 @@ pub enum Encrypt {
 #[derive(Clone, PartialEq)]
 pub struct FactFile {
     pub path: String,
-    pub format: Format,
+    pub format: FactsFormat,
     pub contract: Option<ContractName>,
     /// In canonical order.
     pub values: Map<String, Value>,
@@ -280,7 +280,7 @@ pub fn prepare(
         return Err(PrepareFactsError::SecretPath { place });
     }
     check_path(&path)?;
-    let Some(format) = Format::of(&path) else {
+    let Some(format) = FactsFormat::of(&path) else {
         return Err(PrepareFactsError::Format { path });
     };
     let (mut values, hidden) = match (&publish.values, contract) {
@@ -385,13 +385,13 @@ fn canonical_value(value: Value) -> Value {
 }
 
 /// The bytes of a file in clear text. YAML gets `header` as a comment.
-pub fn render(format: Format, values: &Map<String, Value>, header: Option<&str>) -> Vec<u8> {
+pub fn render(format: FactsFormat, values: &Map<String, Value>, header: Option<&str>) -> Vec<u8> {
     let text = match format {
-        Format::Yaml => {
+        FactsFormat::Yaml => {
             let header = header.map(|line| format!("# {line}\n")).unwrap_or_default();
             format!("{header}{}", yaml::document(values))
         }
-        Format::Json => {
+        FactsFormat::Json => {
             let mut text = String::new();
             json(&mut text, &Value::Object(values.clone()), 0);
             text.push('\n');

@@ -29,20 +29,20 @@ use crate::diagnostic::Location;
 use crate::masking::Mask;
 use crate::stage::{ResolvedBlock, StageBlock};
 
-pub use asked::{Asked, NotAsked};
-pub use cluster::{AgentGate, ClusterSeen, KubernetesGate, ObjectSeen, Want};
-pub use command::{CommandGate, CommandSeen};
-pub use dns::{DnsAnswer, DnsGate, DnsSeen, NameSeen, RecordKind};
-pub use equal::{EqualGate, EqualSeen, Labelled, ValueSeen};
-pub use http::{BODY_LIMIT, HttpAnswer, HttpGate, HttpSeen, Unanswered, excerpt};
-pub use oidc::{Discovery, KeySeen, OidcGate, OidcSeen, withheld_query};
-pub use order::{Standing, Stop};
+pub use asked::{ProbeQuery, ProbeQueryError};
+pub use cluster::{AgentGate, ClusterEvidence, KubernetesGate, ObjectEvidence, ObjectRequirement};
+pub use command::{CommandEvidence, CommandGate};
+pub use dns::{DnsAnswer, DnsEvidence, DnsGate, DnsNameEvidence, RecordKind};
+pub use equal::{EqualEvidence, EqualGate, LabelledValue, ValueEvidence};
+pub use http::{BODY_LIMIT, HttpEvidence, HttpFailure, HttpGate, HttpReply, excerpt};
+pub use oidc::{Discovery, OidcEvidence, OidcGate, OidcKey, withheld_query};
+pub use order::{BlockingGate, GateReadiness};
 pub use redact::mask_report;
-pub use schedule::{Next, Schedule};
-pub use settings::SettingError;
-pub use tcp::{TcpGate, TcpSeen};
-pub use tls::{CertificateSeen, Connection, Handshake, TlsGate, TlsSeen, Trust};
-pub use verdict::{GateReport, Look, Miss, Verdict};
+pub use schedule::{NextCheck, Schedule};
+pub use settings::GateSettingError;
+pub use tcp::{TcpEvidence, TcpGate};
+pub use tls::{CertificateEvidence, Handshake, TlsConnection, TlsEvidence, TlsGate, Trust};
+pub use verdict::{CheckResult, GateMismatch, GateReport, GateVerdict};
 
 /// A gate with all its values known. Kept in memory only, since settings may be secret.
 #[derive(Clone, Debug)]
@@ -86,21 +86,21 @@ pub enum Probe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Evidence {
-    Dns(DnsSeen),
-    Tls(TlsSeen),
-    Tcp(TcpSeen),
-    Http(HttpSeen),
-    Oidc(OidcSeen),
-    Kubernetes(ClusterSeen),
-    Argocd(ClusterSeen),
-    Flux(ClusterSeen),
-    Equal(EqualSeen),
-    Command(CommandSeen),
+    Dns(DnsEvidence),
+    Tls(TlsEvidence),
+    Tcp(TcpEvidence),
+    Http(HttpEvidence),
+    Oidc(OidcEvidence),
+    Kubernetes(ClusterEvidence),
+    Argocd(ClusterEvidence),
+    Flux(ClusterEvidence),
+    Equal(EqualEvidence),
+    Command(CommandEvidence),
 }
 
 impl Gate {
     /// Reads the gates of a stack, or returns all errors in them.
-    pub fn read_all(blocks: &[ResolvedBlock]) -> Result<Vec<Self>, Vec<SettingError>> {
+    pub fn read_all(blocks: &[ResolvedBlock]) -> Result<Vec<Self>, Vec<GateSettingError>> {
         let mut gates = Vec::new();
         let mut wrong = Vec::new();
         for block in blocks {
@@ -153,12 +153,12 @@ impl Gate {
     }
 
     /// Errors in the order and the names of gates.
-    pub fn check_order(gates: &[Self]) -> Vec<SettingError> {
+    pub fn check_order(gates: &[Self]) -> Vec<GateSettingError> {
         order::check(gates)
     }
 
     /// Errors that are visible in the block itself, whatever the later values are.
-    pub fn check_known(block: &StageBlock) -> Vec<SettingError> {
+    pub fn check_known(block: &StageBlock) -> Vec<GateSettingError> {
         settings::check_known(block)
     }
 

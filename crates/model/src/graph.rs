@@ -72,7 +72,7 @@ struct Arrow<'a> {
 
 /// A stack on the longest path, with the outputs that it needs from the previous one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct CriticalPathStep {
     pub stack: StackName,
     pub needs: Vec<String>,
 }
@@ -217,7 +217,7 @@ impl Graph {
     }
 
     /// The longest path through the graph. Ties: most outputs along the path, then by name.
-    pub fn critical_path(&self) -> Vec<Step> {
+    pub fn critical_path(&self) -> Vec<CriticalPathStep> {
         // For each stack, the best continuation: remaining stacks, outputs on the path, next stack.
         let mut onward = vec![(0_usize, 0_usize, None); self.stacks.len()];
         for &number in self.order.iter().rev() {
@@ -234,7 +234,7 @@ impl Graph {
         let mut before: Option<usize> = None;
         let mut path = Vec::new();
         while let Some(number) = next {
-            path.push(Step {
+            path.push(CriticalPathStep {
                 stack: self.stacks[number].name.clone(),
                 needs: before.map_or_else(Vec::new, |up| self.needs(up, number)),
             });

@@ -15,7 +15,7 @@ mod pattern;
 mod place;
 
 pub use pattern::Pattern;
-pub use place::{UntrustedPlace, check_place};
+pub use place::{UntrustedAddress, check_place};
 
 /// The claims of a token.
 pub type Claims = Map<String, Value>;

@@ -10,14 +10,14 @@ use crate::project::Stack;
 
 /// The files of a project's source.
 #[derive(Debug, Default)]
-pub struct Listed {
+pub struct SourceListing {
     /// Relative to the project's root, with `/`.
     paths: BTreeSet<String>,
     /// Directories with engine files in the source, possibly inside an ignored directory.
     modules: BTreeSet<String>,
 }
 
-impl<'a> FromIterator<&'a str> for Listed {
+impl<'a> FromIterator<&'a str> for SourceListing {
     fn from_iter<T: IntoIterator<Item = &'a str>>(paths: T) -> Self {
         let mut listed = Self::default();
         for path in paths {
@@ -31,7 +31,7 @@ impl<'a> FromIterator<&'a str> for Listed {
     }
 }
 
-impl Listed {
+impl SourceListing {
     /// Whether a module is in the source. `real` is its directory without links, if known. Otherwise a link on the path
     /// is listed as a link.
     fn holds(&self, dir: &str, real: Option<&str>) -> bool {
@@ -43,7 +43,7 @@ impl Listed {
     }
 
     /// Whether a file is in the source, directly or through links.
-    fn holds_file(&self, path: &str, here: &Here<'_>) -> bool {
+    fn holds_file(&self, path: &str, here: &WorkingTree<'_>) -> bool {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let real = (here.real)(dir).filter(|real| !real.is_empty());
         self.paths.contains(path)
@@ -59,13 +59,13 @@ fn is_inside(path: &str, dir: &str) -> bool {
 
 /// What a stack needs and the source does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ignored {
+pub struct IgnoredFile {
     pub path: String,
-    what: What,
+    what: IgnoredKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum IgnoredKind {
     /// The stack's own directory.
     Root,
     /// A module that is called at this location.
@@ -77,21 +77,21 @@ enum What {
 }
 
 /// The contents of the working tree.
-pub struct Here<'a> {
+pub struct WorkingTree<'a> {
     /// A directory without links in its path.
     pub real: &'a dyn Fn(&str) -> Option<String>,
     pub is_file: &'a dyn Fn(&str) -> bool,
 }
 
-impl Ignored {
+impl IgnoredFile {
     /// The first ignored one among a stack's directory, the local modules that it calls, its variable files, and the
     /// files outside its directory that they name.
     pub fn of(
         root: &str,
         var_files: &[String],
         modules: &BTreeMap<String, Module>,
-        listed: &Listed,
-        here: &Here<'_>,
+        listed: &SourceListing,
+        here: &WorkingTree<'_>,
     ) -> Option<Self> {
         let ignored = |path: &str, what| {
             let path = path.to_owned();
@@ -103,41 +103,41 @@ impl Ignored {
             is_there && !listed.holds(dir, (here.real)(dir).as_deref())
         };
         if is_missing(root) {
-            return ignored(root, What::Root);
+            return ignored(root, IgnoredKind::Root);
         }
         let reached = module::closure(modules, root);
         let calls = reached.iter().filter_map(|dir| modules.get(dir));
         for call in calls.flat_map(|module| &module.calls) {
             if let Some(dir) = call.local.as_ref().filter(|dir| is_missing(dir)) {
-                return ignored(dir, What::Module(call.at.clone()));
+                return ignored(dir, IgnoredKind::Module(call.at.clone()));
             }
         }
         let mut files = var_files.iter();
         let file = files.find(|file| !listed.paths.contains(*file) && (here.is_file)(file));
         if let Some(file) = file {
-            return ignored(file, What::VarFile);
+            return ignored(file, IgnoredKind::VarFile);
         }
         let reached = reached.iter().filter_map(|dir| modules.get(dir));
         let mut files = reached.flat_map(|module| &module.files);
         let (file, at) = files.find(|(file, _)| {
             !is_inside(file, root) && (here.is_file)(file) && !listed.holds_file(file, here)
         })?;
-        ignored(file, What::File(at.clone()))
+        ignored(file, IgnoredKind::File(at.clone()))
     }
 
     pub fn message(&self, stack: &str) -> String {
         let path = &self.path;
         match self.what {
-            What::Root => {
+            IgnoredKind::Root => {
                 format!("nothing of stack `{stack}` is part of the source: Git ignores `{path}`")
             }
-            What::Module(_) => format!(
+            IgnoredKind::Module(_) => format!(
                 "stack `{stack}` calls a module that is not part of the source: Git ignores `{path}`"
             ),
-            What::VarFile => format!(
+            IgnoredKind::VarFile => format!(
                 "stack `{stack}` names a file of variables that is not part of the source: Git ignores `{path}`"
             ),
-            What::File(_) => {
+            IgnoredKind::File(_) => {
                 format!(
                     "stack `{stack}` reads a file that is not part of the source: Git ignores `{path}`"
                 )
@@ -148,8 +148,8 @@ impl Ignored {
     /// Where the file is named, for messages without source text.
     pub fn named_at(&self) -> Option<String> {
         match &self.what {
-            What::File(at) => Some(format!("{}:{}", at.file, at.line)),
-            What::Root | What::Module(_) | What::VarFile => None,
+            IgnoredKind::File(at) => Some(format!("{}:{}", at.file, at.line)),
+            IgnoredKind::Root | IgnoredKind::Module(_) | IgnoredKind::VarFile => None,
         }
     }
 
@@ -157,20 +157,20 @@ impl Ignored {
         let path = &self.path;
         let rule = format!("`git check-ignore -v {path}` names the rule");
         match self.what {
-            What::Root | What::Module(_) => {
+            IgnoredKind::Root | IgnoredKind::Module(_) => {
                 format!("{rule}; terrane runs what Git tracks or would add")
             }
-            What::VarFile => format!("name it in the stack's `include`; {rule}"),
-            What::File(_) => format!("add `{path}` to `include` of the stack; {rule}"),
+            IgnoredKind::VarFile => format!("name it in the stack's `include`; {rule}"),
+            IgnoredKind::File(_) => format!("add `{path}` to `include` of the stack; {rule}"),
         }
     }
 
     pub fn finding(&self, stack: &Stack) -> Finding {
         let (at, label) = match &self.what {
-            What::Root => (&stack.declared_at, "its directory is ignored"),
-            What::Module(at) => (at, "called here"),
-            What::VarFile => (&stack.declared_at, "in its `var_files`"),
-            What::File(at) => (at, "named here"),
+            IgnoredKind::Root => (&stack.declared_at, "its directory is ignored"),
+            IgnoredKind::Module(at) => (at, "called here"),
+            IgnoredKind::VarFile => (&stack.declared_at, "in its `var_files`"),
+            IgnoredKind::File(at) => (at, "named here"),
         };
         Finding::error("ignored-source", self.message(stack.name.as_str()))
             .at(at.clone(), label)
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_module_is_in_the_source_with_a_file_of_its_own_or_through_a_link() {
-        let listed: Listed = [
+        let listed: SourceListing = [
             "a/b/c.tf",
             "a/terraform.tfvars",
             "d/README.md",
@@ -228,13 +228,13 @@ mod tests {
         ];
         let modules: BTreeMap<String, Module> = modules.into_iter().collect();
         let found_of = |dir: &str, paths: &[&str]| {
-            let listed: Listed = paths.iter().copied().collect();
-            let here = Here {
+            let listed: SourceListing = paths.iter().copied().collect();
+            let here = WorkingTree {
                 real: &|_| None,
                 is_file: &|_| true,
             };
             let var_files = ["app/prod.tfvars".to_owned()];
-            Ignored::of(dir, &var_files, &modules, &listed, &here).map(|it| it.path)
+            IgnoredFile::of(dir, &var_files, &modules, &listed, &here).map(|it| it.path)
         };
         let found = |paths: &[&str]| found_of("app", paths);
         assert_eq!(found(&["lib/main.tf"]).as_deref(), Some("app"));
@@ -271,12 +271,12 @@ mod tests {
         let there = ["keys/ca.pem", "app/own.log", "real/ca.pem"];
         let found = |more: &[&str], leads_to: &str| {
             let sources = ["app/main.tf", "lib/main.tf"];
-            let listed: Listed = sources.iter().chain(more).copied().collect();
-            let here = Here {
+            let listed: SourceListing = sources.iter().chain(more).copied().collect();
+            let here = WorkingTree {
                 real: &|dir| Some(if dir == "keys" { leads_to } else { dir }.to_owned()),
                 is_file: &|path| there.contains(&path),
             };
-            Ignored::of("app", &[], &modules, &listed, &here)
+            IgnoredFile::of("app", &[], &modules, &listed, &here)
         };
         let ignored = found(&[], "keys").expect("`keys/ca.pem` would be missing in the snapshot");
         assert_eq!(ignored.path, "keys/ca.pem");

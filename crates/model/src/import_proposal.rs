@@ -11,9 +11,9 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::engine_event::{EngineEvent, EventKind, Step};
+use crate::engine_event::{EngineEvent, EventKind, ResourceOperation};
 use crate::masking::MASKED;
-use crate::state::resources::Document;
+use crate::state::resources::StateDocument;
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ pub const ID_NOTE: &str = "id from the event stream, check the provider's import
 /// Resources that exist but are in no state, or are in the state but do not exist. Stored with a run's end: fields are
 /// only added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct UnrecordedResources {
     /// The serial of the newest stored state, from any writer.
     #[serde(default)]
     pub serial: Option<u64>,
     /// Created, and in no state.
     #[serde(default)]
-    pub made: Vec<Made>,
+    pub made: Vec<CreatedResource>,
     /// Changed, but the state has the old values: the next plan refreshes them.
     #[serde(default)]
     pub changed: Vec<String>,
@@ -39,16 +39,16 @@ pub struct Left {
     pub gone: Vec<String>,
     /// Started, with unknown result.
     #[serde(default)]
-    pub underway: Vec<Underway>,
+    pub underway: Vec<PendingOperation>,
     /// The engine saved a state that was quarantined and may record all of this.
     #[serde(default)]
     pub kept_aside: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
+pub struct CreatedResource {
     pub address: String,
-    pub import: Import,
+    pub import: ImportMethod,
     /// The state contains the destroyed predecessor, which must be removed from the state first.
     #[serde(default)]
     pub replaces: bool,
@@ -57,7 +57,7 @@ pub struct Made {
 /// How a resource gets into a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
-pub enum Import {
+pub enum ImportMethod {
     ById {
         id: String,
     },
@@ -70,7 +70,7 @@ pub enum Import {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Underway {
+pub struct PendingOperation {
     pub address: String,
     /// `create`, `update`, `delete`.
     pub action: String,
@@ -78,12 +78,12 @@ pub struct Underway {
 
 /// What is known about the state after the engine ended.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stored<'a> {
+pub struct StateAfterRun<'a> {
     pub serial: Option<u64>,
     /// When the run itself last stored it; none if it never did.
     pub at: Option<Timestamp>,
     /// None if there is no state, or if it cannot be read.
-    pub document: Option<&'a Document>,
+    pub document: Option<&'a StateDocument>,
     /// Whether the engine encrypts the state: then only the time indicates what it contains.
     pub is_opaque: bool,
     pub kept_aside: bool,
@@ -91,21 +91,25 @@ pub struct Stored<'a> {
 
 /// Compares the stream of an apply with the state. `died`: the engine was killed or crashed, so the result of its
 /// current work is unknown. None if the state is complete.
-pub fn left(events: &[EngineEvent], stored: Stored<'_>, died: bool) -> Option<Left> {
+pub fn left(
+    events: &[EngineEvent],
+    stored: StateAfterRun<'_>,
+    died: bool,
+) -> Option<UnrecordedResources> {
     // An engine that ended on its own stored everything. A state that could not be stored is quarantined.
     let is_delivered = !died && stored.at.is_some() && !stored.kept_aside;
     if is_delivered {
         return None;
     }
-    let done = Done::of(events);
-    let mut left = Left {
+    let done = LastOperations::of(events);
+    let mut left = UnrecordedResources {
         serial: stored.serial,
         kept_aside: stored.kept_aside,
-        ..Left::default()
+        ..UnrecordedResources::default()
     };
     for (address, step) in &done.created {
         if !step.is_stored(stored) {
-            left.made.push(Made {
+            left.made.push(CreatedResource {
                 address: (*address).to_owned(),
                 import: step.import(),
                 replaces: stored.holds(address),
@@ -127,7 +131,7 @@ pub fn left(events: &[EngineEvent], stored: Stored<'_>, died: bool) -> Option<Le
         let changed = done.updated.iter();
         let changed = changed.filter(|(_, step)| step.is_after(stored.at));
         left.changed = changed.map(|(address, _)| (*address).to_owned()).collect();
-        let open = done.open.iter().map(|(address, action)| Underway {
+        let open = done.open.iter().map(|(address, action)| PendingOperation {
             address: (*address).to_owned(),
             action: (*action).to_owned(),
         });
@@ -136,7 +140,7 @@ pub fn left(events: &[EngineEvent], stored: Stored<'_>, died: bool) -> Option<Le
     (!left.is_empty()).then_some(left)
 }
 
-impl Left {
+impl UnrecordedResources {
     fn is_empty(&self) -> bool {
         self.made.is_empty()
             && self.changed.is_empty()
@@ -152,7 +156,12 @@ impl Left {
     }
 
     pub fn importable(&self) -> Vec<&str> {
-        let has_id = |made: &&Made| matches!(made.import, Import::ById { .. } | Import::HiddenId);
+        let has_id = |made: &&CreatedResource| {
+            matches!(
+                made.import,
+                ImportMethod::ById { .. } | ImportMethod::HiddenId
+            )
+        };
         let made = self.made.iter().filter(has_id);
         made.map(|made| made.address.as_str()).collect()
     }
@@ -162,17 +171,17 @@ impl Left {
         let mut text = format!("# {ID_NOTE}\n");
         for made in &self.made {
             match &made.import {
-                Import::ById { id } => {
+                ImportMethod::ById { id } => {
                     let (to, id) = (&made.address, quoted(id));
                     let _ = write!(text, "\nimport {{\n  to = {to}\n  id = {id}\n}}\n");
                 }
-                Import::Impossible => {
+                ImportMethod::Impossible => {
                     let _ = write!(text, "\n# cannot be imported: {}\n", made.address);
                 }
-                Import::NoId => {
+                ImportMethod::NoId => {
                     let _ = write!(text, "\n# the stream names no id: {}\n", made.address);
                 }
-                Import::HiddenId => {
+                ImportMethod::HiddenId => {
                     let to = &made.address;
                     let _ = write!(
                         text,
@@ -187,16 +196,16 @@ impl Left {
 
 /// The last reported operation on each address.
 #[derive(Default)]
-struct Done<'a> {
-    created: BTreeMap<&'a str, Finished<'a>>,
-    updated: BTreeMap<&'a str, Finished<'a>>,
-    deleted: BTreeMap<&'a str, Finished<'a>>,
+struct LastOperations<'a> {
+    created: BTreeMap<&'a str, FinishedOperation<'a>>,
+    updated: BTreeMap<&'a str, FinishedOperation<'a>>,
+    deleted: BTreeMap<&'a str, FinishedOperation<'a>>,
     /// The start events of deletions, which contain the id of the deleted object.
-    destroyed: BTreeMap<&'a str, &'a Step>,
+    destroyed: BTreeMap<&'a str, &'a ResourceOperation>,
     open: BTreeMap<&'a str, &'a str>,
 }
 
-impl<'a> Done<'a> {
+impl<'a> LastOperations<'a> {
     fn of(events: &'a [EngineEvent]) -> Self {
         let mut done = Self::default();
         for event in events {
@@ -213,7 +222,7 @@ impl<'a> Done<'a> {
                 EventKind::ApplyComplete(step) => {
                     let address = step.resource.addr.as_str();
                     done.open.remove(address);
-                    let finished = Finished {
+                    let finished = FinishedOperation {
                         step,
                         at: event.time.as_deref().and_then(|time| time.parse().ok()),
                     };
@@ -231,14 +240,14 @@ impl<'a> Done<'a> {
     }
 }
 
-struct Finished<'a> {
-    step: &'a Step,
+struct FinishedOperation<'a> {
+    step: &'a ResourceOperation,
     at: Option<Timestamp>,
 }
 
-impl Finished<'_> {
+impl FinishedOperation<'_> {
     /// Whether the state records it with its current id.
-    fn is_stored(&self, stored: Stored<'_>) -> bool {
+    fn is_stored(&self, stored: StateAfterRun<'_>) -> bool {
         if stored.is_opaque {
             return !self.is_after(stored.at);
         }
@@ -263,22 +272,22 @@ impl Finished<'_> {
         }
     }
 
-    fn import(&self) -> Import {
+    fn import(&self) -> ImportMethod {
         if !can_be_imported(&self.step.resource.resource_type) {
-            return Import::Impossible;
+            return ImportMethod::Impossible;
         }
         match self.step.id_value.as_deref().filter(|id| !id.is_empty()) {
-            Some(id) if id.contains(MASKED) => Import::HiddenId,
-            Some(id) => Import::ById { id: id.to_owned() },
-            None => Import::NoId,
+            Some(id) if id.contains(MASKED) => ImportMethod::HiddenId,
+            Some(id) => ImportMethod::ById { id: id.to_owned() },
+            None => ImportMethod::NoId,
         }
     }
 }
 
-impl Stored<'_> {
+impl StateAfterRun<'_> {
     /// Whether it contains this address with the id of the destroyed object. After a replacement it may already contain
     /// the successor.
-    fn holds_as(&self, address: &str, destroyed: Option<&Step>) -> bool {
+    fn holds_as(&self, address: &str, destroyed: Option<&ResourceOperation>) -> bool {
         let Some((step, id)) = destroyed.and_then(|step| Some((step, step.id_value.as_deref()?)))
         else {
             return self.holds(address);

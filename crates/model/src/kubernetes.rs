@@ -10,6 +10,8 @@ mod object;
 
 pub use field::{FieldPath, FieldPathError};
 pub use health::{Health, agent_health, condition, listener, rollout};
-pub use kubeconfig::{Access, ExecPlugin, Kubeconfig, KubeconfigError};
+pub use kubeconfig::{ClusterCredentials, ExecPlugin, Kubeconfig, KubeconfigError};
 pub use names::{is_key, is_label};
-pub use object::{Manager, ManifestError, ObjectRef, documents, managers, without_bookkeeping};
+pub use object::{
+    FieldManager, ManifestError, ObjectRef, documents, managers, without_bookkeeping,
+};

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use crate::changeset::{self, SetEvent, Status};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
-use crate::policy::{Point, Verdict};
+use crate::policy::{PolicyPhase, Verdict};
 use crate::run::{
-    self, Awaited, Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Skip, Stage,
+    self, AwaitedOutputs, Outcome, PlanRecord, Preview, RunEvent, RunProblem, RunState, SkipReason,
+    Stage,
 };
 use crate::seal::Seal;
 
@@ -125,7 +126,7 @@ fn run_states() -> Vec<(String, RunState)> {
     let not_done = |stage| {
         finished(Outcome::NotDone {
             done: applied(),
-            problem: Problem::new(stage, ""),
+            problem: RunProblem::new(stage, ""),
         })
     };
     let states = vec![
@@ -164,7 +165,7 @@ fn run_states() -> Vec<(String, RunState)> {
         not_done(Stage::Publishing),
         not_done(Stage::Verifying),
         finished(Outcome::Skipped {
-            because: Skip::Interrupted,
+            because: SkipReason::Interrupted,
         }),
         finished(Outcome::Unknown {
             kept: None,
@@ -279,7 +280,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         (
             "skipped",
             RunEvent::Skipped {
-                because: Skip::Interrupted,
+                because: SkipReason::Interrupted,
             },
         ),
         (
@@ -292,7 +293,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         (
             "policy asked again",
             RunEvent::PolicyAsked {
-                at: Point::Approval,
+                at: PolicyPhase::Approval,
                 by: None,
                 said: Verdict::default(),
             },
@@ -384,9 +385,9 @@ fn moves_of_a_set() -> Vec<Move> {
     moves
 }
 
-fn awaited() -> Vec<Awaited> {
+fn awaited() -> Vec<AwaitedOutputs> {
     let stack = "upstream".parse().ok();
-    let awaited = |stack| Awaited {
+    let awaited = |stack| AwaitedOutputs {
         stack,
         outputs: Vec::new(),
     };
@@ -416,6 +417,6 @@ fn plan() -> PlanRecord {
     }
 }
 
-fn problem() -> Problem {
-    Problem::new(Stage::Applying, "")
+fn problem() -> RunProblem {
+    RunProblem::new(Stage::Applying, "")
 }

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 
 pub use read::read;
 pub(crate) use read::{engine_files, is_engine_file, is_json, read_listed, tfvars_names};
-pub use reads::{UnknownRead, Whereabouts, unwatched};
+pub use reads::{PathScope, UnknownRead, unwatched};
 
 use crate::diagnostic::Location;
 
@@ -26,7 +26,7 @@ pub struct Module {
     /// Relative to the project's root, with `/`; `""` is the root.
     pub dir: String,
     pub variables: BTreeMap<String, Variable>,
-    pub outputs: BTreeMap<String, Output>,
+    pub outputs: BTreeMap<String, ModuleOutput>,
     pub calls: Vec<ModuleCall>,
     /// Constraints on the engine, as written.
     pub required_version: Vec<String>,
@@ -93,7 +93,7 @@ impl Variable {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct ModuleOutput {
     pub sensitive: bool,
     pub description: Option<String>,
     pub at: Location,

@@ -46,7 +46,7 @@ pub struct ResourceChange {
     pub module: String,
     pub resource_type: String,
     pub mode: Mode,
-    pub action: Action,
+    pub action: ChangeAction,
     pub moved_from: Option<String>,
     /// The id of the imported object; an empty string if unknown.
     pub importing: Option<String>,
@@ -69,7 +69,7 @@ pub enum Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum ChangeAction {
     /// Only a move or an import.
     NoOp,
     Create,
@@ -84,7 +84,7 @@ pub enum Action {
     Forget,
 }
 
-impl Action {
+impl ChangeAction {
     pub fn is_replace(self) -> bool {
         matches!(self, Self::DeleteCreate | Self::CreateDelete)
     }
@@ -127,7 +127,7 @@ pub enum PlanValue {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputChange {
-    pub action: Action,
+    pub action: ChangeAction,
     pub before: PlanValue,
     pub after: PlanValue,
 }
@@ -166,12 +166,12 @@ impl Plan {
         };
         for change in &self.changes {
             match change.action {
-                Action::NoOp | Action::Read => {}
-                Action::Create => counts.create += 1,
-                Action::Update => counts.update += 1,
-                Action::DeleteCreate | Action::CreateDelete => counts.replace += 1,
-                Action::Delete => counts.delete += 1,
-                Action::Forget => counts.forget += 1,
+                ChangeAction::NoOp | ChangeAction::Read => {}
+                ChangeAction::Create => counts.create += 1,
+                ChangeAction::Update => counts.update += 1,
+                ChangeAction::DeleteCreate | ChangeAction::CreateDelete => counts.replace += 1,
+                ChangeAction::Delete => counts.delete += 1,
+                ChangeAction::Forget => counts.forget += 1,
             }
             counts.import += usize::from(change.importing.is_some());
             counts.moved += usize::from(change.moved_from.is_some());

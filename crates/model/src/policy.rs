@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use answer::{Answer, AnswerError, Mentions};
-pub use dialect::{Dialect, Rule};
+pub use answer::{AddressFinder, RuleResult, RuleResultError};
+pub use dialect::{Dialect, RuleKind};
 pub use input::{
-    Actor, Approval, Document, RunFacts, SourceFacts, StackFacts, TimeFacts, UpstreamFacts,
+    Actor, ApprovalFacts, PolicyInput, RunFacts, SourceFacts, StackFacts, TimeFacts, UpstreamFacts,
 };
 pub use redact::redact;
 
@@ -25,7 +25,7 @@ use crate::ids::StackName;
 /// When policies are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Point {
+pub enum PolicyPhase {
     /// After planning.
     Plan,
     /// At an approval or a confirmation.
@@ -34,7 +34,7 @@ pub enum Point {
     Apply,
 }
 
-impl Point {
+impl PolicyPhase {
     pub const ALL: [Self; 3] = [Self::Plan, Self::Approval, Self::Apply];
     /// As written in the project file.
     pub const WORDS: &'static [&'static str] = &["plan", "approval", "apply"];
@@ -53,7 +53,7 @@ impl Point {
 pub struct Policy {
     pub name: String,
     pub sources: Vec<PolicySource>,
-    pub at: BTreeSet<Point>,
+    pub at: BTreeSet<PolicyPhase>,
     /// If false, its denials are only warnings.
     pub enforce: bool,
     /// As written; none: it applies to every stack.
@@ -77,7 +77,7 @@ pub struct PolicySource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedPolicy {
     pub name: String,
-    pub at: BTreeSet<Point>,
+    pub at: BTreeSet<PolicyPhase>,
     pub enforce: bool,
     pub files: Vec<AppliedFile>,
 }
@@ -103,7 +103,7 @@ pub struct Verdict {
     #[serde(default)]
     pub warnings: Vec<Remark>,
     #[serde(default)]
-    pub approvals: Vec<Requirement>,
+    pub approvals: Vec<RequiredApproval>,
     /// The number of answers beyond the limit.
     #[serde(default)]
     pub left_off: usize,
@@ -123,7 +123,7 @@ pub struct Remark {
 
 /// Approvals that a policy requires before the apply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Requirement {
+pub struct RequiredApproval {
     #[serde(flatten)]
     pub remark: Remark,
     pub count: u32,
@@ -143,20 +143,20 @@ impl Verdict {
 
     /// Whether approvals would permit everything that is denied.
     pub fn lacks_only_approvals(&self) -> bool {
-        let permitted = [Rule::RequireApproval, Rule::Approve];
+        let permitted = [RuleKind::RequireApproval, RuleKind::Approve];
         let is_permitted = |it: &Remark| permitted.iter().any(|rule| rule.as_str() == it.rule);
         self.denies() && self.denials.iter().all(is_permitted)
     }
 
     /// Adds a requirement, unless it is already there.
-    pub fn want(&mut self, wanted: Requirement) {
+    pub fn want(&mut self, wanted: RequiredApproval) {
         if !self.approvals.contains(&wanted) {
             self.approvals.push(wanted);
         }
     }
 
     /// Adds the answers of one policy. If the policy is not enforced, all of them are warnings.
-    pub fn add(&mut self, policy: &str, enforce: bool, answers: Vec<Answer>, left_off: usize) {
+    pub fn add(&mut self, policy: &str, enforce: bool, answers: Vec<RuleResult>, left_off: usize) {
         self.asked.push(policy.to_owned());
         self.left_off += left_off;
         for answer in answers {
@@ -167,20 +167,22 @@ impl Verdict {
                 resource: answer.resource,
             };
             match answer.rule {
-                Rule::Warn => self.warnings.push(remark),
-                Rule::Deny | Rule::Violation | Rule::Reject if enforce => self.denials.push(remark),
-                Rule::RequireApproval | Rule::Approve if enforce => {
-                    self.approvals.push(Requirement {
+                RuleKind::Warn => self.warnings.push(remark),
+                RuleKind::Deny | RuleKind::Violation | RuleKind::Reject if enforce => {
+                    self.denials.push(remark)
+                }
+                RuleKind::RequireApproval | RuleKind::Approve if enforce => {
+                    self.approvals.push(RequiredApproval {
                         remark,
                         count: answer.count,
                         role: answer.role,
                     });
                 }
-                Rule::Deny
-                | Rule::Violation
-                | Rule::Reject
-                | Rule::RequireApproval
-                | Rule::Approve => self.warnings.push(Remark {
+                RuleKind::Deny
+                | RuleKind::Violation
+                | RuleKind::Reject
+                | RuleKind::RequireApproval
+                | RuleKind::Approve => self.warnings.push(Remark {
                     message: format!("{} (not enforced)", remark.message),
                     ..remark
                 }),
@@ -201,7 +203,7 @@ impl Verdict {
     }
 }
 
-impl Requirement {
+impl RequiredApproval {
     /// Whether one of `others` has the same policy and role and requires more approvals.
     pub(crate) fn is_less_than_any(&self, others: &[Self]) -> bool {
         others.iter().any(|other| {

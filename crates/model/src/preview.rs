@@ -25,26 +25,26 @@ use crate::diagnostic::Finding;
 use crate::engine::Flavor;
 use crate::ids::StackName;
 use crate::module::{self, Variable};
-use crate::tree::{Entry, Tree};
+use crate::tree::{Tree, TreeEntry};
 
 use hcl::Splice;
-pub use origins::Origins;
+pub use origins::UnknownOrigins;
 
 /// Root variables with unknown values, and the stacks after which they are known.
-pub type Unknowns = BTreeMap<String, BTreeSet<StackName>>;
+pub type UnknownVariables = BTreeMap<String, BTreeSet<StackName>>;
 
 /// The known parts of those: values with placeholders (`plan::words`) for the rest.
-pub type Partly = BTreeMap<String, Value>;
+pub type PartialValues = BTreeMap<String, Value>;
 
 /// The files to write to a copy of the root module before planning.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rewritten {
+pub struct RewrittenModule {
     /// Changed and added files, by path relative to the root module's directory.
     pub files: BTreeMap<String, String>,
     /// Whether a module is added: the engine must be initialised for it before planning.
     pub has_module: bool,
     /// Explains where unknown values in the plan come from.
-    pub origins: Origins,
+    pub origins: UnknownOrigins,
     prefix: String,
     /// The variables that are replaced by unknown values.
     variables: BTreeSet<String>,
@@ -63,9 +63,9 @@ pub fn rewrite(
     tree: &dyn Tree,
     dir: &str,
     flavor: Flavor,
-    unknowns: &Unknowns,
-    partly: &Partly,
-) -> Result<Rewritten, RewriteError> {
+    unknowns: &UnknownVariables,
+    partly: &PartialValues,
+) -> Result<RewrittenModule, RewriteError> {
     let entries = tree.list(dir).unwrap_or_default();
     let (module, _) = module::read_listed(tree, dir, &entries, flavor);
     let mut texts = BTreeMap::new();
@@ -94,7 +94,7 @@ pub fn rewrite(
     if has_module {
         files.insert(format!("{prefix}/main.tf"), added.module);
     }
-    Ok(Rewritten {
+    Ok(RewrittenModule {
         files,
         has_module,
         origins: splice.into_origins(),
@@ -103,7 +103,7 @@ pub fn rewrite(
     })
 }
 
-impl Rewritten {
+impl RewrittenModule {
     /// Translates an engine's message on the rewritten module back to the original source.
     pub fn in_words_of_source(&self, text: &str) -> String {
         text.replace(&format!("local.{}_", self.prefix), "var.")
@@ -164,7 +164,7 @@ fn unreadable(finding: Finding) -> RewriteError {
 }
 
 /// A name that occurs neither in the module nor in its directory.
-fn free_prefix(texts: &[&str], beside: &[Entry]) -> String {
+fn free_prefix(texts: &[&str], beside: &[TreeEntry]) -> String {
     let is_free = |name: &String| {
         texts.iter().all(|text| !text.contains(name))
             && beside.iter().all(|entry| !entry.name.starts_with(name))
@@ -175,7 +175,7 @@ fn free_prefix(texts: &[&str], beside: &[Entry]) -> String {
 }
 
 /// Files that are not in the original source.
-struct Added {
+struct AddedFiles {
     root: String,
     /// Empty if no module is needed.
     module: String,
@@ -185,8 +185,8 @@ struct Added {
 fn added<'a>(
     prefix: &str,
     declared: impl Iterator<Item = (&'a String, &'a Variable)>,
-    partly: &Partly,
-) -> Added {
+    partly: &PartialValues,
+) -> AddedFiles {
     let (mut samples, mut locals) = (String::new(), String::new());
     let (mut arguments, mut module) = (String::new(), String::new());
     for (name, variable) in declared {
@@ -229,5 +229,5 @@ fn added<'a>(
             "\nmodule \"{prefix}\" {{\n  source = \"./{prefix}\"\n{arguments}}}\n"
         );
     }
-    Added { root, module }
+    AddedFiles { root, module }
 }

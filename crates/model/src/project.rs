@@ -34,7 +34,7 @@ pub struct Project {
     pub contexts: BTreeMap<String, Context>,
     pub policies: BTreeMap<String, Policy>,
     /// The places to which facts are published, by name.
-    pub facts: BTreeMap<String, FactsPlace>,
+    pub facts: BTreeMap<String, FactsBranch>,
     /// Files generated from templates, by name.
     pub renders: BTreeMap<String, Render>,
     /// Globs of the files that consume facts. They may leave the project.
@@ -95,12 +95,12 @@ pub struct Writer {
 
 /// A place to which facts are published: a branch of a Git repository.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FactsPlace {
+pub struct FactsBranch {
     pub name: String,
     /// A Git remote or a path; none: the project's own remote.
     pub repository: Option<Input>,
     pub branch: Option<Input>,
-    pub owns: Owns,
+    pub owns: BranchOwnership,
     pub credential: Option<Input>,
     pub sensitive: SensitiveFacts,
     /// Whether every value is encrypted.
@@ -109,7 +109,7 @@ pub struct FactsPlace {
     pub declared_at: Location,
 }
 
-impl FactsPlace {
+impl FactsBranch {
     /// The values that determine the location.
     pub fn inputs(&self) -> impl Iterator<Item = &Input> {
         let inputs = [&self.repository, &self.branch, &self.credential];
@@ -125,7 +125,7 @@ impl FactsPlace {
 /// The part of a branch that only terrane writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Owns {
+pub enum BranchOwnership {
     #[default]
     Branch,
     /// The published files; people edit the rest.
@@ -182,8 +182,8 @@ pub struct Stack {
     pub edges: Vec<Edge>,
     /// Names of attached contexts, lowest precedence first: by priority, then by name.
     pub contexts: Vec<String>,
-    pub wait: Wait,
-    pub confirm: Confirm,
+    pub wait: WaitFor,
+    pub confirm: ConfirmMode,
     pub protected: bool,
     pub watch: Vec<String>,
     pub include: Vec<String>,
@@ -208,7 +208,7 @@ pub struct Stack {
 /// What upstreams must have reached before this stack starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Wait {
+pub enum WaitFor {
     #[default]
     Verified,
     Applied,
@@ -217,7 +217,7 @@ pub enum Wait {
 /// Whether a person confirms the apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Confirm {
+pub enum ConfirmMode {
     #[default]
     Manual,
     Auto,

@@ -19,7 +19,7 @@ pub use find::{Survey, find};
 
 /// The input of a proposal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proposal {
+pub struct ProjectProposal {
     /// The project's name; converted to a valid one if necessary.
     pub name: String,
     /// A new id.
@@ -27,12 +27,12 @@ pub struct Proposal {
     pub flavor: Flavor,
     /// Such as `~> 1.11`.
     pub constraint: Option<String>,
-    pub found: Vec<Found>,
+    pub found: Vec<RootModule>,
 }
 
 /// A root module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct RootModule {
     /// Relative to the project's root; `""` is the root.
     pub dir: String,
     /// The type of its `backend` block, or `cloud`.
@@ -76,7 +76,9 @@ pub enum EdgeReason {
 }
 
 /// The names of the stacks, by directory, and the edges that [`render`] proposes.
-pub fn stacks_and_edges(proposal: &Proposal) -> (BTreeMap<String, String>, Vec<ProposedEdge>) {
+pub fn stacks_and_edges(
+    proposal: &ProjectProposal,
+) -> (BTreeMap<String, String>, Vec<ProposedEdge>) {
     let (found, names) = named(proposal);
     let edges = Edges::new(&found, &names);
     let mut proposed = Vec::new();
@@ -106,7 +108,7 @@ pub fn stacks_and_edges(proposal: &Proposal) -> (BTreeMap<String, String>, Vec<P
 }
 
 /// The number of data sources that read a state which terrane will store, so that they will not find it.
-pub fn states_to_hand_over(proposal: &Proposal) -> usize {
+pub fn states_to_hand_over(proposal: &ProjectProposal) -> usize {
     let (found, names) = named(proposal);
     let edges = Edges::new(&found, &names);
     let read = (0..found.len()).flat_map(|at| edges.read_by(at));
@@ -115,8 +117,8 @@ pub fn states_to_hand_over(proposal: &Proposal) -> usize {
 }
 
 /// The modules sorted by directory, with their names.
-fn named(proposal: &Proposal) -> (Vec<&Found>, Vec<String>) {
-    let mut found: Vec<&Found> = proposal.found.iter().collect();
+fn named(proposal: &ProjectProposal) -> (Vec<&RootModule>, Vec<String>) {
+    let mut found: Vec<&RootModule> = proposal.found.iter().collect();
     found.sort_by(|one, other| one.dir.cmp(&other.dir));
     let names = names::stacks(&found, &names::project(&proposal.name));
     (found, names)
@@ -137,7 +139,7 @@ const EXAMPLE: &str = "
 ";
 
 /// The text of `terrane.hcl`.
-pub fn render(proposal: &Proposal) -> String {
+pub fn render(proposal: &ProjectProposal) -> String {
     let (found, names) = named(proposal);
     let project = names::project(&proposal.name);
     let edges = Edges::new(&found, &names);
@@ -175,7 +177,7 @@ pub fn render(proposal: &Proposal) -> String {
 
 /// One target for states in terrane, and one for each backend that modules declare. Moving states away from their
 /// backend would look as if nothing had been applied.
-fn targets(out: &mut String, found: &[&Found]) {
+fn targets(out: &mut String, found: &[&RootModule]) {
     let backends: BTreeSet<&str> = found
         .iter()
         .filter_map(|module| own_backend(module))
@@ -200,14 +202,14 @@ fn targets(out: &mut String, found: &[&Found]) {
 }
 
 /// The backend in which a module's states stay. A file beside the code does not count.
-fn own_backend(module: &Found) -> Option<&str> {
+fn own_backend(module: &RootModule) -> Option<&str> {
     module
         .backend
         .as_deref()
         .filter(|kind| !matches!(*kind, "local" | "cloud"))
 }
 
-fn stack(out: &mut String, at: usize, found: &[&Found], names: &[String], edges: &Edges) {
+fn stack(out: &mut String, at: usize, found: &[&RootModule], names: &[String], edges: &Edges) {
     let (module, name) = (found[at], &names[at]);
     let _ = writeln!(out, "stack {} {{", quoted(name));
     let path = if module.dir.is_empty() {
@@ -280,7 +282,7 @@ fn stack(out: &mut String, at: usize, found: &[&Found], names: &[String], edges:
 }
 
 /// What replaces the remote state in a module that reads a state which terrane will store.
-fn instead_of_state(out: &mut String, module: &Found, upstream: &str, remote: &str) {
+fn instead_of_state(out: &mut String, module: &RootModule, upstream: &str, remote: &str) {
     let read = module.remote_states.iter().find(|it| it.name == remote);
     let outputs = read.map(|read| read.outputs.clone()).unwrap_or_default();
     let is_variable = |name: &str| module.variables.contains_key(name);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::syntax::{Source, parse_source};
+use crate::config::syntax::{SourceFile, parse_source};
 use crate::diagnostic::{Finding, Location};
 use crate::module::{self, Module};
 use crate::project::{Stack, Target};
@@ -19,13 +19,13 @@ const BUILT_IN: &str = "terraform.io/builtin/terraform";
 
 /// A provider that a stack needs and its target does not list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unlisted {
+pub struct UnlistedProvider {
     /// `namespace/type`, with its host if that is not the default.
     pub provider: String,
     pub at: Location,
 }
 
-impl Unlisted {
+impl UnlistedProvider {
     pub fn finding(&self, stack: &Stack, target: &Target) -> Finding {
         let provider = &self.provider;
         let name = &target.name;
@@ -50,17 +50,17 @@ pub fn unlisted(
     modules: &BTreeMap<String, Module>,
     dir: &str,
     lock_file: Option<&str>,
-) -> Vec<Unlisted> {
+) -> Vec<UnlistedProvider> {
     if !target.limits_providers() {
         return Vec::new();
     }
-    let mut found: Vec<Unlisted> = Vec::new();
+    let mut found: Vec<UnlistedProvider> = Vec::new();
     let mut see = |address: &str, at: &Location| {
         let provider = short(address);
         let is_new = found.iter().all(|known| known.provider != provider);
         if is_new && !is_allowed(target, address) {
             let at = at.clone();
-            found.push(Unlisted { provider, at });
+            found.push(UnlistedProvider { provider, at });
         }
     };
     for dir in module::closure(modules, dir) {
@@ -85,7 +85,7 @@ pub fn unlisted(
 
 /// The providers in a lock file. Empty if it cannot be read; the engine reports the reason.
 pub fn locked(path: &str, text: &str) -> Vec<(String, Location)> {
-    let source = Source::new(path, text.to_owned());
+    let source = SourceFile::new(path, text.to_owned());
     let Ok(body) = parse_source(&source) else {
         return Vec::new();
     };

@@ -32,12 +32,12 @@ pub struct Render {
     pub schema: Option<String>,
     /// Files with this suffix are templates; others are copied.
     pub suffix: String,
-    pub undefined: Undefined,
+    pub undefined: UndefinedMode,
     /// Globs of files that are neither rendered nor copied. Templates can still use them.
     pub exclude: Vec<String>,
     /// Whether a template with an empty result still creates a file.
     pub keep_empty: bool,
-    pub spaces: Spaces,
+    pub spaces: WhitespaceOptions,
     pub delimiters: Delimiters,
     /// Defaults for values that the files do not set; maps are merged.
     pub defaults: Value,
@@ -67,7 +67,7 @@ impl Render {
 
 /// How templates treat undefined names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Undefined {
+pub enum UndefinedMode {
     /// Using it is an error.
     #[default]
     Strict,
@@ -77,7 +77,7 @@ pub enum Undefined {
     Chainable,
 }
 
-impl Undefined {
+impl UndefinedMode {
     pub const WORDS: [&'static str; 3] = ["strict", "lenient", "chainable"];
 
     pub fn of(word: &str) -> Self {
@@ -99,13 +99,13 @@ impl Undefined {
 
 /// How whitespace around template code is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spaces {
+pub struct WhitespaceOptions {
     pub trim_blocks: bool,
     pub lstrip_blocks: bool,
     pub keep_trailing_newline: bool,
 }
 
-impl Default for Spaces {
+impl Default for WhitespaceOptions {
     /// The defaults of makejinja.
     fn default() -> Self {
         Self {

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{ChangeSetId, RunId, StackName};
-use crate::import_proposal::Left;
+use crate::import_proposal::UnrecordedResources;
 use crate::plan::PlanCounts;
-use crate::policy::{Point, Remark, Requirement, Verdict};
-use crate::project::Wait;
+use crate::policy::{PolicyPhase, Remark, RequiredApproval, Verdict};
+use crate::project::WaitFor;
 
-use confirmation::Reason;
+use confirmation::ConfirmationReason;
 
 mod advance;
 mod came_after;
@@ -23,7 +23,7 @@ mod owed;
 mod plan_record;
 mod spec;
 
-pub use advance::{Refusal, advance};
+pub use advance::{InvalidRunEvent, advance};
 pub use came_after::came_after;
 pub use owed::owes_hooks;
 pub use plan_record::PlanRecord;
@@ -55,11 +55,11 @@ pub enum RunState {
         since: Timestamp,
         /// Not empty: some required values do not exist yet, so this plan is only a preview.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        awaits: Vec<Awaited>,
+        awaits: Vec<AwaitedOutputs>,
     },
     /// Previewed as far as possible. The real plan is made after its upstreams are applied.
     Deferred {
-        on: Vec<Awaited>,
+        on: Vec<AwaitedOutputs>,
         preview: Preview,
     },
     /// The plan is ready. `confirmed`: a person confirmed it, or it needs no confirmation.
@@ -110,7 +110,7 @@ pub enum Outcome {
     },
     /// Only a plan was requested, and it needs values that do not exist yet.
     Deferred {
-        on: Vec<Awaited>,
+        on: Vec<AwaitedOutputs>,
         #[serde(default)]
         preview: Preview,
     },
@@ -128,27 +128,27 @@ pub enum Outcome {
         warnings: Vec<Remark>,
     },
     Failed {
-        problem: Problem,
+        problem: RunProblem,
     },
     /// The apply succeeded, but a later stage failed. A retry continues with that stage.
     NotDone {
         done: Box<Outcome>,
-        problem: Problem,
+        problem: RunProblem,
     },
     Skipped {
-        because: Skip,
+        because: SkipReason,
     },
     /// The runner was lost during the apply, so the result is unknown.
     Unknown {
         kept: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        left: Option<Box<Left>>,
+        left: Option<Box<UnrecordedResources>>,
     },
 }
 
 /// An upstream value that is known only after the upstream is applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Awaited {
+pub struct AwaitedOutputs {
     pub stack: StackName,
     /// The outputs that will change. Empty if the stack only has to come first.
     pub outputs: Vec<String>,
@@ -186,7 +186,7 @@ impl Preview {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
-pub enum Skip {
+pub enum SkipReason {
     /// An upstream failed. `through` is the nearest upstream, if that is not the failed one.
     Poisoned {
         by: StackName,
@@ -206,7 +206,7 @@ pub enum Skip {
 
 /// Why a stage failed, with the details that a person needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct RunProblem {
     pub stage: Stage,
     /// The part of the stage that failed, if it has a name of its own: `draining`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,13 +230,13 @@ pub struct Problem {
     pub policy: Verdict,
     /// Resources that a dead engine changed and that no state records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left: Option<Box<Left>>,
+    pub left: Option<Box<UnrecordedResources>>,
     /// What a stage after the apply had checked and done before it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Box<Value>>,
 }
 
-impl Problem {
+impl RunProblem {
     /// The reason in one line: the engine's first diagnostic, or else terrane's message.
     pub fn brief(&self) -> &str {
         let is_ours = self.interrupted || self.was_stopped();
@@ -311,7 +311,7 @@ impl Stage {
     }
 }
 
-impl Problem {
+impl RunProblem {
     pub fn new(stage: Stage, message: impl Into<String>) -> Self {
         Self {
             stage,
@@ -329,7 +329,7 @@ impl Problem {
     }
 }
 
-impl Problem {
+impl RunProblem {
     /// The name of what was in progress.
     pub fn word(&self) -> &str {
         self.during.as_deref().unwrap_or_else(|| self.stage.word())
@@ -348,11 +348,11 @@ pub enum RunEvent {
     PlanStarted,
     /// A preview started, because some required values do not exist yet.
     PreviewStarted {
-        on: Vec<Awaited>,
+        on: Vec<AwaitedOutputs>,
     },
     /// The preview ended. `on` lists the unknown values.
     Previewed {
-        on: Vec<Awaited>,
+        on: Vec<AwaitedOutputs>,
         preview: Preview,
         /// Only a plan was requested.
         review: bool,
@@ -388,7 +388,7 @@ pub enum RunEvent {
         review: bool,
         /// Why a person has to confirm, if one has to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<Reason>,
+        reason: Option<ConfirmationReason>,
         /// Whether the plan equals the one that people agreed to. None if they agreed to none.
         #[serde(rename = "fits", default)]
         is_equal: Option<bool>,
@@ -397,11 +397,11 @@ pub enum RunEvent {
         new: Vec<String>,
     },
     Deferred {
-        on: Vec<Awaited>,
+        on: Vec<AwaitedOutputs>,
     },
     /// The policies were evaluated again for the plan, and the verdict is new.
     PolicyAsked {
-        at: Point,
+        at: PolicyPhase,
         /// The person who approved or confirmed the plan.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
@@ -441,16 +441,16 @@ pub enum RunEvent {
         then: Option<Stage>,
     },
     Failed {
-        problem: Problem,
+        problem: RunProblem,
     },
     Skipped {
-        because: Skip,
+        because: SkipReason,
     },
     /// The runner process is gone. A plan simply starts again.
     RunnerLost {
         kept: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        left: Option<Box<Left>>,
+        left: Option<Box<UnrecordedResources>>,
     },
     /// A person requested cancellation. The result is a separate event.
     CancelAsked {
@@ -524,14 +524,17 @@ impl RunState {
     /// Whether only stages after the apply are left because one of them failed.
     pub fn is_not_done(&self) -> bool {
         matches!(
-            self.outcome_for(Wait::Verified),
+            self.outcome_for(WaitFor::Verified),
             Some(Outcome::NotDone { .. })
         )
     }
 
     /// Whether the run was left out because neither the stack nor anything that it consumes changed.
     pub fn is_untouched(&self) -> bool {
-        matches!(self.outcome_for(Wait::Verified), Some(Outcome::Untouched))
+        matches!(
+            self.outcome_for(WaitFor::Verified),
+            Some(Outcome::Untouched)
+        )
     }
 
     /// Whether the engine has finished, whatever happened to later stages.
@@ -575,19 +578,20 @@ impl RunState {
 
     /// The outcome as dependents see it. Dependents that only wait for the apply see its outcome while later stages are
     /// pending, and after one of them failed.
-    pub fn outcome_for(&self, wait: Wait) -> Option<&Outcome> {
+    pub fn outcome_for(&self, wait: WaitFor) -> Option<&Outcome> {
         match (self, wait) {
             (
                 Self::Finished {
                     outcome: Outcome::NotDone { done, .. },
                     ..
                 },
-                Wait::Applied,
+                WaitFor::Applied,
             ) => Some(done),
             (Self::Finished { outcome, .. }, _) => Some(outcome),
-            (Self::Applied { outcome, .. } | Self::Completing { outcome, .. }, Wait::Applied) => {
-                Some(outcome)
-            }
+            (
+                Self::Applied { outcome, .. } | Self::Completing { outcome, .. },
+                WaitFor::Applied,
+            ) => Some(outcome),
             (
                 Self::Queued
                 | Self::Planning { .. }
@@ -656,7 +660,7 @@ impl RunState {
     }
 
     /// The approvals that policies require for the plan that is ready.
-    pub fn wanted(&self) -> Vec<&Requirement> {
+    pub fn wanted(&self) -> Vec<&RequiredApproval> {
         match self {
             Self::Planned { plan, .. } => plan.wanted().collect(),
             Self::Queued
@@ -673,7 +677,7 @@ impl RunState {
     pub fn denied_yes(&self) -> Option<&Remark> {
         match self {
             Self::Planned { plan, .. } => {
-                let said = plan.policy_since.get(&Point::Approval)?;
+                let said = plan.policy_since.get(&PolicyPhase::Approval)?;
                 said.denials.first()
             }
             Self::Queued
@@ -687,7 +691,7 @@ impl RunState {
     }
 
     /// The approvals that policies required when they refused the apply.
-    pub fn refused_for(&self) -> &[Requirement] {
+    pub fn refused_for(&self) -> &[RequiredApproval] {
         match self {
             Self::Finished {
                 outcome: Outcome::Failed { problem },
@@ -719,7 +723,7 @@ impl RunState {
     }
 }
 
-impl Skip {
+impl SkipReason {
     pub fn words(&self) -> String {
         match self {
             Self::Poisoned { by, through: None } => format!("poisoned by `{by}`"),

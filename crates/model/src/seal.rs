@@ -53,7 +53,7 @@ impl SealedHead {
 
 /// Something that has changed since the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moved {
+pub enum SealMismatch {
     Source {
         from: String,
         to: String,
@@ -78,16 +78,16 @@ pub enum Moved {
 }
 
 /// Everything that has changed, most important first.
-pub fn moved(sealed: &Seal, now: &Seal) -> Vec<Moved> {
+pub fn moved(sealed: &Seal, now: &Seal) -> Vec<SealMismatch> {
     let mut all = Vec::new();
     if sealed.head != now.head {
-        all.push(Moved::State {
+        all.push(SealMismatch::State {
             from: sealed.head.clone(),
             to: now.head.clone(),
         });
     }
     if sealed.source != now.source {
-        all.push(Moved::Source {
+        all.push(SealMismatch::Source {
             from: sealed.source.clone(),
             to: now.source.clone(),
         });
@@ -98,16 +98,16 @@ pub fn moved(sealed: &Seal, now: &Seal) -> Vec<Moved> {
         } else {
             differing(&sealed.each_input, &now.each_input)
         };
-        all.push(Moved::Inputs { names });
+        all.push(SealMismatch::Inputs { names });
     }
     if sealed.engine != now.engine {
-        all.push(Moved::Engine {
+        all.push(SealMismatch::Engine {
             from: sealed.engine.clone(),
             to: now.engine.clone(),
         });
     }
     if sealed.lock_file != now.lock_file {
-        all.push(Moved::LockFile {
+        all.push(SealMismatch::LockFile {
             from: sealed.lock_file.clone(),
             to: now.lock_file.clone(),
         });
@@ -123,12 +123,12 @@ fn differing(some: &BTreeMap<String, String>, others: &BTreeMap<String, String>)
 }
 
 /// What has changed, in one phrase.
-pub fn words(moved: &[Moved]) -> String {
+pub fn words(moved: &[SealMismatch]) -> String {
     let all: Vec<String> = moved.iter().map(ToString::to_string).collect();
     all.join("; ")
 }
 
-impl fmt::Display for Moved {
+impl fmt::Display for SealMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Source { from, to } => write!(
@@ -210,7 +210,7 @@ fn short(digest: &str) -> &str {
 
 /// The author of a state's current version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct VersionAuthor {
     pub serial: i64,
     pub run: Option<RunId>,
     pub commit: Option<String>,
@@ -219,7 +219,7 @@ pub struct Written {
     pub at: Timestamp,
 }
 
-impl Written {
+impl VersionAuthor {
     /// ``serial 18 was written by run r40 (commit 77ab310, by `ci`) 3 minutes ago``
     pub fn words(&self, now: Timestamp) -> String {
         let mut known = Vec::new();

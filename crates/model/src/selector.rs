@@ -43,12 +43,12 @@ pub enum ChangedRef {
 pub enum Selection {
     /// The stacks of a directory, relative to the project's root; `""` is all of them.
     Here(String),
-    Words(Vec<Word>),
+    Words(Vec<SelectorTerm>),
 }
 
 /// One argument: factors joined by `&`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word(Vec<Factor>);
+pub struct SelectorTerm(Vec<Factor>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Factor {
@@ -141,7 +141,9 @@ pub fn parse(arguments: &[String]) -> Result<Selection, SelectorError> {
     if arguments.is_empty() {
         return Ok(Selection::Here(String::new()));
     }
-    let words = arguments.iter().map(|argument| Word::parse(argument));
+    let words = arguments
+        .iter()
+        .map(|argument| SelectorTerm::parse(argument));
     Ok(Selection::Words(words.collect::<Result<_, _>>()?))
 }
 
@@ -186,7 +188,7 @@ impl Selection {
             project,
             changed,
         };
-        let (negative, positive): (Vec<&Word>, Vec<&Word>) =
+        let (negative, positive): (Vec<&SelectorTerm>, Vec<&SelectorTerm>) =
             words.iter().partition(|word| word.says_only_no());
         let mut selected = if positive.is_empty() {
             graph.names()
@@ -205,7 +207,7 @@ impl Selection {
     }
 }
 
-impl Word {
+impl SelectorTerm {
     fn parse(argument: &str) -> Result<Self, SelectorError> {
         let factors = argument.split('&').map(|part| {
             Factor::parse(part.trim()).map_err(|why| match why {

@@ -135,7 +135,7 @@ impl std::fmt::Debug for ResolvedBlock {
 
 /// An external query in an expression of a gate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ask {
+pub enum ExternalQuery {
     /// `fact.NAME["PATH"]`: a published file.
     Fact { facts: String, path: String },
     /// `dns("NAME")`, `dns("NAME", "TYPE")`: the records of a name.
@@ -144,7 +144,7 @@ pub enum Ask {
     Kubernetes { object: String, field: String },
 }
 
-impl std::fmt::Display for Ask {
+impl std::fmt::Display for ExternalQuery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fact { facts, path } => write!(f, "fact.{facts}[\"{path}\"]"),

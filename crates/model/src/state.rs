@@ -31,12 +31,12 @@ pub mod sensitivity;
 mod spans;
 mod summary;
 
-pub use adoption::{Adoption, KeepAside, adoption};
+pub use adoption::{Adoption, QuarantineReason, adoption};
 pub use copy::{check_copy, check_push_over_copy};
-pub use push::{HeadView, LockView, Mark, PushRefusal, PushVerdict, PushView, check_push};
+pub use push::{HeadView, LockView, PushRefusal, PushVerdict, PushView, VersionMark, check_push};
 pub use removal::{Removal, RemoveError, as_written, remove};
-pub use spans::{Instance, ReadResourcesError, Resource, resources};
-pub use summary::{Changed, Summary, summary};
+pub use spans::{InstanceSpan, ReadResourcesError, ResourceSpan, resources};
+pub use summary::{ChangedResource, StateChangeSummary, summary};
 
 /// Databases store serials as signed numbers, and each write increments the serial.
 const HIGHEST_SERIAL: u64 = i64::MAX.cast_unsigned() - 1_000_000_000;
@@ -80,7 +80,7 @@ pub struct StateVersion {
     pub size: u64,
     pub parent: Option<i64>,
     pub contents: Contents,
-    pub mark: Option<Mark>,
+    pub mark: Option<VersionMark>,
     pub run: Option<RunId>,
     pub created_at: jiff::Timestamp,
     /// The author, if known.
@@ -91,13 +91,13 @@ pub struct StateVersion {
 impl StateVersion {
     /// Whether the state lives in an engine's backend and this version is a copy of what was seen there.
     pub fn is_copy(&self) -> bool {
-        self.mark == Some(Mark::Copy)
+        self.mark == Some(VersionMark::Copy)
     }
 
     /// Whether version numbers were skipped for it: a person decided that it follows, whatever was acknowledged before.
     pub fn settles(&self) -> bool {
         let follows = self.parent.map_or(1, |parent| parent.saturating_add(1));
-        self.mark == Some(Mark::RolledBack) && self.version > follows
+        self.mark == Some(VersionMark::RolledBack) && self.version > follows
     }
 
     pub fn view(&self) -> HeadView<'_> {
@@ -305,7 +305,7 @@ fn plain_contents(top: &TopLevel<'_>) -> Result<Contents, InvalidState> {
 
 /// An output of a state. Its value stays unparsed text.
 #[derive(Clone, Deserialize)]
-pub struct Output {
+pub struct StateOutput {
     pub value: Box<RawValue>,
     #[serde(rename = "type")]
     pub ty: Box<RawValue>,
@@ -313,7 +313,7 @@ pub struct Output {
     pub sensitive: bool,
 }
 
-impl fmt::Debug for Output {
+impl fmt::Debug for StateOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = if self.sensitive {
             "[secret]"
@@ -325,7 +325,7 @@ impl fmt::Debug for Output {
 }
 
 /// The outputs of a state. None can be read if the client encrypted the state.
-pub fn outputs(body: &[u8]) -> Result<BTreeMap<String, Output>, InvalidState> {
+pub fn outputs(body: &[u8]) -> Result<BTreeMap<String, StateOutput>, InvalidState> {
     StateFacts::read(body)?;
     let top = TopLevel::read(body)?;
     match top.outputs.map(RawValue::get) {

@@ -9,7 +9,7 @@ pub trait Tree: Sync {
     fn read(&self, path: &str) -> Result<Vec<u8>, ReadFailure>;
 
     /// Names in a directory (`""` is the root), sorted; `None` if there is no such directory.
-    fn list(&self, dir: &str) -> Option<Vec<Entry>>;
+    fn list(&self, dir: &str) -> Option<Vec<TreeEntry>>;
 
     /// Whether a path exists but leads out of the tree.
     fn leads_out(&self, _path: &str) -> bool {
@@ -43,7 +43,7 @@ pub(crate) fn each<T: Sync, R: Send>(
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     pub name: String,
     pub is_dir: bool,
 }
@@ -86,13 +86,13 @@ impl Tree for MemoryTree {
         self.files.get(path).cloned().ok_or(ReadFailure::Missing)
     }
 
-    fn list(&self, dir: &str) -> Option<Vec<Entry>> {
+    fn list(&self, dir: &str) -> Option<Vec<TreeEntry>> {
         let prefix = if dir.is_empty() {
             String::new()
         } else {
             format!("{dir}/")
         };
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<TreeEntry> = Vec::new();
         for rest in self
             .files
             .range(prefix.clone()..)
@@ -103,7 +103,7 @@ impl Tree for MemoryTree {
                 None => (rest, false),
             };
             if entries.last().is_none_or(|last| last.name != name) {
-                entries.push(Entry {
+                entries.push(TreeEntry {
                     name: name.to_owned(),
                     is_dir,
                 });

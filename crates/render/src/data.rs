@@ -9,7 +9,7 @@ mod yaml;
 use std::path::Path;
 
 use model::diagnostic::Location;
-use model::render::data::{Data, Key, Node, Scalar, SecretData};
+use model::render::data::{Data, MapKey, Node, Scalar, SecretData};
 use model::secret::Secret;
 
 /// A text that is not valid data. The error has the position, never the content.
@@ -32,17 +32,17 @@ impl ReadDataError {
 /// Reads YAML, TOML or JSON by the file's extension; `None` for another.
 pub(crate) fn read_data(file: &str, text: &str) -> Option<Result<Node, ReadDataError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let places = Places::new(file, text);
+    let places = LineIndex::new(file, text);
     Some(match Path::new(file).extension()?.to_str()? {
-        "yaml" | "yml" => yaml::read(&places, yaml::Plain::Yaml),
-        "json" => yaml::read(&places, yaml::Plain::Json),
+        "yaml" | "yml" => yaml::read(&places, yaml::ScalarSyntax::Yaml),
+        "json" => yaml::read(&places, yaml::ScalarSyntax::Json),
         "toml" => toml::read(&places),
         _ => return None,
     })
 }
 
 /// Maps offsets of a text to positions.
-pub(super) struct Places<'t> {
+pub(super) struct LineIndex<'t> {
     pub(super) file: &'t str,
     pub(super) text: &'t str,
     lines: Vec<usize>,
@@ -50,7 +50,7 @@ pub(super) struct Places<'t> {
     chars: Option<Vec<usize>>,
 }
 
-impl<'t> Places<'t> {
+impl<'t> LineIndex<'t> {
     fn new(file: &'t str, text: &'t str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let chars = (!text.is_ascii()).then(|| {
@@ -104,7 +104,7 @@ pub(crate) fn is_sealed(data: &Node) -> bool {
 #[must_use]
 pub(crate) fn withhold(mut data: Node) -> Node {
     if let Data::Map(entries) = &mut data.data {
-        entries.retain(|entry| entry.key != Key::Text("sops".to_owned()));
+        entries.retain(|entry| entry.key != MapKey::Text("sops".to_owned()));
     }
     hide_sealed(&mut data);
     data

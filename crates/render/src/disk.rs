@@ -47,11 +47,11 @@ pub(crate) struct TemplateFile {
 /// Prefix of a temporary file that is not renamed yet.
 const ASIDE: &str = ".terrane-new-";
 
-pub(crate) struct Disk {
+pub(crate) struct ProjectFiles {
     root: PathBuf,
 }
 
-impl Disk {
+impl ProjectFiles {
     /// `root` has no links in its path.
     pub(crate) fn new(root: &Path) -> Self {
         Self {

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use model::render::join;
-use model::render::manifest::Manifest;
+use model::render::manifest::RenderManifest;
 
-use crate::disk::{Disk, digest};
+use crate::disk::{ProjectFiles, digest};
 
 const PROJECT: &str = "terrane.hcl";
 
@@ -21,7 +21,7 @@ pub fn follow(file: &Path, before: &[u8], after: &[u8]) {
     let Some((root, path)) = root.and_then(|root| Some((root, below(root, &file)?))) else {
         return;
     };
-    let disk = Disk::new(root);
+    let disk = ProjectFiles::new(root);
     let dirs = file.ancestors().skip(1);
     for dir in dirs.take_while(|dir| dir.starts_with(root)) {
         let Some(output) = below(root, dir) else {
@@ -30,7 +30,7 @@ pub fn follow(file: &Path, before: &[u8], after: &[u8]) {
         for name in lists(dir) {
             let list = join(&output, &name);
             let text = disk.read(&list).ok().flatten().unwrap_or_default();
-            let known = Manifest::read(&String::from_utf8_lossy(&text), &output, digest);
+            let known = RenderManifest::read(&String::from_utf8_lossy(&text), &output, digest);
             let Ok(mut known) = known else {
                 continue;
             };

@@ -13,7 +13,7 @@ use super::{RenderError, open, read_manifest};
 
 /// Why a stack cannot be planned yet.
 #[derive(Debug, thiserror::Error)]
-pub enum Stale {
+pub enum StaleRender {
     #[error("stack `{stack}` is made by `render \"{render}\"`, and {why}")]
     Stale {
         stack: StackName,
@@ -38,7 +38,7 @@ pub enum Edited {
     Secret,
 }
 
-impl Explain for Stale {
+impl Explain for StaleRender {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Refused
     }
@@ -82,7 +82,7 @@ impl Explain for Stale {
 }
 
 /// Refuses a stack whose rendered files do not match its templates and data.
-pub fn check_fresh(root: &Path, project: &Project, name: &StackName) -> Result<(), Stale> {
+pub fn check_fresh(root: &Path, project: &Project, name: &StackName) -> Result<(), StaleRender> {
     let Some(render) = project.stacks[name]
         .render
         .as_ref()
@@ -129,13 +129,13 @@ pub fn check_fresh(root: &Path, project: &Project, name: &StackName) -> Result<(
     };
     match look() {
         Ok(None) => Ok(()),
-        Ok(Some((why, edited))) => Err(Stale::Stale {
+        Ok(Some((why, edited))) => Err(StaleRender::Stale {
             stack: name.clone(),
             render: render.name.clone(),
             why,
             edited,
         }),
-        Err(source) => Err(Stale::Unknown {
+        Err(source) => Err(StaleRender::Unknown {
             stack: name.clone(),
             render: render.name.clone(),
             source: Box::new(source),

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::RenderError;
 use super::data::{self, read_data};
-use super::disk::{Disk, DiskError, TemplateFile, digest};
+use super::disk::{DiskError, ProjectFiles, TemplateFile, digest};
 
 /// Increased when the same inputs give different output than before.
 const GENERATION: u32 = 3;
@@ -30,7 +30,7 @@ pub(super) struct Inputs {
 
 impl Inputs {
     pub(super) fn read(
-        disk: &Disk,
+        disk: &ProjectFiles,
         project: &Project,
         render: &Render,
     ) -> Result<Self, RenderError> {
@@ -121,7 +121,7 @@ fn stands_in(data: &Node, path: &str, file: &str) -> bool {
 }
 
 struct Reading<'r> {
-    disk: &'r Disk,
+    disk: &'r ProjectFiles,
     render: &'r Render,
     findings: Vec<Finding>,
     texts: BTreeMap<String, String>,

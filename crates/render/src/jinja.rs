@@ -27,4 +27,4 @@ mod views;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::templates::{Bound, Reveal, TemplateError, TemplateText, Templates};
+pub(crate) use self::templates::{BoundTemplates, Reveal, TemplateError, TemplateText, Templates};

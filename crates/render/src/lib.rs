@@ -23,22 +23,22 @@ use model::diagnostic::Finding;
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::project::Project;
 use model::render::Render;
-use model::render::decide::{self, Deed, FileFacts, Leave, Why};
-use model::render::manifest::{Manifest, ReadManifestError};
+use model::render::decide::{self, FileAction, FileFacts, FileRefusal, OverwriteOptions};
+use model::render::manifest::{ReadRenderManifestError, RenderManifest};
 
 pub use self::disk::DiskError;
 pub use self::follow::follow;
-pub use self::freshness::{Stale, check_fresh};
-pub use self::sealing::{KeyChange, KeyDeed, SealError};
+pub use self::freshness::{StaleRender, check_fresh};
+pub use self::sealing::{KeyChange, KeyChangeKind, SealError};
 
-use self::disk::{Disk, digest};
+use self::disk::{ProjectFiles, digest};
 
 /// A request to render.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct RenderRequest {
     /// Names of `render` blocks; empty for all.
     pub names: Vec<String>,
-    pub leave: Leave,
+    pub leave: OverwriteOptions,
     /// Compare only; write nothing.
     pub only_look: bool,
 }
@@ -60,19 +60,23 @@ pub struct Rendered {
 impl Rendered {
     /// Whether any file or the list of digests differs from the rendering.
     pub fn differs(&self) -> bool {
-        self.list_changes || self.files.values().any(|file| file.deed != Deed::Keep)
+        self.list_changes
+            || self
+                .files
+                .values()
+                .any(|file| file.deed != FileAction::Keep)
     }
 
     /// Whether any file differs from the rendering, including files that others wrote.
     pub fn files_differ(&self) -> bool {
         let mut files = self.files.values();
-        files.any(|file| !matches!(file.deed, Deed::Keep | Deed::Adopt))
+        files.any(|file| !matches!(file.deed, FileAction::Keep | FileAction::Adopt))
     }
 }
 
 #[derive(Debug)]
 pub struct RenderedFile {
-    pub deed: Deed,
+    pub deed: FileAction,
     /// Its template; `None` for a file that is no longer generated.
     pub template: Option<String>,
     pub is_encrypted: bool,
@@ -100,7 +104,7 @@ pub enum RenderError {
     #[error("could not read the list of what was rendered, `{path}`")]
     Manifest {
         path: String,
-        source: ReadManifestError,
+        source: ReadRenderManifestError,
     },
     #[error(transparent)]
     Seal(#[from] SealError),
@@ -113,7 +117,7 @@ pub enum RenderError {
     #[error("nothing was written: {}", refused(name, files))]
     Refused {
         name: String,
-        files: BTreeMap<String, Why>,
+        files: BTreeMap<String, FileRefusal>,
     },
     #[error("could not open the project in `{}`", path.display())]
     Root { path: PathBuf, source: io::Error },
@@ -141,7 +145,9 @@ impl Explain for RenderError {
             Self::Taken { .. } => vec![advice(
                 "a file belongs to one `render` block; `when` or `exclude` removes it from the other",
             )],
-            Self::Refused { name, files } if files.values().any(|why| *why == Why::Missing) => {
+            Self::Refused { name, files }
+                if files.values().any(|why| *why == FileRefusal::Missing) =>
+            {
                 vec![
                     advice("`--adopt` only takes over existing files"),
                     command(format!("render {name}"), "creates the missing ones"),
@@ -170,7 +176,7 @@ pub async fn render(
     root: &Path,
     project: &Project,
     env: &BTreeMap<String, String>,
-    wanted: &Wanted,
+    wanted: &RenderRequest,
 ) -> Result<Vec<Rendered>, RenderError> {
     let disk = open(root)?;
     let chosen = choose(project, &wanted.names)?;
@@ -225,8 +231,8 @@ pub async fn render(
     Ok(rendered)
 }
 
-fn refused(name: &str, files: &BTreeMap<String, Why>) -> String {
-    if files.values().all(|why| *why == Why::Missing) {
+fn refused(name: &str, files: &BTreeMap<String, FileRefusal>) -> String {
+    if files.values().all(|why| *why == FileRefusal::Missing) {
         format!("not everything is there that `{name}` is to take over")
     } else if files.values().all(|why| why.is_stale()) {
         format!("`{name}` would remove what somebody else wrote")
@@ -235,12 +241,12 @@ fn refused(name: &str, files: &BTreeMap<String, Why>) -> String {
     }
 }
 
-fn open(root: &Path) -> Result<Disk, RenderError> {
+fn open(root: &Path) -> Result<ProjectFiles, RenderError> {
     let real = root.canonicalize().map_err(|source| RenderError::Root {
         path: root.to_owned(),
         source,
     })?;
-    Ok(Disk::new(&real))
+    Ok(ProjectFiles::new(&real))
 }
 
 fn choose<'p>(project: &'p Project, names: &[String]) -> Result<Vec<&'p Render>, RenderError> {
@@ -263,7 +269,7 @@ fn choose<'p>(project: &'p Project, names: &[String]) -> Result<Vec<&'p Render>,
 }
 
 /// A file to generate.
-pub(crate) struct Output {
+pub(crate) struct OutputFile {
     template: String,
     bytes: Vec<u8>,
     is_executable: bool,
@@ -272,32 +278,32 @@ pub(crate) struct Output {
 }
 
 /// The result of one render, before anything is written.
-struct Made<'p> {
+struct PreparedRender<'p> {
     render: &'p Render,
-    manifest: Option<Manifest>,
-    next: Manifest,
-    outputs: BTreeMap<String, Output>,
+    manifest: Option<RenderManifest>,
+    next: RenderManifest,
+    outputs: BTreeMap<String, OutputFile>,
     /// The existing files of `outputs` and of the manifest.
     found: BTreeMap<String, (FileFacts, Vec<u8>)>,
-    deeds: BTreeMap<String, Deed>,
+    deeds: BTreeMap<String, FileAction>,
     not_opened: Vec<String>,
     warnings: Vec<Finding>,
 }
 
 async fn make<'p>(
-    disk: &Disk,
+    disk: &ProjectFiles,
     project: &Project,
     render: &'p Render,
     env: &BTreeMap<String, String>,
-    wanted: &Wanted,
-) -> Result<Made<'p>, RenderError> {
+    wanted: &RenderRequest,
+) -> Result<PreparedRender<'p>, RenderError> {
     let manifest = read_manifest(disk, render)?;
     let inputs = inputs::Inputs::read(disk, project, render)?;
     let inputs_digest = inputs.digest();
     let known = manifest
         .as_ref()
         .filter(|known| wanted.only_look && known.inputs == inputs_digest);
-    let outputs::Made {
+    let outputs::GeneratedFiles {
         outputs,
         not_opened,
         warnings,
@@ -305,15 +311,15 @@ async fn make<'p>(
     } = outputs::make(disk, render, inputs, env, known, wanted.leave.overwrite).await?;
     if let Some(path) = manifest
         .iter()
-        .flat_map(Manifest::paths)
+        .flat_map(RenderManifest::paths)
         .find(|path| read.contains(*path))
     {
         return Err(RenderError::Manifest {
             path: render.manifest_path(),
-            source: ReadManifestError::Foreign(path.to_owned()),
+            source: ReadRenderManifestError::Foreign(path.to_owned()),
         });
     }
-    let listed = manifest.iter().flat_map(Manifest::paths);
+    let listed = manifest.iter().flat_map(RenderManifest::paths);
     let paths: BTreeSet<&str> = outputs.keys().map(String::as_str).chain(listed).collect();
     let mut found = BTreeMap::new();
     for path in paths {
@@ -340,8 +346,8 @@ async fn make<'p>(
         .into_iter()
         .map(|(path, facts)| (path, facts.digest))
         .collect();
-    Ok(Made {
-        next: Manifest::new(&render.name, inputs_digest, digests),
+    Ok(PreparedRender {
+        next: RenderManifest::new(&render.name, inputs_digest, digests),
         render,
         manifest,
         outputs,
@@ -352,16 +358,19 @@ async fn make<'p>(
     })
 }
 
-fn read_manifest(disk: &Disk, render: &Render) -> Result<Option<Manifest>, RenderError> {
+fn read_manifest(
+    disk: &ProjectFiles,
+    render: &Render,
+) -> Result<Option<RenderManifest>, RenderError> {
     let path = render.manifest_path();
     let Some((_, bytes)) = disk.look(&path)? else {
         return Ok(None);
     };
     let text = String::from_utf8_lossy(&bytes);
-    let manifest = Manifest::read(&text, &render.output, digest).and_then(|manifest| {
+    let manifest = RenderManifest::read(&text, &render.output, digest).and_then(|manifest| {
         let input = manifest.paths().find(|path| render.is_input(path));
         match input.map(str::to_owned) {
-            Some(input) => Err(ReadManifestError::Foreign(input)),
+            Some(input) => Err(ReadRenderManifestError::Foreign(input)),
             None => Ok(manifest),
         }
     });
@@ -371,9 +380,9 @@ fn read_manifest(disk: &Disk, render: &Render) -> Result<Option<Manifest>, Rende
     }
 }
 
-impl Made<'_> {
+impl PreparedRender<'_> {
     /// Refuses a file that another `render` block owns.
-    fn check_others(&self, disk: &Disk, project: &Project) -> Result<(), RenderError> {
+    fn check_others(&self, disk: &ProjectFiles, project: &Project) -> Result<(), RenderError> {
         let others = project.renders.values();
         for other in others.filter(|other| other.name != self.render.name) {
             let Some(manifest) = read_manifest(disk, other)? else {
@@ -392,10 +401,10 @@ impl Made<'_> {
 
     fn check_refused(&self) -> Result<(), RenderError> {
         let refused = self.deeds.iter().filter_map(|(path, deed)| match deed {
-            Deed::Refuse(why) => Some((path.clone(), *why)),
+            FileAction::Refuse(why) => Some((path.clone(), *why)),
             _ => None,
         });
-        let files: BTreeMap<String, Why> = refused.collect();
+        let files: BTreeMap<String, FileRefusal> = refused.collect();
         if files.is_empty() {
             return Ok(());
         }
@@ -407,12 +416,12 @@ impl Made<'_> {
 
     /// Writes the list of planned files, then the files, then the final list. After a crash, the next rendering
     /// recognises all files as its own.
-    fn write(&self, disk: &Disk) -> Result<(), RenderError> {
+    fn write(&self, disk: &ProjectFiles) -> Result<(), RenderError> {
         let path = self.render.manifest_path();
-        if !self.list_changes() && self.deeds.values().all(|deed| *deed == Deed::Keep) {
+        if !self.list_changes() && self.deeds.values().all(|deed| *deed == FileAction::Keep) {
             return Ok(());
         }
-        let none = || Manifest::new(&self.render.name, String::new(), BTreeMap::new());
+        let none = || RenderManifest::new(&self.render.name, String::new(), BTreeMap::new());
         let before = self.manifest.clone().unwrap_or_else(none);
         self.sweep(disk, &before)?;
         let lie = self.found.iter();
@@ -422,9 +431,13 @@ impl Made<'_> {
         let mut new: Vec<&String> = Vec::new();
         for (file, deed) in &self.deeds {
             match deed {
-                Deed::Create | Deed::Change => new.push(file),
-                Deed::Remove => disk.remove(file, &self.render.output)?,
-                Deed::Keep | Deed::Adopt | Deed::Forget | Deed::LetGo | Deed::Refuse(_) => {}
+                FileAction::Create | FileAction::Change => new.push(file),
+                FileAction::Remove => disk.remove(file, &self.render.output)?,
+                FileAction::Keep
+                | FileAction::Adopt
+                | FileAction::Forget
+                | FileAction::LetGo
+                | FileAction::Refuse(_) => {}
             }
         }
         let written = crew::each(&new, |file| {
@@ -438,7 +451,7 @@ impl Made<'_> {
 
     /// Removes temporary files of a killed rendering: those of the list always, those of other files only while
     /// the list marks them as being written.
-    fn sweep(&self, disk: &Disk, before: &Manifest) -> Result<(), RenderError> {
+    fn sweep(&self, disk: &ProjectFiles, before: &RenderManifest) -> Result<(), RenderError> {
         let list = self.render.manifest_path();
         let files = before
             .paths()

@@ -5,28 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::Environment;
-use drivers::secrets::{self, Reference, Sources, Surroundings};
-use drivers::sops::{self, Format, Identities};
+use drivers::secrets::{self, SecretContext, SecretReference, SecretSources};
+use drivers::sops::{self, Identities, SopsFormat};
 use globset::{GlobBuilder, GlobMatcher};
 use model::diagnostic::{Finding, Location};
 use model::error::Explain as _;
 use model::masking::MASKED;
 use model::project::Input;
 use model::render::data::{Data, Node, SecretData};
-use model::render::manifest::Manifest;
+use model::render::manifest::RenderManifest;
 use model::render::names::unmatched_glob;
 use model::render::{Render, is_secret_name};
 
 use super::crew;
 use super::data::{self, read_data};
-use super::disk::{Disk, TemplateFile};
+use super::disk::{ProjectFiles, TemplateFile};
 use super::inputs::Inputs;
-use super::jinja::{Bound, Reveal, TemplateError, TemplateText, Templates};
+use super::jinja::{BoundTemplates, Reveal, TemplateError, TemplateText, Templates};
 use super::sealing::{SealError, Sealing, key_here};
-use super::{Output, RenderError};
+use super::{OutputFile, RenderError};
 
-pub(super) struct Made {
-    pub(super) outputs: BTreeMap<String, Output>,
+pub(super) struct GeneratedFiles {
+    pub(super) outputs: BTreeMap<String, OutputFile>,
     pub(super) not_opened: Vec<String>,
     pub(super) warnings: Vec<Finding>,
     /// Files of the project that were read besides data and templates, such as key files.
@@ -36,14 +36,14 @@ pub(super) struct Made {
 /// Renders everything. If `known` is given and no key is available, encrypted files that match its list are
 /// accepted as they are. `anew`: an encrypted file that can no longer be opened is made again.
 pub(super) async fn make(
-    disk: &Disk,
+    disk: &ProjectFiles,
     render: &Render,
     inputs: Inputs,
     env: &BTreeMap<String, String>,
-    known: Option<&Manifest>,
+    known: Option<&RenderManifest>,
     anew: bool,
-) -> Result<Made, RenderError> {
-    let mut making = Making {
+) -> Result<GeneratedFiles, RenderError> {
+    let mut making = Generator {
         disk,
         render,
         anew,
@@ -116,14 +116,14 @@ pub(super) async fn make(
 
 /// Sets the value of every secret.
 async fn reveal(
-    disk: &Disk,
+    disk: &ProjectFiles,
     render: &Render,
     data: &mut Node,
     sealed: &[(String, String)],
     env: &BTreeMap<String, String>,
 ) -> Result<(), RenderError> {
     for (file, text) in sealed {
-        let format = Format::of(Path::new(file)).unwrap_or(Format::Yaml);
+        let format = SopsFormat::of(Path::new(file)).unwrap_or(SopsFormat::Yaml);
         let failed = |source| SealError::Open {
             path: file.clone(),
             source: Box::new(source),
@@ -131,23 +131,23 @@ async fn reveal(
         };
         let identities = Identities::from_environment(env).map_err(SealError::Identities)?;
         let opened = sops::decrypt(text, format, &identities).map_err(failed)?;
-        let plain = opened.plain(sops::Layout::default());
+        let plain = opened.plain(sops::SopsLayout::default());
         if let Some(Ok(plain)) = read_data(file, plain.expose()) {
             unseal_from(data, &plain, file);
         }
     }
-    let (programs, sources): (Environment, _) = (env.iter().collect(), Sources::default());
+    let (programs, sources): (Environment, _) = (env.iter().collect(), SecretSources::default());
     let mut findings = Vec::new();
     for (name, input) in &render.secrets {
         let reference = reference(input).unwrap_or_default();
-        let around = Surroundings {
+        let around = SecretContext {
             asker: env,
             root: disk.root(),
             env: &programs,
             sources: &sources,
         };
         let at = render.place(&format!("secrets.{name}"));
-        let resolved = match reference.parse::<Reference>() {
+        let resolved = match reference.parse::<SecretReference>() {
             Ok(reference) => secrets::resolve(&reference, around).await,
             Err(err) => Err(err),
         };
@@ -208,19 +208,19 @@ fn file_of(input: &Input) -> Option<String> {
     Some(file.trim_start_matches("./").to_owned())
 }
 
-struct Making<'m> {
-    disk: &'m Disk,
+struct Generator<'m> {
+    disk: &'m ProjectFiles,
     render: &'m Render,
     anew: bool,
     findings: Vec<Finding>,
     warnings: Vec<Finding>,
-    outputs: BTreeMap<String, Output>,
+    outputs: BTreeMap<String, OutputFile>,
     /// The files to encrypt: path and template.
     secret: Vec<(String, TemplateFile)>,
 }
 
-impl Making<'_> {
-    fn plain(&mut self, bound: &Bound<'_>, files: &[TemplateFile], own: &[String]) {
+impl Generator<'_> {
+    fn plain(&mut self, bound: &BoundTemplates<'_>, files: &[TemplateFile], own: &[String]) {
         let excluded: Vec<GlobMatcher> = self
             .render
             .exclude
@@ -308,7 +308,7 @@ impl Making<'_> {
 
     /// Reports errors in the templates of encrypted files that occur even without secrets, together with all
     /// others.
-    fn look_at_secret(&mut self, bound: &Bound<'_>) {
+    fn look_at_secret(&mut self, bound: &BoundTemplates<'_>) {
         for (_, file) in &self.secret {
             if !self.render.is_template(&file.path) {
                 continue;
@@ -321,8 +321,8 @@ impl Making<'_> {
         }
     }
 
-    fn made(self, read: BTreeSet<String>) -> Made {
-        Made {
+    fn made(self, read: BTreeSet<String>) -> GeneratedFiles {
+        GeneratedFiles {
             outputs: self.outputs,
             not_opened: Vec::new(),
             warnings: self.warnings,
@@ -340,7 +340,7 @@ impl Making<'_> {
 
     fn secret(
         &mut self,
-        binds: &[Bound<'_>],
+        binds: &[BoundTemplates<'_>],
         env: &BTreeMap<String, String>,
     ) -> Result<(), RenderError> {
         let Some((real, others)) = binds.split_first() else {
@@ -349,7 +349,7 @@ impl Making<'_> {
         for (path, file) in std::mem::take(&mut self.secret) {
             let before = self.findings.len();
             let Some(bytes) = self.take(render_one(self.render, real, &file)) else {
-                let is_made = |other: &Bound<'_>| {
+                let is_made = |other: &BoundTemplates<'_>| {
                     let text = other.render(&file.path);
                     text.is_ok_and(|text| !text.trim().is_empty())
                 };
@@ -415,7 +415,7 @@ impl Making<'_> {
     }
 
     /// The existing encrypted files, if they match the list.
-    fn as_listed(&mut self, known: Option<&Manifest>) -> Option<Made> {
+    fn as_listed(&mut self, known: Option<&RenderManifest>) -> Option<GeneratedFiles> {
         let known = known?;
         let mut not_opened = Vec::new();
         let mut outputs = std::mem::take(&mut self.outputs);
@@ -427,7 +427,7 @@ impl Making<'_> {
                 return None;
             }
             not_opened.push(path.clone());
-            let output = Output {
+            let output = OutputFile {
                 template: String::new(),
                 bytes,
                 is_executable: facts.is_executable,
@@ -436,7 +436,7 @@ impl Making<'_> {
             };
             outputs.insert(path.clone(), output);
         }
-        Some(Made {
+        Some(GeneratedFiles {
             outputs,
             not_opened,
             warnings: std::mem::take(&mut self.warnings),
@@ -445,7 +445,7 @@ impl Making<'_> {
     }
 
     fn put(&mut self, path: String, file: &TemplateFile, bytes: Vec<u8>, is_encrypted: bool) {
-        let output = Output {
+        let output = OutputFile {
             template: file.file.clone(),
             bytes,
             is_executable: file.is_executable,
@@ -479,7 +479,7 @@ impl Making<'_> {
     }
 
     /// Evaluates the conditions of `when`.
-    fn conditions(&mut self, bound: &Bound<'_>) -> Vec<(GlobMatcher, bool)> {
+    fn conditions(&mut self, bound: &BoundTemplates<'_>) -> Vec<(GlobMatcher, bool)> {
         let mut all = Vec::new();
         for (pattern, expression) in &self.render.when {
             match (glob(pattern), bound.is_true(expression)) {
@@ -512,13 +512,13 @@ fn unreadable(
     file: &TemplateFile,
     bytes: &[u8],
     sealing: &Sealing<'_>,
-    binds: &[Bound<'_>],
+    binds: &[BoundTemplates<'_>],
 ) -> Result<Finding, SealError> {
     let Some((line, problem)) = err.in_text() else {
         return Err(err);
     };
     // A message that is the same for all values of the secrets quotes none of them.
-    let is_same = |other: &Bound<'_>| {
+    let is_same = |other: &BoundTemplates<'_>| {
         let text = other.render(&file.path);
         let clear = text.ok().map(|text| sealing.clear(text.as_bytes()));
         let said = clear.and_then(|clear| Some(clear.err()?.in_text()?.1.to_owned()));
@@ -568,7 +568,7 @@ fn names(glob: &GlobMatcher, file: &TemplateFile) -> bool {
 /// The output of one template; `None` if the file is not made.
 fn render_one(
     render: &Render,
-    bound: &Bound<'_>,
+    bound: &BoundTemplates<'_>,
     file: &TemplateFile,
 ) -> Result<Option<Vec<u8>>, Finding> {
     if !render.is_template(&file.path) {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use drivers::sops::{
-    self, DecryptError, EncryptError, Format, Identities, IdentityError, Plugins, Rule, RuleError,
-    RulesError,
+    self, DecryptError, EncryptError, EncryptionRule, Identities, IdentityError, Plugins,
+    RuleError, RulesError, SopsFormat,
 };
 use jiff::Timestamp;
 use model::error::{Explain, NextStep, advice};
 use model::render::join;
 use model::secret::Secret;
 
-use super::disk::{Disk, DiskError};
+use super::disk::{DiskError, ProjectFiles};
 
 const RULES: &str = ".sops.yaml";
 
@@ -115,22 +115,22 @@ impl Explain for SealError {
 
 /// How one file is encrypted.
 pub(super) struct Sealing<'s> {
-    disk: &'s Disk,
+    disk: &'s ProjectFiles,
     path: &'s str,
-    format: Format,
-    rule: Rule,
+    format: SopsFormat,
+    rule: EncryptionRule,
     env: &'s BTreeMap<String, String>,
 }
 
 impl<'s> Sealing<'s> {
     /// `rendered` has the other generated files, which may include the rules.
     pub(super) fn new(
-        disk: &'s Disk,
+        disk: &'s ProjectFiles,
         path: &'s str,
         rendered: &BTreeMap<&str, &[u8]>,
         env: &'s BTreeMap<String, String>,
     ) -> Result<Self, SealError> {
-        let format = Format::of(Path::new(path)).ok_or_else(|| SealError::Format {
+        let format = SopsFormat::of(Path::new(path)).ok_or_else(|| SealError::Format {
             path: path.to_owned(),
         })?;
         let rule = find_rule(disk, path, rendered)?;
@@ -209,13 +209,13 @@ impl<'s> Sealing<'s> {
                 (one, other) => one.is_none() && other.is_none(),
             };
             if !before.contains(path) {
-                changes.push((path.clone(), KeyDeed::Added));
+                changes.push((path.clone(), KeyChangeKind::Added));
             } else if !same(old.value(path), new.value(path)) {
-                changes.push((path.clone(), KeyDeed::Changed));
+                changes.push((path.clone(), KeyChangeKind::Changed));
             }
         }
         let gone = before.into_iter().filter(|path| !after.contains(path));
-        changes.extend(gone.map(|path| (path, KeyDeed::Removed)));
+        changes.extend(gone.map(|path| (path, KeyChangeKind::Removed)));
         let named = changes.into_iter();
         Some(named.map(|(key, deed)| KeyChange { key, deed }).collect())
     }
@@ -238,22 +238,26 @@ impl<'s> Sealing<'s> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyChange {
     pub key: String,
-    pub deed: KeyDeed,
+    pub deed: KeyChangeKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyDeed {
+pub enum KeyChangeKind {
     Added,
     Changed,
     Removed,
 }
 
-pub(super) fn key_here(disk: &Disk) -> bool {
+pub(super) fn key_here(disk: &ProjectFiles) -> bool {
     disk.root().join(KEY).is_file()
 }
 
 /// The nearest rules above a file, rendered or on disk: first inside the project, then above it.
-fn find_rule(disk: &Disk, path: &str, rendered: &BTreeMap<&str, &[u8]>) -> Result<Rule, SealError> {
+fn find_rule(
+    disk: &ProjectFiles,
+    path: &str,
+    rendered: &BTreeMap<&str, &[u8]>,
+) -> Result<EncryptionRule, SealError> {
     let mut dir = path;
     while let Some((above, _)) = dir
         .rsplit_once('/')
@@ -292,7 +296,7 @@ fn find_rule(disk: &Disk, path: &str, rendered: &BTreeMap<&str, &[u8]>) -> Resul
     })
 }
 
-fn rule(rules_path: &str, text: &str, below: &str) -> Result<Rule, SealError> {
+fn rule(rules_path: &str, text: &str, below: &str) -> Result<EncryptionRule, SealError> {
     let rules = sops::rules(text).map_err(|source| SealError::Rules {
         path: rules_path.to_owned(),
         source,

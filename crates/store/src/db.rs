@@ -28,13 +28,13 @@ pub use postgres::OpenPostgresError;
 pub use set_up::OpenDbError;
 pub(crate) use value::{Row, Value, name_args, read_time};
 
-use postgres::{Postgres, PostgresTx};
-use sqlite::{Sqlite, SqliteTx};
+use postgres::{PostgresDb, PostgresTx};
+use sqlite::{SqliteDb, SqliteTx};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Db {
-    Sqlite(Sqlite),
-    Postgres(Postgres),
+    Sqlite(SqliteDb),
+    Postgres(PostgresDb),
 }
 
 /// A write transaction. Others see its changes after `commit`; dropping it rolls it back.
@@ -146,11 +146,11 @@ impl Db {
     /// Opens the database in `file`, and sets it up if it is new or of an older layout. The usual case costs one
     /// connection and one query.
     pub(crate) async fn open_sqlite(file: &Path, how: OpenMode) -> Result<Self, OpenDbError> {
-        Sqlite::open(file, how).await.map(Self::Sqlite)
+        SqliteDb::open(file, how).await.map(Self::Sqlite)
     }
 
     pub(crate) async fn open_postgres(url: &str) -> Result<Self, OpenPostgresError> {
-        Box::pin(Postgres::open(url)).await.map(Self::Postgres)
+        Box::pin(PostgresDb::open(url)).await.map(Self::Postgres)
     }
 
     /// Whether other machines may have it open.

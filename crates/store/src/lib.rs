@@ -24,10 +24,10 @@ pub use access::break_glass::NewBreakGlass;
 pub use access::tokens::{NewToken, StoredToken, TokenError};
 pub use blob::bucket::{BucketError, BucketFault, OpenBucketError};
 pub use blob::file_name;
-pub use blob::scratch::Scratch;
+pub use blob::scratch::ScratchFile;
 pub use crypto::UnsealError;
 pub use db::{DbError, DriverError, OpenDbError, OpenMode, OpenPostgresError};
-pub use key::data_keys::{KeyError, Rewrapped, Scope, WrappedKey};
+pub use key::data_keys::{KeyError, KeyScope, Rewrapped, WrappedKey};
 pub use key::keyring::{AgeIdentity, Keyring, OpenKeyringError};
 pub use key::sealing::KeyedDigester;
 pub use offload::offload;
@@ -158,7 +158,7 @@ fn is_denied(err: &std::io::Error) -> bool {
 
 /// Where the database is.
 #[derive(Clone, Copy, Debug)]
-pub enum TablesAt<'a> {
+pub enum DatabaseLocation<'a> {
     File(&'a Path),
     /// `postgres://…`
     Postgres(&'a Secret),
@@ -166,7 +166,7 @@ pub enum TablesAt<'a> {
 
 /// Where versions, keys and refused writes are stored.
 #[derive(Clone, Copy, Debug)]
-pub enum BlobsAt<'a> {
+pub enum BlobLocation<'a> {
     Directory(&'a Path),
     /// `s3://BUCKET/PREFIX`, `az://…`, `gs://…` or `file:///DIR`, and the environment variables with its credentials.
     Bucket {
@@ -177,7 +177,7 @@ pub enum BlobsAt<'a> {
 
 /// Whether the database is compared with the files when a home is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Comparison {
+enum StalenessCheck {
     Made,
     Left,
 }
@@ -277,12 +277,12 @@ impl StoreError {
 /// The time and size of the database's files. If two marks are equal, nothing was committed in between. If the
 /// database is not a file, no two marks are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeMark {
+pub struct DbFileMark {
     files: [Option<(std::time::SystemTime, u64)>; 2],
     look: usize,
 }
 
-impl ChangeMark {
+impl DbFileMark {
     /// Whether it can be relied on at `now`. File times are coarse: a mark taken between two commits of the same clock
     /// tick would miss the second.
     pub fn is_settled(&self, now: std::time::SystemTime) -> bool {
@@ -296,7 +296,7 @@ impl ChangeMark {
 
 impl Store {
     /// Costs two `stat` calls, so that polling does not query the database. May differ without a change.
-    pub fn change_mark(&self) -> ChangeMark {
+    pub fn change_mark(&self) -> DbFileMark {
         static LOOKS: AtomicUsize = AtomicUsize::new(0);
         let look = |extension: &str| {
             let path = self.file.as_ref()?.with_extension(extension);
@@ -304,7 +304,7 @@ impl Store {
             Some((metadata.modified().ok()?, metadata.len()))
         };
         let is_file = self.file.is_some();
-        ChangeMark {
+        DbFileMark {
             files: [look("db-wal"), look("db")],
             look: if is_file {
                 0
@@ -317,42 +317,42 @@ impl Store {
     /// Opens the home, and creates it if needed. Costs one connection; keys are read when first needed.
     pub async fn open(home: &Path, keyring: Keyring) -> Result<Self, OpenStoreError> {
         let file = home.join("terrane.db");
-        let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(home));
+        let (tables, blobs) = (DatabaseLocation::File(&file), BlobLocation::Directory(home));
         Self::open_with(tables, blobs, keyring, OpenMode::Cli).await
     }
 
     /// Opens a home whose database and blobs are in different places, or for a server.
     pub async fn open_with(
-        tables: TablesAt<'_>,
-        blobs: BlobsAt<'_>,
+        tables: DatabaseLocation<'_>,
+        blobs: BlobLocation<'_>,
         keyring: Keyring,
         how: OpenMode,
     ) -> Result<Self, OpenStoreError> {
-        Self::open_parts(tables, blobs, keyring, how, Comparison::Made).await
+        Self::open_parts(tables, blobs, keyring, how, StalenessCheck::Made).await
     }
 
     /// Opens a home to rebuild its database from its files.
     pub async fn open_to_rebuild(
-        tables: TablesAt<'_>,
-        blobs: BlobsAt<'_>,
+        tables: DatabaseLocation<'_>,
+        blobs: BlobLocation<'_>,
         keyring: Keyring,
     ) -> Result<Self, OpenStoreError> {
-        Self::open_parts(tables, blobs, keyring, OpenMode::Cli, Comparison::Left).await
+        Self::open_parts(tables, blobs, keyring, OpenMode::Cli, StalenessCheck::Left).await
     }
 
     async fn open_parts(
-        tables: TablesAt<'_>,
-        blobs: BlobsAt<'_>,
+        tables: DatabaseLocation<'_>,
+        blobs: BlobLocation<'_>,
         keyring: Keyring,
         how: OpenMode,
-        comparison: Comparison,
+        comparison: StalenessCheck,
     ) -> Result<Self, OpenStoreError> {
         let blobs = blobs.open(how)?;
         let (db, file) = match tables {
-            TablesAt::File(file) => {
+            DatabaseLocation::File(file) => {
                 // A new database beside old versions would only hide that the right one is missing.
                 if let (Blobs::Disk(disk), false) = (&blobs, file.exists())
-                    && comparison == Comparison::Made
+                    && comparison == StalenessCheck::Made
                     && disk.segments.numbers().is_ok_and(|found| !found.is_empty())
                 {
                     let path = file.to_owned();
@@ -366,11 +366,11 @@ impl Store {
                 })?;
                 (db, Some(file.to_owned()))
             }
-            TablesAt::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
+            DatabaseLocation::Postgres(url) => (Db::open_postgres(url.expose()).await?, None),
         };
         let stale = match comparison {
-            Comparison::Made => state::check::stale_database::compare(&db, &blobs).await?,
-            Comparison::Left => StaleStates::new(),
+            StalenessCheck::Made => state::check::stale_database::compare(&db, &blobs).await?,
+            StalenessCheck::Left => StaleStates::new(),
         };
         Ok(Self {
             stale: Arc::new(stale),
@@ -406,10 +406,10 @@ impl Store {
     }
 }
 
-impl BlobsAt<'_> {
+impl BlobLocation<'_> {
     fn open(self, how: OpenMode) -> Result<Blobs, OpenStoreError> {
         Ok(match self {
-            BlobsAt::Directory(home) => {
+            BlobLocation::Directory(home) => {
                 make_dir(home)?;
                 let mut disk = Disk::new(home);
                 if how == OpenMode::Server {
@@ -417,7 +417,7 @@ impl BlobsAt<'_> {
                 }
                 Blobs::Disk(disk)
             }
-            BlobsAt::Bucket { url, settings } => {
+            BlobLocation::Bucket { url, settings } => {
                 let settings = settings.iter();
                 let settings = settings.map(|(key, value)| (key.as_str(), value.as_str()));
                 Blobs::Bucket(Bucket::open(url, settings)?)

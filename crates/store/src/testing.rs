@@ -14,8 +14,8 @@ use model::state::StateName;
 use crate::blob::Blobs;
 use crate::blob::segments::Segments;
 use crate::{
-    AppendError, Appended, BlobsAt, Keyring, OpenMode, RemovedVersion, StateWriter, Store,
-    StoreError, TablesAt,
+    AppendError, Appended, BlobLocation, DatabaseLocation, Keyring, OpenMode, RemovedVersion,
+    StateWriter, Store, StoreError,
 };
 
 /// A home of its own, gone at the end of the test.
@@ -53,14 +53,14 @@ impl TestHome {
         let root = self.path().join("home");
         let file = root.join("terrane.db");
         let tables = match &self.database {
-            Some(database) => TablesAt::Postgres(database),
-            None => TablesAt::File(&file),
+            Some(database) => DatabaseLocation::Postgres(database),
+            None => DatabaseLocation::File(&file),
         };
         let how = match kind().as_str() {
             "serving" => OpenMode::Server,
             _ => OpenMode::Cli,
         };
-        let blobs = BlobsAt::Directory(&root);
+        let blobs = BlobLocation::Directory(&root);
         let mut store = Store::open_with(tables, blobs, keyring, how).await.unwrap();
         if self.small_segments
             && let Blobs::Disk(disk) = &mut store.blobs

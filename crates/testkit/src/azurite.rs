@@ -12,7 +12,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::service::{Kept, Recipe, Service, program, request, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, program, request, temp_dir};
 
 pub struct Azurite(&'static Service);
 
@@ -94,7 +94,7 @@ fn start() -> Service {
         args.extend(flags.map(Into::into));
         args.extend(["--location".into(), dir.into()]);
         let accounts = format!("{}:{}", Azurite::ACCOUNT, Azurite::KEY);
-        Recipe {
+        ServiceSpec {
             name: "azurite",
             args,
             env: BTreeMap::from([("AZURITE_ACCOUNTS", accounts.into())]),
@@ -106,7 +106,7 @@ fn start() -> Service {
         request(port, "GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
             .is_ok_and(|answer| answer.starts_with("HTTP/"))
     };
-    Service::start(temp_dir("azurite"), Kept::Shared, recipe, is_ready)
+    Service::start(temp_dir("azurite"), Sharing::Shared, recipe, is_ready)
 }
 
 /// Terminates TLS for Azure's name and forwards the requests. Node is installed, since Azurite needs it.
@@ -132,7 +132,7 @@ fn start_proxy(azurite: u16) -> Service {
     let made = rcgen::generate_simple_self_signed([host]).expect("a certificate");
     fs::write(dir.path().join("cert.pem"), made.cert.pem()).expect("a file");
     fs::write(dir.path().join("key.pem"), made.signing_key.serialize_pem()).expect("a file");
-    let recipe = |dir: &Path| Recipe {
+    let recipe = |dir: &Path| ServiceSpec {
         name: "node",
         args: vec![
             "node".into(),
@@ -148,5 +148,5 @@ fn start_proxy(azurite: u16) -> Service {
     let is_ready = |port| {
         request(port, "GET / HTTP/1.0\r\n\r\n").is_ok_and(|answer| answer.ends_with("ready"))
     };
-    Service::start(dir, Kept::Shared, recipe, is_ready)
+    Service::start(dir, Sharing::Shared, recipe, is_ready)
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::service::{Kept, Recipe, Service, answers, program, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, answers, program, temp_dir};
 
 /// A running dex.
 pub struct Dex(&'static Service);
@@ -54,7 +54,7 @@ fn start() -> Service {
     );
     let recipe = |dir: &Path| {
         fs::write(dir.join("dex.yaml"), CONFIG).expect("a file");
-        Recipe {
+        ServiceSpec {
             name: "dex",
             args: vec![
                 "bash".into(),
@@ -70,7 +70,7 @@ fn start() -> Service {
             signal: "KILL",
         }
     };
-    Service::start(temp_dir("dex"), Kept::Shared, recipe, |port| {
+    Service::start(temp_dir("dex"), Sharing::Shared, recipe, |port| {
         answers(
             port,
             "GET /dex/.well-known/openid-configuration HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n",

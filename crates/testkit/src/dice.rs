@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Good enough to pick times, victims and values.
-pub struct Dice {
+pub struct SeededRng {
     seed: u64,
     state: u64,
 }
@@ -21,7 +21,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-impl Dice {
+impl SeededRng {
     pub fn new(seed: u64) -> Self {
         Self { seed, state: seed }
     }
@@ -48,7 +48,7 @@ impl Dice {
 }
 
 /// For the message of a test that fails.
-impl fmt::Display for Dice {
+impl fmt::Display for SeededRng {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TERRANE_TEST_SEED={}", self.seed)
     }

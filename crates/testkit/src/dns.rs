@@ -7,7 +7,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::service::{Kept, Recipe, Service, program, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, program, temp_dir};
 
 pub struct Dns(Service);
 
@@ -33,7 +33,7 @@ impl Dns {
         let knot = program("knot", "TERRANE_TEST_KNOT", &["/usr/sbin/knotd"]);
         let recipe = |dir: &Path| {
             write(dir, first, second);
-            Recipe {
+            ServiceSpec {
                 name: "knot",
                 args: vec![
                     "bash".into(),
@@ -50,7 +50,7 @@ impl Dns {
         };
         Self(Service::start(
             temp_dir("knot"),
-            Kept::Alone,
+            Sharing::Alone,
             recipe,
             is_ready,
         ))

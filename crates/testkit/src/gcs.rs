@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::service::{Kept, Recipe, Service, answers, program, request, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, answers, program, request, temp_dir};
 
 pub struct FakeGcs(&'static Service);
 
@@ -46,7 +46,7 @@ fn start() -> Service {
         "TERRANE_TEST_FAKE_GCS_SERVER",
         &["fake-gcs-server/v1.56.1/fake-gcs-server"],
     );
-    let recipe = |_: &Path| Recipe {
+    let recipe = |_: &Path| ServiceSpec {
         name: "fake-gcs-server",
         args: vec![
             server.clone().into(),
@@ -68,5 +68,5 @@ fn start() -> Service {
             "GET /storage/v1/b?project=test HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n",
         )
     };
-    Service::start(temp_dir("gcs"), Kept::Shared, recipe, is_ready)
+    Service::start(temp_dir("gcs"), Sharing::Shared, recipe, is_ready)
 }

@@ -6,11 +6,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
-struct Kept {
-    places: BTreeMap<String, Place>,
+struct BackendState {
+    places: BTreeMap<String, StoredState>,
     log: Vec<String>,
     broken: Option<&'static str>,
-    locks: Locks,
+    locks: LockStyle,
     /// The last of these methods is not answered, if it follows the others.
     silent: Option<&'static str>,
     unanswered: Vec<TcpStream>,
@@ -18,7 +18,7 @@ struct Kept {
 
 /// Where and how it locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Locks {
+pub enum LockStyle {
     /// `LOCK` and `UNLOCK` at the state's own path.
     #[default]
     Own,
@@ -29,7 +29,7 @@ pub enum Locks {
     Nowhere,
 }
 
-impl Locks {
+impl LockStyle {
     /// The state's path, and `true` for a lock or `false` for an unlock.
     fn meant<'a>(self, method: &str, path: &'a str) -> Option<(&'a str, bool)> {
         let below = path.strip_suffix("/lock");
@@ -44,12 +44,12 @@ impl Locks {
 }
 
 #[derive(Default)]
-struct Place {
+struct StoredState {
     state: Option<Vec<u8>>,
     lock: Option<Vec<u8>>,
 }
 
-impl Place {
+impl StoredState {
     fn holder(&self) -> Option<String> {
         self.lock.as_deref().and_then(id_of)
     }
@@ -65,12 +65,12 @@ fn id_of(lock: &[u8]) -> Option<String> {
 const PATH: &str = "/state";
 
 /// Answers until the test process ends; without the right credential, with 401.
-pub struct HttpBackend {
+pub struct FakeHttpBackend {
     address: String,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<BackendState>>,
 }
 
-impl HttpBackend {
+impl FakeHttpBackend {
     /// The credential `user:password` of an `Authorization` header.
     pub const CREDENTIAL: &str = "user:password";
     const BASIC: &str = "Basic dXNlcjpwYXNzd29yZA==";
@@ -81,13 +81,13 @@ impl HttpBackend {
             "http://{}{PATH}",
             listener.local_addr().expect("an address")
         );
-        let place = Place {
+        let place = StoredState {
             state: state.map(|text| text.as_bytes().to_vec()),
             lock: None,
         };
-        let kept = Arc::new(Mutex::new(Kept {
+        let kept = Arc::new(Mutex::new(BackendState {
             places: BTreeMap::from([(PATH.to_owned(), place)]),
-            ..Kept::default()
+            ..BackendState::default()
         }));
         let shared = Arc::clone(&kept);
         std::thread::spawn(move || {
@@ -110,7 +110,7 @@ impl HttpBackend {
     }
 
     /// Changes the lock method.
-    pub fn locks_by(&self, locks: Locks) {
+    pub fn locks_by(&self, locks: LockStyle) {
         self.kept.lock().expect("a lock").locks = locks;
     }
 
@@ -153,7 +153,7 @@ impl HttpBackend {
 }
 
 /// Answers one request per connection.
-fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
+fn answer(mut stream: TcpStream, kept: &Mutex<BackendState>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
     let mut line = String::new();
     if reader.read_line(&mut line).unwrap_or(0) == 0 {
@@ -172,7 +172,7 @@ fn answer(mut stream: TcpStream, kept: &Mutex<Kept>) {
         };
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.parse().expect("a length"),
-            "authorization" => allowed = value == HttpBackend::BASIC,
+            "authorization" => allowed = value == FakeHttpBackend::BASIC,
             _ => {}
         }
     }

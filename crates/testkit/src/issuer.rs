@@ -34,7 +34,7 @@ struct Inner {
 
 /// How a token is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signed {
+pub enum SigningMethod {
     Es256,
     Rs256,
     /// Not at all, with `alg` set to `none`.
@@ -48,10 +48,10 @@ pub enum Signed {
 }
 
 /// A token to create; the claims are JSON values.
-pub struct Token<'a> {
+pub struct TestToken<'a> {
     issuer: &'a Inner,
     claims: BTreeMap<String, String>,
-    signed: Signed,
+    signed: SigningMethod,
     /// Further header fields.
     header: String,
 }
@@ -85,7 +85,7 @@ impl Issuer {
     }
 
     /// A token for the audience `terrane` with these further claims, all of them strings.
-    pub fn token(&self, claims: &[(&str, &str)]) -> Token<'_> {
+    pub fn token(&self, claims: &[(&str, &str)]) -> TestToken<'_> {
         self.inner.token(&texts(claims))
     }
 
@@ -110,7 +110,7 @@ impl Issuer {
     }
 }
 
-impl Token<'_> {
+impl TestToken<'_> {
     /// Sets a claim to a JSON value.
     #[must_use]
     pub fn claim(mut self, name: &str, value: impl Into<String>) -> Self {
@@ -138,18 +138,18 @@ impl Token<'_> {
     }
 
     #[must_use]
-    pub fn signed(mut self, signed: Signed) -> Self {
+    pub fn signed(mut self, signed: SigningMethod) -> Self {
         self.signed = signed;
         self
     }
 
     pub fn mint(self) -> String {
         let (alg, kid) = match self.signed {
-            Signed::Es256 | Signed::ByAnother => ("ES256", "curve"),
-            Signed::Rs256 => ("RS256", "rsa"),
-            Signed::None => ("none", "curve"),
-            Signed::PublicKeyAsSecret => ("HS256", "rsa"),
-            Signed::Unpublished => ("ES256", "other"),
+            SigningMethod::Es256 | SigningMethod::ByAnother => ("ES256", "curve"),
+            SigningMethod::Rs256 => ("RS256", "rsa"),
+            SigningMethod::None => ("none", "curve"),
+            SigningMethod::PublicKeyAsSecret => ("HS256", "rsa"),
+            SigningMethod::Unpublished => ("ES256", "other"),
         };
         let more = &self.header;
         let header = format!(r#"{{"alg":"{alg}","kid":"{kid}","typ":"JWT"{more}}}"#);
@@ -163,7 +163,7 @@ impl Token<'_> {
 }
 
 impl Inner {
-    fn token(&self, claims: &BTreeMap<String, String>) -> Token<'_> {
+    fn token(&self, claims: &BTreeMap<String, String>) -> TestToken<'_> {
         let mut all = BTreeMap::from([
             ("iss".to_owned(), format!("\"{}\"", self.address)),
             ("aud".to_owned(), "\"terrane\"".to_owned()),
@@ -172,27 +172,27 @@ impl Inner {
             ("exp".to_owned(), (now() + 3600).to_string()),
         ]);
         all.extend(claims.clone());
-        Token {
+        TestToken {
             issuer: self,
             claims: all,
-            signed: Signed::Es256,
+            signed: SigningMethod::Es256,
             header: String::new(),
         }
     }
 
-    fn sign(&self, signed: Signed, message: &[u8]) -> Vec<u8> {
+    fn sign(&self, signed: SigningMethod, message: &[u8]) -> Vec<u8> {
         let random = SystemRandom::new();
         match signed {
-            Signed::Es256 => {
+            SigningMethod::Es256 => {
                 let signature = self.curve.sign(&random, message).expect("a signature");
                 signature.as_ref().to_vec()
             }
-            Signed::ByAnother | Signed::Unpublished => {
+            SigningMethod::ByAnother | SigningMethod::Unpublished => {
                 let other = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING);
                 let signature = other.expect("a key").sign(&random, message);
                 signature.expect("a signature").as_ref().to_vec()
             }
-            Signed::Rs256 => {
+            SigningMethod::Rs256 => {
                 let mut signature = vec![0; self.rsa.public_modulus_len()];
                 let signed = self
                     .rsa
@@ -200,8 +200,8 @@ impl Inner {
                 signed.expect("a signature");
                 signature
             }
-            Signed::None => Vec::new(),
-            Signed::PublicKeyAsSecret => {
+            SigningMethod::None => Vec::new(),
+            SigningMethod::PublicKeyAsSecret => {
                 let public = self.rsa.public_key().as_ref();
                 let key = hmac::Key::new(hmac::HMAC_SHA256, public);
                 hmac::sign(&key, message).as_ref().to_vec()
@@ -247,7 +247,10 @@ impl Inner {
                     .split('&')
                     .find_map(|pair| pair.strip_prefix("audience="));
                 let audience = format!("\"{}\"", audience.unwrap_or("nobody"));
-                let token = self.token(job).claim("aud", audience).signed(Signed::Rs256);
+                let token = self
+                    .token(job)
+                    .claim("aud", audience)
+                    .signed(SigningMethod::Rs256);
                 (200, format!(r#"{{"count":1,"value":"{}"}}"#, token.mint()))
             }
             _ => (404, String::new()),

@@ -18,7 +18,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-use crate::service::{Kept, Recipe, Service, program, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, program, temp_dir};
 use crate::waiting::wait_until;
 
 /// A running API server.
@@ -38,7 +38,7 @@ impl Kubernetes {
     /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> &'static Self {
         static SHARED: OnceLock<Kubernetes> = OnceLock::new();
-        SHARED.get_or_init(|| start(Kept::Shared))
+        SHARED.get_or_init(|| start(Sharing::Shared))
     }
 
     /// Like [`Kubernetes::start`], with the kinds of Argo CD, Flux, Gateway API and cert-manager.
@@ -51,7 +51,7 @@ impl Kubernetes {
 
     /// A server with those kinds for a test that changes the whole cluster.
     pub fn own() -> Self {
-        let own = start(Kept::Alone);
+        let own = start(Sharing::Alone);
         own.install_kinds();
         own
     }
@@ -193,7 +193,7 @@ fn tools() -> PathBuf {
     )
 }
 
-fn start(kept: Kept) -> Kubernetes {
+fn start(kept: Sharing) -> Kubernetes {
     let tools = tools();
     let etcd = Service::start(
         temp_dir("etcd"),
@@ -221,8 +221,8 @@ fn start(kept: Kept) -> Kubernetes {
     }
 }
 
-fn etcd_recipe(tools: &Path, dir: &Path) -> Recipe {
-    Recipe {
+fn etcd_recipe(tools: &Path, dir: &Path) -> ServiceSpec {
+    ServiceSpec {
         name: "etcd",
         args: vec![
             tools.join("etcd").into(),
@@ -240,9 +240,9 @@ fn etcd_recipe(tools: &Path, dir: &Path) -> Recipe {
     }
 }
 
-fn server_recipe(tools: &Path, dir: &Path, etcd: u16) -> Recipe {
+fn server_recipe(tools: &Path, dir: &Path, etcd: u16) -> ServiceSpec {
     let named = |name: &str, file: &str| format!("--{name}={}", dir.join(file).display()).into();
-    Recipe {
+    ServiceSpec {
         name: "kube-apiserver",
         args: vec![
             tools.join("kube-apiserver").into(),

@@ -1,6 +1,6 @@
 //! What tests share: a project in a temporary directory, the real binary, the real engines.
 //!
-//! Not here: fakes, except [`Scripted`] for a service that is not available. A misbehaving engine is a shell
+//! Not here: fakes, except [`ScriptedServer`] for a service that is not available. A misbehaving engine is a shell
 //! script in the test that needs it.
 
 mod azurite;
@@ -32,23 +32,23 @@ mod waiting;
 
 pub use azurite::{AzureProxy, Azurite};
 pub use dex::Dex;
-pub use dice::{Dice, seed};
+pub use dice::{SeededRng, seed};
 pub use dns::Dns;
 pub use gcs::FakeGcs;
 pub use git_http::GitHttp;
-pub use http_backend::{HttpBackend, Locks};
-pub use issuer::{Issuer, Signed, Token};
+pub use http_backend::{FakeHttpBackend, LockStyle};
+pub use issuer::{Issuer, SigningMethod, TestToken};
 pub use kubernetes::Kubernetes;
 pub use makejinja::Makejinja;
 pub use minio::Minio;
 pub use moto::Moto;
 pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
-pub use said::Said;
-pub use scripted::{Asked, Scripted};
+pub use said::CommandOutput;
+pub use scripted::{RecordedRequest, ScriptedServer};
 pub use sops::{AgeKey, Sops, age_plugins, ssh_key};
 pub use sshd::Sshd;
 pub use terminal::Terminal;
-pub use terrane::{Background, TestTerrane, kill};
+pub use terrane::{BackgroundCommand, TestTerrane, kill};
 pub use vault::Vault;
 pub use waiting::{is_true_within, pause, wait_until};

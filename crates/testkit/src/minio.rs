@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::service::{Kept, Recipe, Service, answers, program, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, answers, program, temp_dir};
 
 /// A running `MinIO`, shared or for one test.
-pub struct Minio(Held);
+pub struct Minio(ServiceHandle);
 
-enum Held {
+enum ServiceHandle {
     Shared(&'static Service),
     Own(Service),
 }
@@ -25,12 +25,14 @@ impl Minio {
     /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
-        Self(Held::Shared(SHARED.get_or_init(|| start(Kept::Shared))))
+        Self(ServiceHandle::Shared(
+            SHARED.get_or_init(|| start(Sharing::Shared)),
+        ))
     }
 
     /// A server that a test may stop.
     pub fn own() -> Self {
-        Self(Held::Own(start(Kept::Alone)))
+        Self(ServiceHandle::Own(start(Sharing::Alone)))
     }
 
     pub fn endpoint(&self) -> String {
@@ -66,15 +68,17 @@ impl Minio {
 
     fn service(&self) -> &Service {
         match &self.0 {
-            Held::Shared(service) => service,
-            Held::Own(service) => service,
+            ServiceHandle::Shared(service) => service,
+            ServiceHandle::Own(service) => service,
         }
     }
 
     fn own_service(&self) -> &Service {
         match &self.0 {
-            Held::Shared(_) => panic!("other tests use this MinIO: `Minio::own` makes one to stop"),
-            Held::Own(service) => service,
+            ServiceHandle::Shared(_) => {
+                panic!("other tests use this MinIO: `Minio::own` makes one to stop")
+            }
+            ServiceHandle::Own(service) => service,
         }
     }
 }
@@ -92,7 +96,7 @@ fn collect(root: &Path, dir: &Path, found: &mut Vec<String>) {
     }
 }
 
-fn start(kept: Kept) -> Service {
+fn start(kept: Sharing) -> Service {
     let minio = program(
         "minio",
         "TERRANE_TEST_MINIO",
@@ -101,7 +105,7 @@ fn start(kept: Kept) -> Service {
     let recipe = |dir: &Path| {
         let drive = dir.join("drive");
         fs::create_dir_all(&drive).expect("a directory");
-        Recipe {
+        ServiceSpec {
             name: "minio",
             args: vec![
                 minio.clone().into(),

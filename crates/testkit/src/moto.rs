@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::service::{Kept, Recipe, Service, answers, program, request, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, answers, program, request, temp_dir};
 
 pub struct Moto(&'static Service);
 
@@ -71,7 +71,7 @@ impl Moto {
 
 fn start() -> Service {
     let moto = program("moto", "TERRANE_TEST_MOTO", &["moto/5.2.5/bin/moto_server"]);
-    let recipe = |_: &Path| Recipe {
+    let recipe = |_: &Path| ServiceSpec {
         name: "moto",
         args: vec![
             moto.clone().into(),
@@ -82,7 +82,7 @@ fn start() -> Service {
         signal: "KILL",
     };
     let is_ready = |port| answers(port, "GET /moto-api/ HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
-    Service::start(temp_dir("moto"), Kept::Shared, recipe, is_ready)
+    Service::start(temp_dir("moto"), Sharing::Shared, recipe, is_ready)
 }
 
 /// A JSON string.

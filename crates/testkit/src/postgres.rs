@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::service::{Kept, Recipe, Service, command, program, run, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, command, program, run, temp_dir};
 
 /// A running PostgreSQL, shared or for one test.
-pub struct Postgres(Held);
+pub struct Postgres(ServiceHandle);
 
-enum Held {
+enum ServiceHandle {
     Shared(&'static Service),
     Own(Service),
 }
@@ -22,14 +22,14 @@ impl Postgres {
     /// The server of this test process; it starts on first use and stops with the process.
     pub fn start() -> Self {
         static SHARED: OnceLock<Service> = OnceLock::new();
-        Self(Held::Shared(
-            SHARED.get_or_init(|| start(Kept::Shared, &[])),
+        Self(ServiceHandle::Shared(
+            SHARED.get_or_init(|| start(Sharing::Shared, &[])),
         ))
     }
 
     /// A server that a test may stop, with further settings such as `fsync=off`.
     pub fn own(settings: &[&str]) -> Self {
-        Self(Held::Own(start(Kept::Alone, settings)))
+        Self(ServiceHandle::Own(start(Sharing::Alone, settings)))
     }
 
     /// Creates a database and returns its address.
@@ -64,17 +64,17 @@ impl Postgres {
 
     fn service(&self) -> &Service {
         match &self.0 {
-            Held::Shared(service) => service,
-            Held::Own(service) => service,
+            ServiceHandle::Shared(service) => service,
+            ServiceHandle::Own(service) => service,
         }
     }
 
     fn own_service(&self) -> &Service {
         match &self.0 {
-            Held::Shared(_) => {
+            ServiceHandle::Shared(_) => {
                 panic!("other tests use this PostgreSQL: `Postgres::own` makes one to stop")
             }
-            Held::Own(service) => service,
+            ServiceHandle::Own(service) => service,
         }
     }
 }
@@ -89,7 +89,7 @@ fn bin() -> PathBuf {
     )
 }
 
-fn start(kept: Kept, settings: &[&str]) -> Service {
+fn start(kept: Sharing, settings: &[&str]) -> Service {
     let bin = bin();
     let dir = temp_dir("postgres");
     let data = dir.path().join("data");
@@ -120,7 +120,7 @@ fn start(kept: Kept, settings: &[&str]) -> Service {
         for setting in fixed.iter().chain(settings) {
             args.extend(["-c".into(), (*setting).into()]);
         }
-        Recipe {
+        ServiceSpec {
             name: "postgres",
             args,
             env: BTreeMap::new(),

@@ -3,13 +3,13 @@
 use std::fmt;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct CommandOutput {
     pub stdout: String,
     pub stderr: String,
     pub code: Option<i32>,
 }
 
-impl Said {
+impl CommandOutput {
     /// Fails the test, with the whole output, unless the exit code is the expected one.
     #[track_caller]
     #[must_use]
@@ -20,7 +20,7 @@ impl Said {
 }
 
 /// Standard output, then standard error, then the exit code; times and digests are normalised.
-impl fmt::Display for Said {
+impl fmt::Display for CommandOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&level(&self.stdout))?;
         if !self.stderr.is_empty() {

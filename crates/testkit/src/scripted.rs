@@ -10,14 +10,14 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 /// Answers until the test process ends.
-pub struct Scripted {
+pub struct ScriptedServer {
     address: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 /// One request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordedRequest {
     /// `GET /path?query`.
     pub line: String,
     /// By name, in lower case.
@@ -25,7 +25,7 @@ pub struct Asked {
     pub body: String,
 }
 
-impl Scripted {
+impl ScriptedServer {
     /// By `METHOD /path?query`: a status and a body.
     pub fn start(answers: &[(&str, u16, &str)]) -> Self {
         let answers: BTreeMap<String, (u16, String)> = answers
@@ -53,7 +53,7 @@ impl Scripted {
         self.address.trim_start_matches("http://")
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<RecordedRequest> {
         self.asked.lock().expect("a lock").clone()
     }
 
@@ -66,7 +66,7 @@ impl Scripted {
 fn answer(
     mut stream: TcpStream,
     answers: &BTreeMap<String, (u16, String)>,
-    asked: &Mutex<Vec<Asked>>,
+    asked: &Mutex<Vec<RecordedRequest>>,
 ) {
     let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
     let mut line = String::new();
@@ -90,7 +90,7 @@ fn answer(
     reader.read_exact(&mut body).expect("a body");
     let body = String::from_utf8_lossy(&body).into_owned();
     let (status, said) = answers.get(&line).cloned().unwrap_or((404, String::new()));
-    let request = Asked {
+    let request = RecordedRequest {
         line,
         headers,
         body,

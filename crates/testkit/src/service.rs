@@ -33,7 +33,7 @@ if [ -n "$remove" ]; then rm -rf "$remove"; fi
 "#;
 
 /// How to start a server; `PORT` in an argument is replaced by its port.
-pub(crate) struct Recipe {
+pub(crate) struct ServiceSpec {
     pub(crate) name: &'static str,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: BTreeMap<&'static str, OsString>,
@@ -42,7 +42,7 @@ pub(crate) struct Recipe {
 }
 
 pub(crate) struct Service {
-    recipe: Recipe,
+    recipe: ServiceSpec,
     port: u16,
     dir: PathBuf,
     /// Removes the directory, if the test process lives to drop it.
@@ -52,7 +52,7 @@ pub(crate) struct Service {
 
 /// Whether all tests of the process share a server, or one test has its own and may stop it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum Sharing {
     Shared,
     Alone,
 }
@@ -61,8 +61,8 @@ impl Service {
     /// Starts the server and waits until `is_ready` returns true for its port.
     pub(crate) fn start(
         dir: TempDir,
-        kept: Kept,
-        recipe: impl Fn(&Path) -> Recipe,
+        kept: Sharing,
+        recipe: impl Fn(&Path) -> ServiceSpec,
         is_ready: impl Fn(u16) -> bool,
     ) -> Self {
         const ATTEMPTS: usize = 5;
@@ -73,8 +73,8 @@ impl Service {
             let running = spawn(&recipe, &path, port, kept);
             if let Some(running) = wait(running, port, &is_ready, &log_path(&path), recipe.name) {
                 let (keep, own) = match kept {
-                    Kept::Shared => (dir.keep(), None),
-                    Kept::Alone => (path, Some(dir)),
+                    Sharing::Shared => (dir.keep(), None),
+                    Sharing::Alone => (path, Some(dir)),
                 };
                 return Self {
                     recipe,
@@ -110,7 +110,7 @@ impl Service {
     pub(crate) fn start_again(&self, is_ready: impl Fn(u16) -> bool) {
         let mut running = self.running.lock().expect("a lock");
         assert!(running.is_none(), "{} runs already", self.recipe.name);
-        let spawned = spawn(&self.recipe, &self.dir, self.port, Kept::Alone);
+        let spawned = spawn(&self.recipe, &self.dir, self.port, Sharing::Alone);
         let log = log_path(&self.dir);
         let again = wait(spawned, self.port, &is_ready, &log, self.recipe.name);
         *running = Some(again.unwrap_or_else(|| {
@@ -193,7 +193,7 @@ fn log_path(dir: &Path) -> PathBuf {
     dir.join("server.log")
 }
 
-fn spawn(recipe: &Recipe, dir: &Path, port: u16, kept: Kept) -> Child {
+fn spawn(recipe: &ServiceSpec, dir: &Path, port: u16, kept: Sharing) -> Child {
     let log = fs::File::options()
         .create(true)
         .append(true)
@@ -208,8 +208,8 @@ fn spawn(recipe: &Recipe, dir: &Path, port: u16, kept: Kept) -> Child {
     command
         .args(["-c", KEEPER, "keeper"])
         .arg(match kept {
-            Kept::Shared => dir.as_os_str(),
-            Kept::Alone => "".as_ref(),
+            Sharing::Shared => dir.as_os_str(),
+            Sharing::Alone => "".as_ref(),
         })
         .arg(recipe.signal)
         .args(args)

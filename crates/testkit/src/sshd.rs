@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::service::{Kept, Recipe, Service, command, program, run, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, command, program, run, temp_dir};
 
 pub struct Sshd {
     service: Service,
@@ -38,7 +38,7 @@ impl Sshd {
              PermitRootLogin prohibit-password\nAcceptEnv GIT_PROTOCOL\n"
         );
         fs::write(path.join("config"), config).expect("its settings");
-        let recipe = |dir: &Path| Recipe {
+        let recipe = |dir: &Path| ServiceSpec {
             name: "sshd",
             args: vec![
                 sshd.clone().into(),
@@ -53,7 +53,7 @@ impl Sshd {
             signal: "TERM",
         };
         Self {
-            service: Service::start(dir, Kept::Alone, recipe, greets),
+            service: Service::start(dir, Sharing::Alone, recipe, greets),
             key,
             user,
         }

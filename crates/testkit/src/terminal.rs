@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin};
 use std::time::Duration;
 
-use crate::Said;
+use crate::CommandOutput;
 use crate::waiting::is_true_within;
 
 /// A command on an interactive terminal.
@@ -53,9 +53,9 @@ impl Terminal {
     }
 
     /// Waits for the exit. A terminal has one screen: all of it counts as standard output.
-    pub fn wait(mut self) -> Said {
+    pub fn wait(mut self) -> CommandOutput {
         let status = self.child.wait().expect("it ends");
-        Said {
+        CommandOutput {
             stdout: self.screen(),
             stderr: String::new(),
             code: status.code(),

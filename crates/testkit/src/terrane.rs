@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{Said, Terminal, engines};
+use crate::{CommandOutput, Terminal, engines};
 
 pub struct TestTerrane {
     dir: TempDir,
@@ -16,7 +16,7 @@ pub struct TestTerrane {
 }
 
 /// A running command.
-pub struct Background {
+pub struct BackgroundCommand {
     child: Child,
     stdout: PathBuf,
     stderr: PathBuf,
@@ -120,14 +120,14 @@ impl TestTerrane {
     }
 
     /// Runs a command to its end, in the project's root.
-    pub fn cli(&self, args: &[&str]) -> Said {
+    pub fn cli(&self, args: &[&str]) -> CommandOutput {
         self.cli_in("", args)
     }
 
     /// Runs a command to its end, in a directory of the project.
-    pub fn cli_in(&self, dir: &str, args: &[&str]) -> Said {
+    pub fn cli_in(&self, dir: &str, args: &[&str]) -> CommandOutput {
         let output = self.command(dir, args).output().expect("terrane starts");
-        Said {
+        CommandOutput {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             code: output.status.code(),
@@ -135,11 +135,11 @@ impl TestTerrane {
     }
 
     /// Runs a command to its end with a changed environment, for example as another user.
-    pub fn cli_with(&self, env: &[(&str, &str)], args: &[&str]) -> Said {
+    pub fn cli_with(&self, env: &[(&str, &str)], args: &[&str]) -> CommandOutput {
         let mut command = self.command("", args);
         let output = command.envs(env.iter().copied()).output();
         let output = output.expect("terrane starts");
-        Said {
+        CommandOutput {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             code: output.status.code(),
@@ -147,7 +147,7 @@ impl TestTerrane {
     }
 
     /// Starts a command and returns at once.
-    pub fn start(&self, name: &str, args: &[&str]) -> Background {
+    pub fn start(&self, name: &str, args: &[&str]) -> BackgroundCommand {
         let stdout = self.dir.path().join(format!("{name}.out"));
         let stderr = self.dir.path().join(format!("{name}.err"));
         let child = self
@@ -156,7 +156,7 @@ impl TestTerrane {
             .stderr(fs::File::create(&stderr).expect("a file"))
             .spawn()
             .expect("terrane starts");
-        Background {
+        BackgroundCommand {
             child,
             stdout,
             stderr,
@@ -187,11 +187,11 @@ impl TestTerrane {
     }
 
     /// Runs shell lines to their end, in the project's root.
-    pub fn shell(&self, lines: &str) -> Said {
+    pub fn shell(&self, lines: &str) -> CommandOutput {
         let mut command = self.bare("bash");
         command.current_dir(self.project()).stdin(Stdio::null());
         let output = command.args(["-c", lines]).output().expect("bash starts");
-        Said {
+        CommandOutput {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             code: output.status.code(),
@@ -257,7 +257,7 @@ impl TestTerrane {
     }
 }
 
-impl Background {
+impl BackgroundCommand {
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -298,9 +298,9 @@ impl Background {
     }
 
     /// Waits for its end.
-    pub fn wait(mut self) -> Said {
+    pub fn wait(mut self) -> CommandOutput {
         let status = self.child.wait().expect("it ends");
-        Said {
+        CommandOutput {
             stdout: fs::read_to_string(&self.stdout).unwrap_or_default(),
             stderr: fs::read_to_string(&self.stderr).unwrap_or_default(),
             code: status.code(),

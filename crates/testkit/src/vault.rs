@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::service::{Kept, Recipe, Service, answers, program, request, temp_dir};
+use crate::service::{Service, ServiceSpec, Sharing, answers, program, request, temp_dir};
 use crate::waiting::wait_until;
 
 pub struct Vault(&'static Service);
@@ -65,7 +65,7 @@ impl Vault {
 
 fn start() -> Service {
     let vault = program("vault", "TERRANE_TEST_VAULT", &["vault/v1.21.4-2/vault"]);
-    let recipe = |_: &Path| Recipe {
+    let recipe = |_: &Path| ServiceSpec {
         name: "vault",
         args: vec![
             vault.clone().into(),
@@ -81,5 +81,5 @@ fn start() -> Service {
             "GET /v1/sys/health HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n",
         )
     };
-    Service::start(temp_dir("vault"), Kept::Shared, recipe, is_ready)
+    Service::start(temp_dir("vault"), Sharing::Shared, recipe, is_ready)
 }

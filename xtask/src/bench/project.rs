@@ -14,7 +14,7 @@ const LAYERS: usize = 5;
 const UPSTREAMS: usize = 3;
 
 #[derive(Debug)]
-pub(crate) struct Project {
+pub(crate) struct BenchProject {
     /// Stacks by layer, bottom first.
     layers: Vec<Vec<Stack>>,
 }
@@ -26,7 +26,7 @@ struct Stack {
     upstreams: Vec<String>,
 }
 
-impl Project {
+impl BenchProject {
     pub(crate) fn of(stacks: usize) -> Self {
         let width = stacks.div_ceil(LAYERS);
         let mut layers: Vec<Vec<Stack>> = Vec::new();
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn stacks_fill_five_layers_with_three_upstreams_each() {
-        let project = Project::of(50);
+        let project = BenchProject::of(50);
         let widths: Vec<usize> = project.layers.iter().map(Vec::len).collect();
         assert_eq!(widths, [10; 5]);
         assert!(
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn odd_numbers_work_too() {
         for stacks in [1, 2, 3, 7, 11] {
-            assert_eq!(Project::of(stacks).len(), stacks);
+            assert_eq!(BenchProject::of(stacks).len(), stacks);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::measure::Sample;
 use super::options::Options;
-use super::project::Project;
+use super::project::BenchProject;
 use super::subjects::{Peer, Subject};
 
 /// A file system without the cost of durable writes.
@@ -43,7 +43,7 @@ pub(crate) fn measure(options: &Options, scratch: &Path) -> io::Result<Runs> {
     let (on_disk, in_memory) = durability(options, scratch)?;
     let stacks = options.run_stacks;
     let dir = scratch.join("runs");
-    let project = Project::of(stacks);
+    let project = BenchProject::of(stacks);
     project.write(&dir, options)?;
     let subject = Subject::new(Peer::Terrane, options, &dir);
     eprintln!("bench: {stacks} stacks, first apply");
@@ -101,7 +101,7 @@ fn durability(options: &Options, scratch: &Path) -> io::Result<(Vec<Sample>, Vec
             let place = home.map_or("on disk", |_| "in memory");
             eprintln!("bench: durability, home {place}, round {}", round + 1);
             let dir = scratch.join(format!("durability-{}-{round}", home.is_some()));
-            let project = Project::of(options.stacks);
+            let project = BenchProject::of(options.stacks);
             project.write(&dir, options)?;
             let mut subject = Subject::new(Peer::Terrane, options, &dir);
             if let Some(home) = home {
@@ -128,7 +128,7 @@ fn figures(
     options: &Options,
     subject: &Subject<'_>,
     dir: &Path,
-    project: &Project,
+    project: &BenchProject,
     changes: &mut usize,
 ) -> io::Result<Figures> {
     let mut figures = Figures::default();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::measure::{self, Sample};
 use super::options::Options;
-use super::project::Project;
+use super::project::BenchProject;
 use crate::child;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Applies everything; a second call on the same copy finds nothing to change.
-    pub(crate) fn apply(&self, turn: &str, project: &Project) -> io::Result<Sample> {
+    pub(crate) fn apply(&self, turn: &str, project: &BenchProject) -> io::Result<Sample> {
         match self.peer {
             Peer::Terrane => {
                 let usage = self.dir.join(format!("usage-{turn}"));
@@ -83,7 +83,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The digest in the last stack's output, which depends on the work of all stacks.
-    pub(crate) fn answer(&self, project: &Project) -> io::Result<String> {
+    pub(crate) fn answer(&self, project: &BenchProject) -> io::Result<String> {
         let last = project.last();
         let text = match self.peer {
             Peer::Terrane => {
@@ -142,7 +142,7 @@ impl<'a> Subject<'a> {
         Ok(command)
     }
 
-    fn run_loop(&self, step: &str, project: &Project) -> io::Result<Sample> {
+    fn run_loop(&self, step: &str, project: &BenchProject) -> io::Result<Sample> {
         let script = self.dir.join("step.sh");
         std::fs::write(&script, step)?;
         let sample = measure::run(

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::payload::Payload;
-use super::service::Service;
+use super::service::BenchService;
 
 /// Lock, get, post, unlock.
 pub(crate) const STEPS: usize = 4;
@@ -20,7 +20,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn connect(service: &Service, number: usize) -> io::Result<Self> {
+    pub(crate) fn connect(service: &BenchService, number: usize) -> io::Result<Self> {
         let stream = TcpStream::connect(service.address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_mins(1)))?;

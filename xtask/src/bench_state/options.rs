@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::service::Kind;
+use super::service::ServiceKind;
 
 #[derive(Debug)]
-pub(crate) struct Options {
+pub(crate) struct StateBenchOptions {
     pub(crate) terrane: PathBuf,
     /// The directory of `initdb` and `postgres`.
     pub(crate) postgres: Option<PathBuf>,
@@ -18,7 +18,7 @@ pub(crate) struct Options {
     pub(crate) clients: Option<usize>,
 }
 
-impl Options {
+impl StateBenchOptions {
     pub(crate) fn parse(root: &Path, args: &[&str]) -> Result<Self, String> {
         let mut options = Self {
             terrane: root.join("target/release/terrane"),
@@ -61,18 +61,18 @@ impl Options {
     }
 
     /// Why a service cannot be measured here.
-    pub(crate) fn missing(&self, kind: Kind) -> Option<&'static str> {
+    pub(crate) fn missing(&self, kind: ServiceKind) -> Option<&'static str> {
         let postgres = self.postgres.is_none().then_some("PostgreSQL is not here");
         let nimbolus = self
             .nimbolus
             .is_none()
             .then_some("`terraform-backend` is not on PATH");
         match kind {
-            Kind::TerraneSqlite => None,
-            Kind::TerranePostgres => postgres,
-            Kind::NimbolusFiles => nimbolus,
-            Kind::NimbolusPostgres => nimbolus.or(postgres),
-            Kind::Tfstated => self
+            ServiceKind::TerraneSqlite => None,
+            ServiceKind::TerranePostgres => postgres,
+            ServiceKind::NimbolusFiles => nimbolus,
+            ServiceKind::NimbolusPostgres => nimbolus.or(postgres),
+            ServiceKind::Tfstated => self
                 .tfstated
                 .is_none()
                 .then_some("`tfstated` is not on PATH"),

@@ -11,11 +11,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use testkit::Postgres;
 
-use super::options::Options;
+use super::options::StateBenchOptions;
 use crate::child;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ServiceKind {
     TerraneSqlite,
     TerranePostgres,
     NimbolusFiles,
@@ -23,8 +23,8 @@ pub(crate) enum Kind {
     Tfstated,
 }
 
-pub(crate) struct Service {
-    kind: Kind,
+pub(crate) struct BenchService {
+    kind: ServiceKind,
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) authorization: String,
@@ -33,7 +33,7 @@ pub(crate) struct Service {
     _postgres: Option<Postgres>,
 }
 
-impl Kind {
+impl ServiceKind {
     pub(crate) const ALL: [Self; 5] = [
         Self::TerraneSqlite,
         Self::TerranePostgres,
@@ -73,21 +73,25 @@ impl Kind {
     }
 }
 
-impl Service {
+impl BenchService {
     /// `None` if its program is not available.
-    pub(crate) fn start(kind: Kind, options: &Options, dir: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn start(
+        kind: ServiceKind,
+        options: &StateBenchOptions,
+        dir: &Path,
+    ) -> io::Result<Option<Self>> {
         fs::create_dir_all(dir)?;
         match kind {
-            Kind::TerraneSqlite | Kind::TerranePostgres => {
+            ServiceKind::TerraneSqlite | ServiceKind::TerranePostgres => {
                 terrane(kind, &options.terrane, dir).map(Some)
             }
-            Kind::NimbolusFiles | Kind::NimbolusPostgres => {
+            ServiceKind::NimbolusFiles | ServiceKind::NimbolusPostgres => {
                 let program = options.nimbolus.as_deref();
                 program
                     .map(|program| nimbolus(kind, program, dir))
                     .transpose()
             }
-            Kind::Tfstated => {
+            ServiceKind::Tfstated => {
                 let program = options.tfstated.as_deref();
                 program.map(|program| tfstated(program, dir)).transpose()
             }
@@ -96,7 +100,7 @@ impl Service {
 
     pub(crate) fn path(&self, number: usize) -> String {
         match self.kind {
-            Kind::Tfstated => format!("/bench-{number}"),
+            ServiceKind::Tfstated => format!("/bench-{number}"),
             _ => format!("/state/bench/state-{number}"),
         }
     }
@@ -126,15 +130,15 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for BenchService {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn terrane(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
-    let postgres = (kind == Kind::TerranePostgres).then(Postgres::start);
+fn terrane(kind: ServiceKind, program: &Path, dir: &Path) -> io::Result<BenchService> {
+    let postgres = (kind == ServiceKind::TerranePostgres).then(Postgres::start);
     let home = match &postgres {
         None => dir.join("home").display().to_string(),
         Some(postgres) => {
@@ -170,7 +174,7 @@ fn terrane(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
     let event: serde_json::Value = serde_json::from_str(&line)?;
     let url = event["url"].as_str().unwrap_or_default();
     let address = url.trim_start_matches("http://").trim_end_matches('/');
-    Ok(Service {
+    Ok(BenchService {
         kind,
         child,
         address: address.parse().map_err(io::Error::other)?,
@@ -180,7 +184,7 @@ fn terrane(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
     })
 }
 
-fn nimbolus(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
+fn nimbolus(kind: ServiceKind, program: &Path, dir: &Path) -> io::Result<BenchService> {
     let (address, metrics) = (free_address()?, free_address()?);
     let mut command = child::command(dir, program);
     command
@@ -189,7 +193,7 @@ fn nimbolus(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
         .env("LOG_LEVEL", "fatal")
         .env("STORAGE_FS_DIR", dir.join("states"))
         .env("KMS_KEY", BASE64.encode([7; 32]));
-    let postgres = (kind == Kind::NimbolusPostgres).then(Postgres::start);
+    let postgres = (kind == ServiceKind::NimbolusPostgres).then(Postgres::start);
     if let Some(postgres) = &postgres {
         command
             .env("STORAGE_BACKEND", "postgres")
@@ -198,7 +202,7 @@ fn nimbolus(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
     }
     let child = quiet(&mut command, dir)?.spawn()?;
     wait_for(address)?;
-    Ok(Service {
+    Ok(BenchService {
         kind,
         child,
         address,
@@ -208,7 +212,7 @@ fn nimbolus(kind: Kind, program: &Path, dir: &Path) -> io::Result<Service> {
     })
 }
 
-fn tfstated(program: &Path, dir: &Path) -> io::Result<Service> {
+fn tfstated(program: &Path, dir: &Path) -> io::Result<BenchService> {
     let (address, web) = (free_address()?, free_address()?);
     let mut command = child::command(dir, program);
     command
@@ -227,8 +231,8 @@ fn tfstated(program: &Path, dir: &Path) -> io::Result<Service> {
         .nth(1)
         .and_then(|rest| rest.split('"').next())
         .ok_or_else(|| io::Error::other("tfstated says no password"))?;
-    Ok(Service {
-        kind: Kind::Tfstated,
+    Ok(BenchService {
+        kind: ServiceKind::Tfstated,
         child,
         address,
         authorization: basic("admin", password),

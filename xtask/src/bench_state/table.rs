@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::client::STEPS;
-use super::service::Kind;
+use super::service::ServiceKind;
 
 const STEP_NAMES: [&str; STEPS] = ["lock", "get", "post", "unlock"];
 
@@ -19,10 +19,10 @@ pub(crate) struct Cell {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    cells: BTreeMap<(Kind, usize, usize), Vec<Cell>>,
+pub(crate) struct StateBenchReport {
+    cells: BTreeMap<(ServiceKind, usize, usize), Vec<Cell>>,
     sizes: Vec<&'static str>,
-    pub(crate) missing: Vec<(Kind, &'static str)>,
+    pub(crate) missing: Vec<(ServiceKind, &'static str)>,
     /// Error messages.
     pub(crate) broken: Vec<String>,
     /// Bytes on disk, and raw.
@@ -55,8 +55,14 @@ impl Cell {
     }
 }
 
-impl Report {
-    pub(crate) fn add(&mut self, kind: Kind, size: &'static str, clients: usize, cell: Cell) {
+impl StateBenchReport {
+    pub(crate) fn add(
+        &mut self,
+        kind: ServiceKind,
+        size: &'static str,
+        clients: usize,
+        cell: Cell,
+    ) {
         let place = self.sizes.iter().position(|known| *known == size);
         let place = place.unwrap_or_else(|| {
             self.sizes.push(size);
@@ -69,14 +75,14 @@ impl Report {
     }
 
     /// The median round.
-    fn middle(&self, kind: Kind, size: usize, clients: usize) -> Option<Cell> {
+    fn middle(&self, kind: ServiceKind, size: usize, clients: usize) -> Option<Cell> {
         let mut cells = self.cells.get(&(kind, size, clients))?.clone();
         cells.sort_by(|a, b| a.cycles_per_second.total_cmp(&b.cycles_per_second));
         cells.get(cells.len() / 2).copied()
     }
 }
 
-pub(crate) fn render(report: &Report) -> String {
+pub(crate) fn render(report: &StateBenchReport) -> String {
     let mut text = String::from("## State service: lock, get, post, unlock\n");
     for (size, name) in report.sizes.iter().enumerate() {
         let _ = write!(
@@ -120,8 +126,8 @@ pub(crate) fn render(report: &Report) -> String {
     text
 }
 
-fn bars(report: &Report) -> String {
-    use Kind::{NimbolusFiles, NimbolusPostgres, TerranePostgres, TerraneSqlite, Tfstated};
+fn bars(report: &StateBenchReport) -> String {
+    use ServiceKind::{NimbolusFiles, NimbolusPostgres, TerranePostgres, TerraneSqlite, Tfstated};
     let mut text = String::from("\n| bar | seen | wanted | |\n|---|---:|---:|---|\n");
     let mut line = |what: String, seen: Option<f64>, wanted: f64, at_least: bool, unit: &str| {
         let (seen, verdict) = match seen {
@@ -135,7 +141,7 @@ fn bars(report: &Report) -> String {
             "| {what} | {seen} | {sign} {wanted}{unit} | {verdict} |"
         );
     };
-    let ratio = |ours: Kind, theirs: Kind, size: usize| {
+    let ratio = |ours: ServiceKind, theirs: ServiceKind, size: usize| {
         let rate = |kind| {
             report
                 .middle(kind, size, 32)

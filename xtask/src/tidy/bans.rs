@@ -2,7 +2,7 @@
 //!
 //! The search texts are assembled from parts, so that this file does not match itself.
 
-use super::{Problem, Tree};
+use super::{SourceTree, Violation};
 
 const ROOT_BANS: &str = "clippy.toml";
 const MODEL_BANS: &str = "crates/model/clippy.toml";
@@ -27,7 +27,7 @@ const IMPURE: &[&str] = &[
 /// The files that may start a child process: one of the product, one of the repository's own tools.
 const BIRTHPLACES: &[&str] = &["crates/drivers/src/process.rs", "xtask/src/child.rs"];
 
-pub(super) fn model_repeats_the_bans_and_adds_its_own(tree: &Tree) -> Vec<Problem> {
+pub(super) fn model_repeats_the_bans_and_adds_its_own(tree: &SourceTree) -> Vec<Violation> {
     let banned = |path: &str| -> Vec<String> {
         tree.get(path)
             .map(|file| banned_paths(&file.text))
@@ -37,7 +37,7 @@ pub(super) fn model_repeats_the_bans_and_adds_its_own(tree: &Tree) -> Vec<Proble
     let model = banned(MODEL_BANS);
     let missing = |call: &str, why: &str| {
         (!model.iter().any(|found| found == call))
-            .then(|| Problem::at(MODEL_BANS, 1, format!("`{call}` is not banned: {why}")))
+            .then(|| Violation::at(MODEL_BANS, 1, format!("`{call}` is not banned: {why}")))
     };
     let repeated = root
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn model_repeats_the_bans_and_adds_its_own(tree: &Tree) -> Vec<Proble
     repeated.chain(own).collect()
 }
 
-pub(super) fn no_path_of_one_machine(tree: &Tree) -> Vec<Problem> {
+pub(super) fn no_path_of_one_machine(tree: &SourceTree) -> Vec<Violation> {
     let needles = [
         concat!("/ro", "ot/"),
         concat!("/wo", "rk/"),
@@ -62,7 +62,7 @@ pub(super) fn no_path_of_one_machine(tree: &Tree) -> Vec<Problem> {
                     .match_indices(needle)
                     .any(|(at, _)| starts_a_path(line, at))
                 {
-                    problems.push(Problem::at(
+                    problems.push(Violation::at(
                         &file.path,
                         index + 1,
                         format!("`{needle}…` is a path of one machine"),
@@ -74,7 +74,7 @@ pub(super) fn no_path_of_one_machine(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-pub(super) fn sql_stays_in_store(tree: &Tree) -> Vec<Problem> {
+pub(super) fn sql_stays_in_store(tree: &SourceTree) -> Vec<Violation> {
     let needles = [
         concat!("SEL", "ECT "),
         concat!("INS", "ERT INTO "),
@@ -89,7 +89,7 @@ pub(super) fn sql_stays_in_store(tree: &Tree) -> Vec<Problem> {
     }) {
         for (number, line) in file.code() {
             if needles.iter().any(|needle| line.contains(needle)) {
-                problems.push(Problem::at(
+                problems.push(Violation::at(
                     &file.path,
                     number,
                     "SQL is written in `store` alone",
@@ -100,7 +100,7 @@ pub(super) fn sql_stays_in_store(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-pub(super) fn processes_are_born_in_one_place(tree: &Tree) -> Vec<Problem> {
+pub(super) fn processes_are_born_in_one_place(tree: &SourceTree) -> Vec<Violation> {
     let needle = concat!("Command", "::new(");
     let mut problems = Vec::new();
     for file in tree.rust() {
@@ -113,7 +113,7 @@ pub(super) fn processes_are_born_in_one_place(tree: &Tree) -> Vec<Problem> {
                 .match_indices(needle)
                 .any(|(at, _)| !line[..at].ends_with("clap::"))
             {
-                problems.push(Problem::at(
+                problems.push(Violation::at(
                     &file.path,
                     number,
                     "a child process is born in `drivers::process` alone",

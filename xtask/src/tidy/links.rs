@@ -2,9 +2,9 @@
 //!
 //! Not here: links to the network, and anchors inside a page.
 
-use super::{Problem, Tree};
+use super::{SourceTree, Violation};
 
-pub(super) fn links_lead_somewhere(tree: &Tree) -> Vec<Problem> {
+pub(super) fn links_lead_somewhere(tree: &SourceTree) -> Vec<Violation> {
     let mut problems = Vec::new();
     for file in tree.files.iter().filter(|file| file.has_extension("md")) {
         let dir = file.path.rsplit_once('/').map_or("", |(dir, _)| dir);
@@ -18,7 +18,7 @@ pub(super) fn links_lead_somewhere(tree: &Tree) -> Vec<Problem> {
                 let target = link.split('#').next().unwrap_or(link);
                 let lost = resolve(dir, target).is_none_or(|path| !holds(tree, &path));
                 if lost {
-                    problems.push(Problem::at(
+                    problems.push(Violation::at(
                         &file.path,
                         index + 1,
                         format!("the link to `{link}` leads nowhere"),
@@ -53,7 +53,7 @@ fn resolve(dir: &str, link: &str) -> Option<String> {
 }
 
 /// A file, or a directory with a file in it.
-fn holds(tree: &Tree, path: &str) -> bool {
+fn holds(tree: &SourceTree, path: &str) -> bool {
     let inside = format!("{path}/");
     tree.files
         .iter()

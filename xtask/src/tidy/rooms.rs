@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{File, Problem, Tree};
+use super::{File, SourceTree, Violation};
 
 /// Files that a directory may have of its own.
 const MOST_FILES: usize = 25;
@@ -40,7 +40,7 @@ const TANGLED: &[(&str, &[&str])] = &[
 
 type Graph<'a> = BTreeMap<&'a str, BTreeMap<&'a str, (&'a str, usize)>>;
 
-pub(super) fn rooms_have_no_import_cycles(tree: &Tree) -> Vec<Problem> {
+pub(super) fn rooms_have_no_import_cycles(tree: &SourceTree) -> Vec<Violation> {
     let mut crates: BTreeMap<&str, Vec<(&str, &File)>> = BTreeMap::new();
     for file in tree.rust().filter(|file| !file.is_test()) {
         if let Some((name, room)) = room(&file.path) {
@@ -53,7 +53,7 @@ pub(super) fn rooms_have_no_import_cycles(tree: &Tree) -> Vec<Problem> {
         .collect()
 }
 
-pub(super) fn directories_stay_small(tree: &Tree) -> Vec<Problem> {
+pub(super) fn directories_stay_small(tree: &SourceTree) -> Vec<Violation> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for file in tree.rust().filter(|file| room(&file.path).is_some()) {
         if let Some((directory, _)) = file.path.rsplit_once('/') {
@@ -65,7 +65,7 @@ pub(super) fn directories_stay_small(tree: &Tree) -> Vec<Problem> {
         .filter(|(directory, count)| *count > MOST_FILES && !is_large_still(directory))
         .map(|(directory, count)| {
             let message = format!("{count} files: divide it by topic ({MOST_FILES} is the limit)");
-            Problem::at(directory, 1, message)
+            Violation::at(directory, 1, message)
         })
         .collect()
 }
@@ -89,7 +89,7 @@ fn room(path: &str) -> Option<(&str, &str)> {
     (!matches!(room, "lib" | "main")).then_some((name, room))
 }
 
-fn cycles<'a>(name: &str, files: &[(&'a str, &'a File)]) -> Vec<Problem> {
+fn cycles<'a>(name: &str, files: &[(&'a str, &'a File)]) -> Vec<Violation> {
     let rooms: BTreeSet<&str> = files.iter().map(|(room, _)| *room).collect();
     let mut graph: Graph<'a> = BTreeMap::new();
     for (room, file) in files {
@@ -113,7 +113,7 @@ fn cycles<'a>(name: &str, files: &[(&'a str, &'a File)]) -> Vec<Problem> {
                 let message = format!(
                     "`{from}` imports `{to}`, which imports `{from}`: move what both need to a room below them"
                 );
-                problems.push(Problem::at(path, *line, message));
+                problems.push(Violation::at(path, *line, message));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Rules about source files: first line, length, names.
 
-use super::{Problem, Tree};
+use super::{SourceTree, Violation};
 
 const LONGEST: usize = 800;
 
@@ -12,7 +12,7 @@ const EMPTY_WORDS: &[&str] = &[
     "util", "utils", "common", "helper", "helpers", "types", "manager",
 ];
 
-pub(super) fn files_open_with_what_they_are(tree: &Tree) -> Vec<Problem> {
+pub(super) fn files_open_with_what_they_are(tree: &SourceTree) -> Vec<Violation> {
     tree.rust()
         .filter(|file| {
             let first = file.text.lines().next().unwrap_or_default();
@@ -21,7 +21,7 @@ pub(super) fn files_open_with_what_they_are(tree: &Tree) -> Vec<Problem> {
                 .is_none_or(|said| said.trim().is_empty())
         })
         .map(|file| {
-            Problem::at(
+            Violation::at(
                 &file.path,
                 1,
                 "the first line is not a `//!` that says what this file is",
@@ -30,13 +30,13 @@ pub(super) fn files_open_with_what_they_are(tree: &Tree) -> Vec<Problem> {
         .collect()
 }
 
-pub(super) fn files_stay_short(tree: &Tree) -> Vec<Problem> {
+pub(super) fn files_stay_short(tree: &SourceTree) -> Vec<Violation> {
     tree.rust()
         .filter(|file| !LONG.iter().any(|(path, _)| *path == file.path))
         .filter_map(|file| {
             let length = file.text.lines().count();
             (length > LONGEST).then(|| {
-                Problem::at(
+                Violation::at(
                     &file.path,
                     length,
                     format!(
@@ -48,19 +48,19 @@ pub(super) fn files_stay_short(tree: &Tree) -> Vec<Problem> {
         .collect()
 }
 
-pub(super) fn modules_are_named_by_their_noun(tree: &Tree) -> Vec<Problem> {
+pub(super) fn modules_are_named_by_their_noun(tree: &SourceTree) -> Vec<Violation> {
     let mut problems = Vec::new();
     for file in tree.rust() {
         let stem = file.path.strip_suffix(".rs").unwrap_or(&file.path);
         if stem == "mod" || stem.ends_with("/mod") {
-            problems.push(Problem::at(
+            problems.push(Violation::at(
                 &file.path,
                 1,
                 "`foo.rs` beside `foo/`, never `foo/mod.rs`",
             ));
         }
         if let Some(word) = stem.split('/').find(|part| EMPTY_WORDS.contains(part)) {
-            problems.push(Problem::at(&file.path, 1, empty_word(word)));
+            problems.push(Violation::at(&file.path, 1, empty_word(word)));
         }
         for (line, text) in file.text.lines().enumerate() {
             let declared = text
@@ -71,7 +71,7 @@ pub(super) fn modules_are_named_by_their_noun(tree: &Tree) -> Vec<Problem> {
                 .strip_prefix("mod ")
                 .and_then(|rest| rest.strip_suffix(" {"));
             if let Some(word) = declared.filter(|word| EMPTY_WORDS.contains(word)) {
-                problems.push(Problem::at(&file.path, line + 1, empty_word(word)));
+                problems.push(Violation::at(&file.path, line + 1, empty_word(word)));
             }
         }
     }

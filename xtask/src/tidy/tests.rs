@@ -1,6 +1,6 @@
 //! Each rule passes on a good tree and fails on a tree with one violation.
 
-use super::{File, Tree, check};
+use super::{File, SourceTree, check};
 
 const MANIFEST: &str = "[package]\nname = \"x\"\nversion.workspace = true\nedition.workspace = true\n\
     rust-version.workspace = true\nlicense.workspace = true\npublish.workspace = true\n\
@@ -9,7 +9,7 @@ const MANIFEST: &str = "[package]\nname = \"x\"\nversion.workspace = true\nediti
 const ROOT_BANS: &str = "disallowed-methods = [\n  { path = \"std::thread::sleep\" },\n]\n";
 
 /// A tree without problems, in which `changed` replaces files of the same path.
-fn tree(changed: &[(&str, &str)]) -> Tree {
+fn tree(changed: &[(&str, &str)]) -> SourceTree {
     let mut files: Vec<(String, String)> = crate::layers::LAYERS
         .iter()
         .map(|(name, _)| match *name {
@@ -28,7 +28,7 @@ fn tree(changed: &[(&str, &str)]) -> Tree {
         files.retain(|(found, _)| found != path);
         files.push(((*path).to_owned(), (*text).to_owned()));
     }
-    Tree {
+    SourceTree {
         files: files
             .into_iter()
             .map(|(path, text)| File { path, text })

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::child;
 
 #[derive(Debug, Default)]
-pub(crate) struct Tree {
+pub(crate) struct SourceTree {
     pub(crate) files: Vec<File>,
 }
 
@@ -17,7 +17,7 @@ pub(crate) struct File {
     pub(crate) text: String,
 }
 
-impl Tree {
+impl SourceTree {
     /// Reads the repository; files that are not text are left out.
     pub(crate) fn read(root: &Path) -> io::Result<Self> {
         let listing = child::stdout(

@@ -6,7 +6,7 @@ use model::changeset::{Action, Reopen};
 use model::ids::ChangeSetId;
 
 use super::by_hand::reason_text;
-use super::change::{self, Change, bundled};
+use super::change::{self, ChangeOptions, bundled};
 use super::exceptions::ExceptionArgs;
 use super::read_project;
 use super::run::{read_set, say_yes};
@@ -69,7 +69,7 @@ pub(crate) async fn apply(
     let exceptions = args
         .exceptions
         .read(args.reason.as_deref(), global, process)?;
-    let change = Change {
+    let change = ChangeOptions {
         exceptions,
         selectors: args.selectors,
         all: args.all,
@@ -78,7 +78,7 @@ pub(crate) async fn apply(
         jobs: args.jobs,
         new_project: args.new_project,
         policy_override: policy_override(args.override_policy, args.reason, global, process)?,
-        ..Change::of(Action::Apply)
+        ..ChangeOptions::of(Action::Apply)
     };
     if let Some(file) = bundled::named(&change.selectors, process)? {
         if change.all {

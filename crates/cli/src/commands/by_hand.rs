@@ -4,14 +4,14 @@ use std::io::{self, BufRead as _};
 use std::path::Path;
 
 use control::Control;
-use control::changeset::restrictions::InForce;
+use control::changeset::restrictions::Restrictions;
 use control::stage::facts::{self, MissedRecord};
-use control::state::reasons::Reason;
+use control::state::reasons::BreakGlassReason;
 use control::state::reasons::without_secrets_here;
 use model::project::Project;
 use model::state::StateName;
 
-use super::place::Place;
+use super::place::HomeHandle;
 use super::read_project;
 use crate::args::Global;
 use crate::view::{self, errors};
@@ -32,8 +32,12 @@ impl From<String> for ReasonArg {
 }
 
 impl ReasonArg {
-    pub(crate) fn read(&self, global: &Global, process: &Process) -> Result<Reason, CommandError> {
-        Ok(Reason {
+    pub(crate) fn read(
+        &self,
+        global: &Global,
+        process: &Process,
+    ) -> Result<BreakGlassReason, CommandError> {
+        Ok(BreakGlassReason {
             actor: process.actor(),
             text: reason_text(&self.reason, global, process)?,
         })
@@ -84,7 +88,7 @@ pub(crate) async fn tell_git(
 /// Prints holds, open break-glass records and quarantined states as notes, next to a listing that they
 /// affect.
 pub(crate) async fn say_in_force(control: &Control) -> Result<(), CommandError> {
-    let in_force = InForce::read(control).await;
+    let in_force = Restrictions::read(control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     for line in view::in_force::lines(&in_force) {
         report::say(&format!("note: {line}\n"))?;
@@ -93,7 +97,7 @@ pub(crate) async fn say_in_force(control: &Control) -> Result<(), CommandError> 
 }
 
 /// A state as the user types it: the stack's name, else `PROJECT/NAME`.
-pub(crate) fn word(place: &Place, state: &StateName) -> String {
+pub(crate) fn word(place: &HomeHandle, state: &StateName) -> String {
     let stack = place.project.as_ref().and_then(|project| {
         let mut stacks = project.stacks.iter();
         stacks.find(|(_, stack)| place.control.state_name(&stack.state) == *state)

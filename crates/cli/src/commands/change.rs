@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use control::Control;
 use control::access::writers;
-use control::changeset::backends::Unseen;
-use control::changeset::change_sets::{self, PrepareError, Stopped, Wanted};
+use control::changeset::backends::UnreadState;
+use control::changeset::change_sets::{self, ChangeSetRequest, PrepareError, ResumeCandidate};
 use control::changeset::explain;
-use control::home::Settings;
+use control::home::HomeSettings;
 use control::project::engines;
 use control::project::open::OpenProject;
 use control::run::cleanup;
-use control::schedule::scheduler::Fate;
+use control::schedule::scheduler::UnattendedOutcome;
 use control::schedule::{recovery, scheduler};
-use control::secrets::caller_env::Asker;
+use control::secrets::caller_env::CallerEnv;
 use jiff::Timestamp;
 use model::changeset::{Action, Reopen, Status};
 use model::error::Explain;
@@ -34,10 +34,10 @@ use super::{
 };
 use crate::args::Global;
 use crate::view::text::clean;
-use crate::view::{Look, duration, errors};
-use crate::watch::{Rest, Watcher};
+use crate::view::{ViewOptions, duration, errors};
+use crate::watch::{WatchEnd, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
-use asking::Answer;
+use asking::PromptOutcome;
 
 mod asking;
 pub(crate) mod bundled;
@@ -48,7 +48,7 @@ pub(super) use asking::read_line;
 pub(super) use ending::unknown;
 pub(super) use planned::AppliedPlans;
 
-pub(crate) struct Change {
+pub(crate) struct ChangeOptions {
     pub(crate) action: Action,
     pub(crate) selectors: Vec<String>,
     /// Also plan settled stacks.
@@ -67,7 +67,7 @@ pub(crate) struct Change {
     pub(crate) policy_override: Option<String>,
     /// Rules of the stages after the apply that this request ignores.
     pub(crate) exceptions: Option<Exceptions>,
-    pub(crate) destroying: Destroying,
+    pub(crate) destroying: DestroyOptions,
     /// The file to write the plan to, for a later apply.
     pub(crate) out: Option<PathBuf>,
     /// The user declares that the project is new, whatever this checkout was before.
@@ -78,7 +78,7 @@ pub(crate) struct Change {
 
 /// Options that only a destroy has.
 #[derive(Default)]
-pub(crate) struct Destroying {
+pub(crate) struct DestroyOptions {
     /// Names of protected stacks, given instead of typed at the prompt.
     pub(crate) confirm: Vec<String>,
     /// The commit whose code is used.
@@ -91,7 +91,7 @@ pub(crate) fn jobs(text: &str) -> Result<NonZeroUsize, &'static str> {
 }
 
 pub(crate) async fn carry_out(
-    change: Change,
+    change: ChangeOptions,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -150,7 +150,7 @@ pub(crate) async fn carry_out(
     if change.action != Action::Plan {
         say_no_home(&settings, look)?;
     }
-    let wanted = Wanted {
+    let wanted = ChangeSetRequest {
         action: change.action,
         in_any_case: named(&change, &stacks, &project),
         auto_approve: change.auto_approve,
@@ -190,10 +190,10 @@ pub(crate) async fn carry_out(
 
 /// Prints the open break-glass records of this request.
 async fn say_past_rules(
-    change: &Change,
+    change: &ChangeOptions,
     watcher: &Watcher<'_>,
     global: &Global,
-    look: Look,
+    look: ViewOptions,
 ) -> Result<(), CommandError> {
     if global.json {
         return Ok(());
@@ -205,7 +205,7 @@ async fn say_past_rules(
 }
 
 /// Warns that a CI job without a named home has no information about other jobs.
-fn say_no_home(settings: &Settings, look: Look) -> Result<(), CommandError> {
+fn say_no_home(settings: &HomeSettings, look: ViewOptions) -> Result<(), CommandError> {
     if settings.is_ci && settings.named_home.is_none() {
         let said = "no home is named: lanes and history reach no further than this job";
         report::say(&errors::render_warning(said, &[], look))?;
@@ -214,7 +214,11 @@ fn say_no_home(settings: &Settings, look: Look) -> Result<(), CommandError> {
 }
 
 /// Stacks that the user requested explicitly. They are planned even if nothing that they use has changed.
-fn named(change: &Change, stacks: &BTreeSet<StackName>, project: &Project) -> BTreeSet<StackName> {
+fn named(
+    change: &ChangeOptions,
+    stacks: &BTreeSet<StackName>,
+    project: &Project,
+) -> BTreeSet<StackName> {
     let is_everything = stacks.len() == project.stacks.len();
     let is_named = |stack: &&StackName| {
         change.all
@@ -227,7 +231,7 @@ fn named(change: &Change, stacks: &BTreeSet<StackName>, project: &Project) -> BT
 
 /// The stacks that differ from what was last applied, if a selector requires them.
 async fn differing(
-    change: &Change,
+    change: &ChangeOptions,
     open: &OpenProject,
     project: &Project,
     global: &Global,
@@ -246,7 +250,11 @@ async fn differing(
 }
 
 /// Prints problems that did not fail the run.
-pub(super) fn say_warnings(control: &Control, run: &Run, look: Look) -> Result<(), CommandError> {
+pub(super) fn say_warnings(
+    control: &Control,
+    run: &Run,
+    look: ViewOptions,
+) -> Result<(), CommandError> {
     let kept = std::fs::read_to_string(control.home.run_warnings(run.id)).unwrap_or_default();
     for line in kept.lines() {
         report::say(&errors::render_warning(line, &[], look))?;
@@ -263,7 +271,7 @@ async fn start<'a>(
     control: &'a Control,
     open: &OpenProject,
     project: &Project,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
     global: &Global,
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
@@ -311,8 +319,8 @@ async fn start<'a>(
 }
 
 /// Warns about stacks whose values come from a copy of their state, and why.
-fn say_unseen(unseen: &[Unseen], look: Look) -> Result<(), CommandError> {
-    for Unseen { stack, since, why } in unseen {
+fn say_unseen(unseen: &[UnreadState], look: ViewOptions) -> Result<(), CommandError> {
+    for UnreadState { stack, since, why } in unseen {
         let since = Duration::try_from(Timestamp::now().duration_since(*since)).unwrap_or_default();
         let said = format!(
             "could not look at the state of stack `{stack}` in its backend, so its values are those of a copy ({}): {}",
@@ -334,8 +342,10 @@ pub(crate) async fn watch_to_the_end(
     let attached = Watcher::attach(control, id, None, global, process);
     let mut watcher = attached.map_err(|err| CommandError::from_error(&err))?;
     match watcher.until_rest().await? {
-        Rest::Detached => Ok(ExitStatus::Interrupted),
-        Rest::Over | Rest::AwaitsConfirm => ending::tell(&mut watcher, global, process).await,
+        WatchEnd::Detached => Ok(ExitStatus::Interrupted),
+        WatchEnd::Over | WatchEnd::AwaitsConfirm => {
+            ending::tell(&mut watcher, global, process).await
+        }
     }
 }
 
@@ -343,7 +353,7 @@ pub(crate) async fn watch_to_the_end(
 /// outcome.
 async fn follow(
     watcher: &mut Watcher<'_>,
-    change: &Change,
+    change: &ChangeOptions,
     project: &Project,
     global: &Global,
     process: &Process,
@@ -354,14 +364,14 @@ async fn follow(
     loop {
         let rest = watcher.until_rest().await?;
         match rest {
-            Rest::Over => break,
-            Rest::Detached => {
+            WatchEnd::Over => break,
+            WatchEnd::Detached => {
                 if global.json {
                     ending::say_outcome(watcher, ExitStatus::Interrupted)?;
                 }
                 return Ok(ExitStatus::Interrupted);
             }
-            Rest::AwaitsConfirm => {
+            WatchEnd::AwaitsConfirm => {
                 let set = planned::plan_set(watcher, project, AppliedPlans::Named).await?;
                 planned::show(&set, change.full, global, process)?;
                 watcher.note_shown();
@@ -372,15 +382,15 @@ async fn follow(
                 let is_left = request.bundle.is_some() && !request.auto_approve;
                 let answer = if change.auto_approve && is_left && !is_said {
                     is_said = true;
-                    Answer::Yes
+                    PromptOutcome::Yes
                 } else {
                     asking::confirm(change.action, watcher.set(), process).await?
                 };
                 match answer {
-                    Answer::Yes => watcher.confirm().await?,
+                    PromptOutcome::Yes => watcher.confirm().await?,
                     // The change set stays as it is: a user who may confirm it can do so later, on another
                     // terminal.
-                    answer @ Answer::Nobody => {
+                    answer @ PromptOutcome::Nobody => {
                         if global.json {
                             ending::say_outcome(watcher, answer.status())?;
                         }
@@ -436,7 +446,7 @@ pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
 pub(super) async fn look_after_the_past(
     control: &Control,
     open: &OpenProject,
-    look: Look,
+    look: ViewOptions,
     process: &Process,
 ) -> Result<(), CommandError> {
     let failed = |err: &dyn std::error::Error| {
@@ -456,12 +466,12 @@ pub(super) async fn look_after_the_past(
             && lost.is_empty()
             && why == recovery::GONE
         {
-            let fate = Fate::Stopped { why: why.clone() };
+            let fate = UnattendedOutcome::Stopped { why: why.clone() };
             report::say(&told(set.id, &fate))?;
         }
     }
     let nothing = BTreeMap::new();
-    let asker = Asker::gather(&process.env, &open.root, &[], &nothing);
+    let asker = CallerEnv::gather(&process.env, &open.root, &[], &nothing);
     let asker = asker.map_err(|err| failed(&err))?;
     let found = scheduler::go_on_with_waiters(control, &asker, None).await;
     for (set, fate) in found.map_err(|err| failed(&err))? {
@@ -470,12 +480,12 @@ pub(super) async fn look_after_the_past(
     Ok(())
 }
 
-fn told(set: ChangeSetId, fate: &Fate) -> String {
+fn told(set: ChangeSetId, fate: &UnattendedOutcome) -> String {
     match fate {
-        Fate::GoesOn => format!(
+        UnattendedOutcome::GoesOn => format!(
             "Change set {set} goes on: what it waited for is over; `terrane run logs -f {set}` follows it.\n"
         ),
-        Fate::Stopped { why } => format!(
+        UnattendedOutcome::Stopped { why } => format!(
             "Change set {set}, which was confirmed, is stopped: {why}. `terrane run show {set}` has the rest.\n"
         ),
     }
@@ -504,9 +514,9 @@ pub(crate) async fn go_on(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let change = Change {
+    let change = ChangeOptions {
         goes_on: true,
-        ..Change::of(watcher.action())
+        ..ChangeOptions::of(watcher.action())
     };
     let status = follow(watcher, &change, project, global, process).await;
     for run in watcher.runs() {
@@ -522,7 +532,7 @@ pub(crate) async fn go_on(
 pub(crate) async fn go_on_with(
     id: Option<ChangeSetId>,
     what: Reopen,
-    change: Change,
+    change: ChangeOptions,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -532,7 +542,7 @@ pub(crate) async fn go_on_with(
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
     let stopped = change_sets::find_stopped(&control, &project, id, what).await;
-    let Stopped {
+    let ResumeCandidate {
         set,
         what,
         stacks,
@@ -549,7 +559,7 @@ pub(crate) async fn go_on_with(
     };
     run::imports::say_left(&control, &left, look).await?;
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
-    let wanted = Wanted {
+    let wanted = ChangeSetRequest {
         policy_override: change.policy_override.clone(),
         exceptions: change.exceptions.clone(),
         action: set.request.action,
@@ -573,7 +583,7 @@ pub(crate) async fn go_on_with(
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
         .map_err(|err| CommandError::from_error(&err))?;
-    let resumed = change_sets::Resumed { set, what, wanted };
+    let resumed = change_sets::ResumeRequest { set, what, wanted };
     let begun = change_sets::resume(&control, &open, &project, &engines, &process.env, &resumed)
         .await
         .map_err(|err| prepare_error(&err))?;
@@ -592,12 +602,12 @@ pub(crate) async fn go_on_with(
             report::say(&format!("`{stack}` is planned again: {moved}.\n"))?;
         }
     }
-    let change = Change {
+    let change = ChangeOptions {
         full: change.full,
         exceptions: change.exceptions.clone(),
         policy_override: change.policy_override.clone(),
         goes_on: true,
-        ..Change::of(resumed.wanted.action)
+        ..ChangeOptions::of(resumed.wanted.action)
     };
     let mut watcher = Watcher::drive(&control, begun, global, process);
     let status = follow(&mut watcher, &change, &project, global, process).await;
@@ -609,7 +619,7 @@ pub(crate) async fn go_on_with(
     status
 }
 
-impl Change {
+impl ChangeOptions {
     /// Whether it has options for plan or apply, which are already fixed for a waiting change set.
     pub(crate) fn is_more_than_a_yes(&self) -> bool {
         self.all
@@ -633,7 +643,7 @@ impl Change {
             detailed_exitcode: false,
             full: false,
             jobs: None,
-            destroying: Destroying::default(),
+            destroying: DestroyOptions::default(),
             out: None,
             goes_on: false,
             new_project: false,

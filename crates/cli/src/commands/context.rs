@@ -1,7 +1,7 @@
 //! `terrane context`: lists contexts, and shows where each value of a stack comes from.
 
 use control::secrets::caller_env::{engine_names, matches_name, may_pass};
-use model::context::Origins;
+use model::context::ValueOrigins;
 use model::ids::StackName;
 use model::project::Project;
 use serde_json::json;
@@ -56,7 +56,7 @@ pub(crate) fn context(
             let names = process.env.keys().filter(|name| may_pass(name));
             let caller: Vec<String> = names.cloned().collect();
             let module = open.loaded.modules.get(&stack.path);
-            let origins = Origins::of(&project, stack, module, &caller, matches_name);
+            let origins = ValueOrigins::of(&project, stack, module, &caller, matches_name);
             if global.json {
                 report::json(&contexts::document(stack, &origins, &base))?;
             } else {

@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
-use control::changeset::removed_stacks::{self, AbandonedError};
+use control::changeset::removed_stacks::{self, RemovedStackError};
 use control::project::open::OpenProject;
 use model::changeset::Action;
 use model::ids::StackName;
 use model::project::Project;
 
 use super::apply::policy_override;
-use super::change::{self, Change, Destroying};
+use super::change::{self, ChangeOptions, DestroyOptions};
 use super::exceptions::SkipGateArgs;
 use super::{open_home, read_project};
 use crate::args::Global;
-use crate::view::{Look, errors};
+use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Destroy what the stacks made, dependents first
@@ -66,7 +66,7 @@ pub(crate) async fn destroy(
     if args.from.is_none() {
         propose_commit(&args.selectors, global, process).await?;
     }
-    let change = Change {
+    let change = ChangeOptions {
         exceptions: args.skipped.read(args.reason.as_deref(), global, process)?,
         selectors: args.selectors,
         auto_approve: args.auto_approve,
@@ -74,11 +74,11 @@ pub(crate) async fn destroy(
         full: args.full,
         policy_override: policy_override(args.override_policy, args.reason, global, process)?,
         jobs: args.jobs,
-        destroying: Destroying {
+        destroying: DestroyOptions {
             confirm: args.confirm,
             from: args.from,
         },
-        ..Change::of(Action::Destroy)
+        ..ChangeOptions::of(Action::Destroy)
     };
     Box::pin(change::carry_out(change, global, process)).await
 }
@@ -96,12 +96,12 @@ pub(super) fn as_of(
 
 /// Checks before planning: stacks of an older commit, and the names of protected stacks.
 pub(super) fn check(
-    destroying: &Destroying,
+    destroying: &DestroyOptions,
     open: &OpenProject,
     project: &Project,
     stacks: &BTreeSet<StackName>,
     process: &Process,
-    look: Look,
+    look: ViewOptions,
 ) -> Result<(), CommandError> {
     let mut protected: BTreeSet<&StackName> = stacks
         .iter()
@@ -194,7 +194,7 @@ async fn propose_commit(
         return Ok(());
     }
     let seen = match removed_stacks::last_commit(&open, project, &process.env, word) {
-        Err(AbandonedError::NoRepository) => return Ok(()),
+        Err(RemovedStackError::NoRepository) => return Ok(()),
         seen => seen.map_err(|err| abandoned_error(&err))?,
     };
     let Some(seen) = seen else {
@@ -212,6 +212,6 @@ async fn propose_commit(
     .status(ExitStatus::Refused))
 }
 
-fn abandoned_error(err: &AbandonedError) -> CommandError {
+fn abandoned_error(err: &RemovedStackError) -> CommandError {
     CommandError::from_error(err)
 }

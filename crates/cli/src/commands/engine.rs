@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use control::project::engines::{
-    self, Engine, InstallError, InstallOptions, Origin, Progress, ReleaseSource, Search,
+    self, Engine, EngineOrigin, EngineSearch, InstallError, InstallOptions, InstallProgress,
+    ReleaseSource,
 };
 use model::engine::{Constraint, EngineRequirement, Flavor};
 use model::error::Explain;
@@ -23,9 +24,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{read_project, sound_project};
 use crate::args::Global;
 use crate::view::table::Table;
-use crate::view::{Look, errors, text};
+use crate::view::{ViewOptions, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
-use teller::Teller;
+use teller::InstallPrinter;
 
 /// Find, install and pin engines
 #[derive(Debug, clap::Args)]
@@ -91,12 +92,12 @@ pub(crate) async fn engine(
 fn list(global: &Global, process: &Process) -> Result<ExitStatus, CommandError> {
     let settings = process.settings(global)?;
     let path = process.env.get("PATH").map(OsStr::new);
-    let search = Search::new(path, &settings.cache_dir);
+    let search = EngineSearch::new(path, &settings.cache_dir);
     let found = engines::list(&search);
     // Outside a project, no stacks use engines.
     let project = read_project(global, process).ok();
     let project = project.and_then(|open| open.loaded.project);
-    let users = project.map(|project| Users::of(&project, &search));
+    let users = project.map(|project| EngineUsage::of(&project, &search));
     if global.json {
         let engines: Vec<_> = found
             .iter()
@@ -149,14 +150,14 @@ fn list(global: &Global, process: &Process) -> Result<ExitStatus, CommandError> 
 }
 
 /// The engine that each stack of a project would use.
-struct Users {
+struct EngineUsage {
     by_program: BTreeMap<PathBuf, Vec<StackName>>,
     all: usize,
     without: Vec<StackName>,
 }
 
-impl Users {
-    fn of(project: &Project, search: &Search<'_>) -> Self {
+impl EngineUsage {
+    fn of(project: &Project, search: &EngineSearch<'_>) -> Self {
         let mut users = Self {
             by_program: BTreeMap::new(),
             all: project.stacks.len(),
@@ -201,11 +202,11 @@ impl Users {
     }
 }
 
-fn origin(origin: Origin) -> &'static str {
+fn origin(origin: EngineOrigin) -> &'static str {
     match origin {
-        Origin::Path => "PATH",
-        Origin::Cache => "cache",
-        Origin::Release => "release",
+        EngineOrigin::Path => "PATH",
+        EngineOrigin::Cache => "cache",
+        EngineOrigin::Release => "release",
     }
 }
 
@@ -223,7 +224,7 @@ async fn install(
             None => ReleaseSource::official(wish.flavor),
         };
         let options = InstallOptions {
-            search: Search::new(path, &settings.cache_dir),
+            search: EngineSearch::new(path, &settings.cache_dir),
             source,
         };
         let engine = watched(&wish, &options, process.look(global), process).await?;
@@ -237,7 +238,7 @@ async fn install(
 async fn watched(
     wish: &EngineRequirement,
     options: &InstallOptions<'_>,
-    look: Look,
+    look: ViewOptions,
     process: &Process,
 ) -> Result<Result<Engine, InstallError>, CommandError> {
     let listen = |kind| {
@@ -245,22 +246,22 @@ async fn watched(
     };
     let mut interrupts = listen(SignalKind::interrupt())?;
     let mut terminated = listen(SignalKind::terminate())?;
-    let teller = Mutex::new(Teller::new(
+    let teller = Mutex::new(InstallPrinter::new(
         io::stderr(),
         wish.flavor,
         look,
         process.can_draw(),
     ));
-    let with = |deed: &dyn Fn(&mut Teller<io::Stderr>)| {
+    let with = |deed: &dyn Fn(&mut InstallPrinter<io::Stderr>)| {
         deed(&mut teller.lock().unwrap_or_else(PoisonError::into_inner));
     };
-    let mut tell = |progress: Progress| with(&|teller| teller.tell(&progress));
+    let mut tell = |progress: InstallProgress| with(&|teller| teller.tell(&progress));
     let mut installing = std::pin::pin!(engines::install(wish, options, &mut tell));
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
             engine = &mut installing => {
-                with(&Teller::end);
+                with(&InstallPrinter::end);
                 return Ok(engine);
             }
             _ = interrupts.recv() => break,
@@ -268,7 +269,7 @@ async fn watched(
             _ = ticks.tick() => with(&|teller| teller.tick(Instant::now())),
         }
     }
-    with(&Teller::end);
+    with(&InstallPrinter::end);
     Err(interrupted())
 }
 
@@ -311,9 +312,9 @@ fn tell_installed(engine: &Engine, global: &Global) -> Result<(), CommandError> 
         }));
     }
     let how = match engine.origin {
-        Origin::Path => "is on PATH",
-        Origin::Cache => "is there",
-        Origin::Release => "was installed from its release",
+        EngineOrigin::Path => "is on PATH",
+        EngineOrigin::Cache => "is there",
+        EngineOrigin::Release => "was installed from its release",
     };
     report::data(&format!("{engine} {how}: {}\n", engine.program.display()))
 }

@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 
 use control::Control;
-use control::changeset::restrictions::InForce;
-use model::break_glass::{Act, BreakGlass};
+use control::changeset::restrictions::Restrictions;
+use model::break_glass::{BreakGlass, BreakGlassAction};
 use model::exception::{Exceptions, GateOfStack};
 use model::run::Run;
 
 use super::by_hand::reason_text;
 use crate::args::Global;
-use crate::view::{Look, errors};
+use crate::view::{ViewOptions, errors};
 use crate::{CommandError, Process, report};
 
 /// Gates that need not pass.
@@ -78,9 +78,9 @@ fn read(
 pub(crate) async fn say_open(
     control: &Control,
     of: &[Run],
-    look: Look,
+    look: ViewOptions,
 ) -> Result<(), CommandError> {
-    let in_force = InForce::read(control).await;
+    let in_force = Restrictions::read(control).await;
     let acts = in_force.map_err(|err| CommandError::from_error(&err))?.acts;
     let is_ours = |detail: &str| {
         of.iter().any(|run| {
@@ -89,7 +89,7 @@ pub(crate) async fn say_open(
         })
     };
     let is_past_policy =
-        |act: &BreakGlass| act.act == Act::PolicyOverridden && is_ours(&act.detail);
+        |act: &BreakGlass| act.act == BreakGlassAction::PolicyOverridden && is_ours(&act.detail);
     if acts.iter().any(is_past_policy) {
         report::say(
             "Policies were overridden; what they denied stays in `terrane run list --open`.\n",
@@ -97,9 +97,9 @@ pub(crate) async fn say_open(
     }
     let mut said = BTreeSet::new();
     for act in acts.iter().filter(|act| is_ours(&act.detail)) {
-        let (what, without) = if act.act == Act::GateSkipped {
+        let (what, without) = if act.act == BreakGlassAction::GateSkipped {
             ("a gate was not looked at", "--skip-gate")
-        } else if act.act == Act::Reinstalled {
+        } else if act.act == BreakGlassAction::Reinstalled {
             ("bootstrap took everything back", "--reinstall")
         } else {
             continue;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use control::Control;
 use control::access::writers;
-use control::access::writers::Who;
-use control::changeset::change_sets::{self, Begun, Wanted};
+use control::access::writers::Caller;
+use control::changeset::change_sets::{self, ChangeSetRequest, StartedChangeSet};
 use control::project::engines;
 use control::project::open::OpenProject;
 use control::run::cleanup;
@@ -15,7 +15,7 @@ use model::engine_event::{EngineEvent, EventKind};
 use model::exec::{Exec, ExecKind, ExecRefusal};
 use model::ids::StackName;
 use model::project::Project;
-use model::run::{Outcome, Problem, Run, RunState, Stage};
+use model::run::{Outcome, Run, RunProblem, RunState, Stage};
 use serde_json::json;
 
 use super::by_hand::{reason_text, tell_git};
@@ -23,7 +23,7 @@ use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_wa
 use super::{open_home, refuse_new_key, runner, selection, sound_project};
 use crate::args::Global;
 use crate::view::text::clean;
-use crate::watch::{Rest, Watcher};
+use crate::watch::{WatchEnd, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Run a command of the engine itself on a stack, for what terrane has none of its own
@@ -76,7 +76,7 @@ pub(crate) async fn exec(
     let name = one_stack(&args.stack, &open, &project, process)?;
     let stacks = BTreeSet::from([name.clone()]);
     let who = match exec.kind {
-        ExecKind::Read => Who::person(process.actor()),
+        ExecKind::Read => Caller::person(process.actor()),
         ExecKind::Write => {
             writers::identify(&project, &stacks, &process.env, &process.actor()).await
         }
@@ -92,7 +92,7 @@ pub(crate) async fn exec(
     let look = process.look(global);
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
-    let wanted = Wanted {
+    let wanted = ChangeSetRequest {
         keeps_plans: false,
         policy_override: None,
         exceptions: None,
@@ -155,7 +155,7 @@ fn one_stack(
 }
 
 /// Runs the command on this terminal.
-async fn attend(control: &Control, begun: Begun) -> Result<ExitStatus, CommandError> {
+async fn attend(control: &Control, begun: StartedChangeSet) -> Result<ExitStatus, CommandError> {
     let serve = runner::endpoint;
     let ended = Box::pin(runners::attend(control, begun.id, &begun.asker, serve)).await;
     let exit = ended.map_err(|err| CommandError::from_error(&err))?;
@@ -165,15 +165,15 @@ async fn attend(control: &Control, begun: Begun) -> Result<ExitStatus, CommandEr
 /// Lets a runner run the command; it continues if this terminal is closed.
 async fn follow(
     control: &Control,
-    begun: Begun,
+    begun: StartedChangeSet,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let mut watcher = Watcher::drive(control, begun, global, process);
     match watcher.until_rest().await? {
-        Rest::Over => {}
-        Rest::AwaitsConfirm => return waits(watcher.set()),
-        Rest::Detached => return Ok(ExitStatus::Interrupted),
+        WatchEnd::Over => {}
+        WatchEnd::AwaitsConfirm => return waits(watcher.set()),
+        WatchEnd::Detached => return Ok(ExitStatus::Interrupted),
     }
     cleanup::remove_leftovers(control, watcher.set(), watcher.runs()).await;
     let Some(run) = watcher.runs().first() else {
@@ -207,7 +207,7 @@ fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus,
     let stderr = said(home.engine_complaints(run.id));
     let code = said(runners::exit_file(home, run.id)).parse().ok();
     let (status, serial, problem) = ending(run, code);
-    let parts: Vec<Words<'_>> = events.split_inclusive('\n').map(Words::of).collect();
+    let parts: Vec<LogText<'_>> = events.split_inclusive('\n').map(LogText::of).collect();
     if global.json {
         let (stdout, hooks) = apart(&parts);
         report::json_line(&json!({
@@ -224,8 +224,8 @@ fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus,
     }
     for part in &parts {
         match part {
-            Words::Engine(line) => report::data(line)?,
-            Words::Hook(line) => report::say(&format!("{}\n", clean(line)))?,
+            LogText::Engine(line) => report::data(line)?,
+            LogText::Hook(line) => report::say(&format!("{}\n", clean(line)))?,
         }
     }
     report::say(&stderr)?;
@@ -248,12 +248,12 @@ fn tell(watcher: &Watcher<'_>, run: &Run, global: &Global) -> Result<ExitStatus,
 }
 
 /// A line in the log of a command that writes: plain engine output, or the event of a hook.
-enum Words<'a> {
+enum LogText<'a> {
     Engine(&'a str),
     Hook(String),
 }
 
-impl<'a> Words<'a> {
+impl<'a> LogText<'a> {
     fn of(line: &'a str) -> Self {
         let event = EngineEvent::parse(line);
         if matches!(event.kind, EventKind::Hook(_)) {
@@ -265,18 +265,18 @@ impl<'a> Words<'a> {
 }
 
 /// Separates the engine's output from the hooks' messages.
-fn apart<'a>(parts: &'a [Words<'_>]) -> (String, Vec<&'a str>) {
+fn apart<'a>(parts: &'a [LogText<'_>]) -> (String, Vec<&'a str>) {
     let (mut engine, mut hooks) = (String::new(), Vec::new());
     for part in parts {
         match part {
-            Words::Engine(line) => engine.push_str(line),
-            Words::Hook(line) => hooks.push(line.as_str()),
+            LogText::Engine(line) => engine.push_str(line),
+            LogText::Hook(line) => hooks.push(line.as_str()),
         }
     }
     (engine, hooks)
 }
 
-fn ending(run: &Run, code: Option<i32>) -> (ExitStatus, Option<i64>, Option<&Problem>) {
+fn ending(run: &Run, code: Option<i32>) -> (ExitStatus, Option<i64>, Option<&RunProblem>) {
     let RunState::Finished { outcome, .. } = &run.state else {
         return (ExitStatus::Failed, None, None);
     };

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use control::Control;
-use control::project::contracts::PlanBreaks;
+use control::project::contracts::BreakingChanges;
 use control::project::open::OpenProject;
 use control::stage::facts::{
-    self, Compared, ComparedSink, FactsSnapshot, PublishOutcome, SinkOutcome, SinkState, TakeOver,
+    self, BranchComparison, FactsSnapshot, PublishOutcome, SinkComparison, SinkOutcome, SinkState,
+    TakeOver,
 };
 use control::state::reasons::without_secrets;
 use model::facts::{Encrypt, FactFile, FileChange, Published, PublishedFile, render};
@@ -91,7 +92,7 @@ pub(crate) async fn facts(
     let (open, project) = sound_project(global, process)?;
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;
-    let asked = Asked {
+    let asked = FactsContext {
         control,
         open,
         project,
@@ -112,7 +113,7 @@ pub(crate) async fn facts(
                 }
                 None => None,
             };
-            let consent = Consent {
+            let consent = TakeOverConsent {
                 take_over: by.clone().filter(|_| args.take_over),
                 withdraw_used: by.filter(|_| args.withdraw_used),
             };
@@ -122,12 +123,12 @@ pub(crate) async fn facts(
 }
 
 /// The break-glass actions that are allowed, and why.
-struct Consent {
+struct TakeOverConsent {
     take_over: Option<TakeOver>,
     withdraw_used: Option<TakeOver>,
 }
 
-struct Asked<'a> {
+struct FactsContext<'a> {
     control: Control,
     open: OpenProject,
     project: Project,
@@ -135,7 +136,7 @@ struct Asked<'a> {
     process: &'a Process,
 }
 
-impl Asked<'_> {
+impl FactsContext<'_> {
     /// The selected stacks that publish facts, or did so before.
     async fn stacks(&self, words: &[String]) -> Result<Vec<StackName>, CommandError> {
         let all = &self.project.stacks;
@@ -255,7 +256,7 @@ impl Asked<'_> {
     async fn publish(
         &self,
         words: &[String],
-        consent: &Consent,
+        consent: &TakeOverConsent,
     ) -> Result<ExitStatus, CommandError> {
         let mut documents = Vec::new();
         let mut refused: Option<CommandError> = None;
@@ -288,7 +289,7 @@ impl Asked<'_> {
     async fn publish_one(
         &self,
         stack: &StackName,
-        consent: &Consent,
+        consent: &TakeOverConsent,
     ) -> Result<PublishOutcome, CommandError> {
         let snapshot = self.snapshot(stack).await?;
         let breaks = snapshot.takes_away(&self.project);
@@ -347,7 +348,7 @@ impl Asked<'_> {
 }
 
 /// The same error as for a plan.
-fn still_used(stack: &StackName, breaks: &PlanBreaks) -> CommandError {
+fn still_used(stack: &StackName, breaks: &BreakingChanges) -> CommandError {
     let said = format!(
         "others rely on what `{stack}` publishes no more: {}\n{}",
         breaks.names().join(", "),
@@ -389,7 +390,7 @@ fn publication(stack: &StackName, published: &Published) -> String {
     text
 }
 
-fn difference(stack: &StackName, compared: &Compared) -> String {
+fn difference(stack: &StackName, compared: &BranchComparison) -> String {
     let would = &compared.would;
     let what = if compared.agrees() {
         "agrees"
@@ -435,7 +436,7 @@ fn difference(stack: &StackName, compared: &Compared) -> String {
     text
 }
 
-fn elsewhere_difference(stack: &StackName, compared: &ComparedSink) -> String {
+fn elsewhere_difference(stack: &StackName, compared: &SinkComparison) -> String {
     let what = &compared.what;
     let (word, fields) = match &compared.found {
         SinkState::Agrees => ("agrees".to_owned(), [].as_slice()),
@@ -475,7 +476,7 @@ fn file_line(
     format!("  {mark} {:width$}  {word}{sealed}\n", file.path)
 }
 
-fn difference_json(stack: &StackName, compared: &Compared) -> Value {
+fn difference_json(stack: &StackName, compared: &BranchComparison) -> Value {
     let foreign = compared.foreign.as_ref().map(|foreign| {
         json!({
             "commit": foreign.commit, "author": foreign.author, "subject": foreign.subject,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use control::project::formatting::{self, Formatted};
+use control::project::formatting::{self, FormatReport};
 
 use super::{read_project, sound_project};
 use crate::args::Global;
@@ -41,7 +41,7 @@ pub(crate) async fn fmt(
     )
     .await
     .map_err(|err| CommandError::from_error(&err))?;
-    let Formatted { changed } = formatted;
+    let FormatReport { changed } = formatted;
     if global.json {
         report::json(&serde_json::json!({ "changed": names(&changed) }))?;
     } else {

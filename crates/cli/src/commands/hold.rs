@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control::changeset::change_sets;
-use control::changeset::holds::{self, ReleaseHoldError, Released};
+use control::changeset::holds::{self, ReleaseHoldError, ReleasedHolds};
 use control::run::liveness;
 use control::schedule::scheduler;
 use control::state::reasons::without_secrets;
@@ -15,7 +15,7 @@ use model::project::Stack;
 use serde_json::json;
 
 use super::by_hand::ReasonArg;
-use super::run::Here;
+use super::run::ProjectHandle;
 use crate::args::Global;
 use crate::view::{duration, table::Table, text::clean};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -94,7 +94,7 @@ pub(crate) async fn hold(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let here = Here::open(global, process).await?;
+    let here = ProjectHandle::open(global, process).await?;
     let control = &here.control;
     let failed = |err: &dyn Explain| CommandError::from_error(err);
     let find = |word: &str| -> Result<HoldOn, CommandError> {
@@ -170,7 +170,7 @@ pub(crate) async fn hold(
 }
 
 /// The message about the holds that ended, and those that did not.
-fn told(released: &Released, on: &HoldOn, name: &str) -> String {
+fn told(released: &ReleasedHolds, on: &HoldOn, name: &str) -> String {
     let mut said = String::new();
     for hold in &released.ended {
         let (person, reason) = (clean(&hold.person), clean(&hold.reason));
@@ -207,7 +207,7 @@ fn not_released(err: &ReleaseHoldError, on: &HoldOn, name: &str, actor: &str) ->
 /// Continues change sets that waited for the hold, if the user who released it may and has the values.
 /// Otherwise reports what they wait for.
 async fn go_on(
-    here: &Here,
+    here: &ProjectHandle,
     on: &HoldOn,
     global: &Global,
     process: &Process,

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use control::project::engines::Search;
-use control::project::init::{self, FILE, ProposeError, Proposed};
+use control::project::engines::EngineSearch;
+use control::project::init::{self, FILE, InitProposal, ProposeError};
 use control::project::open;
 use model::proposal::{self, EdgeReason, ProposedEdge};
 use serde_json::json;
@@ -57,7 +57,7 @@ pub(crate) fn init(
     }
     let settings = process.settings(global)?;
     let path = process.env.get("PATH").map(OsStr::new);
-    let search = Search::new(path, &settings.cache_dir);
+    let search = EngineSearch::new(path, &settings.cache_dir);
     let proposed = init::propose(&root, &search, &process.env).map_err(|err| told(&err))?;
     if proposed.survey.roots.is_empty() {
         return Err(nothing_found(&proposed, &root));
@@ -83,7 +83,7 @@ fn told(err: &ProposeError) -> CommandError {
     CommandError::from_error(err)
 }
 
-fn nothing_found(proposed: &Proposed, root: &Path) -> CommandError {
+fn nothing_found(proposed: &InitProposal, root: &Path) -> CommandError {
     let error = CommandError::new(format!(
         "no root module was found in `{}`: a directory with `.tf` or `.tofu` files that no other module calls",
         root.display()
@@ -101,7 +101,7 @@ fn nothing_found(proposed: &Proposed, root: &Path) -> CommandError {
 }
 
 fn document(
-    proposed: &Proposed,
+    proposed: &InitProposal,
     stacks: &BTreeMap<String, String>,
     edges: &[ProposedEdge],
     written: Option<&Path>,
@@ -141,7 +141,7 @@ fn document(
 }
 
 fn summary(
-    proposed: &Proposed,
+    proposed: &InitProposal,
     stacks: &BTreeMap<String, String>,
     edges: &[ProposedEdge],
     is_written: bool,

@@ -6,7 +6,7 @@ use control::home::master_keys::{self, KeysError, MasterKey};
 use serde_json::json;
 
 use super::by_hand::ask;
-use super::place::Place;
+use super::place::HomeHandle;
 use crate::args::Global;
 use crate::view::{errors, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -56,7 +56,7 @@ pub(crate) async fn key(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     match args.command {
         KeyCommand::List(ListArgs {}) => list(&place, global, process).await,
         KeyCommand::Rotate(args) => rotate(&args, &place, global, process).await,
@@ -64,7 +64,7 @@ pub(crate) async fn key(
 }
 
 async fn list(
-    place: &Place,
+    place: &HomeHandle,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -99,7 +99,7 @@ async fn list(
 
 async fn rotate(
     args: &RotateArgs,
-    place: &Place,
+    place: &HomeHandle,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {

@@ -10,7 +10,7 @@ use model::state::StateName;
 use serde_json::{Value, json};
 
 use super::by_hand::{ReasonArg, ask, say_in_force, word};
-use super::place::{Place, at_home};
+use super::place::{HomeHandle, at_home};
 use crate::args::Global;
 use crate::view::text::count;
 use crate::view::{duration, table::Table};
@@ -90,7 +90,7 @@ async fn list(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = &Place::open(global, process).await?;
+    let place = &HomeHandle::open(global, process).await?;
     let locks = lock_admin::list(&place.control).await;
     let locks = locks.map_err(|err| CommandError::from_error(&err))?;
     let others = if args.own {
@@ -147,7 +147,7 @@ async fn list(
 }
 
 /// Whether the holder is alive, and if not, the command that resolves it.
-fn held_by(place: &Place, one: &LockedState) -> String {
+fn held_by(place: &HomeHandle, one: &LockedState) -> String {
     match (one.holder, way_out(place, one)) {
         (Holder::Run(run), _) => match orphan_processes::of_run(&place.control.home, run) {
             Some(words) => format!("run {run} {words}"),
@@ -161,7 +161,7 @@ fn held_by(place: &Place, one: &LockedState) -> String {
     }
 }
 
-fn way_out(place: &Place, one: &LockedState) -> String {
+fn way_out(place: &HomeHandle, one: &LockedState) -> String {
     let state = typed(place, &one.state);
     match one.holder {
         // `plan` ends the run as it was observed, adopts what it left, and unlocks.
@@ -176,7 +176,7 @@ fn way_out(place: &Place, one: &LockedState) -> String {
 }
 
 /// A state as it must be typed here: inside a project, a bare name is a stack.
-fn typed(place: &Place, state: &StateName) -> String {
+fn typed(place: &HomeHandle, state: &StateName) -> String {
     let is_alone = place.project.is_none() && !state.name.contains('/');
     if state.project.is_empty() && !is_alone {
         format!("/{state}")
@@ -185,7 +185,7 @@ fn typed(place: &Place, state: &StateName) -> String {
     }
 }
 
-fn document(place: &Place, one: &LockedState) -> Value {
+fn document(place: &HomeHandle, one: &LockedState) -> Value {
     let run = match one.holder {
         Holder::Run(run) | Holder::Elsewhere { run, .. } | Holder::Orphan { run, .. } => {
             Some(run.to_string())
@@ -215,7 +215,7 @@ async fn break_lock(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(global, process)?;
-    let (place, state) = &Place::open_state(global, process, &args.state).await?;
+    let (place, state) = &HomeHandle::open_state(global, process, &args.state).await?;
     if let Some(stack) = elsewhere::stack(place, state) {
         return elsewhere::break_lock(args, place, &stack, &reason, global, process).await;
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use control::state::artifacts::{self, ArtifactFacts, ArtifactsError};
-use control::state::outputs::{self, Output};
+use control::state::outputs::{self, OutputValue};
 use model::artifact::ArtifactSet;
 use model::digits::digits;
 use model::ids::StackName;
@@ -113,9 +113,9 @@ pub(crate) async fn output(
             Ok(ExitStatus::Done)
         }
         None => {
-            let shown: Vec<view::outputs::Output> = known
+            let shown: Vec<view::outputs::OutputView> = known
                 .into_iter()
-                .map(|(name, output)| view::outputs::Output {
+                .map(|(name, output)| view::outputs::OutputView {
                     name,
                     value: (!output.sensitive).then_some(output.value),
                 })
@@ -167,8 +167,8 @@ fn failed(err: &ArtifactsError) -> CommandError {
 fn one(
     stack: &StackName,
     name: &str,
-    output: Option<&Output>,
-    known: &std::collections::BTreeMap<String, Output>,
+    output: Option<&OutputValue>,
+    known: &std::collections::BTreeMap<String, OutputValue>,
     raw: bool,
     global: &Global,
     process: &Process,

@@ -46,7 +46,7 @@ pub(crate) fn must_outlive(global: &Global, process: &Process) -> Result<(), Com
 }
 
 /// An open home, and its project if there is one.
-pub(crate) struct Place {
+pub(crate) struct HomeHandle {
     pub(crate) control: Control,
     pub(crate) project: Option<Project>,
     /// The files that the project was read from.
@@ -55,7 +55,7 @@ pub(crate) struct Place {
     pub(crate) root: PathBuf,
 }
 
-impl Place {
+impl HomeHandle {
     pub(crate) async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
         let settings = process.settings(global)?;
         let look = process.look(global);

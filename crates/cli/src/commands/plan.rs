@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use model::changeset::Action;
 
-use super::change::{self, Change};
+use super::change::{self, ChangeOptions};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -56,7 +56,7 @@ pub(crate) async fn plan(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let change = Change {
+    let change = ChangeOptions {
         selectors: args.selectors,
         all: args.all,
         destroy: args.destroy,
@@ -67,7 +67,7 @@ pub(crate) async fn plan(
         jobs: args.jobs,
         out: args.out,
         new_project: args.new_project,
-        ..Change::of(Action::Plan)
+        ..ChangeOptions::of(Action::Plan)
     };
     Box::pin(change::carry_out(change, global, process)).await
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
-use control::policy::{self, Asking, Case, CasePolicy, PolicyError};
+use control::policy::{self, Case, CasePolicy, PolicyContext, PolicyError};
 use model::diagnostic::{Finding, Severity};
 use model::error::Explain;
 use model::ids::RunId;
-use model::policy::{Point, PolicySource, Verdict};
+use model::policy::{PolicyPhase, PolicySource, Verdict};
 use serde_json::json;
 
-use super::place::Place;
+use super::place::HomeHandle;
 use super::{read_project, selection};
 use crate::args::Global;
 use crate::view::findings;
@@ -83,7 +83,7 @@ async fn eval(
     if args.files.is_empty() {
         policy::check(&mut open.loaded);
     }
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let control = &place.control;
     let run = find_run(&args.what, &place).await?;
     let failed = |err: &dyn Explain| CommandError::from_error(err);
@@ -113,7 +113,7 @@ async fn eval(
         read_files(&args.files, process)?
     };
     let case = Case { policies, ..case };
-    let asking = Asking {
+    let asking = PolicyContext {
         set: &set,
         run,
         spec: &spec,
@@ -164,7 +164,7 @@ fn tell(
     report::data(&render(&[said], 0, look))
 }
 
-async fn find_run(what: &str, place: &Place) -> Result<RunId, CommandError> {
+async fn find_run(what: &str, place: &HomeHandle) -> Result<RunId, CommandError> {
     if let Ok(run) = what.parse::<RunId>() {
         return Ok(run);
     }
@@ -187,7 +187,7 @@ fn read_files(files: &[PathBuf], process: &Process) -> Result<Vec<CasePolicy>, C
         let name = file.file_stem().unwrap_or_default();
         Ok(CasePolicy {
             name: name.to_string_lossy().into_owned(),
-            at: BTreeSet::from(Point::ALL),
+            at: BTreeSet::from(PolicyPhase::ALL),
             enforce: true,
             sources: vec![PolicySource { path, text }],
         })
@@ -195,10 +195,10 @@ fn read_files(files: &[PathBuf], process: &Process) -> Result<Vec<CasePolicy>, C
     files.iter().map(read).collect()
 }
 
-fn point(word: &str) -> Point {
-    let mut all = Point::ALL.into_iter();
+fn point(word: &str) -> PolicyPhase {
+    let mut all = PolicyPhase::ALL.into_iter();
     all.find(|point| point.as_str() == word)
-        .unwrap_or(Point::Plan)
+        .unwrap_or(PolicyPhase::Plan)
 }
 
 fn shown(err: &PolicyError) -> CommandError {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use model::diagnostic::Finding;
-use model::render::decide::Leave;
-use render::{RenderError, Wanted};
+use model::render::decide::OverwriteOptions;
+use render::{RenderError, RenderRequest};
 
 use super::{OpenProject, read_project, sound_project};
 use crate::args::Global;
@@ -56,9 +56,9 @@ pub(crate) async fn render(
         return sound_project(global, process).map(|_| ExitStatus::Done);
     }
     let only_look = args.check || args.diff;
-    let wanted = Wanted {
+    let wanted = RenderRequest {
         names: args.names,
-        leave: Leave {
+        leave: OverwriteOptions {
             adopt: args.adopt,
             overwrite: args.overwrite,
         },

@@ -82,13 +82,13 @@ pub(crate) async fn run(
 }
 
 /// The current project and its home.
-pub(super) struct Here {
+pub(super) struct ProjectHandle {
     pub(super) open: OpenProject,
     pub(super) project: Project,
     pub(super) control: Control,
 }
 
-impl Here {
+impl ProjectHandle {
     pub(super) async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
         // The project may have no stacks left: its last one may be the one to destroy.
         let (open, project) = sound_but_for(&["empty-project"], global, process)?;
@@ -205,12 +205,12 @@ impl Here {
 
 /// What an argument names: `c42` or `r44`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum About {
+enum RunOrChangeSet {
     Set(ChangeSetId),
     Run(RunId),
 }
 
-impl About {
+impl RunOrChangeSet {
     fn read(word: &str) -> Result<Self, CommandError> {
         if let Ok(set) = word.parse() {
             return Ok(Self::Set(set));

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use control::Control;
 use control::home::master_keys::KeySource;
-use control::home::{Home, Opened, StorePlace};
+use control::home::{Home, HomeLocation, OpenedHome};
 use control::runner::{Endpoint, note_usage};
 use control::schedule::runner_process;
 use control::schedule::scheduler::WAIT;
-use control::secrets::caller_env::Asker;
+use control::secrets::caller_env::CallerEnv;
 use control::state::run_access::StateAccess;
 use model::ids::RunId;
 use model::run::Stage;
@@ -58,15 +58,15 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
         "verify" => Stage::Verifying,
         _ => Stage::Planning,
     };
-    let asker = Asker::receive(std::io::stdin())
+    let asker = CallerEnv::receive(std::io::stdin())
         .map_err(|err| CommandError::because("could not read the asker's values", &err))?;
     let key = args.key.map(KeySource::File).or_else(|| asker.key());
     let key = key.ok_or_else(|| CommandError::new("no master key was handed over"))?;
-    let store = args.store.map(StorePlace::Directory);
+    let store = args.store.map(HomeLocation::Directory);
     let store = store.or_else(|| asker.store());
     let store = store.ok_or_else(|| CommandError::new("no home was handed over"))?;
     let home = Home::at(store, args.work, key, args.id);
-    let Opened { store, home, .. } = home
+    let OpenedHome { store, home, .. } = home
         .open()
         .await
         .map_err(|err| CommandError::from_error(&err))?;

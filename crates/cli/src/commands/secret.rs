@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use control::secrets::secret_files::{
-    self, NewValue, Question, SecretFileError, SecretFiles, Written,
+    self, NewValue, Prompt, SecretFileError, SecretFileWrite, SecretFiles,
 };
 use model::secret::Secret;
 use rustix::termios::{self, LocalModes, OptionalActions};
@@ -255,26 +255,26 @@ fn set(
 }
 
 /// Asks on the terminal itself, whatever standard input is; none if there is no terminal.
-fn ask(question: &Question<'_>) -> Option<Secret> {
+fn ask(question: &Prompt<'_>) -> Option<Secret> {
     let mut terminal = File::options()
         .read(true)
         .write(true)
         .open("/dev/tty")
         .ok()?;
     let is_seen = match question {
-        Question::Message { plugin, words } => {
+        Prompt::Message { plugin, words } => {
             writeln!(terminal, "{plugin}: {words}").ok()?;
             return Some(Secret::new(""));
         }
-        Question::Passphrase { of } => {
+        Prompt::Passphrase { of } => {
             write!(terminal, "Passphrase of {of} (not shown): ").ok()?;
             false
         }
-        Question::Secret { plugin, words } => {
+        Prompt::Secret { plugin, words } => {
             write!(terminal, "{plugin}: {words} (not shown): ").ok()?;
             false
         }
-        Question::Text { plugin, words } => {
+        Prompt::Text { plugin, words } => {
             write!(terminal, "{plugin}: {words}: ").ok()?;
             true
         }
@@ -357,7 +357,7 @@ fn encrypt(
         None
     };
     if let Some(place) = place {
-        let written = Written {
+        let written = SecretFileWrite {
             changed: true,
             is_new: false,
             recipients: secret_files::names(&rule),
@@ -469,7 +469,11 @@ fn rotate(
     )))
 }
 
-fn done(file: &Path, written: &Written, global: &Global) -> Result<ExitStatus, CommandError> {
+fn done(
+    file: &Path,
+    written: &SecretFileWrite,
+    global: &Global,
+) -> Result<ExitStatus, CommandError> {
     let shown = file.display();
     if global.json {
         report::json(&document(file, written))?;
@@ -484,7 +488,7 @@ fn done(file: &Path, written: &Written, global: &Global) -> Result<ExitStatus, C
     Ok(ExitStatus::Done)
 }
 
-fn document(file: &Path, written: &Written) -> serde_json::Value {
+fn document(file: &Path, written: &SecretFileWrite) -> serde_json::Value {
     json!({
         "file": file.display().to_string(),
         "changed": written.changed,
@@ -492,7 +496,7 @@ fn document(file: &Path, written: &Written) -> serde_json::Value {
     })
 }
 
-fn people(written: &Written) -> String {
+fn people(written: &SecretFileWrite) -> String {
     match &written.recipients[..] {
         [one] => format!("`{one}`"),
         several => format!("{} recipients", several.len()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use control::home::OpenMode;
 use control::state::client_access::StateService;
-use control::state::queries::housekeeping::{self, HouseKept, KeepHouseError};
+use control::state::queries::housekeeping::{self, RetentionError, RetentionReport};
 use model::retention::RetentionPolicy;
 use model::token::Lifetime;
 use serde_json::json;
@@ -130,7 +130,7 @@ pub(crate) async fn server(
     }
 }
 
-fn log_round(round: Result<HouseKept, KeepHouseError>) {
+fn log_round(round: Result<RetentionReport, RetentionError>) {
     match round {
         Ok(kept) => tracing::info!(
             versions = kept.versions.len(),

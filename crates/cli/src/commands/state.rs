@@ -46,7 +46,7 @@ enum StateCommand {
     Import(import::ImportArgs),
     Pull(pull::PullArgs),
     Recover(recover::RecoverArgs),
-    Verify(verify::VerifyArgs),
+    Verify(verify::StateVerifyArgs),
     Refusals(refusals::RefusalsArgs),
     Push(push::PushArgs),
     Rollback(rollback::RollbackArgs),

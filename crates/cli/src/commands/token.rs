@@ -1,7 +1,7 @@
 //! `terrane token`
 
 use control::Control;
-use control::access::tokens::{self, TokenWish};
+use control::access::tokens::{self, TokenRequest};
 use jiff::Timestamp;
 use model::error::Explain;
 use model::token::{Lifetime, StatePattern, Token, TokenScope};
@@ -106,7 +106,7 @@ async fn create(
         (false, false) => TokenScope::Write,
     };
     let control = open(global, process).await?;
-    let wish = TokenWish {
+    let wish = TokenRequest {
         name: args.name,
         states,
         scope,

@@ -1,6 +1,6 @@
 //! `terrane validate`
 
-use control::project::open::{IdentitySource, OpenProject};
+use control::project::open::{OpenProject, ProjectIdSource};
 use control::{policy, validation};
 use model::diagnostic::Finding;
 use serde_json::json;
@@ -136,11 +136,11 @@ async fn say_lost_states(
 }
 
 /// A note about which home the project has, if its id is not written down.
-fn identity_note(from: IdentitySource) -> Option<Finding> {
+fn identity_note(from: ProjectIdSource) -> Option<Finding> {
     let what = match from {
-        IdentitySource::Written => return None,
-        IdentitySource::GitDirectory => "only worktrees of this clone share one home",
-        IdentitySource::Path => "its home is tied to this directory",
+        ProjectIdSource::Written => return None,
+        ProjectIdSource::GitDirectory => "only worktrees of this clone share one home",
+        ProjectIdSource::Path => "its home is tied to this directory",
     };
     Some(
         Finding::note("no-project-id", format!("the project has no `id`: {what}")).hint(

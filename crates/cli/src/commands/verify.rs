@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use control::Control;
-use control::changeset::upstreams::{self, Resting};
+use control::changeset::upstreams::{self, UnfinishedRun};
 use control::stage::gates::{
-    self, Around, GateEvent, Missing, Problem, StackGates, StackGatesError,
+    self, GateContext, GateEvent, GateProblem, OpenGates, StackGates, StackGatesError,
 };
 use model::diagnostic::Finding;
 use model::gate::{Gate, GateReport};
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use super::{open_home, selection, sound_but_for};
 use crate::args::Global;
-use crate::view::progress::{Frame, Mark, Row};
+use crate::view::progress::{ProgressFrame, ProgressRow, ProgressStatus};
 use crate::view::text::count;
 use crate::view::{findings, gates as view};
 use crate::watch::display::Display;
@@ -111,11 +111,11 @@ pub(crate) async fn verify(
                 .status(ExitStatus::Usage),
         );
     }
-    let mut watch = Watch::new(&ready, global, process);
+    let mut watch = GateDisplay::new(&ready, global, process);
     let mut running = JoinSet::new();
     let (events, mut heard) = unbounded_channel();
     for (stack, found) in ready {
-        let around = Around {
+        let around = GateContext {
             dir: open.root.clone(),
             env: found.env,
             mask: found.mask,
@@ -166,7 +166,7 @@ async fn say_not_done(
 ) -> Result<(), CommandError> {
     let resting = upstreams::resting(control).await;
     let resting = resting.map_err(|err| CommandError::from_error(&err))?;
-    let seen = |one: &Resting| ended.iter().any(|(stack, _)| one.stack.as_str() == stack);
+    let seen = |one: &UnfinishedRun| ended.iter().any(|(stack, _)| one.stack.as_str() == stack);
     for one in resting.iter().filter(|one| one.stage == Stage::Verifying) {
         if seen(one) {
             report::say(&format!(
@@ -228,25 +228,25 @@ fn pick(
     Ok(())
 }
 
-fn finding(problem: Problem) -> Finding {
+fn finding(problem: GateProblem) -> Finding {
     let mut finding = Finding::error("gate-settings", problem.message).at(problem.at, "this gate");
     finding.hint = problem.hint;
     finding
 }
 
 /// The progress display while gates are checked.
-struct Watch {
+struct GateDisplay {
     display: Display,
-    frame: Frame,
+    frame: ProgressFrame,
     started: Instant,
     /// Rows by stack and gate, and when each started.
     rows: BTreeMap<(StackName, String), (usize, Option<Instant>)>,
     /// What each stack still waits for.
-    missing: BTreeMap<StackName, Missing>,
+    missing: BTreeMap<StackName, OpenGates>,
     ended: Vec<(String, GateReport)>,
 }
 
-impl Watch {
+impl GateDisplay {
     fn new(ready: &BTreeMap<StackName, StackGates>, global: &Global, process: &Process) -> Self {
         let title = match ready.keys().collect::<Vec<_>>().as_slice() {
             [only] => format!("gates of `{only}`"),
@@ -254,9 +254,9 @@ impl Watch {
         };
         let alone = ready.len() == 1;
         let mut rows = BTreeMap::new();
-        let mut frame = Frame {
+        let mut frame = ProgressFrame {
             title,
-            ..Frame::default()
+            ..ProgressFrame::default()
         };
         for (stack, found) in ready {
             for gate in &found.gates {
@@ -266,9 +266,9 @@ impl Watch {
                 } else {
                     format!("{stack} {}", gate.name)
                 };
-                frame.rows.push(Row {
+                frame.rows.push(ProgressRow {
                     stack: label,
-                    mark: Mark::Waiting,
+                    mark: ProgressStatus::Waiting,
                     text: match gate.after.as_slice() {
                         [] => String::new(),
                         names => format!("after {}", names.join(", ")),
@@ -285,7 +285,7 @@ impl Watch {
             rows,
             missing: ready
                 .iter()
-                .map(|(stack, found)| (stack.clone(), Missing::of(&found.gates)))
+                .map(|(stack, found)| (stack.clone(), OpenGates::of(&found.gates)))
                 .collect(),
             ended: Vec::new(),
         }
@@ -326,15 +326,15 @@ impl Watch {
         match event {
             GateEvent::Began { .. } => {
                 *began = Some(Instant::now());
-                row.mark = Mark::Running;
+                row.mark = ProgressStatus::Running;
                 "looking".clone_into(&mut row.text);
             }
             GateEvent::Looked { said, .. } => row.text = said,
             GateEvent::Ended(report) => {
                 row.mark = if report.verdict.is_pass() {
-                    Mark::Done
+                    ProgressStatus::Done
                 } else {
-                    Mark::Failed
+                    ProgressStatus::Failed
                 };
                 row.text = report.verdict.brief();
                 *began = None;

@@ -5,11 +5,11 @@ use std::path::Path;
 use control::state::artifacts::ArtifactFacts;
 use model::ids::StackName;
 
-use super::look::{Ink, Look};
+use super::look::{TextRole, ViewOptions};
 use super::table::Table;
 use super::text::clean;
 
-pub(crate) fn list(facts: &[ArtifactFacts], look: Look) -> String {
+pub(crate) fn list(facts: &[ArtifactFacts], look: ViewOptions) -> String {
     let mut table = Table::new(["ARTIFACT", "BYTES", "SHA256"]).right(1);
     for file in facts {
         let name = clean(&file.path).into_owned();
@@ -19,13 +19,13 @@ pub(crate) fn list(facts: &[ArtifactFacts], look: Look) -> String {
 }
 
 /// A note below the outputs that the stack also has artifacts.
-pub(crate) fn mention(stack: &StackName, count: usize, look: Look) -> String {
+pub(crate) fn mention(stack: &StackName, count: usize, look: ViewOptions) -> String {
     let (files, they) = match count {
         1 => ("1 artifact is".to_owned(), "it"),
         count => (format!("{count} artifacts are"), "them"),
     };
     let words = format!("{files} kept: `terrane output {stack} --artifacts DIR` copies {they}");
-    look.paint(Ink::Faint, &words) + "\n"
+    look.paint(TextRole::Faint, &words) + "\n"
 }
 
 pub(crate) fn copied(facts: &[ArtifactFacts], dir: &Path) -> String {
@@ -48,7 +48,7 @@ mod tests {
             sha256: "0123456789abcdef".repeat(4),
         };
         let facts = [file("kubeconfig", 5_678), file("out/talos\u{1b}[2J", 12)];
-        insta::assert_snapshot!(list(&facts, Look::plain(60)), @r"
+        insta::assert_snapshot!(list(&facts, ViewOptions::plain(60)), @r"
         ARTIFACT             BYTES   SHA256
         kubeconfig            5678   0123456789abcdef
         out/talos\u001b[2J      12   0123456789abcdef

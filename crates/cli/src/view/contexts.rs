@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::context::{ClusterSecret, Context, Hook, Origin, Origins, Source, Taken};
+use model::context::{
+    ClusterSecret, Context, Hook, SetValue, ValueOrigin, ValueOrigins, ValueSource,
+};
 use model::diagnostic::Location;
 use model::project::{Input, Stack};
 use serde_json::{Value, json};
 
-use super::look::Look;
+use super::look::ViewOptions;
 use super::table::Table;
 
 /// Seconds as a whole number, unless there is a fraction.
@@ -21,7 +23,12 @@ fn seconds(limit: Duration) -> Value {
 }
 
 /// The text of `context show` for a stack.
-pub fn text(stack: &Stack, origins: &Origins<'_>, base: &[String], look: Look) -> String {
+pub fn text(
+    stack: &Stack,
+    origins: &ValueOrigins<'_>,
+    base: &[String],
+    look: ViewOptions,
+) -> String {
     let mut parts = vec![attached(stack, origins).render(look)];
     for (title, entries) in [
         ("ENV", &origins.env),
@@ -44,7 +51,7 @@ pub fn text(stack: &Stack, origins: &Origins<'_>, base: &[String], look: Look) -
     parts.join("\n")
 }
 
-fn attached(stack: &Stack, origins: &Origins<'_>) -> Table {
+fn attached(stack: &Stack, origins: &ValueOrigins<'_>) -> Table {
     let mut table = Table::new(["CONTEXT", "PRIORITY", "ATTACHED BY", "AT"]).right(1);
     for context in origins.contexts.iter().rev() {
         table.row([
@@ -62,7 +69,7 @@ fn by(context: &Context, stack: &Stack) -> Vec<String> {
     by.cloned().unwrap_or_default()
 }
 
-fn values(title: &str, entries: &BTreeMap<&str, Origin<'_>>) -> Table {
+fn values(title: &str, entries: &BTreeMap<&str, ValueOrigin<'_>>) -> Table {
     let mut table = Table::new([title, "VALUE", "FROM", "AT"]);
     for (name, origin) in entries {
         let mut from = from(origin.taken.source);
@@ -87,17 +94,17 @@ fn values(title: &str, entries: &BTreeMap<&str, Origin<'_>>) -> Table {
     table
 }
 
-fn from(source: Source<'_>) -> String {
+fn from(source: ValueSource<'_>) -> String {
     match source {
-        Source::Inputs => "inputs of the stack".to_owned(),
-        Source::Context(context) => format!("context `{}`", context.name),
-        Source::Passed(context, pattern) => {
+        ValueSource::Inputs => "inputs of the stack".to_owned(),
+        ValueSource::Context(context) => format!("context `{}`", context.name),
+        ValueSource::Passed(context, pattern) => {
             format!("context `{}`, `pass_env` has `{pattern}`", context.name)
         }
     }
 }
 
-fn hooks(origins: &Origins<'_>) -> Table {
+fn hooks(origins: &ValueOrigins<'_>) -> Table {
     let mut table = Table::new(["HOOK", "RUN", "FROM", "AT"]);
     for (context, hook) in &origins.hooks {
         table.row([
@@ -111,7 +118,7 @@ fn hooks(origins: &Origins<'_>) -> Table {
 }
 
 /// Secrets for the stack's clusters: names and references, never values.
-fn secrets(origins: &Origins<'_>) -> Table {
+fn secrets(origins: &ValueOrigins<'_>) -> Table {
     let mut table = Table::new(["CLUSTER SECRET", "VALUE", "FROM", "AT"]);
     for (context, secret, unused) in &origins.secrets {
         let references = secret.references().into_iter();
@@ -149,7 +156,7 @@ fn program(hook: &Hook) -> String {
 }
 
 /// Patterns that match nothing in this environment: the most likely reason for a missing credential.
-fn patterns(origins: &Origins<'_>) -> Table {
+fn patterns(origins: &ValueOrigins<'_>) -> Table {
     let mut table = Table::new(["PASS_ENV", "", "FROM", "AT"]);
     for context in &origins.contexts {
         for pattern in unmatched(context, origins) {
@@ -164,14 +171,14 @@ fn patterns(origins: &Origins<'_>) -> Table {
     table
 }
 
-fn unmatched<'a>(context: &'a Context, origins: &Origins<'_>) -> Vec<&'a String> {
+fn unmatched<'a>(context: &'a Context, origins: &ValueOrigins<'_>) -> Vec<&'a String> {
     let is_used = |pattern: &&String| {
         let all = origins.env.values();
         let mut all =
             all.flat_map(|origin| std::iter::once(&origin.taken).chain(&origin.overrides));
         all.any(|taken| match taken.source {
-            Source::Passed(by, used) => by.name == context.name && used == pattern.as_str(),
-            Source::Inputs | Source::Context(_) => false,
+            ValueSource::Passed(by, used) => by.name == context.name && used == pattern.as_str(),
+            ValueSource::Inputs | ValueSource::Context(_) => false,
         })
     };
     let patterns = context.pass_env.iter();
@@ -186,7 +193,7 @@ fn place(at: &Location) -> String {
 }
 
 /// The same as data.
-pub fn document(stack: &Stack, origins: &Origins<'_>, base: &[String]) -> Value {
+pub fn document(stack: &Stack, origins: &ValueOrigins<'_>, base: &[String]) -> Value {
     let context = |context: &&Context| {
         json!({
             "name": context.name,
@@ -228,12 +235,14 @@ pub fn document(stack: &Stack, origins: &Origins<'_>, base: &[String]) -> Value 
     })
 }
 
-fn entries(entries: &BTreeMap<&str, Origin<'_>>) -> Value {
-    let taken = |taken: &Taken<'_>| {
+fn entries(entries: &BTreeMap<&str, ValueOrigin<'_>>) -> Value {
+    let taken = |taken: &SetValue<'_>| {
         let (from, context, pattern) = match taken.source {
-            Source::Inputs => ("inputs", None, None),
-            Source::Context(context) => ("context", Some(&context.name), None),
-            Source::Passed(context, pattern) => ("pass_env", Some(&context.name), Some(pattern)),
+            ValueSource::Inputs => ("inputs", None, None),
+            ValueSource::Context(context) => ("context", Some(&context.name), None),
+            ValueSource::Passed(context, pattern) => {
+                ("pass_env", Some(&context.name), Some(pattern))
+            }
         };
         json!({
             "value": taken.value,
@@ -243,7 +252,7 @@ fn entries(entries: &BTreeMap<&str, Origin<'_>>) -> Value {
             "at": place(&taken.at),
         })
     };
-    let entry = |(name, origin): (&&str, &Origin<'_>)| {
+    let entry = |(name, origin): (&&str, &ValueOrigin<'_>)| {
         let mut shown = taken(&origin.taken);
         shown["overrides"] = origin.overrides.iter().map(taken).collect();
         shown["ignored"] = origin.is_ignored.into();

@@ -2,23 +2,23 @@
 //!
 //! Not here: reading it from the engine's events.
 
-use super::look::{Ink, Look, Sign};
+use super::look::{Symbol, TextRole, ViewOptions};
 use super::text::{self, clean};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EngineDiagnostic {
+pub struct DiagnosticView {
     pub is_warning: bool,
     pub summary: String,
     /// May have several paragraphs, or be empty.
     pub detail: String,
     /// The resource, such as `azurerm_subnet.nodes`.
     pub address: Option<String>,
-    pub source: Option<EngineSource>,
+    pub source: Option<DiagnosticSource>,
 }
 
 /// Where in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EngineSource {
+pub struct DiagnosticSource {
     /// Relative to the project's root.
     pub file: String,
     pub line: usize,
@@ -27,18 +27,18 @@ pub struct EngineSource {
 }
 
 /// The diagnostic, every line indented by `indent` spaces.
-pub fn render(diagnostic: &EngineDiagnostic, indent: usize, look: Look) -> String {
+pub fn render(diagnostic: &DiagnosticView, indent: usize, look: ViewOptions) -> String {
     let margin = " ".repeat(indent);
     let (ink, word) = if diagnostic.is_warning {
-        (Ink::Warning, "Warning:")
+        (TextRole::Warning, "Warning:")
     } else {
-        (Ink::Error, "Error:")
+        (TextRole::Error, "Error:")
     };
     let summary = clean(diagnostic.summary.trim());
     let mut out = format!(
         "{margin}{} {}\n",
         look.paint(ink, word),
-        look.paint(Ink::Strong, &summary)
+        look.paint(TextRole::Strong, &summary)
     );
     if let Some(place) = place(diagnostic) {
         for line in text::wrap(&place, look.room(indent + 2)) {
@@ -49,7 +49,10 @@ pub fn render(diagnostic: &EngineDiagnostic, indent: usize, look: Look) -> Strin
     if let Some((source, code)) = source.and_then(|source| Some((source, source.code.as_ref()?))) {
         for (n, line) in code.lines().take(3).enumerate() {
             let number = text::pad_left(&(source.line + n).to_string(), 4);
-            let gutter = look.paint(Ink::Faint, &format!("{number} {}", look.sign(Sign::Rule)));
+            let gutter = look.paint(
+                TextRole::Faint,
+                &format!("{number} {}", look.sign(Symbol::Rule)),
+            );
             let line = text::cut(
                 &clean(&line.replace('\t', "    ")),
                 look.room(indent + 9),
@@ -69,7 +72,7 @@ pub fn render(diagnostic: &EngineDiagnostic, indent: usize, look: Look) -> Strin
 }
 
 /// `with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12`.
-fn place(diagnostic: &EngineDiagnostic) -> Option<String> {
+fn place(diagnostic: &DiagnosticView) -> Option<String> {
     let with = diagnostic
         .address
         .as_ref()
@@ -109,13 +112,13 @@ mod tests {
     use super::*;
     use crate::view::tagged::tagged;
 
-    fn in_use() -> EngineDiagnostic {
-        EngineDiagnostic {
+    fn in_use() -> DiagnosticView {
+        DiagnosticView {
             is_warning: false,
             summary: "subnet is in use".to_owned(),
             detail: "The subnet \"nodes\" cannot be deleted while network interfaces\nare attached to it, and two of them are:\n\n  - nic-1\n  - nic-2\n\nDetach them first.\n".to_owned(),
             address: Some("azurerm_subnet.nodes".to_owned()),
-            source: Some(EngineSource {
+            source: Some(DiagnosticSource {
                 file: "infra/azure/network/main.tf".to_owned(),
                 line: 12,
                 code: Some("resource \"azurerm_subnet\" \"nodes\" {".to_owned()),
@@ -125,7 +128,7 @@ mod tests {
 
     #[test]
     fn everything_an_engine_says() {
-        insta::assert_snapshot!(render(&in_use(), 4, Look::plain(80)), @r#"
+        insta::assert_snapshot!(render(&in_use(), 4, ViewOptions::plain(80)), @r#"
         Error: subnet is in use
           with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12
             12 │ resource "azurerm_subnet" "nodes" {
@@ -141,14 +144,14 @@ mod tests {
 
     #[test]
     fn a_summary_alone() {
-        let warning = EngineDiagnostic {
+        let warning = DiagnosticView {
             is_warning: true,
             summary: "Value for\x1b[2J undeclared variable".to_owned(),
-            ..EngineDiagnostic::default()
+            ..DiagnosticView::default()
         };
-        let look = Look {
+        let look = ViewOptions {
             color: true,
-            ..Look::plain(80)
+            ..ViewOptions::plain(80)
         };
         insta::assert_snapshot!(tagged(&render(&warning, 0, look)), @r"<bold yellow>Warning:</> <bold>Value for\u001b[2J undeclared variable</>");
     }

@@ -4,14 +4,14 @@
 const MOST_CELLS: usize = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum DiffLine<'a> {
     Same(&'a str),
     Old(&'a str),
     New(&'a str),
 }
 
 /// The lines of both texts in one sequence, with as few changed ones as possible.
-pub(crate) fn lines<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
+pub(crate) fn lines<'a>(before: &'a str, after: &'a str) -> Vec<DiffLine<'a>> {
     let old: Vec<&str> = before.split_terminator('\n').collect();
     let new: Vec<&str> = after.split_terminator('\n').collect();
     let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
@@ -21,22 +21,29 @@ pub(crate) fn lines<'a>(before: &'a str, after: &'a str) -> Vec<Line<'a>> {
         .zip(new[start..].iter().rev())
         .take_while(|(a, b)| a == b)
         .count();
-    let mut all: Vec<Line<'a>> = old[..start].iter().map(|line| Line::Same(line)).collect();
+    let mut all: Vec<DiffLine<'a>> = old[..start]
+        .iter()
+        .map(|line| DiffLine::Same(line))
+        .collect();
     middle(
         &old[start..old.len() - end],
         &new[start..new.len() - end],
         &mut all,
     );
-    all.extend(old[old.len() - end..].iter().map(|line| Line::Same(line)));
+    all.extend(
+        old[old.len() - end..]
+            .iter()
+            .map(|line| DiffLine::Same(line)),
+    );
     all
 }
 
 /// Walks the table of longest common subsequences.
-fn middle<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<Line<'a>>) {
+fn middle<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<DiffLine<'a>>) {
     let columns = new.len() + 1;
     if (old.len() + 1).saturating_mul(columns) > MOST_CELLS {
-        all.extend(old.iter().map(|line| Line::Old(line)));
-        all.extend(new.iter().map(|line| Line::New(line)));
+        all.extend(old.iter().map(|line| DiffLine::Old(line)));
+        all.extend(new.iter().map(|line| DiffLine::New(line)));
         return;
     }
     // `common[a * columns + b]`: how many lines the ends from `a` and from `b` have in common.
@@ -54,13 +61,13 @@ fn middle<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<Line<'a>>) {
     while a < old.len() || b < new.len() {
         let take_old = || common[(a + 1) * columns + b] >= common[a * columns + b + 1];
         if a < old.len() && b < new.len() && old[a] == new[b] {
-            all.push(Line::Same(old[a]));
+            all.push(DiffLine::Same(old[a]));
             (a, b) = (a + 1, b + 1);
         } else if b == new.len() || (a < old.len() && take_old()) {
-            all.push(Line::Old(old[a]));
+            all.push(DiffLine::Old(old[a]));
             a += 1;
         } else {
-            all.push(Line::New(new[b]));
+            all.push(DiffLine::New(new[b]));
             b += 1;
         }
     }
@@ -72,10 +79,10 @@ mod tests {
 
     #[track_caller]
     fn check(before: &str, after: &str, expected: &str) {
-        let words = |line: &Line<'_>| match line {
-            Line::Same(line) => format!(" {line}"),
-            Line::Old(line) => format!("-{line}"),
-            Line::New(line) => format!("+{line}"),
+        let words = |line: &DiffLine<'_>| match line {
+            DiffLine::Same(line) => format!(" {line}"),
+            DiffLine::Old(line) => format!("-{line}"),
+            DiffLine::New(line) => format!("+{line}"),
         };
         let seen: Vec<String> = lines(before, after).iter().map(words).collect();
         assert_eq!(seen.join("\n"), expected);
@@ -107,9 +114,9 @@ mod tests {
                 let side = |keep_old: bool| -> String {
                     all.iter()
                         .filter_map(|line| match line {
-                            Line::Same(line) => Some(*line),
-                            Line::Old(line) => keep_old.then_some(*line),
-                            Line::New(line) => (!keep_old).then_some(*line),
+                            DiffLine::Same(line) => Some(*line),
+                            DiffLine::Old(line) => keep_old.then_some(*line),
+                            DiffLine::New(line) => (!keep_old).then_some(*line),
                         })
                         .flat_map(|line| [line, "\n"])
                         .collect()

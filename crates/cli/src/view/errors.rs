@@ -2,13 +2,13 @@
 
 use std::error::Error;
 
-use super::look::{Ink, Look};
+use super::look::{TextRole, ViewOptions};
 use super::text;
 
 /// `error: …`, each cause on lines of its own below the message, then the hints.
-pub fn render(message: &str, causes: &[String], hints: &[String], look: Look) -> String {
+pub fn render(message: &str, causes: &[String], hints: &[String], look: ViewOptions) -> String {
     let mut out = String::new();
-    push(&mut out, Ink::Error, "error: ", message, look);
+    push(&mut out, TextRole::Error, "error: ", message, look);
     for cause in causes {
         for line in text::wrap(cause, look.room(7)) {
             out.push_str("       ");
@@ -17,17 +17,17 @@ pub fn render(message: &str, causes: &[String], hints: &[String], look: Look) ->
         }
     }
     for hint in hints {
-        push(&mut out, Ink::Hint, "hint: ", hint, look);
+        push(&mut out, TextRole::Hint, "hint: ", hint, look);
     }
     out
 }
 
 /// `warning: …` with its hints, in the same form.
-pub fn render_warning(message: &str, hints: &[String], look: Look) -> String {
+pub fn render_warning(message: &str, hints: &[String], look: ViewOptions) -> String {
     let mut out = String::new();
-    push(&mut out, Ink::Warning, "warning: ", message, look);
+    push(&mut out, TextRole::Warning, "warning: ", message, look);
     for hint in hints {
-        push(&mut out, Ink::Hint, "hint: ", hint, look);
+        push(&mut out, TextRole::Hint, "hint: ", hint, look);
     }
     out
 }
@@ -48,7 +48,7 @@ pub fn causes(error: &dyn Error) -> Vec<String> {
     causes
 }
 
-fn push(out: &mut String, ink: Ink, word: &str, message: &str, look: Look) {
+fn push(out: &mut String, ink: TextRole, word: &str, message: &str, look: ViewOptions) {
     let indent = word.len();
     for (n, line) in text::wrap(message, look.room(indent)).iter().enumerate() {
         if n == 0 {
@@ -79,7 +79,7 @@ mod tests {
                 "`terrane plan k8s-prod` makes a new plan; approvals stay valid if it is equal"
                     .to_owned(),
             ],
-            Look::plain(100),
+            ViewOptions::plain(100),
         );
         insta::assert_snapshot!(seen, @"
         error: this plan may no longer be applied: the state moved after it was made (serial 17, now 18)
@@ -94,9 +94,9 @@ mod tests {
             "could not read `terrane.hcl` of this project",
             &["permission denied (os error 13)".to_owned()],
             &["make it readable: `chmod u+r terrane.hcl`".to_owned()],
-            Look {
+            ViewOptions {
                 color: true,
-                ..Look::plain(40)
+                ..ViewOptions::plain(40)
             },
         );
         insta::assert_snapshot!(tagged(&seen), @"

@@ -12,13 +12,13 @@ use model::diagnostic::{Finding, Location, Severity};
 use serde_json::{Value, json};
 
 use self::excerpt::{Label, Source};
-use super::look::{Ink, Look};
+use super::look::{TextRole, ViewOptions};
 use super::text::{self, clean, count};
 
 /// All findings, worst first, and their number. `texts` contains the files by the names that the findings
 /// use. Without its file, a finding is shown without an excerpt.
-pub fn render(findings: &[Finding], texts: &BTreeMap<String, String>, look: Look) -> String {
-    let page = Page {
+pub fn render(findings: &[Finding], texts: &BTreeMap<String, String>, look: ViewOptions) -> String {
+    let page = FindingsView {
         sources: texts
             .iter()
             .map(|(file, text)| (file.as_str(), Source::new(text)))
@@ -87,12 +87,12 @@ fn closing(problems: &[&Finding]) -> Option<String> {
     Some(format!("{}{place}", text::list(&counts)))
 }
 
-struct Page<'a> {
+struct FindingsView<'a> {
     sources: BTreeMap<&'a str, Source<'a>>,
-    look: Look,
+    look: ViewOptions,
 }
 
-impl Page<'_> {
+impl FindingsView<'_> {
     fn block(&self, finding: &Finding) -> String {
         let mut out = self.heading(finding);
         // The column of `|` and `=`: right of the line numbers.
@@ -116,7 +116,7 @@ impl Page<'_> {
                         out.push_str(
                             &self
                                 .look
-                                .paint(Ink::Faint, &format!("{}|", " ".repeat(edge))),
+                                .paint(TextRole::Faint, &format!("{}|", " ".repeat(edge))),
                         );
                         out.push('\n');
                     }
@@ -143,7 +143,7 @@ impl Page<'_> {
         let indent = word.len() + 1;
         let lines: Vec<String> = text::wrap(&finding.message, self.look.room(indent))
             .iter()
-            .map(|line| self.look.paint(Ink::Strong, line))
+            .map(|line| self.look.paint(TextRole::Strong, line))
             .collect();
         let message = lines.join(&format!("\n{}", " ".repeat(indent)));
         format!("{} {message}\n", self.look.paint(ink, word))
@@ -156,7 +156,7 @@ impl Page<'_> {
             .map(|(position, _)| text::width(position))
             .max()
             .unwrap_or(0);
-        let arrow = self.look.paint(Ink::Faint, "-->");
+        let arrow = self.look.paint(TextRole::Faint, "-->");
         let mut out = String::new();
         for (position, label) in places {
             let line = format!(
@@ -176,8 +176,8 @@ impl Page<'_> {
         format!(
             "{}{} {} {}\n",
             " ".repeat(edge),
-            self.look.paint(Ink::Faint, "="),
-            self.look.paint(Ink::Hint, "hint:"),
+            self.look.paint(TextRole::Faint, "="),
+            self.look.paint(TextRole::Hint, "hint:"),
             lines.join(&format!("\n{}", " ".repeat(indent))),
         )
     }
@@ -192,7 +192,7 @@ impl Page<'_> {
                 let used = "note: ".len() + text::width(&clean(&note.message));
                 if used + 3 + text::width(&words) <= self.look.width {
                     out.push_str("   ");
-                    out.push_str(&self.look.paint(Ink::Faint, &words));
+                    out.push_str(&self.look.paint(TextRole::Faint, &words));
                 } else {
                     out.push('\n');
                     out.push_str(self.place_lines(&[(words, "")]).trim_end());
@@ -207,11 +207,11 @@ impl Page<'_> {
     }
 }
 
-fn severity_words(severity: Severity) -> (Ink, &'static str) {
+fn severity_words(severity: Severity) -> (TextRole, &'static str) {
     match severity {
-        Severity::Error => (Ink::Error, "error:"),
-        Severity::Warning => (Ink::Warning, "warning:"),
-        Severity::Note => (Ink::Hint, "note:"),
+        Severity::Error => (TextRole::Error, "error:"),
+        Severity::Warning => (TextRole::Warning, "warning:"),
+        Severity::Note => (TextRole::Hint, "note:"),
     }
 }
 

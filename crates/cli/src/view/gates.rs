@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::gate::{GateReport, Miss, Verdict};
+use model::gate::{GateMismatch, GateReport, GateVerdict};
 
 use super::duration::human;
-use super::look::{Ink, Look, Sign};
+use super::look::{Symbol, TextRole, ViewOptions};
 use super::text;
 
 /// One line for each gate that passed.
-pub fn passes(reports: &[(String, GateReport)], look: Look) -> String {
+pub fn passes(reports: &[(String, GateReport)], look: ViewOptions) -> String {
     let passed = reports.iter().map(|(_, report)| report);
     let passed: Vec<GateReport> = passed
         .filter(|report| report.verdict.is_pass())
@@ -21,18 +21,18 @@ pub fn passes(reports: &[(String, GateReport)], look: Look) -> String {
 }
 
 /// One line for each gate, passed or not.
-pub fn brief(reports: &[GateReport], look: Look) -> String {
+pub fn brief(reports: &[GateReport], look: ViewOptions) -> String {
     let name_width = widest(reports.iter().map(|report| report.name.as_str()));
     let kind_width = widest(reports.iter().map(|report| report.kind.as_str()));
     let mut out = String::new();
     for report in reports {
         let (ink, sign) = if report.verdict.lets_on() {
-            (Ink::Good, Sign::Check)
+            (TextRole::Good, Symbol::Check)
         } else {
-            (Ink::Error, Sign::Cross)
+            (TextRole::Error, Symbol::Cross)
         };
         let said = match (&report.verdict, &report.evidence) {
-            (Verdict::Passed, Some(evidence)) => evidence.brief(),
+            (GateVerdict::Passed, Some(evidence)) => evidence.brief(),
             (verdict, _) => verdict.brief(),
         };
         let line = format!(
@@ -48,33 +48,33 @@ pub fn brief(reports: &[GateReport], look: Look) -> String {
 }
 
 /// Everything about a gate that did not pass.
-pub fn failure(stack: &str, report: &GateReport, look: Look) -> String {
+pub fn failure(stack: &str, report: &GateReport, look: ViewOptions) -> String {
     let title = format!(
         "{} gate `{}` ({}) on {stack}",
-        look.paint(Ink::Error, look.sign(Sign::Cross)),
+        look.paint(TextRole::Error, look.sign(Symbol::Cross)),
         text::clean(&report.name),
         report.kind
     );
     let mut out = match &report.verdict {
-        Verdict::NotTried { after } => {
+        GateVerdict::NotTried { after } => {
             return format!(
                 "{title} was not tried: it comes after `{}`\n",
                 text::clean(after)
             );
         }
-        Verdict::Skipped { .. } => {
+        GateVerdict::Skipped { .. } => {
             return format!("{title} was {}\n", text::clean(&report.verdict.brief()));
         }
-        Verdict::Passed | Verdict::Failed { .. } | Verdict::CannotLook { .. } => {
+        GateVerdict::Passed | GateVerdict::Failed { .. } | GateVerdict::CannotLook { .. } => {
             let tries = text::count(usize::try_from(report.tries).unwrap_or(0), "look");
             let took = human(between(report.began, report.ended));
             format!("{title}, after {took} ({tries})\n")
         }
     };
     match &report.verdict {
-        Verdict::Passed | Verdict::NotTried { .. } | Verdict::Skipped { .. } => {}
-        Verdict::CannotLook { why } => row(&mut out, "could not look", why, look),
-        Verdict::Failed { misses } => {
+        GateVerdict::Passed | GateVerdict::NotTried { .. } | GateVerdict::Skipped { .. } => {}
+        GateVerdict::CannotLook { why } => row(&mut out, "could not look", why, look),
+        GateVerdict::Failed { misses } => {
             let since = since(report);
             for miss in misses {
                 push_miss(&mut out, miss, &since, look);
@@ -87,7 +87,7 @@ pub fn failure(stack: &str, report: &GateReport, look: Look) -> String {
     out
 }
 
-fn push_miss(out: &mut String, miss: &Miss, since: &str, look: Look) {
+fn push_miss(out: &mut String, miss: &GateMismatch, since: &str, look: ViewOptions) {
     out.extend(["    ", &*text::clean(&miss.subject), "\n"]);
     row(out, "expected", &miss.expected, look);
     row(out, "seen", &format!("{}{since}", miss.seen), look);
@@ -96,7 +96,7 @@ fn push_miss(out: &mut String, miss: &Miss, since: &str, look: Look) {
     }
 }
 
-fn row(out: &mut String, word: &str, words: &str, look: Look) {
+fn row(out: &mut String, word: &str, words: &str, look: ViewOptions) {
     let width = word.len().max(8);
     let room = if look.piped {
         usize::MAX
@@ -136,7 +136,7 @@ fn widest<'a>(words: impl Iterator<Item = &'a str>) -> usize {
 mod tests {
     use super::*;
 
-    fn report(verdict: Verdict, tries: u32) -> GateReport {
+    fn report(verdict: GateVerdict, tries: u32) -> GateReport {
         let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
         GateReport {
             name: "wildcard-dev".to_owned(),
@@ -153,14 +153,14 @@ mod tests {
 
     #[test]
     fn a_gate_that_failed() {
-        let miss = Miss::new(
+        let miss = GateMismatch::new(
             "*.dev.example.io",
             "203.0.113.7",
             "198.51.100.4 from ns1.example.io (192.0.2.53:53) and ns2.example.io (192.0.2.54:53), TTL 3600",
         )
         .also("`dev.example.io` answers as expected: only the wildcard does not");
-        let failed = report(Verdict::Failed { misses: vec![miss] }, 20);
-        insta::assert_snapshot!(failure("k8s-prod", &failed, Look::plain(100)), @"
+        let failed = report(GateVerdict::Failed { misses: vec![miss] }, 20);
+        insta::assert_snapshot!(failure("k8s-prod", &failed, ViewOptions::plain(100)), @"
         ✗ gate `wildcard-dev` (dns) on k8s-prod, after 5 m 00 s (20 looks)
             *.dev.example.io
               expected   203.0.113.7
@@ -174,14 +174,14 @@ mod tests {
     #[test]
     fn a_gate_that_could_not_be_looked_at() {
         let why = "no answer from 192.0.2.53:53: connection refused".to_owned();
-        let blind = report(Verdict::CannotLook { why }, 1);
-        insta::assert_snapshot!(failure("k8s-prod", &blind, Look::plain(100)), @"
+        let blind = report(GateVerdict::CannotLook { why }, 1);
+        insta::assert_snapshot!(failure("k8s-prod", &blind, ViewOptions::plain(100)), @"
         ✗ gate `wildcard-dev` (dns) on k8s-prod, after 5 m 00 s (1 look)
               could not look   no answer from 192.0.2.53:53: connection refused
               see also   dig any-label.dev.example.io A
         ");
         let after = "certificate".to_owned();
-        let never = report(Verdict::NotTried { after }, 0);
-        insta::assert_snapshot!(failure("k8s-prod", &never, Look::plain(100)), @"✗ gate `wildcard-dev` (dns) on k8s-prod was not tried: it comes after `certificate`");
+        let never = report(GateVerdict::NotTried { after }, 0);
+        insta::assert_snapshot!(failure("k8s-prod", &never, ViewOptions::plain(100)), @"✗ gate `wildcard-dev` (dns) on k8s-prod was not tried: it comes after `certificate`");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use control::changeset::restrictions::{Closing, ENDS_WELL, InForce};
+use control::changeset::restrictions::{ClosedBy, ENDS_WELL, Restrictions};
 use jiff::Timestamp;
 use model::break_glass::BreakGlass;
 use model::hold::Hold;
@@ -17,7 +17,7 @@ use super::table::Table;
 use super::text::{clean, count};
 
 /// One line each; several break-glass records are only counted.
-pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
+pub(crate) fn lines(in_force: &Restrictions) -> Vec<String> {
     let held = |hold: &Hold| format!("{} is {}", hold.on.words(), hold.words());
     let closing = |act: &BreakGlass| in_force.closing(act, None);
     let by_hand = |act: &BreakGlass| {
@@ -30,11 +30,11 @@ pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
         let explain = explain(&BreakGlassId(act.id).to_string());
         let reason = reason(act);
         match closing(act) {
-            Closing::Run => {
+            ClosedBy::Run => {
                 format!("{done} until an apply or destroy of it ends well: {reason}")
             }
-            Closing::ReasonThenRun => format!("{done}: {reason}, {explain} gives it"),
-            Closing::Explanation => format!("{done} until {explain} closes it: {reason}"),
+            ClosedBy::ReasonThenRun => format!("{done}: {reason}, {explain} gives it"),
+            ClosedBy::Explanation => format!("{done} until {explain} closes it: {reason}"),
         }
     };
     let acts = match in_force.acts.as_slice() {
@@ -43,7 +43,7 @@ pub(crate) fn lines(in_force: &InForce) -> Vec<String> {
         acts => {
             let states: BTreeSet<&StateName> = acts.iter().map(|act| &act.state).collect();
             let (acts_of, states) = (count(acts.len(), "act"), count(states.len(), "state"));
-            let shown = if acts.iter().all(|act| closing(act) == Closing::Run) {
+            let shown = if acts.iter().all(|act| closing(act) == ClosedBy::Run) {
                 "until an apply of each ends well: `terrane run list --open` shows them"
             } else {
                 "still: `terrane run list --open` shows them, and what closes each"
@@ -79,7 +79,11 @@ pub(crate) fn holds(holds: &[Hold]) -> Table {
 }
 
 /// Quarantined states, and how to decide about each.
-pub(crate) fn kept(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) -> String) -> Table {
+pub(crate) fn kept(
+    in_force: &Restrictions,
+    now: Timestamp,
+    at_home: impl Fn(&str) -> String,
+) -> Table {
     let mut table = Table::new(["KEPT ASIDE", "RUN", "WHEN", "WHY", "WAY ON"]);
     for one in &in_force.kept {
         let ago = Duration::try_from(now.duration_since(one.at)).unwrap_or_default();
@@ -103,7 +107,11 @@ fn decide(state: &str, run: RunId) -> String {
 }
 
 /// Open break-glass records. `at_home` adds the named home to commands.
-pub(crate) fn acts(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) -> String) -> Table {
+pub(crate) fn acts(
+    in_force: &Restrictions,
+    now: Timestamp,
+    at_home: impl Fn(&str) -> String,
+) -> Table {
     let mut table = Table::new(["BY HAND", "STATE", "ACT", "BY", "WHEN", "WHY"]);
     for act in &in_force.acts {
         let ago = Duration::try_from(now.duration_since(act.at)).unwrap_or_default();
@@ -125,8 +133,8 @@ pub(crate) fn acts(in_force: &InForce, now: Timestamp, at_home: impl Fn(&str) ->
 }
 
 /// What closes the records, one sentence for each way.
-pub(crate) fn closings(in_force: &InForce, project: Option<&Project>) -> Vec<String> {
-    let closed_by = |closing: Closing| -> Vec<String> {
+pub(crate) fn closings(in_force: &Restrictions, project: Option<&Project>) -> Vec<String> {
+    let closed_by = |closing: ClosedBy| -> Vec<String> {
         let acts = in_force.acts.iter();
         let acts = acts.filter(|act| in_force.closing(act, project) == closing);
         acts.map(|act| BreakGlassId(act.id).to_string()).collect()
@@ -135,12 +143,12 @@ pub(crate) fn closings(in_force: &InForce, project: Option<&Project>) -> Vec<Str
         [id] => explain(id),
         _ => explain("ID"),
     };
-    let run = closed_by(Closing::Run);
+    let run = closed_by(ClosedBy::Run);
     if run.len() == in_force.acts.len() {
         return vec![format!("Each closes when {ENDS_WELL}.")];
     }
-    let owing = closed_by(Closing::ReasonThenRun);
-    let explanation = closed_by(Closing::Explanation);
+    let owing = closed_by(ClosedBy::ReasonThenRun);
+    let explanation = closed_by(ClosedBy::Explanation);
     let sentences = [
         (&run, format!("closed when {ENDS_WELL}.")),
         (
@@ -168,7 +176,7 @@ pub(crate) fn document(act: &BreakGlass) -> Value {
 }
 
 /// All open records as data, with what closes each.
-pub(crate) fn documents(in_force: &InForce, project: Option<&Project>) -> Vec<Value> {
+pub(crate) fn documents(in_force: &Restrictions, project: Option<&Project>) -> Vec<Value> {
     let with_closing = |act: &BreakGlass| {
         let mut document = document(act);
         document["closed_by"] = json!(in_force.closing(act, project));

@@ -1,18 +1,18 @@
 //! What an engine that died did and no state records, as text.
 
-use model::import_proposal::{ID_NOTE, Import, Left, Made};
+use model::import_proposal::{CreatedResource, ID_NOTE, ImportMethod, UnrecordedResources};
 
 use super::text::clean;
 
 /// Lines below the outcome of a run; the next step comes last.
-pub fn lines(left: &Left, run: &str, stack: &str) -> Vec<String> {
+pub fn lines(left: &UnrecordedResources, run: &str, stack: &str) -> Vec<String> {
     let mut lines = facts(left);
     lines.extend(way_on(left, run, stack));
     lines
 }
 
 /// What is unrecorded, one item per line.
-pub fn facts(left: &Left) -> Vec<String> {
+pub fn facts(left: &UnrecordedResources) -> Vec<String> {
     let mut lines = vec![match left.serial {
         Some(serial) => format!("the newest state is serial {serial}; beyond it the engine"),
         None => "no state was stored; the engine".to_owned(),
@@ -36,17 +36,17 @@ pub fn facts(left: &Left) -> Vec<String> {
     lines
 }
 
-fn made(made: &Made) -> String {
+fn made(made: &CreatedResource) -> String {
     let address = clean(&made.address);
     match &made.import {
-        Import::ById { id } => format!("  made `{address}`, id `{}`", clean(id)),
-        Import::Impossible => format!("  made `{address}`, which cannot be imported"),
-        Import::NoId => format!("  made `{address}`, and named no id"),
-        Import::HiddenId => format!("  made `{address}`, whose id holds a secret"),
+        ImportMethod::ById { id } => format!("  made `{address}`, id `{}`", clean(id)),
+        ImportMethod::Impossible => format!("  made `{address}`, which cannot be imported"),
+        ImportMethod::NoId => format!("  made `{address}`, and named no id"),
+        ImportMethod::HiddenId => format!("  made `{address}`, whose id holds a secret"),
     }
 }
 
-fn way_on(left: &Left, run: &str, stack: &str) -> Vec<String> {
+fn way_on(left: &UnrecordedResources, run: &str, stack: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if left.kept_aside {
         lines.push(

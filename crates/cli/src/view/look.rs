@@ -5,7 +5,7 @@
 use anstyle::{AnsiColor, Effects, Style};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct ViewOptions {
     pub color: bool,
     pub unicode: bool,
     /// Columns of the terminal, or a default without one.
@@ -16,7 +16,7 @@ pub struct Look {
 
 /// The meaning of a piece of text, not its colour. Nothing depends on the colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
+pub enum TextRole {
     Plain,
     Error,
     Warning,
@@ -33,7 +33,7 @@ pub enum Ink {
 
 /// A symbol with an ASCII replacement for locales that are not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum Symbol {
     Arrow,
     Import,
     Forget,
@@ -48,7 +48,7 @@ pub enum Sign {
     Rule,
 }
 
-impl Look {
+impl ViewOptions {
     /// No colour, only ASCII symbols: for logs and unknown outputs.
     pub fn ascii(width: usize) -> Self {
         Self {
@@ -70,15 +70,15 @@ impl Look {
     }
 
     /// The text in its colour. The text must be clean already: escape sequences in it are not removed.
-    pub fn paint(self, ink: Ink, text: &str) -> String {
-        if !self.color || ink == Ink::Plain || text.trim().is_empty() {
+    pub fn paint(self, ink: TextRole, text: &str) -> String {
+        if !self.color || ink == TextRole::Plain || text.trim().is_empty() {
             return text.to_owned();
         }
         let style = ink.style();
         format!("{style}{text}{style:#}")
     }
 
-    pub fn sign(self, sign: Sign) -> &'static str {
+    pub fn sign(self, sign: Symbol) -> &'static str {
         let (symbol, stand_in) = sign.forms();
         if self.unicode { symbol } else { stand_in }
     }
@@ -89,7 +89,7 @@ impl Look {
     }
 }
 
-impl Ink {
+impl TextRole {
     fn style(self) -> Style {
         let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
         match self {
@@ -108,7 +108,7 @@ impl Ink {
     }
 }
 
-impl Sign {
+impl Symbol {
     fn forms(self) -> (&'static str, &'static str) {
         match self {
             Self::Arrow => ("→", "->"),

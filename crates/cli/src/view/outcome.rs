@@ -6,24 +6,24 @@ mod tests;
 
 use std::time::Duration;
 
-use super::diagnostics::{self, EngineDiagnostic};
+use super::diagnostics::{self, DiagnosticView};
 use super::duration::human;
 use super::errors;
-use super::look::Look;
-use super::progress::Mark;
+use super::look::ViewOptions;
+use super::progress::ProgressStatus;
 use super::text::{self, clean, count};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct OutcomeReport {
     /// `c42`
     pub change_set: String,
-    pub deed: Deed,
+    pub deed: ReportedAction,
     pub elapsed: Duration,
     pub stacks: Vec<StackOutcome>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ReportedAction {
     Apply,
     /// Apply plans from a file that were made before.
     ApplyBundle,
@@ -67,21 +67,21 @@ pub enum StackResult {
         why: String,
     },
     /// A policy denied it, before or after it was planned.
-    Denied(Failure),
+    Denied(StackFailure),
     /// A policy requires approvals that are missing.
-    NotApproved(Failure),
-    Failed(Failure),
+    NotApproved(StackFailure),
+    Failed(StackFailure),
     /// Applied or destroyed, but a stage after it did not pass.
-    NotDone(NotDone),
+    NotDone(UnfinishedStack),
     /// Stopped by a user.
-    Interrupted(Failure),
+    Interrupted(StackFailure),
     /// The runner was lost: the change may or may not have happened.
-    Unknown(Failure),
+    Unknown(StackFailure),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotDone {
-    pub failure: Failure,
+pub struct UnfinishedStack {
+    pub failure: StackFailure,
     /// `r44`
     pub run: String,
     /// It was stopped: nothing is broken.
@@ -91,14 +91,14 @@ pub struct NotDone {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct StackFailure {
     /// The stage it was in: `planning`, `applying`.
     pub stage: String,
     pub after: Duration,
     /// Why, in terrane's words; may be empty if the engine's diagnostics are enough.
     pub lines: Vec<String>,
-    pub diagnostics: Vec<EngineDiagnostic>,
-    pub kept: Option<KeptState>,
+    pub diagnostics: Vec<DiagnosticView>,
+    pub kept: Option<SavedState>,
     /// The run, such as `r44`, whose engine created resources that no state records: an apply would create
     /// them again.
     pub made_by: Option<String>,
@@ -106,7 +106,7 @@ pub struct Failure {
 
 /// The state that a failure left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptState {
+pub struct SavedState {
     pub serial: u64,
     /// Resources changed before the failure.
     pub changed: usize,
@@ -114,7 +114,7 @@ pub struct KeptState {
     pub begun: usize,
 }
 
-impl Outcome {
+impl OutcomeReport {
     pub fn is_success(&self) -> bool {
         self.stacks.iter().all(|stack| match stack.result {
             StackResult::Changed
@@ -137,7 +137,7 @@ impl Outcome {
 }
 
 /// `Done: …` if everything succeeded, else everything that did not, in full.
-pub fn render(outcome: &Outcome, look: Look) -> String {
+pub fn render(outcome: &OutcomeReport, look: ViewOptions) -> String {
     if outcome.is_success() {
         return format!("{}\n", done(outcome));
     }
@@ -157,7 +157,7 @@ pub fn render(outcome: &Outcome, look: Look) -> String {
 }
 
 /// `Done: 2 stacks applied, 1 unchanged, 1 untouched in 4 m 12 s.`, or `Cancelled after 3 s: 1 stack not begun.`
-fn done(outcome: &Outcome) -> String {
+fn done(outcome: &OutcomeReport) -> String {
     let tally = Tally::of(outcome);
     let counts = [
         (tally.changed, outcome.deed.past()),
@@ -185,8 +185,14 @@ fn done(outcome: &Outcome) -> String {
 }
 
 /// A stack of a change set that did not succeed; a stack without a problem needs no line.
-fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> String {
-    let line = |mark: Mark, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
+fn stack_block(
+    result: &StackResult,
+    deed: ReportedAction,
+    name: &str,
+    look: ViewOptions,
+) -> String {
+    let line =
+        |mark: ProgressStatus, words: &str| format!("{} {name}   {words}\n", mark.painted(look));
     match result {
         StackResult::Changed
         | StackResult::Before
@@ -202,26 +208,28 @@ fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> Stri
                 between => format!(" through {}", text::list(between)),
             };
             line(
-                Mark::Skipped,
+                ProgressStatus::Skipped,
                 &format!("skipped, poisoned by {}{way}", quoted(by)),
             )
         }
-        StackResult::StillNeeded { why } => {
-            line(Mark::Failed, &format!("not destroyed: {}", clean(why)))
-        }
-        StackResult::Undermined { why } => {
-            line(Mark::Failed, &format!("not applied: {}", clean(why)))
-        }
+        StackResult::StillNeeded { why } => line(
+            ProgressStatus::Failed,
+            &format!("not destroyed: {}", clean(why)),
+        ),
+        StackResult::Undermined { why } => line(
+            ProgressStatus::Failed,
+            &format!("not applied: {}", clean(why)),
+        ),
         StackResult::Denied(failure) => {
             let headline = format!("denied by policy while {}", clean(&failure.stage));
-            line(Mark::Failed, &headline) + &failure.body("the denial", look)
+            line(ProgressStatus::Failed, &headline) + &failure.body("the denial", look)
         }
         StackResult::NotApproved(failure) => {
-            line(Mark::Failed, "not approved as policy wants it")
+            line(ProgressStatus::Failed, "not approved as policy wants it")
                 + &failure.body("the refusal", look)
         }
         StackResult::Failed(failure) => {
-            line(Mark::Failed, &failure.headline("failed while"))
+            line(ProgressStatus::Failed, &failure.headline("failed while"))
                 + &failure.body("the failure", look)
         }
         StackResult::NotDone(not_done) => {
@@ -233,26 +241,31 @@ fn stack_block(result: &StackResult, deed: Deed, name: &str, look: Look) -> Stri
                 _ => "failed while",
             };
             let how = format!("{}: {how}", deed.not_done());
-            line(Mark::Failed, &failure.headline(&how)) + &failure.body("the failure", look)
+            line(ProgressStatus::Failed, &failure.headline(&how))
+                + &failure.body("the failure", look)
         }
         StackResult::Interrupted(failure) => {
-            line(Mark::Failed, &failure.headline("interrupted while"))
-                + &failure.body("the interruption", look)
+            line(
+                ProgressStatus::Failed,
+                &failure.headline("interrupted while"),
+            ) + &failure.body("the interruption", look)
         }
         StackResult::Unknown(failure) => {
-            line(Mark::Unknown, &failure.headline("unknown: lost while"))
-                + &failure.body("it was lost", look)
+            line(
+                ProgressStatus::Unknown,
+                &failure.headline("unknown: lost while"),
+            ) + &failure.body("it was lost", look)
         }
     }
 }
 
-impl Failure {
+impl StackFailure {
     fn headline(&self, how: &str) -> String {
         format!("{how} {}, after {}", clean(&self.stage), human(self.after))
     }
 
     /// The lines below the headline; `end` names what ended the run: a failure, an interruption.
-    fn body(&self, end: &str, look: Look) -> String {
+    fn body(&self, end: &str, look: ViewOptions) -> String {
         let lines = self
             .lines
             .iter()
@@ -281,7 +294,7 @@ impl Failure {
 }
 
 /// `error: change set c42 stopped: 1 failed, 2 skipped, 1 unchanged`, and the next step.
-fn verdict(outcome: &Outcome, look: Look) -> String {
+fn verdict(outcome: &OutcomeReport, look: ViewOptions) -> String {
     let tally = Tally::of(outcome);
     let counts = [
         (tally.denied, "denied"),
@@ -306,7 +319,7 @@ fn verdict(outcome: &Outcome, look: Look) -> String {
     errors::render(&message, &[], &way_on(outcome, &tally), look)
 }
 
-fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
+fn way_on(outcome: &OutcomeReport, tally: &Tally) -> Vec<String> {
     let mut hints: Vec<String> = outcome
         .stacks
         .iter()
@@ -328,7 +341,7 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         let stack = clean(&stack.stack);
         format!("when that is over, `terrane apply +{stack}` applies it with all it stands on")
     }));
-    let not_done: Vec<&NotDone> = outcome
+    let not_done: Vec<&UnfinishedStack> = outcome
         .stacks
         .iter()
         .filter_map(|stack| match &stack.result {
@@ -340,25 +353,25 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
         tally.denied + tally.not_approved + tally.failed + tally.interrupted + tally.unknown;
     let command = match (outcome.deed, not_done.as_slice()) {
         // Only one run, and those that wait for it, are left.
-        (Deed::Apply | Deed::ApplyBundle, [only]) if others == 0 => {
+        (ReportedAction::Apply | ReportedAction::ApplyBundle, [only]) if others == 0 => {
             if !only.can_go_on {
                 return hints; // its printed lines name the next step
             }
             format!("`terrane run retry {}` goes on there", clean(&only.run))
         }
-        (Deed::Apply, _) => format!(
+        (ReportedAction::Apply, _) => format!(
             "`terrane apply --resume {}` runs what is left",
             clean(&outcome.change_set)
         ),
         // The plans of a bundle are made once, and not again.
-        (Deed::ApplyBundle, _) => {
+        (ReportedAction::ApplyBundle, _) => {
             "`terrane plan --out FILE` plans what is left into a new one".to_owned()
         }
-        (Deed::Plan, _) => "`terrane plan` plans afresh".to_owned(),
-        (Deed::Destroy, [_, ..]) if others == 0 => {
+        (ReportedAction::Plan, _) => "`terrane plan` plans afresh".to_owned(),
+        (ReportedAction::Destroy, [_, ..]) if others == 0 => {
             "the same command again looks at what is left".to_owned()
         }
-        (Deed::Destroy, _) => "the same command again destroys what is left".to_owned(),
+        (ReportedAction::Destroy, _) => "the same command again destroys what is left".to_owned(),
     };
     let is_broken = tally.failed > 0 || not_done.iter().any(|one| !one.is_interrupted);
     // The lines of an unapproved stack name the next step.
@@ -387,7 +400,10 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
             ),
         });
     } else if tally.interrupted + tally.not_done > 0
-        || outcome.deed == Deed::ApplyBundle && others == 0 && hints.is_empty() && tally.skipped > 0
+        || outcome.deed == ReportedAction::ApplyBundle
+            && others == 0
+            && hints.is_empty()
+            && tally.skipped > 0
     {
         hints.push(command);
     }
@@ -395,20 +411,20 @@ fn way_on(outcome: &Outcome, tally: &Tally) -> Vec<String> {
 }
 
 /// The command that overrides policies, whichever one denied it: a confirmation has no such option.
-fn past_policy(outcome: &Outcome) -> String {
+fn past_policy(outcome: &OutcomeReport) -> String {
     const OPTIONS: &str = "--override-policy --reason \"…\"";
     match outcome.deed {
-        Deed::Apply => {
+        ReportedAction::Apply => {
             let id = clean(&outcome.change_set);
             format!("`terrane apply --resume {id} {OPTIONS}`")
         }
-        Deed::ApplyBundle => format!("`terrane apply FILE {OPTIONS}`"),
-        Deed::Destroy => format!("the same `terrane destroy` with `{OPTIONS}`"),
-        Deed::Plan => format!("`terrane apply` of the same with `{OPTIONS}`"),
+        ReportedAction::ApplyBundle => format!("`terrane apply FILE {OPTIONS}`"),
+        ReportedAction::Destroy => format!("the same `terrane destroy` with `{OPTIONS}`"),
+        ReportedAction::Plan => format!("`terrane apply` of the same with `{OPTIONS}`"),
     }
 }
 
-impl Deed {
+impl ReportedAction {
     fn not_done(self) -> &'static str {
         match self {
             Self::Apply | Self::ApplyBundle => "applied, not done",
@@ -460,7 +476,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(outcome: &Outcome) -> Self {
+    fn of(outcome: &OutcomeReport) -> Self {
         let mut tally = Self::default();
         for stack in &outcome.stacks {
             let number = match stack.result {

@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use super::look::{Ink, Look};
+use super::look::{TextRole, ViewOptions};
 use super::text::{clean, pad, width};
 use super::value;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Output {
+pub struct OutputView {
     pub name: String,
     /// `None` if it is sensitive and was not requested by name.
     pub value: Option<Value>,
 }
 
 /// `name = value`, with the `=` aligned.
-pub fn render(outputs: &[Output], look: Look) -> String {
+pub fn render(outputs: &[OutputView], look: ViewOptions) -> String {
     let names: Vec<String> = outputs
         .iter()
         .map(|output| value::key(&output.name))
@@ -24,7 +24,7 @@ pub fn render(outputs: &[Output], look: Look) -> String {
     for (name, output) in names.iter().zip(outputs) {
         let start = format!("{} = ", pad(name, widest));
         let lines = match &output.value {
-            None => vec![look.paint(Ink::Faint, "(sensitive)")],
+            None => vec![look.paint(TextRole::Faint, "(sensitive)")],
             Some(Value::String(text)) if reads_as_heredoc(text) => heredoc(text),
             Some(value) => value::lines(value, look.room(width(&start))),
         };
@@ -36,7 +36,7 @@ pub fn render(outputs: &[Output], look: Look) -> String {
 }
 
 /// A single value.
-pub fn render_value(value: &Value, look: Look) -> String {
+pub fn render_value(value: &Value, look: ViewOptions) -> String {
     value::lines(value, look.room(0)).join("\n") + "\n"
 }
 
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn output(name: &str, value: Value) -> Output {
-        Output {
+    fn output(name: &str, value: Value) -> OutputView {
+        OutputView {
             name: name.to_owned(),
             value: Some(value),
         }
@@ -77,7 +77,7 @@ mod tests {
         let outputs = [
             output("cluster_name", json!("k8s-prod")),
             output("nodes", json!(3)),
-            Output {
+            OutputView {
                 name: "kube_config".to_owned(),
                 value: None,
             },
@@ -91,7 +91,7 @@ mod tests {
             ),
             output("two_lines", json!("one\ntwo")),
         ];
-        insta::assert_snapshot!(render(&outputs, Look::plain(60)), @r#"
+        insta::assert_snapshot!(render(&outputs, ViewOptions::plain(60)), @r#"
         cluster_name = "k8s-prod"
         nodes        = 3
         kube_config  = (sensitive)
@@ -111,6 +111,6 @@ mod tests {
 
     #[test]
     fn no_outputs() {
-        assert_eq!(render(&[], Look::plain(80)), "");
+        assert_eq!(render(&[], ViewOptions::plain(80)), "");
     }
 }

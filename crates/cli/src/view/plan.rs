@@ -11,11 +11,11 @@ mod tests;
 use model::facts::{Forecast, ForecastChange};
 use model::plan::{Plan, PlanCounts, PlanValue, ResourceChange};
 
-use self::entry::{Entry, Marks, entry_lines};
+use self::entry::{Entry, MarkStyle, entry_lines};
 use self::resource::resource_lines;
 pub use self::summary::sum;
-use super::diagnostics::{self, EngineDiagnostic};
-use super::look::{Ink, Look};
+use super::diagnostics::{self, DiagnosticView};
+use super::look::{TextRole, ViewOptions};
 use super::policy::{self, StackVerdict};
 use super::text::{self, clean};
 
@@ -67,21 +67,21 @@ pub enum StackStatus {
         /// Why, in terrane's words.
         lines: Vec<String>,
         /// Why, in the engine's words.
-        diagnostics: Vec<EngineDiagnostic>,
+        diagnostics: Vec<DiagnosticView>,
     },
 }
 
 /// How to render a plan and all its parts.
 #[derive(Clone, Copy)]
-struct Sheet {
-    look: Look,
+struct PlanViewOptions {
+    look: ViewOptions,
     /// Fold nothing.
     full: bool,
 }
 
 /// The whole plan. Long values and long resources are folded unless `full`.
-pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
-    let sheet = Sheet { look, full };
+pub fn render(set: &PlanSet, full: bool, look: ViewOptions) -> String {
+    let sheet = PlanViewOptions { look, full };
     let widest = set
         .stacks
         .iter()
@@ -127,8 +127,8 @@ pub fn render(set: &PlanSet, full: bool, look: Look) -> String {
 }
 
 /// What an apply would do to the facts of a stack.
-fn facts_lines(stack: &str, forecast: &[Forecast], look: Look) -> String {
-    let stack = look.paint(Ink::Strong, &clean(stack));
+fn facts_lines(stack: &str, forecast: &[Forecast], look: ViewOptions) -> String {
+    let stack = look.paint(TextRole::Strong, &clean(stack));
     let mut out = format!("facts of {stack} would change\n");
     for one in forecast {
         let mark = match one.change {
@@ -183,10 +183,10 @@ fn break_at_commas(words: &str, room: usize) -> String {
 }
 
 /// `-/+ 1 replace, ~ 2 change`, or `no changes`: one plan in a few words, without colour.
-pub fn brief(plan: &Plan, look: Look) -> String {
+pub fn brief(plan: &Plan, look: ViewOptions) -> String {
     summary::marks(
         plan,
-        Look {
+        ViewOptions {
             color: false,
             ..look
         },
@@ -194,8 +194,8 @@ pub fn brief(plan: &Plan, look: Look) -> String {
 }
 
 /// The differences, without a heading for the stack.
-pub(crate) fn changes(plan: &Plan, full: bool, look: Look) -> String {
-    let lines = plan_lines(plan, Sheet { look, full });
+pub(crate) fn changes(plan: &Plan, full: bool, look: ViewOptions) -> String {
+    let lines = plan_lines(plan, PlanViewOptions { look, full });
     let lines = lines.iter().map(|line| line.trim_end().to_owned() + "\n");
     lines.collect()
 }
@@ -205,7 +205,7 @@ pub(crate) fn values(
     values: &[(String, PlanValue)],
     indent: usize,
     full: bool,
-    look: Look,
+    look: ViewOptions,
 ) -> Vec<String> {
     let entries: Vec<Entry<'_>> = values
         .iter()
@@ -217,7 +217,12 @@ pub(crate) fn values(
             is_settled: true,
         })
         .collect();
-    entry_lines(&entries, Marks::Never, indent, Sheet { look, full })
+    entry_lines(
+        &entries,
+        MarkStyle::Never,
+        indent,
+        PlanViewOptions { look, full },
+    )
 }
 
 /// `Plan: 0 to add, 3 to change, 1 to replace, 0 to destroy, in 2 of 4 stacks.`
@@ -289,11 +294,11 @@ fn nothing_changes(set: &PlanSet) -> String {
 }
 
 /// The stack's header line, and the lines below it.
-fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<String>) {
+fn stack_lines(stack: &StackPlan, widest: usize, sheet: PlanViewOptions) -> (String, Vec<String>) {
     let look = sheet.look;
     let name = text::pad(&clean(&stack.stack), widest);
-    let name = look.paint(Ink::Strong, &name);
-    let faint = |words: &str| look.paint(Ink::Faint, words);
+    let name = look.paint(TextRole::Strong, &name);
+    let faint = |words: &str| look.paint(TextRole::Faint, words);
     let (words, body) = match &stack.status {
         StackStatus::Planned(plan) => (summary::marks(plan, look), plan_lines(plan, sheet)),
         StackStatus::NoChanges => (faint("no changes"), Vec::new()),
@@ -331,7 +336,7 @@ fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<S
                 "failed"
             };
             let words = format!("{how} while {}", clean(stage));
-            (look.paint(Ink::Error, &words), body)
+            (look.paint(TextRole::Error, &words), body)
         }
     };
     let mut header = format!("{name}  {words}");
@@ -354,7 +359,7 @@ fn stack_lines(stack: &StackPlan, widest: usize, sheet: Sheet) -> (String, Vec<S
     (header, body)
 }
 
-fn plan_lines(plan: &Plan, sheet: Sheet) -> Vec<String> {
+fn plan_lines(plan: &Plan, sheet: PlanViewOptions) -> Vec<String> {
     let mut lines = change_lines(&plan.changes, 2, sheet);
     if !plan.outputs.is_empty() {
         lines.push("  outputs".to_owned());
@@ -369,7 +374,7 @@ fn plan_lines(plan: &Plan, sheet: Sheet) -> Vec<String> {
                 is_settled: false,
             })
             .collect();
-        lines.extend(entry_lines(&entries, Marks::Always, 4, sheet));
+        lines.extend(entry_lines(&entries, MarkStyle::Always, 4, sheet));
     }
     if !plan.drift.is_empty() {
         lines.push("  changed outside of terrane".to_owned());
@@ -378,14 +383,14 @@ fn plan_lines(plan: &Plan, sheet: Sheet) -> Vec<String> {
     if plan.errored {
         lines.push(format!(
             "  {} the engine stopped before this plan was complete; it cannot be applied",
-            sheet.look.paint(Ink::Error, "incomplete:"),
+            sheet.look.paint(TextRole::Error, "incomplete:"),
         ));
     }
     lines
 }
 
 /// Changes, by module if there are several; the root module comes first and needs no name.
-fn change_lines(changes: &[ResourceChange], indent: usize, sheet: Sheet) -> Vec<String> {
+fn change_lines(changes: &[ResourceChange], indent: usize, sheet: PlanViewOptions) -> Vec<String> {
     let mut modules: Vec<&str> = Vec::new();
     for change in changes {
         if !modules.contains(&change.module.as_str()) {

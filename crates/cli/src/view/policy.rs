@@ -2,7 +2,7 @@
 
 use model::policy::{Remark, Verdict};
 
-use super::look::{Ink, Look};
+use super::look::{TextRole, ViewOptions};
 use super::text::{self, clean, count};
 
 /// The verdict on one stack.
@@ -16,7 +16,7 @@ pub struct StackVerdict {
 }
 
 /// A header with the counts, then a line for each result, denials first. Empty if no policy was evaluated.
-pub fn render(verdicts: &[StackVerdict], widest: usize, look: Look) -> String {
+pub fn render(verdicts: &[StackVerdict], widest: usize, look: ViewOptions) -> String {
     let mut asked: Vec<&String> = verdicts.iter().flat_map(|it| &it.verdict.asked).collect();
     asked.sort_unstable();
     asked.dedup();
@@ -24,7 +24,7 @@ pub fn render(verdicts: &[StackVerdict], widest: usize, look: Look) -> String {
         return String::new();
     }
     let lines: Vec<Line> = verdicts.iter().flat_map(lines).collect();
-    let name = look.paint(Ink::Strong, &text::pad("policy", widest));
+    let name = look.paint(TextRole::Strong, &text::pad("policy", widest));
     let mut out = format!("{name}  {}\n", summary(verdicts, asked.len()));
     let word = lines.iter().map(|line| line.kind.word().len()).max();
     let policy = lines.iter().map(|line| text::width(&line.policy)).max();
@@ -113,11 +113,11 @@ impl Kind {
         }
     }
 
-    fn ink(self) -> Ink {
+    fn ink(self) -> TextRole {
         match self {
-            Self::Deny | Self::WouldDeny => Ink::Error,
-            Self::Approve | Self::WouldWant => Ink::Change,
-            Self::Warn => Ink::Warning,
+            Self::Deny | Self::WouldDeny => TextRole::Error,
+            Self::Approve | Self::WouldWant => TextRole::Change,
+            Self::Warn => TextRole::Warning,
         }
     }
 }
@@ -168,12 +168,12 @@ fn words(stack: &str, remark: &Remark) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::policy::{Answer, Rule};
+    use model::policy::{RuleKind, RuleResult};
 
     use super::*;
 
-    fn answer(rule: Rule, message: &str, resource: Option<&str>) -> Answer {
-        Answer {
+    fn answer(rule: RuleKind, message: &str, resource: Option<&str>) -> RuleResult {
+        RuleResult {
             rule,
             message: message.to_owned(),
             resource: resource.map(str::to_owned),
@@ -186,10 +186,10 @@ mod tests {
     fn denials_come_first_and_name_their_resource() {
         let mut verdict = Verdict::default();
         let said = vec![
-            answer(Rule::Warn, "it is Friday", None),
-            answer(Rule::Deny, "no owner", Some("terraform_data.db")),
+            answer(RuleKind::Warn, "it is Friday", None),
+            answer(RuleKind::Deny, "no owner", Some("terraform_data.db")),
             answer(
-                Rule::RequireApproval,
+                RuleKind::RequireApproval,
                 "terraform_data.db goes away",
                 Some("terraform_data.db"),
             ),
@@ -200,7 +200,7 @@ mod tests {
             verdict,
             is_foreseen: false,
         }];
-        insta::assert_snapshot!(render(&all, 8, Look::plain(72)), @r"
+        insta::assert_snapshot!(render(&all, 8, ViewOptions::plain(72)), @r"
         policy    1 denial, 1 approval condition, 1 warning
           deny     owners  database: no owner (terraform_data.db)
           approve  owners  database: terraform_data.db goes away; needs 2
@@ -219,7 +219,7 @@ mod tests {
             verdict: verdict.clone(),
             is_foreseen: false,
         }];
-        assert_eq!(render(&none, 6, Look::plain(72)), "");
+        assert_eq!(render(&none, 6, ViewOptions::plain(72)), "");
         verdict.add("owners", true, Vec::new(), 0);
         let silent = [StackVerdict {
             stack,
@@ -227,7 +227,7 @@ mod tests {
             is_foreseen: false,
         }];
         assert_eq!(
-            render(&silent, 6, Look::plain(72)),
+            render(&silent, 6, ViewOptions::plain(72)),
             "policy  no objection (1 asked)\n"
         );
     }

@@ -10,7 +10,7 @@ mod tests;
 use std::time::Duration;
 
 use super::duration::clock;
-use super::look::{Ink, Look, Sign};
+use super::look::{Symbol, TextRole, ViewOptions};
 use super::text::{self, clean};
 
 /// The maximum width: on a wider terminal the numbers stay near their rows.
@@ -20,26 +20,26 @@ const WIDEST_BAR: usize = 25;
 const NEXT: usize = 3;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frame {
+pub struct ProgressFrame {
     /// ``change set c42 on `azure` ``
     pub title: String,
     pub elapsed: Duration,
     pub done: usize,
     pub total: usize,
-    pub rows: Vec<Row>,
+    pub rows: Vec<ProgressRow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct ProgressRow {
     pub stack: String,
-    pub mark: Mark,
+    pub mark: ProgressStatus,
     /// What it does or did, without times: each new text is a new line in a log.
     pub text: String,
     pub elapsed: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mark {
+pub enum ProgressStatus {
     Waiting,
     Running,
     Done,
@@ -50,27 +50,27 @@ pub enum Mark {
     Unknown,
 }
 
-impl Mark {
+impl ProgressStatus {
     /// The symbol, one column wide.
-    pub fn sign(self, look: Look) -> &'static str {
+    pub fn sign(self, look: ViewOptions) -> &'static str {
         match self {
-            Self::Waiting => look.sign(Sign::Ring),
-            Self::Running => look.sign(Sign::Dot),
-            Self::Done => look.sign(Sign::Check),
+            Self::Waiting => look.sign(Symbol::Ring),
+            Self::Running => look.sign(Symbol::Dot),
+            Self::Done => look.sign(Symbol::Check),
             Self::Unchanged | Self::Skipped => " ",
-            Self::Failed => look.sign(Sign::Cross),
+            Self::Failed => look.sign(Symbol::Cross),
             Self::Unknown => "?",
         }
     }
 
     /// The symbol in its colour.
-    pub(crate) fn painted(self, look: Look) -> String {
+    pub(crate) fn painted(self, look: ViewOptions) -> String {
         let ink = match self {
-            Self::Waiting | Self::Unchanged | Self::Skipped => Ink::Faint,
-            Self::Running => Ink::Move,
-            Self::Done => Ink::Good,
-            Self::Failed => Ink::Error,
-            Self::Unknown => Ink::Warning,
+            Self::Waiting | Self::Unchanged | Self::Skipped => TextRole::Faint,
+            Self::Running => TextRole::Move,
+            Self::Done => TextRole::Good,
+            Self::Failed => TextRole::Error,
+            Self::Unknown => TextRole::Warning,
         };
         look.paint(ink, self.sign(look))
     }
@@ -88,9 +88,9 @@ impl Mark {
     }
 }
 
-impl Frame {
+impl ProgressFrame {
     /// The frame in at most `height` lines of at most `look.width` columns.
-    pub fn lines(&self, look: Look, height: usize) -> Vec<String> {
+    pub fn lines(&self, look: ViewOptions, height: usize) -> Vec<String> {
         let width = look.width.min(WIDEST);
         let mut lines = Vec::with_capacity(self.rows.len() + 1);
         if height == 0 {
@@ -105,41 +105,41 @@ impl Frame {
                 .map(|row| row_line(row, name_width, width, look)),
         );
         if let Some(words) = rest {
-            let words = format!("  {} {words}", look.sign(Sign::Ellipsis));
-            lines.push(look.paint(Ink::Faint, &text::cut(&words, width, look)));
+            let words = format!("  {} {words}", look.sign(Symbol::Ellipsis));
+            lines.push(look.paint(TextRole::Faint, &text::cut(&words, width, look)));
         }
         lines
     }
 
     /// The rows that fit, in their order, and the rest as text.
-    fn fitting(&self, room: usize) -> (Vec<&Row>, Option<String>) {
+    fn fitting(&self, room: usize) -> (Vec<&ProgressRow>, Option<String>) {
         if self.rows.len() <= room {
             return (self.rows.iter().collect(), None);
         }
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        let waiting = |at: &&usize| self.rows[**at].mark == Mark::Waiting;
+        let waiting = |at: &&usize| self.rows[**at].mark == ProgressStatus::Waiting;
         let next: Vec<usize> = order.iter().filter(waiting).take(NEXT).copied().collect();
         // Failed and running rows, a few that come next, then those that finished last.
         order.sort_by_key(|&at| match self.rows[at].mark {
-            Mark::Failed | Mark::Unknown => (0, at),
-            Mark::Running => (1, at),
-            Mark::Waiting if next.contains(&at) => (2, at),
-            Mark::Done => (3, usize::MAX - at),
-            Mark::Waiting => (4, at),
-            Mark::Skipped | Mark::Unchanged => (5, at),
+            ProgressStatus::Failed | ProgressStatus::Unknown => (0, at),
+            ProgressStatus::Running => (1, at),
+            ProgressStatus::Waiting if next.contains(&at) => (2, at),
+            ProgressStatus::Done => (3, usize::MAX - at),
+            ProgressStatus::Waiting => (4, at),
+            ProgressStatus::Skipped | ProgressStatus::Unchanged => (5, at),
         });
         let (kept, left) = order.split_at(room.saturating_sub(1).min(order.len()));
         let mut kept = kept.to_vec();
         kept.sort_unstable();
         let rows = kept.into_iter().map(|at| &self.rows[at]).collect();
         let words = [
-            Mark::Failed,
-            Mark::Unknown,
-            Mark::Running,
-            Mark::Done,
-            Mark::Unchanged,
-            Mark::Skipped,
-            Mark::Waiting,
+            ProgressStatus::Failed,
+            ProgressStatus::Unknown,
+            ProgressStatus::Running,
+            ProgressStatus::Done,
+            ProgressStatus::Unchanged,
+            ProgressStatus::Skipped,
+            ProgressStatus::Waiting,
         ]
         .into_iter()
         .filter_map(|mark| {
@@ -157,7 +157,7 @@ impl Frame {
     }
 
     /// The title, and at the right the time, the bar and the count, as far as there is room.
-    fn title_line(&self, width: usize, look: Look) -> String {
+    fn title_line(&self, width: usize, look: ViewOptions) -> String {
         let title = clean(&self.title);
         let time = clock(self.elapsed);
         let count = format!("{} of {}", self.done, self.total);
@@ -173,33 +173,33 @@ impl Frame {
             (format!("{time}  {count}"), fixed)
         };
         let Some(left_width) = width.checked_sub(right_width + 2).filter(|left| *left >= 8) else {
-            return look.paint(Ink::Strong, &text::cut(&title, width, look));
+            return look.paint(TextRole::Strong, &text::cut(&title, width, look));
         };
         let title = text::cut(&title, left_width, look);
         let gap = " ".repeat(width - right_width - text::width(&title));
-        format!("{}{gap}{right}", look.paint(Ink::Strong, &title))
+        format!("{}{gap}{right}", look.paint(TextRole::Strong, &title))
     }
 
-    fn bar(&self, width: usize, look: Look) -> String {
+    fn bar(&self, width: usize, look: ViewOptions) -> String {
         let full = (self.done.min(self.total) * width)
             .checked_div(self.total)
             .unwrap_or(0);
         let tip = usize::from(full < width);
         let drawn = format!(
             "{}{}",
-            look.sign(Sign::BarFull).repeat(full),
-            look.sign(Sign::BarTip).repeat(tip),
+            look.sign(Symbol::BarFull).repeat(full),
+            look.sign(Symbol::BarTip).repeat(tip),
         );
-        let rest = look.sign(Sign::BarRest).repeat(width - full - tip);
+        let rest = look.sign(Symbol::BarRest).repeat(width - full - tip);
         format!(
             "{}{}",
-            look.paint(Ink::Good, &drawn),
-            look.paint(Ink::Faint, &rest)
+            look.paint(TextRole::Good, &drawn),
+            look.paint(TextRole::Faint, &rest)
         )
     }
 }
 
-fn row_line(row: &Row, name_width: usize, width: usize, look: Look) -> String {
+fn row_line(row: &ProgressRow, name_width: usize, width: usize, look: ViewOptions) -> String {
     let name = text::pad(&text::cut(&clean(&row.stack), name_width, look), name_width);
     let time = row.elapsed.map(clock).unwrap_or_default();
     let start = 2 + name_width + 3;
@@ -211,14 +211,19 @@ fn row_line(row: &Row, name_width: usize, width: usize, look: Look) -> String {
     let room = width.saturating_sub(start + time_width);
     let words = text::cut_middle(&clean(&row.text), room, look);
     let painted = match row.mark {
-        Mark::Waiting | Mark::Unchanged | Mark::Skipped => look.paint(Ink::Faint, &words),
-        Mark::Running | Mark::Done | Mark::Failed | Mark::Unknown => words.clone(),
+        ProgressStatus::Waiting | ProgressStatus::Unchanged | ProgressStatus::Skipped => {
+            look.paint(TextRole::Faint, &words)
+        }
+        ProgressStatus::Running
+        | ProgressStatus::Done
+        | ProgressStatus::Failed
+        | ProgressStatus::Unknown => words.clone(),
     };
     let mut line = format!("{} {name}   {painted}", row.mark.painted(look));
     if !time.is_empty() && start + time_width <= width {
         let gap = width - start - text::width(&words) - text::width(&time);
         line.push_str(&" ".repeat(gap));
-        line.push_str(&look.paint(Ink::Faint, &time));
+        line.push_str(&look.paint(TextRole::Faint, &time));
     }
     if start > width {
         line = text::cut(&format!("{} {name}", row.mark.sign(look)), width, look);

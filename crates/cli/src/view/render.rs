@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use model::diagnostic::Finding;
-use model::render::decide::{Deed, Why};
-use render::{KeyChange, KeyDeed, Rendered, RenderedFile};
+use model::render::decide::{FileAction, FileRefusal};
+use render::{KeyChange, KeyChangeKind, Rendered, RenderedFile};
 use serde_json::{Value, json};
 
-use super::diff::{self, Line};
-use super::look::{Ink, Look};
+use super::diff::{self, DiffLine};
+use super::look::{TextRole, ViewOptions};
 use super::text::{clean, count};
 
 /// Lines around a change.
@@ -35,7 +35,7 @@ pub(crate) fn render(
     rendered: &[Rendered],
     with_diff: bool,
     is_written: bool,
-    look: Look,
+    look: ViewOptions,
 ) -> String {
     let width = rendered.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut out = String::new();
@@ -44,7 +44,7 @@ pub(crate) fn render(
         let changed: Vec<(&String, &RenderedFile)> = one
             .files
             .iter()
-            .filter(|(_, file)| file.deed != Deed::Keep)
+            .filter(|(_, file)| file.deed != FileAction::Keep)
             .collect();
         let shown = if with_diff { changed.len() } else { MOST };
         for (path, file) in changed.iter().take(shown) {
@@ -62,7 +62,7 @@ pub(crate) fn render(
 }
 
 /// Additional notes.
-pub(crate) fn notes(rendered: &[Rendered], look: Look) -> String {
+pub(crate) fn notes(rendered: &[Rendered], look: ViewOptions) -> String {
     let mut out = String::new();
     for one in rendered.iter().filter(|one| !one.not_opened.is_empty()) {
         let number = count(one.not_opened.len(), "encrypted file");
@@ -71,7 +71,7 @@ pub(crate) fn notes(rendered: &[Rendered], look: Look) -> String {
         } else {
             "them"
         };
-        let note = look.paint(Ink::Hint, "note:");
+        let note = look.paint(TextRole::Hint, "note:");
         _ = writeln!(
             out,
             "{note} {number} of `{}` compared by digest alone: there is no key here to open {them}",
@@ -112,33 +112,35 @@ pub(crate) fn json(rendered: &[Rendered], is_written: bool) -> Value {
 }
 
 /// Why a file is not replaced.
-pub(crate) fn why(why: Why) -> &'static str {
+pub(crate) fn why(why: FileRefusal) -> &'static str {
     match why {
-        Why::Edited => "was edited since it was rendered",
-        Why::EditedAndStale => "was edited since it was rendered, and nothing makes it any more",
-        Why::UnprovenAndStale => {
+        FileRefusal::Edited => "was edited since it was rendered",
+        FileRefusal::EditedAndStale => {
+            "was edited since it was rendered, and nothing makes it any more"
+        }
+        FileRefusal::UnprovenAndStale => {
             "is made by nothing any more, and its list was changed by hand or by a merge"
         }
-        Why::NotOurs => "was there before, and is different",
-        Why::Missing => "is not there",
+        FileRefusal::NotOurs => "was there before, and is different",
+        FileRefusal::Missing => "is not there",
     }
 }
 
-fn word(deed: &Deed) -> &'static str {
+fn word(deed: &FileAction) -> &'static str {
     match deed {
-        Deed::Keep => "keep",
-        Deed::Adopt => "adopt",
-        Deed::Create => "create",
-        Deed::Change => "change",
-        Deed::Remove => "remove",
-        Deed::Forget => "forget",
-        Deed::LetGo => "let-go",
-        Deed::Refuse(_) => "refuse",
+        FileAction::Keep => "keep",
+        FileAction::Adopt => "adopt",
+        FileAction::Create => "create",
+        FileAction::Change => "change",
+        FileAction::Remove => "remove",
+        FileAction::Forget => "forget",
+        FileAction::LetGo => "let-go",
+        FileAction::Refuse(_) => "refuse",
     }
 }
 
 fn summary(one: &Rendered, is_written: bool) -> String {
-    let of = |is_it: &dyn Fn(&Deed) -> bool| {
+    let of = |is_it: &dyn Fn(&FileAction) -> bool| {
         let files = one.files.values();
         files.filter(|file| is_it(&file.deed)).count()
     };
@@ -157,12 +159,12 @@ fn summary(one: &Rendered, is_written: bool) -> String {
         ]
     };
     let counts = [
-        of(&|deed| *deed == Deed::Create),
-        of(&|deed| *deed == Deed::Change),
-        of(&|deed| *deed == Deed::Remove),
-        of(&|deed| *deed == Deed::Adopt),
-        of(&|deed| *deed == Deed::LetGo),
-        of(&|deed| matches!(deed, Deed::Refuse(_))),
+        of(&|deed| *deed == FileAction::Create),
+        of(&|deed| *deed == FileAction::Change),
+        of(&|deed| *deed == FileAction::Remove),
+        of(&|deed| *deed == FileAction::Adopt),
+        of(&|deed| *deed == FileAction::LetGo),
+        of(&|deed| matches!(deed, FileAction::Refuse(_))),
     ];
     let parts: Vec<String> = counts
         .iter()
@@ -170,7 +172,7 @@ fn summary(one: &Rendered, is_written: bool) -> String {
         .filter(|(number, _)| **number > 0)
         .map(|(number, word)| format!("{number} {word}"))
         .collect();
-    let same = of(&|deed| *deed == Deed::Keep);
+    let same = of(&|deed| *deed == FileAction::Keep);
     if parts.is_empty() {
         let list = match (one.list_changes, is_written) {
             (false, _) => "",
@@ -186,25 +188,29 @@ fn summary(one: &Rendered, is_written: bool) -> String {
     }
 }
 
-fn line(path: &str, deed: &Deed, look: Look) -> String {
+fn line(path: &str, deed: &FileAction, look: ViewOptions) -> String {
     let (sign, ink, more) = match deed {
-        Deed::Create => ("+", Ink::Add, String::new()),
-        Deed::Change => ("~", Ink::Change, String::new()),
-        Deed::Remove => ("-", Ink::Remove, String::new()),
-        Deed::Forget => ("-", Ink::Faint, "   gone already".to_owned()),
-        Deed::LetGo => ("!", Ink::Faint, "   stays, and is yours now".to_owned()),
-        Deed::Adopt => ("=", Ink::Good, "   agrees".to_owned()),
-        Deed::Refuse(reason) => ("!", Ink::Error, format!("   {}", why(*reason))),
-        Deed::Keep => (" ", Ink::Faint, String::new()),
+        FileAction::Create => ("+", TextRole::Add, String::new()),
+        FileAction::Change => ("~", TextRole::Change, String::new()),
+        FileAction::Remove => ("-", TextRole::Remove, String::new()),
+        FileAction::Forget => ("-", TextRole::Faint, "   gone already".to_owned()),
+        FileAction::LetGo => (
+            "!",
+            TextRole::Faint,
+            "   stays, and is yours now".to_owned(),
+        ),
+        FileAction::Adopt => ("=", TextRole::Good, "   agrees".to_owned()),
+        FileAction::Refuse(reason) => ("!", TextRole::Error, format!("   {}", why(*reason))),
+        FileAction::Keep => (" ", TextRole::Faint, String::new()),
     };
     format!("  {} {}{more}\n", look.paint(ink, sign), clean(path))
 }
 
 /// Which values of an encrypted file change, without the values.
-fn values(file: &RenderedFile, look: Look) -> String {
+fn values(file: &RenderedFile, look: ViewOptions) -> String {
     let Some(changes) = &file.changes else {
         return match file.deed {
-            Deed::Create | Deed::Remove => "      (encrypted)\n",
+            FileAction::Create | FileAction::Remove => "      (encrypted)\n",
             _ => "      (encrypted: what is there cannot be opened, so no values are compared)\n",
         }
         .to_owned();
@@ -215,9 +221,9 @@ fn values(file: &RenderedFile, look: Look) -> String {
     let mut out = String::new();
     for KeyChange { key, deed } in changes {
         let (sign, ink) = match deed {
-            KeyDeed::Added => ('+', Ink::Add),
-            KeyDeed::Changed => ('~', Ink::Change),
-            KeyDeed::Removed => ('-', Ink::Remove),
+            KeyChangeKind::Added => ('+', TextRole::Add),
+            KeyChangeKind::Changed => ('~', TextRole::Change),
+            KeyChangeKind::Removed => ('-', TextRole::Remove),
         };
         let line = format!("      {sign} {} (encrypted)", clean(key));
         _ = writeln!(out, "{}", look.paint(ink, &line));
@@ -228,16 +234,16 @@ fn values(file: &RenderedFile, look: Look) -> String {
 fn values_json(changes: &[KeyChange]) -> Value {
     let changes = changes.iter().map(|KeyChange { key, deed }| {
         let action = match deed {
-            KeyDeed::Added => "add",
-            KeyDeed::Changed => "change",
-            KeyDeed::Removed => "remove",
+            KeyChangeKind::Added => "add",
+            KeyChangeKind::Changed => "change",
+            KeyChangeKind::Removed => "remove",
         };
         json!({ "key": key, "action": action })
     });
     changes.collect()
 }
 
-fn difference(file: &RenderedFile, look: Look) -> String {
+fn difference(file: &RenderedFile, look: ViewOptions) -> String {
     if file.is_encrypted {
         return values(file, look);
     }
@@ -249,12 +255,12 @@ fn difference(file: &RenderedFile, look: Look) -> String {
         return "      (not text)\n".to_owned();
     };
     let after = match file.deed {
-        Deed::Remove | Deed::Forget => String::new(),
-        Deed::LetGo => before.clone(),
+        FileAction::Remove | FileAction::Forget => String::new(),
+        FileAction::LetGo => before.clone(),
         _ => after,
     };
     let lines = diff::lines(&before, &after);
-    let is_changed = |line: &Line<'_>| !matches!(line, Line::Same(_));
+    let is_changed = |line: &DiffLine<'_>| !matches!(line, DiffLine::Same(_));
     let mut out = String::new();
     let mut is_gap = false;
     for (at, line) in lines.iter().enumerate() {
@@ -268,9 +274,11 @@ fn difference(file: &RenderedFile, look: Look) -> String {
             out.push_str("      …\n");
         }
         let line = match line {
-            Line::Same(line) => format!("        {}", clean(line)),
-            Line::Old(line) => look.paint(Ink::Remove, &format!("      - {}", clean(line))),
-            Line::New(line) => look.paint(Ink::Add, &format!("      + {}", clean(line))),
+            DiffLine::Same(line) => format!("        {}", clean(line)),
+            DiffLine::Old(line) => {
+                look.paint(TextRole::Remove, &format!("      - {}", clean(line)))
+            }
+            DiffLine::New(line) => look.paint(TextRole::Add, &format!("      + {}", clean(line))),
         };
         out.push_str(&line);
         out.push('\n');

@@ -13,13 +13,13 @@ pub(crate) mod versions;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use control::state::queries::author::{Author, Commit};
+use control::state::queries::author::{Author, CommitRef};
 use jiff::Timestamp;
 use model::project::Project;
 use model::state::{StateName, StateVersion};
 
 use super::duration;
-use super::look::{Look, Sign};
+use super::look::{Symbol, ViewOptions};
 use super::text::{self, clean, quote};
 
 /// With less room than this, a commit's subject is left out.
@@ -27,12 +27,12 @@ const SHORTEST_SUBJECT: usize = 12;
 
 /// The name of each state: its stack, if this project has one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct StateLabels {
     project: String,
     stacks: BTreeMap<String, String>,
 }
 
-impl Names {
+impl StateLabels {
     pub(crate) fn new(project: Option<&Project>, id: &str) -> Self {
         let stacks = project.iter().flat_map(|project| &project.stacks);
         Self {
@@ -83,7 +83,7 @@ fn version_words(version: &StateVersion, now: Timestamp) -> String {
 
 /// `3f9c1e2 "network: widen nodes"`, with a mark if there were uncommitted changes. The subject is left out
 /// if there is too little room.
-fn commit_words(commit: &Commit, columns: usize, look: Look) -> String {
+fn commit_words(commit: &CommitRef, columns: usize, look: ViewOptions) -> String {
     let id = text::head(&commit.id, 7);
     let more = if commit.is_dirty { "+" } else { "" };
     match &commit.subject {
@@ -96,7 +96,7 @@ fn commit_words(commit: &Commit, columns: usize, look: Look) -> String {
 }
 
 /// The author of a version, in this order: run, commit, person.
-fn author_words(author: &Author, columns: usize, look: Look) -> Vec<String> {
+fn author_words(author: &Author, columns: usize, look: ViewOptions) -> Vec<String> {
     let run = author.run.map(|run| run.to_string());
     let commit = author.commit.as_ref();
     let commit = commit.map(|commit| commit_words(commit, columns, look));
@@ -106,10 +106,10 @@ fn author_words(author: &Author, columns: usize, look: Look) -> Vec<String> {
 }
 
 /// A dash for a column that must not be empty.
-fn dash(look: Look) -> String {
+fn dash(look: ViewOptions) -> String {
     if look.unicode { "–" } else { "-" }.to_owned()
 }
 
-fn ellipsis(look: Look) -> &'static str {
-    look.sign(Sign::Ellipsis)
+fn ellipsis(look: ViewOptions) -> &'static str {
+    look.sign(Symbol::Ellipsis)
 }

@@ -2,26 +2,26 @@
 
 use std::fmt::Write as _;
 
-use model::state::Summary;
+use model::state::StateChangeSummary;
 
-use super::look::{Ink, Look, Sign};
+use super::look::{Symbol, TextRole, ViewOptions};
 use super::text::{clean, count};
 
 /// The maximum number of lines; the rest is counted.
 const MOST: usize = 40;
 
 /// `state `network`: serial 7 → 8`
-pub fn title(state: &str, head: Option<u64>, serial: u64, look: Look) -> String {
+pub fn title(state: &str, head: Option<u64>, serial: u64, look: ViewOptions) -> String {
     match head {
         Some(head) => {
-            let arrow = look.sign(Sign::Arrow);
+            let arrow = look.sign(Symbol::Arrow);
             format!("state `{state}`: serial {head} {arrow} {serial}\n\n")
         }
         None => format!("state `{state}`: its first version, serial {serial}\n\n"),
     }
 }
 
-pub fn render(summary: &Summary, look: Look) -> String {
+pub fn render(summary: &StateChangeSummary, look: ViewOptions) -> String {
     let mut out = String::new();
     if summary.is_empty() {
         out.push_str("  no resource and no output differs\n");
@@ -29,18 +29,18 @@ pub fn render(summary: &Summary, look: Look) -> String {
     }
     let mut lines = Vec::new();
     for address in &summary.added {
-        lines.push((Ink::Add, "+", address.clone(), String::new()));
+        lines.push((TextRole::Add, "+", address.clone(), String::new()));
     }
     for address in &summary.removed {
-        lines.push((Ink::Remove, "-", address.clone(), String::new()));
+        lines.push((TextRole::Remove, "-", address.clone(), String::new()));
     }
     for changed in &summary.changed {
         let names = changed.attributes.join(", ");
-        lines.push((Ink::Change, "~", changed.address.clone(), names));
+        lines.push((TextRole::Change, "~", changed.address.clone(), names));
     }
     if !summary.outputs.is_empty() {
         let names = summary.outputs.join(", ");
-        lines.push((Ink::Change, "~", "outputs".to_owned(), names));
+        lines.push((TextRole::Change, "~", "outputs".to_owned(), names));
     }
     for (ink, sign, what, names) in lines.iter().take(MOST) {
         let names = if names.is_empty() {
@@ -55,7 +55,7 @@ pub fn render(summary: &Summary, look: Look) -> String {
         let _ = writeln!(
             out,
             "  {} and {} more",
-            look.sign(Sign::Ellipsis),
+            look.sign(Symbol::Ellipsis),
             lines.len() - MOST
         );
     }

@@ -1,7 +1,7 @@
 //! A small table with aligned columns. The last column takes the remaining room, or is below the others if
 //! that is too little.
 
-use super::look::{Ink, Look};
+use super::look::{TextRole, ViewOptions};
 use super::text;
 
 const GAP: usize = 3;
@@ -64,7 +64,7 @@ impl Table {
     }
 
     /// The heading and the rows; empty without rows.
-    pub fn render(&self, look: Look) -> String {
+    pub fn render(&self, look: ViewOptions) -> String {
         if self.rows.is_empty() {
             return String::new();
         }
@@ -78,7 +78,7 @@ impl Table {
         let (widths, is_below) = self.fitted(widths, look);
         let mut out = String::new();
         for line in self.lines(&self.headings, &widths, is_below, look) {
-            out.push_str(&look.paint(Ink::Strong, &line));
+            out.push_str(&look.paint(TextRole::Strong, &line));
             out.push('\n');
         }
         for row in &self.rows {
@@ -97,7 +97,7 @@ impl Table {
 
     /// Cuts the widest columns, because a terminal breaks long lines anywhere. Cuts them less if that keeps
     /// the last column beside the others; returns whether it goes below.
-    fn fitted(&self, widths: Vec<usize>, look: Look) -> (Vec<usize>, bool) {
+    fn fitted(&self, widths: Vec<usize>, look: ViewOptions) -> (Vec<usize>, bool) {
         let last = widths.len().saturating_sub(1);
         let wanted = widths.get(last).copied().unwrap_or_default().min(LAST);
         let room = look.width.saturating_sub(wanted);
@@ -129,7 +129,13 @@ impl Table {
     }
 
     /// One row; more than one line if its last cell has to be wrapped.
-    fn lines(&self, row: &[String], widths: &[usize], is_below: bool, look: Look) -> Vec<String> {
+    fn lines(
+        &self,
+        row: &[String],
+        widths: &[usize],
+        is_below: bool,
+        look: ViewOptions,
+    ) -> Vec<String> {
         let last = widths.len().saturating_sub(1);
         let mut line = String::new();
         for (column, columns) in widths[..last].iter().enumerate() {
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        insta::assert_snapshot!(runs().render(Look::plain(100)), @"
+        insta::assert_snapshot!(runs().render(ViewOptions::plain(100)), @"
         RUN   STACK      STATE          FOR   WHY
         r44   k8s-prod   queued       02:10   lane `azure` is held by change set c42 (2 of 4 done)
         r43   network    superseded       –   by change set c45 (newer commit on the same branch)
@@ -212,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_last_column_wraps() {
-        insta::assert_snapshot!(runs().render(Look::plain(72)), @"
+        insta::assert_snapshot!(runs().render(ViewOptions::plain(72)), @"
         RUN   STACK      STATE          FOR   WHY
         r44   k8s-prod   queued       02:10   lane `azure` is held by change set
                                               c42 (2 of 4 done)
@@ -230,13 +236,13 @@ mod tests {
             "somebody@a-machine-with-a-long-name",
             "run r7, alive",
         ]);
-        insta::assert_snapshot!(table.render(Look::plain(60)), @"
+        insta::assert_snapshot!(table.render(ViewOptions::plain(60)), @"
         STATE                   HELD BY                HOLDER
         a-project-wi…-a-state   somebody@a-m…ng-name   run r7, alive
         ");
-        let piped = Look {
+        let piped = ViewOptions {
             piped: true,
-            ..Look::plain(60)
+            ..ViewOptions::plain(60)
         };
         insta::assert_snapshot!(table.render(piped), @"
         STATE                                    HELD BY                               HOLDER
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_last_column_without_room_stands_below() {
-        insta::assert_snapshot!(runs().render(Look::plain(50)), @"
+        insta::assert_snapshot!(runs().render(ViewOptions::plain(50)), @"
         RUN   STACK      STATE          FOR
             WHY
         r44   k8s-prod   queued       02:10
@@ -257,13 +263,16 @@ mod tests {
             branch)
         r39   dns        unknown        1 d
         ");
-        let narrow = runs().render(Look::plain(30));
+        let narrow = runs().render(ViewOptions::plain(30));
         let widest = narrow.lines().map(text::width).max();
         assert!(widest <= Some(30), "{narrow}");
     }
 
     #[test]
     fn no_rows_no_heading() {
-        assert_eq!(Table::new(["RUN", "STACK"]).render(Look::plain(80)), "");
+        assert_eq!(
+            Table::new(["RUN", "STACK"]).render(ViewOptions::plain(80)),
+            ""
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::look::{Look, Sign};
+use super::look::{Symbol, ViewOptions};
 
 /// Two backticks further apart than this do not belong together.
 const LONGEST_LITERAL: usize = 120;
@@ -89,11 +89,11 @@ pub fn pad_left(text: &str, columns: usize) -> String {
 }
 
 /// At most `columns` of clean text without colour; an ellipsis replaces the rest.
-pub fn cut(text: &str, columns: usize, look: Look) -> String {
+pub fn cut(text: &str, columns: usize, look: ViewOptions) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    let ellipsis = look.sign(Sign::Ellipsis);
+    let ellipsis = look.sign(Symbol::Ellipsis);
     let Some(room) = columns.checked_sub(width(ellipsis)) else {
         return head(text, columns).to_owned();
     };
@@ -101,11 +101,11 @@ pub fn cut(text: &str, columns: usize, look: Look) -> String {
 }
 
 /// Like [`cut`], but with the ellipsis in the middle: both ends of an address are useful.
-pub fn cut_middle(text: &str, columns: usize, look: Look) -> String {
+pub fn cut_middle(text: &str, columns: usize, look: ViewOptions) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
-    let ellipsis = look.sign(Sign::Ellipsis);
+    let ellipsis = look.sign(Symbol::Ellipsis);
     let Some(room) = columns.checked_sub(width(ellipsis)) else {
         return head(text, columns).to_owned();
     };
@@ -236,8 +236,8 @@ mod tests {
     #[track_caller]
     fn check_cut(columns: usize, end: &str, middle: &str) {
         let text = "module.cluster.this: still creating";
-        assert_eq!(cut(text, columns, Look::plain(80)), end);
-        assert_eq!(cut_middle(text, columns, Look::plain(80)), middle);
+        assert_eq!(cut(text, columns, ViewOptions::plain(80)), end);
+        assert_eq!(cut_middle(text, columns, ViewOptions::plain(80)), middle);
     }
 
     #[test]
@@ -250,8 +250,8 @@ mod tests {
         check_cut(16, "module.cluster.…", "module.cl…eating");
         check_cut(2, "m…", "m…");
         check_cut(0, "", "");
-        assert_eq!(cut("東京都", 4, Look::plain(80)), "東…");
-        assert_eq!(cut("abcdef", 5, Look::ascii(80)), "ab...");
+        assert_eq!(cut("東京都", 4, ViewOptions::plain(80)), "東…");
+        assert_eq!(cut("abcdef", 5, ViewOptions::ascii(80)), "ab...");
     }
 
     #[test]

@@ -4,37 +4,37 @@ use std::io;
 use std::time::Duration;
 
 use crate::args::Global;
-use crate::view::Look;
-use crate::view::progress::Frame;
-use crate::view::progress::live::{Live, Size};
-use crate::view::progress::plain::Plain;
+use crate::view::ViewOptions;
+use crate::view::progress::ProgressFrame;
+use crate::view::progress::live::{LiveProgress, TerminalSize};
+use crate::view::progress::plain::PlainProgress;
 use crate::{CommandError, Process, report};
 
 pub(crate) enum Display {
     Live {
-        live: Box<Live<io::Stderr>>,
-        size: Size,
+        live: Box<LiveProgress<io::Stderr>>,
+        size: TerminalSize,
     },
-    Plain(Plain),
+    Plain(PlainProgress),
     Silent,
 }
 
 impl Display {
     pub(crate) fn new(global: &Global, process: &Process) -> Self {
-        let look: Look = process.look(global);
+        let look: ViewOptions = process.look(global);
         if global.json {
             Self::Silent
         } else if process.can_draw() {
-            let size = Size {
+            let size = TerminalSize {
                 width: look.width,
                 height: process.height(),
             };
             Self::Live {
-                live: Box::new(Live::new(io::stderr(), look)),
+                live: Box::new(LiveProgress::new(io::stderr(), look)),
                 size,
             }
         } else {
-            Self::Plain(Plain::new(look))
+            Self::Plain(PlainProgress::new(look))
         }
     }
 
@@ -43,7 +43,7 @@ impl Display {
         matches!(self, Self::Live { .. })
     }
 
-    pub(crate) fn draw(&mut self, frame: &Frame) -> Result<(), CommandError> {
+    pub(crate) fn draw(&mut self, frame: &ProgressFrame) -> Result<(), CommandError> {
         match self {
             Self::Live { live, size } => live.draw(frame, *size).map_err(|err| failed(&err)),
             Self::Plain(plain) => report::say(&plain.lines(frame)),

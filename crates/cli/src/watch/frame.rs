@@ -4,24 +4,24 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::changeset::{Action, ChangeSet, Front, Status};
+use model::changeset::{Action, ChangeSet, LaneBlocker, Status};
 use model::ids::RunId;
 use model::plan::PlanCounts;
-use model::run::{Outcome, Preview, Run, RunState, Skip, Stage};
+use model::run::{Outcome, Preview, Run, RunState, SkipReason, Stage};
 
 use super::tail::Tails;
 use super::{deed, is_open};
-use crate::view::progress::{Frame, Mark, Row};
+use crate::view::progress::{ProgressFrame, ProgressRow, ProgressStatus};
 use crate::view::text::count;
 
 pub(super) fn frame(
     set: &ChangeSet,
     runs: &[Run],
     tails: Option<&Tails>,
-    front: Option<&Front>,
+    front: Option<&LaneBlocker>,
     before: &BTreeSet<RunId>,
     elapsed: Duration,
-) -> Frame {
+) -> ProgressFrame {
     let mut title = format!(
         "change set {}: {} on {}",
         set.id,
@@ -39,7 +39,7 @@ pub(super) fn frame(
         _ => {}
     }
     // Without tails there is no live display: a log shows what was done, not the current work.
-    Frame {
+    ProgressFrame {
         title,
         elapsed,
         done: runs.iter().filter(|run| !is_open(run)).count(),
@@ -88,31 +88,33 @@ fn row(
     runs: &[Run],
     before: &BTreeSet<RunId>,
     tails: Option<&Tails>,
-) -> Row {
+) -> ProgressRow {
     let since = |at: Timestamp| Duration::try_from(Timestamp::now().duration_since(at)).ok();
     let busy = |word: &str| match tails.and_then(|tails| tails.now(run.id)) {
         Some(now) => format!("{word}   {now}"),
         None => word.to_owned(),
     };
     let (mark, text, elapsed) = match &run.state {
-        RunState::Queued => (Mark::Waiting, why_queued(run, runs), None),
+        RunState::Queued => (ProgressStatus::Waiting, why_queued(run, runs), None),
         RunState::Planning { since: at, .. } => {
             let verb = match set.request.action {
                 Action::Exec => "preparing",
                 Action::Plan | Action::Apply | Action::Destroy => "planning",
             };
-            (Mark::Running, busy(verb), since(*at))
+            (ProgressStatus::Running, busy(verb), since(*at))
         }
         RunState::Deferred { preview, .. } => {
             let text = [previewed(preview), why_queued(run, runs)].join("   ");
-            (Mark::Waiting, text, None)
+            (ProgressStatus::Waiting, text, None)
         }
         RunState::Planned { .. } if set.request.action == Action::Exec => {
-            (Mark::Waiting, why_queued(run, runs), None)
+            (ProgressStatus::Waiting, why_queued(run, runs), None)
         }
-        RunState::Planned { plan, .. } if tails.is_none() => {
-            (Mark::Done, planned(plan.counts, set.request.action), None)
-        }
+        RunState::Planned { plan, .. } if tails.is_none() => (
+            ProgressStatus::Done,
+            planned(plan.counts, set.request.action),
+            None,
+        ),
         RunState::Planned { plan, .. } => {
             let wait = if set.status == Status::Confirmed {
                 why_queued(run, runs)
@@ -120,7 +122,7 @@ fn row(
                 String::new()
             };
             let text = [planned(plan.counts, set.request.action), wait].join("   ");
-            (Mark::Waiting, text.trim_end().to_owned(), None)
+            (ProgressStatus::Waiting, text.trim_end().to_owned(), None)
         }
         RunState::Applying { since: at, .. } => {
             let verb = match set.request.action {
@@ -128,15 +130,15 @@ fn row(
                 Action::Exec => "the engine is at work",
                 Action::Plan | Action::Apply => "applying",
             };
-            (Mark::Running, busy(verb), since(*at))
+            (ProgressStatus::Running, busy(verb), since(*at))
         }
         RunState::Applied { outcome, .. } => {
             let (_, text) = finished(outcome, set.request.action);
-            (Mark::Waiting, text, None)
+            (ProgressStatus::Waiting, text, None)
         }
         RunState::Completing {
             part, since: at, ..
-        } => (Mark::Running, busy(part.part_word()), since(*at)),
+        } => (ProgressStatus::Running, busy(part.part_word()), since(*at)),
         RunState::Finished { outcome, .. } => {
             let (mark, mut text) = finished(outcome, set.request.action);
             if before.contains(&run.id) && matches!(outcome, Outcome::Applied { .. }) {
@@ -146,7 +148,7 @@ fn row(
             (mark, text, None)
         }
     };
-    Row {
+    ProgressRow {
         stack: run.stack.to_string(),
         mark,
         text,
@@ -187,14 +189,17 @@ fn past(action: Action) -> &'static str {
     }
 }
 
-fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
+fn finished(outcome: &Outcome, action: Action) -> (ProgressStatus, String) {
     match outcome {
-        Outcome::Planned { plan } => (Mark::Done, format!("planned {}", counts(plan.counts))),
-        Outcome::Deferred { preview, .. } => (Mark::Skipped, previewed(preview)),
-        Outcome::Unchanged if action == Action::Exec => (Mark::Done, "done".to_owned()),
-        Outcome::Unchanged => (Mark::Unchanged, "no changes".to_owned()),
+        Outcome::Planned { plan } => (
+            ProgressStatus::Done,
+            format!("planned {}", counts(plan.counts)),
+        ),
+        Outcome::Deferred { preview, .. } => (ProgressStatus::Skipped, previewed(preview)),
+        Outcome::Unchanged if action == Action::Exec => (ProgressStatus::Done, "done".to_owned()),
+        Outcome::Unchanged => (ProgressStatus::Unchanged, "no changes".to_owned()),
         Outcome::Untouched => (
-            Mark::Skipped,
+            ProgressStatus::Skipped,
             "untouched: nothing it consumes changes".to_owned(),
         ),
         Outcome::Applied { counts: done, .. } => {
@@ -203,34 +208,53 @@ fn finished(outcome: &Outcome, action: Action) -> (Mark, String) {
                 Action::Exec => "done".to_owned(),
                 Action::Plan | Action::Apply => format!("applied {}", counts(*done)),
             };
-            (Mark::Done, words)
+            (ProgressStatus::Done, words)
         }
         Outcome::Failed { problem } if problem.interrupted => {
-            (Mark::Failed, "interrupted".to_owned())
+            (ProgressStatus::Failed, "interrupted".to_owned())
         }
-        Outcome::Failed { problem } if problem.policy.lacks_only_approvals() => {
-            (Mark::Failed, "not approved as policy wants it".to_owned())
-        }
+        Outcome::Failed { problem } if problem.policy.lacks_only_approvals() => (
+            ProgressStatus::Failed,
+            "not approved as policy wants it".to_owned(),
+        ),
         Outcome::Failed { problem } if problem.policy.denies() => {
-            (Mark::Failed, "denied by policy".to_owned())
+            (ProgressStatus::Failed, "denied by policy".to_owned())
         }
-        Outcome::Failed { problem } => (Mark::Failed, format!("failed: {}", problem.brief())),
+        Outcome::Failed { problem } => (
+            ProgressStatus::Failed,
+            format!("failed: {}", problem.brief()),
+        ),
         Outcome::NotDone { problem, .. } => {
             let first = problem.message.lines().next().unwrap_or_default();
             let done = past(action);
-            (Mark::Failed, format!("{done}, {}: {first}", outcome.word()))
+            (
+                ProgressStatus::Failed,
+                format!("{done}, {}: {first}", outcome.word()),
+            )
         }
         Outcome::Skipped {
-            because: Skip::Poisoned { by, .. },
-        } => (Mark::Skipped, format!("skipped, poisoned by `{by}`")),
+            because: SkipReason::Poisoned { by, .. },
+        } => (
+            ProgressStatus::Skipped,
+            format!("skipped, poisoned by `{by}`"),
+        ),
         Outcome::Skipped {
-            because: because @ Skip::StillNeeded { .. },
-        } => (Mark::Failed, format!("not destroyed: {}", because.words())),
+            because: because @ SkipReason::StillNeeded { .. },
+        } => (
+            ProgressStatus::Failed,
+            format!("not destroyed: {}", because.words()),
+        ),
         Outcome::Skipped {
-            because: because @ Skip::Undermined { .. },
-        } => (Mark::Failed, format!("not applied: {}", because.words())),
-        Outcome::Skipped { .. } => (Mark::Skipped, "skipped".to_owned()),
-        Outcome::Unknown { .. } => (Mark::Unknown, "unknown: its runner was lost".to_owned()),
+            because: because @ SkipReason::Undermined { .. },
+        } => (
+            ProgressStatus::Failed,
+            format!("not applied: {}", because.words()),
+        ),
+        Outcome::Skipped { .. } => (ProgressStatus::Skipped, "skipped".to_owned()),
+        Outcome::Unknown { .. } => (
+            ProgressStatus::Unknown,
+            "unknown: its runner was lost".to_owned(),
+        ),
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
 use serde_json::Value;
-use testkit::{Dice, TestTerrane, engines};
+use testkit::{SeededRng, TestTerrane, engines};
 
 use crate::project::{HEAD, one_stack, runs, shown, stack, terrane};
 use crate::story::{Story, gated, holding, resource};
@@ -273,7 +273,7 @@ fn a_killed_runner_costs_no_artifact() {
 #[test]
 fn killed_at_any_moment_no_artifact_is_lost() {
     let seed = testkit::seed();
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRng::new(seed);
     for round in 0..6 {
         let module = |text: &str| resource(&format!("cluster_{text}"), "", &writes("random", text));
         let story = Story::new("tofu").stack("app", KEEPS, &module("first"));

@@ -288,7 +288,7 @@ fn a_state_goes_along_to_the_backend_of_its_target() {
         }
     }
     let export = ["state", "export", "app", "--to", "engine"];
-    let told = |said: &testkit::Said| shown(&test, said).replace(&own, "LINEAGE");
+    let told = |said: &testkit::CommandOutput| shown(&test, said).replace(&own, "LINEAGE");
     assert_snapshot!(told(&test.cli(&export).expect(0)), @"
     ── stderr
     State `app` written to the backend of target `local`: serial 1, lineage LINEAGE.

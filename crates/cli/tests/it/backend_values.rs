@@ -1,6 +1,6 @@
 //! Values of stacks in backends of the engine: others may apply them from another home, at any time.
 
-use testkit::{Said, TestTerrane};
+use testkit::{CommandOutput, TestTerrane};
 
 use crate::project::{HEAD, stack, terrane};
 
@@ -46,7 +46,7 @@ fn greeting(test: &TestTerrane) -> String {
 }
 
 #[track_caller]
-fn is_refused(test: &TestTerrane, said: &Said) {
+fn is_refused(test: &TestTerrane, said: &CommandOutput) {
     assert!(said.stderr.contains(MOVED), "{said}");
     assert_eq!(greeting(test), "hello base", "nothing was applied");
 }

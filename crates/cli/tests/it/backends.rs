@@ -3,7 +3,7 @@
 
 use insta::assert_snapshot;
 use serde_json::Value;
-use testkit::{Azurite, FakeGcs, HttpBackend, Minio, Postgres, TestTerrane, engines};
+use testkit::{Azurite, FakeGcs, FakeHttpBackend, Minio, Postgres, TestTerrane, engines};
 
 use crate::project::{HEAD, shown, stack, terrane};
 
@@ -209,8 +209,8 @@ fn azurerm_with_a_key_for_each_stack() {
 #[test]
 fn http_with_an_address_for_each_stack() {
     for (engine, _) in engines::all() {
-        let server = HttpBackend::start(None);
-        let (user, password) = HttpBackend::CREDENTIAL.split_once(':').expect("both");
+        let server = FakeHttpBackend::start(None);
+        let (user, password) = FakeHttpBackend::CREDENTIAL.split_once(':').expect("both");
         let address = format!("{}/${{stack.state}}", server.address());
         let backend = format!(
             "backend \"http\" {{\n    address = \"{address}\"\n    lock_address = \"{address}\"\n    \
@@ -391,7 +391,7 @@ fn a_copy_is_not_taken_for_the_state() {
 pub(crate) const STATE: &str = r#"{"version":4,"terraform_version":"1.11.14","serial":41,"lineage":"old","outputs":{"o":{"value":"kept","type":"string"}},"resources":[],"check_results":null}"#;
 
 pub(crate) fn one_output() -> TestTerrane {
-    let test = terrane().env("OLD_HOME", HttpBackend::CREDENTIAL);
+    let test = terrane().env("OLD_HOME", FakeHttpBackend::CREDENTIAL);
     test.write("terrane.hcl", &format!("{HEAD}{}", stack("app", "")))
         .write("app/main.tf", "output \"o\" { value = \"kept\" }\n");
     test
@@ -399,7 +399,7 @@ pub(crate) fn one_output() -> TestTerrane {
 
 #[test]
 fn an_http_backend_is_locked_while_its_state_moves() {
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     let test = one_output();
     let args = ["state", "import", "app", "--from", old.address()];
     let refused = test.cli(&args);
@@ -422,7 +422,7 @@ fn an_http_backend_is_locked_while_its_state_moves() {
 
 #[test]
 fn a_password_in_an_address_is_not_shown() {
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     let test = one_output();
     let address = old.address().replace("http://", "http://u:hush-hush@") + "?key=hush-hush";
     let said = test.cli(&["state", "import", "app", "--from", &address]);
@@ -433,7 +433,7 @@ fn a_password_in_an_address_is_not_shown() {
 
 #[test]
 fn an_old_home_stays_locked_on_request() {
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     let test = one_output();
     let args = ["state", "import", "app", "--from", old.address()];
     let more = [
@@ -459,7 +459,7 @@ fn an_old_home_stays_locked_on_request() {
 #[test]
 fn an_old_home_that_cannot_be_unlocked_is_named_with_its_lock() {
     let test = one_output();
-    let import = |old: &HttpBackend| {
+    let import = |old: &FakeHttpBackend| {
         let args = ["state", "import", "app", "--from", old.address()];
         let said = test.cli(&[&args[..], &["--credential", "env:OLD_HOME"]].concat());
         let words = shown(&test, &said);
@@ -469,7 +469,7 @@ fn an_old_home_that_cannot_be_unlocked_is_named_with_its_lock() {
             .replace(old.address(), "ADDRESS")
     };
     // Nothing is there, and so nothing was imported.
-    let empty = HttpBackend::start(None);
+    let empty = FakeHttpBackend::start(None);
     empty.breaks_on("UNLOCK");
     assert_snapshot!(import(&empty), @"
     ── stderr
@@ -479,7 +479,7 @@ fn an_old_home_that_cannot_be_unlocked_is_named_with_its_lock() {
           `force-unlock ID` of an engine with that backend frees it
     [exit 1]
     ");
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     old.breaks_on("UNLOCK");
     assert_snapshot!(import(&old), @"
     ── stderr
@@ -522,7 +522,7 @@ fn a_state_is_not_brought_to_the_disk_of_a_job() {
 
 #[test]
 fn a_state_goes_to_an_http_backend_as_it_is() {
-    let new = HttpBackend::start(None);
+    let new = FakeHttpBackend::start(None);
     let test = one_output();
     test.write("old.tfstate", STATE);
     let import = [
@@ -534,7 +534,7 @@ fn a_state_goes_to_an_http_backend_as_it_is() {
         "--no-plan",
     ];
     drop(test.cli(&import).expect(0));
-    let broken = HttpBackend::start(None);
+    let broken = FakeHttpBackend::start(None);
     broken.breaks_on("UNLOCK");
     let export = ["state", "export", "app", "--to", broken.address()];
     let said = test.cli(&[&export[..], &["--credential", "env:OLD_HOME"]].concat());
@@ -555,7 +555,7 @@ fn a_state_goes_to_an_http_backend_as_it_is() {
         STATE.replace("\"lineage\":\"old\"", "\"lineage\":\"other\""),
     ] {
         assert_ne!(other, STATE);
-        let taken = HttpBackend::start(Some(&other));
+        let taken = FakeHttpBackend::start(Some(&other));
         let export = ["state", "export", "app", "--to", taken.address()];
         let said = test.cli(&[&export[..], &["--credential", "env:OLD_HOME"]].concat());
         let words = said.expect(1).stderr;

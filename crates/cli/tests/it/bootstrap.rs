@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::Value;
-use testkit::{Dice, Kubernetes, seed, write_program};
+use testkit::{Kubernetes, SeededRng, seed, write_program};
 
 use crate::story::{Story, files, noted};
 
@@ -94,7 +94,7 @@ impl Scene {
 
 #[test]
 fn a_runner_killed_in_the_middle_of_an_installation_goes_on_and_does_nothing_twice() {
-    let mut dice = Dice::new(seed());
+    let mut dice = SeededRng::new(seed());
     for agent in ["argocd", "flux"] {
         // Not before the first object could be there, nor after the last one is.
         let moment = 6 + dice.place(2 * OBJECTS);

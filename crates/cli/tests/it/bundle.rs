@@ -32,7 +32,7 @@ fn write_project(test: TestTerrane, engine: &str, backend: &str) -> TestTerrane 
 }
 
 /// What was said, without when and by whom.
-fn told(test: &TestTerrane, said: &testkit::Said) -> String {
+fn told(test: &TestTerrane, said: &testkit::CommandOutput) -> String {
     let text = shown(test, said);
     let lines = text
         .lines()
@@ -506,7 +506,7 @@ fn of_many_who_begin_it_at_once_one_does() {
     let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
     let names = ["one", "two", "three", "four"];
     let begun = names.map(|name| test.start(name, &["apply", "plan.terrane"]));
-    let said = begun.map(testkit::Background::wait);
+    let said = begun.map(testkit::BackgroundCommand::wait);
     let waiting = test.cli(&["run", "list"]).expect(0);
     let sets = waiting.stdout.matches("terrane run confirm c").count();
     let runs = 2; // each of the set says why it waits
@@ -633,7 +633,7 @@ fn what_stands_on_a_change_is_planned_after_it() {
     for stack in ["ord   no changes", "leaf  no changes"] {
         assert!(said.stdout.contains(stack), "{said}");
     }
-    let words = |said: &testkit::Said| -> String {
+    let words = |said: &testkit::CommandOutput| -> String {
         said.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     // It was shown as one that does not change, and is held to that.

@@ -16,13 +16,13 @@ fn story() -> Story {
     Story::on(terrane.env("TERRANE_HOME", "../people"), "tofu")
 }
 
-fn approve_as(story: &Story, person: &str) -> testkit::Said {
+fn approve_as(story: &Story, person: &str) -> testkit::CommandOutput {
     let args = ["run", "approve", "c1"];
     story.cli_with(&[("GITHUB_ACTOR", person)], &args).expect(0)
 }
 
 /// What was printed, however it was wrapped.
-fn words(said: &testkit::Said) -> String {
+fn words(said: &testkit::CommandOutput) -> String {
     let words: Vec<&str> = said.stdout.split_whitespace().collect();
     words.join(" ")
 }

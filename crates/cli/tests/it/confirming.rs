@@ -15,7 +15,7 @@ fn story() -> Story {
         .stack_on("prod", "top", &takes("base"), &link("top"))
 }
 
-fn as_eve(story: &Story, args: &[&str]) -> testkit::Said {
+fn as_eve(story: &Story, args: &[&str]) -> testkit::CommandOutput {
     story.cli_with(&[("GITHUB_ACTOR", "eve")], args)
 }
 

@@ -8,7 +8,7 @@ use testkit::{TestTerrane, engines};
 use crate::project::{HEAD, one_stack, runs, shown, stack, terrane};
 
 /// Versions of the engines at hand differ from machine to machine.
-fn levelled(test: &TestTerrane, said: &testkit::Said) -> String {
+fn levelled(test: &TestTerrane, said: &testkit::CommandOutput) -> String {
     let mut text = shown(test, said);
     for (name, version) in versions(test) {
         text = text.replace(&version, &format!("<{name}'s>"));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use insta::assert_snapshot;
-use testkit::{Issuer, Said, TestTerrane, engines};
+use testkit::{CommandOutput, Issuer, TestTerrane, engines};
 
 use crate::hooks::hook;
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
@@ -28,14 +28,14 @@ fn applied() -> impl Iterator<Item = TestTerrane> {
     })
 }
 
-fn exec(test: &TestTerrane, words: &[&str]) -> Said {
+fn exec(test: &TestTerrane, words: &[&str]) -> CommandOutput {
     let mut args = vec!["exec", "app", "--"];
     args.extend(words);
     test.cli(&args)
 }
 
 /// The same for what edits the state: it wants a reason.
-fn edit(test: &TestTerrane, words: &[&str]) -> Said {
+fn edit(test: &TestTerrane, words: &[&str]) -> CommandOutput {
     let mut args = vec!["exec", "app", "--reason", "by hand, as agreed", "--"];
     args.extend(words);
     test.cli(&args)

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use testkit::{Said, TestTerrane};
+use testkit::{CommandOutput, TestTerrane};
 
 use crate::project::{HEAD, one_stack, stack, terrane};
 use crate::server::{Server, token};
@@ -47,11 +47,11 @@ fn force_unlock(server: &Server, path: &str, token: &str) {
     assert_eq!(ask(server, &format!("UNLOCK {path}"), token, ""), "200");
 }
 
-fn list(test: &TestTerrane) -> Said {
+fn list(test: &TestTerrane) -> CommandOutput {
     test.cli(&["run", "list", "--open"]).expect(0)
 }
 
-fn explain(test: &TestTerrane, record: &str, reason: &str) -> Said {
+fn explain(test: &TestTerrane, record: &str, reason: &str) -> CommandOutput {
     test.cli(&["run", "explain", record, "--reason", reason])
 }
 

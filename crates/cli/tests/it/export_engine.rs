@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
-use testkit::{HttpBackend, Said, TestTerrane};
+use testkit::{CommandOutput, FakeHttpBackend, TestTerrane};
 
 use crate::backends::{STATE, one_output};
 use crate::locks::changing;
@@ -83,7 +83,7 @@ fn somebody_writes(test: &TestTerrane, serial: u64) {
 }
 
 /// What was said, however its lines were broken.
-fn words(said: &Said) -> String {
+fn words(said: &CommandOutput) -> String {
     let words: Vec<&str> = said.stderr.split_whitespace().collect();
     words.join(" ")
 }
@@ -205,7 +205,7 @@ fn a_second_export_to_the_backend_of_the_source_goes_over_the_first() {
 
 #[test]
 fn who_is_told_to_stop_gives_the_lock_back() {
-    let old = HttpBackend::start(None);
+    let old = FakeHttpBackend::start(None);
     let address = old.address();
     let own = format!(
         "terraform {{\n  backend \"http\" {{\n    address  = \"{address}\"\n    \

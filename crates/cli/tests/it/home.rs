@@ -1,7 +1,7 @@
 //! Where state is kept, who may change it from here, and what does not cost it.
 
 use insta::assert_snapshot;
-use testkit::{Said, TestTerrane};
+use testkit::{CommandOutput, TestTerrane};
 
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
 use crate::story::{Story, gated};
@@ -207,7 +207,7 @@ fn a_state_that_lost_its_stack_is_pointed_out() {
 }
 
 /// What was said, in one line however it was wrapped.
-fn flat(said: &Said) -> String {
+fn flat(said: &CommandOutput) -> String {
     let words: Vec<&str> = said.stderr.split_whitespace().collect();
     words.join(" ")
 }

@@ -1,7 +1,7 @@
 //! `init` on repositories that have no project file yet.
 
 use insta::assert_snapshot;
-use testkit::{Said, TestTerrane, engines};
+use testkit::{CommandOutput, TestTerrane, engines};
 
 use crate::project::{one_stack, shown, terrane};
 
@@ -56,7 +56,7 @@ variable "replicas" { type = number }
 }
 
 /// The id is fresh each time.
-fn levelled(test: &TestTerrane, said: &Said) -> String {
+fn levelled(test: &TestTerrane, said: &CommandOutput) -> String {
     let text = shown(test, said);
     let Some((before, after)) = text.split_once("id = \"") else {
         return text;

@@ -3,12 +3,12 @@
 use std::fs;
 
 use insta::assert_snapshot;
-use testkit::{Said, engines};
+use testkit::{CommandOutput, engines};
 
 use crate::story::{Story, essence, gated, noted};
 
 /// What was said, with what differs between machines levelled.
-pub(crate) fn levelled(story: &Story, said: &Said) -> String {
+pub(crate) fn levelled(story: &Story, said: &CommandOutput) -> String {
     let root = story.root().display().to_string();
     let text = said.to_string().replace(&root, "ROOT");
     let words = |line: &str| {

@@ -2,7 +2,7 @@
 //! listed, and comes back by the blocks that are proposed.
 
 use insta::assert_snapshot;
-use testkit::{Said, engines};
+use testkit::{CommandOutput, engines};
 
 use crate::story::{Story, essence, terrane};
 
@@ -36,7 +36,7 @@ resource "thing_file" "slow" {{
 }
 
 /// With the one directory that differs from run to run named.
-fn told(story: &Story, said: &Said) -> String {
+fn told(story: &Story, said: &CommandOutput) -> String {
     let text = essence(said).replace(&story.root().display().to_string(), "ROOT");
     // How the long path makes a line break is a matter of its length.
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -69,7 +69,7 @@ fn what_it_made_is_listed_and_imported() {
         }
 
         let again = story.cli(&["plan"]).expect(0);
-        let words = |said: &Said| {
+        let words = |said: &CommandOutput| {
             let words = said.stderr.split_whitespace();
             words.collect::<Vec<_>>().join(" ")
         };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use insta::assert_snapshot;
-use testkit::{HttpBackend, Locks, Postgres, Said, TestTerrane, engines};
+use testkit::{CommandOutput, FakeHttpBackend, LockStyle, Postgres, TestTerrane, engines};
 
 use crate::backends::{STATE, one_output};
 use crate::project::{shown, stack};
@@ -26,7 +26,7 @@ fn words(line: &str) -> Vec<&str> {
 #[test]
 fn a_backend_that_locks_elsewhere_is_locked_there() {
     let test = brought();
-    let old = HttpBackend::start(None);
+    let old = FakeHttpBackend::start(None);
     let gitlab = old
         .address()
         .replace("/state", "/api/v4/projects/1/terraform/state/app");
@@ -37,13 +37,13 @@ fn a_backend_that_locks_elsewhere_is_locked_there() {
         shown(&test, &said).replace(old.address().trim_end_matches("/state"), "SERVER")
     };
     let export = ["state", "export", "app", "--to"];
-    old.locks_by(Locks::Below);
+    old.locks_by(LockStyle::Below);
     assert_snapshot!(run(&[&export[..], &[old.address()]].concat()), @"
     ── stderr
     State `app` written to `SERVER/state`: serial 41, lineage old.
     note: the backend was locked by LOCK at `SERVER/state/lock`
     ");
-    old.locks_by(Locks::GitLab);
+    old.locks_by(LockStyle::GitLab);
     assert_snapshot!(run(&[&export[..], &[&gitlab]].concat()), @"
     ── stderr
     State `app` written to `SERVER/api/v4/projects/1/terraform/state/app`: serial 41, lineage old.
@@ -69,7 +69,7 @@ fn a_backend_that_locks_elsewhere_is_locked_there() {
     State `app` was here already: serial 41, lineage old.
     note: its old home was locked by POST at `SERVER/state/lock`
     ");
-    old.locks_by(Locks::Nowhere);
+    old.locks_by(LockStyle::Nowhere);
     assert_snapshot!(run(&[&import[..], &[old.address()]].concat()), @"
     ── stderr
     error: could not lock the state at `SERVER/state`: it answered 405
@@ -90,7 +90,7 @@ fn a_backend_that_locks_elsewhere_is_locked_there() {
 #[test]
 fn who_is_told_to_stop_unlocks_the_old_home_first() {
     for deed in ["import", "export"] {
-        let old = HttpBackend::start(Some(STATE));
+        let old = FakeHttpBackend::start(Some(STATE));
         let test = brought();
         old.is_silent_on("GET");
         let place = if deed == "import" { "--from" } else { "--to" };
@@ -229,7 +229,7 @@ fn a_state_of_no_project_is_named_with_a_slash() {
 #[test]
 fn a_backend_that_only_the_engine_knows_is_locked_while_it_is_read() {
     for (engine, _) in engines::all() {
-        let old = HttpBackend::start(Some(STATE));
+        let old = FakeHttpBackend::start(Some(STATE));
         let address = old.address();
         let own = format!(
             "terraform {{\n  backend \"http\" {{\n    address        = \"{address}\"\n    \
@@ -274,7 +274,7 @@ fn names_its_own(test: &TestTerrane, kind: &str, lines: &str) {
 }
 
 /// The settings of a backend `http`, without its locks, and with them.
-fn settings(old: &HttpBackend) -> (String, String) {
+fn settings(old: &FakeHttpBackend) -> (String, String) {
     let address = old.address();
     let bare = format!(
         "address = \"{address}\"\nusername = \"user\"\npassword = \"password\"\nretry_max = 0"
@@ -285,7 +285,7 @@ fn settings(old: &HttpBackend) -> (String, String) {
 }
 
 /// What was said, without the breaks of its lines.
-fn flat(said: &Said) -> String {
+fn flat(said: &CommandOutput) -> String {
     said.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -293,7 +293,7 @@ fn flat(said: &Said) -> String {
 fn what_an_engine_cannot_keep_locked_is_refused_with_its_reason() {
     let postgres = Postgres::start();
     let conn = format!("conn_str = \"{}\"", postgres.database());
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     let (bare, _) = settings(&old);
     let off = format!("{bare}\n# lock_address = \"{}\"", old.address());
     let cases = [
@@ -324,7 +324,7 @@ fn what_an_engine_cannot_keep_locked_is_refused_with_its_reason() {
 
 #[test]
 fn an_address_of_locks_that_the_environment_gives_counts() {
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     let test = one_output()
         .env("TF_HTTP_LOCK_ADDRESS", old.address())
         .env("TF_HTTP_UNLOCK_ADDRESS", old.address());
@@ -350,7 +350,7 @@ fn a_lock_that_an_engine_leaves_behind_is_told() {
             (Some(STATE), "was imported (serial 41)"),
             (None, "was not imported"),
         ] {
-            let old = HttpBackend::start(state);
+            let old = FakeHttpBackend::start(state);
             old.breaks_on("UNLOCK");
             let test = one_output();
             let project = test.read("terrane.hcl");
@@ -374,7 +374,7 @@ fn a_lock_that_an_engine_leaves_behind_is_told() {
 
 #[test]
 fn nothing_in_the_backend_leaves_it_unlocked_and_says_where_else_to_look() {
-    let old = HttpBackend::start(None);
+    let old = FakeHttpBackend::start(None);
     let test = one_output();
     names_its_own(&test, "http", &settings(&old).1);
     let words_of_http = flat(&test.cli(&words(IMPORT)).expect(1));
@@ -404,7 +404,7 @@ fn with_own_tmp(test: TestTerrane) -> (TestTerrane, PathBuf) {
 
 #[test]
 fn who_is_told_to_stop_while_an_engine_reads_unlocks_and_leaves_nothing() {
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     let (test, tmp) = with_own_tmp(one_output());
     names_its_own(&test, "http", &settings(&old).1);
     // The one who holds the lock reads it; the next one is to wait.
@@ -430,7 +430,7 @@ fn a_state_on_its_way_to_an_engine_does_not_outlive_who_is_killed() {
     test.write("old.tfstate", &STATE.replace("kept", secret));
     let import = "state import app --no-plan --from old.tfstate";
     drop(test.cli(&words(import)).expect(0));
-    let new = HttpBackend::start(None);
+    let new = FakeHttpBackend::start(None);
     new.is_silent_on("POST");
     names_its_own(&test, "http", &settings(&new).0);
     let moving = test.start("moving", &words("state export app --to engine"));
@@ -450,7 +450,7 @@ fn a_state_on_its_way_to_an_engine_does_not_outlive_who_is_killed() {
 
 #[test]
 fn an_engine_without_credentials_says_where_they_come_from() {
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     let test = one_output();
     let lines = format!("address = \"{}\"\nretry_max = 0", old.address());
     names_its_own(&test, "http", &lines);
@@ -462,7 +462,7 @@ fn an_engine_without_credentials_says_where_they_come_from() {
 /// Only OpenTofu's backends take any.
 #[test]
 fn a_backend_with_variables_gets_those_of_the_stack() {
-    let old = HttpBackend::start(Some(STATE));
+    let old = FakeHttpBackend::start(Some(STATE));
     let test = one_output();
     let project = test.read("terrane.hcl");
     let inputs = "layer  = \"main\"\n  inputs = { place = \"state\" }";
@@ -487,7 +487,7 @@ fn the_same_in_other_words_is_there_already() {
     let version = "\"terraform_version\":\"";
     let other = STATE.replacen(version, &format!("{version}1"), 1);
     assert_ne!(other, STATE);
-    let there = HttpBackend::start(Some(&other));
+    let there = FakeHttpBackend::start(Some(&other));
     let address = there.address();
     let way = ["--credential", "env:THERE"];
     let test = test.env("THERE", "user:password");

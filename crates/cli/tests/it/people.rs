@@ -19,7 +19,7 @@ fn story(approval: &str) -> Story {
 }
 
 /// One command of somebody else.
-fn as_person(story: &Story, person: &str, args: &[&str]) -> testkit::Said {
+fn as_person(story: &Story, person: &str, args: &[&str]) -> testkit::CommandOutput {
     story.cli_with(&[("GITHUB_ACTOR", person)], args)
 }
 

@@ -18,7 +18,7 @@ fn two_stacks() -> Story {
 }
 
 /// One command of somebody else.
-fn as_bob(story: &Story, args: &[&str]) -> testkit::Said {
+fn as_bob(story: &Story, args: &[&str]) -> testkit::CommandOutput {
     story.cli_with(&[("GITHUB_ACTOR", "bob")], args)
 }
 

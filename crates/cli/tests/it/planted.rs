@@ -8,7 +8,9 @@ use std::sync::Once;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use testkit::{AgeKey, Kubernetes, Minio, Moto, Said, Scripted, Sops, TestTerrane, Vault};
+use testkit::{
+    AgeKey, CommandOutput, Kubernetes, Minio, Moto, ScriptedServer, Sops, TestTerrane, Vault,
+};
 
 use crate::project::terrane;
 use crate::server::Server;
@@ -125,7 +127,7 @@ impl Searched {
         }
     }
 
-    fn said(&mut self, what: &str, said: &Said) {
+    fn said(&mut self, what: &str, said: &CommandOutput) {
         self.look(&format!("stdout of `{what}`"), said.stdout.as_bytes());
         self.look(&format!("stderr of `{what}`"), said.stderr.as_bytes());
     }
@@ -212,7 +214,7 @@ output "encoded" {
 struct Garden {
     test: TestTerrane,
     /// Answers for Azure, for a gate, and for a Vault that repeats the token it refuses.
-    scripted: Scripted,
+    scripted: ScriptedServer,
     namespace: String,
 }
 
@@ -246,7 +248,7 @@ fn garden() -> Garden {
     let quoted = |name: &str| serde_json::to_string(&plant(name)).unwrap();
     let name = format!("planted-{namespace}");
     let vault = vault_with(&name, &quoted("vault"));
-    let scripted = Scripted::start(&[
+    let scripted = ScriptedServer::start(&[
         (
             &format!("GET /v1/{name}/data/app"),
             403,

@@ -547,7 +547,7 @@ fn a_yes_beforehand_to_a_bundle_may_be_denied() {
 
 const LATE: &str = "package terrane\nrequire_approval contains {\"msg\": \"late\", \"count\": 1}\n";
 
-fn approve_as(story: &Story, person: &str, set: &str) -> testkit::Said {
+fn approve_as(story: &Story, person: &str, set: &str) -> testkit::CommandOutput {
     let args = ["run", "approve", set];
     story.cli_with(&[("CI", "true"), ("GITHUB_ACTOR", person)], &args)
 }

@@ -19,7 +19,7 @@ fn with(attributes: &str, rego: &str) -> Story {
     ))
 }
 
-fn approve_as(story: &Story, person: &str, set: &str) -> testkit::Said {
+fn approve_as(story: &Story, person: &str, set: &str) -> testkit::CommandOutput {
     let args = ["run", "approve", set];
     story.cli_with(&[("CI", "true"), ("GITHUB_ACTOR", person)], &args)
 }
@@ -315,7 +315,7 @@ fn an_approval_that_counts_for_another_requirement_says_so() {
     ");
 }
 
-fn warnings(said: &testkit::Said) -> String {
+fn warnings(said: &testkit::CommandOutput) -> String {
     let lines = said.stderr.lines();
     let lines: Vec<&str> = lines.filter(|line| line.starts_with("warning")).collect();
     lines.join("\n")

@@ -2,7 +2,7 @@
 //! never with invented ones.
 
 use insta::{allow_duplicates, assert_snapshot};
-use testkit::{Said, engines, said};
+use testkit::{CommandOutput, engines, said};
 
 use crate::story::{Story, files, holding, noted};
 
@@ -488,7 +488,7 @@ fn machines_are_told_the_same() {
     ");
 }
 
-fn statuses(said: &Said) -> String {
+fn statuses(said: &CommandOutput) -> String {
     let events = said
         .stdout
         .lines()

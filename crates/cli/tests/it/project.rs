@@ -1,6 +1,6 @@
 //! Small projects that several stories start from.
 
-use testkit::{Said, TestTerrane};
+use testkit::{CommandOutput, TestTerrane};
 
 /// A project with one target that is everybody's, on OpenTofu.
 pub(crate) const HEAD: &str = r#"project "shop" {
@@ -40,7 +40,7 @@ pub(crate) fn runs(command: &str, trigger: &str) -> String {
 
 /// What was said, with the test's own directory as `ROOT`, and without the lines of progress, which come
 /// as fast as engines are.
-pub(crate) fn shown(test: &TestTerrane, said: &Said) -> String {
+pub(crate) fn shown(test: &TestTerrane, said: &CommandOutput) -> String {
     let text = said
         .to_string()
         .replace(&test.root().display().to_string(), "ROOT");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use insta::{allow_duplicates, assert_snapshot};
-use testkit::{Said, TestTerrane, engines};
+use testkit::{CommandOutput, TestTerrane, engines};
 
 use crate::story::{essence, files, holding, is_busy, terrane};
 
@@ -215,7 +215,7 @@ fn quickstart(engine: &str) -> TestTerrane {
 }
 
 #[track_caller]
-fn check_order(said: &Said) {
+fn check_order(said: &CommandOutput) {
     let at = |mark: &str, stack: &str, words: &str| {
         let is_it = |line: &str| {
             let mut parts = line.split_whitespace().skip(1);

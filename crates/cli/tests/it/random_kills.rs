@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use testkit::{Background, Dice};
+use testkit::{BackgroundCommand, SeededRng};
 
 use crate::story::{Story, link, takes};
 
@@ -26,7 +26,7 @@ fn killed_at_any_moment_it_comes_to_the_same_end() {
 }
 
 fn rounds(seed: u64, side: u64) {
-    let mut dice = Dice::new(seed + side);
+    let mut dice = SeededRng::new(seed + side);
     let engines = testkit::engines::all();
     let (mut killed, mut round) = (0, 0);
     while killed < KILLS {
@@ -83,7 +83,7 @@ impl Victim {
     }
 }
 
-fn kill_somebody(story: &Story, mut apply: Background, dice: &mut Dice) -> Victim {
+fn kill_somebody(story: &Story, mut apply: BackgroundCommand, dice: &mut SeededRng) -> Victim {
     let victim = match dice.roll(5) {
         0 => Victim::Terminal,
         1 => Victim::Engine,

@@ -7,7 +7,7 @@ mod secrets;
 
 use std::fs;
 
-use testkit::{Said, TestTerrane};
+use testkit::{CommandOutput, TestTerrane};
 
 use crate::project::{HEAD, stack, terrane};
 
@@ -40,7 +40,7 @@ render "lab" {{
     test
 }
 
-fn said(said: &Said) -> String {
+fn said(said: &CommandOutput) -> String {
     said.to_string()
 }
 

@@ -4,7 +4,7 @@
 use std::fs;
 
 use insta::assert_snapshot;
-use testkit::{Said, Terminal};
+use testkit::{CommandOutput, Terminal};
 
 use crate::story::{Story, link, takes};
 
@@ -22,7 +22,7 @@ fn asked(story: &Story, stack: &str) -> Terminal {
 }
 
 /// What a screen says of a refusal: why, and how to go on.
-fn refusal(said: &Said) -> String {
+fn refusal(said: &CommandOutput) -> String {
     let lines: Vec<&str> = said.stdout.lines().map(str::trim).collect();
     let mut starts = lines.iter();
     let first = starts.rposition(|line| line.starts_with("this plan may no longer"));

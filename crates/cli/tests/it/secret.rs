@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use insta::assert_snapshot;
-use testkit::{AgeKey, Said, Sops, TestTerrane, age_plugins, write_program};
+use testkit::{AgeKey, CommandOutput, Sops, TestTerrane, age_plugins, write_program};
 
 use crate::project::{HEAD, shown, stack, terrane};
 
@@ -33,7 +33,7 @@ fn official(test: &TestTerrane) -> Sops {
 }
 
 /// Gives a command its standard input.
-fn fed(test: &TestTerrane, input: &str, args: &str) -> Said {
+fn fed(test: &TestTerrane, input: &str, args: &str) -> CommandOutput {
     let binary = env!("CARGO_BIN_EXE_terrane");
     test.shell(&format!("printf '%s' '{input}' | '{binary}' {args}"))
 }

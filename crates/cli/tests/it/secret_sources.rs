@@ -1,14 +1,14 @@
 //! Secrets of services, as a project meets them.
 
 use insta::assert_snapshot;
-use testkit::{Scripted, TestTerrane};
+use testkit::{ScriptedServer, TestTerrane};
 
 use crate::project::{HEAD, one_stack, shown, stack, terrane};
 
 const TELLS: &str = "variable \"user\" { type = string }\nvariable \"password\" { type = string }\n\
                      output \"digest\" { value = nonsensitive(sha256(\"${var.user}:${var.password}\")) }\n";
 
-fn with_vault(vault: &Scripted, fields: [&str; 2]) -> TestTerrane {
+fn with_vault(vault: &ScriptedServer, fields: [&str; 2]) -> TestTerrane {
     let test = one_stack("", TELLS)
         .env("VAULT_ADDR", vault.address())
         .env("VAULT_TOKEN", "hvs.of-this-test");
@@ -25,7 +25,7 @@ fn with_vault(vault: &Scripted, fields: [&str; 2]) -> TestTerrane {
 #[test]
 fn a_service_is_asked_once_by_the_stage_that_needs_it() {
     let answer = r#"{"data":{"data":{"user":"db-admin","password":"open-sesame"}}}"#;
-    let vault = Scripted::start(&[("GET /v1/kv/data/db", 200, answer)]);
+    let vault = ScriptedServer::start(&[("GET /v1/kv/data/db", 200, answer)]);
     let test = with_vault(&vault, ["user", "password"]);
     drop(test.cli(&["validate"]).expect(0));
     assert_eq!(vault.lines(), Vec::<String>::new());
@@ -41,7 +41,7 @@ fn a_service_is_asked_once_by_the_stage_that_needs_it() {
 #[test]
 fn what_a_service_refuses_is_said_with_a_remedy() {
     let denied = r#"{"errors":["1 error occurred:\n\t* permission denied\n\n"]}"#;
-    let vault = Scripted::start(&[("GET /v1/kv/data/db", 403, denied)]);
+    let vault = ScriptedServer::start(&[("GET /v1/kv/data/db", 403, denied)]);
     let test = with_vault(&vault, ["user", "password"]);
     let said = test.cli(&["apply", "--auto-approve"]).expect(1);
     let said = shown(&test, &said).replace(vault.address(), "https://VAULT");

@@ -1,7 +1,7 @@
 //! A sensitive value reaches the stacks that need it, and nobody's eyes.
 
 use insta::assert_snapshot;
-use testkit::{Said, engines};
+use testkit::{CommandOutput, engines};
 
 use crate::story::{Story, essence, holding, resource, terrane};
 
@@ -366,7 +366,7 @@ fn a_secret_of_a_context_is_not_published_in_clear() {
 }
 
 #[track_caller]
-fn check_absent(said: &[Said], secret: &str) {
+fn check_absent(said: &[CommandOutput], secret: &str) {
     for said in said {
         let shown = said.stdout.contains(secret) || said.stderr.contains(secret);
         assert!(!shown, "{secret} is shown in: {said}");

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use rcgen::{CertificateParams, KeyPair};
-use testkit::{Background, Said, TestTerrane};
+use testkit::{BackgroundCommand, CommandOutput, TestTerrane};
 
 use crate::project::{HEAD, stack, terrane};
 
@@ -19,7 +19,7 @@ resource "terraform_data" "it" {
 
 /// A server under way.
 pub(crate) struct Server {
-    process: Background,
+    process: BackgroundCommand,
     url: String,
 }
 
@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// Sends it a signal to end, and waits.
-    pub(crate) fn stop(self) -> Said {
+    pub(crate) fn stop(self) -> CommandOutput {
         self.process.terminate();
         self.process.wait()
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use testkit::{Dice, Minio, Postgres, TestTerrane};
+use testkit::{Minio, Postgres, SeededRng, TestTerrane};
 
 use crate::project::terrane;
 use crate::server::{Server, token};
@@ -59,7 +59,7 @@ fn nothing_acknowledged_is_lost_with_a_bucket() {
 
 fn kill_again_and_again(test: &TestTerrane, kills: usize) {
     let seed = testkit::seed();
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRng::new(seed);
     let world = World {
         secret: token(test, &["clients", "--write"]),
         address: Mutex::new(None),

@@ -1,7 +1,7 @@
 //! What gates and sinks get: the environment of the stack's contexts, as the engine and `bootstrap` do, and secrets, which
 //! are masked wherever they would be shown.
 
-use testkit::{Said, TestTerrane};
+use testkit::{CommandOutput, TestTerrane};
 
 use crate::project::{HEAD, stack, terrane};
 
@@ -34,7 +34,7 @@ fn gate(script: &str) -> String {
 }
 
 #[track_caller]
-fn shows_no_secret(test: &TestTerrane, said: &Said) {
+fn shows_no_secret(test: &TestTerrane, said: &CommandOutput) {
     let logs = test.cli(&["run", "logs", "r1"]).to_string();
     let shown = test.cli(&["run", "show", "r1", "--json"]).to_string();
     for text in [&said.to_string(), &logs, &shown] {

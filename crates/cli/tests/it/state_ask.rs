@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use insta::assert_snapshot;
-use testkit::{Said, engines};
+use testkit::{CommandOutput, engines};
 
 use crate::project::one_stack;
 use crate::story::Story;
@@ -81,7 +81,7 @@ fn applied(engine: &str) -> Story {
 }
 
 /// What differs from one run of the test to the next: ids, digests, commits, who and when.
-fn stable(story: &Story, said: &Said) -> String {
+fn stable(story: &Story, said: &CommandOutput) -> String {
     let me = story.shell("id -un").stdout.trim().to_owned();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut out = String::new();

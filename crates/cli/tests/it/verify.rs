@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use insta::assert_snapshot;
-use testkit::{Dns, Said, TestTerrane};
+use testkit::{CommandOutput, Dns, TestTerrane};
 
 use crate::project::one_stack;
 
@@ -98,7 +98,7 @@ const GATES: &str = r#"
     run = ["sh", "-c", "test -f terrane.hcl"]
   }"#;
 
-fn steady(said: &Said, dns: &Dns, page: &Page) -> String {
+fn steady(said: &CommandOutput, dns: &Dns, page: &Page) -> String {
     let text = said.to_string();
     let text = text
         .replace(&dns.address(), "RESOLVER")

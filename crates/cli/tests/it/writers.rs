@@ -1,7 +1,7 @@
 //! Who may apply: a real issuer on loopback, tokens good and bad, and what people are told.
 
 use insta::assert_snapshot;
-use testkit::{Issuer, Said, Signed, TestTerrane, Token};
+use testkit::{CommandOutput, Issuer, SigningMethod, TestTerrane, TestToken};
 
 use crate::project::{HEAD, shown, stack, terrane};
 use crate::story::{Story, gated, noted};
@@ -41,11 +41,11 @@ fn guarded_by(issuer: &Issuer, writers: &str) -> TestTerrane {
     test
 }
 
-fn apply(test: &TestTerrane) -> Said {
+fn apply(test: &TestTerrane) -> CommandOutput {
     test.cli(&["apply", "--auto-approve"])
 }
 
-fn told(test: &TestTerrane, issuer: &Issuer, said: &Said) -> String {
+fn told(test: &TestTerrane, issuer: &Issuer, said: &CommandOutput) -> String {
     shown(test, said).replace(issuer.address(), "ISSUER")
 }
 
@@ -55,7 +55,7 @@ fn has_state(test: &TestTerrane) -> bool {
 }
 
 /// Applies with this token, is refused, and tells why.
-fn refusal(issuer: &Issuer, token: Token<'_>) -> String {
+fn refusal(issuer: &Issuer, token: TestToken<'_>) -> String {
     let test = guarded(issuer)
         .env("CI", "true")
         .env("TERRANE_ID_TOKEN", &token.mint());
@@ -190,15 +190,15 @@ fn a_token_that_is_not_believed_applies_nothing() {
             "it comes from `https://example.io`, not from `ISSUER`",
         ),
         (
-            plain().signed(Signed::ByAnother),
+            plain().signed(SigningMethod::ByAnother),
             "its signature is not that of its issuer",
         ),
         (
-            plain().signed(Signed::Unpublished),
+            plain().signed(SigningMethod::Unpublished),
             "`ISSUER` has no key `other` for `ES256`",
         ),
         (
-            plain().signed(Signed::None),
+            plain().signed(SigningMethod::None),
             "it is signed by `none`, only `RS256` and `ES256` are believed",
         ),
         (
@@ -206,7 +206,7 @@ fn a_token_that_is_not_believed_applies_nothing() {
             "its header has `crit`, and no extension of tokens is known here",
         ),
         (
-            plain().signed(Signed::PublicKeyAsSecret),
+            plain().signed(SigningMethod::PublicKeyAsSecret),
             "it is signed by `HS256`, only `RS256` and `ES256` are believed",
         ),
     ];

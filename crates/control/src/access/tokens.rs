@@ -28,7 +28,7 @@ const PREFIX: &str = "terrane_";
 const STALE_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug)]
-pub struct TokenWish {
+pub struct TokenRequest {
     pub name: String,
     pub states: StatePattern,
     pub scope: TokenScope,
@@ -55,7 +55,7 @@ pub(crate) fn random() -> Result<String, getrandom::Error> {
 }
 
 /// Creates a token. The returned value is the only copy of its secret.
-pub async fn create(control: &Control, wish: &TokenWish) -> Result<Secret, CreateTokenError> {
+pub async fn create(control: &Control, wish: &TokenRequest) -> Result<Secret, CreateTokenError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
     if !(1..=64).contains(&wish.name.len()) || !wish.name.bytes().all(is_plain) {
         return Err(CreateTokenError::Name);
@@ -91,14 +91,14 @@ pub async fn revoke(control: &Control, name: &str) -> Result<(), TokenError> {
 #[derive(Debug)]
 pub struct TokenCheck {
     store: Store,
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<TokenCache>>,
     /// Lets one task query the database while the others wait for its result.
     asking: tokio::sync::Mutex<()>,
 }
 
 /// Tokens by the first bytes of their digest; the rest is compared in constant time.
 #[derive(Debug, Default)]
-struct Known {
+struct TokenCache {
     since: Option<Instant>,
     tokens: HashMap<[u8; 8], Vec<(StoredDigest, Arc<Token>)>>,
 }
@@ -133,8 +133,8 @@ impl TokenCheck {
     }
 
     /// Returns cached tokens that were read no earlier than `earliest`, or reads them again.
-    async fn known_since(&self, earliest: Option<Instant>) -> Result<Arc<Known>, StoreError> {
-        let is_fresh = |known: &Known| known.since.is_some() && known.since >= earliest;
+    async fn known_since(&self, earliest: Option<Instant>) -> Result<Arc<TokenCache>, StoreError> {
+        let is_fresh = |known: &TokenCache| known.since.is_some() && known.since >= earliest;
         let known = self.known();
         if is_fresh(&known) {
             return Ok(known);
@@ -145,17 +145,17 @@ impl TokenCheck {
             return Ok(known);
         }
         let since = Instant::now();
-        let known = Arc::new(Known::new(since, self.store.token_list_live().await?));
+        let known = Arc::new(TokenCache::new(since, self.store.token_list_live().await?));
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&known);
         Ok(known)
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<TokenCache> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Known {
+impl TokenCache {
     fn new(since: Instant, live: Vec<StoredToken>) -> Self {
         let mut tokens: HashMap<_, Vec<_>> = HashMap::new();
         for StoredToken { digest, token } in live {
@@ -196,19 +196,19 @@ mod tests {
 
     use super::*;
     use crate::home::master_keys::KeySource;
-    use crate::home::{Home, StorePlace};
+    use crate::home::{Home, HomeLocation};
 
     async fn control(dir: &std::path::Path) -> Control {
         let keyring = Keyring::open_or_create(&dir.join("master.key")).unwrap();
         let store = Store::open(&dir.join("home"), keyring).await.unwrap();
-        let place = StorePlace::Directory(dir.to_owned());
+        let place = HomeLocation::Directory(dir.to_owned());
         let key = KeySource::File(dir.join("master.key"));
         let home = Home::at(place, dir.to_owned(), key, String::new());
         Control::new(store, home, PathBuf::new(), PathBuf::new())
     }
 
-    fn wish(name: &str) -> TokenWish {
-        TokenWish {
+    fn wish(name: &str) -> TokenRequest {
+        TokenRequest {
             name: name.to_owned(),
             states: "**".parse().unwrap(),
             scope: TokenScope::Write,

@@ -23,9 +23,9 @@ pub use refusal::NotAWriterError;
 
 /// The caller, and why it does not match certain `writer` blocks.
 #[derive(Clone, Debug)]
-pub struct Who {
+pub struct Caller {
     pub identity: Identity,
-    refusals: Vec<(Writer, Refusal)>,
+    refusals: Vec<(Writer, WriterMismatch)>,
     job: JobKind,
 }
 
@@ -40,7 +40,7 @@ enum JobKind {
 
 /// Why the caller is not the writer that a block describes.
 #[derive(Clone, Debug)]
-enum Refusal {
+enum WriterMismatch {
     /// The caller has no token.
     NoToken,
     /// The token could not be fetched or verified.
@@ -55,7 +55,7 @@ enum Refusal {
     },
 }
 
-impl Who {
+impl Caller {
     /// A person, without any verification.
     pub fn person(name: impl Into<String>) -> Self {
         Self {
@@ -91,8 +91,8 @@ pub async fn identify(
     stacks: &BTreeSet<StackName>,
     env: &BTreeMap<String, String>,
     person: &str,
-) -> Who {
-    let mut who = Who::person(person);
+) -> Caller {
+    let mut who = Caller::person(person);
     who.job = job(env);
     let closed = targets(project, stacks).filter(|target| !target.is_open());
     let names = closed.flat_map(|target| &target.writers);
@@ -164,7 +164,7 @@ struct Tokens<'a> {
 }
 
 impl Tokens<'_> {
-    async fn bearer_of(&mut self, writer: &Writer) -> Result<Identity, Refusal> {
+    async fn bearer_of(&mut self, writer: &Writer) -> Result<Identity, WriterMismatch> {
         let token = self.token(writer).await?;
         let claims = self
             .oidc()?
@@ -182,11 +182,11 @@ impl Tokens<'_> {
         if wrong.is_empty() {
             Ok(identity)
         } else {
-            Err(Refusal::Other { identity, wrong })
+            Err(WriterMismatch::Other { identity, wrong })
         }
     }
 
-    async fn token(&mut self, writer: &Writer) -> Result<Secret, Refusal> {
+    async fn token(&mut self, writer: &Writer) -> Result<Secret, WriterMismatch> {
         let var = |name: &str| self.env.get(name).filter(|value| !value.is_empty());
         if let Some(given) = var(&writer.token_env) {
             return Ok(Secret::new(given.trim()));
@@ -197,7 +197,7 @@ impl Tokens<'_> {
         let address = var("ACTIONS_ID_TOKEN_REQUEST_URL");
         let bearer = var("ACTIONS_ID_TOKEN_REQUEST_TOKEN");
         let (Some(address), Some(bearer)) = (address, bearer) else {
-            return Err(Refusal::NoToken);
+            return Err(WriterMismatch::NoToken);
         };
         let (oidc, bearer) = (self.oidc()?, Secret::new(bearer));
         let token = oidc
@@ -208,17 +208,17 @@ impl Tokens<'_> {
         Ok(token)
     }
 
-    fn oidc(&self) -> Result<&Oidc, Refusal> {
+    fn oidc(&self) -> Result<&Oidc, WriterMismatch> {
         let oidc = self.oidc.as_ref();
         oidc.map_err(|err| unverified("its token could not be verified", err, true))
     }
 }
 
 /// The error with its causes, outermost first.
-fn unverified(what: &str, err: &dyn Error, is_unavailable: bool) -> Refusal {
+fn unverified(what: &str, err: &dyn Error, is_unavailable: bool) -> WriterMismatch {
     let mut why = vec![format!("{what}: {err}")];
     why.extend(causes(err).map(ToString::to_string));
-    Refusal::Unverified {
+    WriterMismatch::Unverified {
         why,
         is_unavailable,
     }

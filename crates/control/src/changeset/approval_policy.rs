@@ -2,24 +2,24 @@
 //!
 //! Not here: evaluation at plan and apply (`runner`), the policies themselves (`policy`).
 
-use model::approval::{Owed, owed_to_policy};
+use model::approval::{MissingApproval, owed_to_policy};
 use model::ids::StackName;
-use model::policy::{Actor, Approval, Point, Remark, Verdict};
+use model::policy::{Actor, ApprovalFacts, PolicyPhase, Remark, Verdict};
 use model::run::{Run, RunState};
 
 use crate::Control;
-use crate::changeset::explain::{Explained, NewApproval};
-use crate::policy::{Asking, PolicyError, approvals, ask, note, recall};
+use crate::changeset::explain::{ChangeSetDetails, NewApproval};
+use crate::policy::{PolicyContext, PolicyError, approvals, ask, note, recall};
 
 /// The verdicts of policies on an approval or a confirmation, for each affected plan.
 #[derive(Debug, Default)]
-pub struct PolicyAnswers {
+pub struct PolicyVerdicts {
     pub said: Vec<(StackName, Verdict)>,
     /// Missing approvals that policies require now.
-    pub owed: Vec<Owed>,
+    pub owed: Vec<MissingApproval>,
 }
 
-impl PolicyAnswers {
+impl PolicyVerdicts {
     pub fn denials(&self) -> impl Iterator<Item = &Remark> {
         self.said.iter().flat_map(|(_, said)| &said.denials)
     }
@@ -29,14 +29,14 @@ impl PolicyAnswers {
 /// deny the approval.
 pub async fn hear_approval(
     control: &Control,
-    before: &Explained,
+    before: &ChangeSetDetails,
     new: &NewApproval,
-) -> Result<PolicyAnswers, PolicyError> {
+) -> Result<PolicyVerdicts, PolicyError> {
     if before.set.request.policy_override.is_some() {
-        return Ok(PolicyAnswers::default()); // verdicts are recorded at apply
+        return Ok(PolicyVerdicts::default()); // verdicts are recorded at apply
     }
     let mut given = approvals(&before.approvals);
-    given.push(Approval {
+    given.push(ApprovalFacts {
         person: new.person.clone(),
         role: new.role.clone(),
         verified: false,
@@ -55,11 +55,11 @@ pub async fn hear_approval(
 /// Evaluates policies for a confirmation of the plans, before anything is applied.
 pub async fn hear_confirmation(
     control: &Control,
-    before: &Explained,
+    before: &ChangeSetDetails,
     person: &str,
-) -> Result<PolicyAnswers, PolicyError> {
+) -> Result<PolicyVerdicts, PolicyError> {
     if before.set.request.policy_override.is_some() {
-        return Ok(PolicyAnswers::default()); // verdicts are recorded at apply
+        return Ok(PolicyVerdicts::default()); // verdicts are recorded at apply
     }
     let given = approvals(&before.approvals);
     let heard = hear(control, before, |_| true, &given, person).await?;
@@ -69,12 +69,12 @@ pub async fn hear_confirmation(
 
 async fn hear(
     control: &Control,
-    before: &Explained,
+    before: &ChangeSetDetails,
     is_meant: impl Fn(&Run) -> bool,
-    given: &[Approval],
+    given: &[ApprovalFacts],
     person: &str,
-) -> Result<PolicyAnswers, PolicyError> {
-    let (mut heard, now) = (PolicyAnswers::default(), control.now());
+) -> Result<PolicyVerdicts, PolicyError> {
+    let (mut heard, now) = (PolicyVerdicts::default(), control.now());
     for run in before.runs.iter().filter(|run| is_meant(run)) {
         let RunState::Planned { .. } = run.state else {
             continue;
@@ -84,11 +84,11 @@ async fn hear(
             continue;
         }
         let case = recall(control, run.id, &spec).await?;
-        let asking = Asking {
+        let asking = PolicyContext {
             set: &before.set,
             run: run.id,
             spec: &spec,
-            point: Point::Approval,
+            point: PolicyPhase::Approval,
             is_preview: false,
             approvals: given.to_vec(),
             actor: Actor::person(person),
@@ -104,8 +104,8 @@ async fn hear(
 
 async fn note_all(
     control: &Control,
-    before: &Explained,
-    heard: &PolicyAnswers,
+    before: &ChangeSetDetails,
+    heard: &PolicyVerdicts,
     person: &str,
 ) -> Result<(), PolicyError> {
     for (stack, said) in &heard.said {
@@ -113,14 +113,25 @@ async fn note_all(
         if let Some(run) = run
             && let RunState::Planned { plan, .. } = &run.state
         {
-            note(control, run.id, plan, Point::Approval, Some(person), said).await?;
+            note(
+                control,
+                run.id,
+                plan,
+                PolicyPhase::Approval,
+                Some(person),
+                said,
+            )
+            .await?;
         }
     }
     Ok(())
 }
 
 /// Whether a policy may read approvals. If so, an approval may be given before any is required.
-pub async fn hears_approvals(control: &Control, before: &Explained) -> Result<bool, PolicyError> {
+pub async fn hears_approvals(
+    control: &Control,
+    before: &ChangeSetDetails,
+) -> Result<bool, PolicyError> {
     for run in &before.runs {
         if !run.state.is_finished() && control.store.run_spec(run.id).await?.hears_approvals() {
             return Ok(true);

@@ -12,14 +12,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::engine::{
-    Engine, EngineCall, HoldError, Holding, Init, LocateError, LockFile, PluginCache,
-    PluginCacheError,
+    Engine, EngineCall, EngineLockError, EngineLockGuard, InitCall, LocateError, LockFileMode,
+    PluginCache, PluginCacheError,
 };
-use drivers::process::{CaptureError, Captured, Environment, Keeper, remove_when_gone};
+use drivers::process::{CaptureError, Captured, DirGuard, Environment, remove_when_gone};
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, Method};
 use model::digits;
 use model::engine::Flavor;
-use model::engine_event::{EngineEvent, Level, Severity};
+use model::engine_event::{EngineEvent, EngineSeverity, Level};
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::StackName;
 use model::lock::LockInfo;
@@ -36,13 +36,15 @@ use crate::home::write_private;
 use crate::program_output::engine_messages::without_colours;
 use crate::project::engines::{self, LayOutSourceError};
 use crate::project::open::OpenProject;
-use crate::secrets::caller_env::{Asker, GatherError};
+use crate::secrets::caller_env::{CallerEnv, MissingValuesError};
 use crate::{Control, runner};
 
 pub(crate) use copies::export_to_engine;
 use copies::is_nothing;
-pub use copies::{Copies, LookAgainError, Unseen, held_before, keep_copy, look_again};
-pub use locks::{BackendLock, Broken, FoundLock, break_lock, lock_of, locks};
+pub use copies::{
+    CopyFreshness, RefreshCopyError, UnreadState, held_before, keep_copy, look_again,
+};
+pub use locks::{BackendLock, BreakOutcome, StackLock, break_lock, lock_of, locks};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
@@ -55,7 +57,7 @@ pub enum BackendError {
     #[error(transparent)]
     Prepare(#[from] PrepareError),
     #[error(transparent)]
-    Gather(#[from] GatherError),
+    Gather(#[from] MissingValuesError),
     #[error("{message}")]
     Values {
         message: String,
@@ -72,7 +74,7 @@ pub enum BackendError {
     #[error("the engine did not answer within a minute")]
     TooSlow,
     #[error("could not hold the state locked")]
-    Hold(#[source] HoldError),
+    Hold(#[source] EngineLockError),
     #[error("the engine could not {deed} for stack `{stack}`: {said}")]
     Refused {
         deed: &'static str,
@@ -132,7 +134,7 @@ const READ: &str = "read the state";
 
 /// Which backend of a stack to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum BackendChoice {
     /// The backend of its target.
     Target,
     /// The backend that its source names, regardless of the target.
@@ -141,7 +143,7 @@ pub enum Which {
 
 /// How the backend that a source names locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locks {
+pub enum LockSupport {
     /// The state is a file; an engine locks a separate file for it.
     File,
     /// It is configured without locking.
@@ -152,7 +154,7 @@ pub enum Locks {
     Lasting,
 }
 
-impl Locks {
+impl LockSupport {
     fn of(kind: &str, source: Option<&Module>, environment: &Environment) -> Self {
         // Engines also read this setting from their environment.
         let address = environment.get("TF_HTTP_LOCK_ADDRESS");
@@ -167,12 +169,12 @@ impl Locks {
 }
 
 /// A private directory that is removed when this process ends, however it ends.
-struct Scratch {
+struct ScratchDir {
     path: PathBuf,
-    _keeper: Keeper,
+    _keeper: DirGuard,
 }
 
-impl Scratch {
+impl ScratchDir {
     fn new(place: &Path) -> io::Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("terrane-")
@@ -189,7 +191,7 @@ impl Scratch {
 const MEMORY: &str = "/dev/shm";
 
 /// An engine that was initialised for a stack's backend, in a directory of its own.
-pub struct Seat {
+pub struct BackendEngine {
     stack: StackName,
     engine: Engine,
     dir: PathBuf,
@@ -198,15 +200,15 @@ pub struct Seat {
     var_files: Vec<PathBuf>,
     /// The kind of backend that the source names.
     kind: String,
-    locks: Locks,
+    locks: LockSupport,
     /// Masks secrets in the engine's output.
     mask: Mask,
     /// The backend settings that `init` was given.
     settings: BTreeMap<String, String>,
-    scratch: Scratch,
+    scratch: ScratchDir,
 }
 
-impl Seat {
+impl BackendEngine {
     /// Copies the source and initialises the engine there. The trees of the user and of runs are not touched.
     pub async fn open(
         control: &Control,
@@ -214,7 +216,7 @@ impl Seat {
         project: &Project,
         stack: &StackName,
         env: &BTreeMap<String, String>,
-        which: Which,
+        which: BackendChoice,
     ) -> Result<Self, BackendError> {
         let one = BTreeSet::from([stack.clone()]);
         let path = env.get("PATH").map(OsStr::new);
@@ -225,32 +227,32 @@ impl Seat {
         )?;
         let mut spec = change_sets::spec_alone(open, project, &found, stack)?;
         match (which, &spec.target.backend) {
-            (Which::Target, Backend::Terrane) => {
+            (BackendChoice::Target, Backend::Terrane) => {
                 return Err(BackendError::Ours {
                     stack: stack.clone(),
                 });
             }
-            (Which::Source, _) if spec.own_backend.is_none() => {
+            (BackendChoice::Source, _) if spec.own_backend.is_none() => {
                 return Err(BackendError::NoneInSource {
                     stack: stack.clone(),
                 });
             }
-            (Which::Source, _) => spec.target.backend = Backend::Terrane, // no settings of the target
-            (Which::Target, Backend::Engine { .. }) => {}
+            (BackendChoice::Source, _) => spec.target.backend = Backend::Terrane, // no settings of the target
+            (BackendChoice::Target, Backend::Engine { .. }) => {}
         }
         let source = open.loaded.modules.get(&spec.stack.path);
         let kind = spec.own_backend.clone().unwrap_or_default();
-        let beside = (which == Which::Source).then(|| file_beside(open, &spec.stack.path));
+        let beside = (which == BackendChoice::Source).then(|| file_beside(open, &spec.stack.path));
         let variables = known_variables(&spec);
         spec.stack.inputs.clear();
         let specs = std::slice::from_ref(&spec);
-        let asker = Asker::gather(env, &open.root, specs, &open.loaded.secrets)?;
+        let asker = CallerEnv::gather(env, &open.root, specs, &open.loaded.secrets)?;
         let values = runner::for_backend(control, &spec, &asker).await;
         let values = values.map_err(|failure| {
             let (message, hint) = failure.into_words();
             BackendError::Values { message, hint }
         })?;
-        let scratch = Scratch::new(&std::env::temp_dir())?;
+        let scratch = ScratchDir::new(&std::env::temp_dir())?;
         let tree = engines::lay_out(open, &scratch.path)?;
         let engine = found[stack].clone();
         let mut var_files = Vec::new();
@@ -263,14 +265,14 @@ impl Seat {
             var_files.push(file);
         }
         let dir = tree.join(&spec.stack.path);
-        if which == Which::Target {
+        if which == BackendChoice::Target {
             runner::write_override(&dir, &spec)?;
         }
         let seat = Self {
             stack: stack.clone(),
             engine,
             dir,
-            locks: Locks::of(&kind, source, &values.environment),
+            locks: LockSupport::of(&kind, source, &values.environment),
             kind,
             environment: values.environment,
             var_files,
@@ -298,8 +300,8 @@ impl Seat {
         if let Some(cache) = &cache {
             cache.add_to(&mut environment);
         }
-        let init = EngineCall::Init(Init {
-            lock_file: LockFile::Completed,
+        let init = EngineCall::Init(InitCall {
+            lock_file: LockFileMode::Completed,
             backend_config: config,
             var_files: &self.var_files,
             backend: true,
@@ -321,7 +323,7 @@ impl Seat {
     }
 
     /// How the backend that the source names locks.
-    pub fn locks(&self) -> Locks {
+    pub fn locks(&self) -> LockSupport {
         self.locks
     }
 
@@ -336,10 +338,10 @@ impl Seat {
 
     /// Takes the lock of the state, if the source's backend has locks. A file is not locked: an engine locks
     /// a separate file for it.
-    pub async fn hold_lock(&self) -> Result<Option<Holding>, BackendError> {
+    pub async fn hold_lock(&self) -> Result<Option<EngineLockGuard>, BackendError> {
         match self.locks {
-            Locks::File | Locks::Never => return Ok(None),
-            Locks::WhileHeld | Locks::Lasting => {}
+            LockSupport::File | LockSupport::Never => return Ok(None),
+            LockSupport::WhileHeld | LockSupport::Lasting => {}
         }
         let (environment, var_files) = (&self.environment, &self.var_files);
         let held = self.engine.hold_lock(&self.dir, environment, var_files);
@@ -347,15 +349,15 @@ impl Seat {
     }
 
     /// Releases the lock. An error means that it may still be held.
-    pub async fn release(&self, held: Holding) -> Result<(), BackendError> {
+    pub async fn release(&self, held: EngineLockGuard) -> Result<(), BackendError> {
         held.release().await.map_err(|err| self.not_held(err))
     }
 
-    fn not_held(&self, err: HoldError) -> BackendError {
+    fn not_held(&self, err: EngineLockError) -> BackendError {
         let (deed, said) = match &err {
-            HoldError::Refused { said } => ("lock the state", said),
-            HoldError::NotReleased { said } => ("unlock the state", said),
-            HoldError::Run(_) | HoldError::TooSlow => return BackendError::Hold(err),
+            EngineLockError::Refused { said } => ("lock the state", said),
+            EngineLockError::NotReleased { said } => ("unlock the state", said),
+            EngineLockError::Run(_) | EngineLockError::TooSlow => return BackendError::Hold(err),
         };
         BackendError::Refused {
             deed,
@@ -367,9 +369,9 @@ impl Seat {
     /// Writes these bytes as the state in the backend. An empty backend would assign its own lineage, so the
     /// bytes are pushed a second time with force. Returns the resulting state.
     pub async fn push(&self, body: &[u8], force: bool) -> Result<Vec<u8>, BackendError> {
-        let in_place = |scratch: &Scratch| scratch.path.join("push.tfstate");
+        let in_place = |scratch: &ScratchDir| scratch.path.join("push.tfstate");
         // The file contains the whole state unencrypted. A large state may not fit into memory.
-        let memory = Scratch::new(Path::new(MEMORY)).ok();
+        let memory = ScratchDir::new(Path::new(MEMORY)).ok();
         let memory = memory.filter(|it| write_private(&in_place(it), body).is_ok());
         let file = in_place(memory.as_ref().unwrap_or(&self.scratch));
         if memory.is_none() {
@@ -492,7 +494,7 @@ fn complaints(words: &str) -> String {
     let events = words.lines().map(EngineEvent::parse);
     let errors: Vec<String> = events
         .filter_map(|event| match event.as_diagnostic() {
-            Some(found) => (found.severity == Severity::Error)
+            Some(found) => (found.severity == EngineSeverity::Error)
                 .then(|| format!("{}\n{}", found.summary, found.detail)),
             // An error before anything is read is a plain message.
             None => (event.level == Level::Error).then(|| event.message.clone()),

@@ -13,7 +13,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use model::approval::ApprovalBlock;
-use model::bundle::{Parts, UnpackPartsError, pack, unpack};
+use model::bundle::{BundleParts, UnpackPartsError, pack, unpack};
 use model::changeset::{BundleOrigin, ChangeSet, Request};
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::{ChangeSetId, RunId, StackName};
@@ -21,11 +21,11 @@ use model::plan::coverage::ReviewedPlan;
 use model::project::{Project, Stack, Target};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use serde::{Deserialize, Serialize};
-use store::{OpenBundleError, Scope, StoreError};
+use store::{KeyScope, OpenBundleError, StoreError};
 
 use crate::Control;
 use crate::home::{make_private, write_private};
-use crate::run::keyed_digests::{self, Digests};
+use crate::run::keyed_digests::{self, DigestKeys};
 use crate::run::{cleanup, client_presence};
 
 /// The hint for a missing key of a bundle.
@@ -37,43 +37,43 @@ const LARGEST: u64 = 1 << 30;
 
 /// One run of a bundle. It is stored in bundles, so fields are only added.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Planned {
+pub(crate) struct BundledRun {
     pub(crate) spec: RunSpec,
     /// How its plan ended: with changes, without, or deferred.
     pub(crate) outcome: Outcome,
     /// The state that a plan without changes was made from.
     #[serde(default)]
-    pub(crate) unchanged: Option<Unchanged>,
+    pub(crate) unchanged: Option<UnchangedState>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Unchanged {
+pub(crate) struct UnchangedState {
     pub(crate) serial: Option<i64>,
     pub(crate) lineage: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Index {
+struct BundleIndex {
     request: Request,
     planned_as: String,
     planned_at: jiff::Timestamp,
-    digests: Digests,
-    runs: Vec<Planned>,
+    digests: DigestKeys,
+    runs: Vec<BundledRun>,
 }
 
 /// An opened bundle: it belongs to this project and is unmodified.
 pub struct Bundle {
     pub(crate) request: Request,
-    pub(crate) digests: Digests,
-    pub(crate) runs: Vec<Planned>,
-    parts: Parts,
+    pub(crate) digests: DigestKeys,
+    pub(crate) runs: Vec<BundledRun>,
+    parts: BundleParts,
     /// Who made the plans, when, and as which change set.
     pub origin: BundleOrigin,
 }
 
 /// A summary of a written bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct BundleSummary {
     pub id: String,
     pub bytes: u64,
     pub stacks: usize,
@@ -196,16 +196,16 @@ pub async fn write(
     set: &ChangeSet,
     runs: &[Run],
     path: &Path,
-) -> Result<Written, WriteBundleError> {
-    let mut parts = Parts::new();
+) -> Result<BundleSummary, WriteBundleError> {
+    let mut parts = BundleParts::new();
     let mut planned = Vec::new();
     for run in runs {
         let outcome = planned_outcome(run)?;
         let spec = control.store.run_spec(run.id).await?;
-        let all: &[Kept] = match outcome {
-            Outcome::Planned { .. } => &Kept::ALL,
+        let all: &[PlanFile] = match outcome {
+            Outcome::Planned { .. } => &PlanFile::ALL,
             // Its preview, if there is one.
-            Outcome::Deferred { .. } => &[Kept::Difference],
+            Outcome::Deferred { .. } => &[PlanFile::Difference],
             _ => &[],
         };
         for kept in all {
@@ -227,7 +227,7 @@ pub async fn write(
             Outcome::Unchanged => unchanged(control, run.id).await?,
             _ => None,
         };
-        planned.push(Planned {
+        planned.push(BundledRun {
             spec,
             outcome,
             unchanged,
@@ -240,11 +240,11 @@ pub async fn write(
     let changing = changing.count();
     let deferred = planned_later(&planned).len();
     let stacks = planned.len();
-    let index = Index {
+    let index = BundleIndex {
         request: set.request.clone(),
         planned_as: set.id.to_string(),
         planned_at: set.created_at,
-        digests: Digests::of_home(&control.store)
+        digests: DigestKeys::of_home(&control.store)
             .await
             .map_err(WriteBundleError::Seal)?,
         runs: planned,
@@ -261,7 +261,7 @@ pub async fn write(
         path: path.to_owned(),
         source,
     })?;
-    Ok(Written {
+    Ok(BundleSummary {
         id,
         bytes: sealed.len() as u64,
         stacks,
@@ -273,10 +273,10 @@ pub async fn write(
 /// The stacks that are planned after others are applied, as they would be without a bundle. These are
 /// deferred stacks, and stacks that depend on one that changes, by value or by order. No earlier plan
 /// contains what such an upstream changes in real resources.
-fn planned_later(runs: &[Planned]) -> BTreeSet<&StackName> {
+fn planned_later(runs: &[BundledRun]) -> BTreeSet<&StackName> {
     let (mut changing, mut later) = (BTreeSet::new(), BTreeSet::new());
     // Each run comes after all its upstreams.
-    for Planned { spec, outcome, .. } in runs {
+    for BundledRun { spec, outcome, .. } in runs {
         let stands_on = |stacks: &BTreeSet<&StackName>| {
             let mut upstreams = spec.upstreams.iter();
             upstreams.any(|need| stacks.contains(&need.stack))
@@ -297,12 +297,15 @@ fn planned_later(runs: &[Planned]) -> BTreeSet<&StackName> {
 }
 
 /// The state in which a plan found nothing to change.
-async fn unchanged(control: &Control, run: RunId) -> Result<Option<Unchanged>, WriteBundleError> {
+async fn unchanged(
+    control: &Control,
+    run: RunId,
+) -> Result<Option<UnchangedState>, WriteBundleError> {
     let events = control.store.run_events(run).await?;
     Ok(events.into_iter().rev().find_map(|(_, event)| match event {
         RunEvent::NothingToChange {
             serial, lineage, ..
-        } => Some(Unchanged { serial, lineage }),
+        } => Some(UnchangedState { serial, lineage }),
         _ => None,
     }))
 }
@@ -341,7 +344,10 @@ async fn read_source(control: &Control, set: &ChangeSet) -> Result<Vec<u8>, Writ
             source,
         })?;
     let purpose = format!("snapshot {digest}");
-    let plain = control.store.unseal(Scope::Project, &purpose, sealed).await;
+    let plain = control
+        .store
+        .unseal(KeyScope::Project, &purpose, sealed)
+        .await;
     plain.map_err(WriteBundleError::Unseal)
 }
 
@@ -373,7 +379,7 @@ pub async fn read(control: &Control, path: &Path) -> Result<Bundle, ReadBundleEr
         Err(source) => return Err(ReadBundleError::Parts { path, source }),
     };
     let index = parts.get("index").map_or(&[][..], Vec::as_slice);
-    let index: Index = match serde_json::from_slice(index) {
+    let index: BundleIndex = match serde_json::from_slice(index) {
         Ok(index) => index,
         Err(source) => return Err(ReadBundleError::Index { path, source }),
     };
@@ -419,7 +425,7 @@ impl Bundle {
     /// Removing writers or approvals from the project file does not loosen the rules for a bundle.
     #[must_use]
     pub fn under_its_rules(&self, mut project: Project) -> Project {
-        for Planned { spec, .. } in &self.runs {
+        for BundledRun { spec, .. } in &self.runs {
             let rule = |target: &Target, stack: &Stack| {
                 ApprovalBlock::rule(target.approval.as_ref(), stack.approval.as_ref())
             };
@@ -456,11 +462,13 @@ impl Bundle {
         if is_later {
             if let Some(shown) = self.shown(spec) {
                 let plain = serde_json::to_vec(&shown).map_err(io::Error::other)?;
-                Kept::Difference.write(control, run, spec, plain).await?;
+                PlanFile::Difference
+                    .write(control, run, spec, plain)
+                    .await?;
             }
             return Ok(());
         }
-        for kept in Kept::ALL {
+        for kept in PlanFile::ALL {
             if let Some(plain) = self.parts.get(&kept.part(stack)) {
                 kept.write(control, run, spec, plain.clone()).await?;
             }
@@ -477,7 +485,7 @@ impl Bundle {
                 ..ReviewedPlan::default()
             }
         } else {
-            let plain = self.parts.get(&Kept::Difference.part(stack))?;
+            let plain = self.parts.get(&PlanFile::Difference.part(stack))?;
             serde_json::from_slice(plain).ok()?
         };
         Some(ReviewedPlan {
@@ -505,7 +513,7 @@ pub enum LayOutBundleError {
 
 /// A part of a run's plan that is stored as its own file.
 #[derive(Clone, Copy)]
-enum Kept {
+enum PlanFile {
     /// The plan as the engine wrote it.
     File,
     /// The plan as users saw it.
@@ -516,7 +524,7 @@ enum Kept {
     Case,
 }
 
-impl Kept {
+impl PlanFile {
     const ALL: [Self; 4] = [Self::File, Self::View, Self::Difference, Self::Case];
 
     fn what(self) -> &'static str {
@@ -558,7 +566,7 @@ impl Kept {
         let Ok(sealed) = fs::read(path) else {
             return Ok(None);
         };
-        let scope = Scope::State(control.state_name(&spec.stack.state));
+        let scope = KeyScope::State(control.state_name(&spec.stack.state));
         control
             .store
             .unseal(scope, &purpose, sealed)
@@ -574,7 +582,7 @@ impl Kept {
         plain: Vec<u8>,
     ) -> Result<(), LayOutBundleError> {
         let (path, purpose) = self.place(control, run);
-        let scope = Scope::State(control.state_name(&spec.stack.state));
+        let scope = KeyScope::State(control.state_name(&spec.stack.state));
         let sealed = control.store.seal(scope, &purpose, plain).await?;
         if let Self::View = self {
             control.store.plan_view_keep(run, &sealed).await?;

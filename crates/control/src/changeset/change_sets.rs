@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use model::changeset::{Action, ChangeSet, Origin, Reopen, Request, SetEvent, Status, reopen};
+use model::changeset::{Action, ChangeSet, Reopen, Request, SetEvent, Status, Trigger, reopen};
 use model::engine::EngineRequirement;
 use model::error::Explain;
 use model::exception::Exceptions;
@@ -16,22 +16,22 @@ use model::graph::Graph;
 use model::ids::{ChangeSetId, StackName};
 use model::masking::Mask;
 use model::plan::Plan;
-use model::project::{Confirm, LaneScope, Project};
+use model::project::{ConfirmMode, LaneScope, Project};
 use model::run::{Run, RunSpec};
-use store::{ChangeSetError, Scope, StoreError};
+use store::{ChangeSetError, KeyScope, StoreError};
 
 use crate::Control;
-use crate::access::writers::Who;
-use crate::changeset::backends::{Copies, Unseen};
+use crate::access::writers::Caller;
+use crate::changeset::backends::{CopyFreshness, UnreadState};
 use crate::changeset::up_to_date::{self, KnownOutputs};
 use crate::changeset::{backends, exec_args};
 use crate::project::open::OpenProject;
 use crate::project::{changed, providers};
 use crate::run::client_presence;
-use crate::secrets::caller_env::{self, Asker, GatherError};
+use crate::secrets::caller_env::{self, CallerEnv, MissingValuesError};
 use crate::state::{quarantine, reasons};
 use approvals::approvals;
-use source::Source;
+use source::ChangeSetSource;
 
 mod approvals;
 mod bundled;
@@ -43,13 +43,13 @@ mod spec;
 
 pub use approvals::asks_for_more;
 pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
-pub use moved::Moved;
+pub use moved::StaleReason;
 pub use prepare_error::PrepareError;
 pub(crate) use spec::spec_alone;
 
 /// A request for a change set, not checked yet.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ChangeSetRequest {
     pub action: Action,
     pub stacks: BTreeSet<StackName>,
     /// The stacks that are planned even if nothing that they consume changed.
@@ -68,7 +68,7 @@ pub struct Wanted {
     /// The requester's name.
     pub asker: String,
     /// The requester, and which targets they may change.
-    pub who: Who,
+    pub who: Caller,
     /// For an engine command.
     pub exec: Option<Exec>,
     /// Whether states may be stored here: a home was named, or the machine keeps its disk.
@@ -79,7 +79,7 @@ pub struct Wanted {
     pub exceptions: Option<Exceptions>,
 }
 
-impl Wanted {
+impl ChangeSetRequest {
     /// Whether it may change anything, as opposed to only reading.
     pub fn changes(&self) -> bool {
         let exec = self.exec.as_ref().map(|exec| exec.kind);
@@ -88,19 +88,19 @@ impl Wanted {
 }
 
 /// A stored change set, and the values that its runners get from the requester.
-pub struct Begun {
+pub struct StartedChangeSet {
     pub id: ChangeSetId,
-    pub asker: Asker,
+    pub asker: CallerEnv,
     /// Held while a client is attached.
     pub watch: File,
     /// Links that lead out of the project, and so are not part of its source.
     pub left_out: Vec<String>,
     /// Upstreams whose backends could not be read.
-    pub unseen: Vec<Unseen>,
+    pub unseen: Vec<UnreadState>,
     /// For a plan: why its apply would be refused.
     pub foreseen: Option<PrepareError>,
     /// Stacks that were applied before and are planned again, with the reason.
-    pub moved: BTreeMap<StackName, Moved>,
+    pub moved: BTreeMap<StackName, StaleReason>,
 }
 
 /// Prepares a change set and stores it.
@@ -110,8 +110,8 @@ pub async fn begin(
     project: &Project,
     engines: &BTreeMap<StackName, Engine>,
     env: &BTreeMap<String, String>,
-    wanted: &Wanted,
-) -> Result<Begun, PrepareError> {
+    wanted: &ChangeSetRequest,
+) -> Result<StartedChangeSet, PrepareError> {
     let none = BTreeSet::new();
     let prepared = prepare(control, open, project, engines, env, wanted, &none).await?;
     let id = control
@@ -128,12 +128,12 @@ pub async fn resume(
     project: &Project,
     engines: &BTreeMap<StackName, Engine>,
     env: &BTreeMap<String, String>,
-    resumed: &Resumed,
-) -> Result<Begun, PrepareError> {
+    resumed: &ResumeRequest,
+) -> Result<StartedChangeSet, PrepareError> {
     let wanted = &resumed.wanted;
     let free = checks::free_of_holds(control, resumed).await?;
     let prepared = prepare(control, open, project, engines, env, wanted, &free).await?;
-    let Prepared { request, specs, .. } = &prepared;
+    let ChangeSetDraft { request, specs, .. } = &prepared;
     let request = &Request {
         bundle: resumed.set.request.bundle.clone(),
         ..request.clone()
@@ -163,31 +163,31 @@ pub async fn resume(
             err => PrepareError::Store(err),
         })?;
     let begun = prepared.begun(control, set.id)?;
-    Ok(Begun { moved, ..begun })
+    Ok(StartedChangeSet { moved, ..begun })
 }
 
 /// What to reopen, and the request for it.
 #[derive(Clone, Debug)]
-pub struct Resumed {
+pub struct ResumeRequest {
     pub set: ChangeSet,
     pub what: Reopen,
-    pub wanted: Wanted,
+    pub wanted: ChangeSetRequest,
 }
 
 /// A change set that is prepared and checked, but not stored.
-struct Prepared {
+struct ChangeSetDraft {
     request: Request,
     specs: Vec<RunSpec>,
-    asker: Asker,
+    asker: CallerEnv,
     left_out: Vec<String>,
-    unseen: Vec<Unseen>,
+    unseen: Vec<UnreadState>,
     foreseen: Option<PrepareError>,
     /// Keeps its source from being removed as unused before the change set is stored.
     _kept: File,
 }
 
-impl Prepared {
-    fn begun(self, control: &Control, id: ChangeSetId) -> Result<Begun, PrepareError> {
+impl ChangeSetDraft {
+    fn begun(self, control: &Control, id: ChangeSetId) -> Result<StartedChangeSet, PrepareError> {
         let watch = client_presence::attach(control, id).map_err(|source| PrepareError::Keep {
             path: client_presence::path(control, id),
             source,
@@ -200,7 +200,7 @@ impl Prepared {
                 }
             })?;
         }
-        Ok(Begun {
+        Ok(StartedChangeSet {
             id,
             asker: self.asker,
             watch,
@@ -218,9 +218,9 @@ async fn prepare(
     project: &Project,
     engines: &BTreeMap<StackName, Engine>,
     env: &BTreeMap<String, String>,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
     free: &BTreeSet<StackName>,
-) -> Result<Prepared, PrepareError> {
+) -> Result<ChangeSetDraft, PrepareError> {
     let graph = Graph::new(project);
     checks::check_holds(control, project, wanted, free).await?;
     checks::check_exceptions(project, wanted)?;
@@ -257,8 +257,8 @@ async fn prepare(
     if !wanted.no_state {
         let elsewhere = checks::upstreams_elsewhere(project, wanted);
         let copies = match wanted.action {
-            Action::Plan | Action::Apply => Copies::Fresh,
-            Action::Destroy | Action::Exec => Copies::Any,
+            Action::Plan | Action::Apply => CopyFreshness::Fresh,
+            Action::Destroy | Action::Exec => CopyFreshness::Any,
         };
         unseen = backends::look_again(control, open, project, env, &elsewhere, copies).await?;
         checks::check_upstreams(control, project, wanted).await?;
@@ -276,7 +276,7 @@ async fn prepare(
     let snapshot = source::keep_source(control, open, project).await?;
     checks::is_in_the_source(open, project, &snapshot, wanted)?;
     checks::no_file_twice(project, &snapshot, wanted)?;
-    let source = Source {
+    let source = ChangeSetSource {
         own: changed::own_sources(open, project, &snapshot),
         slots: spec::slots(&open.root, project),
         digest: snapshot.digest,
@@ -302,7 +302,7 @@ async fn prepare(
             spec.settled = up_to_date::is_settled(control, spec, &mut known).await;
         }
     }
-    let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets)?;
+    let asker = CallerEnv::gather(env, &open.root, &specs, &open.loaded.secrets)?;
     let git = open.git.as_ref().filter(|_| open.commit.is_none());
     let commit = match &open.commit {
         Some(from) => Some((from.id.clone(), from.subject.clone())),
@@ -349,12 +349,12 @@ async fn prepare(
         unasked: unasked(project, wanted),
         bundle: None,
         dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
-        origin: Origin::Person,
+        origin: Trigger::Person,
         approvals: approvals(project, wanted),
         policy_override,
         dependents,
     };
-    Ok(Prepared {
+    Ok(ChangeSetDraft {
         request,
         specs,
         asker,
@@ -366,16 +366,16 @@ async fn prepare(
 }
 
 /// The stacks that are applied without a confirmation. A destroy always requires one.
-fn unasked(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
+fn unasked(project: &Project, wanted: &ChangeSetRequest) -> BTreeSet<StackName> {
     let is_unasked = |name: &&StackName| {
-        wanted.action == Action::Apply && project.stacks[*name].confirm == Confirm::Auto
+        wanted.action == Action::Apply && project.stacks[*name].confirm == ConfirmMode::Auto
     };
     wanted.stacks.iter().filter(is_unasked).cloned().collect()
 }
 
 /// A stopped change set, and what to reopen of it.
 #[derive(Clone, Debug)]
-pub struct Stopped {
+pub struct ResumeCandidate {
     pub set: ChangeSet,
     pub what: Reopen,
     /// Its stacks that the project still has.
@@ -398,7 +398,7 @@ pub async fn find_stopped(
     project: &Project,
     id: Option<ChangeSetId>,
     what: Reopen,
-) -> Result<Stopped, PrepareError> {
+) -> Result<ResumeCandidate, PrepareError> {
     let set = match id {
         Some(id) => control.store.change_set_get(id).await.map_err(named)?,
         None => newest_stopped(control).await?,
@@ -444,7 +444,7 @@ pub async fn find_stopped(
     }
     let stacks = set.request.stacks.iter();
     let stacks = stacks.filter(|stack| project.stacks.contains_key(*stack));
-    Ok(Stopped {
+    Ok(ResumeCandidate {
         stacks: stacks.cloned().collect(),
         left,
         what,
@@ -520,7 +520,7 @@ pub async fn find_same(
     control: &Control,
     open: &OpenProject,
     project: &Project,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<Option<ChangeSet>, PrepareError> {
     let mut sets = control
         .store
@@ -570,7 +570,7 @@ pub async fn gather_again(
     open: &OpenProject,
     env: &BTreeMap<String, String>,
     id: ChangeSetId,
-) -> Result<Option<Asker>, ChangeSetError> {
+) -> Result<Option<CallerEnv>, ChangeSetError> {
     Ok(gather_for(control, open, env, id).await?.ok())
 }
 
@@ -580,16 +580,21 @@ pub async fn gather_for(
     open: &OpenProject,
     env: &BTreeMap<String, String>,
     id: ChangeSetId,
-) -> Result<Result<Asker, GatherError>, ChangeSetError> {
+) -> Result<Result<CallerEnv, MissingValuesError>, ChangeSetError> {
     let specs = specs(control, id).await?;
-    Ok(Asker::gather(env, &open.root, &specs, &open.loaded.secrets))
+    Ok(CallerEnv::gather(
+        env,
+        &open.root,
+        &specs,
+        &open.loaded.secrets,
+    ))
 }
 
 /// Whether a client's values are those of the request. A client that lacks values may watch.
 pub async fn is_asked_alike(
     control: &Control,
     set: &ChangeSet,
-    asker: Option<&Asker>,
+    asker: Option<&CallerEnv>,
 ) -> Result<bool, StoreError> {
     match asker {
         None => Ok(true),
@@ -601,7 +606,7 @@ pub async fn is_asked_alike(
 pub async fn brings_other_values(
     control: &Control,
     id: ChangeSetId,
-    asker: &Asker,
+    asker: &CallerEnv,
 ) -> Result<bool, PrepareError> {
     for spec in specs(control, id).await? {
         let brought = asker.digest_for(&control.store, &spec).await;
@@ -620,7 +625,7 @@ pub async fn needs_its_asker(control: &Control, id: ChangeSetId) -> Result<bool,
 
 /// Which users can continue a change set that needs no further confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hands {
+pub enum ContinuableBy {
     Anyone,
     /// Not every user may apply it.
     Writers,
@@ -628,14 +633,14 @@ pub enum Hands {
     Asker,
 }
 
-pub async fn hands(control: &Control, id: ChangeSetId) -> Result<Hands, ChangeSetError> {
+pub async fn hands(control: &Control, id: ChangeSetId) -> Result<ContinuableBy, ChangeSetError> {
     let specs = specs(control, id).await?;
     Ok(if !specs.iter().all(|spec| spec.target.is_open()) {
-        Hands::Writers
+        ContinuableBy::Writers
     } else if caller_env::wants(&specs).is_some() {
-        Hands::Asker
+        ContinuableBy::Asker
     } else {
-        Hands::Anyone
+        ContinuableBy::Anyone
     })
 }
 
@@ -659,12 +664,12 @@ pub async fn plan_view(control: &Control, run: &Run) -> Option<Plan> {
     };
     let spec = control.store.run_spec(run.id).await.ok()?;
     let purpose = format!("plan-view {}", run.id);
-    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let scope = KeyScope::State(control.state_name(&spec.stack.state));
     let plain = control.store.unseal(scope, &purpose, sealed).await.ok()?;
     serde_json::from_slice(&plain).ok()
 }
 
-fn lanes(project: &Project, wanted: &Wanted) -> Vec<String> {
+fn lanes(project: &Project, wanted: &ChangeSetRequest) -> Vec<String> {
     let lane = |name: &StackName| {
         let target = &project.targets[&project.stacks[name].target];
         match target.lane {

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use model::exec::Exec;
 use model::masking::Mask;
-use store::{Scope, StoreError};
+use store::{KeyScope, StoreError};
 
 use crate::Control;
 
@@ -37,7 +37,10 @@ pub(crate) async fn sealed(
         return Ok(kept);
     }
     let plain = serde_json::json!(exec.args).to_string().into_bytes();
-    let bytes = control.store.seal(Scope::Project, PURPOSE, plain).await?;
+    let bytes = control
+        .store
+        .seal(KeyScope::Project, PURPOSE, plain)
+        .await?;
     Ok(Exec {
         args: Vec::new(),
         sealed: Some(BASE64_STANDARD.encode(bytes)),
@@ -52,7 +55,10 @@ pub(crate) async fn opened(control: &Control, exec: &Exec) -> Result<Exec, OpenE
     };
     let bytes = BASE64_STANDARD.decode(sealed);
     let bytes = bytes.map_err(|_| OpenExecError::Unreadable)?;
-    let plain = control.store.unseal(Scope::Project, PURPOSE, bytes).await;
+    let plain = control
+        .store
+        .unseal(KeyScope::Project, PURPOSE, bytes)
+        .await;
     let plain = plain.map_err(OpenExecError::Unseal)?;
     let args = serde_json::from_slice(&plain).map_err(|_| OpenExecError::Unreadable)?;
     Ok(Exec {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use model::approval::{Approval, Owed, owed, owed_to_policy};
+use model::approval::{Approval, MissingApproval, owed, owed_to_policy};
 use model::changeset::{
-    Action, Around, ChangeSet, Front, SetEvent, Status, next, stage_held, why, why_set,
+    Action, ChangeSet, DecisionContext, LaneBlocker, SetEvent, Status, next, stage_held, why,
+    why_set,
 };
 use model::error::Explain;
 use model::hold::{Hold, HoldOn};
@@ -24,12 +25,12 @@ const A_MOMENT: SignedDuration = SignedDuration::from_secs(3);
 
 /// A change set with everything that explains it.
 #[derive(Clone, Debug)]
-pub struct Explained {
+pub struct ChangeSetDetails {
     pub set: ChangeSet,
     pub runs: Vec<Run>,
     pub approvals: Vec<Approval>,
     pub holds: Vec<Hold>,
-    pub front: Option<Front>,
+    pub front: Option<LaneBlocker>,
     /// It is next in the queue, and a client is attached.
     pub is_watched: bool,
     /// Processes on this machine that block runs.
@@ -39,9 +40,9 @@ pub struct Explained {
     pub now: Timestamp,
 }
 
-impl Explained {
-    fn around(&self) -> Around<'_> {
-        Around {
+impl ChangeSetDetails {
+    fn around(&self) -> DecisionContext<'_> {
+        DecisionContext {
             holds: &self.holds,
             approvals: &self.approvals,
             now: self.now,
@@ -143,13 +144,13 @@ impl Explained {
     }
 
     /// The approvals that are missing before it may be confirmed.
-    pub fn owed(&self) -> Vec<Owed> {
+    pub fn owed(&self) -> Vec<MissingApproval> {
         owed(&self.set, &self.runs, &self.approvals, self.now)
     }
 
     /// The approvals that policies required at the apply and that are missing. A resume continues the change
     /// set.
-    pub fn owed_before_resume(&self) -> Vec<Owed> {
+    pub fn owed_before_resume(&self) -> Vec<MissingApproval> {
         let request = &self.set.request;
         let is_resumed = request.action == Action::Apply && request.bundle.is_none();
         if !is_resumed || !matches!(self.set.status, Status::Stopped { .. }) {
@@ -225,7 +226,10 @@ fn exec_word(state: &RunState) -> &'static str {
     }
 }
 
-pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, ChangeSetError> {
+pub async fn explain(
+    control: &Control,
+    id: ChangeSetId,
+) -> Result<ChangeSetDetails, ChangeSetError> {
     let store = &control.store;
     let now = control.now();
     let set = store.change_set_get(id).await?;
@@ -269,7 +273,7 @@ pub async fn explain(control: &Control, id: ChangeSetId) -> Result<Explained, Ch
     let is_watched = is_next
         && (liveness::is_elsewhere(control, &set)
             || client_presence::unattended(control, &set).is_none());
-    Ok(Explained {
+    Ok(ChangeSetDetails {
         is_watched,
         in_the_way,
         at_work,
@@ -327,7 +331,7 @@ async fn lost(
 
 /// Which change sets to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum ChangeSetFilter {
     /// Change sets that are not over.
     Open,
     /// The newest, over or not.
@@ -335,15 +339,18 @@ pub enum Which {
 }
 
 /// Newest first.
-pub async fn list(control: &Control, which: Which) -> Result<Vec<Explained>, ChangeSetError> {
+pub async fn list(
+    control: &Control,
+    which: ChangeSetFilter,
+) -> Result<Vec<ChangeSetDetails>, ChangeSetError> {
     let project = control.home.project();
     let sets = match which {
-        Which::Open => {
+        ChangeSetFilter::Open => {
             let mut open = control.store.change_set_list_open(project).await?;
             open.reverse();
             open
         }
-        Which::Newest(limit) => {
+        ChangeSetFilter::Newest(limit) => {
             let newest = control.store.change_set_list_newest(project, limit);
             newest.await?
         }
@@ -357,7 +364,7 @@ pub async fn list(control: &Control, which: Which) -> Result<Vec<Explained>, Cha
 
 /// An event of a change set or of one of its runs.
 #[derive(Clone, Debug)]
-pub enum Happened {
+pub enum HistoryEvent {
     Set(SetEvent),
     Run(RunId, Box<RunEvent>),
 }
@@ -365,7 +372,7 @@ pub enum Happened {
 pub async fn history(
     control: &Control,
     set: ChangeSetId,
-) -> Result<Vec<(Timestamp, Happened)>, ChangeSetError> {
+) -> Result<Vec<(Timestamp, HistoryEvent)>, ChangeSetError> {
     let store = &control.store;
     let of_set = store.change_set_events(set).await?;
     let mut of_runs = Vec::new();
@@ -379,13 +386,13 @@ pub async fn history(
 fn in_order(
     of_set: Vec<(Timestamp, SetEvent)>,
     of_runs: Vec<(Timestamp, RunId, RunEvent)>,
-) -> Vec<(Timestamp, Happened)> {
+) -> Vec<(Timestamp, HistoryEvent)> {
     let mut all = Vec::new();
     let mut of_set = of_set.into_iter().peekable();
     while let Some((at, event)) = of_set.next() {
         let is_last = of_set.peek().is_none_or(|(next, _)| *next != at);
         let order = order_of_set(&event, is_last);
-        all.push((at, order, Happened::Set(event)));
+        all.push((at, order, HistoryEvent::Set(event)));
     }
     let mut before = None;
     for (at, run, event) in of_runs {
@@ -394,7 +401,7 @@ fn in_order(
         let order = order_of_run(&event);
         let order = earlier.map_or(order, |(_, _, earlier)| order.max(earlier));
         before = Some((at, run, order));
-        all.push((at, order, Happened::Run(run, Box::new(event))));
+        all.push((at, order, HistoryEvent::Run(run, Box::new(event))));
     }
     all.sort_by_key(|(at, order, _)| (*at, *order));
     let all = all.into_iter().map(|(at, _, happened)| (at, happened));
@@ -404,7 +411,7 @@ fn in_order(
 /// Events of one moment are committed together, in this order. First the runner's report, then its effect on
 /// the change set, then on its runs, then the end of the change set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Order {
+enum EventOrder {
     Told,
     Set,
     Run,
@@ -413,7 +420,7 @@ enum Order {
 
 /// A change set that comes to rest and continues at once has not ended there: its own events stay in their
 /// order.
-fn order_of_set(event: &SetEvent, is_last: bool) -> Order {
+fn order_of_set(event: &SetEvent, is_last: bool) -> EventOrder {
     match event {
         SetEvent::Requested { .. }
         | SetEvent::Confirmed { .. }
@@ -423,21 +430,21 @@ fn order_of_set(event: &SetEvent, is_last: bool) -> Order {
         | SetEvent::Discarded { .. }
         | SetEvent::Rejected { .. }
         | SetEvent::Superseded { .. }
-        | SetEvent::Abandoned { .. } => Order::Set,
+        | SetEvent::Abandoned { .. } => EventOrder::Set,
         SetEvent::CameToRest
         | SetEvent::Completed
         | SetEvent::Failed { .. }
         | SetEvent::WoundDown => {
             if is_last {
-                Order::End
+                EventOrder::End
             } else {
-                Order::Set
+                EventOrder::Set
             }
         }
     }
 }
 
-fn order_of_run(event: &RunEvent) -> Order {
+fn order_of_run(event: &RunEvent) -> EventOrder {
     match event {
         RunEvent::Previewed { .. }
         | RunEvent::NothingToChange { .. }
@@ -448,7 +455,7 @@ fn order_of_run(event: &RunEvent) -> Order {
         | RunEvent::ApplyFinished { .. }
         | RunEvent::StageFinished { .. }
         | RunEvent::Failed { .. }
-        | RunEvent::RunnerLost { .. } => Order::Told,
+        | RunEvent::RunnerLost { .. } => EventOrder::Told,
         RunEvent::PlanStarted
         | RunEvent::PreviewStarted { .. }
         | RunEvent::NothingConsumed { .. }
@@ -458,7 +465,7 @@ fn order_of_run(event: &RunEvent) -> Order {
         | RunEvent::StageStarted { .. }
         | RunEvent::Skipped { .. }
         | RunEvent::CancelAsked { .. }
-        | RunEvent::Reopened { .. } => Order::Run,
+        | RunEvent::Reopened { .. } => EventOrder::Run,
     }
 }
 
@@ -486,7 +493,10 @@ impl Explain for ApproveError {}
 
 /// Records an approval and returns the change set with what is still missing. Without a server, no identity
 /// is verified.
-pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, ApproveError> {
+pub async fn approve(
+    control: &Control,
+    new: NewApproval,
+) -> Result<ChangeSetDetails, ApproveError> {
     let approval = Approval {
         change_set: new.set,
         run: new.run,
@@ -509,7 +519,7 @@ pub async fn approve(control: &Control, new: NewApproval) -> Result<Explained, A
 
 #[cfg(test)]
 mod tests {
-    use model::run::Awaited;
+    use model::run::AwaitedOutputs;
 
     use super::*;
 
@@ -522,7 +532,7 @@ mod tests {
             (now, SetEvent::Confirmed { by }),
             (now, SetEvent::LanesTaken),
         ];
-        let on: Vec<Awaited> = Vec::new();
+        let on: Vec<AwaitedOutputs> = Vec::new();
         let review = false;
         let preview = model::run::Preview::None;
         let of_runs = vec![
@@ -583,8 +593,8 @@ mod tests {
     ) -> Vec<String> {
         let all = in_order(of_set, of_runs).into_iter();
         all.map(|(_, happened)| match happened {
-            Happened::Set(event) => event.word().to_owned(),
-            Happened::Run(run, event) => match *event {
+            HistoryEvent::Set(event) => event.word().to_owned(),
+            HistoryEvent::Run(run, event) => match *event {
                 RunEvent::PlanStarted => format!("{run} is planned"),
                 RunEvent::ApplyStarted => format!("{run} is applied"),
                 _ => format!("{run} tells"),

@@ -12,7 +12,7 @@ use store::{ChangeSetError, NewHold};
 pub use store::ReleaseHoldError;
 
 use crate::Control;
-use crate::changeset::explain::{self, Explained, Which};
+use crate::changeset::explain::{self, ChangeSetDetails, ChangeSetFilter};
 
 /// The meaning of a command-line argument: a stack, or else a target, with all of its lanes. `target:NAME` is
 /// always a target.
@@ -57,7 +57,7 @@ pub async fn add(
 
 /// The result of a request to release holds.
 #[derive(Clone, Debug)]
-pub struct Released {
+pub struct ReleasedHolds {
     pub ended: Vec<Hold>,
     /// Holds of other people, still active.
     pub left: Vec<Hold>,
@@ -69,7 +69,7 @@ pub async fn release(
     on: &HoldOn,
     person: &str,
     all: bool,
-) -> Result<Released, ReleaseHoldError> {
+) -> Result<ReleasedHolds, ReleaseHoldError> {
     let (store, project, now) = (&control.store, control.home.project(), control.now());
     let there = if all {
         store.hold_release_all(project, on, person, now).await?
@@ -77,12 +77,15 @@ pub async fn release(
         store.hold_release(project, on, person, now).await?
     };
     let (ended, left) = there.into_iter().partition(|it| it.released.is_some());
-    Ok(Released { ended, left })
+    Ok(ReleasedHolds { ended, left })
 }
 
 /// Change sets that waited for the end of a hold on this.
-pub async fn waiters(control: &Control, on: &HoldOn) -> Result<Vec<Explained>, ChangeSetError> {
-    let mut waiters = explain::list(control, Which::Open).await?;
+pub async fn waiters(
+    control: &Control,
+    on: &HoldOn,
+) -> Result<Vec<ChangeSetDetails>, ChangeSetError> {
+    let mut waiters = explain::list(control, ChangeSetFilter::Open).await?;
     waiters.retain(|one| {
         let waits = matches!(one.set.status, Status::Waiting | Status::AwaitingConfirm);
         let request = &one.set.request;

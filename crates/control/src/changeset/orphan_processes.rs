@@ -15,7 +15,7 @@ use crate::Control;
 use crate::home::Home;
 use crate::run::liveness;
 use crate::run::lock::RunLock;
-use crate::state::pending_write::Spool;
+use crate::state::pending_write::PendingWrite;
 
 /// What blocks each unfinished run of a change set, if it is a process on this machine.
 pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<RunId, String> {
@@ -32,7 +32,9 @@ pub fn in_the_way(control: &Control, set: &ChangeSet, runs: &[Run]) -> BTreeMap<
         // A file that is being written is still empty.
         let noted = noted.filter(|words| !words.is_empty());
         noted
-            .or_else(|| Spool::waits(&control.home, run.id).filter(|_| run.state.is_running()))
+            .or_else(|| {
+                PendingWrite::waits(&control.home, run.id).filter(|_| run.state.is_running())
+            })
             .or_else(|| of_run(&control.home, run.id))
     };
     open.filter_map(|run| Some((run.id, why(run)?))).collect()

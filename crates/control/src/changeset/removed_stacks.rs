@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drivers::git::{GitError, Repository};
 use drivers::tree::CommitTree;
 use model::approval::ApprovalBlock;
-use model::config::{self, Loaded, Surroundings};
+use model::config::{self, LoadEnvironment, LoadedProject};
 use model::diagnostic::{Location, Severity};
 use model::error::{ErrorKind, Explain, NextStep, command};
 use model::ids::StackName;
@@ -16,13 +16,13 @@ use model::policy::{AppliedPolicy, Policy};
 use model::project::{Project, Stack, Target, Writer};
 
 use crate::policy;
-use crate::project::open::{FromCommit, OpenProject};
+use crate::project::open::{OlderProject, OpenProject};
 
 /// How many commits that touched a project file are searched.
 const MOST: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
-pub enum AbandonedError {
+pub enum RemovedStackError {
     #[error("there is no Git history to read an older project from")]
     NoRepository,
     #[error("could not read the project of an older commit")]
@@ -47,7 +47,7 @@ pub enum AbandonedError {
     },
 }
 
-impl Explain for AbandonedError {
+impl Explain for RemovedStackError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Present(_) | Self::Renamed { .. } | Self::OtherRules { .. } => ErrorKind::Refused,
@@ -73,7 +73,7 @@ impl Explain for AbandonedError {
 
 /// The commit that last had a stack.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LastSeen {
+pub struct RemovedStack {
     pub stack: StackName,
     pub commit: String,
     pub subject: String,
@@ -91,7 +91,7 @@ pub struct LastSeen {
     pub policies: Vec<AppliedPolicy>,
 }
 
-impl LastSeen {
+impl RemovedStack {
     pub fn short_commit(&self) -> &str {
         &self.commit[..12.min(self.commit.len())]
     }
@@ -103,8 +103,8 @@ pub fn open_at(
     project: &Project,
     env: &BTreeMap<String, String>,
     revision: &str,
-) -> Result<(OpenProject, Project), AbandonedError> {
-    let git = now.git.as_ref().ok_or(AbandonedError::NoRepository)?;
+) -> Result<(OpenProject, Project), RemovedStackError> {
+    let git = now.git.as_ref().ok_or(RemovedStackError::NoRepository)?;
     let (id, subject) = git.describe(revision)?;
     let mut loaded = load(git, env, &id)?;
     let commit = id[..12.min(id.len())].to_owned();
@@ -113,11 +113,11 @@ pub fn open_at(
         .iter()
         .filter(|it| it.severity == Severity::Error);
     if let Some(first) = errors.map(|finding| finding.message.clone()).next() {
-        return Err(AbandonedError::Unsound { commit, why: first });
+        return Err(RemovedStackError::Unsound { commit, why: first });
     }
     let Some(mut then) = loaded.project.take() else {
         let why = "it has no project file".to_owned();
-        return Err(AbandonedError::Unsound { commit, why });
+        return Err(RemovedStackError::Unsound { commit, why });
     };
     // The code is from that commit; who may apply is decided by the current project.
     for target in then.targets.values_mut() {
@@ -128,7 +128,7 @@ pub fn open_at(
     }
     ask_as_now(&mut then, project);
     loaded.project = Some(then.clone());
-    let from = FromCommit {
+    let from = OlderProject {
         id,
         subject,
         now: project.clone(),
@@ -177,8 +177,8 @@ pub fn last_commit(
     project: &Project,
     env: &BTreeMap<String, String>,
     name: &str,
-) -> Result<Option<LastSeen>, AbandonedError> {
-    let git = now.git.as_ref().ok_or(AbandonedError::NoRepository)?;
+) -> Result<Option<RemovedStack>, RemovedStackError> {
+    let git = now.git.as_ref().ok_or(RemovedStackError::NoRepository)?;
     let Some(head) = git.head()? else {
         return Ok(None);
     };
@@ -198,7 +198,7 @@ pub fn last_commit(
                 rule_as_now(&mut target, project);
                 let mut writers = there.writers.clone();
                 writers.extend(project.writers.clone());
-                return Ok(Some(LastSeen {
+                return Ok(Some(RemovedStack {
                     stack: stack.name.clone(),
                     commit,
                     subject,
@@ -222,15 +222,15 @@ pub fn check_absent<'a>(
     then: &Project,
     now: &Project,
     stacks: impl IntoIterator<Item = &'a StackName>,
-) -> Result<(), AbandonedError> {
+) -> Result<(), RemovedStackError> {
     for stack in stacks {
         if now.stacks.contains_key(stack) {
-            return Err(AbandonedError::Present(stack.clone()));
+            return Err(RemovedStackError::Present(stack.clone()));
         }
         let state = &then.stacks[stack].state;
         let mut present = now.stacks.values();
         if let Some(other) = present.find(|other| other.state == *state) {
-            return Err(AbandonedError::Renamed {
+            return Err(RemovedStackError::Renamed {
                 stack: stack.clone(),
                 now: other.name.clone(),
             });
@@ -243,9 +243,9 @@ fn load(
     git: &Repository,
     env: &BTreeMap<String, String>,
     commit: &str,
-) -> Result<Loaded, AbandonedError> {
+) -> Result<LoadedProject, RemovedStackError> {
     let lookup = |name: &str| env.get(name).cloned();
-    let around = Surroundings {
+    let around = LoadEnvironment {
         env: &lookup,
         git_commit: Some(commit.to_owned()),
         git_branch: git.branch()?,
@@ -253,7 +253,7 @@ fn load(
     Ok(config::load(&CommitTree::new(git, commit)?, &around))
 }
 
-fn find_in<'a>(loaded: &'a Loaded, name: &str) -> Option<(&'a Project, &'a Stack)> {
+fn find_in<'a>(loaded: &'a LoadedProject, name: &str) -> Option<(&'a Project, &'a Stack)> {
     let project = loaded.project.as_ref()?;
     let mut stacks = project.stacks.values();
     let of_state = stacks.clone().find(|stack| stack.state == name);
@@ -280,8 +280,8 @@ fn named(writers: &BTreeMap<String, Writer>, target: &Target) -> BTreeMap<String
 pub fn check_rules(
     then: &Project,
     stack: &StackName,
-    last: &LastSeen,
-) -> Result<(), AbandonedError> {
+    last: &RemovedStack,
+) -> Result<(), RemovedStackError> {
     let named_stack = &then.stacks[stack];
     let target = &then.targets[&named_stack.target];
     let is_same = target.name == last.target.name
@@ -305,7 +305,7 @@ pub fn check_rules(
         ),
         (true, None, None) => return Ok(()),
     };
-    Err(AbandonedError::OtherRules {
+    Err(RemovedStackError::OtherRules {
         stack: stack.clone(),
         rule,
         there: last.stack.clone(),

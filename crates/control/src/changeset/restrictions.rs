@@ -14,26 +14,26 @@ use serde::Serialize;
 use store::{ChangeSetError, StoreError};
 
 use crate::Control;
-use crate::state::reasons::Reason;
+use crate::state::reasons::BreakGlassReason;
 
 /// When a run closes the break-glass records of its state.
 pub const ENDS_WELL: &str = "the next `terrane apply` or `terrane destroy` of its stack ends well without \
      `--override-policy`, `--skip-gate` or `--reinstall`";
 
 #[derive(Debug, thiserror::Error)]
-pub enum InForceError {
+pub enum RestrictionsError {
     #[error("could not read what is held")]
     Holds(#[from] ChangeSetError),
     #[error("could not read what was done by hand")]
     Acts(#[from] StoreError),
 }
 
-impl Explain for InForceError {}
+impl Explain for RestrictionsError {}
 
 /// What closes a break-glass record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Closing {
+pub enum ClosedBy {
     /// The next successful run of its stack.
     Run,
     /// The same, once a person has added the reason.
@@ -45,11 +45,11 @@ pub enum Closing {
 /// The restrictions of one project, oldest first. Outside of a project, the records of the whole home:
 /// records of states without a project are shown nowhere else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InForce {
+pub struct Restrictions {
     pub holds: Vec<Hold>,
     pub acts: Vec<BreakGlass>,
     /// Quarantined states, which an engine could not save. They block applies until a person decides.
-    pub kept: Vec<KeptAside>,
+    pub kept: Vec<QuarantinedState>,
     /// How many more records are open in the home, of states outside of the project.
     pub outside: usize,
     owners: Owners,
@@ -57,7 +57,7 @@ pub struct InForce {
 
 /// A state that a run left and that could not be adopted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeptAside {
+pub struct QuarantinedState {
     pub state: StateName,
     pub run: RunId,
     pub why: String,
@@ -73,8 +73,8 @@ struct Owners {
     projects: BTreeSet<String>,
 }
 
-impl InForce {
-    pub async fn read(control: &Control) -> Result<Self, InForceError> {
+impl Restrictions {
+    pub async fn read(control: &Control) -> Result<Self, RestrictionsError> {
         let (store, project) = (&control.store, control.home.project());
         let mut acts = store.break_glass_list_open().await?;
         let open = acts.len();
@@ -82,7 +82,7 @@ impl InForce {
         let kept = store.kept_aside_list_open().await?.into_iter();
         let kept = kept.filter(|one| project.is_empty() || one.state.project == project);
         let kept = kept.filter_map(|one| {
-            Some(KeptAside {
+            Some(QuarantinedState {
                 run: one.run?,
                 state: one.state,
                 why: one.reason,
@@ -99,7 +99,7 @@ impl InForce {
     }
 
     /// What closes a break-glass record. `project` is the current one, if it can be read.
-    pub fn closing(&self, act: &BreakGlass, project: Option<&Project>) -> Closing {
+    pub fn closing(&self, act: &BreakGlass, project: Option<&Project>) -> ClosedBy {
         self.owners.closing(act, project)
     }
 
@@ -185,10 +185,10 @@ pub async fn explain(
     control: &Control,
     project: Option<&Project>,
     id: BreakGlassId,
-    reason: &Reason,
+    reason: &BreakGlassReason,
 ) -> Result<BreakGlass, ExplainError> {
     let (act, closes) = explainable(control, project, id).await?;
-    let Reason { actor, text } = reason.kept(control, &act.state).await;
+    let BreakGlassReason { actor, text } = reason.kept(control, &act.state).await;
     let store = &control.store;
     let explained = if closes {
         let now = control.now();
@@ -221,10 +221,12 @@ async fn explainable(
     let owners = owners.map_err(failed)?;
     let is_elsewhere = !owners.here.is_empty() && act.state.project != owners.here;
     match owners.closing(&act, project) {
-        Closing::Explanation => Ok((act, true)),
-        Closing::Run | Closing::ReasonThenRun if is_elsewhere => Err(ExplainError::OfOthers { id }),
-        Closing::ReasonThenRun => Ok((act, false)),
-        Closing::Run => Err(ExplainError::HasReason {
+        ClosedBy::Explanation => Ok((act, true)),
+        ClosedBy::Run | ClosedBy::ReasonThenRun if is_elsewhere => {
+            Err(ExplainError::OfOthers { id })
+        }
+        ClosedBy::ReasonThenRun => Ok((act, false)),
+        ClosedBy::Run => Err(ExplainError::HasReason {
             id,
             reason: act.reason.unwrap_or_default(),
         }),
@@ -246,7 +248,7 @@ impl Owners {
         })
     }
 
-    fn closing(&self, act: &BreakGlass, project: Option<&Project>) -> Closing {
+    fn closing(&self, act: &BreakGlass, project: Option<&Project>) -> ClosedBy {
         let of = &act.state.project;
         let is_here = *of == self.here;
         let has_stack = match project {
@@ -257,9 +259,9 @@ impl Owners {
             _ => !of.is_empty() && (is_here || self.projects.contains(of)),
         };
         match &act.reason {
-            _ if !has_stack => Closing::Explanation,
-            Some(_) => Closing::Run,
-            None => Closing::ReasonThenRun,
+            _ if !has_stack => ClosedBy::Explanation,
+            Some(_) => ClosedBy::Run,
+            None => ClosedBy::ReasonThenRun,
         }
     }
 }

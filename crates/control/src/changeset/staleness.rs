@@ -14,21 +14,21 @@ use crate::Control;
 #[error(
     "the state of stack `{stack}` is not any more the one that run {run} left: it was {was}, now it is {now}"
 )]
-pub struct StateMovedError {
+pub struct StateChangedError {
     pub stack: StackName,
     pub run: RunId,
     was: String,
     now: String,
 }
 
-impl StateMovedError {
+impl StateChangedError {
     /// The same message, where the run is already known.
     pub fn words(&self) -> String {
         format!("its state was {}, now it is {}", self.was, self.now)
     }
 }
 
-impl Explain for StateMovedError {
+impl Explain for StateChangedError {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Refused
     }
@@ -39,7 +39,7 @@ impl Explain for StateMovedError {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LookError {
+pub(crate) enum StalenessError {
     #[error(transparent)]
     History(#[from] ChangeSetError),
     #[error(transparent)]
@@ -53,7 +53,7 @@ pub(crate) async fn moved(
     run: RunId,
     stack: &StackName,
     state: &StateName,
-) -> Result<Option<StateMovedError>, LookError> {
+) -> Result<Option<StateChangedError>, StalenessError> {
     let events = control.store.run_events(run).await?;
     let mark = events.iter().rev().find_map(|(_, event)| match event {
         RunEvent::ApplyFinished {
@@ -86,7 +86,7 @@ pub(crate) async fn moved(
         ),
         (Some((now, _)), _) => (format!("serial {serial}"), format!("serial {now}")),
     };
-    Ok(Some(StateMovedError {
+    Ok(Some(StateChangedError {
         stack: stack.clone(),
         run,
         was,

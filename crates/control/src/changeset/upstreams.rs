@@ -8,15 +8,15 @@ use std::path::Path;
 use model::changeset::Action;
 use model::error::{NextStep, command};
 use model::ids::{ChangeSetId, RunId, StackName};
-use model::project::{Project, Wait};
-use model::run::{Outcome, Problem, Run, RunSpec, RunState, Skip, Stage};
+use model::project::{Project, WaitFor};
+use model::run::{Outcome, Run, RunProblem, RunSpec, RunState, SkipReason, Stage};
 use store::ChangeSetError;
 
 use crate::Control;
-use crate::changeset::backends::{self, Copies, LookAgainError};
+use crate::changeset::backends::{self, CopyFreshness, RefreshCopyError};
 use crate::project::open;
 use crate::run::failure::Failure;
-use crate::secrets::caller_env::Asker;
+use crate::secrets::caller_env::CallerEnv;
 
 /// The stacks outside of a set that a stack waits for.
 pub(crate) fn outside(
@@ -34,7 +34,7 @@ pub(crate) fn outside(
 
 /// An upstream that is not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undone {
+pub struct UnfinishedUpstream {
     pub stack: StackName,
     /// Its current state: `applied, not verified`, `being applied by change set c4`.
     pub state: String,
@@ -46,7 +46,7 @@ pub struct Undone {
     pub rests: bool,
 }
 
-impl Undone {
+impl UnfinishedUpstream {
     pub fn words(&self) -> String {
         let why = self.why.as_ref().map(|why| format!(" ({why})"));
         format!(
@@ -100,9 +100,9 @@ impl Undone {
 pub(crate) async fn undone(
     control: &Control,
     stacks: &BTreeSet<StackName>,
-    wait: Wait,
+    wait: WaitFor,
     takes_of: impl Fn(&StackName) -> bool,
-) -> Result<Option<Undone>, ChangeSetError> {
+) -> Result<Option<UnfinishedUpstream>, ChangeSetError> {
     if stacks.is_empty() {
         return Ok(None);
     }
@@ -117,18 +117,18 @@ pub(crate) async fn undone(
                 && takes_of(&run.stack)
                 && matches!(run.state, RunState::Applying { .. })
         });
-        if let Some(undone) = applying.next().and_then(Undone::of) {
+        if let Some(undone) = applying.next().and_then(UnfinishedUpstream::of) {
             return Ok(Some(undone));
         }
     }
-    if wait == Wait::Applied {
+    if wait == WaitFor::Applied {
         return Ok(None);
     }
     for stack in stacks {
         let last = control
             .store
             .run_last_applied(control.home.project(), stack);
-        if let Some(undone) = last.await?.as_ref().and_then(Undone::of) {
+        if let Some(undone) = last.await?.as_ref().and_then(UnfinishedUpstream::of) {
             return Ok(Some(undone));
         }
     }
@@ -137,7 +137,7 @@ pub(crate) async fn undone(
 
 /// A stack that is applied or destroyed but not done, and that no process works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resting {
+pub struct UnfinishedRun {
     pub run: RunId,
     pub stack: StackName,
     /// `applied, not verified`
@@ -151,7 +151,7 @@ pub struct Resting {
 }
 
 /// All resting stacks of this project.
-pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> {
+pub async fn resting(control: &Control) -> Result<Vec<UnfinishedRun>, ChangeSetError> {
     let (store, project) = (&control.store, control.home.project());
     let mut found = Vec::new();
     for stack in store.run_list_not_done(project).await? {
@@ -175,14 +175,14 @@ pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> 
             RunState::Finished {
                 outcome:
                     Outcome::Skipped {
-                        because: Skip::Poisoned { by, .. },
+                        because: SkipReason::Poisoned { by, .. },
                     },
                 ..
             } => *by == stack,
             _ => false,
         };
         let waiting = others.iter().filter(|other| waits(other));
-        found.push(Resting {
+        found.push(UnfinishedRun {
             run: run.id,
             state: format!("{done}, {}", outcome.word()),
             stage: problem.stage,
@@ -196,7 +196,7 @@ pub async fn resting(control: &Control) -> Result<Vec<Resting>, ChangeSetError> 
 }
 
 /// The one command that continues where a stage after the apply did not pass.
-fn next_step(problem: &Problem, run: &Run, action: Action) -> NextStep {
+fn next_step(problem: &RunProblem, run: &Run, action: Action) -> NextStep {
     if action == Action::Destroy {
         command(format!("destroy {}", run.stack), "checks what is left")
     } else if problem.can_go_on() {
@@ -228,7 +228,7 @@ pub(crate) async fn look_again(
     control: &Control,
     set: ChangeSetId,
     spec: &RunSpec,
-    asker: &Asker,
+    asker: &CallerEnv,
 ) -> Result<Vec<String>, Failure> {
     let elsewhere = spec.output_states.iter();
     let elsewhere = elsewhere.filter(|(_, state)| !state.is_ours);
@@ -264,7 +264,8 @@ pub(crate) async fn look_again(
     let (there, moved): (BTreeSet<StackName>, BTreeSet<StackName>) =
         stacks.into_iter().partition(is_there);
     let env = asker.env();
-    let looked = backends::look_again(control, &open, project, env, &there, Copies::Fresh).await;
+    let looked =
+        backends::look_again(control, &open, project, env, &there, CopyFreshness::Fresh).await;
     let looked = looked.map_err(|err| not_looked(&err))?;
     let looked = looked.iter().map(|it| unseen(&it.stack, &it.why));
     let moved = moved.iter();
@@ -298,6 +299,6 @@ fn unseen(stack: &StackName, why: &str) -> String {
     )
 }
 
-fn not_looked(err: &LookAgainError) -> Failure {
+fn not_looked(err: &RefreshCopyError) -> Failure {
     Failure::explained("nothing was applied", err)
 }

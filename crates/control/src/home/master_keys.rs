@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use drivers::process::Environment;
-use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
+use drivers::secrets::{self, SecretContext, SecretError, SecretReference, SecretSources};
 use model::error::{Explain, NextStep, advice, command};
 use model::secret::Secret;
 pub use store::AgeIdentity;
@@ -93,16 +93,16 @@ impl KeySource {
             Self::Text { key, origin } => Keyring::from_text(key, origin)?,
             Self::Age { identity, file } => Keyring::open_age(file, identity)?,
             Self::Command { line, dir, env } => {
-                let reference: Reference = format!("command:{line}").parse()?;
+                let reference: SecretReference = format!("command:{line}").parse()?;
                 let seen: Environment = env
                     .iter()
                     .map(|(name, value)| (name.as_str(), value.clone()))
                     .collect();
-                let around = Surroundings {
+                let around = SecretContext {
                     asker: env,
                     root: dir,
                     env: &seen,
-                    sources: &Sources::default(),
+                    sources: &SecretSources::default(),
                 };
                 let text = secrets::resolve(&reference, around).await?;
                 Keyring::from_text(&text, "what the command in `TERRANE_KEY_COMMAND` prints")?
@@ -230,7 +230,7 @@ pub async fn list(control: &Control) -> Result<Vec<MasterKey>, KeysError> {
 
 /// The result of a rotation.
 #[derive(Clone, Debug)]
-pub struct Rotated {
+pub struct KeyRotation {
     pub new: String,
     pub old: Vec<String>,
     /// The file with the new key, followed by the old ones.
@@ -245,7 +245,7 @@ pub struct Rotated {
 
 /// Creates a new master key, stores it durably, then wraps all data keys with it. Data that the data keys
 /// encrypt does not change.
-pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, KeysError> {
+pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<KeyRotation, KeysError> {
     let source = control.home.key();
     let old = source.read().await?;
     let moved = to.is_some() && to != source.file();
@@ -267,7 +267,7 @@ pub async fn rotate(control: &Control, to: Option<&Path>) -> Result<Rotated, Key
             break;
         }
     }
-    Ok(Rotated {
+    Ok(KeyRotation {
         new: keyring.id().to_owned(),
         old: keyring.ids().skip(1).map(str::to_owned).collect(),
         file,

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::secret::Secret;
-use store::{BlobsAt, Keyring, OpenMode, OpenStoreError, Store, TablesAt};
+use store::{BlobLocation, DatabaseLocation, Keyring, OpenMode, OpenStoreError, Store};
 
 #[derive(Clone, Debug)]
-pub enum StorePlace {
+pub enum HomeLocation {
     Directory(PathBuf),
-    Shared(SharedPlace),
+    Shared(SharedHome),
 }
 
 /// A database for the tables, a bucket for the rest.
 #[derive(Clone, Debug)]
-pub struct SharedPlace {
+pub struct SharedHome {
     /// May contain a password.
     database: Secret,
     blobs: String,
@@ -25,7 +25,7 @@ pub struct SharedPlace {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum InvalidPlace {
+pub enum InvalidHomeLocation {
     #[error("the home `{scheme}://…` is neither a directory nor a database")]
     Scheme { scheme: String },
     #[error("the home `{scheme}://…` does not say where its blobs are")]
@@ -36,7 +36,7 @@ pub enum InvalidPlace {
     BlobsOpened,
 }
 
-impl Explain for InvalidPlace {
+impl Explain for InvalidHomeLocation {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Usage
     }
@@ -54,19 +54,19 @@ impl Explain for InvalidPlace {
     }
 }
 
-impl StorePlace {
+impl HomeLocation {
     /// Parses what the user gave. `env` is only read for settings of the bucket's service.
     pub fn parse(
         text: &str,
         cwd: &Path,
         env: &BTreeMap<String, String>,
-    ) -> Result<Self, InvalidPlace> {
+    ) -> Result<Self, InvalidHomeLocation> {
         let Some((scheme, _)) = text.split_once("://") else {
             return Ok(Self::Directory(cwd.join(text)));
         };
         let scheme = scheme.to_owned();
         if !matches!(scheme.as_str(), "postgres" | "postgresql") {
-            return Err(InvalidPlace::Scheme { scheme });
+            return Err(InvalidHomeLocation::Scheme { scheme });
         }
         let (address, query) = text.split_once('?').unwrap_or((text, ""));
         let (blobs, rest): (Vec<&str>, Vec<&str>) = query
@@ -75,12 +75,12 @@ impl StorePlace {
             .partition(|part| part.starts_with("blobs="));
         let blobs = blobs.first().and_then(|part| part.strip_prefix("blobs="));
         let Some(blobs) = blobs else {
-            return Err(InvalidPlace::NoBlobs { scheme });
+            return Err(InvalidHomeLocation::NoBlobs { scheme });
         };
         let bucket = blobs.split_once("://").map_or("", |(_, rest)| rest);
         let bucket = bucket.split('/').next().unwrap_or(bucket);
         if bucket.contains('@') {
-            return Err(InvalidPlace::BlobsOpened);
+            return Err(InvalidHomeLocation::BlobsOpened);
         }
         let database = if rest.is_empty() {
             address.to_owned()
@@ -92,7 +92,7 @@ impl StorePlace {
             .iter()
             .filter(|(name, _)| services.iter().any(|service| name.starts_with(service)))
             .map(|(name, value)| (name.clone(), Secret::new(value)));
-        Ok(Self::Shared(SharedPlace {
+        Ok(Self::Shared(SharedHome {
             database: Secret::new(database),
             blobs: blobs.to_owned(),
             settings: settings.collect(),
@@ -112,23 +112,23 @@ impl StorePlace {
 
     async fn open_with(
         &self,
-        open: impl AsyncFnOnce(TablesAt<'_>, BlobsAt<'_>) -> Result<Store, OpenStoreError>,
+        open: impl AsyncFnOnce(DatabaseLocation<'_>, BlobLocation<'_>) -> Result<Store, OpenStoreError>,
     ) -> Result<Store, OpenStoreError> {
         match self {
             Self::Directory(dir) => {
                 let file = dir.join("terrane.db");
-                open(TablesAt::File(&file), BlobsAt::Directory(dir)).await
+                open(DatabaseLocation::File(&file), BlobLocation::Directory(dir)).await
             }
             Self::Shared(shared) => {
                 let settings = shared.settings.iter();
                 let settings = settings
                     .map(|(name, value)| (name.clone(), value.expose().to_owned()))
                     .collect();
-                let blobs = BlobsAt::Bucket {
+                let blobs = BlobLocation::Bucket {
                     url: &shared.blobs,
                     settings: &settings,
                 };
-                open(TablesAt::Postgres(&shared.database), blobs).await
+                open(DatabaseLocation::Postgres(&shared.database), blobs).await
             }
         }
     }
@@ -179,7 +179,7 @@ impl StorePlace {
         let settings = settings
             .filter_map(|(name, value)| Some((name.clone(), Secret::new(value.as_str()?))))
             .collect();
-        Some(Self::Shared(SharedPlace {
+        Some(Self::Shared(SharedHome {
             database: Secret::new(text("database")?),
             blobs: text("blobs")?,
             settings,
@@ -194,7 +194,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let env = BTreeMap::from([("AWS_REGION".to_owned(), "eu-1".to_owned())]);
-        let seen = match StorePlace::parse(text, Path::new("/here"), &env) {
+        let seen = match HomeLocation::parse(text, Path::new("/here"), &env) {
             Ok(place) => place.describe(),
             Err(err) => format!("{err}: {}", err.hint().unwrap()),
         };
@@ -227,9 +227,9 @@ mod tests {
     fn a_runner_gets_the_same_place() {
         let text = "postgresql://me:pw@h/d?blobs=gs://b/p&sslmode=disable";
         let env = BTreeMap::from([("GOOGLE_TOKEN".to_owned(), "t".to_owned())]);
-        let place = StorePlace::parse(text, Path::new("/"), &env).unwrap();
+        let place = HomeLocation::parse(text, Path::new("/"), &env).unwrap();
         let values = place.to_values().unwrap();
-        let again = StorePlace::from_values(&values).unwrap();
+        let again = HomeLocation::from_values(&values).unwrap();
         assert_eq!(again.to_values().unwrap(), values);
         assert_eq!(values["database"], "postgresql://me:pw@h/d?sslmode=disable");
         assert_eq!(values["settings"]["GOOGLE_TOKEN"], "t");

@@ -15,12 +15,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A time limit for retries, with growing pauses.
 #[derive(Debug)]
-pub struct Patience {
+pub struct Backoff {
     until: Instant,
     pause: Duration,
 }
 
-impl Patience {
+impl Backoff {
     pub fn begin() -> Self {
         Self::of(limit(std::env::var(PATIENCE).ok().as_deref()))
     }
@@ -55,7 +55,7 @@ pub(crate) async fn retry_unavailable<T, E: Explain>(
             Err(err) if err.is_unavailable() => {}
             _ => return done,
         }
-        if !patience.get_or_insert_with(Patience::begin).again().await {
+        if !patience.get_or_insert_with(Backoff::begin).again().await {
             return done;
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     #[tokio::test]
     async fn it_ends_when_the_time_is_up() {
         let limit = Duration::from_millis(120);
-        let (begun, mut patience) = (Instant::now(), Patience::of(limit));
+        let (begun, mut patience) = (Instant::now(), Backoff::of(limit));
         assert!(patience.again().await);
         assert!(patience.again().await, "the second pause is cut short");
         assert!(begun.elapsed() >= limit);

@@ -7,11 +7,11 @@ use std::io;
 use std::path::PathBuf;
 
 use model::ids::{RunId, StackName};
-use model::policy::{Point, PolicySource};
+use model::policy::{PolicyPhase, PolicySource};
 use model::run::RunSpec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::Scope;
+use store::KeyScope;
 use zstd::bulk::Compressor;
 
 use super::PolicyError;
@@ -29,7 +29,7 @@ pub struct Case {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CasePolicy {
     pub name: String,
-    pub at: BTreeSet<Point>,
+    pub at: BTreeSet<PolicyPhase>,
     pub enforce: bool,
     pub sources: Vec<PolicySource>,
 }
@@ -43,7 +43,7 @@ pub(crate) async fn keep(
 ) -> Result<(), PolicyError> {
     let bytes = serde_json::to_vec(case).map_err(|err| PolicyError::Keep(err.into()))?;
     let small = compress(&bytes).map_err(|err| PolicyError::Keep(err.into()))?;
-    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let scope = KeyScope::State(control.state_name(&spec.stack.state));
     let sealed = control.store.seal(scope, &purpose(run), small).await;
     let sealed = sealed.map_err(|err| PolicyError::Keep(err.into()))?;
     write_private(&case_path(control, run), &sealed).map_err(|err| PolicyError::Keep(err.into()))
@@ -71,7 +71,7 @@ pub async fn recall(control: &Control, run: RunId, spec: &RunSpec) -> Result<Cas
         }
         Err(err) => return Err(failed(err.into())),
     };
-    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let scope = KeyScope::State(control.state_name(&spec.stack.state));
     let small = control.store.unseal(scope, &purpose(run), sealed).await;
     let small = small.map_err(|err| failed(err.into()))?;
     let bytes = zstd::decode_all(small.as_slice()).map_err(|err| failed(err.into()))?;

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use drivers::rego::{Rego, RegoError, RegoPlace};
-use model::config::Loaded;
+use drivers::rego::{Rego, RegoError, RegoLocation};
+use model::config::LoadedProject;
 use model::diagnostic::{Finding, Location};
 use model::policy::{Policy, PolicySource};
 
 use super::PolicyError;
-use super::judge::{Judged, try_out};
+use super::judge::{PolicyResult, try_out};
 
 /// Adds findings from the project's policies.
-pub fn check(loaded: &mut Loaded) {
+pub fn check(loaded: &mut LoadedProject) {
     let Some(project) = &loaded.project else {
         return;
     };
@@ -32,7 +32,7 @@ pub fn check(loaded: &mut Loaded) {
 /// Adds findings that only an evaluation shows, such as a variable without a value or a missing builtin.
 /// `program` is this program; it evaluates the policies in a separate process.
 pub async fn check_deeply(
-    loaded: &mut Loaded,
+    loaded: &mut LoadedProject,
     program: &Path,
     dir: &Path,
 ) -> Result<(), PolicyError> {
@@ -46,9 +46,9 @@ pub async fn check_deeply(
         let sources = policy.sources.iter();
         texts.extend(sources.map(|it| (it.path.clone(), it.text.clone())));
         match judged {
-            Judged::Said { .. } => {}
-            Judged::Broken(err) => findings.push(finding(policy, &err)),
-            Judged::Trouble(why) => findings.push(finding(
+            PolicyResult::Said { .. } => {}
+            PolicyResult::Broken(err) => findings.push(finding(policy, &err)),
+            PolicyResult::Trouble(why) => findings.push(finding(
                 policy,
                 &RegoError {
                     message: why,
@@ -88,7 +88,7 @@ fn finding(policy: &Policy, err: &RegoError) -> Finding {
     let place = err
         .place
         .as_ref()
-        .and_then(|RegoPlace { file, line, column }| {
+        .and_then(|RegoLocation { file, line, column }| {
             let source = policy.sources.iter().find(|it| it.path == *file)?;
             Some(location(source, *line, *column))
         });

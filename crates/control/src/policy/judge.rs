@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use drivers::process::{self, Capture, CaptureError, Captured, Environment, Exit};
-use drivers::rego::{self, AskError, Rego, RegoError};
+use drivers::rego::{self, EvaluatePolicyError, Rego, RegoError};
 use jiff::Timestamp;
 use model::policy::{
-    Actor, Answer, Document, Point, PolicySource, RunFacts, SourceFacts, StackFacts,
+    Actor, PolicyInput, PolicyPhase, PolicySource, RuleResult, RunFacts, SourceFacts, StackFacts,
 };
 use model::project::Project;
 use serde::{Deserialize, Serialize};
@@ -24,18 +24,18 @@ pub(super) const MAX_INPUT: usize = 64 << 20;
 
 /// The input of the evaluating process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Question {
+pub(super) struct PolicyRequest {
     /// Policies with their names.
     pub(super) policies: Vec<(String, Vec<PolicySource>)>,
-    pub(super) document: Document,
+    pub(super) document: PolicyInput,
 }
 
 /// The result for one policy; the process prints one line each.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Judged {
+pub(super) enum PolicyResult {
     Said {
-        answers: Vec<Answer>,
+        answers: Vec<RuleResult>,
         left_off: usize,
     },
     /// The policy cannot be compiled or evaluated.
@@ -43,7 +43,7 @@ pub(super) enum Judged {
     Trouble(String),
 }
 
-impl Judged {
+impl PolicyResult {
     pub(super) fn trouble(&self) -> String {
         match self {
             Self::Said { .. } => String::new(),
@@ -56,7 +56,7 @@ impl Judged {
 /// Runs in the evaluating process: reads the question from `input` and writes one line per policy.
 pub fn answer(input: impl io::Read, mut output: impl io::Write) -> io::Result<()> {
     rego::limit_memory(MEMORY);
-    let question: Question = serde_json::from_reader(io::BufReader::new(input))?;
+    let question: PolicyRequest = serde_json::from_reader(io::BufReader::new(input))?;
     for (_, sources) in &question.policies {
         let judged = judged(sources, &question.document);
         writeln!(output, "{}", serde_json::to_string(&judged)?)?;
@@ -65,15 +65,15 @@ pub fn answer(input: impl io::Read, mut output: impl io::Write) -> io::Result<()
     Ok(())
 }
 
-fn judged(sources: &[PolicySource], document: &Document) -> Judged {
+fn judged(sources: &[PolicySource], document: &PolicyInput) -> PolicyResult {
     let mut rego = match Rego::compile(sources) {
         Ok(rego) => rego,
-        Err(err) => return Judged::Broken(err),
+        Err(err) => return PolicyResult::Broken(err),
     };
     match rego.ask(document, TIME) {
-        Ok((answers, left_off)) => Judged::Said { answers, left_off },
-        Err(AskError::Evaluate(err)) => Judged::Broken(err),
-        Err(err) => Judged::Trouble(err.to_string()),
+        Ok((answers, left_off)) => PolicyResult::Said { answers, left_off },
+        Err(EvaluatePolicyError::Evaluate(err)) => PolicyResult::Broken(err),
+        Err(err) => PolicyResult::Trouble(err.to_string()),
     }
 }
 
@@ -81,8 +81,8 @@ fn judged(sources: &[PolicySource], document: &Document) -> Judged {
 pub(super) async fn judge(
     program: &Path,
     dir: &Path,
-    question: &Question,
-) -> Result<Vec<Judged>, PolicyError> {
+    question: &PolicyRequest,
+) -> Result<Vec<PolicyResult>, PolicyError> {
     let input = serde_json::to_vec(question).map_err(PolicyError::Heard)?;
     if input.len() > MAX_INPUT {
         return Err(PolicyError::TooLarge);
@@ -110,15 +110,17 @@ pub(super) async fn judge(
         Err(err) => return Err(PolicyError::Start(err)),
     };
     let lines = heard.stdout.split(|byte| *byte == b'\n');
-    let mut all: Vec<Judged> = lines
+    let mut all: Vec<PolicyResult> = lines
         .filter(|line| !line.is_empty())
         .map(serde_json::from_slice)
         .collect::<Result<_, _>>()
         .map_err(PolicyError::Heard)?;
     if all.len() < question.policies.len() {
-        all.push(Judged::Trouble(ended_early(&heard)));
+        all.push(PolicyResult::Trouble(ended_early(&heard)));
         let missing = question.policies.len() - all.len();
-        all.extend((0..missing).map(|_| Judged::Trouble("another ended before it".to_owned())));
+        all.extend(
+            (0..missing).map(|_| PolicyResult::Trouble("another ended before it".to_owned())),
+        );
     }
     Ok(all)
 }
@@ -143,19 +145,19 @@ pub(super) async fn try_out(
     project: &Project,
     program: &Path,
     dir: &Path,
-) -> Result<Vec<Judged>, PolicyError> {
+) -> Result<Vec<PolicyResult>, PolicyError> {
     let policies = project.policies.values();
-    let question = Question {
+    let question = PolicyRequest {
         policies: policies
             .map(|policy| (policy.name.clone(), policy.sources.clone()))
             .collect(),
-        document: Document {
+        document: PolicyInput {
             plan: serde_json::json!({ "format_version": "1.2", "resource_changes": [] }),
             run: RunFacts {
                 id: "r1".to_owned(),
                 change_set: "c1".to_owned(),
                 action: "plan".to_owned(),
-                phase: Point::Plan,
+                phase: PolicyPhase::Plan,
                 destroy: false,
                 auto_approve: false,
                 preview: false,

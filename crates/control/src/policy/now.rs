@@ -2,7 +2,7 @@
 //! against them before it is applied, so that it cannot bypass a policy.
 
 use model::ids::RunId;
-use model::policy::{AppliedPolicy, Point};
+use model::policy::{AppliedPolicy, PolicyPhase};
 use model::project::Project;
 use model::run::RunSpec;
 
@@ -31,7 +31,7 @@ pub(crate) fn lacking(project: &Project, spec: &RunSpec) -> Vec<AppliedPolicy> {
         if spec.policies.iter().any(|then| then.name == now.name) {
             now.name = format!("{} (as of now)", now.name);
         }
-        now.at.insert(Point::Apply);
+        now.at.insert(PolicyPhase::Apply);
         lacking.push(now);
     }
     lacking

@@ -8,9 +8,9 @@ use model::engine_event::{Diagnostic, EngineEvent, EventReader};
 /// The error message of an engine that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct EngineSaid(String);
+pub struct EngineError(String);
 
-impl EngineSaid {
+impl EngineError {
     pub(crate) fn of(said: &Captured) -> Self {
         let told = EventReader::read_all(&said.stdout);
         let told = told.iter().filter_map(EngineEvent::as_diagnostic);

@@ -4,7 +4,7 @@
 use model::masking::{MASKED, Mask};
 
 /// The stored output of a program.
-pub(crate) struct LastWords<'a> {
+pub(crate) struct OutputTail<'a> {
     pub(crate) output: &'a [u8],
     /// Maximum size of the stored output; longer output lost its beginning.
     pub(crate) limit: usize,
@@ -12,7 +12,7 @@ pub(crate) struct LastWords<'a> {
     pub(crate) was_stopped: bool,
 }
 
-impl LastWords<'_> {
+impl OutputTail<'_> {
     /// Masks the text before it is cut further: half a secret cannot be recognised.
     pub(crate) fn masked(&self, masks: &[&Mask]) -> String {
         let mut text = String::from_utf8_lossy(self.output).into_owned();
@@ -42,7 +42,7 @@ mod tests {
     #[track_caller]
     fn check(output: &str, limit: usize, was_stopped: bool, shown: &str) {
         let mask = Mask::new(&[Secret::new("hunter2-and-more")]);
-        let words = LastWords {
+        let words = OutputTail {
             output: output.as_bytes(),
             limit,
             was_stopped,

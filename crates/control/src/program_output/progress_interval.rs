@@ -8,13 +8,13 @@ const FIRST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_mins(5);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cadence {
+pub(crate) struct ProgressInterval {
     since: Instant,
     pause: Duration,
     next: Instant,
 }
 
-impl Cadence {
+impl ProgressInterval {
     pub(crate) fn begin() -> Self {
         let since = Instant::now();
         Self {

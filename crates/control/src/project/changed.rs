@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::git::GitError;
-use drivers::snapshot::{self, Extras, FileKind, Snapshot, SnapshotError, SnapshotFile};
+use drivers::snapshot::{self, ExtraFiles, FileKind, Snapshot, SnapshotError, SnapshotFile};
 use drivers::tree::CommitTree;
-use model::changed::{Definition, Reach, definitions_changed, sources, stacks_touched};
-use model::config::{self, Surroundings};
+use model::changed::{SourceExtent, StackDefinition, definitions_changed, sources, stacks_touched};
+use model::config::{self, LoadEnvironment};
 use model::error::{Explain, NextStep, advice};
 use model::ids::StackName;
-use model::module::{self, Whereabouts};
+use model::module::{self, PathScope};
 use model::project::Project;
 
 use crate::Control;
@@ -48,7 +48,7 @@ pub async fn since_applied(
     open: &OpenProject,
     project: &Project,
 ) -> Result<BTreeSet<StackName>, ChangedError> {
-    let now = snapshot::collect(&open.root, open.git.as_ref(), &Extras::of(project))?;
+    let now = snapshot::collect(&open.root, open.git.as_ref(), &ExtraFiles::of(project))?;
     let mut touched = BTreeSet::new();
     for (stack, own) in own_sources(open, project, &now) {
         let last = control
@@ -87,7 +87,7 @@ pub(crate) fn own_sources(
     own.into_iter()
         .map(|(name, paths)| {
             let stack = &project.stacks[&name];
-            let definition = Definition::of(project, stack);
+            let definition = StackDefinition::of(project, stack);
             let files: Vec<_> = paths.iter().map(|path| files[path]).collect();
             let text = serde_json::json!([definition, files]).to_string();
             let digest = snapshot::sha256(text.as_bytes());
@@ -97,7 +97,7 @@ pub(crate) fn own_sources(
 }
 
 /// The files that make up a stack's source.
-fn reach(open: &OpenProject, project: &Project, name: &StackName) -> Reach {
+fn reach(open: &OpenProject, project: &Project, name: &StackName) -> SourceExtent {
     let stack = &project.stacks[name];
     let dirs = module::closure(&open.loaded.modules, &stack.path);
     let files = dirs
@@ -108,12 +108,12 @@ fn reach(open: &OpenProject, project: &Project, name: &StackName) -> Reach {
     let mut globs = stack.watch.clone();
     for (_, read) in module::unwatched(&open.loaded.modules, &stack.path, &stack.watch) {
         match &read.whereabouts {
-            Whereabouts::Below(dir) if !dir.is_empty() => globs.push(format!("{dir}/**")),
-            Whereabouts::Below(_) | Whereabouts::Anywhere => globs.push("**".to_owned()),
-            Whereabouts::Outside => {}
+            PathScope::Below(dir) if !dir.is_empty() => globs.push(format!("{dir}/**")),
+            PathScope::Below(_) | PathScope::Anywhere => globs.push("**".to_owned()),
+            PathScope::Outside => {}
         }
     }
-    Reach { dirs, files, globs }
+    SourceExtent { dirs, files, globs }
 }
 
 /// Whether a stack may read files outside the project. If so, an unchanged source does not prove that the
@@ -122,8 +122,8 @@ pub(crate) fn reads_beyond(open: &OpenProject, project: &Project, name: &StackNa
     let stack = &project.stacks[name];
     let reads = module::unwatched(&open.loaded.modules, &stack.path, &stack.watch);
     reads.iter().any(|(_, read)| match read.whereabouts {
-        Whereabouts::Anywhere | Whereabouts::Outside => true,
-        Whereabouts::Below(_) => false,
+        PathScope::Anywhere | PathScope::Outside => true,
+        PathScope::Below(_) => false,
     })
 }
 
@@ -142,7 +142,7 @@ pub fn since(
     let base = git.merge_base(reference).map_err(failed)?;
     let paths = git.changed_since(&base).map_err(failed)?;
     let reach = |name: &StackName| reach(open, project, name);
-    let all = snapshot::list(&open.root, Some(git), &Extras::of(project))?;
+    let all = snapshot::list(&open.root, Some(git), &ExtraFiles::of(project))?;
     let links = snapshot::links(&open.root, all.iter().map(String::as_str));
     let mut touched: BTreeSet<StackName> = stacks_touched(project, &reach, &links, &paths)
         .into_keys()
@@ -152,7 +152,7 @@ pub fn since(
         let tree = CommitTree::new(git, &base).map_err(failed)?;
         let lookup = |name: &str| env.get(name).cloned();
         // Use the current Git names, so that a different `git.commit` does not count as a changed block.
-        let around = Surroundings {
+        let around = LoadEnvironment {
             env: &lookup,
             git_commit: git.head().map_err(failed)?,
             git_branch: git.branch().map_err(failed)?,

@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use model::config::Loaded;
+use model::config::LoadedProject;
 use model::contract::{
-    self, Contract, ContractName, Narrowed, Planned, Problem, ReadContractError, is_manifest,
-    mapped, narrowed, narrowed_manifest,
+    self, Contract, ContractName, ContractViolation, NarrowedField, PlannedFields,
+    ReadContractError, is_manifest, mapped, narrowed, narrowed_manifest,
 };
 use model::diagnostic::{Finding, Location};
 use model::error::{Explain, NextStep, advice};
@@ -26,7 +26,7 @@ use model::stage::StageBlock;
 use serde_json::{Map, Value};
 
 use crate::project::fact_readers::{FactReaders, ReadGitopsError};
-use published::WouldPublish;
+use published::PlannedPublication;
 pub(crate) use published::{PlannedValues, resolve_planned, resolve_planned_sinks};
 
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +82,7 @@ pub fn find_all(
 
 /// Finds errors in the source: contracts that are missing or invalid, and required outputs that a stack does
 /// not declare.
-pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
+pub(crate) fn check(loaded: &mut LoadedProject, root: &Path) {
     let mut findings = Vec::new();
     for stack in loaded
         .project
@@ -190,17 +190,17 @@ fn texts(block: &StageBlock, name: &str) -> Vec<String> {
 
 /// What a plan would break for readers of a stack's outputs and facts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PlanBreaks {
-    pub problems: Vec<(ContractName, Problem)>,
+pub struct BreakingChanges {
+    pub problems: Vec<(ContractName, ContractViolation)>,
     /// Outputs that would be removed or change their type, and have readers.
-    pub narrowed: Vec<(Narrowed, Vec<FactReader>)>,
+    pub narrowed: Vec<(NarrowedField, Vec<FactReader>)>,
     /// Fields that would no longer be published, and have readers.
-    pub unpublished: Vec<(Narrowed, Vec<FactReader>)>,
+    pub unpublished: Vec<(NarrowedField, Vec<FactReader>)>,
     /// Files that would no longer be published, and have readers.
     pub withdrawn: Vec<(String, Vec<FactReader>)>,
 }
 
-impl PlanBreaks {
+impl BreakingChanges {
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty() && !self.takes_away()
     }
@@ -281,17 +281,17 @@ pub struct PlanCheck<'a> {
     pub locations: &'a [FactLocation],
     /// The outputs that the stack last applied.
     pub before: &'a Map<String, Value>,
-    pub planned: &'a Planned,
+    pub planned: &'a PlannedFields,
     /// The environment of the caller.
     pub env: &'a BTreeMap<String, String>,
 }
 
 /// Checks a plan's outputs, and what the stack would publish, against contracts and known readers.
-pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
+pub fn check_plan(check: PlanCheck<'_>) -> Result<BreakingChanges, CheckPlanError> {
     let (blocks, planned) = (check.blocks, check.planned);
     let env = check.env;
     let values = PlannedValues { planned, env };
-    let mut breaks = PlanBreaks::default();
+    let mut breaks = BreakingChanges::default();
     for block in blocks {
         for (name, partial) in published::contracts_of(block, values).unwrap_or_default() {
             let contract = find(check.source, &name)?;
@@ -302,7 +302,7 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
     }
     breaks.problems.dedup();
     let lost = narrowed(check.before, planned);
-    let would = WouldPublish::by(blocks, values, |name| find(check.source, name).ok());
+    let would = PlannedPublication::by(blocks, values, |name| find(check.source, name).ok());
     let (unpublished, withdrawn) = taken_away(check.locations, &would, &lost);
     if lost.is_empty() && unpublished.is_empty() && withdrawn.is_empty() {
         return Ok(breaks);
@@ -341,10 +341,10 @@ pub fn check_plan(check: PlanCheck<'_>) -> Result<PlanBreaks, CheckPlanError> {
 /// kept.
 fn taken_away(
     locations: &[FactLocation],
-    would: &WouldPublish,
-    lost: &[Narrowed],
-) -> (Vec<Narrowed>, BTreeSet<String>) {
-    let mut fields: Vec<Narrowed> = Vec::new();
+    would: &PlannedPublication,
+    lost: &[NarrowedField],
+) -> (Vec<NarrowedField>, BTreeSet<String>) {
+    let mut fields: Vec<NarrowedField> = Vec::new();
     let mut withdrawn = BTreeSet::new();
     for location in locations {
         let FactLocation::Branch { files, .. } = location else {
@@ -374,14 +374,14 @@ fn taken_away(
 }
 
 /// The parts of an output under its published name.
-fn moved_parts(narrowed: &Narrowed, field: &[String]) -> Vec<Vec<String>> {
+fn moved_parts(narrowed: &NarrowedField, field: &[String]) -> Vec<Vec<String>> {
     let parts = narrowed.parts.iter();
     let below = parts.map(|part| &part[narrowed.path.len()..]);
     below.map(|part| [field, part].concat()).collect()
 }
 
 /// The names under which an output is published.
-fn published_fields(blocks: &[StageBlock], narrowed: &Narrowed) -> Vec<Vec<String>> {
+fn published_fields(blocks: &[StageBlock], narrowed: &NarrowedField) -> Vec<Vec<String>> {
     let mut fields = Vec::new();
     for block in blocks {
         match block.attrs.get("values") {

@@ -5,21 +5,23 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drivers::engine::{EngineCall, Init, LocateError, LockFile, PluginCache, PluginCacheError};
+use drivers::engine::{
+    EngineCall, InitCall, LocateError, LockFileMode, PluginCache, PluginCacheError,
+};
 use drivers::process::{CaptureError, Environment, engine_environment};
-use drivers::snapshot::{self, Extras, LayOutError, Slot, SnapshotError};
+use drivers::snapshot::{self, ExtraFiles, LayOutError, Slot, SnapshotError};
 use model::engine::EngineRequirement;
 use model::error::{Explain, NextStep};
 use model::ids::StackName;
 use model::module;
 use model::project::Project;
 
-use crate::program_output::engine_messages::EngineSaid;
+use crate::program_output::engine_messages::EngineError;
 use crate::project::open::OpenProject;
 
 pub use drivers::engine::{
-    Engine, InstallError, InstallOptions, Origin, Progress, ReleaseSource, Search, install, list,
-    locate,
+    Engine, EngineOrigin, EngineSearch, InstallError, InstallOptions, InstallProgress,
+    ReleaseSource, install, list, locate,
 };
 
 /// Finds an engine for each stack; equal requirements are looked up once.
@@ -35,7 +37,7 @@ pub fn find<'a>(
         let engine = if let Some((_, engine)) = same {
             engine.clone()
         } else {
-            let engine = locate(wish, &Search::new(path, cache))?;
+            let engine = locate(wish, &EngineSearch::new(path, cache))?;
             known.push((wish, engine.clone()));
             engine
         };
@@ -57,7 +59,7 @@ pub enum LockError {
     #[error("could not run the engine")]
     Call(#[from] CaptureError),
     #[error("the engine could not lock the providers of `{dir}`")]
-    Refused { dir: String, source: EngineSaid },
+    Refused { dir: String, source: EngineError },
 }
 
 impl Explain for LockError {
@@ -92,16 +94,16 @@ pub async fn lock(
         if !needed || !done.insert(stack.path.clone()) {
             continue;
         }
-        let engine = locate(&stack.engine, &Search::new(path, cache))?;
+        let engine = locate(&stack.engine, &EngineSearch::new(path, cache))?;
         let shared = PluginCache::acquire(cache, engine.flavor)?;
         let mut environment = engine_environment(env, true);
         shared.add_to(&mut environment);
         let dir = tree.join(&stack.path);
-        let init = EngineCall::Init(Init {
+        let init = EngineCall::Init(InitCall {
             lock_file: if upgrade {
-                LockFile::Upgraded
+                LockFileMode::Upgraded
             } else {
-                LockFile::Completed
+                LockFileMode::Completed
             },
             backend_config: &[],
             var_files: &[],
@@ -136,7 +138,7 @@ pub enum LayOutSourceError {
 
 /// A copy of the source for the engine, so that the engine does not change the source tree.
 pub(crate) fn lay_out(open: &OpenProject, scratch: &Path) -> Result<PathBuf, LayOutSourceError> {
-    let source = snapshot::collect(&open.root, open.git.as_ref(), &Extras::default())?;
+    let source = snapshot::collect(&open.root, open.git.as_ref(), &ExtraFiles::default())?;
     let packed = source.pack(&open.root)?;
     let slot =
         Slot::new(scratch.join("tree"), scratch.join("manifest"), &[]).map_err(io::Error::other)?;
@@ -157,6 +159,6 @@ async fn call(
     }
     Err(LockError::Refused {
         dir: name.to_owned(),
-        source: EngineSaid::of(&said),
+        source: EngineError::of(&said),
     })
 }

@@ -5,17 +5,17 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drivers::engine::{Engine, EngineCall, Fmt, LocateError, Search, locate};
+use drivers::engine::{Engine, EngineCall, EngineSearch, FmtCall, LocateError, locate};
 use drivers::process::{CaptureError, engine_environment};
 use model::error::{Explain, NextStep};
 use model::project::Project;
 
-use crate::program_output::engine_messages::EngineSaid;
+use crate::program_output::engine_messages::EngineError;
 use crate::project::open::OpenProject;
 
 /// Files that were, or would be, changed, relative to the project's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Formatted {
+pub struct FormatReport {
     pub changed: Vec<PathBuf>,
 }
 
@@ -26,7 +26,7 @@ pub enum FormatError {
     #[error("could not run the engine")]
     Call(#[from] CaptureError),
     #[error("the engine could not format `{}`", path.display())]
-    Refused { path: PathBuf, source: EngineSaid },
+    Refused { path: PathBuf, source: EngineError },
     #[error("could not read or write `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
 }
@@ -46,9 +46,9 @@ pub async fn format(
     env: &BTreeMap<String, String>,
     cache: &Path,
     check: bool,
-) -> Result<Formatted, FormatError> {
+) -> Result<FormatReport, FormatError> {
     let path = env.get("PATH").map(OsStr::new);
-    let engine = locate(&project.engine, &Search::new(path, cache))?;
+    let engine = locate(&project.engine, &EngineSearch::new(path, cache))?;
     let formatter = Formatter {
         engine,
         root: &open.root,
@@ -67,7 +67,7 @@ pub async fn format(
     }
     changed.sort();
     changed.dedup();
-    Ok(Formatted { changed })
+    Ok(FormatReport { changed })
 }
 
 struct Formatter<'a> {
@@ -103,7 +103,7 @@ impl Formatter<'_> {
             source,
         };
         let before = std::fs::read(&path).map_err(failed)?;
-        let call = EngineCall::Fmt(Fmt::Stdin);
+        let call = EngineCall::Fmt(FmtCall::Stdin);
         let environment = engine_environment(self.env, true);
         let said = self
             .engine
@@ -112,7 +112,7 @@ impl Formatter<'_> {
         if !said.exit.success() {
             return Err(FormatError::Refused {
                 path: file.to_owned(),
-                source: EngineSaid::of(&said),
+                source: EngineError::of(&said),
             });
         }
         if said.stdout == before {
@@ -128,9 +128,9 @@ impl Formatter<'_> {
     async fn module(&self, dir: &str) -> Result<Vec<PathBuf>, FormatError> {
         let paths = [self.root.join(dir)];
         let call = EngineCall::Fmt(if self.check {
-            Fmt::Check { paths: &paths }
+            FmtCall::Check { paths: &paths }
         } else {
-            Fmt::Write { paths: &paths }
+            FmtCall::Write { paths: &paths }
         });
         let environment = engine_environment(self.env, true);
         let said = self
@@ -141,7 +141,7 @@ impl Formatter<'_> {
         if !matches!(said.exit.code(), Some(0 | 3)) {
             return Err(FormatError::Refused {
                 path: dir.into(),
-                source: EngineSaid::of(&said),
+                source: EngineError::of(&said),
             });
         }
         let text = said.stdout_text();

@@ -1,9 +1,9 @@
 //! Stacks and modules that Git ignores: they exist, but would not run, or would run without the ignored
 //! files.
 
-use drivers::snapshot::{self, Extras, SnapshotError};
+use drivers::snapshot::{self, ExtraFiles, SnapshotError};
 use model::diagnostic::Finding;
-use model::ignored::{Here, Ignored, Listed};
+use model::ignored::{IgnoredFile, SourceListing, WorkingTree};
 use model::project::{Project, Stack};
 
 use crate::project::open::OpenProject;
@@ -13,8 +13,8 @@ pub fn findings(open: &OpenProject, project: &Project) -> Result<Vec<Finding>, S
     let Some(repository) = &open.git else {
         return Ok(Vec::new());
     };
-    let listed = snapshot::list(&open.root, Some(repository), &Extras::of(project))?;
-    let listed: Listed = listed.iter().map(String::as_str).collect();
+    let listed = snapshot::list(&open.root, Some(repository), &ExtraFiles::of(project))?;
+    let listed: SourceListing = listed.iter().map(String::as_str).collect();
     let ignored = project
         .stacks
         .values()
@@ -22,16 +22,16 @@ pub fn findings(open: &OpenProject, project: &Project) -> Result<Vec<Finding>, S
     Ok(ignored.collect())
 }
 
-pub(crate) fn of(open: &OpenProject, stack: &Stack, listed: &Listed) -> Option<Ignored> {
+pub(crate) fn of(open: &OpenProject, stack: &Stack, listed: &SourceListing) -> Option<IgnoredFile> {
     // The files of an older commit are not in the working tree.
     let is_here = open.commit.is_none();
     let real = |dir: &str| is_here.then(|| snapshot::real_dir(&open.root, dir))?;
     let is_file = |path: &str| is_here && open.root.join(path).is_file();
-    let here = Here {
+    let here = WorkingTree {
         real: &real,
         is_file: &is_file,
     };
-    Ignored::of(
+    IgnoredFile::of(
         &stack.path,
         &stack.var_files,
         &open.loaded.modules,

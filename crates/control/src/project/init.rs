@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use drivers::engine::{Engine, Origin, Search, list};
+use drivers::engine::{Engine, EngineOrigin, EngineSearch, list};
 use drivers::git::Git;
 use drivers::tree::DirTree;
 use model::engine::Flavor;
 use model::error::{Explain, NextStep, command};
-use model::proposal::{self, Proposal, Survey};
+use model::proposal::{self, ProjectProposal, Survey};
 
 /// The name of the proposed file.
 pub const FILE: &str = "terrane.hcl";
@@ -41,9 +41,9 @@ impl Explain for ProposeError {
 
 /// What was found, and the proposal for it.
 #[derive(Clone, Debug)]
-pub struct Proposed {
+pub struct InitProposal {
     pub survey: Survey,
-    pub proposal: Proposal,
+    pub proposal: ProjectProposal,
     /// The text of the project file.
     pub text: String,
 }
@@ -51,9 +51,9 @@ pub struct Proposed {
 /// Surveys a directory without writing anything.
 pub fn propose(
     root: &Path,
-    search: &Search<'_>,
+    search: &EngineSearch<'_>,
     env: &BTreeMap<String, String>,
-) -> Result<Proposed, ProposeError> {
+) -> Result<InitProposal, ProposeError> {
     let failed = |source| ProposeError::Look {
         path: root.to_owned(),
         source,
@@ -65,7 +65,7 @@ pub fn propose(
     let survey = proposal::find(&tree);
     let (flavor, constraint) = engine(&list(search));
     let name = root.file_name().unwrap_or_default();
-    let proposal = Proposal {
+    let proposal = ProjectProposal {
         name: name.to_string_lossy().into_owned(),
         id: fresh_id(),
         flavor,
@@ -73,7 +73,7 @@ pub fn propose(
         found: survey.roots.clone(),
     };
     let text = proposal::render(&proposal);
-    Ok(Proposed {
+    Ok(InitProposal {
         survey,
         proposal,
         text,
@@ -112,7 +112,7 @@ fn engine(there: &[Engine]) -> (Flavor, Option<String>) {
     let on_path = |flavor| {
         there
             .iter()
-            .find(|engine| engine.flavor == flavor && engine.origin == Origin::Path)
+            .find(|engine| engine.flavor == flavor && engine.origin == EngineOrigin::Path)
     };
     let cached = |flavor| there.iter().find(|engine| engine.flavor == flavor);
     let chosen = on_path(Flavor::Tofu)

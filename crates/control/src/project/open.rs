@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::git::{Git, GitError, Repository};
 use drivers::tree::DirTree;
-use model::config::{self, Loaded, Surroundings};
+use model::config::{self, LoadEnvironment, LoadedProject};
 use model::diagnostic::Finding;
 use model::error::{Explain, NextStep, advice, command};
 use model::project::Project;
@@ -15,18 +15,18 @@ use model::project::Project;
 #[derive(Debug)]
 pub struct OpenProject {
     pub root: PathBuf,
-    pub loaded: Loaded,
+    pub loaded: LoadedProject,
     pub git: Option<Repository>,
-    pub identity: Identity,
+    pub identity: ProjectIdentity,
     /// The commit that the project was read from, instead of the working tree.
-    pub commit: Option<FromCommit>,
+    pub commit: Option<OlderProject>,
     /// Identifies this checkout: the directory, or the Git common directory and the path inside it.
     pub checkout: PathBuf,
 }
 
 /// A project read from an older commit, for stacks that the project no longer has.
 #[derive(Clone, Debug)]
-pub struct FromCommit {
+pub struct OlderProject {
     pub id: String,
     pub subject: String,
     /// The current project.
@@ -35,13 +35,13 @@ pub struct FromCommit {
 
 /// The identity of a project, which selects its home.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProjectIdentity {
     pub id: String,
-    pub from: IdentitySource,
+    pub from: ProjectIdSource,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdentitySource {
+pub enum ProjectIdSource {
     /// The `id` of the project block: all clones share one home.
     Written,
     /// Worktrees share a home, other clones do not.
@@ -95,7 +95,7 @@ pub fn find_root(start: &Path) -> Result<PathBuf, OpenProjectError> {
 pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, OpenProjectError> {
     let git = Git::new(env).repository(root)?;
     let lookup = |name: &str| env.get(name).cloned();
-    let around = Surroundings {
+    let around = LoadEnvironment {
         env: &lookup,
         git_commit: git.as_ref().map(Repository::head).transpose()?.flatten(),
         git_branch: git.as_ref().map(Repository::branch).transpose()?.flatten(),
@@ -106,7 +106,7 @@ pub fn open(root: &Path, env: &BTreeMap<String, String>) -> Result<OpenProject, 
             source,
         })?;
     let loaded = config::load(&tree, &around);
-    let words = Words::of(&loaded);
+    let words = DeclaredIdentity::of(&loaded);
     let checkout = checkout(root, git.as_ref());
     let identity = words.identity(&checkout, git.is_some());
     Ok(OpenProject {
@@ -137,13 +137,13 @@ impl OpenProject {
 
 /// The name and id in a project file.
 #[derive(Debug)]
-struct Words {
+struct DeclaredIdentity {
     name: Option<String>,
     id: Option<String>,
 }
 
-impl Words {
-    fn of(loaded: &Loaded) -> Self {
+impl DeclaredIdentity {
+    fn of(loaded: &LoadedProject) -> Self {
         if let Some(project) = &loaded.project {
             return Self {
                 name: Some(project.name.clone()),
@@ -160,19 +160,19 @@ impl Words {
     }
 
     /// The configured `id`, else an id derived from the location of the checkout.
-    fn identity(&self, checkout: &Path, in_git: bool) -> Identity {
+    fn identity(&self, checkout: &Path, in_git: bool) -> ProjectIdentity {
         if let Some(id) = self.id.clone() {
-            let from = IdentitySource::Written;
-            return Identity { id, from };
+            let from = ProjectIdSource::Written;
+            return ProjectIdentity { id, from };
         }
         let name = self.name.as_deref().unwrap_or("project");
         let digest = drivers::snapshot::sha256(checkout.as_os_str().as_encoded_bytes());
-        Identity {
+        ProjectIdentity {
             id: format!("{name}-{}", &digest[..12]),
             from: if in_git {
-                IdentitySource::GitDirectory
+                ProjectIdSource::GitDirectory
             } else {
-                IdentitySource::Path
+                ProjectIdSource::Path
             },
         }
     }

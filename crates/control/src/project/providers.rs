@@ -4,7 +4,7 @@
 use model::diagnostic::Finding;
 use model::ids::StackName;
 use model::project::{Project, Stack};
-use model::providers::{self, Unlisted};
+use model::providers::{self, UnlistedProvider};
 
 use crate::project::open::OpenProject;
 
@@ -20,7 +20,11 @@ pub fn findings(open: &OpenProject, project: &Project) -> Vec<Finding> {
 }
 
 /// The providers that a stack needs and its target does not list.
-pub(crate) fn unlisted(open: &OpenProject, project: &Project, name: &StackName) -> Vec<Unlisted> {
+pub(crate) fn unlisted(
+    open: &OpenProject,
+    project: &Project,
+    name: &StackName,
+) -> Vec<UnlistedProvider> {
     let stack = &project.stacks[name];
     // In a project with errors the target may be missing; that is reported elsewhere.
     let Some(target) = project.targets.get(&stack.target) else {

@@ -4,18 +4,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use drivers::secrets::Reference;
-use drivers::sops::{self, Format};
-use model::config::Loaded;
+use drivers::secrets::SecretReference;
+use drivers::sops::{self, SopsFormat};
+use model::config::LoadedProject;
 use model::config::suggest::nearest;
 use model::diagnostic::{Finding, Location};
 
 /// Adds warnings, not errors, because a later step such as `render` may create the file.
-pub fn check(loaded: &mut Loaded, root: &Path) {
+pub fn check(loaded: &mut LoadedProject, root: &Path) {
     let mut files: BTreeMap<String, Option<String>> = BTreeMap::new();
     let mut findings = Vec::new();
     for (reference, at) in &loaded.secrets {
-        let Ok(Reference::Sops { path, key }) = reference.parse() else {
+        let Ok(SecretReference::Sops { path, key }) = reference.parse() else {
             continue;
         };
         // The file belongs to the caller, not to the project.
@@ -44,7 +44,7 @@ fn finding(text: Option<&str>, path: &str, key: &str, at: &Location) -> Option<F
         let hint = format!("`terrane secret set {path} {key}` makes it");
         return Some(warn(message, "needed by this reference").hint(hint));
     };
-    let format = Format::of(Path::new(path))?;
+    let format = SopsFormat::of(Path::new(path))?;
     // A file that cannot be parsed is reported when it is opened.
     let paths = sops::paths_in_clear(text, format)?;
     if paths.finds(key) {

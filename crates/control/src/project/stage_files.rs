@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use model::config::Loaded;
+use model::config::LoadedProject;
 use model::diagnostic::Finding;
 use model::stage::StageBlock;
 
-pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
+pub(crate) fn check(loaded: &mut LoadedProject, root: &Path) {
     let Some(project) = &loaded.project else {
         return;
     };

@@ -5,10 +5,10 @@
 use std::fmt;
 
 use model::error::{Explain, causes};
-use model::import_proposal::Left;
+use model::import_proposal::UnrecordedResources;
 use model::masking::Mask;
 use model::policy::Verdict;
-use model::run::{EngineDiagnostic, Problem, Stage};
+use model::run::{EngineDiagnostic, RunProblem, Stage};
 
 /// Why a stage did not complete; becomes the run's problem.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Failure {
     pub(crate) refused: bool,
     pub(crate) interrupted: bool,
     pub(crate) policy: Box<Verdict>,
-    pub(crate) left: Option<Box<Left>>,
+    pub(crate) left: Option<Box<UnrecordedResources>>,
     /// What a stage after the apply had found and done.
     pub(crate) report: Option<Box<serde_json::Value>>,
 }
@@ -108,7 +108,7 @@ impl Failure {
         self
     }
 
-    pub(crate) fn into_problem(self, stage: Stage, serial: Option<i64>, mask: &Mask) -> Problem {
+    pub(crate) fn into_problem(self, stage: Stage, serial: Option<i64>, mask: &Mask) -> RunProblem {
         let clean = |text: &str| mask.mask_text(text);
         let diagnostics = self
             .diagnostics
@@ -119,7 +119,7 @@ impl Failure {
                 ..d
             })
             .collect();
-        Problem {
+        RunProblem {
             stage,
             during: self.during.map(str::to_owned),
             message: clean(&self.message),

@@ -9,28 +9,28 @@ use model::ids::RunId;
 use model::run::RunSpec;
 use model::secret::Secret;
 use serde::{Deserialize, Serialize};
-use store::{KeyedDigester, Scope, Store, StoreError};
+use store::{KeyScope, KeyedDigester, Store, StoreError};
 
 use crate::Control;
 use crate::home::write_private;
 
 /// Stored only in sealed form.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct Digests {
+pub(crate) struct DigestKeys {
     inputs: String,
     values: String,
 }
 
 /// What is digested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum DigestPurpose {
     /// All inputs of a run, for its seal.
     Inputs,
     /// One value in a plan, for its difference.
     PlanValue,
 }
 
-impl Purpose {
+impl DigestPurpose {
     fn name(self) -> &'static str {
         match self {
             Self::Inputs => "inputs",
@@ -39,22 +39,22 @@ impl Purpose {
     }
 }
 
-impl Digests {
+impl DigestKeys {
     pub(crate) async fn of_home(store: &Store) -> Result<Self, StoreError> {
-        let text = async |purpose: Purpose| {
+        let text = async |purpose: DigestPurpose| {
             let digester = store.keyed_digester(purpose.name()).await?;
             Ok::<_, StoreError>(digester.to_secret().expose().to_owned())
         };
         Ok(Self {
-            inputs: text(Purpose::Inputs).await?,
-            values: text(Purpose::PlanValue).await?,
+            inputs: text(DigestPurpose::Inputs).await?,
+            values: text(DigestPurpose::PlanValue).await?,
         })
     }
 
-    fn of(&self, purpose: Purpose) -> &str {
+    fn of(&self, purpose: DigestPurpose) -> &str {
         match purpose {
-            Purpose::Inputs => &self.inputs,
-            Purpose::PlanValue => &self.values,
+            DigestPurpose::Inputs => &self.inputs,
+            DigestPurpose::PlanValue => &self.values,
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) async fn digester(
     control: &Control,
     run: RunId,
     spec: &RunSpec,
-    purpose: Purpose,
+    purpose: DigestPurpose,
 ) -> Result<KeyedDigester, StoreError> {
     match fs::read(path(control, run)) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => {
@@ -77,10 +77,10 @@ pub(crate) async fn digester(
                 source,
             };
             let sealed = sealed.map_err(failed)?;
-            let scope = Scope::State(control.state_name(&spec.stack.state));
+            let scope = KeyScope::State(control.state_name(&spec.stack.state));
             let plain = control.store.unseal(scope, &name(run), sealed).await?;
             let wrong = || failed(io::ErrorKind::InvalidData.into());
-            let digests: Digests = serde_json::from_slice(&plain).map_err(|_| wrong())?;
+            let digests: DigestKeys = serde_json::from_slice(&plain).map_err(|_| wrong())?;
             KeyedDigester::from_secret(&Secret::new(digests.of(purpose))).ok_or_else(wrong)
         }
     }
@@ -90,7 +90,7 @@ pub(crate) async fn keep(
     control: &Control,
     run: RunId,
     spec: &RunSpec,
-    digests: &Digests,
+    digests: &DigestKeys,
 ) -> Result<(), StoreError> {
     let failed = |source| StoreError::File {
         action: "write",
@@ -98,7 +98,7 @@ pub(crate) async fn keep(
         source,
     };
     let plain = serde_json::to_vec(digests).map_err(|err| failed(err.into()))?;
-    let scope = Scope::State(control.state_name(&spec.stack.state));
+    let scope = KeyScope::State(control.state_name(&spec.stack.state));
     let sealed = control.store.seal(scope, &name(run), plain).await?;
     write_private(&path(control, run), &sealed).map_err(failed)
 }

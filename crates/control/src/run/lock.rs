@@ -16,7 +16,7 @@ pub struct RunLock(File);
 
 /// The processes recorded in a run's lock file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Signed {
+pub struct RunPids {
     /// `None` if the runner has not written its PID yet.
     pub runner: Option<u32>,
     /// `None` while no engine is running.
@@ -78,11 +78,11 @@ impl RunLock {
     }
 
     /// The recorded processes, if the lock is held.
-    pub fn signed(home: &Home, run: RunId) -> Option<Signed> {
+    pub fn signed(home: &Home, run: RunId) -> Option<RunPids> {
         let mut text = String::new();
         probe(home, run)?.read_to_string(&mut text).ok()?;
         let mut lines = text.lines().map(|line| line.trim().parse().ok());
-        Some(Signed {
+        Some(RunPids {
             runner: lines.next().flatten(),
             engine: lines.next().flatten(),
         })
@@ -150,11 +150,11 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::home::StorePlace;
+    use crate::home::HomeLocation;
     use crate::home::master_keys::KeySource;
 
     fn home(dir: &Path) -> Home {
-        let place = StorePlace::Directory(dir.to_owned());
+        let place = HomeLocation::Directory(dir.to_owned());
         let key = KeySource::File(dir.join("key"));
         Home::at(place, dir.to_owned(), key, "p".to_owned())
     }
@@ -166,7 +166,10 @@ mod tests {
         assert_eq!(RunLock::signed(&home, run), None);
         let lock = RunLock::try_take(&home, run).unwrap().unwrap();
         let told = |runner, engine| {
-            assert_eq!(RunLock::signed(&home, run), Some(Signed { runner, engine }));
+            assert_eq!(
+                RunLock::signed(&home, run),
+                Some(RunPids { runner, engine })
+            );
         };
         told(None, None);
         lock.sign(u32::MAX).unwrap();

@@ -18,7 +18,7 @@ pub use crate::program_output::engine_messages::without_colours;
 
 /// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum LogPart {
     Stage(Stage),
     /// The engine's standard error, in any stage.
     Complaints,
@@ -26,7 +26,7 @@ pub enum Part {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogLine {
-    pub part: Part,
+    pub part: LogPart,
     /// As the engine wrote it, without secrets.
     pub text: String,
     pub event: EngineEvent,
@@ -69,10 +69,10 @@ impl RunLog {
             .into_iter()
             .filter(|it| only.is_none_or(|only| only == *it));
         let mut tails: Vec<Tail> = wanted
-            .map(|stage| Tail::new(Part::Stage(stage), dir.join(log_name(stage))))
+            .map(|stage| Tail::new(LogPart::Stage(stage), dir.join(log_name(stage))))
             .collect();
         if only.is_none() {
-            tails.push(Tail::new(Part::Complaints, dir.join(COMPLAINTS)));
+            tails.push(Tail::new(LogPart::Complaints, dir.join(COMPLAINTS)));
         }
         Self { tails }
     }
@@ -97,14 +97,14 @@ impl RunLog {
 
 #[derive(Debug)]
 struct Tail {
-    part: Part,
+    part: LogPart,
     path: PathBuf,
     read: u64,
     rest: Vec<u8>,
 }
 
 impl Tail {
-    fn new(part: Part, path: PathBuf) -> Self {
+    fn new(part: LogPart, path: PathBuf) -> Self {
         Self {
             part,
             path,
@@ -157,7 +157,7 @@ mod tests {
     fn lines_come_when_they_are_whole_and_again_when_a_stage_is() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("plan.jsonl");
-        let mut tail = Tail::new(Part::Stage(Stage::Planning), path.clone());
+        let mut tail = Tail::new(LogPart::Stage(Stage::Planning), path.clone());
         let mut texts = || -> Vec<String> {
             let lines = tail.read_new().into_iter();
             lines.map(|line| line.event.message).collect()

@@ -39,7 +39,7 @@ impl Explain for QueryError {
 
 /// A cheap check whether anything may have been stored since another mark was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangeMark(store::ChangeMark);
+pub struct ChangeMark(store::DbFileMark);
 
 impl ChangeMark {
     /// Whether an equal mark proves that nothing was stored since. A recent mark does not, because file times

@@ -10,9 +10,9 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::masking::Mask;
-use model::project::{Backend, FactsPlace};
+use model::project::{Backend, FactsBranch};
 use model::run::{RunEvent, Stage};
 use model::secret::Secret;
 use model::stage::{ResolvedBlock, StageBlock};
@@ -21,10 +21,10 @@ use store::{NewBreakGlass, StoreError};
 
 use super::inputs::{check_short, for_hooks};
 use super::workspace::Workspace;
-use super::{Failure, Job, failed, hooks};
+use super::{Failure, StageJob, failed, hooks};
 use crate::changeset::staleness;
 use crate::stage::facts::reaches_clusters;
-use crate::stage::values::{Side, StackValues, StageValuesError};
+use crate::stage::values::{CallerContext, StackValues, StageValuesError};
 
 mod bootstrapping;
 mod draining;
@@ -33,7 +33,7 @@ mod verifying;
 
 pub(super) use draining::before_destroy;
 
-pub(super) async fn carry_out(job: &Job<'_>, stage: Stage) -> RunEvent {
+pub(super) async fn carry_out(job: &StageJob<'_>, stage: Stage) -> RunEvent {
     let mut mask = Mask::default();
     // Programs, manifests, contracts and `.sops.yaml` come from the planned source, not from the user's
     // working directory.
@@ -80,7 +80,7 @@ pub const STILL: &str = "still";
 
 /// What a stage reports to users.
 #[derive(Debug, serde::Serialize)]
-struct Report {
+struct StageReport {
     summary: String,
     details: Value,
     /// Whether the stage changed anything; none if that is not known.
@@ -89,8 +89,8 @@ struct Report {
 }
 
 /// Everything that a stage after the apply needs.
-struct Part<'a> {
-    job: &'a Job<'a>,
+struct StageWork<'a> {
+    job: &'a StageJob<'a>,
     /// The project's root.
     root: &'a Path,
     /// The environment of programs. `hidden` contains the values that must not be shown.
@@ -102,7 +102,7 @@ struct Part<'a> {
     log: StageLog,
 }
 
-impl Part<'_> {
+impl StageWork<'_> {
     /// Fills in the values of the blocks. It fetches nothing.
     fn resolve(&self, blocks: &[StageBlock]) -> Result<Vec<ResolvedBlock>, Failure> {
         let resolved = self.values.resolve(blocks);
@@ -111,11 +111,11 @@ impl Part<'_> {
 }
 
 async fn stage_of(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     stage: Stage,
     source: Option<&Path>,
     mask: &mut Mask,
-) -> Result<Report, Failure> {
+) -> Result<StageReport, Failure> {
     let stages = &job.spec.stack.stages;
     let gates = stages.gates_when(job.spec.destroy);
     let blocks: &[StageBlock] = match stage {
@@ -141,7 +141,7 @@ async fn stage_of(
 
 /// Refuses if the state has changed since the run. The stage is about the state that the run left, and may
 /// have waited for a person meanwhile.
-async fn check_state(job: &Job<'_>) -> Result<(), Failure> {
+async fn check_state(job: &StageJob<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     match staleness::moved(job.control, job.run, &job.spec.stack.name, &state).await {
         Ok(None) => Ok(()),
@@ -151,7 +151,11 @@ async fn check_state(job: &Job<'_>) -> Result<(), Failure> {
 }
 
 /// Records a break-glass action, only once even if the stage starts several times.
-async fn record_act(job: &Job<'_>, act: Act, detail: String) -> Result<(), Failure> {
+async fn record_act(
+    job: &StageJob<'_>,
+    act: BreakGlassAction,
+    detail: String,
+) -> Result<(), Failure> {
     let failed = |err: &StoreError| Failure::because("could not record an emergency act", err);
     let Some(exceptions) = &job.set.request.exceptions else {
         return Ok(());
@@ -176,13 +180,13 @@ async fn record_act(job: &Job<'_>, act: Act, detail: String) -> Result<(), Failu
 
 /// Prepares the stage, with the values that these blocks may need.
 async fn part_of<'a>(
-    job: &'a Job<'a>,
+    job: &'a StageJob<'a>,
     stage: Stage,
     blocks: &[StageBlock],
-) -> Result<Part<'a>, Failure> {
+) -> Result<StageWork<'a>, Failure> {
     let base = engine_environment(job.asker.env(), job.spec.target.is_open());
     let root = Path::new(&job.spec.root);
-    let side = Side {
+    let side = CallerContext {
         asker: job.asker,
         root,
         env: &base,
@@ -207,7 +211,7 @@ async fn part_of<'a>(
     };
     let mut values = gathered.map_err(failed)?;
     if stage == Stage::Publishing {
-        let inputs = job.spec.facts.values().flat_map(FactsPlace::inputs);
+        let inputs = job.spec.facts.values().flat_map(FactsBranch::inputs);
         values.add_secrets(inputs, &side).await.map_err(failed)?;
     }
     // Secrets that the requester supplied were checked before anything was applied.
@@ -218,7 +222,7 @@ async fn part_of<'a>(
         .map(str::to_owned)
         .collect();
     check_short(job, &short, "is said")?;
-    Ok(Part {
+    Ok(StageWork {
         job,
         root,
         log: StageLog::open(job, stage, values.mask(&hidden))?,
@@ -236,7 +240,7 @@ struct StageLog {
 }
 
 impl StageLog {
-    fn open(job: &Job<'_>, stage: Stage, mask: Mask) -> Result<Self, Failure> {
+    fn open(job: &StageJob<'_>, stage: Stage, mask: Mask) -> Result<Self, Failure> {
         let path = job.control.home.engine_events(job.run, stage);
         let mut options = File::options();
         let options = options.create(true).append(true).mode(0o600);

@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use model::ids::{RunId, StackName};
 use model::masking::Mask;
 use model::plan::{PlannedOutput, planned_outputs};
-use model::run::Awaited;
+use model::run::AwaitedOutputs;
 use model::secret::Secret;
-use store::Scope;
+use store::KeyScope;
 
 use super::inputs::collect_secrets;
 use super::plan::seal_to;
-use super::{Failure, Job};
+use super::{Failure, StageJob};
 use crate::Control;
 
 /// By stack and name. An output that is not in the map is as it was last applied.
 #[derive(Debug, Default)]
-pub(super) struct Ahead(BTreeMap<(StackName, String), PlannedOutput>);
+pub(super) struct PlannedOutputs(BTreeMap<(StackName, String), PlannedOutput>);
 
-impl Ahead {
+impl PlannedOutputs {
     /// Reads the awaited outputs from the plans of upstream runs. An output that no plan contains is unknown.
-    pub(super) async fn of(job: &Job<'_>, awaits: &[Awaited]) -> Result<Self, Failure> {
+    pub(super) async fn of(job: &StageJob<'_>, awaits: &[AwaitedOutputs]) -> Result<Self, Failure> {
         let failed = |err: &dyn std::error::Error| {
             Failure::because("could not read what upstream stacks plan", err)
         };
@@ -56,11 +56,11 @@ impl Ahead {
     }
 
     /// The awaited outputs that no plan has a value for.
-    pub(super) fn unknown(&self, awaits: &[Awaited]) -> Vec<Awaited> {
+    pub(super) fn unknown(&self, awaits: &[AwaitedOutputs]) -> Vec<AwaitedOutputs> {
         let is_unknown = |stack: &StackName, name: &String| {
             self.get(stack, name).is_none_or(|it| it.value.is_none())
         };
-        let left = awaits.iter().map(|awaited| Awaited {
+        let left = awaits.iter().map(|awaited| AwaitedOutputs {
             stack: awaited.stack.clone(),
             outputs: awaited
                 .outputs
@@ -75,7 +75,7 @@ impl Ahead {
 
 /// Stores the planned outputs of this run for its dependents. An output that contains a secret is marked as
 /// sensitive.
-pub(super) async fn keep(job: &Job<'_>, plan_json: &[u8], mask: &Mask) -> Result<(), Failure> {
+pub(super) async fn keep(job: &StageJob<'_>, plan_json: &[u8], mask: &Mask) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let mut outputs = planned_outputs(plan_json).map_err(|err| failed(&err))?;
     for output in outputs.values_mut() {
@@ -102,7 +102,7 @@ pub(super) fn sensitive(plan_json: &[u8]) -> Result<Vec<Secret>, Failure> {
 }
 
 /// The same for this run's own plan, which an earlier process made.
-pub(super) async fn own_sensitive(job: &Job<'_>) -> Result<Vec<Secret>, Failure> {
+pub(super) async fn own_sensitive(job: &StageJob<'_>) -> Result<Vec<Secret>, Failure> {
     let outputs = read(job.control, job.run, &job.spec.stack.state).await;
     let outputs =
         outputs.map_err(|err| Failure::because("could not read what its plan says", &*err))?;
@@ -127,7 +127,7 @@ async fn read(
     let Ok(sealed) = std::fs::read(control.home.planned_outputs(run)) else {
         return Ok(BTreeMap::new());
     };
-    let scope = Scope::State(control.state_name(state));
+    let scope = KeyScope::State(control.state_name(state));
     let purpose = format!("plan-outputs {run}");
     let plain = control.store.unseal(scope, &purpose, sealed).await?;
     Ok(serde_json::from_slice(&plain)?)

@@ -10,27 +10,27 @@ use model::project::Backend;
 use model::run::{PlanRecord, RunEvent, RunState, Stage};
 use model::seal::SealedHead;
 use model::state::ExpectedHead;
-use store::Scope;
+use store::KeyScope;
 
-use super::engine::{Caller, Ended};
-use super::hooks::{Ending, Hooks};
+use super::engine::{EngineResult, EngineSession};
+use super::hooks::{Hooks, StageResult};
 use super::inputs::{self, Inputs};
-use super::limit::Limit;
+use super::limit::Deadline;
 use super::plan::{EngineFiles, initialise};
-use super::seal::Void;
-use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, after, ahead, check, failed, limit, seal};
+use super::seal::StalePlan;
+use super::workspace::{ScratchDir, Workspace};
+use super::{Failure, StageJob, after, ahead, check, failed, limit, seal};
 use crate::changeset::backends;
 use crate::changeset::upstreams;
 use crate::home::retry::retry_unavailable;
 use crate::home::write_private;
 use crate::state::outputs;
-use crate::state::pending_write::Spool;
-use crate::state::quarantine::{self, Leftovers};
+use crate::state::pending_write::PendingWrite;
+use crate::state::quarantine::{self, AdoptionContext};
 use crate::state::run_access::StateAccess;
 use crate::state::unrecorded;
 
-pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
+pub(super) async fn apply(job: &StageJob<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let applied = try_apply(job, &mut mask).await;
     match applied {
@@ -47,7 +47,7 @@ pub(super) async fn apply(job: &Job<'_>) -> RunEvent {
     }
 }
 
-async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+async fn try_apply(job: &StageJob<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     job.take_place().await?;
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
@@ -65,11 +65,11 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let expected = ExpectedHead::Exactly(plan.seal.head.as_ref().map(|head| head.version));
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
-    let spool = Spool::new(job.control.home.run_dir(job.run), job.run);
+    let spool = PendingWrite::new(job.control.home.run_dir(job.run), job.run);
     let access = StateAccess::for_apply(store.clone(), state, job.run, expected, plan.may_empty())
         .holding(spool)
         .with_secrets(&inputs.mask);
-    let caller = Caller::new(job, &workspace, &inputs, access.clone()).await?;
+    let caller = EngineSession::new(job, &workspace, &inputs, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, Some(scratch.plan()), limit);
     let applying = Applying {
@@ -83,7 +83,7 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
         scratch,
         caller: &caller,
         access: &access,
-        left: Leftovers::of(job.run, job.spec, &workspace.dir, &plan),
+        left: AdoptionContext::of(job.run, job.spec, &workspace.dir, &plan),
         hidden: mask,
         limit,
         goes_on,
@@ -92,7 +92,9 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
     let done = work.await?;
     // Nothing was applied after all, so the `after` hooks run now.
     if matches!(done, RunEvent::PlanVoided { .. }) {
-        hooks.after_failure(HookStage::Apply, Ending::Failed).await;
+        hooks
+            .after_failure(HookStage::Apply, StageResult::Failed)
+            .await;
     }
     Ok(done)
 }
@@ -101,8 +103,8 @@ async fn try_apply(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> 
 struct Setup {
     inputs: Inputs,
     workspace: Workspace,
-    scratch: Scratch,
-    limit: Option<Limit>,
+    scratch: ScratchDir,
+    limit: Option<Deadline>,
     /// The process that made the plan also applies it.
     goes_on: bool,
 }
@@ -114,9 +116,9 @@ enum Start {
 }
 
 /// Checks that the plan may be applied, and prepares what the engine needs.
-async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Start, Failure> {
+async fn start(job: &StageJob<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Start, Failure> {
     let carried = job.carried.lock().await.take();
-    let mut limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    let mut limit = Deadline::from_now("apply", job.spec.stack.timeout_apply);
     let (inputs, held, scratch) = if let Some(carried) = carried {
         (carried.inputs, Some(carried.workspace), carried.scratch)
     } else {
@@ -132,7 +134,7 @@ async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Star
         see_upstreams(job, limit).await?;
         let mut inputs = inputs::gather(job, limit).await?;
         inputs.hide_outputs(ahead::own_sensitive(job).await?, &job.token);
-        (inputs, None, Scratch::open(job)?)
+        (inputs, None, ScratchDir::open(job)?)
     };
     *mask = inputs.log_mask.clone();
     let goes_on = held.is_some();
@@ -148,7 +150,7 @@ async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Star
     };
     *job.limit_of_apply.lock().await = limit;
     workspace.mount(&inputs.files)?;
-    let left = Leftovers::of(job.run, job.spec, &workspace.dir, plan);
+    let left = AdoptionContext::of(job.run, job.spec, &workspace.dir, plan);
     nothing_left_over(job, left).await?;
     match may_start(job, plan).await {
         Ok(None) => {}
@@ -174,7 +176,7 @@ async fn start(job: &Job<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result<Star
 }
 
 /// Checks policies and upstreams for the last time. Returns an event if the apply has to wait.
-async fn may_start(job: &Job<'_>, plan: &PlanRecord) -> Result<Option<RunEvent>, Failure> {
+async fn may_start(job: &StageJob<'_>, plan: &PlanRecord) -> Result<Option<RunEvent>, Failure> {
     if let Some(put_off) = check::at_apply(job, plan).await? {
         return Ok(Some(put_off));
     }
@@ -184,15 +186,15 @@ async fn may_start(job: &Job<'_>, plan: &PlanRecord) -> Result<Option<RunEvent>,
 
 /// An apply that may start.
 struct Applying<'a> {
-    job: &'a Job<'a>,
+    job: &'a StageJob<'a>,
     plan: &'a PlanRecord,
     files: EngineFiles<'a>,
-    scratch: Scratch,
-    caller: &'a Caller<'a>,
+    scratch: ScratchDir,
+    caller: &'a EngineSession<'a>,
     access: &'a StateAccess,
-    left: Leftovers<'a>,
+    left: AdoptionContext<'a>,
     hidden: &'a Mask,
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
     goes_on: bool,
 }
 
@@ -237,11 +239,19 @@ impl Applying<'_> {
 
     async fn copy_state(&self) -> Result<(), Failure> {
         let (caller, files) = (self.caller, self.files.var_files);
-        keep_copy(self.job, caller, &self.scratch, files, Seen::Applied, None).await
+        keep_copy(
+            self.job,
+            caller,
+            &self.scratch,
+            files,
+            ReadAfter::Applied,
+            None,
+        )
+        .await
     }
 
     /// The engine failed. `kept` reports what happened to a state that the engine could not store.
-    async fn fail(self, ended: &Ended, kept: Option<String>) -> Result<RunEvent, Failure> {
+    async fn fail(self, ended: &EngineResult, kept: Option<String>) -> Result<RunEvent, Failure> {
         let job = self.job;
         // An engine backend may contain more than the copy that was made for the plan.
         drop(self.copy_state().await);
@@ -263,7 +273,7 @@ impl Applying<'_> {
 }
 
 async fn applied(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     plan: &PlanRecord,
     access: &StateAccess,
 ) -> Result<RunEvent, Failure> {
@@ -284,7 +294,7 @@ async fn applied(
 
 /// Reads the upstream states in engine backends again, because another home may have applied them since the
 /// plan. The seal is compared with what they contain now.
-async fn see_upstreams(job: &Job<'_>, limit: Option<Limit>) -> Result<(), Failure> {
+async fn see_upstreams(job: &StageJob<'_>, limit: Option<Deadline>) -> Result<(), Failure> {
     if job.spec.destroy {
         return Ok(()); // a destroy does not depend on these values
     }
@@ -297,13 +307,13 @@ async fn see_upstreams(job: &Job<'_>, limit: Option<Limit>) -> Result<(), Failur
 
 /// After the engine has exited: adopts or quarantines a state that it could not store, and releases its lock.
 pub(super) async fn after_the_engine(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     access: &StateAccess,
-    left: Leftovers<'_>,
+    left: AdoptionContext<'_>,
 ) -> Result<Option<String>, Failure> {
     access.settle().await;
     let patient = true;
-    let kept = quarantine::take_in(job.control, Leftovers { patient, ..left }).await;
+    let kept = quarantine::take_in(job.control, AdoptionContext { patient, ..left }).await;
     let release = async || job.control.store.lock_release_run(job.run).await;
     let released = retry_unavailable(release).await;
     released.map_err(|err| Failure::because("could not release the state's lock", &err))?;
@@ -311,7 +321,7 @@ pub(super) async fn after_the_engine(
 }
 
 /// Refuses the apply while a quarantined state waits for a person.
-pub(super) async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
+pub(super) async fn nothing_kept_aside(job: &StageJob<'_>) -> Result<(), Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     let Err(err) = quarantine::check(job.control, &state).await else {
         return Ok(());
@@ -320,7 +330,10 @@ pub(super) async fn nothing_kept_aside(job: &Job<'_>) -> Result<(), Failure> {
 }
 
 /// Refuses if an earlier run left a state file here, because the engine would overwrite it.
-pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Result<(), Failure> {
+pub(super) async fn nothing_left_over(
+    job: &StageJob<'_>,
+    left: AdoptionContext<'_>,
+) -> Result<(), Failure> {
     if drivers::engine::find_errored_state(left.dir).is_none() {
         return Ok(());
     }
@@ -336,13 +349,13 @@ pub(super) async fn nothing_left_over(job: &Job<'_>, left: Leftovers<'_>) -> Res
 
 /// The operation after which a state is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum ReadAfter {
     Planned,
     Applied,
     Done,
 }
 
-impl Seen {
+impl ReadAfter {
     fn as_str(self) -> &'static str {
         match self {
             Self::Planned => "planned",
@@ -355,12 +368,12 @@ impl Seen {
 /// Stores a copy of the state in an engine backend, whichever process wrote it. Dependents read its outputs,
 /// and users its history. For a state in terrane that the engine encrypts, stores the outputs.
 pub(super) async fn keep_copy(
-    job: &Job<'_>,
-    caller: &Caller<'_>,
-    scratch: &Scratch,
+    job: &StageJob<'_>,
+    caller: &EngineSession<'_>,
+    scratch: &ScratchDir,
     var_files: &[PathBuf],
-    seen: Seen,
-    limit: Option<Limit>,
+    seen: ReadAfter,
+    limit: Option<Deadline>,
 ) -> Result<(), Failure> {
     let path = scratch.shown();
     let deed = seen.as_str();
@@ -373,17 +386,17 @@ pub(super) async fn keep_copy(
         return Err(pulled.failure(&format!("{deed}, but could not read the state")));
     }
     let state = &job.spec.stack.state;
-    if seen == Seen::Planned {
+    if seen == ReadAfter::Planned {
         is_where_it_was(job, &pulled.output).await?;
     }
     // A state that is read after a plan was not written by this run.
-    let run = (seen != Seen::Planned).then_some(job.run);
+    let run = (seen != ReadAfter::Planned).then_some(job.run);
     let kept = backends::keep_copy(job.control, state, run, pulled.output, caller.mask()).await;
     kept.map_err(|err| Failure::because("could not keep a copy of the state", &err))
 }
 
 /// Refuses to plan if the backend's state was replaced by another one. All resources would be created again.
-async fn is_where_it_was(job: &Job<'_>, body: &[u8]) -> Result<(), Failure> {
+async fn is_where_it_was(job: &StageJob<'_>, body: &[u8]) -> Result<(), Failure> {
     let stack = &job.spec.stack;
     let before = backends::held_before(job.control, &stack.state, body).await;
     let before = before.map_err(|err| Failure::because("could not read the copy", &err))?;
@@ -402,12 +415,12 @@ async fn is_where_it_was(job: &Job<'_>, body: &[u8]) -> Result<(), Failure> {
 
 /// Reads the outputs of a state that only the engine can read, unless they are stored already.
 async fn keep_outputs(
-    job: &Job<'_>,
-    caller: &Caller<'_>,
+    job: &StageJob<'_>,
+    caller: &EngineSession<'_>,
     path: &Path,
     var_files: &[PathBuf],
     deed: &str,
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
 ) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| {
         Failure::because(&format!("{deed}, but could not read the outputs"), err)
@@ -443,15 +456,15 @@ async fn keep_outputs(
 }
 
 /// The current serial of the state.
-pub(super) async fn serial(job: &Job<'_>) -> Result<Option<i64>, Failure> {
+pub(super) async fn serial(job: &StageJob<'_>) -> Result<Option<i64>, Failure> {
     Ok(head(job).await?.map(|head| head.serial))
 }
 
-pub(super) async fn head(job: &Job<'_>) -> Result<Option<SealedHead>, Failure> {
+pub(super) async fn head(job: &StageJob<'_>) -> Result<Option<SealedHead>, Failure> {
     Ok(seal::head(job).await?.as_ref().map(SealedHead::of))
 }
 
-pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
+pub(super) async fn plan_of(job: &StageJob<'_>) -> Result<PlanRecord, Failure> {
     match &*job.state.lock().await {
         RunState::Applying { plan, .. } => Ok(plan.clone()),
         _ => Err(Failure::new("there is no plan to apply")),
@@ -460,26 +473,26 @@ pub(super) async fn plan_of(job: &Job<'_>) -> Result<PlanRecord, Failure> {
 
 /// What has changed since the plan was made, if anything. Also restores the plan file.
 async fn moved(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     plan: &PlanRecord,
     inputs: &Inputs,
     goes_on: bool,
-    scratch: &Scratch,
-) -> Result<Option<Void>, Failure> {
+    scratch: &ScratchDir,
+) -> Result<Option<StalePlan>, Failure> {
     if plan.preview {
         let why = "it was made while another engine was at work in this stack";
-        return Ok(Some(Void::because(why)));
+        return Ok(Some(StalePlan::because(why)));
     }
     if let Some(void) = seal::moved(job, plan, inputs, goes_on).await? {
         return Ok(Some(void));
     }
     if !scratch.plan().is_file() && !restore_plan_file(job, &scratch.plan()).await? {
-        return Ok(Some(Void::because("its file is gone")));
+        return Ok(Some(StalePlan::because("its file is gone")));
     }
     Ok(None)
 }
 
-async fn restore_plan_file(job: &Job<'_>, to: &Path) -> Result<bool, Failure> {
+async fn restore_plan_file(job: &StageJob<'_>, to: &Path) -> Result<bool, Failure> {
     let sealed = job.control.home.plan_file(job.run);
     let Ok(bytes) = fs::read(&sealed) else {
         return Ok(false);
@@ -488,7 +501,7 @@ async fn restore_plan_file(job: &Job<'_>, to: &Path) -> Result<bool, Failure> {
         .control
         .store
         .unseal(
-            Scope::State(job.control.state_name(&job.spec.stack.state)),
+            KeyScope::State(job.control.state_name(&job.spec.stack.state)),
             &format!("plan-file {}", job.run),
             bytes,
         )

@@ -15,21 +15,21 @@ use model::run::{RunEvent, Stage};
 use model::state::StateVersion;
 use tokio::sync::Mutex;
 
-use super::engine::Caller;
+use super::engine::EngineSession;
 use super::hooks::Hooks;
 use super::interrupts::Interrupts;
-use super::limit::Limit;
+use super::limit::Deadline;
 use super::plan::{EngineFiles, initialise};
-use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, Serve, failed, inputs, new_token};
+use super::workspace::{ScratchDir, Workspace};
+use super::{Failure, ServeFn, StageJob, failed, inputs, new_token};
 use crate::Control;
 use crate::changeset::exec_args;
 use crate::run::lock::RunLock;
-use crate::secrets::caller_env::Asker;
+use crate::secrets::caller_env::CallerEnv;
 use crate::state::run_access::StateAccess;
 
 #[derive(Debug, thiserror::Error)]
-pub enum AttendError {
+pub enum InteractiveError {
     #[error("could not look after change set `{set}`")]
     Store {
         set: ChangeSetId,
@@ -49,7 +49,7 @@ pub enum AttendError {
     },
 }
 
-impl Explain for AttendError {
+impl Explain for InteractiveError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Failed { refused: true, .. } => ErrorKind::Refused,
@@ -69,34 +69,35 @@ impl Explain for AttendError {
 pub async fn attend(
     control: &Control,
     set: ChangeSetId,
-    asker: &Asker,
-    serve: Serve,
-) -> Result<Exit, AttendError> {
-    let store = |source| AttendError::Store { set, source };
+    asker: &CallerEnv,
+    serve: ServeFn,
+) -> Result<Exit, InteractiveError> {
+    let store = |source| InteractiveError::Store { set, source };
     let runs = control.store.run_list(set).await.map_err(store)?;
-    let run = runs.first().ok_or(AttendError::Taken)?.id;
-    let lock = RunLock::try_take(&control.home, run).map_err(AttendError::Lock)?;
-    let lock = lock.ok_or(AttendError::Taken)?;
-    let interrupts = Interrupts::listen().map_err(AttendError::Lock)?;
+    let run = runs.first().ok_or(InteractiveError::Taken)?.id;
+    let lock = RunLock::try_take(&control.home, run).map_err(InteractiveError::Lock)?;
+    let lock = lock.ok_or(InteractiveError::Taken)?;
+    let interrupts = Interrupts::listen().map_err(InteractiveError::Lock)?;
     let interrupts = Mutex::new(interrupts);
-    lock.sign(std::process::id()).map_err(AttendError::Lock)?;
+    lock.sign(std::process::id())
+        .map_err(InteractiveError::Lock)?;
     let mut claim = |claimed| claimed == run;
     let begun = control
         .store
         .change_set_turn(set, None, None, control.now(), &mut claim);
     if begun.await.map_err(store)?.starts.is_empty() {
-        return Err(AttendError::Taken);
+        return Err(InteractiveError::Taken);
     }
     let brief = control.store.run_summary(run).await.map_err(store)?;
     let (whole, spec) = (brief.set, brief.spec);
-    let job = Job {
+    let job = StageJob {
         control,
         set: &whole,
         run,
         spec: &spec,
         asker,
         serve,
-        token: new_token().map_err(AttendError::Token)?,
+        token: new_token().map_err(InteractiveError::Token)?,
         lock,
         state: Mutex::new(brief.state),
         interrupts: &interrupts,
@@ -111,7 +112,7 @@ pub async fn attend(
         review: true,
     };
     let mut mask = Mask::default();
-    let exec = spec.exec.as_ref().ok_or(AttendError::Taken)?;
+    let exec = spec.exec.as_ref().ok_or(InteractiveError::Taken)?;
     let ended = try_attend(&job, exec, &mut mask).await;
     let (event, answer) = match ended {
         Ok(exit) if exit.success() => {
@@ -146,9 +147,9 @@ pub async fn attend(
 }
 
 /// The failure as shown to the requester, with the engine's own messages.
-fn words(event: &RunEvent) -> AttendError {
+fn words(event: &RunEvent) -> InteractiveError {
     let RunEvent::Failed { problem } = event else {
-        return AttendError::Taken;
+        return InteractiveError::Taken;
     };
     let said = problem.diagnostics.iter().map(|said| match &said.detail {
         detail if detail.is_empty() => said.summary.clone(),
@@ -157,14 +158,14 @@ fn words(event: &RunEvent) -> AttendError {
     let lines: Vec<String> = std::iter::once(problem.message.clone())
         .chain(said)
         .collect();
-    AttendError::Failed {
+    InteractiveError::Failed {
         message: lines.join("\n"),
         hint: problem.hint.clone(),
         refused: problem.refused,
     }
 }
 
-async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit, Failure> {
+async fn try_attend(job: &StageJob<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit, Failure> {
     let exec = &exec_args::opened(job.control, exec)
         .await
         .map_err(|err| Failure::because("nothing was done", &err))?;
@@ -182,20 +183,20 @@ async fn try_attend(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<Exit,
         );
         return Err(failure.hint(hint).refused());
     }
-    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    let limit = Deadline::from_now("plan", job.spec.stack.timeout_plan);
     let mut inputs = inputs::gather(job, limit).await?;
     *mask = inputs.mask.clone();
     let mut workspace = Workspace::prepare(job).await?;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;
-    let scratch = Scratch::open(job)?;
+    let scratch = ScratchDir::open(job)?;
     scratch.hand_over(job, &inputs)?;
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     // An interactive program needs the type of the terminal.
     if let Ok(kind) = std::env::var("TERM") {
         inputs.environment.set("TERM", kind);
     }
-    let caller = Caller::new(job, &workspace, &inputs, access).await?;
+    let caller = EngineSession::new(job, &workspace, &inputs, access).await?;
     let var_files = workspace.var_files(job, &scratch);
     let files = EngineFiles {
         workspace: &workspace,

@@ -8,20 +8,22 @@ use std::path::Path;
 use drivers::process::engine_environment;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
-use model::approval::{Approval as Given, Owed, owed_to_policy};
-use model::break_glass::Act;
+use model::approval::{Approval as Given, MissingApproval, owed_to_policy};
+use model::break_glass::BreakGlassAction;
 use model::changeset::{Action, SetEvent};
-use model::contract::{self, Planned};
+use model::contract::{self, PlannedFields};
 use model::masking::Mask;
-use model::policy::{Actor, Approval, Point, PolicySource, Remark, Requirement, Verdict, redact};
+use model::policy::{
+    Actor, ApprovalFacts, PolicyPhase, PolicySource, Remark, RequiredApproval, Verdict, redact,
+};
 use model::project::Backend;
 use model::run::{PlanRecord, Run, RunEvent};
 use serde_json::{Map, Value};
 use store::NewBreakGlass;
 
 use super::workspace::Workspace;
-use super::{Failure, Job};
-use crate::policy::{self, Asking, Case, CasePolicy, PolicyError};
+use super::{Failure, StageJob};
+use crate::policy::{self, Case, CasePolicy, PolicyContext, PolicyError};
 use crate::project::contracts::{self, PlanCheck};
 use crate::stage::facts::{self, ForecastContext};
 use crate::state::outputs;
@@ -29,7 +31,7 @@ use crate::state::outputs;
 /// Evaluates policies right after planning. Stores the plan and the policies from its source. Later
 /// evaluations use only these.
 pub(super) async fn at_plan(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     shown: &[u8],
     mask: &Mask,
     workspace: &Workspace,
@@ -42,7 +44,7 @@ pub(super) async fn at_plan(
     let kept = policy::keep(job.control, job.run, job.spec, &case).await;
     kept.map_err(|err| failure(&err))?;
     let author = policy::author(&job.set.request);
-    let verdict = ask(job, &case, Point::Plan, Vec::new(), author).await?;
+    let verdict = ask(job, &case, PolicyPhase::Plan, Vec::new(), author).await?;
     if verdict.denies() && job.set.request.policy_override.is_none() {
         return Err(denied("denied by policy", verdict));
     }
@@ -53,22 +55,22 @@ pub(super) async fn at_plan(
 /// does not end the run: policies are evaluated again when the missing values are known. A policy that cannot
 /// be evaluated counts as a denial.
 pub(super) async fn at_preview(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     plan: Value,
     workspace: &Workspace,
 ) -> Result<Verdict, Failure> {
     let is_asked = |point| job.spec.is_asked_at(point);
-    if !is_asked(Point::Plan) && !is_asked(Point::Approval) {
+    if !is_asked(PolicyPhase::Plan) && !is_asked(PolicyPhase::Approval) {
         return Ok(Verdict::default());
     }
     let policies = policies(job, workspace)?;
     let case = Case { plan, policies };
     let mut verdict = Verdict::default();
-    if is_asked(Point::Plan) {
-        verdict = foresee(job, &case, Point::Plan).await?;
+    if is_asked(PolicyPhase::Plan) {
+        verdict = foresee(job, &case, PolicyPhase::Plan).await?;
     }
-    if is_asked(Point::Approval) {
-        let of_yes = foresee(job, &case, Point::Approval).await?;
+    if is_asked(PolicyPhase::Approval) {
+        let of_yes = foresee(job, &case, PolicyPhase::Approval).await?;
         of_yes.approvals.into_iter().for_each(|it| verdict.want(it));
         let new = of_yes.asked.into_iter();
         let new: Vec<String> = new.filter(|it| !verdict.asked.contains(it)).collect();
@@ -77,8 +79,8 @@ pub(super) async fn at_preview(
     Ok(verdict)
 }
 
-async fn foresee(job: &Job<'_>, case: &Case, point: Point) -> Result<Verdict, Failure> {
-    let asking = Asking {
+async fn foresee(job: &StageJob<'_>, case: &Case, point: PolicyPhase) -> Result<Verdict, Failure> {
+    let asking = PolicyContext {
         set: job.set,
         run: job.run,
         spec: job.spec,
@@ -108,7 +110,7 @@ async fn foresee(job: &Job<'_>, case: &Case, point: Point) -> Result<Verdict, Fa
 
 /// Checks contracts for a plan without changes. What the stack publishes may have changed, so it may publish
 /// less than before.
-pub(super) async fn of_nothing(job: &Job<'_>, workspace: &Workspace) -> Result<(), Failure> {
+pub(super) async fn of_nothing(job: &StageJob<'_>, workspace: &Workspace) -> Result<(), Failure> {
     let spec = job.spec;
     let says_nothing = spec.stack.stages.publish.is_empty() && spec.fact_locations.is_empty();
     if says_nothing || spec.refresh_only {
@@ -120,13 +122,13 @@ pub(super) async fn of_nothing(job: &Job<'_>, workspace: &Workspace) -> Result<(
 /// Refuses a plan that breaks what others rely on, before policies are evaluated. A destroy removes
 /// everything, and its plan already shows that. `shown` is the plan's JSON; none if nothing changes.
 async fn keeps_contracts(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     shown: Option<&[u8]>,
     workspace: &Workspace,
 ) -> Result<(), Failure> {
     let spec = job.spec;
     if spec.destroy {
-        return forecast_facts(job, &Planned::default(), workspace).await;
+        return forecast_facts(job, &PlannedFields::default(), workspace).await;
     }
     let stages = &spec.stack.stages;
     if stages.publish.is_empty() && spec.relied.inputs.is_empty() && spec.fact_locations.is_empty()
@@ -145,9 +147,9 @@ async fn keeps_contracts(
             .map_err(|err| Failure::because("could not understand the plan", &err))?
     } else {
         let sensitive = known.iter().filter(|(_, it)| it.sensitive);
-        Planned {
+        PlannedFields {
             sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
-            ..Planned::known(before.clone())
+            ..PlannedFields::known(before.clone())
         }
     };
     let breaks = contracts::check_plan(PlanCheck {
@@ -189,8 +191,8 @@ async fn keeps_contracts(
 /// Notes what an apply would do to facts, for users who review the plan. Refuses now what the apply would
 /// certainly refuse.
 async fn forecast_facts(
-    job: &Job<'_>,
-    planned: &Planned,
+    job: &StageJob<'_>,
+    planned: &PlannedFields,
     workspace: &Workspace,
 ) -> Result<(), Failure> {
     let spec = job.spec;
@@ -216,9 +218,9 @@ async fn forecast_facts(
 /// Evaluates policies for the confirmation of a new plan. `is_said`: the plan is already confirmed and needs
 /// no other approval, so a denial ends the run. Otherwise this predicts the required approvals as if the
 /// requester confirmed. Who confirms, and when, is not known yet.
-pub(super) async fn at_yes(job: &Job<'_>, is_said: bool) -> Result<Verdict, Failure> {
+pub(super) async fn at_yes(job: &StageJob<'_>, is_said: bool) -> Result<Verdict, Failure> {
     let is_past = job.set.request.policy_override.is_some();
-    if is_past || !job.spec.is_asked_at(Point::Approval) {
+    if is_past || !job.spec.is_asked_at(PolicyPhase::Approval) {
         return Ok(Verdict::default());
     }
     let (_, given) = standing(job).await?;
@@ -238,7 +240,7 @@ pub(super) async fn at_yes(job: &Job<'_>, is_said: bool) -> Result<Verdict, Fail
 /// Whether approvals that policies require for a new plan are still missing. Approvals from before `since`
 /// were given to another plan.
 pub(super) async fn is_owed(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     policy: &Verdict,
     since: Option<Timestamp>,
 ) -> Result<bool, Failure> {
@@ -253,7 +255,7 @@ pub(super) async fn is_owed(
     Ok(policy.approvals.iter().any(owed))
 }
 
-async fn ask_about_yes(job: &Job<'_>, given: &[Approval]) -> Result<Verdict, Failure> {
+async fn ask_about_yes(job: &StageJob<'_>, given: &[ApprovalFacts]) -> Result<Verdict, Failure> {
     let case = policy::recall(job.control, job.run, job.spec).await;
     let case = case.map_err(|err| failure(&err))?;
     let events = job.control.store.change_set_events(job.set.id).await;
@@ -266,20 +268,20 @@ async fn ask_about_yes(job: &Job<'_>, given: &[Approval]) -> Result<Verdict, Fai
         Some(person) if !job.auto_approve => Actor::person(&person),
         _ => policy::author(&job.set.request),
     };
-    ask(job, &case, Point::Approval, given.to_vec(), actor).await
+    ask(job, &case, PolicyPhase::Approval, given.to_vec(), actor).await
 }
 
 /// Evaluates policies before the engine starts. An override of policies is recorded. Returns an event if the
 /// confirmation requires approvals that were not known before: the apply waits for them.
 pub(super) async fn at_apply(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     plan: &PlanRecord,
 ) -> Result<Option<RunEvent>, Failure> {
     if job.spec.policies.is_empty() {
         return Ok(None);
     }
     let (at_plan, request) = (&plan.policy, &job.set.request);
-    let note = async |at: Point, said: &Verdict| {
+    let note = async |at: PolicyPhase, said: &Verdict| {
         let noted = policy::note(job.control, job.run, plan, at, None, said).await;
         noted.map_err(|err| Failure::because("could not keep what policies said", &err))
     };
@@ -288,8 +290,15 @@ pub(super) async fn at_apply(
     let (run, given) = standing(job).await?;
     let approvals = policy::approvals(&given);
     let author = policy::author(request);
-    let mut verdict = ask(job, &case, Point::Apply, approvals.clone(), author.clone()).await?;
-    note(Point::Apply, &verdict).await?;
+    let mut verdict = ask(
+        job,
+        &case,
+        PolicyPhase::Apply,
+        approvals.clone(),
+        author.clone(),
+    )
+    .await?;
+    note(PolicyPhase::Apply, &verdict).await?;
     let of_apply = verdict.approvals.clone();
     // Approvals for the plan and for its confirmation are required here too, whether policies are evaluated
     // again or not.
@@ -300,7 +309,7 @@ pub(super) async fn at_apply(
     let mut of_yes = Verdict::default();
     if is_asked_again {
         of_yes = ask_about_yes(job, &approvals).await?;
-        note(Point::Approval, &of_yes).await?;
+        note(PolicyPhase::Approval, &of_yes).await?;
         let wanted = of_yes.approvals.iter().cloned();
         wanted.for_each(|it| verdict.want(it));
         let new = of_yes.denials.iter();
@@ -310,9 +319,10 @@ pub(super) async fn at_apply(
     }
     let now = job.control.now();
     let wanted = verdict.approvals.iter();
-    let lacks = |wanted: &Requirement| owed_to_policy(job.set, &run, wanted, &given, now).is_some();
+    let lacks =
+        |wanted: &RequiredApproval| owed_to_policy(job.set, &run, wanted, &given, now).is_some();
     let lacks_at_apply = of_apply.iter().any(lacks);
-    let missing: Vec<(Remark, Owed)> = wanted
+    let missing: Vec<(Remark, MissingApproval)> = wanted
         .filter_map(|wanted| {
             let owed = owed_to_policy(job.set, &run, wanted, &given, now)?;
             let (message, wants) = (&wanted.remark.message, wanted.wants());
@@ -336,7 +346,7 @@ pub(super) async fn at_apply(
     let past: Vec<String> = past.map(ToString::to_string).collect();
     let state = job.control.state_name(&job.spec.stack.state);
     let record = NewBreakGlass {
-        act: Act::PolicyOverridden,
+        act: BreakGlassAction::PolicyOverridden,
         state: &state,
         actor: &author.name,
         reason: Some(reason),
@@ -350,10 +360,10 @@ pub(super) async fn at_apply(
 
 /// The refusal of an apply that policies deny, or that lacks approvals they require.
 fn not_allowed(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     at_plan: &Verdict,
     mut verdict: Verdict,
-    missing: &[(Remark, Owed)],
+    missing: &[(Remark, MissingApproval)],
 ) -> Failure {
     let agreed = !at_plan.asked.is_empty() && !at_plan.denies();
     let how = match (verdict.denies(), agreed) {
@@ -371,16 +381,19 @@ fn not_allowed(
 /// Whether policies have not evaluated the confirmation yet. It was given in advance, and either others had
 /// to approve first or the plan came in a bundle. Also true if policies are overridden, so that their verdict
 /// is recorded.
-fn is_yes_to_be_asked_about(job: &Job<'_>, plan: &PlanRecord) -> bool {
+fn is_yes_to_be_asked_about(job: &StageJob<'_>, plan: &PlanRecord) -> bool {
     let request = &job.set.request;
     let is_beforehand = job.auto_approve || job.spec.applies_by_itself();
     let others_speak = !request.approvals.is_empty() || plan.wanted().next().is_some();
     let is_left = is_beforehand && (others_speak || job.is_bundled());
-    job.spec.is_asked_at(Point::Approval) && (is_left || request.policy_override.is_some())
+    job.spec.is_asked_at(PolicyPhase::Approval) && (is_left || request.policy_override.is_some())
 }
 
 /// The hint how to give approvals that are missing because no user knew of the requirement.
-fn way_to_approve<'o>(job: &Job<'_>, owed: impl Iterator<Item = &'o Owed>) -> Option<String> {
+fn way_to_approve<'o>(
+    job: &StageJob<'_>,
+    owed: impl Iterator<Item = &'o MissingApproval>,
+) -> Option<String> {
     let set = job.set.id;
     let commands: BTreeSet<String> = owed.map(|one| format!("`{}`", one.command(set))).collect();
     let commands: Vec<String> = commands.into_iter().collect();
@@ -399,7 +412,7 @@ fn way_to_approve<'o>(job: &Job<'_>, owed: impl Iterator<Item = &'o Owed>) -> Op
 }
 
 /// The run, and the approvals of its change set.
-async fn standing(job: &Job<'_>) -> Result<(Run, Vec<Given>), Failure> {
+async fn standing(job: &StageJob<'_>) -> Result<(Run, Vec<Given>), Failure> {
     let store = &job.control.store;
     let read = async {
         let run = store.run_get(job.run).await?;
@@ -413,13 +426,13 @@ async fn standing(job: &Job<'_>) -> Result<(Run, Vec<Given>), Failure> {
 }
 
 async fn ask(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     case: &Case,
-    point: Point,
-    approvals: Vec<Approval>,
+    point: PolicyPhase,
+    approvals: Vec<ApprovalFacts>,
     actor: Actor,
 ) -> Result<Verdict, Failure> {
-    let asking = Asking {
+    let asking = PolicyContext {
         set: job.set,
         run: job.run,
         spec: job.spec,
@@ -437,7 +450,7 @@ async fn ask(
 }
 
 /// The policies of this run, as they are in its source.
-fn policies(job: &Job<'_>, workspace: &Workspace) -> Result<Vec<CasePolicy>, Failure> {
+fn policies(job: &StageJob<'_>, workspace: &Workspace) -> Result<Vec<CasePolicy>, Failure> {
     let mut policies = Vec::new();
     for applied in &job.spec.policies {
         let mut sources = Vec::new();

@@ -10,11 +10,11 @@ use model::policy::Verdict;
 use model::run::RunSpec;
 use model::run::confirmation::{Confirmation, ConfirmationFacts, decide};
 
-use super::coverage::Compared;
-use super::{Failure, Job, check};
+use super::coverage::PlanComparison;
+use super::{Failure, StageJob, check};
 
 /// The decision about a plan, and what is recorded with it.
-pub(super) struct Decided {
+pub(super) struct PlanDecision {
     pub(super) confirmation: Confirmation,
     /// The time from which approvals count for the plan.
     pub(super) since: Option<Timestamp>,
@@ -24,11 +24,11 @@ pub(super) struct Decided {
 
 /// `policy`: the policies' verdict on the plan.
 pub(super) async fn confirmation(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     plan: &Plan,
     policy: &Verdict,
-    compared: &Compared,
-) -> Result<Decided, Failure> {
+    compared: &PlanComparison,
+) -> Result<PlanDecision, Failure> {
     let mut facts = ConfirmationFacts {
         is_review: job.review,
         is_empty: plan.is_empty(),
@@ -60,7 +60,7 @@ pub(super) async fn confirmation(
     let (stack, now) = (&job.spec.stack.name, job.control.now());
     let given = &compared.approvals;
     facts.lacks_approvals = lacks_rule_approvals(job.set, (job.run, stack), since, given, now);
-    Ok(Decided {
+    Ok(PlanDecision {
         confirmation: decide(&facts),
         since,
         of_yes,

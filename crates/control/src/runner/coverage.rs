@@ -12,18 +12,18 @@ use model::error::Explain;
 use model::ids::RunId;
 use model::plan::coverage::{Coverage, Difference, ReviewedPlan};
 use model::policy::Verdict;
-use model::preview::Rewritten;
-use model::run::confirmation::{Confirmed, ReviewHistory};
-use store::Scope;
+use model::preview::RewrittenModule;
+use model::run::confirmation::{ConfirmationScope, ReviewHistory};
+use store::KeyScope;
 
 use super::inputs::Inputs;
-use super::{Failure, Job};
+use super::{Failure, StageJob};
 use crate::home::write_private;
-use crate::run::keyed_digests::{Purpose, digester};
+use crate::run::keyed_digests::{DigestPurpose, digester};
 
 /// A plan that was compared.
 #[derive(Default)]
-pub(super) struct Compared {
+pub(super) struct PlanComparison {
     pub(super) coverage: Coverage,
     pub(super) history: ReviewHistory,
     /// Whether the plan that it was compared with was confirmed.
@@ -37,19 +37,19 @@ const OTHER_VALUES: &str = "other values of its inputs than it was requested wit
 
 /// Compares the engine's plan JSON. The resource that a preview added to its source is left out.
 pub(super) async fn compare(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     json: &[u8],
     inputs: &Inputs,
-    rewritten: Option<&Rewritten>,
-) -> Result<Compared, Failure> {
+    rewritten: Option<&RewrittenModule>,
+) -> Result<PlanComparison, Failure> {
     if job.review && !job.keeps_plan() {
-        return Ok(Compared::default());
+        return Ok(PlanComparison::default());
     }
     let history = history(job).await?;
     if nobody_looks(job) {
-        return Ok(Compared {
+        return Ok(PlanComparison {
             history,
-            ..Compared::default()
+            ..PlanComparison::default()
         });
     }
     let mut difference = read_difference(job, json).await?;
@@ -66,9 +66,9 @@ pub(super) async fn compare(
     let approvals =
         approvals.map_err(|err| Failure::because("could not read the approvals", &err))?;
     let was_confirmed = match history.confirmed {
-        Confirmed::Yes => true,
-        Confirmed::WithChangeSet => job.holds_lanes,
-        Confirmed::No => false,
+        ConfirmationScope::Yes => true,
+        ConfirmationScope::WithChangeSet => job.holds_lanes,
+        ConfirmationScope::No => false,
     };
     let reviewed = load(job, &history).await?;
     let from_bundle = reviewed.as_ref().is_some_and(|it| it.from_bundle);
@@ -83,7 +83,7 @@ pub(super) async fn compare(
         Some(reviewed) => reviewed.covers(&new),
         None => Coverage::Different { new: Vec::new() },
     };
-    Ok(Compared {
+    Ok(PlanComparison {
         coverage,
         history,
         was_confirmed,
@@ -92,13 +92,13 @@ pub(super) async fn compare(
     })
 }
 
-impl Compared {
+impl PlanComparison {
     /// The time from which approvals count for the new plan; none if all approvals of its change set count.
     /// With `keeps`, approvals of the earlier plan count too, unless policies require one that was not known
     /// then.
     pub(super) fn approvals_since(
         &self,
-        job: &Job<'_>,
+        job: &StageJob<'_>,
         keeps: bool,
         said: &Verdict,
     ) -> Option<Timestamp> {
@@ -110,20 +110,20 @@ impl Compared {
     }
 
     /// Whether all approvals that policies require were known when people agreed.
-    pub(super) fn knew_of(&self, job: &Job<'_>, said: &Verdict) -> bool {
+    pub(super) fn knew_of(&self, job: &StageJob<'_>, said: &Verdict) -> bool {
         let is_overridden = job.set.request.policy_override.is_some();
         is_overridden || said.approvals.iter().all(|it| self.history.knew_of(it))
     }
 
     /// Stores the plan for later comparisons. Returns its digest.
-    pub(super) async fn keep(&self, job: &Job<'_>) -> Result<Option<String>, Failure> {
+    pub(super) async fn keep(&self, job: &StageJob<'_>) -> Result<Option<String>, Failure> {
         let Some(new) = &self.new else {
             return Ok(None);
         };
         let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
         let plain = serde_json::to_vec(new).map_err(|err| failed(&err))?;
         let digest = sha256(&plain);
-        let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
+        let scope = KeyScope::State(job.control.state_name(&job.spec.stack.state));
         let path = job.control.home.plan_difference(job.run);
         let sealed = job
             .control
@@ -141,19 +141,19 @@ impl Compared {
 }
 
 /// Whether no user reviews plans. With `--auto-approve` and without approvals, plans are never compared.
-fn nobody_looks(job: &Job<'_>) -> bool {
+fn nobody_looks(job: &StageJob<'_>) -> bool {
     let others_approve = !job.set.request.approvals.is_empty() || job.spec.hears_approvals();
     job.auto_approve && !others_approve && !job.is_bundled()
 }
 
-async fn history(job: &Job<'_>) -> Result<ReviewHistory, Failure> {
+async fn history(job: &StageJob<'_>) -> Result<ReviewHistory, Failure> {
     let events = job.control.store.run_events(job.run).await;
     let events = events.map_err(|err| Failure::because("could not read the run's events", &err))?;
     Ok(ReviewHistory::of(events.iter().map(|(_, event)| event)))
 }
 
-async fn read_difference(job: &Job<'_>, json: &[u8]) -> Result<Difference, Failure> {
-    let digester = digester(job.control, job.run, job.spec, Purpose::PlanValue).await;
+async fn read_difference(job: &StageJob<'_>, json: &[u8]) -> Result<Difference, Failure> {
+    let digester = digester(job.control, job.run, job.spec, DigestPurpose::PlanValue).await;
     let digester = digester.map_err(|err| Failure::because("could not read the key", &err))?;
     let digest = |value: &serde_json::Value| digester.digest(value.to_string().as_bytes());
     let difference = model::plan::difference(json, job.spec.refresh_only, &digest);
@@ -174,11 +174,14 @@ fn is_approved(run: RunId, history: &ReviewHistory, approvals: &[Approval]) -> b
 
 /// The plan that people saw last, if it is the stored one. A plan that was stored but not recorded, because
 /// its runner died in between, does not count.
-async fn load(job: &Job<'_>, history: &ReviewHistory) -> Result<Option<ReviewedPlan>, Failure> {
+async fn load(
+    job: &StageJob<'_>,
+    history: &ReviewHistory,
+) -> Result<Option<ReviewedPlan>, Failure> {
     let Ok(sealed) = fs::read(job.control.home.plan_difference(job.run)) else {
         return Ok(None);
     };
-    let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
+    let scope = KeyScope::State(job.control.state_name(&job.spec.stack.state));
     let purpose = purpose(job.run);
     let plain = match job.control.store.unseal(scope, &purpose, sealed).await {
         Err(err) if err.is_unavailable() => {

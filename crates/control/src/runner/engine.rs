@@ -8,8 +8,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drivers::engine::{CallSite, Engine, EngineCall, Origin};
-use drivers::process::{Environment, Exit, Prints, Running};
+use drivers::engine::{CallSite, Engine, EngineCall, EngineOrigin};
+use drivers::process::{ChildProcess, Environment, Exit, ForegroundOutput};
 use model::engine_event::{EngineEvent, EventKind, EventReader, Level};
 use model::masking::{Mask, MaskStream};
 use model::project::Backend;
@@ -21,17 +21,17 @@ use tokio::time::Instant;
 
 use super::inputs::Inputs;
 use super::interrupts::Interrupts;
-use super::limit::Limit;
+use super::limit::Deadline;
 use super::logs::LogCopy;
-use super::places::Place;
+use super::places::EnginePermit;
 use super::workspace::Workspace;
-use super::{Failure, Job};
+use super::{Failure, StageJob};
 use crate::program_output::engine_messages::without_colours;
 use crate::state::run_access::StateAccess;
 
 /// Everything an engine call of this run needs.
-pub(super) struct Caller<'a> {
-    job: &'a Job<'a>,
+pub(super) struct EngineSession<'a> {
+    job: &'a StageJob<'a>,
     engine: Engine,
     workspace: &'a Workspace,
     environment: Environment,
@@ -51,7 +51,7 @@ const COPY: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a call ended.
-pub(super) struct Ended {
+pub(super) struct EngineResult {
     pub(super) exit: Exit,
     /// What it wrote to standard output.
     pub(super) output: Vec<u8>,
@@ -59,12 +59,12 @@ pub(super) struct Ended {
     /// Whether it did not react to the interrupt and was killed.
     pub(super) killed: bool,
     /// The time limit that was reached.
-    pub(super) timed_out: Option<Limit>,
+    pub(super) timed_out: Option<Deadline>,
     /// What it wrote to standard error.
     pub(super) complaint: String,
 }
 
-impl Drop for Caller<'_> {
+impl Drop for EngineSession<'_> {
     fn drop(&mut self) {
         if let Some(endpoint) = &self.endpoint {
             endpoint.abort();
@@ -72,10 +72,10 @@ impl Drop for Caller<'_> {
     }
 }
 
-impl<'a> Caller<'a> {
+impl<'a> EngineSession<'a> {
     /// Starts the state endpoint if terrane stores the state, and passes its address to the engine.
     pub(super) async fn new(
-        job: &'a Job<'a>,
+        job: &'a StageJob<'a>,
         workspace: &'a Workspace,
         inputs: &Inputs,
         access: StateAccess,
@@ -131,8 +131,8 @@ impl<'a> Caller<'a> {
         &self,
         call: &EngineCall<'_>,
         stage: Stage,
-        limit: Option<Limit>,
-    ) -> Result<Ended, Failure> {
+        limit: Option<Deadline>,
+    ) -> Result<EngineResult, Failure> {
         self.call_logged(call, stage, &self.environment, limit)
             .await
     }
@@ -143,16 +143,21 @@ impl<'a> Caller<'a> {
         call: &EngineCall<'_>,
         stage: Stage,
         environment: &Environment,
-        limit: Option<Limit>,
-    ) -> Result<Ended, Failure> {
+        limit: Option<Deadline>,
+    ) -> Result<EngineResult, Failure> {
         let (home, run) = (&self.job.control.home, self.job.run);
         let raw = home.engine_output(run, stage);
         let copy = home.engine_events(run, stage);
         let is_durable = stage == Stage::Applying;
         let log = LogCopy::of_events(raw, &copy, self.log_mask.clone(), is_durable)
             .map_err(|err| Failure::because("could not begin a log", &err))?;
-        self.call_with(call, Output::Logged(Box::new(log)), environment, limit)
-            .await
+        self.call_with(
+            call,
+            OutputTarget::Logged(Box::new(log)),
+            environment,
+            limit,
+        )
+        .await
     }
 
     pub(super) fn environment(&self) -> Environment {
@@ -171,8 +176,8 @@ impl<'a> Caller<'a> {
         let mut terminated = signal(SignalKind::terminate()).map_err(|err| failed(&err))?;
         let (dir, env) = (&self.workspace.dir, &self.environment);
         let prints = match mask {
-            Some(_) => Prints::ToUs,
-            None => Prints::There,
+            Some(_) => ForegroundOutput::ToUs,
+            None => ForegroundOutput::There,
         };
         let mut running = self
             .engine
@@ -200,7 +205,7 @@ impl<'a> Caller<'a> {
     }
 
     /// Locks that stay held until the engine has exited too.
-    fn inherited<'p>(&'p self, place: Option<&'p Place>) -> Vec<BorrowedFd<'p>> {
+    fn inherited<'p>(&'p self, place: Option<&'p EnginePermit>) -> Vec<BorrowedFd<'p>> {
         let locks = &self.workspace.locks;
         let place = place.map(|place| place.file().as_fd());
         let locks = [
@@ -216,23 +221,23 @@ impl<'a> Caller<'a> {
         &self,
         call: &EngineCall<'_>,
         stdout: &Path,
-        limit: Option<Limit>,
-    ) -> Result<Ended, Failure> {
+        limit: Option<Deadline>,
+    ) -> Result<EngineResult, Failure> {
         if stdout.exists() {
             fs::remove_file(stdout)
                 .map_err(|err| Failure::because("could not clear an old file", &err))?;
         }
-        let output = Output::Document(stdout.to_owned());
+        let output = OutputTarget::Document(stdout.to_owned());
         self.call_with(call, output, &self.environment, limit).await
     }
 
     async fn call_with(
         &self,
         call: &EngineCall<'_>,
-        mut output: Output,
+        mut output: OutputTarget,
         environment: &Environment,
-        limit: Option<Limit>,
-    ) -> Result<Ended, Failure> {
+        limit: Option<Deadline>,
+    ) -> Result<EngineResult, Failure> {
         let mut interrupts = self.job.interrupts.lock().await;
         if interrupts.came().await {
             return Err(Failure::interrupted());
@@ -263,8 +268,8 @@ impl<'a> Caller<'a> {
             .map_err(|err| Failure::because("could not start the engine", &err))?;
         self.job.note_engine(running.group());
         let mut logs: Vec<&mut LogCopy> = match &mut output {
-            Output::Logged(log) => vec![log, &mut complaints],
-            Output::Document(_) => vec![&mut complaints],
+            OutputTarget::Logged(log) => vec![log, &mut complaints],
+            OutputTarget::Document(_) => vec![&mut complaints],
         };
         let supervision = Supervision {
             limit,
@@ -275,7 +280,7 @@ impl<'a> Caller<'a> {
             .keep(&mut running, &mut interrupts, &mut logs)
             .await;
         self.job.note_engine(None);
-        let Waited {
+        let EngineExit {
             exit,
             timed_out,
             killed,
@@ -283,11 +288,11 @@ impl<'a> Caller<'a> {
         let heard =
             |err: std::io::Error| Failure::because("could not read what the engine said", &err);
         let complaint = complaints.finish().map_err(heard)?;
-        Ok(Ended {
+        Ok(EngineResult {
             exit,
             output: match output {
-                Output::Logged(log) => log.finish().map_err(heard)?,
-                Output::Document(path) => fs::read(path).map_err(heard)?,
+                OutputTarget::Logged(log) => log.finish().map_err(heard)?,
+                OutputTarget::Document(path) => fs::read(path).map_err(heard)?,
             },
             interrupted: running.was_interrupted(),
             killed,
@@ -298,12 +303,12 @@ impl<'a> Caller<'a> {
 }
 
 /// Where an engine's output goes.
-enum Output {
+enum OutputTarget {
     Logged(Box<LogCopy>),
     Document(PathBuf),
 }
 
-impl Output {
+impl OutputTarget {
     fn path(&self) -> &Path {
         match self {
             Self::Logged(log) => log.raw(),
@@ -341,13 +346,13 @@ fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {
         flavor: pin.flavor,
         version,
         program,
-        origin: Origin::Cache,
+        origin: EngineOrigin::Cache,
     })
 }
 
 /// How a running engine is supervised.
 struct Supervision {
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
     /// How long the engine may take to react to its interrupt; none for no limit.
     patience: Option<Duration>,
     /// The file in which attached clients read what the run waits for.
@@ -355,7 +360,7 @@ struct Supervision {
 }
 
 /// How an engine ended.
-struct Waited {
+struct EngineExit {
     exit: Exit,
     timed_out: bool,
     killed: bool,
@@ -366,10 +371,10 @@ impl Supervision {
     /// the engine once and writes a note. An engine that changes nothing is killed if it does not react.
     async fn keep(
         &self,
-        running: &mut Running,
+        running: &mut ChildProcess,
         interrupts: &mut Interrupts,
         logs: &mut [&mut LogCopy],
-    ) -> std::io::Result<Waited> {
+    ) -> std::io::Result<EngineExit> {
         let at = async |until: Option<Instant>| match until {
             Some(until) => tokio::time::sleep_until(until).await,
             None => std::future::pending().await,
@@ -409,7 +414,7 @@ impl Supervision {
         if running.was_interrupted() {
             drop(fs::remove_file(&self.note));
         }
-        Ok(Waited {
+        Ok(EngineExit {
             exit: exit?,
             timed_out,
             killed,
@@ -417,7 +422,7 @@ impl Supervision {
     }
 
     /// Notes the interrupt for attached clients. A failure to write the note is ignored.
-    fn say(&self, why: Option<Limit>) {
+    fn say(&self, why: Option<Deadline>) {
         let until = match self.patience {
             Some(_) => "its engine is ended if it does not react",
             None => "its engine finishes what it is at, and stores its state",
@@ -432,7 +437,7 @@ impl Supervision {
     }
 }
 
-impl Ended {
+impl EngineResult {
     /// The engine's output as events.
     pub(super) fn events(&self) -> Vec<EngineEvent> {
         let mut reader = EventReader::default();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use drivers::engine::EngineCall;
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::context::HookStage;
 use model::exec::Exec;
 use model::ids::RunId;
@@ -18,19 +18,20 @@ use model::state::ExpectedHead;
 use store::NewBreakGlass;
 
 use super::apply::{
-    Seen, after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of, serial,
+    ReadAfter, after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of,
+    serial,
 };
-use super::engine::Caller;
+use super::engine::EngineSession;
 use super::hooks::Hooks;
-use super::limit::Limit;
+use super::limit::Deadline;
 use super::plan::{EngineFiles, initialise};
-use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, failed, inputs, limit, logs};
+use super::workspace::{ScratchDir, Workspace};
+use super::{Failure, RetainedWorkspace, StageJob, failed, inputs, limit, logs};
 use crate::changeset::exec_args;
 use crate::home::Home;
 use crate::policy::author;
-use crate::state::pending_write::Spool;
-use crate::state::quarantine::Leftovers;
+use crate::state::pending_write::PendingWrite;
+use crate::state::quarantine::AdoptionContext;
 use crate::state::run_access::StateAccess;
 
 /// The file with the engine's exit code, so that a user's script gets the same code.
@@ -39,7 +40,7 @@ pub fn exit_file(home: &Home, run: RunId) -> PathBuf {
 }
 
 /// There is nothing to plan. Records what the command will work on, like the seal of a plan.
-pub(super) async fn prepare(job: &Job<'_>) -> RunEvent {
+pub(super) async fn prepare(job: &StageJob<'_>) -> RunEvent {
     let mut mask = Mask::default();
     match try_prepare(job, &mut mask).await {
         Ok(event) => event,
@@ -47,9 +48,9 @@ pub(super) async fn prepare(job: &Job<'_>) -> RunEvent {
     }
 }
 
-async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+async fn try_prepare(job: &StageJob<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     logs::begin_attempt(job)?;
-    let limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    let limit = Deadline::from_now("apply", job.spec.stack.timeout_apply);
     let inputs = inputs::gather(job, limit).await?;
     *mask = inputs.log_mask.clone();
     let plan = PlanRecord {
@@ -76,8 +77,8 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
     };
     if job.goes_on {
         let workspace = Workspace::prepare(job).await?;
-        let scratch = Scratch::open(job)?;
-        let carried = Carried {
+        let scratch = ScratchDir::open(job)?;
+        let carried = RetainedWorkspace {
             inputs,
             workspace,
             scratch,
@@ -94,7 +95,7 @@ async fn try_prepare(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure
     })
 }
 
-pub(super) async fn exec(job: &Job<'_>, exec: &Exec) -> RunEvent {
+pub(super) async fn exec(job: &StageJob<'_>, exec: &Exec) -> RunEvent {
     let mut mask = Mask::default();
     let done = try_exec(job, exec, &mut mask).await;
     match done {
@@ -106,36 +107,36 @@ pub(super) async fn exec(job: &Job<'_>, exec: &Exec) -> RunEvent {
     }
 }
 
-async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEvent, Failure> {
+async fn try_exec(job: &StageJob<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEvent, Failure> {
     let exec = &exec_args::opened(job.control, exec)
         .await
         .map_err(|err| Failure::because("nothing was done", &err))?;
     let plan = plan_of(job).await?;
     nothing_kept_aside(job).await?;
     let carried = job.carried.lock().await.take();
-    let mut limit = Limit::from_now("apply", job.spec.stack.timeout_apply);
+    let mut limit = Deadline::from_now("apply", job.spec.stack.timeout_apply);
     let (inputs, mut workspace, scratch) = match carried {
         Some(carried) => (carried.inputs, carried.workspace, carried.scratch),
         None => (
             inputs::gather(job, limit).await?,
             limit::apart_from(&mut limit, Workspace::prepare(job)).await?,
-            Scratch::open(job)?,
+            ScratchDir::open(job)?,
         ),
     };
     *mask = inputs.log_mask.clone();
     *job.limit_of_apply.lock().await = limit;
     workspace.mount(&inputs.files)?;
     let workspace = workspace;
-    let left = Leftovers::of(job.run, job.spec, &workspace.dir, &plan);
+    let left = AdoptionContext::of(job.run, job.spec, &workspace.dir, &plan);
     nothing_left_over(job, left).await?;
     scratch.hand_over(job, &inputs)?;
     let state = job.control.state_name(&job.spec.stack.state);
-    let spool = Spool::new(job.control.home.run_dir(job.run), job.run);
+    let spool = PendingWrite::new(job.control.home.run_dir(job.run), job.run);
     // The engine reads the state under its lock, so it changes the version that is the head then.
     let store = job.control.store.clone();
     let access = StateAccess::for_apply(store, state, job.run, ExpectedHead::Any, true);
     let access = access.holding(spool).with_secrets(&inputs.mask);
-    let caller = Caller::new(job, &workspace, &inputs, access.clone()).await?;
+    let caller = EngineSession::new(job, &workspace, &inputs, access.clone()).await?;
     let var_files = workspace.var_files(job, &scratch);
     let hooks = Hooks::of(job, &workspace, &inputs, mask, None, limit);
     let work = hooks.before_and(HookStage::Apply, async {
@@ -173,7 +174,7 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
             failure.hint = kept.or(failure.hint);
             return Err(failure);
         }
-        keep_copy(job, &caller, &scratch, &var_files, Seen::Done, limit).await?;
+        keep_copy(job, &caller, &scratch, &var_files, ReadAfter::Done, limit).await?;
         scratch.remove();
         artifacts?;
         Ok(RunEvent::ApplyFinished {
@@ -188,14 +189,14 @@ async fn try_exec(job: &Job<'_>, exec: &Exec, mask: &mut Mask) -> Result<RunEven
 
 /// Opens a break-glass record for a command that edits the state. It stays open until the next successful
 /// apply of the stack.
-async fn open_record(job: &Job<'_>, exec: &Exec, mask: &Mask) -> Result<Option<i64>, Failure> {
+async fn open_record(job: &StageJob<'_>, exec: &Exec, mask: &Mask) -> Result<Option<i64>, Failure> {
     if !exec.is_surgery() {
         return Ok(None);
     }
     let state = job.control.state_name(&job.spec.stack.state);
     let reason = exec.reason.as_deref().map(|reason| mask.mask_text(reason));
     let record = NewBreakGlass {
-        act: Act::StateEdited,
+        act: BreakGlassAction::StateEdited,
         state: &state,
         actor: &author(&job.set.request).name,
         reason: reason.as_deref(),
@@ -207,7 +208,7 @@ async fn open_record(job: &Job<'_>, exec: &Exec, mask: &Mask) -> Result<Option<i
 }
 
 /// Nothing was changed. If the record cannot be withdrawn, it reports more than happened, not less.
-async fn withdraw(job: &Job<'_>, record: i64) {
+async fn withdraw(job: &StageJob<'_>, record: i64) {
     if let Err(err) = job.control.store.break_glass_withdraw(record).await {
         job.warn(&format!("a record of what was not done stays open: {err}"));
     }

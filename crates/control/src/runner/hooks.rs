@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drivers::process::{
-    ChildSpec, Environment, Exit, KeptGroup, Running, find_program, kill_group,
+    ChildProcess, ChildSpec, Environment, Exit, ProcessGroupGuard, find_program, kill_group,
 };
-use model::context::{HookStage, When};
+use model::context::{HookStage, HookTiming};
 use model::duration;
 use model::masking::Mask;
 use model::run::EngineDiagnostic;
@@ -23,9 +23,9 @@ use tokio::time::Instant;
 
 use super::inputs::{Inputs, ReadyHook};
 use super::interrupts::Interrupts;
-use super::limit::Limit;
+use super::limit::Deadline;
 use super::workspace::Workspace;
-use super::{Failure, Job};
+use super::{Failure, StageJob};
 use log::HookLog;
 
 mod log;
@@ -41,7 +41,7 @@ const SHOWN_LINES: usize = 10;
 
 /// The hooks of a run's stack, and what they run with.
 pub(super) struct Hooks<'a> {
-    job: &'a Job<'a>,
+    job: &'a StageJob<'a>,
     ready: Vec<ReadyHook>,
     environment: Environment,
     mask: Mask,
@@ -49,18 +49,18 @@ pub(super) struct Hooks<'a> {
     dir: PathBuf,
     plan: Option<PathBuf>,
     /// The limit of the stage, including its hooks.
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
 }
 
 /// How a stage ended, as passed to `after` hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum StageResult {
     Succeeded,
     Failed,
     Interrupted,
 }
 
-impl Ending {
+impl StageResult {
     fn of(failure: &Failure) -> Self {
         if failure.interrupted {
             Self::Interrupted
@@ -80,12 +80,12 @@ impl Ending {
 
 impl<'a> Hooks<'a> {
     pub(super) fn of(
-        job: &'a Job<'a>,
+        job: &'a StageJob<'a>,
         workspace: &Workspace,
         inputs: &Inputs,
         mask: &Mask,
         plan: Option<PathBuf>,
-        limit: Option<Limit>,
+        limit: Option<Deadline>,
     ) -> Self {
         Self {
             job,
@@ -106,7 +106,7 @@ impl<'a> Hooks<'a> {
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let done = self.before_and(stage, work).await?;
-        self.after(stage, Ending::Succeeded).await?;
+        self.after(stage, StageResult::Succeeded).await?;
         Ok(done)
     }
 
@@ -120,48 +120,48 @@ impl<'a> Hooks<'a> {
     ) -> impl Future<Output = Result<T, Failure>> {
         let work = Box::pin(work);
         async move {
-            let done = match self.all(When::Before, stage, None).await {
+            let done = match self.all(HookTiming::Before, stage, None).await {
                 Ok(()) => work.await,
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = &done {
-                self.after_failure(stage, Ending::of(failure)).await;
+                self.after_failure(stage, StageResult::of(failure)).await;
             }
             done
         }
     }
 
     /// Runs the hooks after a stage that did not succeed. Their failures are only warnings.
-    pub(super) async fn after_failure(&self, stage: HookStage, ending: Ending) {
+    pub(super) async fn after_failure(&self, stage: HookStage, ending: StageResult) {
         if let Err(also) = self.after(stage, ending).await {
             self.job.warn(&self.mask.mask_text(&also.message));
         }
     }
 
     /// Runs the hooks after a stage. All of them run; the first failure counts.
-    pub(super) async fn after(&self, stage: HookStage, ending: Ending) -> Result<(), Failure> {
-        self.all(When::After, stage, Some(ending)).await
+    pub(super) async fn after(&self, stage: HookStage, ending: StageResult) -> Result<(), Failure> {
+        self.all(HookTiming::After, stage, Some(ending)).await
     }
 
     async fn all(
         &self,
-        when: When,
+        when: HookTiming,
         stage: HookStage,
-        ending: Option<Ending>,
+        ending: Option<StageResult>,
     ) -> Result<(), Failure> {
         let mut worst = Ok(());
         let wanted = self.ready.iter();
         for hook in wanted.filter(|hook| hook.when == when && hook.stage == stage) {
             let ended = self.run(hook, ending).await;
             match when {
-                When::Before => ended?,
-                When::After => worst = worst.and(ended),
+                HookTiming::Before => ended?,
+                HookTiming::After => worst = worst.and(ended),
             }
         }
         worst
     }
 
-    async fn run(&self, hook: &ReadyHook, ending: Option<Ending>) -> Result<(), Failure> {
+    async fn run(&self, hook: &ReadyHook, ending: Option<StageResult>) -> Result<(), Failure> {
         let (run, stage) = (self.job.run, hook.stage.of_run());
         let name = format!(
             "hook {} {} of context `{}`",
@@ -171,7 +171,7 @@ impl<'a> Hooks<'a> {
         );
         let mut interrupts = self.job.interrupts.lock().await;
         // After an interrupt, no `before` hook starts. `after` hooks still clean up.
-        if hook.when == When::Before && interrupts.came().await {
+        if hook.when == HookTiming::Before && interrupts.came().await {
             return Err(Failure::interrupted());
         }
         let limit = self.limit.filter(|_| is_counted(ending));
@@ -200,7 +200,7 @@ impl<'a> Hooks<'a> {
             stderr: &raw,
             inherit: &[],
         };
-        let group = KeptGroup::new().map_err(|err| failed(&err))?;
+        let group = ProcessGroupGuard::new().map_err(|err| failed(&err))?;
         let mut running = group.start(&spec).map_err(|err| failed(&err))?;
         // `run cancel --kill` finds a hook in the same way as an engine.
         self.job.note_engine(running.group());
@@ -209,7 +209,7 @@ impl<'a> Hooks<'a> {
         let limit = limit.filter(|limit| limit.until < own);
         let until = limit.map_or(own, |limit| limit.until);
         // A hook that cleans up after an interrupt is not ended by a repeated interrupt.
-        let heeds = ending != Some(Ending::Interrupted);
+        let heeds = ending != Some(StageResult::Interrupted);
         let ended = supervise(&mut running, &mut interrupts, heeds, until, &mut log).await;
         self.job.note_engine(None);
         group.ended();
@@ -219,7 +219,7 @@ impl<'a> Hooks<'a> {
     }
 
     /// The engine's environment, the hook's own variables, and variables that describe the run.
-    fn environment_of(&self, hook: &ReadyHook, ending: Option<Ending>) -> Environment {
+    fn environment_of(&self, hook: &ReadyHook, ending: Option<StageResult>) -> Environment {
         let (job, mut env) = (self.job, self.environment.clone());
         for (name, value) in &hook.env {
             env.set_secret(name.clone(), value.clone());
@@ -276,17 +276,17 @@ impl<'a> Hooks<'a> {
 fn judge(
     name: &str,
     hook: &ReadyHook,
-    limit: Option<Limit>,
-    ended: &Ended,
+    limit: Option<Deadline>,
+    ended: &HookExit,
     said: &[String],
 ) -> Result<(), Failure> {
     let (message, interrupted) = match ended {
-        Ended::Exit(Exit::Code(0)) => return Ok(()),
-        Ended::Exit(exit) => (
+        HookExit::Exit(Exit::Code(0)) => return Ok(()),
+        HookExit::Exit(exit) => (
             format!("{name} failed: `{}` ended with {exit}", hook.run[0]),
             false,
         ),
-        Ended::TimedOut => {
+        HookExit::TimedOut => {
             let length = duration::seconds(hook.limit);
             let why = limit.map_or_else(
                 || format!("it did not end within {length}"),
@@ -294,7 +294,7 @@ fn judge(
             );
             (format!("{name} failed: {why}"), false)
         }
-        Ended::Interrupted => (format!("{name}: interrupted"), true),
+        HookExit::Interrupted => (format!("{name}: interrupted"), true),
     };
     let mut failure = Failure::new(message.clone());
     failure.interrupted = interrupted;
@@ -314,11 +314,11 @@ fn judge(
 
 /// Whether a hook counts towards its stage's limit. A hook that cleans up after a failed stage does not,
 /// because the limit may be the cause.
-fn is_counted(ending: Option<Ending>) -> bool {
-    matches!(ending, None | Some(Ending::Succeeded))
+fn is_counted(ending: Option<StageResult>) -> bool {
+    matches!(ending, None | Some(StageResult::Succeeded))
 }
 
-enum Ended {
+enum HookExit {
     Exit(Exit),
     TimedOut,
     Interrupted,
@@ -327,18 +327,18 @@ enum Ended {
 /// Waits for a hook and copies its output. The limit ends it, and so does the first request to stop if
 /// `heeds` is set. The hook is interrupted first, then killed.
 async fn supervise(
-    running: &mut Running,
+    running: &mut ChildProcess,
     interrupts: &mut Interrupts,
     heeds: bool,
     until: Instant,
     log: &mut HookLog,
-) -> std::io::Result<Ended> {
+) -> std::io::Result<HookExit> {
     let deadline = tokio::time::sleep_until(until);
     let grace = tokio::time::sleep(Duration::MAX);
     tokio::pin!(deadline, grace);
     let mut ticks = tokio::time::interval(TICK);
-    let kill_all = |running: &Running| running.group().map_or(Ok(()), kill_group);
-    let mut why: Option<Ended> = None;
+    let kill_all = |running: &ChildProcess| running.group().map_or(Ok(()), kill_group);
+    let mut why: Option<HookExit> = None;
     loop {
         tokio::select! {
             exit = running.wait() => {
@@ -347,15 +347,15 @@ async fn supervise(
                     // Processes that the hook started may have missed the interrupt.
                     kill_all(running)?;
                 }
-                return Ok(why.unwrap_or(Ended::Exit(exit)));
+                return Ok(why.unwrap_or(HookExit::Exit(exit)));
             }
             () = interrupts.next(), if why.is_none() && heeds => {
-                why = Some(Ended::Interrupted);
+                why = Some(HookExit::Interrupted);
                 grace.as_mut().reset(Instant::now() + GRACE);
                 running.interrupt()?;
             }
             () = &mut deadline, if why.is_none() => {
-                why = Some(Ended::TimedOut);
+                why = Some(HookExit::TimedOut);
                 grace.as_mut().reset(Instant::now() + GRACE);
                 running.interrupt()?;
             }

@@ -11,19 +11,19 @@ use model::config::eval::{self, Values};
 use model::ids::StackName;
 use model::masking::{Mask, is_short};
 use model::plan::words::words;
-use model::preview::{Partly, Unknowns};
+use model::preview::{PartialValues, UnknownVariables};
 use model::project::{Backend, Input, Needs};
 use model::run::RunSpec;
 use model::secret::Secret;
 use serde_json::{Map, Value};
 
-use super::ahead::Ahead;
-use super::limit::Limit;
-use super::{Failure, Job};
+use super::ahead::PlannedOutputs;
+use super::limit::Deadline;
+use super::{Failure, StageJob};
 use crate::Control;
 use crate::changeset::up_to_date;
-use crate::run::keyed_digests::{Purpose, digester};
-use crate::secrets::caller_env::{self, Asker};
+use crate::run::keyed_digests::{DigestPurpose, digester};
+use crate::secrets::caller_env::{self, CallerEnv};
 use crate::stage::values::{text_of, with_contexts};
 use crate::state::outputs::OutputsError;
 use crate::state::{outputs, secret_paths};
@@ -53,9 +53,9 @@ pub(super) struct Inputs {
     /// Settings of an engine backend, by name.
     pub(super) backend: BTreeMap<String, String>,
     /// Variables that have no value yet.
-    pub(super) unknown: Unknowns,
+    pub(super) unknown: UnknownVariables,
     /// The known parts of those variables.
-    pub(super) partly: Partly,
+    pub(super) partly: PartialValues,
     /// References of secrets that are too short or too common to be masked in free text.
     short: Vec<String>,
 }
@@ -69,14 +69,14 @@ impl Inputs {
     }
 
     /// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`.
-    pub(super) fn check_short(&self, job: &Job<'_>) -> Result<(), Failure> {
+    pub(super) fn check_short(&self, job: &StageJob<'_>) -> Result<(), Failure> {
         check_short(job, &self.short, "the engine says")
     }
 }
 
 /// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`. `said`
 /// names the output that may contain them.
-pub(super) fn check_short(job: &Job<'_>, short: &[String], said: &str) -> Result<(), Failure> {
+pub(super) fn check_short(job: &StageJob<'_>, short: &[String], said: &str) -> Result<(), Failure> {
     if short.is_empty() {
         return Ok(());
     }
@@ -106,7 +106,7 @@ pub(crate) struct BackendValues {
 pub(crate) async fn for_backend(
     control: &Control,
     spec: &RunSpec,
-    asker: &Asker,
+    asker: &CallerEnv,
 ) -> Result<BackendValues, Failure> {
     let mut bare = spec.clone();
     bare.stack.inputs.clear();
@@ -115,7 +115,7 @@ pub(crate) async fn for_backend(
         context.files.clear();
         context.hooks.clear();
     }
-    let known = resolve(control, &bare, asker, &Ahead::default()).await?;
+    let known = resolve(control, &bare, asker, &PlannedOutputs::default()).await?;
     let mut environment = environment(&bare, asker, &known)?;
     let settings = settings(&bare, asker, &known, &mut environment)?;
     Ok(BackendValues {
@@ -134,13 +134,13 @@ pub(super) struct HookValues {
 }
 
 /// The values from contexts, without any input or variable of the stack.
-pub(super) async fn for_hooks(job: &Job<'_>) -> Result<HookValues, Failure> {
+pub(super) async fn for_hooks(job: &StageJob<'_>) -> Result<HookValues, Failure> {
     let mut bare = job.spec.clone();
     bare.stack.inputs.clear();
     for context in &mut bare.contexts {
         context.vars.clear();
     }
-    let known = resolve(job.control, &bare, job.asker, &Ahead::default()).await?;
+    let known = resolve(job.control, &bare, job.asker, &PlannedOutputs::default()).await?;
     let environment = environment(&bare, job.asker, &known)?;
     let files = contexts::files(&bare, &known)?;
     let hooks = contexts::hooks(&bare, &known)?;
@@ -155,15 +155,15 @@ pub(super) async fn for_hooks(job: &Job<'_>) -> Result<HookValues, Failure> {
 }
 
 /// Evaluates everything the run needs. Stronger sources override weaker ones.
-pub(super) async fn gather(job: &Job<'_>, limit: Option<Limit>) -> Result<Inputs, Failure> {
-    gather_ahead(job, &Ahead::default(), limit).await
+pub(super) async fn gather(job: &StageJob<'_>, limit: Option<Deadline>) -> Result<Inputs, Failure> {
+    gather_ahead(job, &PlannedOutputs::default(), limit).await
 }
 
 /// The same before upstream stacks are applied, with the values that their plans contain.
 pub(super) async fn gather_ahead(
-    job: &Job<'_>,
-    ahead: &Ahead,
-    limit: Option<Limit>,
+    job: &StageJob<'_>,
+    ahead: &PlannedOutputs,
+    limit: Option<Deadline>,
 ) -> Result<Inputs, Failure> {
     let spec = job.spec;
     let resolving = resolve(job.control, spec, job.asker, ahead);
@@ -189,7 +189,7 @@ pub(super) async fn gather_ahead(
     }
     let files = contexts::files(spec, &known)?;
     let hooks = contexts::hooks(spec, &known)?;
-    let digester = digester(job.control, job.run, spec, Purpose::Inputs).await;
+    let digester = digester(job.control, job.run, spec, DigestPurpose::Inputs).await;
     let digester = digester.map_err(|err| Failure::because("could not digest the inputs", &err))?;
     let given = with_environment(&variables, spec, &environment);
     let digest = digester.digest(canonical(&given, &files).as_bytes());
@@ -269,11 +269,11 @@ pub(super) fn collect_secrets(value: &Value, secrets: &mut Vec<Secret>) {
 /// The values of the module's variables, and which of them are not known yet.
 struct Variables {
     values: Map<String, Value>,
-    unknown: Unknowns,
-    partly: Partly,
+    unknown: UnknownVariables,
+    partly: PartialValues,
 }
 
-fn variables(spec: &RunSpec, known: &Known<'_>) -> Result<Variables, Failure> {
+fn variables(spec: &RunSpec, known: &FetchedValues<'_>) -> Result<Variables, Failure> {
     let mut variables = Map::new();
     for context in &spec.contexts {
         for (name, input) in &context.vars {
@@ -283,7 +283,7 @@ fn variables(spec: &RunSpec, known: &Known<'_>) -> Result<Variables, Failure> {
             }
         }
     }
-    let (mut unknown, mut partly) = (Unknowns::new(), Partly::new());
+    let (mut unknown, mut partly) = (UnknownVariables::new(), PartialValues::new());
     for (name, input) in &spec.stack.inputs {
         let after = known.awaited(input);
         if !after.is_empty() {
@@ -305,7 +305,7 @@ fn variables(spec: &RunSpec, known: &Known<'_>) -> Result<Variables, Failure> {
 
 /// The secrets that are too short to be masked. Secrets of later stages are included if the requester
 /// supplied them.
-fn short_secrets(job: &Job<'_>, known: &Known<'_>) -> Vec<String> {
+fn short_secrets(job: &StageJob<'_>, known: &FetchedValues<'_>) -> Vec<String> {
     let later = caller_env::later_secrets_of(job.spec);
     let later = later.filter_map(|it| Some((it.to_owned(), job.asker.at_hand(it)?)));
     let mut all: BTreeMap<String, Secret> = later.collect();
@@ -341,7 +341,11 @@ fn canonical(variables: &Map<String, Value>, files: &BTreeMap<String, Secret>) -
     text
 }
 
-fn environment(spec: &RunSpec, asker: &Asker, known: &Known<'_>) -> Result<Environment, Failure> {
+fn environment(
+    spec: &RunSpec,
+    asker: &CallerEnv,
+    known: &FetchedValues<'_>,
+) -> Result<Environment, Failure> {
     let base = engine_environment(asker.env(), spec.target.is_open());
     let hide = |secret| known.hidden.borrow_mut().push(secret);
     let evaluate = |input: &Input, what: &str| known.evaluate(input, what);
@@ -351,8 +355,8 @@ fn environment(spec: &RunSpec, asker: &Asker, known: &Known<'_>) -> Result<Envir
 /// The settings for `-backend-config`. Credentials go into the environment instead.
 fn settings(
     spec: &RunSpec,
-    asker: &Asker,
-    known: &Known<'_>,
+    asker: &CallerEnv,
+    known: &FetchedValues<'_>,
     environment: &mut Environment,
 ) -> Result<BTreeMap<String, String>, Failure> {
     let Backend::Engine { kind, settings } = &spec.target.backend else {
@@ -397,8 +401,8 @@ fn settings(
 /// The context whose value for this variable takes effect, if it differs from `value`.
 fn gives_another<'a>(
     spec: &'a RunSpec,
-    asker: &Asker,
-    known: &Known<'_>,
+    asker: &CallerEnv,
+    known: &FetchedValues<'_>,
     variable: &str,
     value: &str,
 ) -> Result<Option<&'a str>, Failure> {
@@ -423,7 +427,7 @@ fn gives_another<'a>(
 }
 
 /// Values from other sources, fetched before evaluation. Evaluation itself reads nothing from outside.
-struct Known<'a> {
+struct FetchedValues<'a> {
     env: &'a BTreeMap<String, String>,
     outputs: BTreeMap<StackName, BTreeMap<String, (Value, bool)>>,
     /// Outputs that are not known before their stack is applied.
@@ -434,7 +438,7 @@ struct Known<'a> {
     hidden: RefCell<Vec<Secret>>,
 }
 
-impl Known<'_> {
+impl FetchedValues<'_> {
     /// The stacks that must be applied before this input has a value.
     fn awaited(&self, input: &Input) -> BTreeSet<StackName> {
         let Input::Expression(expression) = input else {
@@ -458,7 +462,7 @@ impl Known<'_> {
         if !eval::is_plain_reference(expression) {
             return None;
         }
-        let taken = eval::evaluate(input, &Instead { known: self, value }).ok()?;
+        let taken = eval::evaluate(input, &PartialOutput { known: self, value }).ok()?;
         (!taken.sensitive && words(&taken.value).is_none()).then_some(taken.value)
     }
 
@@ -477,12 +481,12 @@ impl Known<'_> {
 }
 
 /// Provides an output's partly known value from a plan, in place of the applied value.
-struct Instead<'a> {
-    known: &'a Known<'a>,
+struct PartialOutput<'a> {
+    known: &'a FetchedValues<'a>,
     value: &'a Value,
 }
 
-impl Values for Instead<'_> {
+impl Values for PartialOutput<'_> {
     fn output(&self, _stack: &StackName, _key: &str) -> Option<(Value, bool)> {
         Some((self.value.clone(), false))
     }
@@ -496,7 +500,7 @@ impl Values for Instead<'_> {
     }
 }
 
-impl Values for Known<'_> {
+impl Values for FetchedValues<'_> {
     fn output(&self, stack: &StackName, key: &str) -> Option<(Value, bool)> {
         self.outputs.get(stack)?.get(key).cloned()
     }
@@ -513,10 +517,10 @@ impl Values for Known<'_> {
 async fn resolve<'a>(
     control: &Control,
     spec: &RunSpec,
-    asker: &'a Asker,
-    ahead: &Ahead,
-) -> Result<Known<'a>, Failure> {
-    let mut known = Known {
+    asker: &'a CallerEnv,
+    ahead: &PlannedOutputs,
+) -> Result<FetchedValues<'a>, Failure> {
+    let mut known = FetchedValues {
         env: asker.env(),
         outputs: BTreeMap::new(),
         unknown: BTreeSet::new(),
@@ -584,7 +588,7 @@ async fn resolve<'a>(
     Ok(known)
 }
 
-async fn secret(spec: &RunSpec, asker: &Asker, reference: &str) -> Result<Secret, Failure> {
+async fn secret(spec: &RunSpec, asker: &CallerEnv, reference: &str) -> Result<Secret, Failure> {
     let env = engine_environment(asker.env(), spec.target.is_open());
     let found = asker.secret(reference, Path::new(&spec.root), &env).await;
     let found = found.map_err(|err| {

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 /// A limit from a stack's `timeout` block. It starts when a stage begins to read its values, so it includes
 /// fetching secrets and a required `init`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
+pub(super) struct Deadline {
     name: &'static str,
     of: Duration,
     pub(super) until: Instant,
 }
 
-impl Limit {
+impl Deadline {
     pub(super) fn from_now(name: &'static str, of: Option<Duration>) -> Option<Self> {
         of.map(|of| Self {
             name,
@@ -32,7 +32,10 @@ impl Limit {
 }
 
 /// Waits for other processes. This time does not count towards the stage's limit.
-pub(super) async fn apart_from<T>(limit: &mut Option<Limit>, wait: impl Future<Output = T>) -> T {
+pub(super) async fn apart_from<T>(
+    limit: &mut Option<Deadline>,
+    wait: impl Future<Output = T>,
+) -> T {
     let began = Instant::now();
     let done = wait.await;
     if let Some(limit) = limit {
@@ -42,7 +45,7 @@ pub(super) async fn apart_from<T>(limit: &mut Option<Limit>, wait: impl Future<O
 }
 
 /// `timeout { plan = "10m" }`, as written in the project file.
-impl fmt::Display for Limit {
+impl fmt::Display for Deadline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = duration::write(self.of);
         write!(f, "timeout {{ {} = \"{length}\" }}", self.name)

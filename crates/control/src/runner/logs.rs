@@ -15,7 +15,7 @@ use model::ids::RunId;
 use model::masking::{Mask, MaskStream};
 use model::run::Stage;
 
-use super::{Failure, Job};
+use super::{Failure, StageJob};
 use crate::home::{COMPLAINTS, Home, log_name, make_private};
 use crate::run::logs::{earlier_attempts, hidden_in};
 
@@ -155,7 +155,7 @@ fn length(path: &Path) -> io::Result<u64> {
 }
 
 /// Starts new logs for a run that is planned again. The logs of the earlier attempt are kept.
-pub(super) fn begin_attempt(job: &Job<'_>) -> Result<(), Failure> {
+pub(super) fn begin_attempt(job: &StageJob<'_>) -> Result<(), Failure> {
     let kept = keep_earlier(&job.control.home, job.run);
     kept.map_err(|err| Failure::because("could not keep the logs of the attempt before", &err))
 }

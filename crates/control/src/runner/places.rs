@@ -27,12 +27,12 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// An engine permit, held while engines of one run are at work.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct EnginePermit {
     file: File,
     bell: PathBuf,
 }
 
-impl Place {
+impl EnginePermit {
     /// Takes a permit or waits for one. Calls `waits` if that takes long. The future may be dropped while it
     /// waits.
     pub(super) async fn take(
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for EnginePermit {
     fn drop(&mut self) {
         // Closing is not enough: a background process that an engine left must not keep the permit.
         drop(self.file.unlock());
@@ -117,12 +117,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::home::StorePlace;
+    use crate::home::HomeLocation;
     use crate::home::master_keys::KeySource;
     use crate::run::cleanup;
 
     fn home(dir: &Path) -> Home {
-        let place = StorePlace::Directory(dir.to_owned());
+        let place = HomeLocation::Directory(dir.to_owned());
         let key = KeySource::File(dir.join("key"));
         Home::at(place, dir.to_owned(), key, "p".to_owned())
     }
@@ -132,7 +132,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = home(dir.path());
         let set = ChangeSetId(7);
-        let take = || Place::take(&home, set, 2, || {});
+        let take = || EnginePermit::take(&home, set, 2, || {});
         let first = take().await.unwrap();
         let _second = take().await.unwrap();
         let mut third = Box::pin(take());
@@ -147,7 +147,11 @@ mod tests {
         drop(third.await.unwrap());
         drop(inherited);
         // Another change set has places of its own.
-        drop(Place::take(&home, ChangeSetId(77), 1, || {}).await.unwrap());
+        drop(
+            EnginePermit::take(&home, ChangeSetId(77), 1, || {})
+                .await
+                .unwrap(),
+        );
         cleanup::remove_places(&home, set);
         let left: Vec<_> = fs::read_dir(home.places()).unwrap().flatten().collect();
         let left: Vec<_> = left.iter().map(fs::DirEntry::file_name).collect();

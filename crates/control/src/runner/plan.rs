@@ -8,36 +8,36 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::engine::{
-    self, EngineCall, Init, InitInputs, LockFile, Plan as PlanCall, PlanMode, PluginCache,
+    self, EngineCall, InitCall, InitInputs, LockFileMode, PlanCall, PlanMode, PluginCache,
 };
 use model::context::HookStage;
 use model::engine::Flavor;
 use model::engine_event::nothing_changes;
 use model::masking::Mask;
 use model::plan::Plan;
-use model::policy::{Point, Verdict};
+use model::policy::{PolicyPhase, Verdict};
 use model::project::Backend;
 use model::providers;
 use model::run::confirmation::Confirmation;
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
 use model::seal::{Seal, SealedHead};
 use model::state::{Contents, StateVersion};
-use store::Scope;
+use store::KeyScope;
 
-use super::apply::{Seen, keep_copy};
-use super::confirmation::{Decided, confirmation};
-use super::coverage::{self, Compared};
-use super::engine::{Caller, Ended};
+use super::apply::{ReadAfter, keep_copy};
+use super::confirmation::{PlanDecision, confirmation};
+use super::coverage::{self, PlanComparison};
+use super::engine::{EngineResult, EngineSession};
 use super::hooks::Hooks;
 use super::inputs::{self, Inputs};
-use super::limit::Limit;
-use super::workspace::{Scratch, Workspace};
-use super::{Carried, Failure, Job, ahead, check, failed, limit, logs, seal};
+use super::limit::Deadline;
+use super::workspace::{ScratchDir, Workspace};
+use super::{Failure, RetainedWorkspace, StageJob, ahead, check, failed, limit, logs, seal};
 use crate::changeset::up_to_date;
 use crate::home::write_private;
 use crate::state::run_access::StateAccess;
 
-pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
+pub(super) async fn plan(job: &StageJob<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let planned = try_plan(job, &mut mask).await;
     match planned {
@@ -46,11 +46,11 @@ pub(super) async fn plan(job: &Job<'_>) -> RunEvent {
     }
 }
 
-async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
+async fn try_plan(job: &StageJob<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
     logs::begin_attempt(job)?;
     job.take_place().await?;
     let access = read_state(job).await?;
-    let base = Base::of(job, access.pinned().cloned()).await;
+    let base = PlanBase::of(job, access.pinned().cloned()).await;
     if base.has_nothing_to_destroy(job) {
         return Ok(RunEvent::NothingToChange {
             consumed: None,
@@ -61,7 +61,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
         });
     }
     let mut setup = Setup::prepare(job, mask).await?;
-    let caller = Caller::new(job, &setup.workspace, &setup.inputs, access).await?;
+    let caller = EngineSession::new(job, &setup.workspace, &setup.inputs, access).await?;
     let shown = run_and_show(job, &base, &setup, &caller, mask).await;
     let engine = caller.engine().to_string();
     drop(caller);
@@ -84,7 +84,7 @@ async fn try_plan(job: &Job<'_>, mask: &mut Mask) -> Result<RunEvent, Failure> {
 }
 
 /// What a plan is made from.
-struct Base {
+struct PlanBase {
     head: Option<StateVersion>,
     /// Whether terrane stores the state.
     is_ours: bool,
@@ -93,9 +93,9 @@ struct Base {
     came_after: Option<BTreeMap<String, String>>,
 }
 
-impl Base {
+impl PlanBase {
     /// Read before planning, so that later changes count as changes since the plan.
-    async fn of(job: &Job<'_>, head: Option<StateVersion>) -> Self {
+    async fn of(job: &StageJob<'_>, head: Option<StateVersion>) -> Self {
         let spec = job.spec;
         let is_whole = !spec.destroy && !spec.refresh_only && spec.pinned.is_none();
         let came_after = if is_whole {
@@ -112,7 +112,7 @@ impl Base {
     }
 
     /// Whether the stack is to be destroyed and its state is missing or empty.
-    fn has_nothing_to_destroy(&self, job: &Job<'_>) -> bool {
+    fn has_nothing_to_destroy(&self, job: &StageJob<'_>) -> bool {
         let head = self.head.as_ref();
         let is_empty = head.is_none_or(|head| head.contents == Contents::Nothing);
         job.spec.destroy && self.is_ours && is_empty
@@ -122,7 +122,7 @@ impl Base {
         self.is_whole.then(|| inputs.consumed.clone())
     }
 
-    async fn nothing(&self, job: &Job<'_>, inputs: &Inputs) -> Result<RunEvent, Failure> {
+    async fn nothing(&self, job: &StageJob<'_>, inputs: &Inputs) -> Result<RunEvent, Failure> {
         let head = self.head.as_ref().filter(|_| self.is_ours);
         Ok(RunEvent::NothingToChange {
             consumed: self.consumed(inputs),
@@ -138,19 +138,19 @@ impl Base {
 struct Setup {
     inputs: Inputs,
     workspace: Workspace,
-    scratch: Scratch,
+    scratch: ScratchDir,
     var_files: Vec<PathBuf>,
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
 }
 
 impl Setup {
-    async fn prepare(job: &Job<'_>, mask: &mut Mask) -> Result<Self, Failure> {
-        let mut limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    async fn prepare(job: &StageJob<'_>, mask: &mut Mask) -> Result<Self, Failure> {
+        let mut limit = Deadline::from_now("plan", job.spec.stack.timeout_plan);
         let inputs = inputs::gather(job, limit).await?;
         *mask = inputs.log_mask.clone();
         inputs.check_short(job)?;
         let mut workspace = limit::apart_from(&mut limit, Workspace::prepare(job)).await?;
-        let scratch = Scratch::open(job)?;
+        let scratch = ScratchDir::open(job)?;
         scratch.hand_over(job, &inputs)?;
         workspace.mount(&inputs.files)?;
         let var_files = workspace.var_files(job, &scratch);
@@ -173,16 +173,16 @@ impl Setup {
 }
 
 /// A plan with changes, and the engine's JSON of it.
-type Shown = (Plan, Vec<u8>);
+type PlanWithJson = (Plan, Vec<u8>);
 
 /// Runs the engine and reads its plan; none if nothing changes.
 async fn run_and_show(
-    job: &Job<'_>,
-    base: &Base,
+    job: &StageJob<'_>,
+    base: &PlanBase,
     setup: &Setup,
-    caller: &Caller<'_>,
+    caller: &EngineSession<'_>,
     mask: &Mask,
-) -> Result<Option<Shown>, Failure> {
+) -> Result<Option<PlanWithJson>, Failure> {
     let ended = run_engine(job, base, setup, caller, mask).await?;
     if nothing_changes(&ended.events(), ended.exit.code(), job.spec.refresh_only) {
         return Ok(None);
@@ -192,19 +192,19 @@ async fn run_and_show(
 }
 
 /// A plan with changes, after the comparison and the decision.
-struct Made {
-    shown: Shown,
+struct DecidedPlan {
+    shown: PlanWithJson,
     policy: Verdict,
-    compared: Compared,
-    decided: Decided,
+    compared: PlanComparison,
+    decided: PlanDecision,
 }
 
 async fn judge(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     setup: &mut Setup,
-    shown: Shown,
+    shown: PlanWithJson,
     mask: &mut Mask,
-) -> Result<Made, Failure> {
+) -> Result<DecidedPlan, Failure> {
     let (plan, json) = &shown;
     let inputs = &mut setup.inputs;
     inputs.hide_outputs(ahead::sensitive(json)?, &job.token);
@@ -214,7 +214,7 @@ async fn judge(
     let policy = check::at_plan(job, json, &inputs.mask, &setup.workspace).await?;
     let compared = coverage::compare(job, json, inputs, None).await?;
     let decided = confirmation(job, plan, &policy, &compared).await?;
-    Ok(Made {
+    Ok(DecidedPlan {
         shown,
         policy,
         compared,
@@ -223,12 +223,12 @@ async fn judge(
 }
 
 async fn run_engine(
-    job: &Job<'_>,
-    base: &Base,
+    job: &StageJob<'_>,
+    base: &PlanBase,
     setup: &Setup,
-    caller: &Caller<'_>,
+    caller: &EngineSession<'_>,
     mask: &Mask,
-) -> Result<Ended, Failure> {
+) -> Result<EngineResult, Failure> {
     let Setup {
         inputs,
         workspace,
@@ -248,7 +248,7 @@ async fn run_engine(
         // The key of a new state is created while the engine works. If that fails here, it fails again later.
         let prepare = async {
             if base.head.is_none() {
-                let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
+                let scope = KeyScope::State(job.control.state_name(&job.spec.stack.state));
                 drop(job.control.store.seal_prepare(&scope).await);
             }
         };
@@ -257,7 +257,7 @@ async fn run_engine(
         if !matches!(ended.exit.code(), Some(0 | 2)) {
             return Err(ended.failure("could not plan"));
         }
-        keep_copy(job, caller, scratch, var_files, Seen::Planned, limit).await?;
+        keep_copy(job, caller, scratch, var_files, ReadAfter::Planned, limit).await?;
         Ok(ended)
     });
     planned.await
@@ -266,19 +266,19 @@ async fn run_engine(
 /// Records a plan with changes. The same process then applies it, if it may; otherwise the plan file is
 /// stored.
 async fn finish(
-    job: &Job<'_>,
-    base: Base,
+    job: &StageJob<'_>,
+    base: PlanBase,
     setup: Setup,
     engine: String,
-    made: Made,
+    made: DecidedPlan,
 ) -> Result<RunEvent, Failure> {
-    let Made {
+    let DecidedPlan {
         shown: (plan, json),
         policy,
         compared,
         decided,
     } = made;
-    let Decided {
+    let PlanDecision {
         confirmation,
         since,
         of_yes,
@@ -305,8 +305,8 @@ async fn finish(
         consumed: base.consumed(inputs),
         came_after: base.came_after,
     };
-    if record.is_news(Point::Approval, &of_yes) {
-        record.policy_since.insert(Point::Approval, of_yes);
+    if record.is_news(PolicyPhase::Approval, &of_yes) {
+        record.policy_since.insert(PolicyPhase::Approval, of_yes);
     }
     leave(job, setup, confirmation, &json).await?;
     Ok(RunEvent::PlanFinished {
@@ -320,7 +320,7 @@ async fn finish(
 }
 
 async fn leave(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     setup: Setup,
     confirmation: Confirmation,
     json: &[u8],
@@ -332,7 +332,7 @@ async fn leave(
         ..
     } = setup;
     if job.goes_on && confirmation == Confirmation::ApplyNow {
-        let carried = Carried {
+        let carried = RetainedWorkspace {
             inputs,
             workspace,
             scratch,
@@ -349,7 +349,7 @@ async fn leave(
 }
 
 /// The state that a plan is made from: one fixed version.
-pub(super) async fn read_state(job: &Job<'_>) -> Result<StateAccess, Failure> {
+pub(super) async fn read_state(job: &StageJob<'_>) -> Result<StateAccess, Failure> {
     let store = &job.control.store;
     let state = job.control.state_name(&job.spec.stack.state);
     if job.spec.no_state {
@@ -406,10 +406,10 @@ pub(super) struct EngineFiles<'a> {
 
 /// Runs `init`, unless nothing it depends on has changed since it last succeeded in this slot.
 pub(super) async fn initialise(
-    job: &Job<'_>,
-    caller: &Caller<'_>,
+    job: &StageJob<'_>,
+    caller: &EngineSession<'_>,
     files: EngineFiles<'_>,
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
     hooks: &Hooks<'_>,
 ) -> Result<(), Failure> {
     let workspace = files.workspace;
@@ -439,11 +439,11 @@ pub(super) async fn initialise(
                 .refused(),
         );
     }
-    let call = EngineCall::Init(Init {
+    let call = EngineCall::Init(InitCall {
         lock_file: if is_open || lock_before.is_none() {
-            LockFile::Completed
+            LockFileMode::Completed
         } else {
-            LockFile::Readonly
+            LockFileMode::Readonly
         },
         backend_config: &backend_config,
         var_files: files.var_files,
@@ -469,10 +469,10 @@ pub(super) async fn initialise(
 }
 
 async fn run_init(
-    job: &Job<'_>,
-    caller: &Caller<'_>,
+    job: &StageJob<'_>,
+    caller: &EngineSession<'_>,
     call: &EngineCall<'_>,
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
     hooks: &Hooks<'_>,
 ) -> Result<(), Failure> {
     let mut environment = caller.environment();
@@ -505,7 +505,7 @@ async fn run_init(
 }
 
 /// Refuses providers that the target does not list. The providers of external modules are known only here.
-fn check_providers(job: &Job<'_>, lock_file: Option<&[u8]>) -> Result<(), Failure> {
+fn check_providers(job: &StageJob<'_>, lock_file: Option<&[u8]>) -> Result<(), Failure> {
     let text = String::from_utf8_lossy(lock_file.unwrap_or_default());
     let path = providers::lock_file(&job.spec.stack.path);
     let target = &job.spec.target;
@@ -526,7 +526,7 @@ fn check_providers(job: &Job<'_>, lock_file: Option<&[u8]>) -> Result<(), Failur
 
 /// The engines' own cache is not safe under parallel `init`, so its lock is held meanwhile. Others may
 /// download for minutes. The endpoint and Ctrl-C must not wait for that, so another thread takes the lock.
-async fn shared_providers(job: &Job<'_>, flavor: Flavor) -> Result<PluginCache, Failure> {
+async fn shared_providers(job: &StageJob<'_>, flavor: Flavor) -> Result<PluginCache, Failure> {
     let cache = job.control.cache.clone();
     let work = tokio::task::spawn_blocking(move || PluginCache::acquire(&cache, flavor));
     let mut interrupts = job.interrupts.lock().await;
@@ -543,7 +543,7 @@ async fn shared_providers(job: &Job<'_>, flavor: Flavor) -> Result<PluginCache, 
 
 /// Writes the lock file from `init` back beside the module, where users commit it. The file is replaced as a
 /// whole, and never through a link.
-fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
+fn write_back(job: &StageJob<'_>, bytes: &[u8]) -> io::Result<()> {
     let root = Path::new(&job.spec.root).canonicalize()?;
     let dir = root.join(&job.spec.stack.path).canonicalize()?;
     let path = dir.join(".terraform.lock.hcl");
@@ -562,11 +562,11 @@ fn write_back(job: &Job<'_>, bytes: &[u8]) -> io::Result<()> {
 
 /// The plan as users may see it, and the engine's own JSON, which they may not see.
 pub(super) async fn show(
-    caller: &Caller<'_>,
-    scratch: &Scratch,
+    caller: &EngineSession<'_>,
+    scratch: &ScratchDir,
     var_files: &[PathBuf],
     mask: &Mask,
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
 ) -> Result<(Plan, Vec<u8>), Failure> {
     let call = EngineCall::Show {
         plan: &scratch.plan(),
@@ -587,7 +587,7 @@ pub(super) async fn show(
 }
 
 /// Stores the plan as users see it, for attached clients and for later.
-pub(super) async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure> {
+pub(super) async fn keep_view(job: &StageJob<'_>, plan: &Plan) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| Failure::because("could not keep the plan", err);
     let bytes = serde_json::to_vec(plan).map_err(|err| failed(&err))?;
     let sealed = sealed(job, "plan-view", bytes).await?;
@@ -597,7 +597,7 @@ pub(super) async fn keep_view(job: &Job<'_>, plan: &Plan) -> Result<(), Failure>
     write_private(&path, &sealed).map_err(|err| failed(&err))
 }
 
-async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
+async fn keep_plan_file(job: &StageJob<'_>, path: &Path) -> Result<(), Failure> {
     let bytes = fs::read(path).map_err(|err| Failure::because("could not keep the plan", &err))?;
     seal_to(
         job,
@@ -609,7 +609,7 @@ async fn keep_plan_file(job: &Job<'_>, path: &Path) -> Result<(), Failure> {
 }
 
 pub(super) async fn seal_to(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     purpose: &str,
     bytes: Vec<u8>,
     path: &Path,
@@ -618,8 +618,8 @@ pub(super) async fn seal_to(
     write_private(path, &sealed).map_err(|err| Failure::because("could not keep the plan", &err))
 }
 
-async fn sealed(job: &Job<'_>, purpose: &str, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
-    let scope = Scope::State(job.control.state_name(&job.spec.stack.state));
+async fn sealed(job: &StageJob<'_>, purpose: &str, bytes: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    let scope = KeyScope::State(job.control.state_name(&job.spec.stack.state));
     let purpose = format!("{purpose} {}", job.run);
     let sealed = job.control.store.seal(scope, &purpose, bytes).await;
     sealed.map_err(|err| Failure::because("could not keep the plan", &err))

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use drivers::engine::{EngineCall, Plan as PlanCall};
+use drivers::engine::{EngineCall, PlanCall};
 use drivers::tree::DirTree;
 use model::context::HookStage;
 use model::ids::StackName;
@@ -16,23 +16,23 @@ use model::masking::Mask;
 use model::plan::Plan;
 use model::plan::coverage::Coverage;
 use model::policy::{Verdict, redact};
-use model::preview::{Rewritten, rewrite};
+use model::preview::{RewrittenModule, rewrite};
 use model::project::EdgeKind;
-use model::run::{Awaited, PlanRecord, Preview, RunEvent, Stage};
+use model::run::{AwaitedOutputs, PlanRecord, Preview, RunEvent, Stage};
 use model::seal::{Seal, SealedHead};
 
-use super::ahead::{self, Ahead};
-use super::engine::Caller;
+use super::ahead::{self, PlannedOutputs};
+use super::engine::EngineSession;
 use super::hooks::Hooks;
 use super::inputs::Inputs;
-use super::limit::Limit;
+use super::limit::Deadline;
 use super::plan::{EngineFiles, changing_outputs, initialise, keep_view, mode, read_state, show};
 use super::seal::lock_file;
-use super::workspace::{Scratch, Workspace};
-use super::{Failure, Job, check, coverage, failed, inputs, logs};
+use super::workspace::{ScratchDir, Workspace};
+use super::{Failure, StageJob, check, coverage, failed, inputs, logs};
 
 /// Previews a run that waits for its upstreams: the part of its plan that is already known.
-pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
+pub(super) async fn preview(job: &StageJob<'_>, awaits: &[AwaitedOutputs]) -> RunEvent {
     let mut mask = Mask::default();
     let looked = look(job, awaits, &mut mask, &mut BTreeSet::new()).await;
     let (on, preview, new) = match looked {
@@ -59,7 +59,7 @@ pub(super) async fn preview(job: &Job<'_>, awaits: &[Awaited]) -> RunEvent {
 }
 
 /// Plans for a review that cannot read a state: what would be created if nothing existed.
-pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
+pub(super) async fn without_state(job: &StageJob<'_>) -> RunEvent {
     let mut mask = Mask::default();
     let mut unknown = BTreeSet::new();
     let looked = look(job, &[], &mut mask, &mut unknown).await;
@@ -75,7 +75,7 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
         },
         // As with any preview, the plan may work with the real values.
         Err(failure) if !unknown.is_empty() && !failure.interrupted && !failure.refused => {
-            let on = unknown.into_iter().map(|stack| Awaited {
+            let on = unknown.into_iter().map(|stack| AwaitedOutputs {
                 outputs: outputs_of(job, &stack),
                 stack,
             });
@@ -93,7 +93,7 @@ pub(super) async fn without_state(job: &Job<'_>) -> RunEvent {
 }
 
 /// The outputs that a run takes from a stack.
-fn outputs_of(job: &Job<'_>, stack: &StackName) -> Vec<String> {
+fn outputs_of(job: &StageJob<'_>, stack: &StackName) -> Vec<String> {
     let edges = job.spec.stack.edges.iter();
     let own = edges.filter(|edge| edge.upstream == *stack);
     let outputs = own.filter_map(|edge| match &edge.kind {
@@ -103,9 +103,9 @@ fn outputs_of(job: &Job<'_>, stack: &StackName) -> Vec<String> {
     outputs.collect()
 }
 
-struct Looked {
+struct PreviewedPlan {
     /// The outputs that were not known.
-    on: Vec<Awaited>,
+    on: Vec<AwaitedOutputs>,
     plan: Plan,
     record: PlanRecord,
     /// What is new since people agreed to an earlier plan.
@@ -115,17 +115,17 @@ struct Looked {
 /// Makes the preview. Sets `mask`, and adds the stacks whose outputs are missing to `unknown`, even if it
 /// fails.
 async fn look(
-    job: &Job<'_>,
-    awaits: &[Awaited],
+    job: &StageJob<'_>,
+    awaits: &[AwaitedOutputs],
     mask: &mut Mask,
     unknown: &mut BTreeSet<StackName>,
-) -> Result<Looked, Failure> {
+) -> Result<PreviewedPlan, Failure> {
     logs::begin_attempt(job)?;
     job.take_place().await?;
     let access = read_state(job).await?;
     let head = access.pinned().cloned();
-    let ahead = Ahead::of(job, awaits).await?;
-    let limit = Limit::from_now("plan", job.spec.stack.timeout_plan);
+    let ahead = PlannedOutputs::of(job, awaits).await?;
+    let limit = Deadline::from_now("plan", job.spec.stack.timeout_plan);
     let inputs = inputs::gather_ahead(job, &ahead, limit).await?;
     *mask = inputs.log_mask.clone();
     unknown.extend(inputs.unknown.values().flatten().cloned());
@@ -133,7 +133,7 @@ async fn look(
     workspace.mount(&inputs.files)?;
     let rewritten = rewrite_source(job, &mut workspace, &inputs)?;
     let workspace = workspace;
-    let caller = Caller::new(job, &workspace, &inputs, access).await?;
+    let caller = EngineSession::new(job, &workspace, &inputs, access).await?;
     let planned = plan_once(job, &caller, &workspace, &inputs, limit).await;
     let (mut plan, json) =
         planned.map_err(|failure| in_words_of_source(failure, rewritten.as_ref()))?;
@@ -175,7 +175,7 @@ async fn look(
         consumed: None,
         came_after: None,
     };
-    Ok(Looked {
+    Ok(PreviewedPlan {
         on: ahead.unknown(awaits),
         plan,
         record,
@@ -185,13 +185,13 @@ async fn look(
 
 /// Runs the engine. The plan file is removed at once, so that it cannot be applied.
 async fn plan_once(
-    job: &Job<'_>,
-    caller: &Caller<'_>,
+    job: &StageJob<'_>,
+    caller: &EngineSession<'_>,
     workspace: &Workspace,
     inputs: &Inputs,
-    limit: Option<Limit>,
+    limit: Option<Deadline>,
 ) -> Result<(Plan, Vec<u8>), Failure> {
-    let scratch = Scratch::open(job)?;
+    let scratch = ScratchDir::open(job)?;
     scratch.hand_over(job, inputs)?;
     let var_files = workspace.var_files(job, &scratch);
     let (mask, file) = (&inputs.log_mask, scratch.plan());
@@ -221,12 +221,12 @@ async fn plan_once(
 
 /// The policies' verdict on the preview.
 async fn ask_policies(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     plan: &Plan,
     json: &[u8],
     workspace: &Workspace,
     mask: &Mask,
-    rewritten: Option<&Rewritten>,
+    rewritten: Option<&RewrittenModule>,
 ) -> Result<Verdict, Failure> {
     if plan.is_empty() || job.spec.no_state {
         return Ok(Verdict::default());
@@ -243,10 +243,10 @@ async fn ask_policies(
 /// Rewrites the source so that missing values are unknown to the engine. If all values are known, the source
 /// stays as it is.
 fn rewrite_source(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     workspace: &mut Workspace,
     inputs: &Inputs,
-) -> Result<Option<Rewritten>, Failure> {
+) -> Result<Option<RewrittenModule>, Failure> {
     let (unknown, partly) = (&inputs.unknown, &inputs.partly);
     if unknown.is_empty() {
         return Ok(None);
@@ -281,7 +281,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text)
 }
 
-fn in_words_of_source(mut failure: Failure, rewritten: Option<&Rewritten>) -> Failure {
+fn in_words_of_source(mut failure: Failure, rewritten: Option<&RewrittenModule>) -> Failure {
     if let Some(rewritten) = rewritten {
         let say = |text: &mut String| *text = rewritten.in_words_of_source(text);
         say(&mut failure.message);
@@ -302,7 +302,7 @@ fn in_words_of_source(mut failure: Failure, rewritten: Option<&Rewritten>) -> Fa
 }
 
 /// Why the engine could not plan, on one line.
-fn reason(job: &Job<'_>, failure: &Failure) -> String {
+fn reason(job: &StageJob<'_>, failure: &Failure) -> String {
     let Some(first) = failure.diagnostics.first() else {
         return failure.message.clone();
     };

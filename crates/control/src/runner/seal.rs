@@ -9,28 +9,28 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use drivers::engine::Search;
+use drivers::engine::EngineSearch;
 use model::changeset::Action;
 use model::engine::EngineRequirement;
 use model::project::Backend;
 use model::run::{PlanRecord, RunEvent, RunSpec};
-use model::seal::{self, Moved, Seal, SealedHead};
+use model::seal::{self, Seal, SealMismatch, SealedHead};
 use model::state::StateVersion;
 
 use super::inputs::Inputs;
 use super::workspace::Workspace;
-use super::{Failure, Job};
+use super::{Failure, StageJob};
 use crate::project::engines;
 use crate::state::last_write;
 
 /// Why a plan may no longer be applied.
-pub(super) struct Void {
+pub(super) struct StalePlan {
     why: String,
     /// Who changed the state, if the state has changed.
     by: Option<String>,
 }
 
-impl Void {
+impl StalePlan {
     pub(super) fn because(why: impl Into<String>) -> Self {
         let why = why.into();
         Self { why, by: None }
@@ -39,7 +39,11 @@ impl Void {
     /// A preview is planned again, because it was never meant to be applied. So is a plan that was confirmed
     /// in advance, because the user requested the outcome. A bundle is applied as it was reviewed, or not at
     /// all.
-    pub(super) fn into_event(self, job: &Job<'_>, plan: &PlanRecord) -> Result<RunEvent, Failure> {
+    pub(super) fn into_event(
+        self,
+        job: &StageJob<'_>,
+        plan: &PlanRecord,
+    ) -> Result<RunEvent, Failure> {
         let Self { why, by } = self;
         if !job.is_bundled() && (plan.preview || job.auto_approve) {
             return Ok(RunEvent::PlanVoided { why });
@@ -63,11 +67,11 @@ impl Void {
 /// What changed before the engine is set up again. The provider lock file is checked after that:
 /// [`lock_file_moved`].
 pub(super) async fn moved(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     plan: &PlanRecord,
     inputs: &Inputs,
     goes_on: bool,
-) -> Result<Option<Void>, Failure> {
+) -> Result<Option<StalePlan>, Failure> {
     let head = match job.spec.target.backend {
         Backend::Terrane => head(job).await?,
         // The engine compares the plan with its backend itself.
@@ -95,15 +99,20 @@ pub(super) async fn moved(
         return Ok(None);
     }
     let by_whom = match (&all[0], &head) {
-        (Moved::State { .. }, Some(head)) => Some(last_write::describe(job.control, head).await),
+        (SealMismatch::State { .. }, Some(head)) => {
+            Some(last_write::describe(job.control, head).await)
+        }
         _ => None,
     };
     let why = seal::words(&all);
-    Ok(Some(Void { why, by: by_whom }))
+    Ok(Some(StalePlan { why, by: by_whom }))
 }
 
 /// Why a plan is void whose state has changed.
-pub(super) async fn head_moved(job: &Job<'_>, plan: &PlanRecord) -> Result<Void, Failure> {
+pub(super) async fn head_moved(
+    job: &StageJob<'_>,
+    plan: &PlanRecord,
+) -> Result<StalePlan, Failure> {
     let sealed = &plan.seal;
     let head = head(job).await?;
     let now = Seal {
@@ -118,17 +127,17 @@ pub(super) async fn head_moved(job: &Job<'_>, plan: &PlanRecord) -> Result<Void,
         Some(head) => Some(last_write::describe(job.control, head).await),
         None => None,
     };
-    Ok(Void { why, by })
+    Ok(StalePlan { why, by })
 }
 
-pub(super) fn lock_file_moved(workspace: &Workspace, plan: &PlanRecord) -> Option<Void> {
+pub(super) fn lock_file_moved(workspace: &Workspace, plan: &PlanRecord) -> Option<StalePlan> {
     let sealed = &plan.seal;
     let now = Seal {
         lock_file: lock_file(workspace),
         ..(**sealed).clone()
     };
     let all = seal::moved(sealed, &now);
-    (!all.is_empty()).then(|| Void::because(seal::words(&all)))
+    (!all.is_empty()).then(|| StalePlan::because(seal::words(&all)))
 }
 
 /// The digest of the provider lock file that is beside the module now.
@@ -137,15 +146,15 @@ pub(super) fn lock_file(workspace: &Workspace) -> Option<String> {
     Some(drivers::snapshot::sha256(&bytes))
 }
 
-pub(super) async fn head(job: &Job<'_>) -> Result<Option<StateVersion>, Failure> {
+pub(super) async fn head(job: &StageJob<'_>) -> Result<Option<StateVersion>, Failure> {
     let state = job.control.state_name(&job.spec.stack.state);
     let head = job.control.store.state_head(&state).await;
     head.map_err(|err| Failure::because("could not read the state", &err))
 }
 
 /// The version that the engine reports now. The program may have been replaced since the plan was made.
-async fn engine(job: &Job<'_>) -> Result<String, Failure> {
-    let asking = Asking::of(
+async fn engine(job: &StageJob<'_>) -> Result<String, Failure> {
+    let asking = EngineLookup::of(
         job.spec,
         job.control.cache.clone(),
         job.asker.env().get("PATH"),
@@ -157,14 +166,14 @@ async fn engine(job: &Job<'_>) -> Result<String, Failure> {
         .map_err(|err| Failure::explained(action, &err))
 }
 
-struct Asking {
+struct EngineLookup {
     requirement: EngineRequirement,
     program: PathBuf,
     cache: PathBuf,
     path: Option<String>,
 }
 
-impl Asking {
+impl EngineLookup {
     fn of(spec: &RunSpec, cache: PathBuf, path: Option<&String>) -> Self {
         Self {
             requirement: EngineRequirement {
@@ -178,7 +187,7 @@ impl Asking {
     }
 
     fn ask(&self) -> Result<String, drivers::engine::LocateError> {
-        let search = Search {
+        let search = EngineSearch {
             path: self.path.as_deref().map(OsStr::new),
             cache: Path::new(&self.cache),
             program: Some(&self.program),

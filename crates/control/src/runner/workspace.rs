@@ -13,10 +13,10 @@ use model::project::Backend;
 use model::run::RunSpec;
 use model::secret::Secret;
 use serde_json::{Value, json};
-use store::Scope;
+use store::KeyScope;
 
 use super::inputs::Inputs;
-use super::{Failure, Job};
+use super::{Failure, StageJob};
 use crate::Control;
 use crate::changeset::orphan_processes;
 use crate::home::{HIDDEN_VALUES, OVERRIDE_FILE, make_private, write_private};
@@ -27,8 +27,8 @@ mod artifacts;
 mod lost;
 mod mounted;
 
-use artifacts::Lent;
-use mounted::{Mounted, note_path, sweep};
+use artifacts::ArtifactLoan;
+use mounted::{MountedFiles, note_path, sweep};
 
 pub(crate) use lost::sweep_lost;
 
@@ -41,11 +41,11 @@ pub(super) struct Workspace {
     /// The note that lists the files of contexts in this directory.
     note: PathBuf,
     /// Dropped before the locks.
-    mounted: Option<Mounted>,
+    mounted: Option<MountedFiles>,
     /// Dropped before the locks.
-    lent: Option<Lent>,
+    lent: Option<ArtifactLoan>,
     /// The engine holds these too.
-    pub(super) locks: Locks,
+    pub(super) locks: TreeLocks,
     /// What `init` depends on, according to the modules.
     pub(super) requirements: String,
     /// Whether this is tree 0, where applies run. A plan from another tree is only for review.
@@ -53,7 +53,7 @@ pub(super) struct Workspace {
 }
 
 /// The lock of a tree, shared by all engines in it, and the exclusive lock of a stack's directory in it.
-pub(super) struct Locks {
+pub(super) struct TreeLocks {
     pub(super) tree: File,
     pub(super) stack: File,
 }
@@ -62,8 +62,8 @@ impl Workspace {
     /// Takes the stack's directory in tree 0, with the run's source unpacked. If it is taken, a run that
     /// holds its lanes waits, and so does a plan for a bundle. Only plans that may be applied can occupy it
     /// then. All other runs take the next tree, and read-only runs and reviews start there.
-    pub(super) async fn prepare(job: &Job<'_>) -> Result<Self, Failure> {
-        let taking = Taking::of(job)?;
+    pub(super) async fn prepare(job: &StageJob<'_>) -> Result<Self, Failure> {
+        let taking = WorkspaceRequest::of(job)?;
         let work = tokio::task::spawn_blocking(move || taking.take());
         let (number, slot, locks) = settled(job, work).await?;
         Self::at(job, &slot, number, locks, number == 0).await
@@ -71,10 +71,10 @@ impl Workspace {
 
     /// Sets up a directory that was taken.
     async fn at(
-        job: &Job<'_>,
+        job: &StageJob<'_>,
         slot: &Slot,
         number: usize,
-        locks: Locks,
+        locks: TreeLocks,
         is_first: bool,
     ) -> Result<Self, Failure> {
         let tree = slot.tree().to_owned();
@@ -83,7 +83,7 @@ impl Workspace {
             .map_err(|err| Failure::because("could not point the stack at its state", &err))?;
         let slots = tree.parent().unwrap_or(&tree);
         let note = note_path(slots, number, &job.spec.stack.name);
-        let lent = Lent::put(job, slot, number).await;
+        let lent = ArtifactLoan::put(job, slot, number).await;
         let failed = |err| Failure::because("could not put the stack's artifacts in place", &err);
         Ok(Self {
             dir,
@@ -108,7 +108,7 @@ impl Workspace {
     }
 
     /// The stack's own variable files, then the generated one, which overrides them.
-    pub(super) fn var_files(&self, job: &Job<'_>, scratch: &Scratch) -> Vec<PathBuf> {
+    pub(super) fn var_files(&self, job: &StageJob<'_>, scratch: &ScratchDir) -> Vec<PathBuf> {
         let own = job.spec.stack.var_files.iter();
         let mut files: Vec<PathBuf> = own.map(|file| self.tree.join(file)).collect();
         files.push(scratch.variables());
@@ -118,7 +118,7 @@ impl Workspace {
 
 /// Waits for the search for a directory, unless Ctrl-C comes first.
 async fn settled<T>(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     work: tokio::task::JoinHandle<io::Result<T>>,
 ) -> Result<T, Failure> {
     let mut interrupts = job.interrupts.lock().await;
@@ -134,7 +134,7 @@ async fn settled<T>(
 }
 
 /// What the search for a directory needs. The search does not block the runtime's thread.
-struct Taking {
+struct WorkspaceRequest {
     control: Control,
     run: RunId,
     spec: RunSpec,
@@ -143,8 +143,8 @@ struct Taking {
     runtime: tokio::runtime::Handle,
 }
 
-impl Taking {
-    fn of(job: &Job<'_>) -> Result<Self, Failure> {
+impl WorkspaceRequest {
+    fn of(job: &StageJob<'_>) -> Result<Self, Failure> {
         make_private(&job.control.home.slots(&job.spec.slot))
             .map_err(|err| Failure::because("could not make a slot", &err))?;
         Ok(Self {
@@ -159,7 +159,7 @@ impl Taking {
     /// The maximum number of trees in a slot.
     const MOST: usize = 64;
 
-    fn take(&self) -> io::Result<(usize, Slot, Locks)> {
+    fn take(&self) -> io::Result<(usize, Slot, TreeLocks)> {
         let most = if self.waits { 1 } else { Self::MOST };
         // A read-only run or a review may take days, and applies must not wait for tree 0. A plan that would
         // differ in another tree is made in tree 0 anyway.
@@ -184,7 +184,7 @@ impl Taking {
 
     /// Takes the stack's directory in one tree. None if it is taken, or if the tree contains another source.
     /// With `waits`, waits for it instead.
-    fn try_tree(&self, slot: &Slot, number: usize) -> io::Result<Option<Locks>> {
+    fn try_tree(&self, slot: &Slot, number: usize) -> io::Result<Option<TreeLocks>> {
         let slots = self.control.home.slots(&self.spec.slot);
         let stack = slots.join(format!("{number}.{}.lock", self.spec.stack.name));
         let stack = if self.waits {
@@ -218,7 +218,7 @@ impl Taking {
                 let note = artifacts::note_path(slot, number, &self.spec.stack.name);
                 self.runtime
                     .block_on(artifacts::settle(&self.control, slot, number, &note))?;
-                return Ok(Some(Locks { tree, stack }));
+                return Ok(Some(TreeLocks { tree, stack }));
             }
             if !self.waits {
                 return Ok(None);
@@ -265,10 +265,10 @@ impl Taking {
         let sealed = self.control.home.snapshot(digest);
         let load = || {
             let purpose = format!("snapshot {digest}");
-            let unsealed = self
-                .control
-                .store
-                .unseal(Scope::Project, &purpose, fs::read(&sealed)?);
+            let unsealed =
+                self.control
+                    .store
+                    .unseal(KeyScope::Project, &purpose, fs::read(&sealed)?);
             let packed = self.runtime.block_on(unsealed).map_err(io::Error::other)?;
             zstd::decode_all(packed.as_slice())
         };
@@ -324,12 +324,12 @@ pub(crate) fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
 }
 
 /// A directory for unencrypted input values and plan files, in memory if possible.
-pub(super) struct Scratch {
+pub(super) struct ScratchDir {
     dir: PathBuf,
 }
 
-impl Scratch {
-    pub(super) fn open(job: &Job<'_>) -> Result<Self, Failure> {
+impl ScratchDir {
+    pub(super) fn open(job: &StageJob<'_>) -> Result<Self, Failure> {
         let dir = job.control.home.scratch(job.run);
         own_directory(&dir)
             .map_err(|err| Failure::because("could not make a scratch directory", &err))?;
@@ -350,7 +350,7 @@ impl Scratch {
 
     /// Writes the values of the variables for the engine. Also writes the secrets that must not be in a log,
     /// for recovery of a lost runner.
-    pub(super) fn hand_over(&self, job: &Job<'_>, inputs: &Inputs) -> Result<(), Failure> {
+    pub(super) fn hand_over(&self, job: &StageJob<'_>, inputs: &Inputs) -> Result<(), Failure> {
         let variables = digits::write(&Value::Object(inputs.variables.clone()));
         write_private(&self.variables(), variables.as_bytes())
             .map_err(|err| Failure::because("could not hand over the inputs", &err))?;
@@ -358,7 +358,7 @@ impl Scratch {
     }
 
     /// Writes the secrets to hide in the rest of the logs, in case this process is lost.
-    pub(super) fn hide(&self, job: &Job<'_>, inputs: &Inputs) -> Result<(), Failure> {
+    pub(super) fn hide(&self, job: &StageJob<'_>, inputs: &Inputs) -> Result<(), Failure> {
         let hidden = inputs.hidden.iter().chain(&inputs.own_outputs);
         self.write_hidden(hidden.chain([&job.token]))
     }

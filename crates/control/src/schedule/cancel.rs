@@ -7,21 +7,21 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::changeset::ChangeSet;
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::{ChangeSetId, RunId};
-use model::import_proposal::Left;
-use model::run::{Run, RunEvent, RunState, Skip, Stage};
+use model::import_proposal::UnrecordedResources;
+use model::run::{Run, RunEvent, RunState, SkipReason, Stage};
 use store::{ChangeSetError, NewBreakGlass, StoreError};
 
 use crate::changeset::cancel_requests::CancelRequest;
 use crate::run::liveness;
 use crate::run::lock::RunLock;
 use crate::schedule::recovery;
-use crate::schedule::scheduler::{self, Say, TurnError};
-use crate::secrets::caller_env::Asker;
-use crate::state::reasons::{Reason, without_secrets_of};
+use crate::schedule::scheduler::{self, AdvanceError, UserCommand};
+use crate::secrets::caller_env::CallerEnv;
+use crate::state::reasons::{BreakGlassReason, without_secrets_of};
 use crate::state::unrecorded;
 use crate::{Control, runner};
 
@@ -48,7 +48,7 @@ pub enum CancelError {
     #[error("could not read what is to be cancelled")]
     Read(#[from] ChangeSetError),
     #[error(transparent)]
-    Turn(#[from] TurnError),
+    Turn(#[from] AdvanceError),
     #[error("could not record that the engine of run {run} is killed")]
     Record { run: RunId, source: StoreError },
     #[error("could not reach the processes of run {run}")]
@@ -106,8 +106,8 @@ pub async fn cancel_set(
         }
     }
     let by = wish.by.clone();
-    let say = Some(Say::Interrupt { by });
-    scheduler::turn(control, id, say, &Asker::default(), None).await?;
+    let say = Some(UserCommand::Interrupt { by });
+    scheduler::turn(control, id, say, &CallerEnv::default(), None).await?;
     Ok(())
 }
 
@@ -117,7 +117,7 @@ pub async fn cancel_set(
 pub async fn give_up(
     control: &Control,
     id: ChangeSetId,
-    reason: &Reason,
+    reason: &BreakGlassReason,
 ) -> Result<Vec<Run>, CancelError> {
     let set = may_be_given_up(control, id).await?;
     let mut given_up = Vec::new();
@@ -144,13 +144,17 @@ pub async fn may_be_given_up(control: &Control, id: ChangeSetId) -> Result<Chang
     Ok(set)
 }
 
-async fn give_up_run(control: &Control, run: &Run, reason: &Reason) -> Result<Run, CancelError> {
+async fn give_up_run(
+    control: &Control,
+    run: &Run,
+    reason: &BreakGlassReason,
+) -> Result<Run, CancelError> {
     let (id, store) = (run.id, &control.store);
     let spec = store.run_spec(id).await?;
     let state = control.state_name(&spec.stack.state);
     let reason = reason.kept(control, &state).await;
     let record = NewBreakGlass {
-        act: Act::MachineGivenUp,
+        act: BreakGlassAction::MachineGivenUp,
         state: &state,
         actor: &reason.actor,
         reason: Some(&reason.text),
@@ -186,12 +190,12 @@ pub async fn find(control: &Control, id: RunId) -> Result<(Run, ChangeSet), Canc
 /// A request to cancel one run. The other runs of its change set continue, except those that depend on it.
 /// The request stays valid until the run is over, because another runner may take over the run meanwhile.
 #[derive(Debug)]
-pub struct Cancelling {
+pub struct PendingCancel {
     run: RunId,
     asked: BTreeSet<RunId>,
 }
 
-impl Cancelling {
+impl PendingCancel {
     pub async fn begin(
         control: &Control,
         id: RunId,
@@ -222,7 +226,7 @@ impl Cancelling {
         }
         self.asked.clear();
         let event = RunEvent::Skipped {
-            because: Skip::Interrupted,
+            because: SkipReason::Interrupted,
         };
         match control.store.run_record(run.id, event, control.now()).await {
             Err(ChangeSetError::Run(_)) => Ok(None), // it began, or ended, meanwhile
@@ -232,7 +236,10 @@ impl Cancelling {
 }
 
 /// What would be lost if the engine of a run were killed now.
-pub async fn at_stake(control: &Control, run: &Run) -> Result<Option<Box<Left>>, CancelError> {
+pub async fn at_stake(
+    control: &Control,
+    run: &Run,
+) -> Result<Option<Box<UnrecordedResources>>, CancelError> {
     let RunState::Applying { .. } = run.state else {
         return Ok(None);
     };
@@ -247,14 +254,18 @@ pub fn has_engine(control: &Control, run: RunId) -> bool {
 }
 
 /// Kills the engine of a run, with everything it has started. Recorded first.
-pub async fn kill(control: &Control, run: &Run, reason: &Reason) -> Result<(), CancelError> {
+pub async fn kill(
+    control: &Control,
+    run: &Run,
+    reason: &BreakGlassReason,
+) -> Result<(), CancelError> {
     let id = run.id;
     let pid = engine(control, id).ok_or(CancelError::NoEngine { run: id })?;
     let spec = control.store.run_spec(id).await?;
     let state = control.state_name(&spec.stack.state);
     let reason = reason.kept(control, &state).await;
     let record = NewBreakGlass {
-        act: Act::EngineKilled,
+        act: BreakGlassAction::EngineKilled,
         state: &state,
         actor: &reason.actor,
         reason: Some(&reason.text),

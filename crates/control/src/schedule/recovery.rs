@@ -9,7 +9,7 @@ use crate::Control;
 use crate::run::liveness::{is_at_work, is_elsewhere};
 use crate::run::lock::RunLock;
 use crate::run::{cleanup, client_presence};
-use crate::state::quarantine::{self, Leftovers};
+use crate::state::quarantine::{self, AdoptionContext};
 use crate::state::unrecorded;
 
 /// Why a confirmed change set that no process carries out any more is stopped.
@@ -17,7 +17,7 @@ pub const GONE: &str = "its processes are gone";
 
 /// A run that no process carries out any more, and what was done about it.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct RecoveredRun {
     pub run: Run,
     pub was: &'static str,
     pub kept: Option<String>,
@@ -25,7 +25,10 @@ pub struct Found {
 
 /// Ends the runs of a change set whose processes are gone. It is safe to repeat, because the run's lock is
 /// held meanwhile.
-pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, ChangeSetError> {
+pub async fn recover(
+    control: &Control,
+    set: &ChangeSet,
+) -> Result<Vec<RecoveredRun>, ChangeSetError> {
     let mut found = Vec::new();
     if is_elsewhere(control, set) {
         return Ok(found);
@@ -49,7 +52,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
                 let kept = match control.home.slot(&spec.slot, 0) {
                     Ok(slot) => {
                         let dir = slot.tree().join(&spec.stack.path);
-                        let left = Leftovers::of(run.id, &spec, &dir, plan);
+                        let left = AdoptionContext::of(run.id, &spec, &dir, plan);
                         quarantine::take_in(control, left).await
                     }
                     Err(_) => None,
@@ -80,7 +83,7 @@ pub async fn recover(control: &Control, set: &ChangeSet) -> Result<Vec<Found>, C
         if let Ok(spec) = control.store.run_spec(run.id).await {
             crate::runner::sweep_lost(control, &spec).await;
         }
-        found.push(Found { run, was, kept });
+        found.push(RecoveredRun { run, was, kept });
         drop(lock);
     }
     Ok(found)

@@ -23,9 +23,9 @@ use crate::Control;
 use crate::home::retry::retry_unavailable;
 use crate::run::cleanup;
 use crate::run::lock::{ClaimedRun, RunLock};
-use crate::runner::{CarryOutError, Interrupts, Job, RunnerProcess, Serve, carry_out_stage};
-use crate::schedule::scheduler::{self, Own};
-use crate::secrets::caller_env::Asker;
+use crate::runner::{Interrupts, RunStageError, RunnerProcess, ServeFn, StageJob, carry_out_stage};
+use crate::schedule::scheduler::{self, RunReport};
+use crate::secrets::caller_env::CallerEnv;
 
 /// Detaches from the client's terminal: a Ctrl-C there must not reach this process.
 pub fn leave_terminal() -> Result<(), RunnerError> {
@@ -41,9 +41,9 @@ pub enum RunnerError {
     #[error("could not read what run `{run}` is about")]
     Read { run: RunId, source: ChangeSetError },
     #[error(transparent)]
-    CarryOut(#[from] CarryOutError),
+    CarryOut(#[from] RunStageError),
     #[error(transparent)]
-    Turn(#[from] scheduler::TurnError),
+    Turn(#[from] scheduler::AdvanceError),
 }
 
 impl Explain for RunnerError {}
@@ -54,8 +54,8 @@ pub async fn run(
     control: &Control,
     run: RunId,
     stage: Stage,
-    asker: &Asker,
-    serve: Serve,
+    asker: &CallerEnv,
+    serve: ServeFn,
 ) -> Result<(), RunnerError> {
     // Install signal handlers before our process number is in the lock, so that no signal can kill us.
     let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
@@ -74,7 +74,7 @@ pub async fn run(
 }
 
 /// Waits until a run of a confirmed change set can begin, and starts it.
-pub async fn wait(control: &Control, run: RunId, asker: &Asker) -> Result<(), RunnerError> {
+pub async fn wait(control: &Control, run: RunId, asker: &CallerEnv) -> Result<(), RunnerError> {
     Ok(scheduler::wait_for_stragglers(control, run, asker).await?)
 }
 
@@ -94,7 +94,7 @@ async fn carry_out(
         .map_err(|source| RunnerError::Sign { run, source })?;
     let summary = control.store.run_summary(run).await;
     let summary = summary.map_err(|source| RunnerError::Read { run, source })?;
-    let job = Job::new(control, process, run, lock, &summary)?;
+    let job = StageJob::new(control, process, run, lock, &summary)?;
     let mut fence = None;
     loop {
         // The previous step was committed under this fence, so the run still holds its lanes.
@@ -124,9 +124,9 @@ async fn commit(
     process: RunnerProcess<'_>,
     happened: ReportedEvent,
     fence: Option<Fence>,
-) -> Result<scheduler::Standing, RunnerError> {
+) -> Result<scheduler::AdvanceOutcome, RunnerError> {
     let commit = async || {
-        let own = Own {
+        let own = RunReport {
             happened: happened.clone(),
             fence: fence.clone(),
             goes_on: !process.interrupts.lock().await.is_terminated(),

@@ -11,20 +11,20 @@ use std::io;
 use std::time::Duration;
 
 use drivers::process::{self, Environment, StartError};
-use model::changeset::{ChangeSet, Front, HearError, Status};
+use model::changeset::{ChangeSet, LaneBlocker, Status, UserCommandError};
 use model::error::{ErrorKind, Explain};
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Problem, Run, RunEvent, RunSpec, Stage};
+use model::run::{Run, RunEvent, RunProblem, RunSpec, Stage};
 use store::{ChangeSetError, Fence, ReportedEvent, RunSummary};
 
-pub use model::changeset::Say;
+pub use model::changeset::UserCommand;
 
 use crate::Control;
 use crate::changeset::{change_sets, explain, orphan_processes};
 use crate::home::retry::retry_unavailable;
 use crate::run::lock::{self, ClaimedRun, RunLock};
 use crate::run::{client_presence, liveness};
-use crate::secrets::caller_env::{self, Asker};
+use crate::secrets::caller_env::{self, CallerEnv};
 
 /// The stage argument of a runner that only waits until its run can begin.
 pub const WAIT: &str = "wait";
@@ -33,11 +33,11 @@ const STRAGGLER: Duration = Duration::from_millis(500);
 
 /// The state of a change set after a step.
 #[derive(Debug)]
-pub struct Standing {
+pub struct AdvanceOutcome {
     pub set: ChangeSet,
     pub runs: Vec<Run>,
     /// What blocks the change set while it waits for its lanes.
-    pub front: Option<Front>,
+    pub front: Option<LaneBlocker>,
     /// The caller's own run was claimed for its next stage.
     pub own: Option<Stage>,
     /// The caller's own run is over, and this run is claimed for the caller.
@@ -45,7 +45,7 @@ pub struct Standing {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum TurnError {
+pub enum AdvanceError {
     #[error("could not look after change set `{set}`")]
     Store {
         set: ChangeSetId,
@@ -57,9 +57,9 @@ pub enum TurnError {
     Values(#[source] serde_json::Error),
 }
 
-impl TurnError {
+impl AdvanceError {
     /// Why a user's command is refused now.
-    pub fn heard(&self) -> Option<&HearError> {
+    pub fn heard(&self) -> Option<&UserCommandError> {
         match self {
             Self::Store {
                 source: ChangeSetError::Heard(heard),
@@ -70,7 +70,7 @@ impl TurnError {
     }
 }
 
-impl Explain for TurnError {
+impl Explain for AdvanceError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Store { source, .. } | Self::Queue(source) => source.kind(),
@@ -81,7 +81,7 @@ impl Explain for TurnError {
 
 /// A runner's report: the run whose lock it holds already, and what just happened to it.
 #[derive(Clone, Debug)]
-pub struct Own {
+pub struct RunReport {
     pub happened: ReportedEvent,
     /// The lane fence under which that happened.
     pub fence: Option<Fence>,
@@ -93,10 +93,10 @@ pub struct Own {
 pub async fn turn(
     control: &Control,
     set: ChangeSetId,
-    say: Option<Say>,
-    asker: &Asker,
-    own: Option<Own>,
-) -> Result<Standing, TurnError> {
+    say: Option<UserCommand>,
+    asker: &CallerEnv,
+    own: Option<RunReport>,
+) -> Result<AdvanceOutcome, AdvanceError> {
     let fence = own.as_ref().and_then(|own| own.fence.clone());
     let goes_on = own.as_ref().is_some_and(|own| own.goes_on);
     let happened = own.map(|own| own.happened);
@@ -124,7 +124,7 @@ pub async fn turn(
             &mut claim,
         )
         .await
-        .map_err(|source| TurnError::Store { set, source })?;
+        .map_err(|source| AdvanceError::Store { set, source })?;
     let own_stage = done.starts.iter().find(|(run, _)| own == Some(*run));
     let own_stage = own_stage.map(|(_, stage)| *stage);
     let mut next = None;
@@ -132,7 +132,7 @@ pub async fn turn(
     // fail a run of its own.
     let takes_next = goes_on && own_stage.is_none() && !done.released;
     let values = asker.with_home(&control.home).to_bytes();
-    let values = values.map_err(TurnError::Values)?;
+    let values = values.map_err(AdvanceError::Values)?;
     for (run, stage) in done.starts {
         let Some(lock) = locks.remove(&run) else {
             continue; // the caller's own run
@@ -146,7 +146,7 @@ pub async fn turn(
                 .store
                 .run_record(run, event, control.now())
                 .await
-                .map_err(|source| TurnError::Store { set, source })?;
+                .map_err(|source| AdvanceError::Store { set, source })?;
         }
     }
     if done.set.status == Status::Confirmed {
@@ -160,7 +160,7 @@ pub async fn turn(
         let as_writer_of = own.map(|_| set);
         Box::pin(go_on_with_waiters(control, asker, as_writer_of)).await?;
     }
-    Ok(Standing {
+    Ok(AdvanceOutcome {
         set: done.set,
         runs: done.runs,
         front: done.front,
@@ -171,7 +171,7 @@ pub async fn turn(
 
 /// What happened to a change set without an attached client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum UnattendedOutcome {
     GoesOn,
     /// The caller cannot continue it, and it must not block the queue forever.
     Stopped {
@@ -185,17 +185,17 @@ pub enum Fate {
 /// applies (`as_writer_of`).
 pub async fn go_on_with_waiters(
     control: &Control,
-    asker: &Asker,
+    asker: &CallerEnv,
     as_writer_of: Option<ChangeSetId>,
-) -> Result<Vec<(ChangeSetId, Fate)>, TurnError> {
-    let failed = |set: ChangeSetId| move |source| TurnError::Store { set, source };
+) -> Result<Vec<(ChangeSetId, UnattendedOutcome)>, AdvanceError> {
+    let failed = |set: ChangeSetId| move |source| AdvanceError::Store { set, source };
     let mut found = Vec::new();
     let mut writable = None;
     let open = control
         .store
         .change_set_list_open(control.home.project())
         .await;
-    for set in open.map_err(TurnError::Queue)? {
+    for set in open.map_err(AdvanceError::Queue)? {
         if set.request.machine != control.home.machine() {
             continue;
         }
@@ -227,7 +227,7 @@ pub async fn go_on_with_waiters(
         let Some(obstacle) = obstacle else {
             let turned = turn(control, set.id, None, &asker.bare(), None).await?;
             if turned.set.status != set.status {
-                found.push((set.id, Fate::GoesOn));
+                found.push((set.id, UnattendedOutcome::GoesOn));
             }
             continue;
         };
@@ -237,7 +237,7 @@ pub async fn go_on_with_waiters(
             let why = obstacle.words();
             let stopped = control.store.change_set_stop(&set, &why, control.now());
             stopped.await.map_err(failed(set.id))?;
-            found.push((set.id, Fate::Stopped { why }));
+            found.push((set.id, UnattendedOutcome::Stopped { why }));
         }
     }
     Ok(found)
@@ -248,11 +248,11 @@ pub async fn go_on_with_waiters(
 /// others pass it.
 pub async fn pass_by(
     control: &Control,
-    asker: &Asker,
+    asker: &CallerEnv,
     id: ChangeSetId,
     as_writer_of: ChangeSetId,
-) -> Result<(), TurnError> {
-    let failed = |source| TurnError::Store { set: id, source };
+) -> Result<(), AdvanceError> {
+    let failed = |source| AdvanceError::Store { set: id, source };
     let explained = explain::explain(control, id).await.map_err(failed)?;
     let set = &explained.set;
     let is_idle = is_idle(control, set, &explained.runs);
@@ -282,8 +282,8 @@ pub async fn pass_by(
 }
 
 /// Whether a change set that holds lanes is idle: it is confirmed, and none of its processes is at work.
-pub async fn is_still(control: &Control, id: ChangeSetId) -> Result<bool, TurnError> {
-    let failed = |source| TurnError::Store { set: id, source };
+pub async fn is_still(control: &Control, id: ChangeSetId) -> Result<bool, AdvanceError> {
+    let failed = |source| AdvanceError::Store { set: id, source };
     let set = control.store.change_set_get(id).await.map_err(failed)?;
     let runs = control.store.run_list(id).await.map_err(failed)?;
     Ok(is_idle(control, &set, &runs))
@@ -322,12 +322,12 @@ impl Obstacle {
 }
 
 /// The targets of a change set.
-async fn targets(control: &Control, set: Option<ChangeSetId>) -> Result<Vec<String>, TurnError> {
+async fn targets(control: &Control, set: Option<ChangeSetId>) -> Result<Vec<String>, AdvanceError> {
     let Some(set) = set else {
         return Ok(Vec::new());
     };
     let specs = change_sets::specs(control, set).await;
-    let specs = specs.map_err(|source| TurnError::Store { set, source })?;
+    let specs = specs.map_err(|source| AdvanceError::Store { set, source })?;
     Ok(specs.into_iter().map(|spec| spec.target.name).collect())
 }
 
@@ -350,15 +350,15 @@ async fn wait_apart(control: &Control, run: RunId, values: &[u8]) -> Result<(), 
 pub(crate) async fn wait_for_stragglers(
     control: &Control,
     run: RunId,
-    asker: &Asker,
-) -> Result<(), TurnError> {
+    asker: &CallerEnv,
+) -> Result<(), AdvanceError> {
     let RunSummary { set, .. } = retry_unavailable(|| control.store.run_summary(run))
         .await
-        .map_err(TurnError::Queue)?;
+        .map_err(AdvanceError::Queue)?;
     let _watch = client_presence::attach(control, set.id);
     let are_gone = || orphan_processes::of_run(&control.home, run).is_none();
     let look = async || {
-        let failed = |source| TurnError::Store {
+        let failed = |source| AdvanceError::Store {
             set: set.id,
             source,
         };
@@ -430,11 +430,11 @@ async fn start(
     Ok(())
 }
 
-fn could_not_start(stage: Stage, failure: &StartError) -> Problem {
+fn could_not_start(stage: Stage, failure: &StartError) -> RunProblem {
     let cause = std::error::Error::source(failure).map(ToString::to_string);
     match cause {
-        Some(cause) => Problem::new(stage, format!("{failure}: {cause}")),
-        None => Problem::new(stage, failure.to_string()),
+        Some(cause) => RunProblem::new(stage, format!("{failure}: {cause}")),
+        None => RunProblem::new(stage, failure.to_string()),
     }
 }
 

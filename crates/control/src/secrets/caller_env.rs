@@ -9,11 +9,11 @@ use std::ops::Deref;
 use std::path::Path;
 
 use drivers::process::Environment;
-use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
+use drivers::secrets::{self, SecretContext, SecretError, SecretReference, SecretSources};
 use model::context::{STATE_VARIABLES, refused_variable};
 use model::diagnostic::Location;
 use model::error::{Explain, NextStep, advice, chain};
-use model::project::{Backend, Context, FactsPlace, Input, Needs, Target};
+use model::project::{Backend, Context, FactsBranch, Input, Needs, Target};
 use model::run::RunSpec;
 use model::secret::{Secret, is_secret_variable};
 use model::stage::inputs;
@@ -22,17 +22,17 @@ use store::{Store, StoreError};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::home::master_keys::KeySource;
-use crate::home::{Home, StorePlace};
+use crate::home::{Home, HomeLocation};
 
 /// No `Debug`: contains secrets.
 #[derive(Clone, Default, Serialize, Deserialize)]
-pub struct Asker {
-    env: Wiped,
+pub struct CallerEnv {
+    env: ZeroizedMap,
     /// Contents of `file:`, `sops:` and `dotenv:` secrets, by reference.
-    files: Wiped,
+    files: ZeroizedMap,
     /// Answers of secret services; each process queries them again.
     #[serde(skip)]
-    sources: Sources,
+    sources: SecretSources,
     /// The master keys, unless they are in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
@@ -44,15 +44,15 @@ pub struct Asker {
 /// Texts that are overwritten in memory when they are dropped.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-struct Wiped(BTreeMap<String, String>);
+struct ZeroizedMap(BTreeMap<String, String>);
 
-impl Drop for Wiped {
+impl Drop for ZeroizedMap {
     fn drop(&mut self) {
         self.0.values_mut().for_each(Zeroize::zeroize);
     }
 }
 
-impl Deref for Wiped {
+impl Deref for ZeroizedMap {
     type Target = BTreeMap<String, String>;
 
     fn deref(&self) -> &Self::Target {
@@ -62,11 +62,11 @@ impl Deref for Wiped {
 
 /// All values that the caller lacks, so that the user can fix them in one go.
 #[derive(Debug)]
-pub struct GatherError(Vec<Missing>);
+pub struct MissingValuesError(Vec<MissingValue>);
 
 /// One value that a stack needs.
 #[derive(Debug)]
-struct Missing {
+struct MissingValue {
     stack: String,
     what: String,
     /// Where the project file requires it.
@@ -76,7 +76,7 @@ struct Missing {
     hint: Option<String>,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "stack `{}` needs {}", self.stack, self.what)?;
         match &self.at {
@@ -86,7 +86,7 @@ impl fmt::Display for Missing {
     }
 }
 
-impl fmt::Display for GatherError {
+impl fmt::Display for MissingValuesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [only] = &self.0[..] {
             return only.fmt(f);
@@ -105,7 +105,7 @@ impl fmt::Display for GatherError {
     }
 }
 
-impl std::error::Error for GatherError {
+impl std::error::Error for MissingValuesError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         let [only] = &self.0[..] else {
             return None;
@@ -115,7 +115,7 @@ impl std::error::Error for GatherError {
     }
 }
 
-impl Explain for GatherError {
+impl Explain for MissingValuesError {
     fn next_steps(&self) -> Vec<NextStep> {
         match &self.0[..] {
             [only] => only.hint.clone().map(advice).into_iter().collect(),
@@ -124,11 +124,11 @@ impl Explain for GatherError {
     }
 }
 
-impl Asker {
+impl CallerEnv {
     /// A caller in this process, whose whole environment is available.
     pub(crate) fn of_environment(env: &BTreeMap<String, String>) -> Self {
         Self {
-            env: Wiped(env.clone()),
+            env: ZeroizedMap(env.clone()),
             ..Self::default()
         }
     }
@@ -140,10 +140,10 @@ impl Asker {
         root: &Path,
         specs: &[RunSpec],
         places: &BTreeMap<String, Location>,
-    ) -> Result<Self, GatherError> {
+    ) -> Result<Self, MissingValuesError> {
         let base = drivers::process::engine_environment(env, true);
         let mut asker = Self::default();
-        let mut missing: BTreeMap<String, Missing> = BTreeMap::new();
+        let mut missing: BTreeMap<String, MissingValue> = BTreeMap::new();
         for name in base.names() {
             asker.take(env, name);
         }
@@ -159,7 +159,7 @@ impl Asker {
             for needs in needs_of(spec).chain(later_needs_of(spec)) {
                 for name in &needs.env {
                     if !asker.take(env, name) {
-                        let one = || Missing::variable(&stack, name);
+                        let one = || MissingValue::variable(&stack, name);
                         missing.entry(format!("env:{name}")).or_insert_with(one);
                     }
                 }
@@ -171,18 +171,18 @@ impl Asker {
                         continue;
                     }
                     if let Err(cause) = asker.take_secret(env, root, reference) {
-                        let one = Missing::secret(&stack, reference, places, cause);
+                        let one = MissingValue::secret(&stack, reference, places, cause);
                         missing.insert(reference.clone(), one);
                     }
                 }
             }
         }
-        let mut missing: Vec<Missing> = missing.into_values().collect();
+        let mut missing: Vec<MissingValue> = missing.into_values().collect();
         missing.sort_by_key(|one| one.at.clone());
         if missing.is_empty() {
             Ok(asker)
         } else {
-            Err(GatherError(missing))
+            Err(MissingValuesError(missing))
         }
     }
 
@@ -288,18 +288,18 @@ impl Asker {
         root: &Path,
         env: &Environment,
     ) -> Result<Option<Secret>, SecretError> {
-        let parsed = reference.parse::<Reference>()?;
+        let parsed = reference.parse::<SecretReference>()?;
         match &parsed {
-            Reference::Env(name) => Ok(self.env.get(name).map(Secret::new)),
-            Reference::File(_) | Reference::Sops { .. } | Reference::Dotenv { .. } => {
-                Ok(self.file(reference))
-            }
-            Reference::Command(_)
-            | Reference::Vault { .. }
-            | Reference::AzureKeyVault { .. }
-            | Reference::AwsSecretsManager { .. }
-            | Reference::AwsSsm { .. } => {
-                let around = Surroundings {
+            SecretReference::Env(name) => Ok(self.env.get(name).map(Secret::new)),
+            SecretReference::File(_)
+            | SecretReference::Sops { .. }
+            | SecretReference::Dotenv { .. } => Ok(self.file(reference)),
+            SecretReference::Command(_)
+            | SecretReference::Vault { .. }
+            | SecretReference::AzureKeyVault { .. }
+            | SecretReference::AwsSecretsManager { .. }
+            | SecretReference::AwsSsm { .. } => {
+                let around = SecretContext {
                     asker: &self.env,
                     root,
                     env,
@@ -312,8 +312,8 @@ impl Asker {
 
     /// A secret that the caller sent along; `None` if it comes from elsewhere.
     pub(crate) fn at_hand(&self, reference: &str) -> Option<Secret> {
-        match reference.parse::<Reference>().ok()? {
-            Reference::Env(name) => self.env.get(&name).map(Secret::new),
+        match reference.parse::<SecretReference>().ok()? {
+            SecretReference::Env(name) => self.env.get(&name).map(Secret::new),
             _ => self.file(reference),
         }
     }
@@ -342,8 +342,8 @@ impl Asker {
     }
 
     /// The location of the home's store, if it was sent along.
-    pub fn store(&self) -> Option<StorePlace> {
-        self.store.as_ref().and_then(StorePlace::from_values)
+    pub fn store(&self) -> Option<HomeLocation> {
+        self.store.as_ref().and_then(HomeLocation::from_values)
     }
 
     /// Adds the location and the key of the home, unless another process can read them from files.
@@ -382,12 +382,12 @@ impl Asker {
         root: &Path,
         reference: &str,
     ) -> Result<(), SecretError> {
-        let parsed = reference.parse::<Reference>()?;
+        let parsed = reference.parse::<SecretReference>()?;
         // The variables with the service's address and the login.
         for name in parsed.settings() {
             self.take(env, name);
         }
-        if let Reference::Env(name) = parsed {
+        if let SecretReference::Env(name) = parsed {
             let is_set = self.take(env, &name);
             return is_set.then_some(()).ok_or(SecretError::Unset { name });
         }
@@ -400,7 +400,7 @@ impl Asker {
     }
 }
 
-impl Missing {
+impl MissingValue {
     fn variable(stack: &str, name: &str) -> Self {
         Self {
             stack: stack.to_owned(),
@@ -450,17 +450,17 @@ fn append(bytes: &mut Vec<u8>, pair: [&str; 2]) {
 fn is_brought(reference: &str) -> bool {
     match reference.parse() {
         Ok(
-            Reference::Env(_)
-            | Reference::File(_)
-            | Reference::Sops { .. }
-            | Reference::Dotenv { .. },
+            SecretReference::Env(_)
+            | SecretReference::File(_)
+            | SecretReference::Sops { .. }
+            | SecretReference::Dotenv { .. },
         ) => true,
         Ok(
-            Reference::Command(_)
-            | Reference::Vault { .. }
-            | Reference::AzureKeyVault { .. }
-            | Reference::AwsSecretsManager { .. }
-            | Reference::AwsSsm { .. },
+            SecretReference::Command(_)
+            | SecretReference::Vault { .. }
+            | SecretReference::AzureKeyVault { .. }
+            | SecretReference::AwsSecretsManager { .. }
+            | SecretReference::AwsSsm { .. },
         )
         | Err(_) => false,
     }
@@ -498,7 +498,7 @@ pub(crate) fn takes_secrets_or_environment(spec: &RunSpec) -> bool {
 fn later_needs_of(spec: &RunSpec) -> impl Iterator<Item = &Needs> {
     let wanted = !spec.stages_after().is_empty();
     let blocks = spec.stack.stages.blocks().filter(move |_| wanted);
-    let places = spec.facts.values().flat_map(FactsPlace::inputs);
+    let places = spec.facts.values().flat_map(FactsBranch::inputs);
     let places = places.filter(move |_| wanted);
     let inputs = blocks.flat_map(|block| inputs(std::slice::from_ref(block)));
     inputs.chain(places).filter_map(|input| match input {

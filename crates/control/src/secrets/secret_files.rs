@@ -13,18 +13,19 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use drivers::process::{self, Environment, Exit, Prints, StartError};
+use drivers::process::{self, Environment, Exit, ForegroundOutput, StartError};
 use drivers::sops::{
-    self, Ask, DecryptError, EncryptError, Format, Identities, IdentityError, Layout, Opened,
-    PathError, Plugins, ReadError, Recipient, RecipientError, Rule, RuleError, Rules, RulesError,
+    self, CreationRules, DecryptError, DecryptedDocument, EncryptError, EncryptionRule, Identities,
+    IdentityError, PathError, Plugins, PromptFn, ReadError, Recipient, RecipientError, RuleError,
+    RulesError, SopsFormat, SopsLayout,
 };
 use jiff::Timestamp;
 use model::config::suggest::nearest;
 use model::error::{Explain, NextStep, advice, command};
 use model::secret::Secret;
 
-pub use drivers::sops::Question;
-pub use editing::Editing;
+pub use drivers::sops::Prompt;
+pub use editing::EditSession;
 
 const RULES: &str = ".sops.yaml";
 
@@ -152,7 +153,7 @@ impl Explain for SecretFileError {
 
 /// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct SecretFileWrite {
     pub changed: bool,
     /// Whether there was no value at that key before.
     pub is_new: bool,
@@ -163,7 +164,7 @@ pub struct Written {
 pub struct SecretFiles<'a> {
     env: &'a BTreeMap<String, String>,
     cwd: &'a Path,
-    ask: Option<Ask>,
+    ask: Option<PromptFn>,
 }
 
 impl<'a> SecretFiles<'a> {
@@ -174,7 +175,7 @@ impl<'a> SecretFiles<'a> {
 
     /// Sets a callback that asks the user, for example for the passphrase of a key.
     #[must_use]
-    pub fn asking(mut self, ask: Ask) -> Self {
+    pub fn asking(mut self, ask: PromptFn) -> Self {
         self.ask = Some(ask);
         self
     }
@@ -186,7 +187,7 @@ impl<'a> SecretFiles<'a> {
         path: &Path,
         to: Option<&Path>,
         recipients: &[String],
-    ) -> Result<(String, Rule), SecretFileError> {
+    ) -> Result<(String, EncryptionRule), SecretFileError> {
         let file = self.find(path)?;
         let target = to.map(|to| self.find(to)).transpose()?;
         let target = target.as_ref().unwrap_or(&file);
@@ -195,9 +196,9 @@ impl<'a> SecretFiles<'a> {
             named => {
                 let parsed: Result<Vec<Recipient>, _> =
                     named.iter().map(|recipient| recipient.parse()).collect();
-                Rule {
+                EncryptionRule {
                     layout: Self::layout_for(target)?,
-                    ..Rule::for_recipients(parsed?)
+                    ..EncryptionRule::for_recipients(parsed?)
                 }
             }
         };
@@ -243,7 +244,7 @@ impl<'a> SecretFiles<'a> {
         key: &str,
         value: &NewValue,
         force: bool,
-    ) -> Result<Written, SecretFileError> {
+    ) -> Result<SecretFileWrite, SecretFileError> {
         let file = self.find(path)?;
         let _turn = file.turn()?;
         let (opened, rule) = if file.has_something() {
@@ -273,16 +274,16 @@ impl<'a> SecretFiles<'a> {
         let sealed = changed.seal(&opened, &rule, &self.plugins(), Timestamp::now());
         let sealed = sealed.map_err(|source| file.not_encrypted(source))?;
         let written = file.write(&sealed, &rule)?;
-        Ok(Written { is_new, ..written })
+        Ok(SecretFileWrite { is_new, ..written })
     }
 
     /// Gives a file a new data key, and the recipients that the rules name now.
-    pub fn rotate(&self, path: &Path) -> Result<Written, SecretFileError> {
+    pub fn rotate(&self, path: &Path) -> Result<SecretFileWrite, SecretFileError> {
         let file = self.find(path)?;
         let _turn = file.turn()?;
         let opened = self.open(&file)?;
         let rule = match Self::rule_for(&file) {
-            Ok(rule) => Rule {
+            Ok(rule) => EncryptionRule {
                 recipients: rule.recipients,
                 ..opened.rule(Self::layout_for(&file)?)?
             },
@@ -352,7 +353,7 @@ impl<'a> SecretFiles<'a> {
         run(words, self.cwd, &env, self.env).await
     }
 
-    fn open(&self, file: &Place) -> Result<Opened, SecretFileError> {
+    fn open(&self, file: &SecretFile) -> Result<DecryptedDocument, SecretFileError> {
         let text = file.read()?;
         let identities = match &self.ask {
             Some(ask) => Identities::asking(self.env, Arc::clone(ask)),
@@ -366,11 +367,11 @@ impl<'a> SecretFiles<'a> {
         })
     }
 
-    fn find(&self, path: &Path) -> Result<Place, SecretFileError> {
-        let format = Format::of(path).ok_or_else(|| SecretFileError::Format {
+    fn find(&self, path: &Path) -> Result<SecretFile, SecretFileError> {
+        let format = SopsFormat::of(path).ok_or_else(|| SecretFileError::Format {
             path: path.to_owned(),
         })?;
-        Ok(Place {
+        Ok(SecretFile {
             path: self.cwd.join(path),
             shown: path.to_owned(),
             format,
@@ -378,7 +379,7 @@ impl<'a> SecretFiles<'a> {
     }
 
     /// The matching rule of the nearest rules file.
-    fn rule_for(file: &Place) -> Result<Rule, SecretFileError> {
+    fn rule_for(file: &SecretFile) -> Result<EncryptionRule, SecretFileError> {
         let (rules_path, rules) =
             Self::rules_for(file)?.ok_or_else(|| SecretFileError::NoRules {
                 path: file.shown.clone(),
@@ -394,12 +395,12 @@ impl<'a> SecretFiles<'a> {
             })
     }
 
-    fn layout_for(file: &Place) -> Result<Layout, SecretFileError> {
+    fn layout_for(file: &SecretFile) -> Result<SopsLayout, SecretFileError> {
         let found = Self::rules_for(file)?;
-        Ok(found.map_or_else(Layout::default, |(_, rules)| rules.layout()))
+        Ok(found.map_or_else(SopsLayout::default, |(_, rules)| rules.layout()))
     }
 
-    fn rules_for(file: &Place) -> Result<Option<(PathBuf, Rules)>, SecretFileError> {
+    fn rules_for(file: &SecretFile) -> Result<Option<(PathBuf, CreationRules)>, SecretFileError> {
         let start = absolute(&file.path);
         let candidates = start.ancestors().skip(1).map(|dir| dir.join(RULES));
         let Some(path) = candidates.into_iter().find(|path| path.is_file()) else {
@@ -416,7 +417,7 @@ impl<'a> SecretFiles<'a> {
     }
 
     /// The content of a new file.
-    fn empty(&self, file: &Place) -> Result<Opened, SecretFileError> {
+    fn empty(&self, file: &SecretFile) -> Result<DecryptedDocument, SecretFileError> {
         let rule = Self::rule_for(file)?;
         sops::empty(file.format, &rule, &self.plugins())
             .map_err(|source| file.not_encrypted(source))
@@ -435,11 +436,11 @@ pub enum NewValue {
     Json(Secret),
 }
 
-struct Place {
+struct SecretFile {
     path: PathBuf,
     /// The path as the user gave it.
     shown: PathBuf,
-    format: Format,
+    format: SopsFormat,
 }
 
 impl NewValue {
@@ -451,7 +452,7 @@ impl NewValue {
     }
 }
 
-impl Place {
+impl SecretFile {
     fn read(&self) -> Result<Secret, SecretFileError> {
         let path = self.shown.clone();
         let text = fs::read_to_string(&self.path).map_err(|source| match source.kind() {
@@ -481,13 +482,17 @@ impl Place {
     }
 
     /// Writes an encrypted text, unless the file already contains it.
-    fn write(&self, sealed: &str, rule: &Rule) -> Result<Written, SecretFileError> {
+    fn write(
+        &self,
+        sealed: &str,
+        rule: &EncryptionRule,
+    ) -> Result<SecretFileWrite, SecretFileError> {
         let changed = fs::read_to_string(&self.path).ok().as_deref() != Some(sealed);
         if changed {
             write_atomically(&self.path, sealed.as_bytes(), None)
                 .map_err(|source| self.not_written(source))?;
         }
-        Ok(Written {
+        Ok(SecretFileWrite {
             changed,
             is_new: false,
             recipients: names(rule),
@@ -510,7 +515,7 @@ impl Place {
 }
 
 /// The recipients of a rule.
-pub fn names(rule: &Rule) -> Vec<String> {
+pub fn names(rule: &EncryptionRule) -> Vec<String> {
     rule.recipients.iter().map(ToString::to_string).collect()
 }
 
@@ -567,7 +572,7 @@ async fn run(
         return Err(SecretFileError::NoProgram { program });
     };
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-    let started = process::start_in_front(&found, &args, dir, env, &[], Prints::There);
+    let started = process::start_in_front(&found, &args, dir, env, &[], ForegroundOutput::There);
     let mut running = started.map_err(|source| SecretFileError::Run {
         program: program.clone(),
         source,

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use drivers::kubernetes::{Client, KubernetesError};
+use drivers::kubernetes::{KubernetesClient, KubernetesError};
 use model::bootstrap::{
-    Agent, Bootstrap, BootstrapReport, CommandStep, Deed, ObjectOutcome, ObjectReport, Step,
-    StepEnd, StepReport,
+    Agent, Bootstrap, BootstrapAction, BootstrapReport, BootstrapStep, CommandStep, ObjectOutcome,
+    ObjectReport, StepEnd, StepReport,
 };
 use model::duration::seconds;
 use model::error::{Explain, one_line};
@@ -30,7 +30,7 @@ use manifests::ManifestsError;
 
 /// What happens to objects that others manage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manner {
+pub enum ConflictPolicy {
     /// They are left alone.
     #[default]
     Yield,
@@ -40,10 +40,10 @@ pub enum Manner {
 
 /// Progress, reported as it happens.
 #[derive(Debug)]
-pub enum Progress<'a> {
-    Began(Step),
+pub enum BootstrapProgress<'a> {
+    Began(BootstrapStep),
     /// What the step waits for, each time that changes.
-    Seen(Step, &'a str),
+    Seen(BootstrapStep, &'a str),
     Ended(&'a StepReport),
 }
 
@@ -51,14 +51,14 @@ pub enum Progress<'a> {
 pub async fn run(
     bootstrap: &Bootstrap,
     cluster: ClusterContext<'_>,
-    manner: Manner,
-    said: &mut (dyn FnMut(Progress<'_>) + Send),
+    manner: ConflictPolicy,
+    said: &mut (dyn FnMut(BootstrapProgress<'_>) + Send),
 ) -> BootstrapReport {
     let mut report = BootstrapReport {
         kind: bootstrap.kind().to_owned(),
         steps: Vec::new(),
     };
-    let mut work = Work {
+    let mut work = BootstrapRun {
         bootstrap,
         cluster,
         manner,
@@ -68,14 +68,14 @@ pub async fn run(
         roots: Vec::new(),
     };
     for step in bootstrap.steps() {
-        said(Progress::Began(step));
+        said(BootstrapProgress::Began(step));
         let began = Instant::now();
         let ended = work
-            .step(step, &mut |seen| said(Progress::Seen(step, seen)))
+            .step(step, &mut |seen| said(BootstrapProgress::Seen(step, seen)))
             .await;
         let took = began.elapsed();
         let step = work.report(step, ended, took);
-        said(Progress::Ended(&step));
+        said(BootstrapProgress::Ended(&step));
         let failed = step.end != StepEnd::Done;
         report.steps.push(step);
         if failed {
@@ -87,30 +87,30 @@ pub async fn run(
 
 /// What a step did.
 #[derive(Debug, Default)]
-struct Done {
+struct StepResult {
     objects: Vec<ObjectReport>,
     notes: Vec<String>,
 }
 
 /// Why a step failed, and what it had done until then.
 #[derive(Debug)]
-struct Failure {
+struct StepFailure {
     why: String,
     hint: Option<String>,
-    done: Done,
+    done: StepResult,
 }
 
-impl Failure {
+impl StepFailure {
     fn new(why: impl Into<String>) -> Self {
         Self {
             why: why.into(),
             hint: None,
-            done: Done::default(),
+            done: StepResult::default(),
         }
     }
 }
 
-impl From<KubernetesError> for Failure {
+impl From<KubernetesError> for StepFailure {
     fn from(err: KubernetesError) -> Self {
         Self {
             hint: err.hint(),
@@ -119,7 +119,7 @@ impl From<KubernetesError> for Failure {
     }
 }
 
-impl From<ManifestsError> for Failure {
+impl From<ManifestsError> for StepFailure {
     fn from(err: ManifestsError) -> Self {
         Self {
             hint: err.hint(),
@@ -128,40 +128,45 @@ impl From<ManifestsError> for Failure {
     }
 }
 
-struct Work<'a> {
+struct BootstrapRun<'a> {
     bootstrap: &'a Bootstrap,
     cluster: ClusterContext<'a>,
-    manner: Manner,
+    manner: ConflictPolicy,
     mask: Mask,
-    client: Option<Client>,
+    client: Option<KubernetesClient>,
     /// Objects of the installation and of the root manifests that a step waits for.
     workloads: Vec<Value>,
     roots: Vec<Value>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> BootstrapRun<'a> {
     async fn step(
         &mut self,
-        step: Step,
+        step: BootstrapStep,
         seen: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<Done, Failure> {
+    ) -> Result<StepResult, StepFailure> {
         let limit = self.bootstrap.limit(step);
         match step {
-            Step::WaitForApi => self.wait_for_api(limit, seen).await,
-            Step::WaitForAgent => self.wait_for_agent(limit, seen).await,
-            Step::WaitForRoot => {
+            BootstrapStep::WaitForApi => self.wait_for_api(limit, seen).await,
+            BootstrapStep::WaitForAgent => self.wait_for_agent(limit, seen).await,
+            BootstrapStep::WaitForRoot => {
                 let client = self.client()?;
                 waiting::for_roots(&client, &self.roots, limit, seen).await
             }
-            Step::Namespaces => within(limit, self.namespaces()).await,
-            Step::Secrets => within(limit, self.secrets()).await,
-            Step::Install => within(limit, self.install()).await,
-            Step::Root => within(limit, self.root()).await,
-            Step::Command => self.command(limit).await,
+            BootstrapStep::Namespaces => within(limit, self.namespaces()).await,
+            BootstrapStep::Secrets => within(limit, self.secrets()).await,
+            BootstrapStep::Install => within(limit, self.install()).await,
+            BootstrapStep::Root => within(limit, self.root()).await,
+            BootstrapStep::Command => self.command(limit).await,
         }
     }
 
-    fn report(&self, step: Step, ended: Result<Done, Failure>, took: Duration) -> StepReport {
+    fn report(
+        &self,
+        step: BootstrapStep,
+        ended: Result<StepResult, StepFailure>,
+        took: Duration,
+    ) -> StepReport {
         let (end, done) = match ended {
             Ok(done) => (StepEnd::Done, done),
             Err(failure) => (
@@ -180,10 +185,10 @@ impl<'a> Work<'a> {
             .collect();
         StepReport {
             title: match &self.bootstrap.deed {
-                Deed::Agent(agent) if step == Step::Install => {
+                BootstrapAction::Agent(agent) if step == BootstrapStep::Install => {
                     format!("install {} {}", agent.kind.title(), agent.version)
                 }
-                Deed::Agent(agent) if step == Step::WaitForAgent => {
+                BootstrapAction::Agent(agent) if step == BootstrapStep::WaitForAgent => {
                     format!("wait for {}", agent.kind.title())
                 }
                 _ => step.title().to_owned(),
@@ -200,44 +205,45 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn client(&self) -> Result<Client, Failure> {
+    fn client(&self) -> Result<KubernetesClient, StepFailure> {
         let client = self.client.clone();
-        client.ok_or_else(|| Failure::new("there is no way to a cluster"))
+        client.ok_or_else(|| StepFailure::new("there is no way to a cluster"))
     }
 
     async fn wait_for_api(
         &mut self,
         limit: Duration,
         seen: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<Done, Failure> {
+    ) -> Result<StepResult, StepFailure> {
         let Some((config, _)) = &self.bootstrap.kubeconfig else {
-            return Ok(Done::default());
+            return Ok(StepResult::default());
         };
-        let client = Client::new(config.clone(), self.cluster.env, self.cluster.source).await?;
+        let client =
+            KubernetesClient::new(config.clone(), self.cluster.env, self.cluster.source).await?;
         let version = waiting::for_api(&client, limit, seen).await?;
         let note = format!("{version} at {}", client.server());
         self.client = Some(client);
-        Ok(Done {
+        Ok(StepResult {
             notes: vec![note],
-            ..Done::default()
+            ..StepResult::default()
         })
     }
 
-    async fn namespaces(&self) -> Result<Done, Failure> {
+    async fn namespaces(&self) -> Result<StepResult, StepFailure> {
         let manifest = |name: &&str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         let objects: Vec<Value> = self.bootstrap.namespaces().iter().map(manifest).collect();
         self.apply(objects, false).await
     }
 
-    async fn secrets(&self) -> Result<Done, Failure> {
+    async fn secrets(&self) -> Result<StepResult, StepFailure> {
         let secrets = self.bootstrap.secrets.iter();
         let objects = secrets.map(|secret| secret.manifest(|text| STANDARD.encode(text)));
         self.apply(objects.collect(), false).await
     }
 
-    async fn install(&mut self) -> Result<Done, Failure> {
+    async fn install(&mut self) -> Result<StepResult, StepFailure> {
         let Some(agent) = self.agent() else {
-            return Ok(Done::default());
+            return Ok(StepResult::default());
         };
         let found = manifests::of_agent(agent, self.cluster).await?;
         let objects = self.placed(found.objects, &agent.namespace).await?;
@@ -251,9 +257,9 @@ impl<'a> Work<'a> {
         Ok(done)
     }
 
-    async fn root(&mut self) -> Result<Done, Failure> {
+    async fn root(&mut self) -> Result<StepResult, StepFailure> {
         let Some(agent) = self.agent() else {
-            return Ok(Done::default());
+            return Ok(StepResult::default());
         };
         let found = manifests::of_root(agent, self.cluster).await?;
         let objects = self.placed(found, &agent.namespace).await?;
@@ -269,15 +275,15 @@ impl<'a> Work<'a> {
         &mut self,
         limit: Duration,
         seen: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<Done, Failure> {
+    ) -> Result<StepResult, StepFailure> {
         let client = self.client()?;
         let namespace = self.agent().map_or("", |agent| agent.namespace.as_str());
         waiting::for_workloads(&client, &self.workloads, namespace, limit, seen).await
     }
 
-    async fn command(&self, limit: Duration) -> Result<Done, Failure> {
-        let Deed::Command(step) = &self.bootstrap.deed else {
-            return Ok(Done::default());
+    async fn command(&self, limit: Duration) -> Result<StepResult, StepFailure> {
+        let BootstrapAction::Command(step) = &self.bootstrap.deed else {
+            return Ok(StepResult::default());
         };
         let step: &CommandStep = step;
         let kubeconfig = self.bootstrap.kubeconfig.as_ref().map(|(_, text)| text);
@@ -286,27 +292,31 @@ impl<'a> Work<'a> {
 
     fn agent(&self) -> Option<&'a Agent> {
         match &self.bootstrap.deed {
-            Deed::Agent(agent) => Some(agent),
-            Deed::Command(_) => None,
+            BootstrapAction::Agent(agent) => Some(agent),
+            BootstrapAction::Command(_) => None,
         }
     }
 
-    async fn apply(&self, objects: Vec<Value>, adopt: bool) -> Result<Done, Failure> {
+    async fn apply(&self, objects: Vec<Value>, adopt: bool) -> Result<StepResult, StepFailure> {
         let call = ApplyAll {
             client: self.client()?,
             objects,
             adopt,
-            force: self.manner == Manner::Reinstall,
+            force: self.manner == ConflictPolicy::Reinstall,
         };
         let objects = call.run().await?;
-        Ok(Done {
+        Ok(StepResult {
             objects,
             notes: Vec::new(),
         })
     }
 
     /// Gives namespaced objects without a namespace that of the agent.
-    async fn placed(&self, objects: Vec<Value>, namespace: &str) -> Result<Vec<Value>, Failure> {
+    async fn placed(
+        &self,
+        objects: Vec<Value>,
+        namespace: &str,
+    ) -> Result<Vec<Value>, StepFailure> {
         let client = self.client()?;
         let mut placed = Vec::new();
         for mut object in objects {
@@ -321,10 +331,10 @@ impl<'a> Work<'a> {
 
 async fn within(
     limit: Duration,
-    work: impl Future<Output = Result<Done, Failure>>,
-) -> Result<Done, Failure> {
+    work: impl Future<Output = Result<StepResult, StepFailure>>,
+) -> Result<StepResult, StepFailure> {
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-        Err(Failure::new(format!(
+        Err(StepFailure::new(format!(
             "it did not end within {}",
             seconds(limit)
         )))

@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use drivers::kubernetes::{Among, Client, KubernetesError};
+use drivers::kubernetes::{KubernetesClient, KubernetesError, ObjectFilter};
 use model::drain::{
-    DrainEnd, DrainReport, Remaining, idling, is_going, is_load_balancer, owns_disk, suspension,
+    DrainEnd, DrainReport, RemainingObject, idling, is_going, is_load_balancer, owns_disk,
+    suspension,
 };
 use model::duration::seconds;
 use model::error::one_line;
@@ -22,12 +23,12 @@ const UNREACHABLE: Duration = Duration::from_mins(1);
 
 /// Progress, reported as it happens.
 #[derive(Debug)]
-pub enum Progress<'a> {
+pub enum DrainProgress<'a> {
     Suspended(&'a ObjectRef),
     ScaledDown(&'a ObjectRef),
     Deleted(&'a ObjectRef),
     /// Reported each time the set of remaining objects changes.
-    Waiting(&'a BTreeSet<Remaining>),
+    Waiting(&'a BTreeSet<RemainingObject>),
 }
 
 /// Drains the cluster. The report lists what was done, also after a failure.
@@ -35,9 +36,9 @@ pub async fn run(
     config: &Kubeconfig,
     cluster: ClusterContext<'_>,
     limit: Duration,
-    said: &mut (dyn FnMut(Progress<'_>) + Send),
+    said: &mut (dyn FnMut(DrainProgress<'_>) + Send),
 ) -> DrainReport {
-    let mut work = Work {
+    let mut work = DrainRun {
         report: DrainReport {
             server: config.server.clone(),
             ..DrainReport::default()
@@ -63,9 +64,9 @@ async fn reach(
     config: &Kubeconfig,
     cluster: ClusterContext<'_>,
     limit: Duration,
-) -> Result<Client, DrainEnd> {
+) -> Result<KubernetesClient, DrainEnd> {
     let failed = |err: &KubernetesError| DrainEnd::Failed { why: one_line(err) };
-    let client = Client::new(config.clone(), cluster.env, cluster.source).await;
+    let client = KubernetesClient::new(config.clone(), cluster.env, cluster.source).await;
     let client = client.map_err(|err| failed(&err))?;
     let mut poll = Poll::new(limit);
     let mut last = DrainEnd::Unreachable {
@@ -94,15 +95,19 @@ async fn reach(
     }
 }
 
-struct Work<'a> {
+struct DrainRun<'a> {
     report: DrainReport,
     /// Names of disks whose claims we deleted.
     volumes: BTreeSet<String>,
-    said: &'a mut (dyn FnMut(Progress<'_>) + Send),
+    said: &'a mut (dyn FnMut(DrainProgress<'_>) + Send),
 }
 
-impl Work<'_> {
-    async fn run(&mut self, client: &Client, limit: Duration) -> Result<DrainEnd, KubernetesError> {
+impl DrainRun<'_> {
+    async fn run(
+        &mut self,
+        client: &KubernetesClient,
+        limit: Duration,
+    ) -> Result<DrainEnd, KubernetesError> {
         let mut poll = Poll::new(limit);
         let mut before = BTreeSet::new();
         loop {
@@ -114,7 +119,7 @@ impl Work<'_> {
                 return Ok(DrainEnd::Empty);
             }
             if remaining != before {
-                (self.said)(Progress::Waiting(&remaining));
+                (self.said)(DrainProgress::Waiting(&remaining));
                 before = remaining;
             }
             if !poll.pause().await {
@@ -123,13 +128,16 @@ impl Work<'_> {
         }
     }
 
-    fn timed_out(&mut self, remaining: BTreeSet<Remaining>) -> DrainEnd {
+    fn timed_out(&mut self, remaining: BTreeSet<RemainingObject>) -> DrainEnd {
         self.report.remaining = remaining.into_iter().collect();
         DrainEnd::TimedOut
     }
 
     /// One round: suspends, deletes, and returns what remains.
-    async fn round(&mut self, client: &Client) -> Result<BTreeSet<Remaining>, KubernetesError> {
+    async fn round(
+        &mut self,
+        client: &KubernetesClient,
+    ) -> Result<BTreeSet<RemainingObject>, KubernetesError> {
         // An ApplicationSet first: it writes its Applications.
         for kind in [
             "ApplicationSet.argoproj.io",
@@ -155,10 +163,11 @@ impl Work<'_> {
         for object in &there {
             self.delete(client, object).await?;
         }
-        let mut remaining: BTreeSet<Remaining> = there.iter().filter_map(Remaining::of).collect();
+        let mut remaining: BTreeSet<RemainingObject> =
+            there.iter().filter_map(RemainingObject::of).collect();
         // A disk outlives its claim for a while. Disks whose claims were deleted earlier count as well.
         for volume in listed(client, "PersistentVolume").await? {
-            if let Some(found) = Remaining::of(&volume)
+            if let Some(found) = RemainingObject::of(&volume)
                 && (self.volumes.contains(&found.object.name) || is_going(&volume))
             {
                 remaining.insert(found);
@@ -167,19 +176,27 @@ impl Work<'_> {
         Ok(remaining)
     }
 
-    async fn suspend(&mut self, client: &Client, object: &Value) -> Result<(), KubernetesError> {
+    async fn suspend(
+        &mut self,
+        client: &KubernetesClient,
+        object: &Value,
+    ) -> Result<(), KubernetesError> {
         let (Some(patch), Some(identity)) = (suspension(object), ObjectRef::of(object)) else {
             return Ok(());
         };
         client.merge(&identity, None, &patch).await?;
-        (self.said)(Progress::Suspended(&identity));
+        (self.said)(DrainProgress::Suspended(&identity));
         if !self.report.suspended.contains(&identity) {
             self.report.suspended.push(identity);
         }
         Ok(())
     }
 
-    async fn delete(&mut self, client: &Client, object: &Value) -> Result<(), KubernetesError> {
+    async fn delete(
+        &mut self,
+        client: &KubernetesClient,
+        object: &Value,
+    ) -> Result<(), KubernetesError> {
         let Some(identity) = ObjectRef::of(object) else {
             return Ok(());
         };
@@ -187,7 +204,7 @@ impl Work<'_> {
             return Ok(());
         }
         client.delete(&identity).await?;
-        (self.said)(Progress::Deleted(&identity));
+        (self.said)(DrainProgress::Deleted(&identity));
         if !self.report.deleted.contains(&identity) {
             self.report.deleted.push(identity);
         }
@@ -195,7 +212,7 @@ impl Work<'_> {
     }
 
     /// Claims whose disk is deleted with them. A claim stays as long as a pod uses it.
-    async fn claims(&mut self, client: &Client) -> Result<Vec<Value>, KubernetesError> {
+    async fn claims(&mut self, client: &KubernetesClient) -> Result<Vec<Value>, KubernetesError> {
         let disks: BTreeSet<String> = listed(client, "PersistentVolume")
             .await?
             .iter()
@@ -229,7 +246,11 @@ impl Work<'_> {
     }
 
     /// Scales down the owner of a pod; a pod without an owner is deleted.
-    async fn stop(&mut self, client: &Client, pod: &Value) -> Result<(), KubernetesError> {
+    async fn stop(
+        &mut self,
+        client: &KubernetesClient,
+        pod: &Value,
+    ) -> Result<(), KubernetesError> {
         let mut child = pod.clone();
         let mut is_stopped = false;
         while let Some(owner) = owner(&child) {
@@ -243,7 +264,7 @@ impl Work<'_> {
             }
             if let Some(patch) = idling(&found) {
                 client.merge(&owner, None, &patch).await?;
-                (self.said)(Progress::ScaledDown(&owner));
+                (self.said)(DrainProgress::ScaledDown(&owner));
                 if !self.report.scaled_down.contains(&owner) {
                     self.report.scaled_down.push(owner.clone());
                 }
@@ -284,12 +305,12 @@ fn uses(pod: &Value, claims: &BTreeSet<(String, String)>) -> bool {
 }
 
 /// All objects of a kind; none if the cluster does not have the kind.
-async fn listed(client: &Client, kind: &str) -> Result<Vec<Value>, KubernetesError> {
+async fn listed(client: &KubernetesClient, kind: &str) -> Result<Vec<Value>, KubernetesError> {
     let resource = match client.resource(kind).await {
         Err(KubernetesError::UnknownKind { .. }) => return Ok(Vec::new()),
         found => found?,
     };
-    client.list(&resource, Among::default()).await
+    client.list(&resource, ObjectFilter::default()).await
 }
 
 fn text(value: &Value, pointer: &str) -> String {

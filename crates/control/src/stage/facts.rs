@@ -24,14 +24,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drivers::git::publish::{AccessError, Credential, PublishError, Remote, RemoteUrl};
+use drivers::git::publish::{AccessError, GitCredential, PublishError, Remote, RemoteUrl};
 use jiff::Timestamp;
-use model::break_glass::Act;
-use model::contract::{Contract, ContractName, Problem};
+use model::break_glass::BreakGlassAction;
+use model::contract::{Contract, ContractName, ContractViolation};
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::facts::{
-    Clash, FactFile, FactLocation, Outputs, Paths, PrepareFactsError, Publish, Published,
-    ReadManifestError, StateMark, TakenPath, prepare,
+    FactFile, FactLocation, Outputs, PathClash, PathMap, PrepareFactsError, Publish, Published,
+    ReadFactsManifestError, StateMark, TakenPath, prepare,
 };
 use model::ids::{RunId, StackName};
 use model::state::StateName;
@@ -42,10 +42,10 @@ use crate::Control;
 use crate::project::contracts::{FindContractError, find_all};
 use crate::stage::cluster::ClusterContext;
 use crate::stage::sinks::SinkError;
-use crate::state::outputs::Output;
+use crate::state::outputs::OutputValue;
 
 pub use answers::answer;
-pub use branch::Compared;
+pub use branch::BranchComparison;
 pub use destination::{Destination, ReadDestinationError, own_remote};
 pub use forecast::forecast_of;
 pub(crate) use forecast::{ForecastContext, note_forecast};
@@ -55,7 +55,7 @@ use records::key_of;
 pub use records::{MissedRecord, publish_records};
 pub use sealed::SealFactsError;
 pub(crate) use sinks::reaches_clusters;
-pub use sinks::{ClusterSink, ComparedSink, ReadSinkError, SinkOutcome, SinkState, sinks_of};
+pub use sinks::{ClusterSink, ReadSinkError, SinkComparison, SinkOutcome, SinkState, sinks_of};
 pub use snapshot::{FactsSnapshot, ReadFactsError, publishers, stacks_with_facts};
 pub(crate) use snapshot::{add_locations, are_where_named};
 
@@ -78,7 +78,7 @@ pub struct Publication<'a> {
     pub source: Option<&'a str>,
     /// When it is published: the date of its commits.
     pub at: Timestamp,
-    pub outputs: &'a BTreeMap<String, Output>,
+    pub outputs: &'a BTreeMap<String, OutputValue>,
     /// Empty: everything of this stack is withdrawn.
     pub blocks: &'a [Publish],
     /// The objects in clusters that the blocks name; for a destroyed stack, those that they named.
@@ -111,7 +111,7 @@ pub enum PublishFactsError {
     Broken {
         stack: StackName,
         contract: ContractName,
-        problems: Vec<Problem>,
+        problems: Vec<ContractViolation>,
     },
     #[error("cannot publish facts of stack `{stack}`")]
     Prepare {
@@ -125,7 +125,7 @@ pub enum PublishFactsError {
         path: String,
         /// The other path.
         there: String,
-        how: Clash,
+        how: PathClash,
     },
     #[error("cannot encrypt `{path}`")]
     Seal {
@@ -138,7 +138,7 @@ pub enum PublishFactsError {
     Manifest {
         stack: StackName,
         place: String,
-        source: ReadManifestError,
+        source: ReadFactsManifestError,
     },
     #[error("`{place}` has other facts there")]
     Taken {
@@ -259,12 +259,12 @@ fn further(more: &[(String, ForeignCommit)]) -> String {
     more.collect::<Vec<_>>().concat()
 }
 
-fn twice(stack: &StackName, place: &str, path: &str, there: &str, how: Clash) -> String {
+fn twice(stack: &StackName, place: &str, path: &str, there: &str, how: PathClash) -> String {
     match how {
-        Clash::Same => {
+        PathClash::Same => {
             format!("two `publish` blocks of stack `{stack}` write `{path}` of `{place}`")
         }
-        Clash::Directory | Clash::Case => format!(
+        PathClash::Directory | PathClash::Case => format!(
             "stack `{stack}` cannot publish both `{path}` and `{there}` to `{place}`: {}",
             how.why()
         ),
@@ -278,7 +278,7 @@ fn check_beside(
     files: &[FactFile],
     more: &[FactFile],
 ) -> Result<(), PublishFactsError> {
-    let mut paths = Paths::default();
+    let mut paths = PathMap::default();
     for file in files {
         paths.add(&file.path, ());
     }
@@ -297,7 +297,7 @@ fn check_beside(
     Ok(())
 }
 
-fn said(problems: &[Problem]) -> String {
+fn said(problems: &[ContractViolation]) -> String {
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     problems.join("; ")
 }
@@ -371,8 +371,8 @@ pub struct PublishOutcome {
 /// How the places with a stack's facts differ from what the stack would publish.
 #[derive(Clone, Debug, Default)]
 pub struct Differences {
-    pub places: Vec<Compared>,
-    pub elsewhere: Vec<ComparedSink>,
+    pub places: Vec<BranchComparison>,
+    pub elsewhere: Vec<SinkComparison>,
 }
 
 /// Compares what a stack would publish with what every branch, file and cluster holds; nothing is changed.
@@ -414,7 +414,7 @@ pub async fn publish(
 }
 
 /// Adds the foreign changes at the remaining places, so that the user sees all of them at once.
-async fn with_others(err: PublishFactsError, rest: &[branch::Job<'_>]) -> PublishFactsError {
+async fn with_others(err: PublishFactsError, rest: &[branch::BranchJob<'_>]) -> PublishFactsError {
     let PublishFactsError::Foreign {
         stack,
         place,
@@ -441,9 +441,9 @@ async fn with_others(err: PublishFactsError, rest: &[branch::Job<'_>]) -> Publis
 async fn jobs<'a>(
     control: &'a Control,
     publication: &'a Publication<'a>,
-) -> Result<Vec<branch::Job<'a>>, PublishFactsError> {
+) -> Result<Vec<branch::BranchJob<'a>>, PublishFactsError> {
     let mut files = prepare_files(publication)?;
-    let mut jobs: Vec<branch::Job<'a>> = Vec::new();
+    let mut jobs: Vec<branch::BranchJob<'a>> = Vec::new();
     for (name, place) in publication.places {
         let files = files.remove(name).unwrap_or_default();
         let key = place_key(publication.root, place)?;
@@ -456,7 +456,7 @@ async fn jobs<'a>(
         }
         let (project, stack) = (control.home.project(), publication.stack.as_str());
         let remembered = control.store.fact_file_paths(project, &key, stack).await?;
-        jobs.push(branch::Job {
+        jobs.push(branch::BranchJob {
             control,
             publication,
             place,
@@ -515,7 +515,7 @@ fn remote_of(root: &Path, place: &Destination) -> Result<Remote, PublishFactsErr
     Ok(Remote {
         url: url_of(root, place)?,
         branch: place.branch.clone(),
-        credential: place.credential.clone().map(Credential::new),
+        credential: place.credential.clone().map(GitCredential::new),
     })
 }
 
@@ -530,7 +530,7 @@ impl Publication<'_> {
             return Ok(());
         };
         let new = NewBreakGlass {
-            act: Act::FactsTakenOver,
+            act: BreakGlassAction::FactsTakenOver,
             state: &self.state_of(control),
             actor: &take_over.person,
             reason: Some(&take_over.reason),

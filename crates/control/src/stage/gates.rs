@@ -16,22 +16,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drivers::kubernetes::Clusters;
+use drivers::kubernetes::ClusterClients;
 use drivers::probe::Probes;
 use drivers::process::Environment;
 use jiff::Timestamp;
-use model::gate::{Gate, GateReport, Look, Next, Standing, Stop, Verdict, mask_report};
+use model::gate::{
+    BlockingGate, CheckResult, Gate, GateReadiness, GateReport, GateVerdict, NextCheck, mask_report,
+};
 use model::masking::Mask;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-pub use missing::Missing;
-pub use stack::{Problem, StackGates, StackGatesError, asked, of_stack, read};
+pub use missing::OpenGates;
+pub use stack::{GateProblem, StackGates, StackGatesError, asked, of_stack, read};
 
 /// The context that gates share.
 #[derive(Clone, Debug)]
-pub struct Around {
+pub struct GateContext {
     /// The project's files: programs of `command` gates run there.
     pub dir: PathBuf,
     /// The environment of such a program, in addition to its gate's `env`.
@@ -41,12 +43,12 @@ pub struct Around {
     /// Check once, instead of until a gate's time is over.
     pub once: bool,
     /// Gates that need not pass, by name, and who skipped them.
-    pub skipped: BTreeMap<String, Skipped>,
+    pub skipped: BTreeMap<String, SkippedGate>,
 }
 
 /// The person who skipped a gate, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedGate {
     pub by: String,
     pub reason: String,
 }
@@ -71,18 +73,18 @@ pub enum GateEvent {
 /// of them.
 pub async fn run(
     gates: Vec<Gate>,
-    around: Around,
+    around: GateContext,
     events: &UnboundedSender<GateEvent>,
 ) -> Vec<GateReport> {
-    let work = Arc::new(Work {
+    let work = Arc::new(GateRunner {
         probes: Probes::new(),
-        clusters: Clusters::new(around.env.clone(), &around.dir),
+        clusters: ClusterClients::new(around.env.clone(), &around.dir),
         around,
         events: events.clone(),
     });
     let mut watching = JoinSet::new();
     let mut started = BTreeMap::new();
-    let mut ended: BTreeMap<String, Verdict> = BTreeMap::new();
+    let mut ended: BTreeMap<String, GateVerdict> = BTreeMap::new();
     let mut reports: BTreeMap<String, GateReport> = BTreeMap::new();
     loop {
         let mut moved = false;
@@ -92,22 +94,22 @@ pub async fn run(
             }
             if let Some(skipped) = work.around.skipped.get(&gate.name) {
                 moved = true;
-                let Skipped { by, reason } = skipped.clone();
-                let report = never_tried(gate, Verdict::Skipped { by, reason });
+                let SkippedGate { by, reason } = skipped.clone();
+                let report = never_tried(gate, GateVerdict::Skipped { by, reason });
                 work.tell(GateEvent::Ended(Box::new(report.clone())));
                 ended.insert(gate.name.clone(), report.verdict.clone());
                 reports.insert(gate.name.clone(), report);
                 continue;
             }
             match gate.standing(&gates, &ended) {
-                Standing::Waits(_) => {}
-                Standing::Ready => {
+                GateReadiness::Waits(_) => {}
+                GateReadiness::Ready => {
                     let watch = watch(gate.clone(), Arc::clone(&work));
                     started.insert(watching.spawn(watch).id(), gate.name.clone());
                 }
-                Standing::Stopped(Stop { after }) => {
+                GateReadiness::Stopped(BlockingGate { after }) => {
                     moved = true;
-                    let report = never_tried(gate, Verdict::NotTried { after });
+                    let report = never_tried(gate, GateVerdict::NotTried { after });
                     work.tell(GateEvent::Ended(Box::new(report.clone())));
                     ended.insert(gate.name.clone(), report.verdict.clone());
                     reports.insert(gate.name.clone(), report);
@@ -134,7 +136,7 @@ pub async fn run(
                 continue;
             };
             let why = "the probe itself broke: this is a mistake of terrane".to_owned();
-            never_tried(gate, Verdict::CannotLook { why })
+            never_tried(gate, GateVerdict::CannotLook { why })
         };
         work.tell(GateEvent::Ended(Box::new(report.clone())));
         ended.insert(name.clone(), report.verdict.clone());
@@ -144,21 +146,21 @@ pub async fn run(
     in_order.collect()
 }
 
-struct Work {
+struct GateRunner {
     probes: Probes,
-    clusters: Clusters,
-    around: Around,
+    clusters: ClusterClients,
+    around: GateContext,
     events: UnboundedSender<GateEvent>,
 }
 
-impl Work {
+impl GateRunner {
     fn tell(&self, event: GateEvent) {
         // A closed channel loses nothing: the reports contain everything.
         drop(self.events.send(event));
     }
 }
 
-async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
+async fn watch(gate: Gate, work: Arc<GateRunner>) -> GateReport {
     let schedule = if work.around.once {
         gate.schedule.once()
     } else {
@@ -170,7 +172,7 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
         gate: gate.name.clone(),
     });
     let mut tries = 0;
-    let mut last: Option<(Look, Timestamp)> = None;
+    let mut last: Option<(CheckResult, Timestamp)> = None;
     loop {
         // The first check has the gate's whole time.
         let look_began = if tries == 0 {
@@ -193,13 +195,13 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
             Some((before, since)) if before.verdict.is_like(&look.verdict) => since,
             Some(_) | None => at,
         };
-        let Look { verdict, evidence } = look;
+        let CheckResult { verdict, evidence } = look;
         let next = if verdict.is_pass() {
             None
         } else {
             match schedule.next(tries, look_began, start.elapsed()) {
-                Next::LookAt(next) => Some(start + next),
-                Next::FailAt(_) => None,
+                NextCheck::LookAt(next) => Some(start + next),
+                NextCheck::FailAt(_) => None,
             }
         };
         let Some(next) = next else {
@@ -233,12 +235,12 @@ async fn watch(gate: Gate, work: Arc<Work>) -> GateReport {
             said,
             again_in: next.saturating_duration_since(Instant::now()),
         });
-        last = Some((Look { verdict, evidence }, since));
+        last = Some((CheckResult { verdict, evidence }, since));
         sleep_until(next).await;
     }
 }
 
-fn never_tried(gate: &Gate, verdict: Verdict) -> GateReport {
+fn never_tried(gate: &Gate, verdict: GateVerdict) -> GateReport {
     let now = Timestamp::now();
     GateReport {
         name: gate.name.clone(),

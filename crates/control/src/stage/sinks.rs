@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use drivers::kubernetes::{Apply, Client, FIELD_MANAGER, KubernetesError};
+use drivers::kubernetes::{ApplyOptions, FIELD_MANAGER, KubernetesClient, KubernetesError};
 use model::bootstrap::ObjectOutcome;
 use model::error::{ErrorKind, Explain, NextStep, advice};
-use model::facts::{FieldDifference, Side};
+use model::facts::{FieldDifference, FieldValue};
 use model::kubernetes::{ObjectRef, managers};
 use model::masking::Mask;
 use model::sink::{Sink, SinkKind, SinkValuesError};
@@ -56,7 +56,7 @@ impl Explain for SinkError {
 
 /// How an object in a cluster differs from the facts.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Difference {
+pub enum SinkDifference {
     /// The object does not exist.
     Missing,
     Field(FieldDifference),
@@ -72,7 +72,8 @@ pub async fn put(
 ) -> Result<ObjectOutcome, SinkError> {
     let (object, mut manifest) = manifest(sink, facts, sensitive)?;
     let work = async {
-        let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
+        let client =
+            KubernetesClient::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         yield_connection(sink, &client, &object, &mut manifest).await?;
         apply::apply_one(&client, &manifest, take_over).await
     };
@@ -93,16 +94,17 @@ pub async fn compare(
     facts: &Map<String, Value>,
     sensitive: &BTreeSet<String>,
     cluster: ClusterContext<'_>,
-) -> Result<Vec<Difference>, SinkError> {
+) -> Result<Vec<SinkDifference>, SinkError> {
     let (object, mut manifest) = manifest(sink, facts, sensitive)?;
     let work = async {
-        let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
+        let client =
+            KubernetesClient::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         yield_connection(sink, &client, &object, &mut manifest).await?;
         client.get_ref(&object).await
     };
     let live = work.await.map_err(|err| unreached(&object, err, cluster))?;
     let Some(live) = live else {
-        return Ok(vec![Difference::Missing]);
+        return Ok(vec![SinkDifference::Missing]);
     };
     Ok(differences(&sink.kind, &manifest, &live))
 }
@@ -111,7 +113,8 @@ pub async fn compare(
 pub async fn is_there(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, SinkError> {
     let (object, _) = manifest(sink, &Map::new(), &BTreeSet::new())?;
     let work = async {
-        let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
+        let client =
+            KubernetesClient::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         client.get_ref(&object).await
     };
     let live = work.await.map_err(|err| unreached(&object, err, cluster))?;
@@ -127,7 +130,8 @@ pub async fn is_there(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, 
 pub async fn withdraw(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, SinkError> {
     let (object, _) = manifest(sink, &Map::new(), &BTreeSet::new())?;
     let work = async {
-        let client = Client::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
+        let client =
+            KubernetesClient::new(sink.kubeconfig.clone(), cluster.env, cluster.source).await?;
         let Some(live) = client.get_ref(&object).await? else {
             return Ok(false);
         };
@@ -146,7 +150,7 @@ pub async fn withdraw(sink: &Sink, cluster: ClusterContext<'_>) -> Result<bool, 
             "kind": object.kind,
             "metadata": {"name": object.name, "namespace": object.namespace},
         });
-        client.apply(&nothing, Apply::default()).await?;
+        client.apply(&nothing, ApplyOptions::default()).await?;
         Ok(true)
     };
     work.await.map_err(|err| unreached(&object, err, cluster))
@@ -189,7 +193,7 @@ fn manifest(
 /// If another manager added the cluster to Argo CD, its connection is left alone: only facts are written.
 async fn yield_connection(
     sink: &Sink,
-    client: &Client,
+    client: &KubernetesClient,
     object: &ObjectRef,
     manifest: &mut Value,
 ) -> Result<(), KubernetesError> {
@@ -209,10 +213,10 @@ async fn yield_connection(
     Ok(())
 }
 
-fn differences(kind: &SinkKind, manifest: &Value, live: &Value) -> Vec<Difference> {
+fn differences(kind: &SinkKind, manifest: &Value, live: &Value) -> Vec<SinkDifference> {
     let mut found = Vec::new();
-    let mut differs = |field: String, published: Side, would: Side| {
-        found.push(Difference::Field(FieldDifference {
+    let mut differs = |field: String, published: FieldValue, would: FieldValue| {
+        found.push(SinkDifference::Field(FieldDifference {
             field,
             published,
             would,
@@ -226,9 +230,9 @@ fn differences(kind: &SinkKind, manifest: &Value, live: &Value) -> Vec<Differenc
         // Values of a Secret are not shown.
         let is_hidden = place == "/data" && *kind != SinkKind::ConfigMap;
         let side = |value: Option<&Value>| match value {
-            None => Side::Absent,
-            Some(_) if is_hidden => Side::Hidden,
-            Some(value) => Side::Value(value.clone()),
+            None => FieldValue::Absent,
+            Some(_) if is_hidden => FieldValue::Hidden,
+            Some(value) => FieldValue::Value(value.clone()),
         };
         let entries = |object: &Value| {
             let map = object.pointer(place).and_then(Value::as_object);
@@ -244,7 +248,11 @@ fn differences(kind: &SinkKind, manifest: &Value, live: &Value) -> Vec<Differenc
         // Others may add annotations and labels of their own.
         if place == "/data" && !wanted.is_empty() {
             for key in seen.keys().filter(|key| !wanted.contains_key(*key)) {
-                differs(format!("{prefix}{key}"), side(seen.get(key)), Side::Absent);
+                differs(
+                    format!("{prefix}{key}"),
+                    side(seen.get(key)),
+                    FieldValue::Absent,
+                );
             }
         }
     }

@@ -8,39 +8,39 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use drivers::process::Environment;
-use drivers::secrets::{self, Reference, SecretError};
+use drivers::secrets::{self, SecretError, SecretReference};
 use model::config::eval::{self, EvaluateError};
 use model::config::resolve::{self, ResolveError, StageValues};
 use model::digits;
 use model::masking::{Mask, is_short};
 use model::project::{Context, Input, Stack};
 use model::secret::{Secret, is_secret_variable};
-use model::stage::{Ask, ResolvedBlock, StageBlock, inputs};
-use model::state::resources::Document;
+use model::stage::{ExternalQuery, ResolvedBlock, StageBlock, inputs};
+use model::state::resources::StateDocument;
 use serde_json::Value;
 use store::StoreError;
 
 use crate::Control;
-use crate::secrets::caller_env::Asker;
-use crate::state::outputs::{self, Output, OutputsError};
+use crate::secrets::caller_env::CallerEnv;
+use crate::state::outputs::{self, OutputValue, OutputsError};
 use crate::state::secret_paths;
 
 /// Everything a stack's blocks may refer to. No `Debug`: it holds secrets.
 pub struct StackValues {
-    outputs: BTreeMap<String, Output>,
-    document: Option<Document>,
+    outputs: BTreeMap<String, OutputValue>,
+    document: Option<StateDocument>,
     env: BTreeMap<String, String>,
     secrets: BTreeMap<String, Secret>,
     /// Secrets in the requester's environment.
     named: Vec<Secret>,
-    answers: BTreeMap<Ask, Value>,
+    answers: BTreeMap<ExternalQuery, Value>,
     /// Why a query has no answer.
-    unanswered: BTreeMap<Ask, String>,
+    unanswered: BTreeMap<ExternalQuery, String>,
 }
 
 /// The requester whose environment and secrets are used, and the project.
-pub struct Side<'a> {
-    pub asker: &'a Asker,
+pub struct CallerContext<'a> {
+    pub asker: &'a CallerEnv,
     /// The project's root.
     pub root: &'a Path,
     /// The environment of programs that print a secret.
@@ -80,7 +80,10 @@ pub struct StageEnvironment {
 
 impl StageEnvironment {
     /// The environment of `side` with the variables of the stack's contexts.
-    pub async fn read(contexts: &[Context], side: &Side<'_>) -> Result<Self, StageValuesError> {
+    pub async fn read(
+        contexts: &[Context],
+        side: &CallerContext<'_>,
+    ) -> Result<Self, StageValuesError> {
         let mut values = StackValues::of_nothing(side);
         let inputs = contexts.iter().flat_map(|context| context.env.values());
         values.add_secrets(inputs, side).await?;
@@ -117,7 +120,7 @@ impl StageEnvironment {
 pub(crate) fn with_contexts<E>(
     mut env: Environment,
     contexts: &[Context],
-    asker: &Asker,
+    asker: &CallerEnv,
     hide: impl Fn(Secret),
     evaluate: impl Fn(&Input, &str) -> Result<Value, E>,
 ) -> Result<Environment, E> {
@@ -154,7 +157,7 @@ impl StackValues {
         stack: &Stack,
         is_ours: bool,
         blocks: &[StageBlock],
-        side: &Side<'_>,
+        side: &CallerContext<'_>,
     ) -> Result<Self, StageValuesError> {
         let mut values = Self::gather(control, stack, is_ours, blocks, side).await?;
         if values.outputs.is_empty() {
@@ -177,7 +180,7 @@ impl StackValues {
         stack: &Stack,
         is_ours: bool,
         blocks: &[StageBlock],
-        side: &Side<'_>,
+        side: &CallerContext<'_>,
     ) -> Result<Self, StageValuesError> {
         let name = || stack.name.to_string();
         let outputs = outputs::of_state(control, &stack.state, is_ours).await;
@@ -200,7 +203,7 @@ impl StackValues {
     }
 
     /// Without a stack: only the requester's environment and secrets.
-    pub(crate) fn of_nothing(side: &Side<'_>) -> Self {
+    pub(crate) fn of_nothing(side: &CallerContext<'_>) -> Self {
         Self {
             outputs: BTreeMap::new(),
             document: None,
@@ -216,7 +219,7 @@ impl StackValues {
     pub async fn add_secrets<'i>(
         &mut self,
         inputs: impl Iterator<Item = &'i Input>,
-        side: &Side<'_>,
+        side: &CallerContext<'_>,
     ) -> Result<(), StageValuesError> {
         for input in inputs {
             let Input::Expression(expression) = input else {
@@ -238,20 +241,20 @@ impl StackValues {
         short.map(|(reference, _)| reference.as_str())
     }
 
-    pub fn outputs(&self) -> &BTreeMap<String, Output> {
+    pub fn outputs(&self) -> &BTreeMap<String, OutputValue> {
         &self.outputs
     }
 
-    pub fn answer_with(&mut self, ask: Ask, value: Value) {
+    pub fn answer_with(&mut self, ask: ExternalQuery, value: Value) {
         self.answers.insert(ask, value);
     }
 
     /// Records why a query has no answer.
-    pub fn leave_unanswered(&mut self, ask: Ask, why: String) {
+    pub fn leave_unanswered(&mut self, ask: ExternalQuery, why: String) {
         self.unanswered.insert(ask, why);
     }
 
-    pub fn unanswered(&self, ask: &Ask) -> Option<&str> {
+    pub fn unanswered(&self, ask: &ExternalQuery) -> Option<&str> {
         self.unanswered.get(ask).map(String::as_str)
     }
 
@@ -307,7 +310,7 @@ impl StageValues for StackValues {
         self.secrets.get(reference).cloned()
     }
 
-    fn answer(&self, ask: &Ask) -> Option<Value> {
+    fn answer(&self, ask: &ExternalQuery) -> Option<Value> {
         self.answers.get(ask).cloned()
     }
 }
@@ -317,7 +320,7 @@ async fn document(
     control: &Control,
     stack: &Stack,
     is_ours: bool,
-) -> Result<Option<Document>, StoreError> {
+) -> Result<Option<StateDocument>, StoreError> {
     let state = control.state_name(&stack.state);
     let head = control.store.state_head(&state).await?;
     let Some(head) = head.filter(|head| head.is_copy() != is_ours) else {
@@ -326,7 +329,7 @@ async fn document(
     Ok(secret_paths::document(&control.store, &head).await?.ok())
 }
 
-async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesError> {
+async fn secret(reference: &str, side: &CallerContext<'_>) -> Result<Secret, StageValuesError> {
     let failed = |source: SecretError| StageValuesError::Secret {
         reference: reference.to_owned(),
         source: Box::new(source),
@@ -337,7 +340,7 @@ async fn secret(reference: &str, side: &Side<'_>) -> Result<Secret, StageValuesE
     }
     // A run received its secrets from the requester; other commands read them here.
     let parsed = reference.parse().map_err(failed)?;
-    let found = if let Reference::Env(_) = parsed {
+    let found = if let SecretReference::Env(_) = parsed {
         None
     } else {
         secrets::read_of_asker(&parsed, side.asker.env(), side.root).map_err(failed)?

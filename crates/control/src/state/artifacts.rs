@@ -19,7 +19,7 @@ use crate::Control;
 
 pub(crate) mod backup;
 
-pub use backup::{BringArtifactsError, Brought as BroughtArtifacts};
+pub use backup::{RestoreArtifactsError, RestoredArtifacts};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactsError {

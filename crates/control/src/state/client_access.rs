@@ -13,7 +13,7 @@ use store::{
     StateWriter, Store, StoreError,
 };
 
-pub use store::{Scratch, offload};
+pub use store::{ScratchFile, offload};
 
 use crate::Control;
 use crate::access::tokens::TokenCheck;
@@ -40,7 +40,7 @@ pub struct ClientAccess {
 
 /// Whether a write made a new version, or was already stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     New,
     Same,
 }
@@ -127,7 +127,7 @@ impl ClientAccess {
         &self,
         lock_id: Option<String>,
         body: Vec<u8>,
-    ) -> Result<Written, StateAccessError> {
+    ) -> Result<WriteOutcome, StateAccessError> {
         self.check_scope("POST", TokenScope::Write).await?;
         let writer = StateWriter {
             lock_id,
@@ -142,8 +142,8 @@ impl ClientAccess {
             .state_version_append(&self.state, &writer, body)
             .await;
         match appended {
-            Ok(Appended::Same(_)) => Ok(Written::Same),
-            Ok(Appended::New(_)) => Ok(Written::New),
+            Ok(Appended::Same(_)) => Ok(WriteOutcome::Same),
+            Ok(Appended::New(_)) => Ok(WriteOutcome::New),
             Err(AppendError::Refused {
                 source: refusal @ PushRefusal::RunsOnly,
                 ..

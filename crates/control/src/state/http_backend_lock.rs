@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
-pub enum HoldError {
+pub enum HttpLockError {
     #[error(transparent)]
     Http(#[from] HttpBackendError),
     #[error("interrupted: nothing was written")]
@@ -24,10 +24,10 @@ pub enum HoldError {
     #[error("interrupted before the backend said whether it is locked")]
     Unanswered,
     #[error("the backend could not be unlocked")]
-    LeftLocked { source: Box<HoldError> },
+    LeftLocked { source: Box<HttpLockError> },
 }
 
-impl HoldError {
+impl HttpLockError {
     /// Whether an interruption caused it.
     pub fn is_interruption(&self) -> bool {
         match self {
@@ -38,7 +38,7 @@ impl HoldError {
     }
 }
 
-impl Explain for HoldError {
+impl Explain for HttpLockError {
     fn next_steps(&self) -> Vec<NextStep> {
         match self {
             Self::Http(err) => err.next_steps(),
@@ -52,7 +52,7 @@ impl Explain for HoldError {
 pub(crate) async fn lock_and_read(
     http: &HttpBackend,
     lock: &LockInfo,
-) -> Result<Option<Vec<u8>>, HoldError> {
+) -> Result<Option<Vec<u8>>, HttpLockError> {
     let mut told_to_stop = pin!(told_to_stop());
     let mut locking = pin!(http.lock(lock));
     tokio::select! {
@@ -60,15 +60,15 @@ pub(crate) async fn lock_and_read(
         () = &mut told_to_stop => {
             // Giving up now would leave it unknown whether we hold the lock.
             return match tokio::time::timeout(LAST_ANSWER, locking).await {
-                Ok(Ok(())) => Err(free(http, lock, HoldError::Interrupted).await),
-                Ok(Err(_)) => Err(HoldError::Interrupted),
-                Err(_) => Err(HoldError::LeftLocked { source: Box::new(HoldError::Unanswered) }),
+                Ok(Ok(())) => Err(free(http, lock, HttpLockError::Interrupted).await),
+                Ok(Err(_)) => Err(HttpLockError::Interrupted),
+                Err(_) => Err(HttpLockError::LeftLocked { source: Box::new(HttpLockError::Unanswered) }),
             };
         }
     }
     let read = tokio::select! {
-        read = http.read() => read.map_err(HoldError::Http),
-        () = &mut told_to_stop => Err(HoldError::Interrupted),
+        read = http.read() => read.map_err(HttpLockError::Http),
+        () = &mut told_to_stop => Err(HttpLockError::Interrupted),
     };
     match read {
         Ok(body) => Ok(body),
@@ -77,10 +77,10 @@ pub(crate) async fn lock_and_read(
 }
 
 /// Unlocks the backend after a failure, and reports it if that fails too.
-async fn free(http: &HttpBackend, lock: &LockInfo, failed: HoldError) -> HoldError {
+async fn free(http: &HttpBackend, lock: &LockInfo, failed: HttpLockError) -> HttpLockError {
     match http.unlock(lock).await {
         Ok(()) => failed,
-        Err(_) => HoldError::LeftLocked {
+        Err(_) => HttpLockError::LeftLocked {
             source: Box::new(failed),
         },
     }

@@ -1,6 +1,6 @@
 //! Describes the last write of a state, for the message that a plan is out of date.
 
-use model::seal::{SealedHead, Written};
+use model::seal::{SealedHead, VersionAuthor};
 use model::state::StateVersion;
 
 use crate::Control;
@@ -15,7 +15,7 @@ pub(crate) async fn describe(control: &Control, head: &StateVersion) -> String {
     let request = brief.map(|brief| brief.set.request);
     let by = request.as_ref().and_then(|request| request.asker.clone());
     let by = by.or_else(|| Some(head.actor.clone()));
-    let written = Written {
+    let written = VersionAuthor {
         serial: SealedHead::of(head).serial,
         run: head.run,
         commit: request.and_then(|request| request.commit),

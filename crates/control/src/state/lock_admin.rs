@@ -11,7 +11,7 @@ use store::{ReleaseLockError, StoreError};
 use crate::Control;
 use crate::run::liveness;
 use crate::run::lock::RunLock;
-use crate::state::reasons::Reason;
+use crate::state::reasons::BreakGlassReason;
 
 /// A locked state.
 #[derive(Clone, Debug)]
@@ -185,7 +185,7 @@ pub async fn breakable(
 pub async fn break_lock(
     control: &Control,
     locked: &LockedState,
-    reason: &Reason,
+    reason: &BreakGlassReason,
 ) -> Result<LockedState, BreakLockError> {
     let (state, store, holder) = (&locked.state, &control.store, locked.holder);
     let reason = &reason.kept(control, state).await;

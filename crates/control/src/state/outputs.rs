@@ -8,7 +8,7 @@ use model::error::{Explain, NextStep, advice};
 use model::ids::StackName;
 use model::masking::Mask;
 use model::run::OutputState;
-use model::state::resources::Document;
+use model::state::resources::StateDocument;
 use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, StateVersion};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Explain for OutputsError {
 
 /// One output as a value for computations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Output {
+pub struct OutputValue {
     /// As `model::digits` reads it: numbers keep all digits on the way to a dependent.
     pub value: Value,
     pub sensitive: bool,
@@ -64,7 +64,7 @@ pub async fn of_state(
     control: &Control,
     state: &str,
     is_ours: bool,
-) -> Result<BTreeMap<String, Output>, OutputsError> {
+) -> Result<BTreeMap<String, OutputValue>, OutputsError> {
     let wrong = |source| OutputsError::State {
         state: state.to_owned(),
         source,
@@ -85,7 +85,7 @@ pub(crate) async fn before_destroy(
     control: &Control,
     state: &str,
     is_ours: bool,
-) -> Result<Option<(BTreeMap<String, Output>, Option<Document>)>, OutputsError> {
+) -> Result<Option<(BTreeMap<String, OutputValue>, Option<StateDocument>)>, OutputsError> {
     let wrong = |source| OutputsError::State {
         state: state.to_owned(),
         source,
@@ -122,7 +122,7 @@ fn may_have_outputs(contents: Contents) -> bool {
 pub(crate) async fn of_version(
     control: &Control,
     version: &StateVersion,
-) -> Result<BTreeMap<String, Output>, OutputsError> {
+) -> Result<BTreeMap<String, OutputValue>, OutputsError> {
     let state = &version.state.name;
     let opened = opened(control, version).await?;
     let content = control.store.state_version_content(version).await;
@@ -135,7 +135,7 @@ pub(crate) async fn of_version(
         state: state.clone(),
         why: err.to_string(),
     })?;
-    let read = |(name, output): (String, model::state::Output)| {
+    let read = |(name, output): (String, model::state::StateOutput)| {
         let sensitive = output.sensitive || paths.has_output(&name);
         Ok((name, exact(state, &output.value, sensitive)?))
     };
@@ -225,9 +225,9 @@ pub(crate) async fn with_nulls(
     control: &Control,
     stack: &StackName,
     state: &OutputState,
-) -> Result<BTreeMap<String, Output>, OutputsError> {
+) -> Result<BTreeMap<String, OutputValue>, OutputsError> {
     let stored = of_state(control, &state.name, state.is_ours).await?;
-    let null = Output {
+    let null = OutputValue {
         value: Value::Null,
         sensitive: false,
     };
@@ -285,10 +285,10 @@ async fn declared(
     Ok(nulls)
 }
 
-fn exact(state: &str, value: &RawValue, sensitive: bool) -> Result<Output, OutputsError> {
+fn exact(state: &str, value: &RawValue, sensitive: bool) -> Result<OutputValue, OutputsError> {
     let value = digits::read(value.get()).map_err(|source| OutputsError::Parse {
         state: state.to_owned(),
         source,
     })?;
-    Ok(Output { value, sensitive })
+    Ok(OutputValue { value, sensitive })
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use model::error::{ErrorKind, Explain};
 use model::ids::RunId;
 use model::state::StateName;
-use store::{Scope, Store, StoreError};
+use store::{KeyScope, Store, StoreError};
 
 use crate::home::{Home, make_private};
 
@@ -21,13 +21,13 @@ const WAITS: &str = "undelivered";
 
 /// The place for a run's undelivered state. There is at most one, because each contains everything.
 #[derive(Clone, Debug)]
-pub struct Spool {
+pub struct PendingWrite {
     dir: PathBuf,
     run: RunId,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SpoolError {
+pub(crate) enum PendingWriteError {
     #[error("could not seal it")]
     Seal(#[source] StoreError),
     #[error("could not {deed} `{}`", path.display())]
@@ -38,7 +38,7 @@ pub(crate) enum SpoolError {
     },
 }
 
-impl Explain for SpoolError {
+impl Explain for PendingWriteError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Seal(source) => source.kind(),
@@ -47,7 +47,7 @@ impl Explain for SpoolError {
     }
 }
 
-impl Spool {
+impl PendingWrite {
     /// `dir` is the run's directory.
     pub fn new(dir: PathBuf, run: RunId) -> Self {
         Self { dir, run }
@@ -86,11 +86,11 @@ impl Spool {
         store: &Store,
         state: &StateName,
         body: Vec<u8>,
-    ) -> Result<(), SpoolError> {
-        let scope = Scope::State(state.clone());
+    ) -> Result<(), PendingWriteError> {
+        let scope = KeyScope::State(state.clone());
         let sealed = store.seal(scope, &self.purpose(), body).await;
-        let sealed = sealed.map_err(SpoolError::Seal)?;
-        place(&self.dir, &sealed).map_err(|source| SpoolError::File {
+        let sealed = sealed.map_err(PendingWriteError::Seal)?;
+        place(&self.dir, &sealed).map_err(|source| PendingWriteError::File {
             deed: "write",
             path: self.path(),
             source,
@@ -102,18 +102,18 @@ impl Spool {
         &self,
         store: &Store,
         state: &StateName,
-    ) -> Result<Option<Vec<u8>>, SpoolError> {
+    ) -> Result<Option<Vec<u8>>, PendingWriteError> {
         let sealed = match fs::read(self.path()) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|source| SpoolError::File {
+            read => read.map_err(|source| PendingWriteError::File {
                 deed: "read",
                 path: self.path(),
                 source,
             })?,
         };
-        let scope = Scope::State(state.clone());
+        let scope = KeyScope::State(state.clone());
         let body = store.unseal(scope, &self.purpose(), sealed).await;
-        body.map(Some).map_err(SpoolError::Seal)
+        body.map(Some).map_err(PendingWriteError::Seal)
     }
 
     /// Removes the file, because the state is in the store now. If that fails, the file is later recognised

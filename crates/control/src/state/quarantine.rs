@@ -17,14 +17,14 @@ use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, RefusedReque
 use crate::Control;
 use crate::home::retry::retry_unavailable;
 use crate::run::lock::RunLock;
-use crate::state::pending_write::Spool;
-use crate::state::reasons::Reason;
+use crate::state::pending_write::PendingWrite;
+use crate::state::reasons::BreakGlassReason;
 use crate::state::reasons::without_secrets_of;
 use crate::state::secret_paths;
 
 /// Why a stack cannot be applied: a person has to decide first.
 #[derive(Debug, thiserror::Error)]
-pub enum KeptAsideError {
+pub enum QuarantineError {
     #[error("run {run} left a state that was kept aside: {why}")]
     Undecided {
         run: RunId,
@@ -40,7 +40,7 @@ pub enum KeptAsideError {
     },
 }
 
-impl Explain for KeptAsideError {
+impl Explain for QuarantineError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Undecided { .. } => ErrorKind::Refused,
@@ -84,7 +84,7 @@ impl Explain for DiscardError {}
 
 /// A run's properties that decide about its leftovers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leftovers<'a> {
+pub(crate) struct AdoptionContext<'a> {
     pub(crate) run: RunId,
     pub(crate) spec: &'a RunSpec,
     /// The directory in which its engine worked.
@@ -97,7 +97,7 @@ pub(crate) struct Leftovers<'a> {
     pub(crate) patient: bool,
 }
 
-impl<'a> Leftovers<'a> {
+impl<'a> AdoptionContext<'a> {
     pub(crate) fn of(run: RunId, spec: &'a RunSpec, dir: &'a Path, plan: &PlanRecord) -> Self {
         Self {
             run,
@@ -123,15 +123,15 @@ impl<'a> Leftovers<'a> {
 
 /// The owner of a state that may be left in a stack's directory, recorded before the engine applies there.
 #[derive(Debug, Serialize, Deserialize)]
-struct Applying {
+struct ApplyRecord {
     run: RunId,
     base: Option<i64>,
     may_empty: bool,
 }
 
 /// Records which run the leftovers will belong to. If that fails, they are attributed to the next run.
-pub(crate) fn note_applying(control: &Control, left: Leftovers<'_>) {
-    let applying = Applying {
+pub(crate) fn note_applying(control: &Control, left: AdoptionContext<'_>) {
+    let applying = ApplyRecord {
         run: left.run,
         base: left.base,
         may_empty: left.may_empty,
@@ -141,36 +141,36 @@ pub(crate) fn note_applying(control: &Control, left: Leftovers<'_>) {
 }
 
 /// The leftovers of an earlier run in the directory, attributed to that run.
-pub(crate) fn of_earlier<'a>(control: &Control, left: Leftovers<'a>) -> Leftovers<'a> {
+pub(crate) fn of_earlier<'a>(control: &Control, left: AdoptionContext<'a>) -> AdoptionContext<'a> {
     let note = fs::read(control.home.applying_note(left.spec));
     let applying = note
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok());
     match applying {
-        Some(Applying {
+        Some(ApplyRecord {
             run,
             base,
             may_empty,
-        }) => Leftovers {
+        }) => AdoptionContext {
             run,
             base,
             may_empty,
             ..left
         },
-        None => Leftovers { base: None, ..left },
+        None => AdoptionContext { base: None, ..left },
     }
 }
 
 /// Fails if an undecided state blocks the next apply.
-pub async fn check(control: &Control, state: &StateName) -> Result<(), KeptAsideError> {
+pub async fn check(control: &Control, state: &StateName) -> Result<(), QuarantineError> {
     let waiting = control.store.kept_aside_list(state).await;
-    let waiting = waiting.map_err(|source| KeptAsideError::Store {
+    let waiting = waiting.map_err(|source| QuarantineError::Store {
         state: state.clone(),
         source,
     })?;
     match waiting.into_iter().next() {
         None => Ok(()),
-        Some(first) => Err(KeptAsideError::Undecided {
+        Some(first) => Err(QuarantineError::Undecided {
             run: first.run.unwrap_or(RunId(0)),
             state: first.state,
             why: first.reason,
@@ -183,7 +183,7 @@ pub async fn check(control: &Control, state: &StateName) -> Result<(), KeptAside
 pub async fn discard(
     control: &Control,
     run: RunId,
-    reason: &Reason,
+    reason: &BreakGlassReason,
 ) -> Result<Vec<RefusedRequest>, DiscardError> {
     let store = &control.store;
     let failed = |source| DiscardError::Store { run, source };
@@ -207,7 +207,7 @@ pub async fn discard(
 
 /// Adopts or quarantines the leftovers of a finished run: first what the home could not store, then what its
 /// engine saved. The text describes what was done.
-pub(crate) async fn take_in(control: &Control, left: Leftovers<'_>) -> Option<String> {
+pub(crate) async fn take_in(control: &Control, left: AdoptionContext<'_>) -> Option<String> {
     let spooled = take_in_spooled(control, left).await;
     let errored = take_in_errored(control, left).await;
     match (spooled, errored) {
@@ -218,7 +218,7 @@ pub(crate) async fn take_in(control: &Control, left: Leftovers<'_>) -> Option<St
 
 /// Adopts or quarantines undelivered states of finished runs that were not handled when the runs ended.
 pub(crate) async fn take_in_forgotten(control: &Control) -> Result<(), ChangeSetError> {
-    for run in Spool::left_in(&control.home) {
+    for run in PendingWrite::left_in(&control.home) {
         let Ok(Some(_lock)) = RunLock::try_take(&control.home, run) else {
             continue;
         };
@@ -227,7 +227,7 @@ pub(crate) async fn take_in_forgotten(control: &Control) -> Result<(), ChangeSet
             continue; // handled when the run is ended
         }
         let spec = control.store.run_spec(run).await?;
-        let left = Leftovers {
+        let left = AdoptionContext {
             run,
             spec: &spec,
             dir: Path::new(""),
@@ -240,8 +240,8 @@ pub(crate) async fn take_in_forgotten(control: &Control) -> Result<(), ChangeSet
     Ok(())
 }
 
-async fn take_in_spooled(control: &Control, left: Leftovers<'_>) -> Option<String> {
-    let spool = Spool::new(control.home.run_dir(left.run), left.run);
+async fn take_in_spooled(control: &Control, left: AdoptionContext<'_>) -> Option<String> {
+    let spool = PendingWrite::new(control.home.run_dir(left.run), left.run);
     let state = control.state_name(&left.spec.stack.state);
     let read = async || spool.read(&control.store, &state).await;
     let bytes = left.try_for(read).await;
@@ -262,7 +262,7 @@ async fn take_in_spooled(control: &Control, left: Leftovers<'_>) -> Option<Strin
     }
 }
 
-async fn take_in_errored(control: &Control, left: Leftovers<'_>) -> Option<String> {
+async fn take_in_errored(control: &Control, left: AdoptionContext<'_>) -> Option<String> {
     let path = drivers::engine::find_errored_state(left.dir)?;
     if left.spec.target.backend != Backend::Terrane {
         let why = "it belongs to the engine's own backend; push it there";
@@ -287,7 +287,7 @@ async fn take_in_errored(control: &Control, left: Leftovers<'_>) -> Option<Strin
 async fn adopt(
     control: &Control,
     state: &StateName,
-    left: Leftovers<'_>,
+    left: AdoptionContext<'_>,
     bytes: &[u8],
 ) -> Result<String, AdoptError> {
     let once = async || try_adopt(control, state, left, bytes).await;
@@ -308,7 +308,7 @@ async fn adopt(
 async fn try_adopt(
     control: &Control,
     state: &StateName,
-    left: Leftovers<'_>,
+    left: AdoptionContext<'_>,
     bytes: &[u8],
 ) -> Result<Adopted, AdoptError> {
     let (store, run) = (&control.store, left.run);
@@ -325,7 +325,7 @@ async fn try_adopt(
         && Some(head.version) != left.base
         && store.state_version_read(&head).await.map_err(failed)? != bytes
     {
-        let why = model::state::KeepAside::HeadMoved { head: head.serial };
+        let why = model::state::QuarantineReason::HeadMoved { head: head.serial };
         let record = store.kept_aside_record(state, run, why.to_string(), bytes.to_vec());
         let kept = record.await.map_err(failed)?.kept;
         return Ok(Adopted::KeptAside { why, kept });

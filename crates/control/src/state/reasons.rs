@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drivers::process::engine_environment;
-use drivers::secrets::{Reference, read_of_asker};
+use drivers::secrets::{SecretReference, read_of_asker};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, RunId};
 use model::masking::Mask;
@@ -16,7 +16,7 @@ use store::StoreError;
 
 use crate::Control;
 use crate::project::open::OpenProject;
-use crate::secrets::caller_env::{self, Asker};
+use crate::secrets::caller_env::{self, CallerEnv};
 use crate::state::secret_paths;
 
 /// A service that does not respond must not delay an emergency.
@@ -29,10 +29,11 @@ pub fn without_secrets_here(
     env: &BTreeMap<String, String>,
     text: &str,
 ) -> String {
-    let mut secrets: Vec<Secret> = Asker::of_environment(env).named_secrets().collect();
+    let mut secrets: Vec<Secret> = CallerEnv::of_environment(env).named_secrets().collect();
     if let Some(open) = project {
         let references = open.loaded.secrets.keys();
-        let references = references.filter_map(|reference| reference.parse::<Reference>().ok());
+        let references =
+            references.filter_map(|reference| reference.parse::<SecretReference>().ok());
         secrets.extend(
             references.filter_map(|parsed| read_of_asker(&parsed, env, &open.root).ok().flatten()),
         );
@@ -43,7 +44,7 @@ pub fn without_secrets_here(
 /// The reasons for exceptions and for a policy override, as they are stored.
 pub(crate) async fn kept_of(
     control: &Control,
-    asker: &Asker,
+    asker: &CallerEnv,
     specs: &[RunSpec],
     mut exceptions: Option<Exceptions>,
     mut policy_override: Option<String>,
@@ -59,7 +60,7 @@ pub(crate) async fn kept_of(
 }
 
 /// Masks the secrets of these runs, including those from services.
-async fn without_secrets_of_specs(asker: &Asker, specs: &[RunSpec], text: &str) -> String {
+async fn without_secrets_of_specs(asker: &CallerEnv, specs: &[RunSpec], text: &str) -> String {
     let mut secrets = asker.secrets(specs);
     let asking = async {
         for spec in specs {
@@ -106,12 +107,12 @@ pub async fn without_secrets_of_set(control: &Control, set: ChangeSetId, text: &
 
 /// The reason that a person gives for an exceptional action.
 #[derive(Clone, Debug)]
-pub struct Reason {
+pub struct BreakGlassReason {
     pub actor: String,
     pub text: String,
 }
 
-impl Reason {
+impl BreakGlassReason {
     /// The reason as it is stored for a state.
     pub(crate) async fn kept(&self, control: &Control, state: &StateName) -> Self {
         let states = std::slice::from_ref(state);

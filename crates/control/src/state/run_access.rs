@@ -20,8 +20,8 @@ use store::{
 };
 use tokio::sync::Mutex;
 
-use crate::home::retry::Patience;
-use crate::state::pending_write::Spool;
+use crate::home::retry::Backoff;
+use crate::state::pending_write::PendingWrite;
 
 /// One run's access to one state.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct StateAccess {
     run: RunId,
     mode: AccessMode,
     /// Where a write waits while the store cannot accept it; without it, the write fails at once.
-    spool: Option<Spool>,
+    spool: Option<PendingWrite>,
     /// The run's secrets. Their paths in a written state are stored with the version.
     secrets: Mask,
     /// Allows one write at a time, and lets others wait for the end of the last one.
@@ -166,7 +166,7 @@ impl StateAccess {
 
     /// Writes that the store cannot accept now are saved in `spool`, and retried before they fail.
     #[must_use]
-    pub fn holding(self, spool: Spool) -> Self {
+    pub fn holding(self, spool: PendingWrite) -> Self {
         let spool = Some(spool);
         Self { spool, ..self }
     }
@@ -300,7 +300,7 @@ impl StateAccess {
                 let keep = spool.keep(&self.store, &self.state, body.clone());
                 is_kept = keep.await.is_ok();
             }
-            if !patience.get_or_insert_with(Patience::begin).again().await {
+            if !patience.get_or_insert_with(Backoff::begin).again().await {
                 spool.forget();
                 return appended;
             }

@@ -6,7 +6,7 @@
 use model::ids::RunId;
 use model::masking::Mask;
 use model::secret::Secret;
-use model::state::resources::{Document, Opaque};
+use model::state::resources::{OpaqueState, StateDocument};
 use model::state::secret_paths::SecretPaths;
 use model::state::{StateName, StateVersion};
 use store::{Store, StoreError};
@@ -18,9 +18,9 @@ use crate::run::logs::hidden_in;
 pub(crate) async fn document(
     store: &Store,
     version: &StateVersion,
-) -> Result<Result<Document, Opaque>, StoreError> {
+) -> Result<Result<StateDocument, OpaqueState>, StoreError> {
     let (body, paths) = store.state_version_content(version).await?;
-    Ok(Document::read(&body).map(|document| document.with_secret_paths(&paths)))
+    Ok(StateDocument::read(&body).map(|document| document.with_secret_paths(&paths)))
 }
 
 /// The values at the secret paths of the newest version. A secret that was changed at its source is still
@@ -36,7 +36,7 @@ pub(crate) async fn earlier_secrets(
     if paths.is_empty() {
         return Ok(Vec::new());
     }
-    let document = Document::read(&body).ok();
+    let document = StateDocument::read(&body).ok();
     Ok(document.map_or_else(Vec::new, |document| document.values_at(&paths)))
 }
 

@@ -7,17 +7,17 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::RunId;
 use model::lock::LockInfo;
 use model::masking::Mask;
-use model::state::resources::Document;
+use model::state::resources::StateDocument;
 use model::state::secret_paths::SecretPaths;
 use model::state::{
-    Contents, ExpectedHead, HeldLock, InvalidState, Mark, PushRefusal, ReadResourcesError,
-    RemoveError, StateFacts, StateName, StateVersion, Summary, as_written, remove, summary,
-    with_identity,
+    Contents, ExpectedHead, HeldLock, InvalidState, PushRefusal, ReadResourcesError, RemoveError,
+    StateChangeSummary, StateFacts, StateName, StateVersion, VersionMark, as_written, remove,
+    summary, with_identity,
 };
 use store::{
     AcquireLockError, AppendError, Appended, BreakGlassRecord, Decider, Decision, ManualWrite,
@@ -25,16 +25,16 @@ use store::{
 };
 
 use crate::Control;
-use crate::state::reasons::Reason;
+use crate::state::reasons::BreakGlassReason;
 use crate::state::secret_paths;
 
 mod target;
 
-pub use target::{InvalidTarget, Target};
+pub use target::{InvalidRollbackTarget, RollbackTarget};
 
 /// The proposed newest version, and how it differs from the current one.
 #[derive(Debug)]
-pub struct Proposal {
+pub struct SurgeryProposal {
     pub state: StateName,
     pub head: Option<StateVersion>,
     pub body: Vec<u8>,
@@ -42,20 +42,20 @@ pub struct Proposal {
     /// The older version that the content comes from.
     pub older: Option<i64>,
     /// `None` if the engine encrypted one of them, or the current version cannot be read.
-    pub summary: Option<Summary>,
+    pub summary: Option<StateChangeSummary>,
     /// Why the current version cannot be compared: it is damaged, and stays unchanged.
     pub unread: Option<StoreError>,
     /// Known secret paths in the body, besides those inherited from the current version.
     secret_paths: SecretPaths,
-    act: Act,
-    mark: Option<Mark>,
+    act: BreakGlassAction,
+    mark: Option<VersionMark>,
     force: bool,
     detail: String,
     /// Quarantined states that this decides.
     decides: Vec<RefusedRequest>,
 }
 
-impl Proposal {
+impl SurgeryProposal {
     /// Both lineages, if they differ.
     pub fn other_lineage(&self) -> Option<(String, String)> {
         let before = self.head.as_ref().map(|head| head.lineage.clone())?;
@@ -66,7 +66,7 @@ impl Proposal {
 
 /// The result.
 #[derive(Debug)]
-pub enum Done {
+pub enum SurgeryOutcome {
     Wrote(StateVersion),
     /// The newest version already has this content.
     Same(StateVersion),
@@ -196,9 +196,9 @@ impl Explain for SurgeryError {
 pub async fn rollback(
     control: &Control,
     state: &StateName,
-    target: Target,
-) -> Result<Proposal, SurgeryError> {
-    let now = Now::read(control, state).await?;
+    target: RollbackTarget,
+) -> Result<SurgeryProposal, SurgeryError> {
+    let now = CurrentHead::read(control, state).await?;
     let versions = versions_of(control, state).await?;
     if versions.is_empty() {
         let state = state.clone();
@@ -233,7 +233,7 @@ pub async fn rollback(
         "content of version {} (serial {}) again{after}",
         old.version, old.serial
     );
-    Ok(Proposal {
+    Ok(SurgeryProposal {
         older: Some(old.version),
         serial: if encrypted { old.serial } else { next },
         summary: now.compare(state, &body, &paths)?,
@@ -242,8 +242,8 @@ pub async fn rollback(
         state: state.clone(),
         head: now.head,
         body,
-        act: Act::StateRolledBack,
-        mark: Some(Mark::RolledBack),
+        act: BreakGlassAction::StateRolledBack,
+        mark: Some(VersionMark::RolledBack),
         force: encrypted,
         detail,
         decides: Vec::new(),
@@ -256,10 +256,10 @@ pub async fn push(
     state: &StateName,
     file: Vec<u8>,
     force: bool,
-) -> Result<Proposal, SurgeryError> {
+) -> Result<SurgeryProposal, SurgeryError> {
     let decides = control.store.kept_aside_list(state).await;
     let decides = decides.map_err(|source| failed(state, "read", source))?;
-    let source = Source {
+    let source = PushSource {
         what: "a file".to_owned(),
         secret_paths: SecretPaths::default(),
         decides,
@@ -273,7 +273,7 @@ pub async fn push_kept(
     state: &StateName,
     run: RunId,
     force: bool,
-) -> Result<Proposal, SurgeryError> {
+) -> Result<SurgeryProposal, SurgeryError> {
     let store = &control.store;
     let read = |source| failed(state, "read", source);
     let left = store.kept_aside_list_run(run).await.map_err(read)?;
@@ -288,7 +288,7 @@ pub async fn push_kept(
     };
     let body = body.ok_or_else(nothing)?;
     let decides = store.kept_aside_list(state).await.map_err(read)?;
-    let source = Source {
+    let source = PushSource {
         what: format!("what run {run} left aside"),
         secret_paths: secret_paths::of_earlier_run(control, run, &body),
         decides,
@@ -311,7 +311,7 @@ pub async fn push_refused(
     state: &StateName,
     number: i64,
     force: bool,
-) -> Result<Proposal, SurgeryError> {
+) -> Result<SurgeryProposal, SurgeryError> {
     let store = &control.store;
     let read = |source| failed(state, "read", source);
     let refused = store.refusal_get(number).await.map_err(read)?;
@@ -326,7 +326,7 @@ pub async fn push_refused(
     })?;
     let run = refused.and_then(|refused| refused.run);
     let paths = run.map(|run| secret_paths::of_earlier_run(control, run, &body));
-    let source = Source {
+    let source = PushSource {
         what: format!("what was refused as number {number}"),
         secret_paths: paths.unwrap_or_default(),
         decides: store.kept_aside_list(state).await.map_err(read)?,
@@ -339,8 +339,8 @@ pub async fn take_out(
     control: &Control,
     state: &StateName,
     addresses: &[String],
-) -> Result<Proposal, SurgeryError> {
-    let mut now = Now::read(control, state).await?;
+) -> Result<SurgeryProposal, SurgeryError> {
+    let mut now = CurrentHead::read(control, state).await?;
     let (head, body) = now.there(state)?;
     let paths = &now.secret_paths;
     let mask = masking(&[document(&body, paths)]);
@@ -353,7 +353,7 @@ pub async fn take_out(
             state: state.clone(),
             source: source.masked(&mask),
         })?;
-    Ok(Proposal {
+    Ok(SurgeryProposal {
         summary: now.compare(state, &removal.body, &SecretPaths::default())?,
         unread: None,
         secret_paths: SecretPaths::default(),
@@ -362,8 +362,8 @@ pub async fn take_out(
         state: state.clone(),
         head: Some(head),
         body: removal.body,
-        act: Act::StateEdited,
-        mark: Some(Mark::Edited),
+        act: BreakGlassAction::StateEdited,
+        mark: Some(VersionMark::Edited),
         force: false,
         detail: mask.mask_text(&format!("without {}", removal.removed.join(", "))),
         decides: Vec::new(),
@@ -371,7 +371,7 @@ pub async fn take_out(
 }
 
 /// The lock under which a person changes a state.
-pub(crate) fn lock_by_hand(reason: &Reason, now: Timestamp) -> LockInfo {
+pub(crate) fn lock_by_hand(reason: &BreakGlassReason, now: Timestamp) -> LockInfo {
     LockInfo {
         id: uuid::Uuid::new_v4().to_string(),
         // Every client, and the rules, recognise a person's push by this name.
@@ -387,9 +387,9 @@ pub(crate) fn lock_by_hand(reason: &Reason, now: Timestamp) -> LockInfo {
 /// Carries out a proposal, if the state is unchanged since it was shown.
 pub async fn carry_out(
     control: &Control,
-    proposal: Proposal,
-    reason: &Reason,
-) -> Result<Done, SurgeryError> {
+    proposal: SurgeryProposal,
+    reason: &BreakGlassReason,
+) -> Result<SurgeryOutcome, SurgeryError> {
     let (state, store) = (&proposal.state, &control.store);
     let reason = &reason.kept(control, state).await;
     let info = lock_by_hand(reason, control.now());
@@ -415,8 +415,8 @@ pub async fn carry_out(
     // Release the lock in any case, so that no client waits for a command that is over.
     let released = store.lock_release(state, &info.id).await;
     let done = match appended? {
-        Appended::New(version) => Done::Wrote(version),
-        Appended::Same(version) => Done::Same(version),
+        Appended::New(version) => SurgeryOutcome::Wrote(version),
+        Appended::Same(version) => SurgeryOutcome::Same(version),
     };
     drop(released);
     let decider = Decider {
@@ -424,7 +424,7 @@ pub async fn carry_out(
         reason: &reason.text,
     };
     // A push that wrote nothing decides nothing.
-    if matches!(done, Done::Wrote(_)) && !proposal.decides.is_empty() {
+    if matches!(done, SurgeryOutcome::Wrote(_)) && !proposal.decides.is_empty() {
         let decided = store.kept_aside_decide(&proposal.decides, Decision::Pushed, decider);
         let decided = decided.await;
         decided.map_err(|source| failed(state, "note the decision about", source))?;
@@ -433,7 +433,7 @@ pub async fn carry_out(
 }
 
 /// The origin of a pushed body.
-struct Source {
+struct PushSource {
     /// A description for the record.
     what: String,
     secret_paths: SecretPaths,
@@ -446,9 +446,9 @@ async fn propose_push(
     state: &StateName,
     file: Vec<u8>,
     force: bool,
-    source: Source,
-) -> Result<Proposal, SurgeryError> {
-    let now = Now::read(control, state).await?;
+    source: PushSource,
+) -> Result<SurgeryProposal, SurgeryError> {
+    let now = CurrentHead::read(control, state).await?;
     let facts = StateFacts::read(&file).map_err(|source| invalid(state, source))?;
     let (mut body, mut serial, mut mark) = (file, facts.serial, None);
     if force && facts.contents != Contents::Encrypted && now.body.as_deref() != Some(&body) {
@@ -463,10 +463,10 @@ async fn propose_push(
             serial = serial.max(next);
             let renumbered = with_identity(&body, serial, lineage);
             body = renumbered.map_err(|source| invalid(state, source))?;
-            mark = Some(Mark::Forced);
+            mark = Some(VersionMark::Forced);
         }
     }
-    Ok(Proposal {
+    Ok(SurgeryProposal {
         summary: now.compare(state, &body, &source.secret_paths)?,
         detail: format!(
             "{}, serial {} as it came{}",
@@ -481,7 +481,7 @@ async fn propose_push(
         body,
         serial,
         older: None,
-        act: Act::StatePushed,
+        act: BreakGlassAction::StatePushed,
         mark,
         force,
         decides: source.decides,
@@ -505,14 +505,14 @@ fn next_serial(versions: &[StateVersion], lineage: &str) -> Option<u64> {
 }
 
 /// The current version, if there is one, and its bytes, or why they cannot be read.
-struct Now {
+struct CurrentHead {
     head: Option<StateVersion>,
     body: Option<Arc<Vec<u8>>>,
     secret_paths: Arc<SecretPaths>,
     unread: Option<StoreError>,
 }
 
-impl Now {
+impl CurrentHead {
     async fn read(control: &Control, state: &StateName) -> Result<Self, SurgeryError> {
         let read = |source| failed(state, "read", source);
         let head = control.store.state_head(state).await.map_err(read)?;
@@ -566,7 +566,7 @@ impl Now {
         state: &StateName,
         after: &[u8],
         after_paths: &SecretPaths,
-    ) -> Result<Option<Summary>, SurgeryError> {
+    ) -> Result<Option<StateChangeSummary>, SurgeryError> {
         if self.unread.is_some() {
             return Ok(None);
         }
@@ -574,7 +574,7 @@ impl Now {
         let mut paths = self.secret_paths.as_ref().clone();
         paths.extend(after_paths.clone());
         let documents = before.into_iter().chain([after]);
-        let documents: Vec<Option<Document>> =
+        let documents: Vec<Option<StateDocument>> =
             documents.map(|body| document(body, &paths)).collect();
         let mask = masking(&documents);
         match summary(before, after) {
@@ -588,15 +588,17 @@ impl Now {
     }
 }
 
-fn document(body: &[u8], paths: &SecretPaths) -> Option<Document> {
-    let document = Document::read(body).ok()?;
+fn document(body: &[u8], paths: &SecretPaths) -> Option<StateDocument> {
+    let document = StateDocument::read(body).ok()?;
     Some(document.with_secret_paths(paths))
 }
 
 /// A mask for the sensitive values in these documents.
-fn masking(documents: &[Option<Document>]) -> Mask {
+fn masking(documents: &[Option<StateDocument>]) -> Mask {
     let documents = documents.iter().flatten();
-    let secrets: Vec<_> = documents.flat_map(Document::sensitive_values).collect();
+    let secrets: Vec<_> = documents
+        .flat_map(StateDocument::sensitive_values)
+        .collect();
     Mask::new(&secrets)
 }
 

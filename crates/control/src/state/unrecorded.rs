@@ -2,9 +2,9 @@
 
 use model::engine_event::EngineEvent;
 use model::ids::RunId;
-use model::import_proposal::{self, Left, Stored};
+use model::import_proposal::{self, StateAfterRun, UnrecordedResources};
 use model::run::RunSpec;
-use model::state::resources::{Document, Opaque};
+use model::state::resources::{OpaqueState, StateDocument};
 
 use crate::Control;
 
@@ -16,16 +16,16 @@ pub(crate) async fn look(
     spec: &RunSpec,
     events: &[EngineEvent],
     died: bool,
-) -> Option<Box<Left>> {
+) -> Option<Box<UnrecordedResources>> {
     let state = control.state_name(&spec.stack.state);
     let head = control.store.state_head(&state).await.ok().flatten();
     let bytes = match &head {
         Some(head) => control.store.state_version_read(head).await.ok(),
         None => None,
     };
-    let document = bytes.as_deref().map(Document::read);
+    let document = bytes.as_deref().map(StateDocument::read);
     let kept_aside = control.store.kept_aside_list_run(run).await;
-    let stored = Stored {
+    let stored = StateAfterRun {
         serial: head.as_ref().map(|head| head.serial),
         at: head
             .as_ref()
@@ -34,7 +34,7 @@ pub(crate) async fn look(
         document: document
             .as_ref()
             .and_then(|document| document.as_ref().ok()),
-        is_opaque: matches!(document, Some(Err(Opaque::Encrypted))),
+        is_opaque: matches!(document, Some(Err(OpaqueState::Encrypted))),
         kept_aside: kept_aside.is_ok_and(|kept| !kept.is_empty()),
     };
     import_proposal::left(events, stored, died).map(Box::new)

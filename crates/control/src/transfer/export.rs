@@ -19,9 +19,11 @@ use store::{AcquireLockError, AppendError, ReleaseLockError, StoreError};
 use crate::Control;
 use crate::changeset::backends::BackendError;
 use crate::state::artifacts::{self, ArtifactsError, backup};
-use crate::state::http_backend_lock::{HoldError, lock_and_read};
+use crate::state::http_backend_lock::{HttpLockError, lock_and_read};
 use crate::state::queries::{self, ReadStateError};
-use crate::transfer::import::{ImportError, LIST, Place, credential, file_in_directory, lock_info};
+use crate::transfer::import::{
+    ImportError, LIST, StateLocation, credential, file_in_directory, lock_info,
+};
 
 mod engine;
 
@@ -45,7 +47,7 @@ pub enum ExportError {
     #[error(transparent)]
     Http(#[from] HttpBackendError),
     #[error(transparent)]
-    Held(HoldError),
+    Held(HttpLockError),
     #[error("the state of stack `{stack}` is locked by {}", .holder.info)]
     Locked {
         stack: StackName,
@@ -199,7 +201,7 @@ pub struct Exported {
 /// An export of a state by name, whether or not a project here has it.
 pub struct StateExport<'a> {
     pub state: &'a StateName,
-    pub to: &'a Place,
+    pub to: &'a StateLocation,
     /// A secret reference, for HTTP; its file paths are relative to `root`.
     pub credential: Option<&'a str>,
     pub root: &'a Path,
@@ -218,13 +220,15 @@ pub async fn export_state(
     let secret_paths = count_secret_paths(control, &version).await?;
     let (mut locked_by, mut was_there) = (None, false);
     let place = match export.to {
-        Place::File(path) => write_new(path, &body)?,
-        Place::Directory(dir) => write_new(&dir.join(file_in_directory(&state.name)), &body)?,
-        Place::Engine | Place::Copy => {
+        StateLocation::File(path) => write_new(path, &body)?,
+        StateLocation::Directory(dir) => {
+            write_new(&dir.join(file_in_directory(&state.name)), &body)?
+        }
+        StateLocation::Engine | StateLocation::Copy => {
             let state = state.clone();
             return Err(ImportError::NoStack { state }.into());
         }
-        Place::Http(address) => {
+        StateLocation::Http(address) => {
             let credential = credential(export.credential, export.root, env).await?;
             let http = HttpBackend::new(address, credential, export.locking.clone())?;
             let lock = lock_info(export.who, "migration destination state");
@@ -290,16 +294,16 @@ async fn count_secret_paths(
 }
 
 /// The error for a backend that could not be locked or read.
-fn not_held(place: &str, id: &str, err: HoldError) -> ExportError {
+fn not_held(place: &str, id: &str, err: HttpLockError) -> ExportError {
     match err {
-        HoldError::Http(err) => ExportError::Http(err),
-        HoldError::LeftLocked { source } => ExportError::LeftLocked {
+        HttpLockError::Http(err) => ExportError::Http(err),
+        HttpLockError::LeftLocked { source } => ExportError::LeftLocked {
             place: place.to_owned(),
             id: id.to_owned(),
             is_written: false,
             source: Box::new(not_held(place, id, *source)),
         },
-        err @ (HoldError::Interrupted | HoldError::Unanswered) => ExportError::Held(err),
+        err @ (HttpLockError::Interrupted | HttpLockError::Unanswered) => ExportError::Held(err),
     }
 }
 
@@ -333,7 +337,7 @@ fn newer_words(there: &StateFacts, ours: &StateFacts) -> Option<String> {
 
 /// One state in an export of all states.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ExportEntry {
     pub project: String,
     pub state: String,
     pub file: String,
@@ -351,7 +355,7 @@ pub struct Entry {
 /// Exports all states of the home as they were at one moment: their heads are read at once, and versions
 /// never change. Artifacts follow, as they are then. The list is written last: a directory without it is
 /// incomplete.
-pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, ExportError> {
+pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<ExportEntry>, ExportError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| ExportError::Write { path, source }
@@ -380,7 +384,7 @@ pub async fn export_all(control: &Control, dir: &Path) -> Result<Vec<Entry>, Exp
             private_dir(parent).map_err(failed(parent))?;
         }
         write_new(&path, &body)?;
-        entries.push(Entry {
+        entries.push(ExportEntry {
             project: row.name.project,
             state: row.name.name,
             file,

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::process::engine_environment;
-use drivers::secrets::{self, Reference, SecretError, Sources, Surroundings};
+use drivers::secrets::{self, SecretContext, SecretError, SecretReference, SecretSources};
 use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
 use model::error::{Explain, NextStep, advice, command};
@@ -24,16 +24,16 @@ use store::{AcquireLockError, AppendError, Appended, ReleaseLockError, StateWrit
 use crate::Control;
 use crate::changeset::backends::BackendError;
 use crate::project::open::OpenProject;
-use crate::state::artifacts::{BringArtifactsError, BroughtArtifacts, backup};
-use crate::state::http_backend_lock::{HoldError, lock_and_read};
-use crate::transfer::export::Entry;
+use crate::state::artifacts::{RestoreArtifactsError, RestoredArtifacts, backup};
+use crate::state::http_backend_lock::{HttpLockError, lock_and_read};
+use crate::transfer::export::ExportEntry;
 use crate::transfer::export::holds_the_same;
 
 mod engine;
 
 /// The source or destination of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StateLocation {
     File(PathBuf),
     /// A directory of state files, `NAME.tfstate` each.
     Directory(PathBuf),
@@ -44,7 +44,7 @@ pub enum Place {
     Http(String),
 }
 
-impl Place {
+impl StateLocation {
     /// Parses a command-line argument: `engine`, `copy`, a URL, else a path.
     pub fn parse(word: &str, cwd: &Path) -> Self {
         match word {
@@ -85,7 +85,7 @@ pub enum ImportError {
     #[error(transparent)]
     Http(#[from] HttpBackendError),
     #[error(transparent)]
-    Held(HoldError),
+    Held(HttpLockError),
     #[error(transparent)]
     Backend(#[from] BackendError),
     #[error("`--leave-locked`: {why}")]
@@ -133,7 +133,7 @@ pub enum ImportError {
         source: Box<StoreError>,
     },
     #[error(transparent)]
-    Artifacts(Box<BringArtifactsError>),
+    Artifacts(Box<RestoreArtifactsError>),
 }
 
 impl ImportError {
@@ -199,14 +199,14 @@ pub struct Imported {
     pub version: StateVersion,
     /// Whether the same state was already here.
     pub was_here: bool,
-    pub old_home: OldHome,
+    pub old_home: SourceLockState,
     /// How the old place was locked, if in an unusual way.
     pub locked_by: Option<String>,
 }
 
 /// In which condition the old place was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OldHome {
+pub enum SourceLockState {
     /// It cannot be locked.
     NoLock,
     /// It may support locks, but was not locked.
@@ -222,9 +222,9 @@ pub enum OldHome {
 }
 
 /// An import of a stack's state.
-pub struct Import<'a> {
+pub struct ImportRequest<'a> {
     pub stack: &'a StackName,
-    pub from: Place,
+    pub from: StateLocation,
     /// A secret reference, for HTTP.
     pub credential: Option<&'a str>,
     pub locking: &'a Locking,
@@ -236,7 +236,7 @@ pub struct Import<'a> {
 /// An import of a state by name, whether or not a project here has it.
 pub struct StateImport<'a> {
     pub state: &'a StateName,
-    pub from: &'a Place,
+    pub from: &'a StateLocation,
     /// A secret reference, for HTTP; its file paths are relative to `root`.
     pub credential: Option<&'a str>,
     pub root: &'a Path,
@@ -251,10 +251,10 @@ pub async fn import(
     open: &OpenProject,
     project: &Project,
     env: &BTreeMap<String, String>,
-    import: &Import<'_>,
+    import: &ImportRequest<'_>,
 ) -> Result<Imported, ImportError> {
     let state = control.state_name(&project.stacks[import.stack].state);
-    if import.from != Place::Engine {
+    if import.from != StateLocation::Engine {
         let by_name = StateImport {
             state: &state,
             from: &import.from,
@@ -278,18 +278,22 @@ pub async fn import_state(
     let state = import.state;
     let lock = lock_info(import.who, "migration source state");
     let (body, old_home, http) = match import.from {
-        Place::File(path) => (read_file(path)?, OldHome::NoLock, None),
-        Place::Directory(dir) => (read_in_directory(dir, state)?, OldHome::NoLock, None),
-        Place::Engine => {
+        StateLocation::File(path) => (read_file(path)?, SourceLockState::NoLock, None),
+        StateLocation::Directory(dir) => (
+            read_in_directory(dir, state)?,
+            SourceLockState::NoLock,
+            None,
+        ),
+        StateLocation::Engine => {
             return Err(ImportError::NoStack {
                 state: state.clone(),
             });
         }
-        Place::Copy => {
+        StateLocation::Copy => {
             let (body, at) = copy_of(control, state).await?;
-            (body, OldHome::Seen { at }, None)
+            (body, SourceLockState::Seen { at }, None)
         }
-        Place::Http(address) => {
+        StateLocation::Http(address) => {
             let credential = credential(import.credential, import.root, env).await?;
             let http = HttpBackend::new(address, credential, import.locking.clone())?;
             let read = lock_and_read(&http, &lock).await;
@@ -303,7 +307,7 @@ pub async fn import_state(
                 });
             };
             let id = Some(lock.id.clone());
-            (body, OldHome::LeftLocked { id }, Some(http))
+            (body, SourceLockState::LeftLocked { id }, Some(http))
         }
     };
     let stored = store(control, state, &body, import.who).await;
@@ -320,9 +324,9 @@ pub async fn import_state(
             });
         }
         old_home = if http.has_locks() {
-            OldHome::Released
+            SourceLockState::Released
         } else {
-            OldHome::NotLocked
+            SourceLockState::NotLocked
         };
     }
     let (version, was_here) = stored?;
@@ -354,14 +358,14 @@ async fn copy_of(
 }
 
 /// The error for an old place that could not be locked or read.
-fn not_held(state: &StateName, lock: &LockInfo, err: HoldError) -> ImportError {
+fn not_held(state: &StateName, lock: &LockInfo, err: HttpLockError) -> ImportError {
     match err {
-        HoldError::Http(err) => ImportError::Http(err),
-        HoldError::LeftLocked { source } => {
+        HttpLockError::Http(err) => ImportError::Http(err),
+        HttpLockError::LeftLocked { source } => {
             let source = not_held(state, lock, *source);
             left_locked(state, lock, None, source)
         }
-        err @ (HoldError::Interrupted | HoldError::Unanswered) => ImportError::Held(err),
+        err @ (HttpLockError::Interrupted | HttpLockError::Unanswered) => ImportError::Held(err),
     }
 }
 
@@ -381,7 +385,7 @@ fn left_locked(
 
 /// The result for one entry of an export of all states.
 #[derive(Clone, Debug)]
-pub enum Brought {
+pub enum ImportedEntry {
     State(Box<Imported>),
     /// The state is in a backend of the engine: the next run stores a copy again.
     Copy(StateName),
@@ -393,7 +397,7 @@ pub async fn import_all(
     control: &Control,
     dir: &Path,
     who: &str,
-) -> Result<(Vec<Brought>, BroughtArtifacts), ImportError> {
+) -> Result<(Vec<ImportedEntry>, RestoredArtifacts), ImportError> {
     let entries = read_list(&dir.join(LIST))?;
     let mut bodies = Vec::new();
     for entry in &entries {
@@ -405,7 +409,7 @@ pub async fn import_all(
     for (entry, body) in entries.into_iter().zip(bodies) {
         let state = StateName::new(entry.project, entry.state);
         brought.push(if entry.copy {
-            Brought::Copy(state)
+            ImportedEntry::Copy(state)
         } else {
             let (version, was_here) = store(control, &state, &body, who).await?;
             if entry.runs_only {
@@ -415,10 +419,10 @@ pub async fn import_all(
                     source: Box::new(source),
                 })?;
             }
-            Brought::State(Box::new(Imported {
+            ImportedEntry::State(Box::new(Imported {
                 version,
                 was_here,
-                old_home: OldHome::NoLock,
+                old_home: SourceLockState::NoLock,
                 locked_by: None,
             }))
         });
@@ -453,14 +457,14 @@ fn read_in_directory(dir: &Path, state: &StateName) -> Result<Vec<u8>, ImportErr
     } else {
         Vec::new()
     };
-    let is_its = |entry: &&Entry| entry.project == state.project && entry.state == state.name;
+    let is_its = |entry: &&ExportEntry| entry.project == state.project && entry.state == state.name;
     match entries.iter().find(is_its) {
         Some(entry) => read_listed(dir, entry),
         None => read_file(&dir.join(file_in_directory(&state.name))),
     }
 }
 
-fn read_listed(dir: &Path, entry: &Entry) -> Result<Vec<u8>, ImportError> {
+fn read_listed(dir: &Path, entry: &ExportEntry) -> Result<Vec<u8>, ImportError> {
     let path = dir.join(&entry.file);
     let body = read_file(&path)?;
     if sha256(&body) == entry.sha256 {
@@ -470,7 +474,7 @@ fn read_listed(dir: &Path, entry: &Entry) -> Result<Vec<u8>, ImportError> {
     }
 }
 
-fn read_list(path: &Path) -> Result<Vec<Entry>, ImportError> {
+fn read_list(path: &Path) -> Result<Vec<ExportEntry>, ImportError> {
     serde_json::from_slice(&read_file(path)?).map_err(|err| ImportError::File {
         path: path.to_owned(),
         source: err.into(),
@@ -571,13 +575,13 @@ pub(crate) async fn credential(
         return Ok(None);
     };
     let failed = ImportError::Credential;
-    let around = Surroundings {
+    let around = SecretContext {
         asker: env,
         root,
         env: &engine_environment(env, true),
-        sources: &Sources::default(),
+        sources: &SecretSources::default(),
     };
-    let reference: Reference = reference.parse().map_err(failed)?;
+    let reference: SecretReference = reference.parse().map_err(failed)?;
     let found = secrets::resolve(&reference, around).await;
     found.map(Some).map_err(ImportError::Credential)
 }

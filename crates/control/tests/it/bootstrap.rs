@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use control::stage::bootstrap::{Manner, Progress, run};
+use control::stage::bootstrap::{BootstrapProgress, ConflictPolicy, run};
 use control::stage::cluster::ClusterContext;
 use drivers::process::Environment;
 use drivers::snapshot::sha256;
@@ -85,7 +85,7 @@ impl Scene {
         self.cluster.roll_out_an_agent(&self.namespace);
     }
 
-    async fn run(&self, block: &ResolvedBlock, manner: Manner) -> BootstrapReport {
+    async fn run(&self, block: &ResolvedBlock, manner: ConflictPolicy) -> BootstrapReport {
         let env: Environment = [("PATH", std::env::var("PATH").unwrap())]
             .into_iter()
             .collect();
@@ -95,7 +95,7 @@ impl Scene {
     async fn run_in(
         &self,
         block: &ResolvedBlock,
-        manner: Manner,
+        manner: ConflictPolicy,
         env: &Environment,
     ) -> BootstrapReport {
         let bootstrap = Bootstrap::read(block).unwrap();
@@ -106,7 +106,10 @@ impl Scene {
             cache: self.source.path(),
             held: None,
         };
-        run(&bootstrap, context, manner, &mut |_: Progress<'_>| {}).await
+        run(&bootstrap, context, manner, &mut |_: BootstrapProgress<
+            '_,
+        >| {})
+        .await
     }
 }
 
@@ -135,13 +138,13 @@ async fn a_second_run_changes_nothing() {
         json!({"namespace": scene.namespace, "data": {"age.agekey": "marked-secret"}}),
     ));
     scene.running_deployment();
-    let first = scene.run(&install, Manner::Yield).await;
+    let first = scene.run(&install, ConflictPolicy::Yield).await;
     let secret = scene.get("secrets", "sops-age");
     assert_eq!(secret["data"]["age.agekey"], "bWFya2VkLXNlY3JldA==");
     assert!(first.has_changed());
     let before = (scene.get("configmaps", "one"), secret);
 
-    let second = scene.run(&install, Manner::Yield).await;
+    let second = scene.run(&install, ConflictPolicy::Yield).await;
     let told = told(&second)
         .replace(&scene.cluster.address(), "SERVER")
         .replace(&scene.namespace, "NS");
@@ -169,7 +172,7 @@ async fn a_second_run_changes_nothing() {
 async fn what_gitops_has_taken_over_is_left_to_it() {
     let scene = Scene::new();
     scene.running_deployment();
-    scene.run(&scene.install("v1"), Manner::Yield).await;
+    scene.run(&scene.install("v1"), ConflictPolicy::Yield).await;
     let taken = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"image": "v2"}});
     scene.cluster.apply_as(
         &scene.path("configmaps", "one"),
@@ -178,7 +181,7 @@ async fn what_gitops_has_taken_over_is_left_to_it() {
     );
     scene.cluster.delete(&scene.path("configmaps", "two"));
 
-    let again = scene.run(&scene.install("v3"), Manner::Yield).await;
+    let again = scene.run(&scene.install("v3"), ConflictPolicy::Yield).await;
     assert!(again.is_done(), "{again:?}");
     assert!(!again.has_changed(), "{again:?}");
     assert_eq!(
@@ -192,7 +195,9 @@ async fn what_gitops_has_taken_over_is_left_to_it() {
     assert_eq!(again.handed_over().count(), 2);
     assert_eq!(scene.get("configmaps", "one")["data"]["image"], "v2");
 
-    let back = scene.run(&scene.install("v3"), Manner::Reinstall).await;
+    let back = scene
+        .run(&scene.install("v3"), ConflictPolicy::Reinstall)
+        .await;
     assert_eq!(
         outcome(&back, "one").to_string(),
         "taken back from argocd-controller: `data.image`"
@@ -205,7 +210,7 @@ async fn what_gitops_has_taken_over_is_left_to_it() {
 async fn an_edit_by_hand_holds_up_only_what_was_edited() {
     let scene = Scene::new();
     scene.running_deployment();
-    scene.run(&scene.install("v1"), Manner::Yield).await;
+    scene.run(&scene.install("v1"), ConflictPolicy::Yield).await;
     scene.cluster.merge(
         &scene.path("configmaps", "one"),
         "kubectl-edit",
@@ -214,7 +219,7 @@ async fn an_edit_by_hand_holds_up_only_what_was_edited() {
     scene.cluster.delete(&scene.path("configmaps", "two"));
     let mut again = scene.install("v2");
     again.attrs.insert("adopt".to_owned(), true.into());
-    let report = scene.run(&again, Manner::Yield).await;
+    let report = scene.run(&again, ConflictPolicy::Yield).await;
     assert_eq!(
         outcome(&report, "one").to_string(),
         "handed over to kubectl-edit, which holds `data.image`"
@@ -234,7 +239,7 @@ async fn adopting_moves_the_fields_and_nothing_else() {
     );
     scene.cluster.post(&path, &helm.to_string());
     // As it is, it needs no adopting.
-    let left = scene.run(&scene.install("v2"), Manner::Yield).await;
+    let left = scene.run(&scene.install("v2"), ConflictPolicy::Yield).await;
     assert_eq!(
         outcome(&left, "one").to_string(),
         "handed over to helm, which holds `data.image`"
@@ -242,7 +247,7 @@ async fn adopting_moves_the_fields_and_nothing_else() {
     let mut adopting = scene.install("v1");
     adopting.attrs.insert("adopt".to_owned(), true.into());
     let before = scene.get("configmaps", "one");
-    let report = scene.run(&adopting, Manner::Yield).await;
+    let report = scene.run(&adopting, ConflictPolicy::Yield).await;
     assert_eq!(outcome(&report, "one").to_string(), "adopted from helm");
     let after = scene.get("configmaps", "one");
     assert_eq!(before["data"], after["data"]);
@@ -258,7 +263,7 @@ async fn adopting_moves_the_fields_and_nothing_else() {
     // From now on it is ours to change, and only what the manifest says.
     let mut next = scene.install("v2");
     next.attrs.insert("adopt".to_owned(), true.into());
-    let report = scene.run(&next, Manner::Yield).await;
+    let report = scene.run(&next, ConflictPolicy::Yield).await;
     assert_eq!(outcome(&report, "one"), ObjectOutcome::Changed);
     let data = &scene.get("configmaps", "one")["data"];
     assert_eq!(*data, json!({"image": "v2", "port": "80", "extra": "kept"}));
@@ -269,7 +274,7 @@ async fn what_is_installed_is_pinned() {
     let scene = Scene::new();
     let mut install = scene.install("v1");
     install.attrs.insert("digest".to_owned(), Value::Null);
-    let report = scene.run(&install, Manner::Yield).await;
+    let report = scene.run(&install, ConflictPolicy::Yield).await;
     let failed = serde_json::to_value(report.steps.last().unwrap()).unwrap();
     assert_eq!(
         failed["why"],
@@ -281,13 +286,13 @@ async fn what_is_installed_is_pinned() {
         .attrs
         .insert("digest".to_owned(), digest.clone().into());
     scene.running_deployment();
-    assert!(scene.run(&install, Manner::Yield).await.is_done());
+    assert!(scene.run(&install, ConflictPolicy::Yield).await.is_done());
 
     scene.write(
         "install.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: evil}\n",
     );
-    let report = scene.run(&install, Manner::Yield).await;
+    let report = scene.run(&install, ConflictPolicy::Yield).await;
     let (_, why) = report.failure().unwrap();
     assert!(
         why.starts_with("Argo CD would be installed from `sha256:"),
@@ -308,7 +313,7 @@ async fn a_release_that_was_fetched_before_needs_no_network() {
         &format!("manifests/{}.yaml", digest.replace(':', "-")),
         &manifest,
     );
-    let report = scene.run(&install, Manner::Yield).await;
+    let report = scene.run(&install, ConflictPolicy::Yield).await;
     assert!(report.is_done(), "{report:?}");
     assert_eq!(outcome(&report, "one"), ObjectOutcome::Created);
 }
@@ -333,18 +338,18 @@ async fn all_of_argo_cd_is_installed_from_its_own_manifest() {
         held: None,
     };
     let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let mut tell = move |progress: Progress<'_>| {
+    let mut tell = move |progress: BootstrapProgress<'_>| {
         let line = match progress {
-            Progress::Ended(step) => format!("{}: {}", step.title, step.brief()),
-            Progress::Seen(step, seen) => format!("{step}: {seen}"),
-            Progress::Began(_) => return,
+            BootstrapProgress::Ended(step) => format!("{}: {}", step.title, step.brief()),
+            BootstrapProgress::Seen(step, seen) => format!("{step}: {seen}"),
+            BootstrapProgress::Began(_) => return,
         };
         let _ = said.send(line);
     };
     // Dropping the future ends it.
     let mut lines = Vec::new();
     tokio::select! {
-        report = run(&bootstrap, context, Manner::Yield, &mut tell) => panic!("{report:?}"),
+        report = run(&bootstrap, context, ConflictPolicy::Yield, &mut tell) => panic!("{report:?}"),
         () = async {
             while let Some(line) = heard.recv().await {
                 lines.push(line);
@@ -389,7 +394,7 @@ async fn root_objects_are_waited_for() {
         .to_string()
     };
     flux.attrs.insert("timeout".to_owned(), "1s".into());
-    let report = scene.run(&flux, Manner::Yield).await;
+    let report = scene.run(&flux, ConflictPolicy::Yield).await;
     let (step, why) = report.failure().unwrap();
     assert_eq!(step.title, "wait for the root objects");
     assert!(why.ends_with("/all: it has no conditions yet"), "{why}");
@@ -406,7 +411,7 @@ async fn root_objects_are_waited_for() {
         &format!("/api/v1/namespaces/{}/events", scene.namespace),
         &event.to_string(),
     );
-    let report = scene.run(&flux, Manner::Yield).await;
+    let report = scene.run(&flux, ConflictPolicy::Yield).await;
     let notes = report
         .failure()
         .unwrap()
@@ -423,7 +428,7 @@ async fn root_objects_are_waited_for() {
         .cluster
         .merge(&path, "kustomize-controller", &ready("True", "applied"));
     flux.attrs.insert("timeout".to_owned(), "60s".into());
-    let report = scene.run(&flux, Manner::Yield).await;
+    let report = scene.run(&flux, ConflictPolicy::Yield).await;
     assert!(report.is_done(), "{report:?}");
     assert!(!report.has_changed(), "{report:?}");
 }
@@ -443,7 +448,7 @@ async fn a_command_sees_its_environment_and_hides_it() {
                 "env": {"NODES": 3, "TOKEN": "marked-secret", "CODE": code}}),
         )
     };
-    let report = scene.run(&step("0"), Manner::Yield).await;
+    let report = scene.run(&step("0"), ConflictPolicy::Yield).await;
     assert!(report.is_done(), "{report:?}");
     assert_eq!(
         report.steps[1].notes,
@@ -456,7 +461,7 @@ async fn a_command_sees_its_environment_and_hides_it() {
     let place = fs::read_to_string(scene.source.path().join("where")).unwrap();
     assert!(!Path::new(place.trim()).exists(), "{place} is still there");
 
-    let report = scene.run(&step("7"), Manner::Yield).await;
+    let report = scene.run(&step("7"), ConflictPolicy::Yield).await;
     let (_, why) = report.failure().unwrap();
     assert_eq!(why, "`./step.sh` ended with exit code 7");
 }
@@ -481,7 +486,7 @@ async fn charts_and_kustomizations_are_rendered_by_what_is_there() {
         format!("sha256:{}", sha256(format!("{rendered}---\n").as_bytes())).into(),
     );
     let empty = Environment::new();
-    let report = scene.run_in(&install, Manner::Yield, &empty).await;
+    let report = scene.run_in(&install, ConflictPolicy::Yield, &empty).await;
     let (_, why) = report.failure().unwrap();
     assert_eq!(
         why,
@@ -500,7 +505,7 @@ async fn charts_and_kustomizations_are_rendered_by_what_is_there() {
     let env: Environment = [("PATH", format!("{}:/usr/bin:/bin", bin.display()))]
         .into_iter()
         .collect();
-    let report = scene.run_in(&install, Manner::Yield, &env).await;
+    let report = scene.run_in(&install, ConflictPolicy::Yield, &env).await;
     assert!(report.is_done(), "{report:?}");
     let root = scene.source.path().display().to_string();
     let said = fs::read_to_string(bin.join("said"))

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use control::stage::cluster::ClusterContext;
-use control::stage::drain::{Progress, run};
+use control::stage::drain::{DrainProgress, run};
 use drivers::process::Environment;
 use model::drain::DrainEnd;
 use model::kubernetes::{Kubeconfig, ObjectRef};
@@ -206,8 +206,8 @@ async fn a_cluster_is_drained_and_what_remains_is_named() {
     // Now somebody does, as soon as it is waited for.
     let free = |path: &str| cluster.merge(path, "cloud", r#"{"metadata": {"finalizers": null}}"#);
     let mut freed = false;
-    let mut said = |progress: Progress<'_>| {
-        if matches!(progress, Progress::Waiting(_)) && !freed {
+    let mut said = |progress: DrainProgress<'_>| {
+        if matches!(progress, DrainProgress::Waiting(_)) && !freed {
             freed = true;
             free(&format!("/api/v1/namespaces/{NAMESPACE}/services/web"));
             free(&format!(

@@ -2,23 +2,27 @@
 
 use std::path::Path;
 
-use drivers::kubernetes::{Among, Apply, Client, Conflict, KubernetesError};
+use drivers::kubernetes::{
+    ApplyOptions, Conflict, KubernetesClient, KubernetesError, ObjectFilter,
+};
 use drivers::process::Environment;
 use model::error::Explain;
 use model::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::{Value, json};
 use testkit::{Kubernetes, write_program};
 
-async fn client(kubeconfig: &str) -> Client {
+async fn client(kubeconfig: &str) -> KubernetesClient {
     let config = Kubeconfig::from_text(kubeconfig).unwrap();
-    Client::new(config, &Environment::new(), "/").await.unwrap()
+    KubernetesClient::new(config, &Environment::new(), "/")
+        .await
+        .unwrap()
 }
 
 fn config_map(namespace: &str, name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data})
 }
 
-const FOR_REAL: Apply = Apply {
+const FOR_REAL: ApplyOptions = ApplyOptions {
     dry_run: false,
     force: false,
 };
@@ -59,7 +63,7 @@ async fn who_may_not_is_told_so() {
     let powerless = client(&cluster.kubeconfig_of("", &user)).await;
     let secrets = powerless.resource("Secret").await.unwrap();
     let err = powerless
-        .list(&secrets, Among::default())
+        .list(&secrets, ObjectFilter::default())
         .await
         .unwrap_err();
     assert_eq!(
@@ -95,7 +99,9 @@ async fn a_plugin_is_asked_again_when_its_credential_is_refused() {
     let config = Kubeconfig::from_text(&cluster.kubeconfig_of("", user)).unwrap();
     let path = format!("{}:/usr/bin:/bin", dir.path().join("bin").display());
     let env: Environment = [("PATH", path)].into_iter().collect();
-    let client = Client::new(config, &env, dir.path()).await.unwrap();
+    let client = KubernetesClient::new(config, &env, dir.path())
+        .await
+        .unwrap();
     for _ in 0..2 {
         client.resource("Namespace").await.unwrap();
         client.resource("Nothing").await.unwrap_err();
@@ -182,7 +188,7 @@ async fn what_others_hold_is_named_and_not_taken() {
     let object = |value: &str| config_map(&namespace, "a", &json!({"a": value, "b": "1"}));
     let path = format!("/api/v1/namespaces/{namespace}/configmaps/a");
 
-    let dry = Apply {
+    let dry = ApplyOptions {
         dry_run: true,
         ..FOR_REAL
     };
@@ -207,7 +213,7 @@ async fn what_others_hold_is_named_and_not_taken() {
             field: "data.a".to_owned()
         }]
     );
-    let force = Apply {
+    let force = ApplyOptions {
         force: true,
         ..FOR_REAL
     };
@@ -250,9 +256,9 @@ async fn long_lists_come_in_pages_that_fit() {
         client.apply(&object, FOR_REAL).await.unwrap();
     }
     let resource = client.resource("ConfigMap").await.unwrap();
-    let among = Among {
+    let among = ObjectFilter {
         namespace: Some(&namespace),
-        ..Among::default()
+        ..ObjectFilter::default()
     };
     // Ten do not fit, one does.
     let narrow = client.with_limit(6000);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use control::stage::gates::{Around, run};
-use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, Wanted};
+use control::stage::gates::{GateContext, run};
+use drivers::kubernetes::{AgentObjects, ClusterCheck, ClusterClients, ObjectCondition};
 use drivers::process::Environment;
 use model::diagnostic::Location;
-use model::gate::{Asked, Gate};
+use model::gate::{Gate, ProbeQuery};
 use model::masking::Mask;
 use model::secret::Secret;
 use model::stage::ResolvedBlock;
@@ -17,7 +17,7 @@ use testkit::Kubernetes;
 struct Scene {
     cluster: &'static Kubernetes,
     namespace: String,
-    clusters: Clusters,
+    clusters: ClusterClients,
     kubeconfig: Secret,
 }
 
@@ -27,7 +27,7 @@ impl Scene {
         Self {
             cluster,
             namespace: cluster.namespace(),
-            clusters: Clusters::new(Environment::new(), "/"),
+            clusters: ClusterClients::new(Environment::new(), "/"),
             kubeconfig: Secret::new(cluster.kubeconfig()),
         }
     }
@@ -48,7 +48,7 @@ impl Scene {
             .merge(&format!("{path}/{name}{place}"), "test", &status);
     }
 
-    async fn object(&self, kind: &str, name: &str, wanted: Wanted) -> String {
+    async fn object(&self, kind: &str, name: &str, wanted: ObjectCondition) -> String {
         let looked = self
             .clusters
             .object(&self.kubeconfig, kind, Some(&self.namespace), name, &wanted)
@@ -65,7 +65,7 @@ impl Scene {
         self.told(&looked.unwrap())
     }
 
-    fn told(&self, look: &ClusterLook) -> String {
+    fn told(&self, look: &ClusterCheck) -> String {
         let mut text = String::new();
         for object in &look.objects {
             let mark = if object.is_well { "well" } else { "NOT" };
@@ -127,20 +127,28 @@ async fn certificates_gateways_and_load_balancers() {
         &format!("/api/v1/namespaces/{}/events", scene.namespace),
         &event.to_string(),
     );
-    let address = |ip: &str| Wanted::Field {
+    let address = |ip: &str| ObjectCondition::Field {
         path: "status.loadBalancer.ingress[0].ip".parse().unwrap(),
         expect: ip.into(),
     };
     let mut told = scene
-        .object("Certificate", "tls", Wanted::Condition("Ready".to_owned()))
+        .object(
+            "Certificate",
+            "tls",
+            ObjectCondition::Condition("Ready".to_owned()),
+        )
         .await;
-    told += &scene.object("Gateway", "edge", Wanted::Listener(443)).await;
     told += &scene
-        .object("Gateway", "edge", Wanted::Listener(8443))
+        .object("Gateway", "edge", ObjectCondition::Listener(443))
+        .await;
+    told += &scene
+        .object("Gateway", "edge", ObjectCondition::Listener(8443))
         .await;
     told += &scene.object("svc", "web", address("192.0.2.7")).await;
     told += &scene.object("svc", "web", address("192.0.2.8")).await;
-    told += &scene.object("Service", "nowhere", Wanted::Present).await;
+    told += &scene
+        .object("Service", "nowhere", ObjectCondition::Present)
+        .await;
     insta::assert_snapshot!(told, @r"
     NOT Certificate NS/tls: Ready=False (Test): waiting for the order [Ready=True]
         event of Certificate NS/tls: Warning Failed: the order is invalid (3 times)
@@ -181,7 +189,7 @@ async fn a_workload_comes_with_its_pods() {
         .object(
             "Deployment",
             "web",
-            Wanted::Condition("Available".to_owned()),
+            ObjectCondition::Condition("Available".to_owned()),
         )
         .await;
     insta::assert_snapshot!(told, @r"
@@ -199,7 +207,7 @@ async fn values_of_secrets_are_compared_and_not_told() {
         &format!("/api/v1/namespaces/{}/secrets", scene.namespace),
         &secret.to_string(),
     );
-    let wanted = Wanted::Field {
+    let wanted = ObjectCondition::Field {
         path: "data.a".parse().unwrap(),
         expect: "b".into(),
     };
@@ -295,7 +303,7 @@ async fn gates_on_clusters_pass_and_fail_with_evidence() {
         let attrs = json!({"kind": "Service", "name": "web", "field": field, "expect": expect});
         block("kubernetes", name, attrs)
     };
-    let asked = Asked::Kubernetes {
+    let asked = ProbeQuery::Kubernetes {
         object: format!("Service/{}/web", scene.namespace),
         field: field.to_owned(),
     };
@@ -312,7 +320,7 @@ async fn gates_on_clusters_pass_and_fail_with_evidence() {
         equal,
     ];
     let gates = Gate::read_all(&blocks).unwrap();
-    let around = Around {
+    let around = GateContext {
         dir: "/".into(),
         env: Environment::new(),
         mask: Mask::default(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use control::stage::cluster::ClusterContext;
-use control::stage::sinks::{Difference, SinkError, compare, put, withdraw};
+use control::stage::sinks::{SinkDifference, SinkError, compare, put, withdraw};
 use drivers::process::Environment;
 use model::bootstrap::ObjectOutcome;
 use model::diagnostic::Location;
@@ -32,10 +32,10 @@ fn facts(address: &str) -> Map<String, Value> {
     facts.as_object().unwrap().clone()
 }
 
-fn said(differences: &[Difference]) -> Vec<String> {
+fn said(differences: &[SinkDifference]) -> Vec<String> {
     let said = differences.iter().map(|difference| match difference {
-        Difference::Missing => "missing".to_owned(),
-        Difference::Field(field) => field.to_string(),
+        SinkDifference::Missing => "missing".to_owned(),
+        SinkDifference::Field(field) => field.to_string(),
     });
     said.collect()
 }
@@ -78,7 +78,7 @@ impl Scene {
         put(sink, facts, &BTreeSet::new(), false, self.context()).await
     }
 
-    async fn compare(&self, sink: &Sink, facts: &Map<String, Value>) -> Vec<Difference> {
+    async fn compare(&self, sink: &Sink, facts: &Map<String, Value>) -> Vec<SinkDifference> {
         let compared = compare(sink, facts, &BTreeSet::new(), self.context()).await;
         compared.unwrap()
     }
@@ -89,7 +89,7 @@ async fn facts_are_put_once_and_a_foreign_change_stops_them() {
     let scene = Scene::new();
     let sink = sink("configmap", &scene.namespace);
     let (old, new) = (facts("192.0.2.1"), facts("192.0.2.2"));
-    assert_eq!(scene.compare(&sink, &old).await, [Difference::Missing]);
+    assert_eq!(scene.compare(&sink, &old).await, [SinkDifference::Missing]);
     assert_eq!(
         scene.put(&sink, &old).await.unwrap(),
         ObjectOutcome::Created

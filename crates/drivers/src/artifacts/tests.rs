@@ -6,7 +6,7 @@ use super::*;
 
 struct Stack {
     root: tempfile::TempDir,
-    grounds: Grounds,
+    grounds: ArtifactDir,
 }
 
 impl Stack {
@@ -17,7 +17,7 @@ impl Stack {
         let globs: Vec<String> = globs.iter().map(|glob| (*glob).to_owned()).collect();
         let globs = ArtifactGlobs::new(&globs).unwrap();
         let others = BTreeSet::new();
-        let grounds = Grounds { dir, globs, others };
+        let grounds = ArtifactDir { dir, globs, others };
         Self { root, grounds }
     }
 
@@ -47,7 +47,7 @@ impl Stack {
     }
 }
 
-fn paths(gathered: &Gathered) -> Vec<&str> {
+fn paths(gathered: &CollectedArtifacts) -> Vec<&str> {
     gathered.set.iter().map(|(path, _)| path).collect()
 }
 

@@ -17,9 +17,9 @@ use model::exec::{Exec, ExecKind};
 /// One call of an engine.
 #[derive(Clone, Debug)]
 pub enum EngineCall<'a> {
-    Init(Init<'a>),
+    Init(InitCall<'a>),
     /// Exit code 0: nothing changes, 2: something does, 1: it failed.
-    Plan(Plan<'a>),
+    Plan(PlanCall<'a>),
     /// The plan file as JSON, with sensitive values in clear, for `model::plan::parse`.
     Show {
         plan: &'a Path,
@@ -52,7 +52,7 @@ pub enum EngineCall<'a> {
     Validate {
         var_files: &'a [PathBuf],
     },
-    Fmt(Fmt<'a>),
+    Fmt(FmtCall<'a>),
     /// A command that a person entered, already checked.
     Exec {
         exec: &'a Exec,
@@ -85,8 +85,8 @@ impl EngineCall<'_> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Init<'a> {
-    pub lock_file: LockFile,
+pub struct InitCall<'a> {
+    pub lock_file: LockFileMode,
     /// Backend settings. The engine stores them in clear in `.terraform` and in plan files: no credentials.
     pub backend_config: &'a [(String, String)],
     pub var_files: &'a [PathBuf],
@@ -96,7 +96,7 @@ pub struct Init<'a> {
 
 /// What `init` may do to `.terraform.lock.hcl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockFile {
+pub enum LockFileMode {
     /// It must already contain every required entry.
     Readonly,
     /// Missing entries are added.
@@ -106,7 +106,7 @@ pub enum LockFile {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Plan<'a> {
+pub struct PlanCall<'a> {
     pub out: &'a Path,
     pub mode: PlanMode,
     pub var_files: &'a [PathBuf],
@@ -123,7 +123,7 @@ pub enum PlanMode {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Fmt<'a> {
+pub enum FmtCall<'a> {
     /// From stdin to stdout.
     Stdin,
     /// Lists files that are not in canonical form, exit code 3 if there are any.
@@ -135,7 +135,7 @@ pub enum Fmt<'a> {
 impl EngineCall<'_> {
     /// The command line after the program's name.
     pub fn args(&self, flavor: Flavor) -> Vec<OsString> {
-        let mut line = Line::default();
+        let mut line = CommandLine::default();
         match self {
             Self::Init(init) => init.write(&mut line, flavor),
             Self::Plan(plan) => plan.write(&mut line),
@@ -194,14 +194,14 @@ impl EngineCall<'_> {
     }
 }
 
-impl Init<'_> {
-    fn write(&self, line: &mut Line, flavor: Flavor) {
+impl InitCall<'_> {
+    fn write(&self, line: &mut CommandLine, flavor: Flavor) {
         // A slot never holds a state to migrate.
         line.words(&["init", "-json", "-input=false", "-reconfigure"]);
         match self.lock_file {
-            LockFile::Readonly => line.words(&["-lockfile=readonly"]),
-            LockFile::Completed => {}
-            LockFile::Upgraded => line.words(&["-upgrade"]),
+            LockFileMode::Readonly => line.words(&["-lockfile=readonly"]),
+            LockFileMode::Completed => {}
+            LockFileMode::Upgraded => line.words(&["-upgrade"]),
         }
         if !self.backend {
             line.words(&["-backend=false"]);
@@ -213,8 +213,8 @@ impl Init<'_> {
     }
 }
 
-impl Plan<'_> {
-    fn write(&self, line: &mut Line) {
+impl PlanCall<'_> {
+    fn write(&self, line: &mut CommandLine) {
         line.words(&["plan", "-json", "-input=false", "-lock=false"]);
         line.words(&["-detailed-exitcode"]);
         match self.mode {
@@ -228,8 +228,8 @@ impl Plan<'_> {
     }
 }
 
-impl Fmt<'_> {
-    fn write(&self, line: &mut Line) {
+impl FmtCall<'_> {
+    fn write(&self, line: &mut CommandLine) {
         match self {
             Self::Stdin => line.words(&["fmt", "-no-color", "-"]),
             Self::Check { paths } => {
@@ -244,7 +244,7 @@ impl Fmt<'_> {
     }
 }
 
-fn write_exec(exec: &Exec, var_files: &[PathBuf], line: &mut Line, flavor: Flavor) {
+fn write_exec(exec: &Exec, var_files: &[PathBuf], line: &mut CommandLine, flavor: Flavor) {
     exec.command.iter().for_each(|word| line.word(word));
     match exec.kind {
         ExecKind::Read => {}
@@ -274,9 +274,9 @@ fn providers_lock_asks_for_the_cache(flavor: Flavor) -> bool {
 }
 
 #[derive(Default)]
-struct Line(Vec<OsString>);
+struct CommandLine(Vec<OsString>);
 
-impl Line {
+impl CommandLine {
     fn word(&mut self, word: impl Into<OsString>) {
         self.0.push(word.into());
     }

@@ -31,7 +31,7 @@ const STAYS: &str = "Error releasing the state lock";
 
 /// Dropping this, or the end of our process, closes the console's input and releases the lock.
 #[derive(Debug)]
-pub struct Holding {
+pub struct EngineLockGuard {
     child: Child,
     input: ChildStdin,
     complaints: PathBuf,
@@ -40,7 +40,7 @@ pub struct Holding {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum HoldError {
+pub enum EngineLockError {
     #[error("could not run the engine")]
     Run(#[from] io::Error),
     /// `said` is the engine's own message.
@@ -60,7 +60,7 @@ impl Engine {
         dir: &Path,
         env: &Environment,
         var_files: &[PathBuf],
-    ) -> Result<Holding, HoldError> {
+    ) -> Result<EngineLockGuard, EngineLockError> {
         // Standard error goes to a file: a full pipe that is not read would block the engine.
         let complaints = dir.join(COMPLAINTS);
         let mut command = Command::from(process::command(&self.program, dir, env));
@@ -83,18 +83,18 @@ impl Engine {
         loop {
             if child.try_wait()?.is_some() {
                 let said = said_since(&complaints, 0)?;
-                return Err(HoldError::Refused { said });
+                return Err(EngineLockError::Refused { said });
             }
             if asked && rustix::io::ioctl_fionread(&input).map_err(io::Error::from)? == 0 {
                 break;
             }
             if begun.elapsed() > PATIENCE {
-                return Err(HoldError::TooSlow);
+                return Err(EngineLockError::TooSlow);
             }
             tokio::time::sleep(LOOK).await;
         }
         let before = std::fs::metadata(&complaints)?.len();
-        Ok(Holding {
+        Ok(EngineLockGuard {
             child,
             input,
             complaints,
@@ -103,9 +103,9 @@ impl Engine {
     }
 }
 
-impl Holding {
+impl EngineLockGuard {
     /// Releases the lock and waits for the engine to exit.
-    pub async fn release(self) -> Result<(), HoldError> {
+    pub async fn release(self) -> Result<(), EngineLockError> {
         let Self {
             mut child,
             input,
@@ -118,7 +118,7 @@ impl Holding {
         if ended.success() && !said.contains(STAYS) {
             return Ok(());
         }
-        Err(HoldError::NotReleased { said })
+        Err(EngineLockError::NotReleased { said })
     }
 
     /// Ends the engine without releasing the lock.

@@ -12,9 +12,9 @@ use model::engine::{EngineRequirement, Flavor};
 use model::error::{Explain, NextStep, advice};
 use semver::Version;
 
-use super::locate::{Search, allows, cached_at, engines_of, locate, run_version, wanted};
+use super::locate::{EngineSearch, allows, cached_at, engines_of, locate, run_version, wanted};
 use super::release::{FetchReleaseError, ReleaseSource, Releases};
-use super::{Engine, LocateError, Origin};
+use super::{Engine, EngineOrigin, LocateError};
 
 /// The version to install when none is pinned.
 pub fn default_version(flavor: Flavor) -> Version {
@@ -26,14 +26,14 @@ pub fn default_version(flavor: Flavor) -> Version {
 
 #[derive(Clone, Debug)]
 pub struct InstallOptions<'a> {
-    pub search: Search<'a>,
+    pub search: EngineSearch<'a>,
     /// The official site or a mirror.
     pub source: ReleaseSource,
 }
 
 /// Progress of an install.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum InstallProgress {
     /// Another process is installing this engine.
     Waiting,
     /// This version is being installed.
@@ -52,7 +52,7 @@ pub enum Progress {
 pub async fn install(
     requirement: &EngineRequirement,
     options: &InstallOptions<'_>,
-    progress: &mut (dyn FnMut(Progress) + Send),
+    progress: &mut (dyn FnMut(InstallProgress) + Send),
 ) -> Result<Engine, InstallError> {
     if let Ok(engine) = locate(requirement, &options.search) {
         return Ok(engine);
@@ -74,7 +74,7 @@ pub async fn install(
 
     let releases = Releases::new(&options.source).map_err(InstallError::Release)?;
     let version = choose(requirement, &releases).await?;
-    progress(Progress::Chosen {
+    progress(InstallProgress::Chosen {
         version: version.clone(),
     });
     let scratch = tempfile::Builder::new()
@@ -100,7 +100,7 @@ pub async fn install(
         flavor,
         version,
         program,
-        origin: Origin::Release,
+        origin: EngineOrigin::Release,
     })
 }
 
@@ -166,12 +166,15 @@ async fn choose(
     }
 }
 
-async fn take_turn(path: PathBuf, progress: &mut (dyn FnMut(Progress) + Send)) -> io::Result<File> {
+async fn take_turn(
+    path: PathBuf,
+    progress: &mut (dyn FnMut(InstallProgress) + Send),
+) -> io::Result<File> {
     let file = File::options().create(true).append(true).open(path)?;
     if file.try_lock().is_ok() {
         return Ok(file);
     }
-    progress(Progress::Waiting);
+    progress(InstallProgress::Waiting);
     let waited = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
     waited.await.map_err(io::Error::other)?
 }

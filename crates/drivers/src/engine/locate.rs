@@ -18,12 +18,12 @@ use model::error::{Explain, NextStep, advice, command};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Origin};
+use super::{Engine, EngineOrigin};
 use crate::process::{self, Capture, CaptureError, Captured, Environment};
 
 /// Where to search.
 #[derive(Clone, Copy, Debug)]
-pub struct Search<'a> {
+pub struct EngineSearch<'a> {
     /// The caller's `PATH`.
     pub path: Option<&'a OsStr>,
     /// terrane's cache directory of this user.
@@ -32,7 +32,7 @@ pub struct Search<'a> {
     pub program: Option<&'a Path>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> EngineSearch<'a> {
     pub fn new(path: Option<&'a OsStr>, cache: &'a Path) -> Self {
         Self {
             path,
@@ -43,12 +43,15 @@ impl<'a> Search<'a> {
 }
 
 /// Finds an engine that meets the requirement.
-pub fn locate(requirement: &EngineRequirement, search: &Search<'_>) -> Result<Engine, LocateError> {
+pub fn locate(
+    requirement: &EngineRequirement,
+    search: &EngineSearch<'_>,
+) -> Result<Engine, LocateError> {
     let flavor = requirement.flavor;
     if let Some(program) = search.program {
         let version = ask_version(program, search)?;
         return if allows(requirement, &version) {
-            Ok(engine(flavor, version, program, Origin::Path))
+            Ok(engine(flavor, version, program, EngineOrigin::Path))
         } else {
             Err(LocateError::WrongVersion {
                 wanted: wanted(requirement),
@@ -61,7 +64,7 @@ pub fn locate(requirement: &EngineRequirement, search: &Search<'_>) -> Result<En
     for program in on_path(flavor, search) {
         match ask_version(&program, search) {
             Ok(version) if allows(requirement, &version) => {
-                return Ok(engine(flavor, version, &program, Origin::Path));
+                return Ok(engine(flavor, version, &program, EngineOrigin::Path));
             }
             Ok(version) => unsuitable.push(found_at(&version, &program)),
             Err(err) => broken = Some(err),
@@ -90,12 +93,12 @@ pub fn locate(requirement: &EngineRequirement, search: &Search<'_>) -> Result<En
 
 /// All engines on this machine: first those on `PATH`, then the cache, newest first. Programs that report no
 /// version are left out.
-pub fn list(search: &Search<'_>) -> Vec<Engine> {
+pub fn list(search: &EngineSearch<'_>) -> Vec<Engine> {
     let mut engines = Vec::new();
     for flavor in Flavor::ALL {
         for program in on_path(flavor, search) {
             if let Ok(version) = ask_version(&program, search) {
-                engines.push(engine(flavor, version, &program, Origin::Path));
+                engines.push(engine(flavor, version, &program, EngineOrigin::Path));
             }
         }
         let mut cached = in_cache(flavor, search.cache);
@@ -157,7 +160,7 @@ pub(super) fn engines_of(cache: &Path, flavor: Flavor) -> PathBuf {
     cache.join("engines").join(flavor.program())
 }
 
-fn engine(flavor: Flavor, version: Version, program: &Path, origin: Origin) -> Engine {
+fn engine(flavor: Flavor, version: Version, program: &Path, origin: EngineOrigin) -> Engine {
     Engine {
         flavor,
         version,
@@ -170,7 +173,7 @@ fn found_at(version: &Version, program: &Path) -> String {
     format!("{version} at `{}`", program.display())
 }
 
-fn on_path(flavor: Flavor, search: &Search<'_>) -> Vec<PathBuf> {
+fn on_path(flavor: Flavor, search: &EngineSearch<'_>) -> Vec<PathBuf> {
     let mut programs: Vec<PathBuf> = Vec::new();
     for dir in search.path.map(std::env::split_paths).into_iter().flatten() {
         let program = process::find_program(flavor.program(), dir.as_os_str());
@@ -190,13 +193,13 @@ fn in_cache(flavor: Flavor, cache: &Path) -> Vec<Engine> {
             let program = dir.path().join(flavor.program());
             program
                 .is_file()
-                .then(|| engine(flavor, version, &program, Origin::Cache))
+                .then(|| engine(flavor, version, &program, EngineOrigin::Cache))
         })
         .collect()
 }
 
-fn ask_version(program: &Path, search: &Search<'_>) -> Result<Version, LocateError> {
-    let mut remembered = Remembered::load(search.cache);
+fn ask_version(program: &Path, search: &EngineSearch<'_>) -> Result<Version, LocateError> {
+    let mut remembered = VersionCache::load(search.cache);
     let stamp = Stamp::of(program).ok();
     if let Some(version) = stamp.as_ref().and_then(|it| remembered.get(program, it)) {
         return Ok(version);
@@ -214,7 +217,7 @@ fn ask_version(program: &Path, search: &Search<'_>) -> Result<Version, LocateErr
 /// Runs the program to get its version.
 pub(super) fn run_version(program: &Path, path: Option<&OsStr>) -> Result<Version, LocateError> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct VersionOutput {
         terraform_version: Version,
     }
     let mut env: Environment = [("CHECKPOINT_DISABLE", "1")].into_iter().collect();
@@ -232,7 +235,7 @@ pub(super) fn run_version(program: &Path, path: Option<&OsStr>) -> Result<Versio
         source,
     })?;
     serde_json::from_slice(&said.stdout)
-        .map(|answer: Answer| answer.terraform_version)
+        .map(|answer: VersionOutput| answer.terraform_version)
         .map_err(|_| LocateError::NoVersion {
             program: program.to_owned(),
             said: format!("{}, {}", said.exit, first_line(&words(&said))),
@@ -255,7 +258,7 @@ fn first_line(text: &str) -> String {
 
 /// Versions that programs reported, by path.
 #[derive(Default, Serialize, Deserialize)]
-struct Remembered(BTreeMap<PathBuf, (Stamp, Version)>);
+struct VersionCache(BTreeMap<PathBuf, (Stamp, Version)>);
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
@@ -274,7 +277,7 @@ impl Stamp {
     }
 }
 
-impl Remembered {
+impl VersionCache {
     fn file(cache: &Path) -> PathBuf {
         cache.join("engines").join("versions.json")
     }

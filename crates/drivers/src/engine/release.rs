@@ -12,7 +12,7 @@ use model::engine::{EngineRequirement, Flavor};
 use semver::Version;
 use serde::Deserialize;
 
-use super::install::Progress;
+use super::install::InstallProgress;
 use super::locate::allows;
 use super::openpgp;
 use crate::snapshot::hex;
@@ -183,7 +183,7 @@ impl<'a> Releases<'a> {
         &self,
         version: &Version,
         dir: &Path,
-        progress: &mut (dyn FnMut(Progress) + Send),
+        progress: &mut (dyn FnMut(InstallProgress) + Send),
     ) -> Result<PathBuf, FetchReleaseError> {
         let program = self.source.flavor.program();
         let archive = format!("{program}_{version}_{}.zip", platform()?);
@@ -191,7 +191,7 @@ impl<'a> Releases<'a> {
 
         let path = dir.join(&archive);
         let seen = self.download(version, &archive, &path, progress).await?;
-        progress(Progress::Verifying);
+        progress(InstallProgress::Verifying);
         if seen != signed {
             return Err(FetchReleaseError::Checksum {
                 archive,
@@ -199,7 +199,7 @@ impl<'a> Releases<'a> {
                 seen,
             });
         }
-        progress(Progress::Unpacking);
+        progress(InstallProgress::Unpacking);
         let unpacked = unpack(&path, program, dir)
             .map_err(|source| FetchReleaseError::Unpack { archive, source })?;
         // On success, `dir` is kept as it is.
@@ -262,7 +262,7 @@ impl<'a> Releases<'a> {
         version: &Version,
         archive: &str,
         path: &Path,
-        progress: &mut (dyn FnMut(Progress) + Send),
+        progress: &mut (dyn FnMut(InstallProgress) + Send),
     ) -> Result<String, FetchReleaseError> {
         const LIMIT: u64 = 1 << 30;
         let url = self.source.file(version, archive);
@@ -275,7 +275,7 @@ impl<'a> Releases<'a> {
         let mut file = File::create(path).map_err(written)?;
         let mut sum = digest::Context::new(&digest::SHA256);
         let mut done = 0;
-        progress(Progress::Downloading { done, total });
+        progress(InstallProgress::Downloading { done, total });
         while let Some(part) = next(&mut response, &url).await? {
             sum.update(&part);
             file.write_all(&part).map_err(written)?;
@@ -283,7 +283,7 @@ impl<'a> Releases<'a> {
             if done > LIMIT {
                 return Err(FetchReleaseError::TooLarge { url, limit: LIMIT });
             }
-            progress(Progress::Downloading { done, total });
+            progress(InstallProgress::Downloading { done, total });
         }
         Ok(hex(sum.finish().as_ref()))
     }

@@ -15,7 +15,7 @@ fn engines() -> Vec<Engine> {
     let home = PathBuf::from(std::env::var_os("HOME").unwrap());
     let cache = std::env::var_os("XDG_CACHE_HOME").map_or(home.join(".cache"), PathBuf::from);
     let cache = cache.join("terrane");
-    let mut engines = list(&Search::new(path.as_deref(), &cache));
+    let mut engines = list(&EngineSearch::new(path.as_deref(), &cache));
     engines.sort_by_key(|engine| (engine.flavor, engine.version.clone()));
     engines.reverse();
     engines.dedup_by_key(|engine| engine.flavor);

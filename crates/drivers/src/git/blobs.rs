@@ -10,14 +10,14 @@ use crate::process::spawn_helper;
 
 /// A running `git cat-file` process; it ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Blobs {
+pub(crate) struct BlobReader {
     child: Child,
     /// Taken on drop: closing it makes Git exit.
     ask: Option<ChildStdin>,
     answer: BufReader<ChildStdout>,
 }
 
-impl Blobs {
+impl BlobReader {
     pub(super) fn start(mut command: Command) -> Result<Self, GitError> {
         command
             .args(["cat-file", "--batch"])
@@ -69,7 +69,7 @@ impl Blobs {
     }
 }
 
-impl Drop for Blobs {
+impl Drop for BlobReader {
     fn drop(&mut self) {
         self.ask.take();
         // Git exits at the end of its input; its exit code no longer matters.

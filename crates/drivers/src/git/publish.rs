@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use model::error::{Explain, NextStep, advice};
-use model::facts::Changes;
+use model::facts::CommitChanges;
 
 use crate::process::{Capture, CaptureError, Captured, Environment, capture};
 
-pub use access::{AccessError, Credential, Remote, RemoteUrl, sweep_keys};
+pub use access::{AccessError, GitCredential, Remote, RemoteUrl, sweep_keys};
 
 /// A remote that does not answer in this time counts as unreachable.
 const TIMEOUT: Duration = Duration::from_mins(2);
@@ -93,7 +93,7 @@ pub struct Commit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Push {
+pub enum PushOutcome {
     Done,
     /// The branch has moved; nothing was changed.
     Late,
@@ -245,7 +245,7 @@ impl Publisher {
     pub async fn commit(
         &self,
         parent: Option<&str>,
-        changes: &Changes,
+        changes: &CommitChanges,
         message: &str,
         at: Timestamp,
     ) -> Result<String, PublishError> {
@@ -264,7 +264,7 @@ impl Publisher {
     }
 
     /// Moves the branch to a commit if it still is at `old`; with `None`, if it does not exist.
-    pub async fn push(&self, commit: &str, old: Option<&str>) -> Result<Push, PublishError> {
+    pub async fn push(&self, commit: &str, old: Option<&str>) -> Result<PushOutcome, PublishError> {
         let lease = format!(
             "--force-with-lease={}:{}",
             self.reference(),
@@ -282,7 +282,7 @@ impl Publisher {
         ];
         let called = self.git(&args, &[]).await?;
         if called.exit.code() == Some(0) {
-            return Ok(Push::Done);
+            return Ok(PushOutcome::Done);
         }
         // "!\tfrom:to\t[rejected] (stale info)"
         let said = called.stdout_text();
@@ -300,7 +300,7 @@ impl Publisher {
         .iter()
         .any(|reason| refused.contains(reason));
         if is_race || self.tip().await?.as_deref() != old {
-            return Ok(Push::Late);
+            return Ok(PushOutcome::Late);
         }
         Err(PublishError::Refused {
             url: self.url.clone(),
@@ -379,7 +379,12 @@ fn names(said: &str) -> Vec<String> {
 }
 
 /// The input of `fast-import`: one commit on its parent, and the command that prints its id.
-fn import_stream(parent: Option<&str>, changes: &Changes, message: &str, at: Timestamp) -> Vec<u8> {
+fn import_stream(
+    parent: Option<&str>,
+    changes: &CommitChanges,
+    message: &str,
+    at: Timestamp,
+) -> Vec<u8> {
     let mut input = format!(
         "commit refs/terrane/made\nmark :1\ncommitter {COMMITTER} {} +0000\ndata {}\n{message}\n",
         at.as_second(),

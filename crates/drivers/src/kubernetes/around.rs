@@ -5,14 +5,14 @@ use model::kubernetes::ObjectRef;
 use model::masking::cut;
 use serde_json::Value;
 
-use super::Client;
+use super::KubernetesClient;
 
 const EVENTS: usize = 8;
 const PODS: usize = 3;
 const LOG_LINES: usize = 10;
 const LINE: usize = 300;
 
-impl Client {
+impl KubernetesClient {
     /// Context as lines of text.
     pub async fn around(&self, object: &Value) -> Vec<String> {
         let Some(identity) = ObjectRef::of(object) else {

@@ -8,13 +8,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use model::kubernetes::{Access, Kubeconfig};
+use model::kubernetes::{ClusterCredentials, Kubeconfig};
 use model::secret::Secret;
 use reqwest::{Certificate, Identity, redirect};
 use tokio::sync::Mutex;
 
-use super::plugin::{self, Credential};
-use super::{Client, KubernetesError, MAX_ANSWER, PATIENCE};
+use super::plugin::{self, PluginCredential};
+use super::{KubernetesClient, KubernetesError, MAX_ANSWER, PATIENCE};
 use crate::process::Environment;
 
 pub(super) struct Connection {
@@ -25,19 +25,19 @@ pub(super) struct Connection {
     resolved: Option<(String, Vec<std::net::SocketAddr>)>,
     env: Environment,
     dir: PathBuf,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<CachedClient>>,
     /// Set while a plugin runs, and still set if the caller gave up waiting for it.
     waits_for_plugin: AtomicBool,
 }
 
 /// A client, and the expiry of its credential.
-struct Held {
+struct CachedClient {
     client: reqwest::Client,
     token: Option<Secret>,
     until: Option<Timestamp>,
 }
 
-impl Client {
+impl KubernetesClient {
     /// Prepares a connection from a kubeconfig. No request is sent. A credential plugin runs when first needed,
     /// with this environment and in this directory.
     pub async fn new(
@@ -124,13 +124,13 @@ impl Connection {
     }
 
     pub(super) fn has_plugin(&self) -> bool {
-        matches!(self.config.access, Access::Exec(_))
+        matches!(self.config.access, ClusterCredentials::Exec(_))
     }
 
     /// The error for a timeout that was spent waiting for the plugin and not for the server.
     pub(super) fn hung_plugin(&self, after: Duration) -> Option<KubernetesError> {
         match &self.config.access {
-            Access::Exec(exec) if self.waits_for_plugin.load(Ordering::Relaxed) => {
+            ClusterCredentials::Exec(exec) if self.waits_for_plugin.load(Ordering::Relaxed) => {
                 Some(plugin::hung(exec, after))
             }
             _ => None,
@@ -151,19 +151,19 @@ impl Connection {
             return Ok((held.client.clone(), held.token.clone()));
         }
         let credential = match &self.config.access {
-            Access::Nobody => Credential::default(),
-            Access::Token(token) => Credential {
+            ClusterCredentials::Nobody => PluginCredential::default(),
+            ClusterCredentials::Token(token) => PluginCredential {
                 token: Some(token.clone()),
-                ..Credential::default()
+                ..PluginCredential::default()
             },
-            Access::Certificate { certificate, key } => Credential {
+            ClusterCredentials::Certificate { certificate, key } => PluginCredential {
                 identity: Some((
                     decoded("client-certificate-data", certificate)?,
                     Secret::new(decoded("client-key-data", key.expose())?),
                 )),
-                ..Credential::default()
+                ..PluginCredential::default()
             },
-            Access::Exec(exec) => {
+            ClusterCredentials::Exec(exec) => {
                 self.waits_for_plugin.store(true, Ordering::Relaxed);
                 let said = plugin::run(exec, &self.config, &self.env, &self.dir).await;
                 self.waits_for_plugin.store(false, Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl Connection {
             }
         };
         let client = self.client(credential.identity.as_ref())?;
-        let fresh = Held {
+        let fresh = CachedClient {
             client: client.clone(),
             token: credential.token,
             until: credential.until,

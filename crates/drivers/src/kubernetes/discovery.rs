@@ -7,11 +7,11 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Client, KubernetesError, Request, escaped};
+use super::{KubernetesClient, KubernetesError, Request, escaped};
 
 /// One kind in one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
+pub struct ApiResource {
     /// Empty for the core group.
     pub group: String,
     pub version: String,
@@ -22,7 +22,7 @@ pub struct Resource {
     short: Vec<String>,
 }
 
-impl Resource {
+impl ApiResource {
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -79,10 +79,10 @@ impl Resource {
 
 const ALL: &str = "*";
 
-impl Client {
+impl KubernetesClient {
     /// The kind of an object, by its `apiVersion` and kind.
-    pub async fn resource_of(&self, object: &ObjectRef) -> Result<Resource, KubernetesError> {
-        let of = |known: &[Resource]| {
+    pub async fn resource_of(&self, object: &ObjectRef) -> Result<ApiResource, KubernetesError> {
+        let of = |known: &[ApiResource]| {
             let mut known = known.iter();
             known.find(|found| found.kind == object.kind).cloned()
         };
@@ -98,10 +98,10 @@ impl Client {
 
     /// A kind by a name that a person writes: `Service`, `deployments`, `Gateway.gateway.networking.k8s.io`,
     /// `Certificate.v1.cert-manager.io`.
-    pub async fn resource(&self, name: &str) -> Result<Resource, KubernetesError> {
+    pub async fn resource(&self, name: &str) -> Result<ApiResource, KubernetesError> {
         let (word, rest) = name.split_once('.').unwrap_or((name, ""));
         let mut known = self.known.lock().await;
-        let matching = |known: &[Resource]| {
+        let matching = |known: &[ApiResource]| {
             let found = known.iter().filter(|found| {
                 let in_group = rest.is_empty()
                     || found.group == rest
@@ -130,14 +130,14 @@ impl Client {
                 Some(core) => Ok(found.swap_remove(core)),
                 None => Err(KubernetesError::Ambiguous {
                     kind: name.to_owned(),
-                    groups: found.iter().map(Resource::full_name).collect(),
+                    groups: found.iter().map(ApiResource::full_name).collect(),
                 }),
             },
         }
     }
 
     /// The kinds of one version; every server supports this request.
-    async fn group_version(&self, api_version: &str) -> Result<Vec<Resource>, KubernetesError> {
+    async fn group_version(&self, api_version: &str) -> Result<Vec<ApiResource>, KubernetesError> {
         let path = match api_version.split_once('/') {
             None => format!("/api/{}", escaped(api_version)),
             Some((group, version)) => format!("/apis/{}/{}", escaped(group), escaped(version)),
@@ -155,7 +155,7 @@ impl Client {
         let own = listed.resources.into_iter();
         Ok(own
             .filter(|entry| !entry.name.contains('/'))
-            .map(|entry| Resource {
+            .map(|entry| ApiResource {
                 group: group.to_owned(),
                 version: version.to_owned(),
                 kind: entry.kind,
@@ -167,7 +167,7 @@ impl Client {
             .collect())
     }
 
-    async fn all_kinds(&self) -> Result<Vec<Resource>, KubernetesError> {
+    async fn all_kinds(&self) -> Result<Vec<ApiResource>, KubernetesError> {
         const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
              application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
         let mut found = Vec::new();
@@ -204,13 +204,13 @@ fn preferred(answer: &Value) -> Vec<String> {
     preferred.collect()
 }
 
-fn aggregated(answer: Value) -> Vec<Resource> {
+fn aggregated(answer: Value) -> Vec<ApiResource> {
     let read: GroupList = serde_json::from_value(answer).unwrap_or_default();
     let mut found = Vec::new();
     for group in read.items {
         for version in group.versions {
             for entry in version.resources {
-                found.push(Resource {
+                found.push(ApiResource {
                     group: group.metadata.name.clone(),
                     version: version.version.clone(),
                     kind: entry.response_kind.kind,

@@ -16,7 +16,7 @@ use model::secret::Secret;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::{Among, Client, KubernetesError, Resource};
+use super::{ApiResource, KubernetesClient, KubernetesError, ObjectFilter};
 use crate::process::Environment;
 
 /// Limit of an answer that a gate reads.
@@ -26,7 +26,7 @@ const SHOWN: usize = 3;
 
 /// The condition that an object must meet.
 #[derive(Clone, Debug)]
-pub enum Wanted {
+pub enum ObjectCondition {
     Present,
     /// `Ready`, or `Stalled=False`.
     Condition(String),
@@ -48,15 +48,15 @@ pub enum AgentObjects {
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ClusterLook {
+pub struct ClusterCheck {
     /// Address of the API server.
     pub server: String,
-    pub objects: Vec<ObjectLook>,
+    pub objects: Vec<ObjectCheck>,
 }
 
 /// One object and whether it is healthy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ObjectLook {
+pub struct ObjectCheck {
     /// `Deployment argocd/argocd-server`, or a pattern that matches no object.
     pub object: String,
     pub is_well: bool,
@@ -68,7 +68,7 @@ pub struct ObjectLook {
     pub notes: Vec<String>,
 }
 
-impl ClusterLook {
+impl ClusterCheck {
     pub fn is_well(&self) -> bool {
         self.objects.iter().all(|object| object.is_well)
     }
@@ -76,13 +76,13 @@ impl ClusterLook {
 
 /// Connections to clusters, kept between checks so that a credential plugin runs once.
 #[derive(Debug, Default)]
-pub struct Clusters {
-    known: Mutex<HashMap<String, Client>>,
+pub struct ClusterClients {
+    known: Mutex<HashMap<String, KubernetesClient>>,
     env: Environment,
     dir: PathBuf,
 }
 
-impl Clusters {
+impl ClusterClients {
     /// Credential plugins run with this environment, in this directory.
     pub fn new(env: Environment, dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -109,13 +109,13 @@ impl Clusters {
         kind: &str,
         namespace: Option<&str>,
         name: &str,
-        wanted: &Wanted,
-    ) -> Result<ClusterLook, KubernetesError> {
+        wanted: &ObjectCondition,
+    ) -> Result<ClusterCheck, KubernetesError> {
         let client = self.client(kubeconfig).await?;
         let resource = client.resource(kind).await?;
         let namespace = place(&resource, namespace);
         let live = client.get(&resource, namespace, name).await?;
-        let mut look = ObjectLook {
+        let mut look = ObjectCheck {
             object: super::shown(&resource, namespace, name),
             is_well: false,
             expected: expected(wanted),
@@ -130,7 +130,7 @@ impl Clusters {
                 look.notes = client.around(&live).await;
             }
         }
-        Ok(ClusterLook {
+        Ok(ClusterCheck {
             server: client.server().to_owned(),
             objects: vec![look],
         })
@@ -143,7 +143,7 @@ impl Clusters {
         whose: AgentObjects,
         namespace: Option<&str>,
         names: &[String],
-    ) -> Result<ClusterLook, KubernetesError> {
+    ) -> Result<ClusterCheck, KubernetesError> {
         let patterns = Patterns::new(names)?;
         let client = self.client(kubeconfig).await?;
         let mut found = listed(&client, whose, namespace).await?;
@@ -152,7 +152,7 @@ impl Clusters {
             AgentObjects::Argocd => "Synced, Healthy",
             AgentObjects::Flux => "Ready=True",
         };
-        let mut objects: Vec<ObjectLook> = patterns
+        let mut objects: Vec<ObjectCheck> = patterns
             .unfitted(&found)
             .map(|pattern| missing(pattern, wanted))
             .collect();
@@ -169,7 +169,7 @@ impl Clusters {
                 surrounded += 1;
             }
             let is_set = identity.kind == "ApplicationSet";
-            objects.push(ObjectLook {
+            objects.push(ObjectCheck {
                 object: identity.to_string(),
                 is_well: health.is_well,
                 expected: if is_set {
@@ -183,7 +183,7 @@ impl Clusters {
                 notes,
             });
         }
-        Ok(ClusterLook {
+        Ok(ClusterCheck {
             server: client.server().to_owned(),
             objects,
         })
@@ -219,14 +219,14 @@ impl Clusters {
         })
     }
 
-    async fn client(&self, kubeconfig: &Secret) -> Result<Client, KubernetesError> {
+    async fn client(&self, kubeconfig: &Secret) -> Result<KubernetesClient, KubernetesError> {
         let key = key(kubeconfig);
         let mut known = self.known.lock().await;
         if let Some(client) = known.get(&key) {
             return Ok(client.clone());
         }
         let config = Kubeconfig::from_text(kubeconfig.expose())?;
-        let client = Client::new(config, &self.env, &self.dir).await?;
+        let client = KubernetesClient::new(config, &self.env, &self.dir).await?;
         let client = client.with_limit(MAX_ANSWER);
         known.insert(key, client.clone());
         Ok(client)
@@ -239,45 +239,45 @@ fn key(kubeconfig: &Secret) -> String {
 }
 
 /// The namespace to use: none for a cluster-wide kind, else the given one or `default`.
-fn place<'a>(resource: &Resource, namespace: Option<&'a str>) -> Option<&'a str> {
+fn place<'a>(resource: &ApiResource, namespace: Option<&'a str>) -> Option<&'a str> {
     resource.namespaced.then(|| namespace.unwrap_or("default"))
 }
 
-fn expected(wanted: &Wanted) -> String {
+fn expected(wanted: &ObjectCondition) -> String {
     match wanted {
-        Wanted::Present => "it is there".to_owned(),
-        Wanted::Condition(condition) if condition.contains('=') => condition.clone(),
-        Wanted::Condition(condition) => format!("{condition}=True"),
-        Wanted::Field { path, expect } => format!("{path} = {}", text(expect)),
-        Wanted::Listener(port) => format!("a listener on {port} that is Programmed"),
+        ObjectCondition::Present => "it is there".to_owned(),
+        ObjectCondition::Condition(condition) if condition.contains('=') => condition.clone(),
+        ObjectCondition::Condition(condition) => format!("{condition}=True"),
+        ObjectCondition::Field { path, expect } => format!("{path} = {}", text(expect)),
+        ObjectCondition::Listener(port) => format!("a listener on {port} that is Programmed"),
     }
 }
 
-struct Judged {
+struct ConditionResult {
     is_well: bool,
     seen: String,
     values: BTreeMap<String, Value>,
 }
 
-fn judge(wanted: &Wanted, live: &Value) -> Judged {
-    let said = |name: &str, health: Health| Judged {
+fn judge(wanted: &ObjectCondition, live: &Value) -> ConditionResult {
+    let said = |name: &str, health: Health| ConditionResult {
         is_well: health.is_well,
         values: BTreeMap::from([(name.to_owned(), health.seen.clone().into())]),
         seen: health.seen,
     };
     match wanted {
-        Wanted::Present => Judged {
+        ObjectCondition::Present => ConditionResult {
             is_well: true,
             seen: "it is there".to_owned(),
             values: BTreeMap::new(),
         },
-        Wanted::Condition(name) => said(name, condition(live, name)),
-        Wanted::Listener(port) => said("listener", listener(live, *port)),
-        Wanted::Field { path, expect } => field(path, expect, live),
+        ObjectCondition::Condition(name) => said(name, condition(live, name)),
+        ObjectCondition::Listener(port) => said("listener", listener(live, *port)),
+        ObjectCondition::Field { path, expect } => field(path, expect, live),
     }
 }
 
-fn field(path: &FieldPath, expect: &Value, live: &Value) -> Judged {
+fn field(path: &FieldPath, expect: &Value, live: &Value) -> ConditionResult {
     let found = path.find(live);
     let is_well = found.iter().any(|value| is_equal(value, expect));
     // Values of a Secret are compared but never shown.
@@ -287,14 +287,14 @@ fn field(path: &FieldPath, expect: &Value, live: &Value) -> Judged {
             (false, true) => "there is none",
             (false, false) => "another value",
         };
-        return Judged {
+        return ConditionResult {
             is_well,
             seen: seen.to_owned(),
             values: BTreeMap::new(),
         };
     }
     if found.is_empty() {
-        return Judged {
+        return ConditionResult {
             is_well: false,
             seen: format!("there is no `{path}`"),
             values: BTreeMap::new(),
@@ -305,7 +305,7 @@ fn field(path: &FieldPath, expect: &Value, live: &Value) -> Judged {
         [only] => only.clone(),
         ref several => several.iter().map(|value| (*value).clone()).collect(),
     };
-    Judged {
+    ConditionResult {
         is_well,
         seen: format!("{path} = {}", texts.join(", ")),
         values: BTreeMap::from([(path.to_string(), value)]),
@@ -324,8 +324,8 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn missing(pattern: &str, wanted: &str) -> ObjectLook {
-    ObjectLook {
+fn missing(pattern: &str, wanted: &str) -> ObjectCheck {
+    ObjectCheck {
         object: pattern.to_owned(),
         is_well: false,
         expected: wanted.to_owned(),
@@ -370,7 +370,7 @@ fn name(object: &Value) -> &str {
 }
 
 async fn listed(
-    client: &Client,
+    client: &KubernetesClient,
     whose: AgentObjects,
     namespace: Option<&str>,
 ) -> Result<Vec<Value>, KubernetesError> {
@@ -381,9 +381,9 @@ async fn listed(
             "HelmRelease.helm.toolkit.fluxcd.io",
         ],
     };
-    let among = Among {
+    let among = ObjectFilter {
         namespace,
-        ..Among::default()
+        ..ObjectFilter::default()
     };
     let mut found = Vec::new();
     let mut unknown = None;

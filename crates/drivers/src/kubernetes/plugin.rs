@@ -21,7 +21,7 @@ const MAX_SAID: usize = 256 << 10;
 
 /// A credential for a cluster.
 #[derive(Default)]
-pub(super) struct Credential {
+pub(super) struct PluginCredential {
     pub(super) token: Option<Secret>,
     /// Certificate and key, in PEM.
     pub(super) identity: Option<(String, Secret)>,
@@ -48,7 +48,7 @@ pub(super) async fn run(
     config: &Kubeconfig,
     env: &Environment,
     dir: &Path,
-) -> Result<Credential, KubernetesError> {
+) -> Result<PluginCredential, KubernetesError> {
     let program = locate(plugin, env)?;
     let mut env = env.clone();
     for (name, value) in &plugin.env {
@@ -79,7 +79,7 @@ pub(super) async fn run(
         let key = status.client_key_data.clone()?;
         Some((certificate, Secret::new(key)))
     };
-    let credential = status.map(|status| Credential {
+    let credential = status.map(|status| PluginCredential {
         identity: identity(&status),
         token: status.token.map(Secret::new),
         until: status.expiration_timestamp,

@@ -4,7 +4,7 @@ use model::kubernetes::ObjectRef;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::{Among, Client, KubernetesError, Request, escaped};
+use super::{KubernetesClient, KubernetesError, ObjectFilter, Request, escaped};
 
 /// Limit for the last lines of a container's log.
 const MOST_OF_A_LOG: usize = 64 << 10;
@@ -17,7 +17,7 @@ pub struct PodLog {
     pub lines: Vec<String>,
 }
 
-impl Client {
+impl KubernetesClient {
     /// Events about an object, oldest first: `TYPE REASON: MESSAGE (count)`.
     pub async fn events(
         &self,
@@ -29,7 +29,7 @@ impl Client {
             "involvedObject.kind={},involvedObject.name={}",
             object.kind, object.name
         );
-        let among = Among {
+        let among = ObjectFilter {
             // Events of objects without a namespace are in `default`.
             namespace: Some(object.namespace.as_deref().unwrap_or("default")),
             fields: Some(&fields),
@@ -44,7 +44,7 @@ impl Client {
     /// The pods that match these labels, in one namespace.
     pub async fn pods(&self, namespace: &str, labels: &str) -> Result<Vec<Value>, KubernetesError> {
         let resource = self.resource("pods").await?;
-        let among = Among {
+        let among = ObjectFilter {
             namespace: Some(namespace),
             labels: Some(labels),
             fields: None,

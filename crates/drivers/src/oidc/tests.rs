@@ -1,16 +1,16 @@
 //! Tokens of a real issuer on loopback: accepted only if every check passes.
 
-use testkit::{Issuer, Signed, Token};
+use testkit::{Issuer, SigningMethod, TestToken};
 
 use super::*;
 
-async fn verify(issuer: &Issuer, token: Token<'_>) -> Result<Claims, VerifyTokenError> {
+async fn verify(issuer: &Issuer, token: TestToken<'_>) -> Result<Claims, VerifyTokenError> {
     let token = Secret::new(token.mint());
     let oidc = Oidc::new().unwrap();
     oidc.verify(&token, issuer.address(), "terrane").await
 }
 
-async fn refusal(issuer: &Issuer, token: Token<'_>) -> String {
+async fn refusal(issuer: &Issuer, token: TestToken<'_>) -> String {
     let said = verify(issuer, token).await.unwrap_err().to_string();
     said.replace(issuer.address(), "ISSUER")
 }
@@ -18,7 +18,7 @@ async fn refusal(issuer: &Issuer, token: Token<'_>) -> String {
 #[tokio::test]
 async fn a_good_token_is_believed() {
     let issuer = Issuer::start();
-    for signed in [Signed::Es256, Signed::Rs256] {
+    for signed in [SigningMethod::Es256, SigningMethod::Rs256] {
         let token = issuer.token(&[("repository", "example/infra")]);
         let claims = verify(&issuer, token.signed(signed)).await.unwrap();
         assert_eq!(claims["repository"], "example/infra", "{signed:?}");
@@ -50,19 +50,19 @@ async fn a_token_is_refused_for_what_is_wrong_with_it() {
             "it comes from `nobody`, not from `ISSUER`",
         ),
         (
-            plain().signed(Signed::None),
+            plain().signed(SigningMethod::None),
             "it is signed by `none`, only `RS256` and `ES256` are believed",
         ),
         (
-            plain().signed(Signed::PublicKeyAsSecret),
+            plain().signed(SigningMethod::PublicKeyAsSecret),
             "it is signed by `HS256`, only `RS256` and `ES256` are believed",
         ),
         (
-            plain().signed(Signed::ByAnother),
+            plain().signed(SigningMethod::ByAnother),
             "its signature is not that of its issuer",
         ),
         (
-            plain().signed(Signed::Unpublished),
+            plain().signed(SigningMethod::Unpublished),
             "`ISSUER` has no key `other` for `ES256`",
         ),
     ];
@@ -155,18 +155,22 @@ async fn a_job_asks_for_its_token() {
 async fn keys_are_asked_for_once_and_again_for_one_that_is_not_among_them() {
     let issuer = Issuer::start();
     let oidc = Oidc::new().unwrap();
-    let verify = async |token: Token<'_>| {
+    let verify = async |token: TestToken<'_>| {
         let token = Secret::new(token.mint());
         oidc.clone()
             .verify(&token, issuer.address(), "terrane")
             .await
     };
-    for signed in [Signed::Es256, Signed::Rs256, Signed::Es256] {
+    for signed in [
+        SigningMethod::Es256,
+        SigningMethod::Rs256,
+        SigningMethod::Es256,
+    ] {
         assert!(verify(issuer.token(&[]).signed(signed)).await.is_ok());
     }
     let once = issuer.asked().len();
     assert_eq!(once, 2, "{:?}", issuer.asked());
-    let unknown = issuer.token(&[]).signed(Signed::Unpublished);
+    let unknown = issuer.token(&[]).signed(SigningMethod::Unpublished);
     let refused = verify(unknown).await.unwrap_err();
     assert!(
         matches!(refused, VerifyTokenError::UnknownKey { .. }),

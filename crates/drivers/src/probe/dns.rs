@@ -9,7 +9,9 @@ use aws_lc_rs::rand;
 use hickory_resolver::proto::op::{Message, MessageType, Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
-use model::gate::{DnsAnswer, DnsGate, DnsSeen, Look, NameSeen, NotAsked, RecordKind};
+use model::gate::{
+    CheckResult, DnsAnswer, DnsEvidence, DnsGate, DnsNameEvidence, ProbeQueryError, RecordKind,
+};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
@@ -25,11 +27,11 @@ const PORT: u16 = 53;
 /// The maximum number of name servers queried for a zone.
 const MOST_SERVERS: usize = 16;
 
-pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
+pub async fn look(gate: &DnsGate, limit: Duration) -> CheckResult {
     let deadline = Deadline::after(limit);
     let resolvers = match resolvers(gate.resolver.as_deref(), deadline).await {
         Ok(resolvers) => resolvers,
-        Err(why) => return Look::impossible(why),
+        Err(why) => return CheckResult::impossible(why),
     };
     let kind = record_type(gate.record);
     // A name that must be absent may have no address of either family.
@@ -57,7 +59,7 @@ pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
                 let new: Vec<DnsAnswer> = new.collect();
                 answers.extend(new);
             }
-            let seen = NameSeen {
+            let seen = DnsNameEvidence {
                 name,
                 asked,
                 answers,
@@ -65,7 +67,7 @@ pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
             (at, seen)
         });
     }
-    let mut names: BTreeMap<usize, NameSeen> = BTreeMap::new();
+    let mut names: BTreeMap<usize, DnsNameEvidence> = BTreeMap::new();
     while let Some(Ok((at, seen))) = asking.join_next().await {
         names.insert(at, seen);
     }
@@ -75,7 +77,7 @@ pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
         let folded = name.trim_end_matches('.').to_lowercase();
         expected.insert(folded, answer.values);
     }
-    gate.judge(DnsSeen {
+    gate.judge(DnsEvidence {
         record: gate.record,
         names: names.into_values().collect(),
         expected,
@@ -83,15 +85,19 @@ pub async fn look(gate: &DnsGate, limit: Duration) -> Look {
 }
 
 /// The value of a name for `equal`: one value as a string, several as a list.
-pub async fn resolve(name: &str, record: RecordKind, limit: Duration) -> Result<Value, NotAsked> {
+pub async fn resolve(
+    name: &str,
+    record: RecordKind,
+    limit: Duration,
+) -> Result<Value, ProbeQueryError> {
     let deadline = Deadline::after(limit);
-    let resolvers = resolvers(None, deadline).await.map_err(NotAsked)?;
+    let resolvers = resolvers(None, deadline).await.map_err(ProbeQueryError)?;
     let asked = name.replacen('*', &random_label(), 1);
     let answer = ask_first(&resolvers, &asked, record_type(record), deadline).await;
     match answer.values.as_slice() {
         [] => {
             let why = answer.silent.or(answer.status).unwrap_or_default();
-            Err(NotAsked(format!(
+            Err(ProbeQueryError(format!(
                 "no record of type {}: {why}",
                 record.word()
             )))

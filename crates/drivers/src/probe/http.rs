@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::gate::{BODY_LIMIT, HttpAnswer, HttpGate, Look, Unanswered};
+use model::gate::{BODY_LIMIT, CheckResult, HttpFailure, HttpGate, HttpReply};
 use reqwest::{Client, Method, RequestBuilder, Response, Url, Version};
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs as provider;
@@ -18,17 +18,17 @@ const GLIMPSE_TIME: Duration = Duration::from_secs(1);
 /// A body up to this size needs no permit.
 const SMALL_BODY: usize = 64 << 10;
 
-pub async fn look(probes: &Probes, gate: &HttpGate, limit: Duration) -> Look {
+pub async fn look(probes: &Probes, gate: &HttpGate, limit: Duration) -> CheckResult {
     let deadline = Deadline::after(limit);
     let client = match probes.client(gate.ca.as_deref()) {
         Ok(client) => client,
-        Err(why) => return Look::impossible(why),
+        Err(why) => return CheckResult::impossible(why),
     };
     let Ok(url) = Url::parse(&gate.url) else {
-        return Look::impossible("`url` cannot be read as an address of the web");
+        return CheckResult::impossible("`url` cannot be read as an address of the web");
     };
     let Ok(method) = Method::from_bytes(gate.method.as_bytes()) else {
-        return Look::impossible(format!("there is no method `{}`", gate.method));
+        return CheckResult::impossible(format!("there is no method `{}`", gate.method));
     };
     let mut request = client.request(method, url.clone());
     for (name, value) in &gate.headers {
@@ -44,7 +44,7 @@ pub async fn look(probes: &Probes, gate: &HttpGate, limit: Duration) -> Look {
 }
 
 /// The target of a redirect, if the answer is one.
-pub(super) fn target(from: &Url, answer: &HttpAnswer) -> Option<Url> {
+pub(super) fn target(from: &Url, answer: &HttpReply) -> Option<Url> {
     let is_redirect = (300..400).contains(&answer.status);
     let location = answer.header("location");
     let location = location.first().filter(|_| is_redirect)?;
@@ -85,15 +85,15 @@ impl Probes {
         request: RequestBuilder,
         wants_body: bool,
         deadline: Deadline,
-    ) -> Result<HttpAnswer, Unanswered> {
+    ) -> Result<HttpReply, HttpFailure> {
         let began = Instant::now();
         let mut response = match timeout(deadline.left(), request.send()).await {
-            Err(_) => return Err(Unanswered::TooSlow(deadline.words())),
+            Err(_) => return Err(HttpFailure::TooSlow(deadline.words())),
             Ok(Err(err)) => return Err(unanswered(&err)),
             Ok(Ok(response)) => response,
         };
         let headers = response.headers().iter();
-        let mut answer = HttpAnswer {
+        let mut answer = HttpReply {
             peer: response.remote_addr().map(|peer| peer.to_string()),
             took_ms: 0,
             version: version(response.version()),
@@ -114,7 +114,7 @@ impl Probes {
             } else {
                 let so_far = answer.body.len();
                 let words = format!("no whole body: {so_far} bytes, then {}", deadline.words());
-                return Err(Unanswered::TooSlow(words));
+                return Err(HttpFailure::TooSlow(words));
             }
         } else {
             // This body is only for the record, so a slow one is not waited for.
@@ -129,8 +129,8 @@ impl Probes {
     async fn read_whole(
         &self,
         response: &mut Response,
-        answer: &mut HttpAnswer,
-    ) -> Result<(), Unanswered> {
+        answer: &mut HttpReply,
+    ) -> Result<(), HttpFailure> {
         read(response, answer, SMALL_BODY).await?;
         if !answer.cut {
             return Ok(());
@@ -144,9 +144,9 @@ impl Probes {
 /// Reads until the end of the body, or until it is longer than this.
 async fn read(
     response: &mut Response,
-    answer: &mut HttpAnswer,
+    answer: &mut HttpReply,
     most: usize,
-) -> Result<(), Unanswered> {
+) -> Result<(), HttpFailure> {
     answer.cut = false;
     while let Some(part) = response.chunk().await.map_err(|err| unanswered(&err))? {
         answer.body.extend_from_slice(&part);
@@ -159,26 +159,26 @@ async fn read(
 }
 
 /// The error without the address, which may hold a secret.
-fn unanswered(err: &reqwest::Error) -> Unanswered {
+fn unanswered(err: &reqwest::Error) -> HttpFailure {
     let mut cause = err.source();
     let mut last = String::new();
     while let Some(one) = cause {
         last = one.to_string();
         if let Some(io) = one.downcast_ref::<std::io::Error>() {
             if let Some(tls) = tls_error(io) {
-                return Unanswered::Untrusted(tls.to_string());
+                return HttpFailure::Untrusted(tls.to_string());
             }
             last = io_words(io);
         }
         cause = one.source();
     }
     if err.is_timeout() {
-        return Unanswered::TooSlow("timed out".to_owned());
+        return HttpFailure::TooSlow("timed out".to_owned());
     }
     if err.is_connect() {
-        return Unanswered::NoListener(last);
+        return HttpFailure::NoListener(last);
     }
-    Unanswered::Broken(last)
+    HttpFailure::Broken(last)
 }
 
 /// A TLS error may be wrapped in several I/O errors.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use model::gate::{Discovery, HttpAnswer, KeySeen, Look, OidcGate, OidcSeen, withheld_query};
+use model::gate::{
+    CheckResult, Discovery, HttpReply, OidcEvidence, OidcGate, OidcKey, withheld_query,
+};
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -12,20 +14,20 @@ use super::{Deadline, Probes, http};
 /// The maximum number of redirects between an application and its issuer's login page.
 const MOST_HOPS: usize = 10;
 
-pub async fn look(probes: &Probes, gate: &OidcGate, limit: Duration) -> Look {
+pub async fn look(probes: &Probes, gate: &OidcGate, limit: Duration) -> CheckResult {
     let deadline = Deadline::after(limit);
     let client = match probes.client(gate.ca.as_deref()) {
         Ok(client) => client,
-        Err(why) => return Look::impossible(why),
+        Err(why) => return CheckResult::impossible(why),
     };
-    let visit = Visit {
+    let visit = OidcProbe {
         probes,
         client,
         deadline,
     };
-    let mut seen = OidcSeen {
+    let mut seen = OidcEvidence {
         issuer: gate.issuer.clone(),
-        ..OidcSeen::default()
+        ..OidcEvidence::default()
     };
     match visit.document::<Discovery>(&gate.discovery_url()).await {
         Ok(found) => seen.discovery = Some(found),
@@ -49,20 +51,20 @@ struct Keys {
 }
 
 impl Keys {
-    fn readable(self) -> Vec<KeySeen> {
+    fn readable(self) -> Vec<OidcKey> {
         let keys = self.keys.into_iter().take(20);
         keys.filter_map(|key| serde_json::from_value(key).ok())
             .collect()
     }
 }
 
-struct Visit<'a> {
+struct OidcProbe<'a> {
     probes: &'a Probes,
     client: Client,
     deadline: Deadline,
 }
 
-impl Visit<'_> {
+impl OidcProbe<'_> {
     async fn document<T: DeserializeOwned>(&self, place: &str) -> Result<T, String> {
         let url = Url::parse(place).map_err(|_| "no address that can be read".to_owned())?;
         let answer = self.get(&url, true).await?;
@@ -73,14 +75,14 @@ impl Visit<'_> {
         serde_json::from_slice(&answer.body).map_err(wrong)
     }
 
-    async fn get(&self, url: &Url, wants_body: bool) -> Result<HttpAnswer, String> {
+    async fn get(&self, url: &Url, wants_body: bool) -> Result<HttpReply, String> {
         let request = self.client.get(url.clone());
         let fetched = self.probes.fetch(request, wants_body, self.deadline).await;
         fetched.map_err(|why| why.words())
     }
 
     /// Follows redirects, on one scheme, until one leads to the authorization endpoint.
-    async fn go_to_the_door(&self, login: &str, door: &str, seen: &mut OidcSeen) {
+    async fn go_to_the_door(&self, login: &str, door: &str, seen: &mut OidcEvidence) {
         let (Ok(mut here), Ok(door)) = (Url::parse(login), Url::parse(door)) else {
             seen.login_failed = Some("an address that cannot be read".to_owned());
             return;
@@ -129,7 +131,7 @@ impl Visit<'_> {
     }
 }
 
-fn arrive(door: &Url, seen: &mut OidcSeen) {
+fn arrive(door: &Url, seen: &mut OidcEvidence) {
     seen.hops.push(withheld_query(door.as_str()));
     let mut query = door.query_pairs();
     let client = query.find(|(name, _)| name == "client_id");

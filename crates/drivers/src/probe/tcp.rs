@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use model::gate::{Look, TcpGate, TcpSeen};
+use model::gate::{CheckResult, TcpEvidence, TcpGate};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
@@ -11,19 +11,19 @@ use super::{Deadline, io_words};
 
 const UNRESOLVED: &str = "the name did not resolve in time";
 
-pub async fn look(gate: &TcpGate, limit: Duration) -> Look {
+pub async fn look(gate: &TcpGate, limit: Duration) -> CheckResult {
     let began = Instant::now();
     let address = gate.address();
     let seen = match connect(&address, Deadline::after(limit)).await {
-        Ok((_, peer)) => TcpSeen {
+        Ok((_, peer)) => TcpEvidence {
             address,
             peer: Some(peer.to_string()),
             took_ms: Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)),
             failed: None,
         },
         // Without an address to test, we cannot conclude that the service is absent.
-        Err(why) if gate.absent && why == UNRESOLVED => return Look::impossible(why),
-        Err(why) => TcpSeen {
+        Err(why) if gate.absent && why == UNRESOLVED => return CheckResult::impossible(why),
+        Err(why) => TcpEvidence {
             address,
             peer: None,
             took_ms: None,

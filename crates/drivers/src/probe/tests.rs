@@ -9,7 +9,7 @@ mod tls;
 use std::collections::BTreeSet;
 
 use model::diagnostic::Location;
-use model::gate::{Gate, Look, Miss, Probe, Verdict};
+use model::gate::{CheckResult, Gate, GateMismatch, GateVerdict, Probe};
 use model::stage::ResolvedBlock;
 use serde_json::Value;
 
@@ -35,15 +35,16 @@ fn probe(kind: &str, attrs: Value) -> Probe {
 }
 
 /// A result as text.
-fn shown(look: &Look) -> String {
+fn shown(look: &CheckResult) -> String {
     match &look.verdict {
-        Verdict::Passed => "passed".to_owned(),
-        Verdict::CannotLook { why } => format!("cannot look: {why}"),
-        Verdict::Skipped { by, reason } => format!("skipped by {by}: {reason}"),
-        Verdict::NotTried { after } => format!("not tried, after {after}"),
-        Verdict::Failed { misses } => {
-            let line =
-                |miss: &Miss| format!("{} | {} | {}", miss.subject, miss.expected, miss.seen);
+        GateVerdict::Passed => "passed".to_owned(),
+        GateVerdict::CannotLook { why } => format!("cannot look: {why}"),
+        GateVerdict::Skipped { by, reason } => format!("skipped by {by}: {reason}"),
+        GateVerdict::NotTried { after } => format!("not tried, after {after}"),
+        GateVerdict::Failed { misses } => {
+            let line = |miss: &GateMismatch| {
+                format!("{} | {} | {}", miss.subject, miss.expected, miss.seen)
+            };
             misses.iter().map(line).collect::<Vec<_>>().join("\n")
         }
     }

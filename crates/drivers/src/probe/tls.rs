@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use jiff::Timestamp;
-use model::gate::{CertificateSeen, Connection, Handshake, Look, TlsGate, TlsSeen, Trust};
+use model::gate::{
+    CertificateEvidence, CheckResult, Handshake, TlsConnection, TlsEvidence, TlsGate, Trust,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs as provider};
@@ -30,14 +32,14 @@ use crate::snapshot::hex;
 const LONGEST_CHAIN: usize = 10;
 const MOST_NAMES: usize = 100;
 
-pub async fn look(probes: &Probes, gate: &TlsGate, limit: Duration) -> Look {
+pub async fn look(probes: &Probes, gate: &TlsGate, limit: Duration) -> CheckResult {
     let deadline = Deadline::after(limit);
     let roots = match probes.roots(gate.ca.as_deref()) {
         Ok(roots) => roots,
-        Err(why) => return Look::impossible(why),
+        Err(why) => return CheckResult::impossible(why),
     };
     let Ok(host) = ServerName::try_from(gate.host.clone()) else {
-        return Look::impossible(format!("`{}` is no name of a host", gate.host));
+        return CheckResult::impossible(format!("`{}` is no name of a host", gate.host));
     };
     let place = gate.place();
     let (address, handshake) = match tcp::connect(&place, deadline).await {
@@ -47,7 +49,7 @@ pub async fn look(probes: &Probes, gate: &TlsGate, limit: Duration) -> Look {
             (peer.to_string(), handshake)
         }
     };
-    let seen = TlsSeen {
+    let seen = TlsEvidence {
         host: gate.host.clone(),
         address,
         handshake,
@@ -116,11 +118,11 @@ fn connection(
     let (_, session) = stream.get_ref();
     let shown = session.peer_certificates().unwrap_or_default();
     let shown = shown.get(..LONGEST_CHAIN).unwrap_or(shown);
-    let chain: Vec<CertificateSeen> = shown.iter().filter_map(certificate).collect();
+    let chain: Vec<CertificateEvidence> = shown.iter().filter_map(certificate).collect();
     let version = session.protocol_version();
     let cipher = session.negotiated_cipher_suite();
     let name = |debug: String| debug.replace('_', ".");
-    Handshake::Done(Connection {
+    Handshake::Done(TlsConnection {
         version: version.map_or_else(String::new, |one| name(format!("{one:?}"))),
         cipher: cipher.map_or_else(String::new, |one| format!("{:?}", one.suite())),
         alpn: session
@@ -132,14 +134,14 @@ fn connection(
     })
 }
 
-fn certificate(der: &CertificateDer<'_>) -> Option<CertificateSeen> {
+fn certificate(der: &CertificateDer<'_>) -> Option<CertificateEvidence> {
     let (_, parsed) = X509Certificate::from_der(der).ok()?;
     let names = parsed.subject_alternative_name().ok().flatten();
     let names = names.map(|names| names.value.general_names.as_slice());
     let names = names.unwrap_or_default().iter().take(MOST_NAMES);
     let at = |seconds: i64| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
     let fingerprint = digest::digest(&digest::SHA256, der);
-    Some(CertificateSeen {
+    Some(CertificateEvidence {
         subject: parsed.subject().to_string(),
         issuer: parsed.issuer().to_string(),
         names: names.filter_map(general_name).collect(),
@@ -172,7 +174,11 @@ fn covers(leaf: &CertificateDer<'_>, host: &ServerName<'_>) -> bool {
 
 /// Whether the chain leads to a root. An expired or not yet valid chain is checked as of a time when it was valid,
 /// because expiry is reported separately.
-fn trust(shown: &[CertificateDer<'_>], chain: &[CertificateSeen], roots: &RootCertStore) -> Trust {
+fn trust(
+    shown: &[CertificateDer<'_>],
+    chain: &[CertificateEvidence],
+    roots: &RootCertStore,
+) -> Trust {
     let Some((leaf, intermediates)) = shown.split_first() else {
         return Trust::Broken {
             why: "no certificate was shown".to_owned(),
@@ -253,7 +259,7 @@ fn algorithms() -> WebPkiSupportedAlgorithms {
 
 fn config(alpn: &[String]) -> Result<ClientConfig, Error> {
     let provider = Arc::new(provider::default_provider());
-    let witness = Arc::new(Witness(Arc::clone(&provider)));
+    let witness = Arc::new(AcceptAnyCertificate(Arc::clone(&provider)));
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -274,9 +280,9 @@ fn is_unreadable(cert: &CertificateDer<'_>) -> bool {
 /// Accepts every certificate so that it can be inspected; no data is ever sent over the connection. It still
 /// verifies that the server holds the certificate's key.
 #[derive(Debug)]
-struct Witness(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Witness {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

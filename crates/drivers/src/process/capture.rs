@@ -119,7 +119,7 @@ pub(super) async fn aside<T: Send + 'static>(
     })?;
     let given_up = Arc::new(AtomicBool::new(false));
     let (ends, ended) = mpsc::channel::<()>();
-    let _abandoned = Abandoned {
+    let _abandoned = CaptureGuard {
         given_up: Arc::clone(&given_up),
         ended,
     };
@@ -146,12 +146,12 @@ pub(super) async fn aside<T: Send + 'static>(
 }
 
 /// On drop, tells the work to stop and waits for the end of the helper, so that it does not outlive its caller.
-struct Abandoned {
+struct CaptureGuard {
     given_up: Arc<AtomicBool>,
     ended: mpsc::Receiver<()>,
 }
 
-impl Drop for Abandoned {
+impl Drop for CaptureGuard {
     fn drop(&mut self) {
         self.given_up.store(true, Ordering::Relaxed);
         // No message is ever sent: the channel closes when the helper is gone.

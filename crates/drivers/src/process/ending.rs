@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_millis(250);
 
 /// How a program ended. `Debug` leaves out the bytes: they may be a secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct TailedOutput {
     /// `None` if it was stopped, at its limit or because the caller gave up.
     pub exit: Option<Exit>,
     /// The end of its output: at most as many bytes as the call's limit.
@@ -32,7 +32,7 @@ pub struct Ended {
     pub stderr: Vec<u8>,
 }
 
-impl std::fmt::Debug for Ended {
+impl std::fmt::Debug for TailedOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ended")
             .field("exit", &self.exit)
@@ -42,11 +42,14 @@ impl std::fmt::Debug for Ended {
 
 /// Runs a program until it ends or reaches its time limit. Afterwards no process of it is left that keeps its
 /// output open.
-pub async fn run_to_end(call: Capture<'_>) -> Result<Ended, CaptureError> {
+pub async fn run_to_end(call: Capture<'_>) -> Result<TailedOutput, CaptureError> {
     aside(call, end_of).await
 }
 
-pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended, CaptureError> {
+pub(super) fn end_of(
+    call: &Capture<'_>,
+    given_up: &AtomicBool,
+) -> Result<TailedOutput, CaptureError> {
     let mut child = begin(call)?;
     let (open, closed) = mpsc::channel::<()>();
     let outputs = [
@@ -82,7 +85,7 @@ pub(super) fn end_of(call: &Capture<'_>, given_up: &AtomicBool) -> Result<Ended,
             Err(RecvTimeoutError::Disconnected) => super::pause_between_looks(),
         }
     };
-    Ok(Ended {
+    Ok(TailedOutput {
         exit,
         stdout: taken(&stdout),
         stderr: taken(&stderr),

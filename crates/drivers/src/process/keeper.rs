@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::PoisonError;
 
-use super::{ChildSpec, Environment, Running, SPAWNING, StartError, bare_command, start_in};
+use super::{ChildProcess, ChildSpec, Environment, SPAWNING, StartError, bare_command, start_in};
 
 const REMOVE: &str = r#"cat > /dev/null; rm -rf -- "$1""#;
 /// The shell ignores signals to its group, until the end.
@@ -16,26 +16,26 @@ const KILL: &str = "trap '' HUP INT QUIT TERM; read -r word; [ \"$word\" = ended
 
 /// The directory is removed when this is dropped or our process is killed.
 #[derive(Debug)]
-pub struct Keeper(Child);
+pub struct DirGuard(Child);
 
 /// Removes a directory once the keeper is dropped or our process ends. Our children do not inherit the pipe.
-pub fn remove_when_gone(dir: &Path) -> io::Result<Keeper> {
+pub fn remove_when_gone(dir: &Path) -> io::Result<DirGuard> {
     keep(REMOVE, dir.as_os_str())
 }
 
 /// A process group that is killed if our process ends first. A shell leads the group: it starts before the
 /// programs and ends after them. New programs join the group, and its id cannot be reused meanwhile.
 #[derive(Debug)]
-pub struct KeptGroup(Keeper);
+pub struct ProcessGroupGuard(DirGuard);
 
-impl KeptGroup {
+impl ProcessGroupGuard {
     pub fn new() -> io::Result<Self> {
         keep(KILL, "".as_ref()).map(Self)
     }
 
     /// Like [`start`](super::start), in this group. The program holds our end of the pipe until it has joined the
     /// group. The shell therefore cannot kill the group before that and miss it.
-    pub fn start(&self, spec: &ChildSpec<'_>) -> Result<Running, StartError> {
+    pub fn start(&self, spec: &ChildSpec<'_>) -> Result<ChildProcess, StartError> {
         start_in(spec, Some(self.0.0.id()))
     }
 
@@ -48,7 +48,7 @@ impl KeptGroup {
     }
 }
 
-fn keep(deed: &str, about: &OsStr) -> io::Result<Keeper> {
+fn keep(deed: &str, about: &OsStr) -> io::Result<DirGuard> {
     let mut env = Environment::new();
     env.set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let mut command = bare_command(Path::new("/bin/sh"), &env);
@@ -60,10 +60,10 @@ fn keep(deed: &str, about: &OsStr) -> io::Result<Keeper> {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let _turn = SPAWNING.lock().unwrap_or_else(PoisonError::into_inner);
-    command.spawn().map(Keeper)
+    command.spawn().map(DirGuard)
 }
 
-impl Drop for Keeper {
+impl Drop for DirGuard {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         // Only a killed shell fails, and no caller can use the error.

@@ -32,7 +32,7 @@ impl Stage {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    fn start(&self, script: &str, inherit: &[BorrowedFd<'_>]) -> Running {
+    fn start(&self, script: &str, inherit: &[BorrowedFd<'_>]) -> ChildProcess {
         self.start_by(script, inherit, start)
     }
 
@@ -40,8 +40,8 @@ impl Stage {
         &self,
         script: &str,
         inherit: &[BorrowedFd<'_>],
-        start: impl Fn(&ChildSpec<'_>) -> Result<Running, StartError>,
-    ) -> Running {
+        start: impl Fn(&ChildSpec<'_>) -> Result<ChildProcess, StartError>,
+    ) -> ChildProcess {
         let spec = ChildSpec {
             program: Path::new("/bin/sh"),
             args: &["-c".into(), script.into()],
@@ -166,7 +166,7 @@ async fn dropping_leaves_it_running() {
 #[tokio::test]
 async fn a_kept_program_goes_with_us_from_its_first_moment() {
     let stage = Stage::new();
-    let group = KeptGroup::new().unwrap();
+    let group = ProcessGroupGuard::new().unwrap();
     let script = "trap '' INT; sleep 600 & sleep 600";
     let mut running = stage.start_by(script, &[], |spec| group.start(spec));
     drop(group);
@@ -179,7 +179,7 @@ async fn a_kept_program_goes_with_us_from_its_first_moment() {
 #[tokio::test]
 async fn a_kept_program_is_interrupted_and_its_keeper_is_not() {
     let stage = Stage::new();
-    let group = KeptGroup::new().unwrap();
+    let group = ProcessGroupGuard::new().unwrap();
     let script = "trap 'touch heard' INT; touch ready; while :; do sleep 0.05; done";
     let mut running = stage.start_by(script, &[], |spec| group.start(spec));
     let leader = running.group().unwrap();
@@ -200,7 +200,7 @@ fn ignores_interrupts(pid: u32) -> bool {
 #[tokio::test]
 async fn what_a_kept_program_left_behind_stays_after_its_own_end() {
     let stage = Stage::new();
-    let group = KeptGroup::new().unwrap();
+    let group = ProcessGroupGuard::new().unwrap();
     let script = "(until [ -e go ]; do sleep 0.05; done; touch went) & exit 0";
     let mut running = stage.start_by(script, &[], |spec| group.start(spec));
     assert!(running.wait().await.unwrap().success());

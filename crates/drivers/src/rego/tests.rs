@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use model::policy::{Actor, Document, Point, PolicySource, RunFacts, SourceFacts, StackFacts};
+use model::policy::{
+    Actor, PolicyInput, PolicyPhase, PolicySource, RunFacts, SourceFacts, StackFacts,
+};
 use serde_json::json;
 
 use super::*;
@@ -14,8 +16,8 @@ fn source(path: &str, text: &str) -> PolicySource {
     }
 }
 
-fn document() -> Document {
-    Document {
+fn document() -> PolicyInput {
+    PolicyInput {
         plan: json!({ "resource_changes": [
             { "address": "terraform_data.db", "type": "terraform_data", "change": { "actions": ["delete"] } },
             { "address": "terraform_data.web", "type": "terraform_data", "change": { "actions": ["create"] } },
@@ -24,7 +26,7 @@ fn document() -> Document {
             id: "r1".to_owned(),
             change_set: "c1".to_owned(),
             action: "apply".to_owned(),
-            phase: Point::Plan,
+            phase: PolicyPhase::Plan,
             destroy: false,
             auto_approve: false,
             preview: false,
@@ -155,7 +157,7 @@ fn time_is_limited() {
     let mut rego = Rego::compile(&[source("p.rego", text)]).unwrap();
     let limit = Duration::from_millis(200);
     let err = rego.ask(&document(), limit).unwrap_err();
-    assert!(matches!(err, AskError::TimedOut { .. }), "{err}");
+    assert!(matches!(err, EvaluatePolicyError::TimedOut { .. }), "{err}");
 }
 
 #[test]

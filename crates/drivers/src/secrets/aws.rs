@@ -18,7 +18,7 @@ use login::Credentials;
 const JSON: &str = "application/x-amz-json-1.1";
 
 /// A client with credentials.
-pub(super) struct Aws {
+pub(super) struct AwsClient {
     exchange: Exchange,
     credentials: Credentials,
 }
@@ -42,7 +42,7 @@ const PARAMETERS: Service = Service {
     operation: "AmazonSSM.GetParameter",
 };
 
-impl Aws {
+impl AwsClient {
     pub(super) async fn log_in(settings: Settings<'_>) -> Result<Self, SecretError> {
         let exchange = Exchange::new(settings, "AWS_CA_BUNDLE");
         let exchange = exchange.map_err(failed("reach AWS", |_| None))?;
@@ -61,7 +61,7 @@ impl Aws {
     ) -> Result<Secret, SecretError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
-        struct Answer {
+        struct SecretResponse {
             secret_string: Option<Secret>,
             secret_binary: Option<Secret>,
         }
@@ -69,7 +69,7 @@ impl Aws {
         let body = json!({"SecretId": name});
         let deed = format!("read the secret `{name}` of AWS Secrets Manager");
         let read = self
-            .ask::<Answer>(settings, &SECRETS, &region, &body.to_string())
+            .ask::<SecretResponse>(settings, &SECRETS, &region, &body.to_string())
             .await;
         let answer = read.map_err(failed(deed, |err| {
             remedy(err, "secretsmanager:GetSecretValue", &region)
@@ -93,7 +93,7 @@ impl Aws {
     ) -> Result<Secret, SecretError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "PascalCase")]
-        struct Answer {
+        struct ParameterResponse {
             parameter: Parameter,
         }
         #[derive(Deserialize)]
@@ -105,7 +105,7 @@ impl Aws {
         let body = json!({"Name": name, "WithDecryption": true});
         let deed = format!("read the parameter `{name}` of AWS Systems Manager");
         let read = self
-            .ask::<Answer>(settings, &PARAMETERS, &region, &body.to_string())
+            .ask::<ParameterResponse>(settings, &PARAMETERS, &region, &body.to_string())
             .await;
         let answer = read.map_err(failed(deed, |err| remedy(err, "ssm:GetParameter", &region)))?;
         let value = answer.parameter.value;

@@ -26,7 +26,7 @@ const PUBLIC: &str = "vault.azure.net";
 
 const WAYS: &str = "set `AZURE_TENANT_ID` and `AZURE_CLIENT_ID`, with `AZURE_FEDERATED_TOKEN_FILE`, in a GitHub job with `id-token: write`, or with `AZURE_CLIENT_SECRET`; or run where there is a managed identity; or `az login` first";
 
-pub(super) struct Azure {
+pub(super) struct AzureClient {
     exchange: Exchange,
     authority: String,
     /// Tokens by resource.
@@ -44,7 +44,7 @@ struct Token {
     access_token: Secret,
 }
 
-impl Azure {
+impl AzureClient {
     pub(super) fn new(settings: Settings<'_>) -> Result<Self, SecretError> {
         let exchange = Exchange::new(settings, "SSL_CERT_FILE");
         let exchange = exchange.map_err(failed("reach Azure", |_| None))?;
@@ -71,7 +71,7 @@ impl Azure {
         version: Option<&str>,
     ) -> Result<Secret, SecretError> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct SecretResponse {
             value: Secret,
         }
         let host = self.host_of(vault)?;
@@ -98,7 +98,7 @@ impl Azure {
             Some(_) | None => None,
         });
         let answer = self.exchange.send(call.hiding([&token])).await;
-        let read = answer.and_then(|answer| Ok(answer.read::<Answer>()?.value));
+        let read = answer.and_then(|answer| Ok(answer.read::<SecretResponse>()?.value));
         let value = read.map_err(failed)?;
         local::text(
             value.expose().as_bytes(),

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use model::error::{Explain, NextStep, advice};
-use model::identity::UntrustedPlace;
+use model::identity::UntrustedAddress;
 
 use super::LARGEST;
 use crate::process::{CaptureError, Exit};
@@ -108,7 +108,7 @@ pub enum ExchangeError {
     #[error("its address holds a name or a password")]
     Credentials,
     #[error(transparent)]
-    Place(#[from] UntrustedPlace),
+    Place(#[from] UntrustedAddress),
     #[error("`{place}` could not be reached")]
     Send {
         place: String,

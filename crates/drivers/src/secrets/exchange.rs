@@ -111,14 +111,14 @@ impl<'a> Call<'a> {
 }
 
 /// An answer of any status.
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     place: String,
     pub(super) status: u16,
     body: Zeroizing<Vec<u8>>,
     said: Mask,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Parses the body of a successful answer.
     pub(super) fn read<'b, T: Deserialize<'b>>(&'b self) -> Result<T, ExchangeError> {
         let text = self.text()?;
@@ -232,13 +232,16 @@ impl Exchange {
     }
 
     /// Sends a request: over TLS, or to this machine.
-    pub(super) async fn send(&self, call: Call<'_>) -> Result<Answer, ExchangeError> {
+    pub(super) async fn send(&self, call: Call<'_>) -> Result<HttpResponse, ExchangeError> {
         check(&call.address)?;
         send(&self.client, call).await
     }
 
     /// Queries a metadata service of this machine. `None` if there is none, after a short wait.
-    pub(super) async fn ask_nearby(&self, call: Call<'_>) -> Result<Option<Answer>, ExchangeError> {
+    pub(super) async fn ask_nearby(
+        &self,
+        call: Call<'_>,
+    ) -> Result<Option<HttpResponse>, ExchangeError> {
         if !is_nearby(&call.address) {
             check(&call.address)?;
         }
@@ -273,7 +276,7 @@ fn is_nearby(address: &str) -> bool {
         .any(|start| address.starts_with(start))
 }
 
-async fn send(client: &Client, call: Call<'_>) -> Result<Answer, ExchangeError> {
+async fn send(client: &Client, call: Call<'_>) -> Result<HttpResponse, ExchangeError> {
     let place = call.place();
     let failed = |source: reqwest::Error| ExchangeError::Send {
         place: place.clone(),
@@ -300,7 +303,7 @@ async fn send(client: &Client, call: Call<'_>) -> Result<Answer, ExchangeError> 
     let hidden = call.hidden.into_iter().cloned();
     let hidden = hidden.chain(call.headers.into_iter().map(|(_, value)| value));
     let hidden: Vec<Secret> = hidden.filter(|value| value.expose().len() > 15).collect();
-    Ok(Answer {
+    Ok(HttpResponse {
         place,
         status: answer.status().as_u16(),
         body,

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::{LARGEST, SecretError};
 use crate::process::{self, Capture, Environment};
-use crate::sops::{self, Format, Identities};
+use crate::sops::{self, Identities, SopsFormat};
 
 /// Long enough for a person to touch a hardware key or type a PIN.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
@@ -26,7 +26,7 @@ pub(super) fn read_sops(
     root: &Path,
     asker: &BTreeMap<String, String>,
 ) -> Result<Secret, SecretError> {
-    let format = Format::of(Path::new(path)).ok_or_else(|| SecretError::Format {
+    let format = SopsFormat::of(Path::new(path)).ok_or_else(|| SecretError::Format {
         path: path.to_owned(),
     })?;
     let text = read_file(path, root, asker.get("HOME").map(Path::new))?;

@@ -6,7 +6,7 @@ use super::SecretError;
 
 /// The location of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reference {
+pub enum SecretReference {
     /// `env:NAME`.
     Env(String),
     /// `file:PATH`, as written: `~/` is the caller's home, a relative path starts at the project's root.
@@ -96,7 +96,7 @@ const AWS: [&str; 22] = [
     "AWS_ENDPOINT_URL_SECRETS_MANAGER",
 ];
 
-impl Reference {
+impl SecretReference {
     /// Variables of the caller's environment that configure the source and the login; besides `PATH`, `HOME` and
     /// the proxy variables, which every stage has.
     pub fn settings(&self) -> Vec<&'static str> {
@@ -114,7 +114,7 @@ impl Reference {
     }
 }
 
-impl FromStr for Reference {
+impl FromStr for SecretReference {
     type Err = SecretError;
 
     fn from_str(raw: &str) -> Result<Self, Self::Err> {

@@ -9,28 +9,28 @@ use model::secret::Secret;
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 
-use super::aws::Aws;
-use super::azure::Azure;
+use super::aws::AwsClient;
+use super::azure::AzureClient;
 use super::exchange::Settings;
 use super::local;
-use super::vault::Vault;
-use super::{Reference, SecretError};
+use super::vault::VaultClient;
+use super::{SecretError, SecretReference};
 
 /// Clones share the cache. `Debug` leaves out the contents: they are secrets.
 #[derive(Clone, Default)]
-pub struct Sources(Arc<Mutex<Asked>>);
+pub struct SecretSources(Arc<Mutex<SourceCache>>);
 
 #[derive(Default)]
-struct Asked {
-    documents: BTreeMap<Place, Secret>,
-    vault: Option<Vault>,
-    azure: Option<Azure>,
-    aws: Option<Aws>,
+struct SourceCache {
+    documents: BTreeMap<CacheKey, Secret>,
+    vault: Option<VaultClient>,
+    azure: Option<AzureClient>,
+    aws: Option<AwsClient>,
 }
 
 /// The secret that one request returns.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum CacheKey {
     Vault {
         mount: String,
         path: String,
@@ -44,92 +44,92 @@ enum Place {
     AwsParameter(String),
 }
 
-impl Sources {
+impl SecretSources {
     /// Reads the secret of a service. Requests run one at a time, so that a second one for the same secret uses
     /// the cache.
     pub(super) async fn read(
         &self,
-        reference: &Reference,
+        reference: &SecretReference,
         env: &BTreeMap<String, String>,
     ) -> Result<Secret, SecretError> {
         let settings = Settings(env);
         let mut asked = self.0.lock().await;
         match reference {
-            Reference::Vault { mount, path, key } => {
-                let place = Place::Vault {
+            SecretReference::Vault { mount, path, key } => {
+                let place = CacheKey::Vault {
                     mount: mount.clone(),
                     path: path.clone(),
                 };
                 let document = asked.document(place, settings).await?;
                 field(&document, key, &format!("vault:{mount}/{path}"))
             }
-            Reference::AzureKeyVault {
+            SecretReference::AzureKeyVault {
                 vault,
                 name,
                 version,
             } => {
-                let place = Place::Azure {
+                let place = CacheKey::Azure {
                     vault: vault.clone(),
                     name: name.clone(),
                     version: version.clone(),
                 };
                 asked.document(place, settings).await
             }
-            Reference::AwsSecretsManager { name, key } => {
-                let document = asked.document(Place::AwsSecret(name.clone()), settings);
+            SecretReference::AwsSecretsManager { name, key } => {
+                let document = asked.document(CacheKey::AwsSecret(name.clone()), settings);
                 let document = document.await?;
                 match key {
                     None => Ok(document),
                     Some(key) => field(&document, key, &format!("aws-secretsmanager:{name}")),
                 }
             }
-            Reference::AwsSsm { name } => {
-                let place = Place::AwsParameter(name.clone());
+            SecretReference::AwsSsm { name } => {
+                let place = CacheKey::AwsParameter(name.clone());
                 asked.document(place, settings).await
             }
-            Reference::Env(_)
-            | Reference::File(_)
-            | Reference::Sops { .. }
-            | Reference::Dotenv { .. }
-            | Reference::Command(_) => Err(SecretError::NoValue {
+            SecretReference::Env(_)
+            | SecretReference::File(_)
+            | SecretReference::Sops { .. }
+            | SecretReference::Dotenv { .. }
+            | SecretReference::Command(_) => Err(SecretError::NoValue {
                 origin: "a service".to_owned(),
             }),
         }
     }
 }
 
-impl Asked {
+impl SourceCache {
     async fn document(
         &mut self,
-        place: Place,
+        place: CacheKey,
         settings: Settings<'_>,
     ) -> Result<Secret, SecretError> {
         if let Some(known) = self.documents.get(&place) {
             return Ok(known.clone());
         }
         let document = match &place {
-            Place::Vault { mount, path } => {
+            CacheKey::Vault { mount, path } => {
                 let vault = match &mut self.vault {
                     Some(vault) => vault,
-                    none => none.insert(Vault::log_in(settings).await?),
+                    none => none.insert(VaultClient::log_in(settings).await?),
                 };
                 vault.read(mount, path).await?
             }
-            Place::Azure {
+            CacheKey::Azure {
                 vault,
                 name,
                 version,
             } => {
                 let azure = match &mut self.azure {
                     Some(azure) => azure,
-                    none => none.insert(Azure::new(settings)?),
+                    none => none.insert(AzureClient::new(settings)?),
                 };
                 azure
                     .read(settings, vault, name, version.as_deref())
                     .await?
             }
-            Place::AwsSecret(name) => self.aws(settings).await?.secret(settings, name).await?,
-            Place::AwsParameter(name) => {
+            CacheKey::AwsSecret(name) => self.aws(settings).await?.secret(settings, name).await?,
+            CacheKey::AwsParameter(name) => {
                 self.aws(settings).await?.parameter(settings, name).await?
             }
         };
@@ -137,15 +137,15 @@ impl Asked {
         Ok(document)
     }
 
-    async fn aws(&mut self, settings: Settings<'_>) -> Result<&Aws, SecretError> {
+    async fn aws(&mut self, settings: Settings<'_>) -> Result<&AwsClient, SecretError> {
         match &mut self.aws {
             Some(aws) => Ok(aws),
-            none => Ok(none.insert(Aws::log_in(settings).await?)),
+            none => Ok(none.insert(AwsClient::log_in(settings).await?)),
         }
     }
 }
 
-impl fmt::Debug for Sources {
+impl fmt::Debug for SecretSources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sources")
     }

@@ -8,7 +8,7 @@ use super::*;
 
 #[track_caller]
 fn check(raw: &str, expected: &str) {
-    let seen = match raw.parse::<Reference>() {
+    let seen = match raw.parse::<SecretReference>() {
         Ok(reference) => format!("{reference:?}"),
         Err(err) => err.to_string(),
     };
@@ -78,11 +78,11 @@ async fn resolved(raw: &str, root: &Path) -> String {
     ]);
     let path = std::env::var("PATH").unwrap();
     let env = Environment::from_iter([("PATH", path)]);
-    let around = Surroundings {
+    let around = SecretContext {
         asker: &asker,
         root,
         env: &env,
-        sources: &Sources::default(),
+        sources: &SecretSources::default(),
     };
     match resolve(&raw.parse().unwrap(), around).await {
         Ok(secret) => format!("= {}", secret.expose()),

@@ -16,7 +16,7 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/tok
 const WAYS: &str = "set `VAULT_TOKEN`; or `VAULT_ROLE_ID` and `VAULT_SECRET_ID`; or `VAULT_ROLE` with `VAULT_JWT` or in a GitHub job or a Pod; or `vault login` first";
 
 /// A server that we are logged in to.
-pub(super) struct Vault {
+pub(super) struct VaultClient {
     exchange: Exchange,
     address: String,
     namespace: Option<String>,
@@ -82,7 +82,7 @@ impl Login {
     }
 }
 
-impl Vault {
+impl VaultClient {
     pub(super) async fn log_in(settings: Settings<'_>) -> Result<Self, SecretError> {
         let address = settings.get("VAULT_ADDR").ok_or(SecretError::NoPlace {
             who: "Vault",
@@ -150,7 +150,7 @@ impl Vault {
         proof: Option<&Secret>,
     ) -> Result<Secret, ExchangeError> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct LoginResponse {
             auth: Auth,
         }
         #[derive(Deserialize)]
@@ -161,7 +161,7 @@ impl Vault {
         let address = format!("{}/v1/auth/{mount}/login", self.address);
         let call = Call::post(address, JSON, body.clone()).hiding(proof);
         let answer = self.exchange.send(self.named(call)).await?;
-        Ok(answer.read::<Answer>()?.auth.client_token)
+        Ok(answer.read::<LoginResponse>()?.auth.client_token)
     }
 
     /// The fields of a secret, as JSON.
@@ -181,7 +181,7 @@ impl Vault {
 
     async fn fetch(&self, mount: &str, path: &str) -> Result<Secret, ExchangeError> {
         #[derive(Deserialize)]
-        struct Answer<'a> {
+        struct ReadResponse<'a> {
             #[serde(borrow)]
             data: Version<'a>,
         }
@@ -194,7 +194,9 @@ impl Vault {
         let address = format!("{}/v1/{mount}/data/{path}", self.address);
         let call = Call::get(address).secret_header("x-vault-token", self.token.clone());
         let answer = self.exchange.send(self.named(call)).await?;
-        Ok(Secret::new(answer.read::<Answer<'_>>()?.data.data.get()))
+        Ok(Secret::new(
+            answer.read::<ReadResponse<'_>>()?.data.data.get(),
+        ))
     }
 
     fn named<'a>(&self, call: Call<'a>) -> Call<'a> {

@@ -12,7 +12,7 @@ use crate::tree::normalised;
 
 /// A snapshot with its bytes, since there is no directory to read them from later.
 #[derive(Clone, Debug)]
-pub struct Committed {
+pub struct CommitSnapshot {
     pub snapshot: Snapshot,
     pub pack: Vec<u8>,
 }
@@ -21,7 +21,10 @@ const LINK: &str = "120000";
 const EXECUTABLE: &str = "100755";
 
 /// Takes the snapshot of the project at a commit.
-pub fn collect_commit(repository: &Repository, commit: &str) -> Result<Committed, SnapshotError> {
+pub fn collect_commit(
+    repository: &Repository,
+    commit: &str,
+) -> Result<CommitSnapshot, SnapshotError> {
     let git = |source| SnapshotError::Git { source };
     let listed = repository.blobs_at(commit).map_err(git)?;
     let mut blobs = repository.blobs().map_err(git)?;
@@ -57,7 +60,7 @@ pub fn collect_commit(repository: &Repository, commit: &str) -> Result<Committed
     }
     let parts = files.iter();
     let digest = digest_of(parts.map(|f| (f.path.as_str(), f.kind, f.digest.as_str())));
-    Ok(Committed {
+    Ok(CommitSnapshot {
         snapshot: Snapshot {
             digest,
             files,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use globset::GlobBuilder;
 
-use super::{Extras, SnapshotError, is_absent, read_error, text};
+use super::{ExtraFiles, SnapshotError, is_absent, read_error, text};
 use crate::git::Repository;
 use crate::tree::normalised;
 
@@ -14,7 +14,7 @@ use crate::tree::normalised;
 pub(super) fn paths(
     root: &Path,
     repository: Option<&Repository>,
-    extras: &Extras,
+    extras: &ExtraFiles,
 ) -> Result<BTreeSet<String>, SnapshotError> {
     let mut paths = BTreeSet::new();
     match repository {

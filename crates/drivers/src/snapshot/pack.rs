@@ -10,7 +10,7 @@ const HEAD: &[u8] = b"terrane pack 1\n";
 
 /// A file in a pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packed<'a> {
+pub struct PackedFile<'a> {
     pub path: &'a str,
     pub kind: FileKind,
     pub content: &'a [u8],
@@ -49,9 +49,9 @@ impl Writer {
 
 /// The files of a pack, by path. For any input, no path leaves the directory in which the pack is laid out,
 /// neither directly nor through a link.
-pub fn unpack(bytes: &[u8]) -> Result<Vec<Packed<'_>>, UnpackError> {
+pub fn unpack(bytes: &[u8]) -> Result<Vec<PackedFile<'_>>, UnpackError> {
     let mut rest = bytes.strip_prefix(HEAD).ok_or(UnpackError::Malformed)?;
-    let mut files: Vec<Packed<'_>> = Vec::new();
+    let mut files: Vec<PackedFile<'_>> = Vec::new();
     while !rest.is_empty() {
         let file = next(&mut rest).ok_or(UnpackError::Malformed)?;
         if files.last().is_some_and(|last| last.path >= file.path) {
@@ -60,7 +60,7 @@ pub fn unpack(bytes: &[u8]) -> Result<Vec<Packed<'_>>, UnpackError> {
         check(&file)?;
         files.push(file);
     }
-    let ancestor_is_file = |file: &Packed<'_>| {
+    let ancestor_is_file = |file: &PackedFile<'_>| {
         let dirs = file.path.match_indices('/').map(|(at, _)| &file.path[..at]);
         dirs.into_iter()
             .any(|dir| files.binary_search_by_key(&dir, |other| other.path).is_ok())
@@ -74,21 +74,21 @@ pub fn unpack(bytes: &[u8]) -> Result<Vec<Packed<'_>>, UnpackError> {
 }
 
 /// The digest of the snapshot with these files, and the digest of each file.
-pub(super) fn digests(files: &[Packed<'_>]) -> (String, Vec<String>) {
+pub(super) fn digests(files: &[PackedFile<'_>]) -> (String, Vec<String>) {
     let digests: Vec<String> = files.iter().map(|file| sha256(file.content)).collect();
     let parts = files.iter().zip(&digests);
     let whole = digest_of(parts.map(|(file, digest)| (file.path, file.kind, digest.as_str())));
     (whole, digests)
 }
 
-fn next<'a>(rest: &mut &'a [u8]) -> Option<Packed<'a>> {
+fn next<'a>(rest: &mut &'a [u8]) -> Option<PackedFile<'a>> {
     let kind = FileKind::from_letter(take(rest, 1)?[0])?;
     let mut length = || {
         let bytes = take(rest, 8)?.try_into().ok()?;
         usize::try_from(u64::from_le_bytes(bytes)).ok()
     };
     let (path, content) = (length()?, length()?);
-    Some(Packed {
+    Some(PackedFile {
         kind,
         path: std::str::from_utf8(take(rest, path)?).ok()?,
         content: take(rest, content)?,
@@ -101,7 +101,7 @@ fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-fn check(file: &Packed<'_>) -> Result<(), UnpackError> {
+fn check(file: &PackedFile<'_>) -> Result<(), UnpackError> {
     let path = || file.path.to_owned();
     let forbidden = |part: &str| matches!(part, "" | "." | ".." | ".git" | ".terraform");
     if file.path.contains('\0') || file.path.split('/').any(forbidden) {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::{FileKind, Packed, UnpackError, is_absent, pack, unpack};
+use super::{FileKind, PackedFile, UnpackError, is_absent, pack, unpack};
 
 #[derive(Clone, Debug)]
 pub struct Slot {
@@ -28,7 +28,7 @@ pub struct Slot {
 
 /// Statistics of laying out a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LaidOut {
+pub struct LayoutStats {
     pub written: usize,
     pub removed: usize,
 }
@@ -50,25 +50,25 @@ pub enum LayOutError {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Manifest {
+struct SlotManifest {
     version: u32,
     digest: String,
-    files: BTreeMap<String, Written>,
+    files: BTreeMap<String, SlotFile>,
 }
 
 const MANIFEST_VERSION: u32 = 1;
 
 /// A file as it was written.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Written {
+struct SlotFile {
     kind: FileKind,
     digest: String,
-    look: Look,
+    look: FileStat,
 }
 
 /// The `stat` data of a file; a change of content changes at least one field.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Look {
+struct FileStat {
     mode: u32,
     len: u64,
     inode: u64,
@@ -76,7 +76,7 @@ struct Look {
     ctime: (i64, i64),
 }
 
-impl From<&Metadata> for Look {
+impl From<&Metadata> for FileStat {
     fn from(metadata: &Metadata) -> Self {
         Self {
             mode: metadata.mode(),
@@ -90,8 +90,8 @@ impl From<&Metadata> for Look {
 
 /// The contents of a slot, without the engine's own files.
 #[derive(Default)]
-struct Seen {
-    files: BTreeMap<String, Look>,
+struct SlotContents {
+    files: BTreeMap<String, FileStat>,
     /// Parents before children.
     dirs: BTreeSet<String>,
 }
@@ -126,15 +126,15 @@ impl Slot {
         &self,
         digest: &str,
         load: impl FnOnce() -> Result<Vec<u8>, E>,
-    ) -> Result<LaidOut, LayOutError> {
+    ) -> Result<LayoutStats, LayOutError> {
         let before = self.manifest();
-        let mut seen = Seen::default();
+        let mut seen = SlotContents::default();
         self.look("", &mut seen)?;
         if before
             .as_ref()
             .is_some_and(|b| b.digest == digest && self.is_intact(b, &seen))
         {
-            return Ok(LaidOut::default());
+            return Ok(LayoutStats::default());
         }
         let bytes = load().map_err(|err| LayOutError::Load { source: err.into() })?;
         let files = unpack(&bytes).map_err(|source| LayOutError::Unpack { source })?;
@@ -145,7 +145,7 @@ impl Slot {
         }
         self.forget()?;
         let before = before.map(|b| b.files).unwrap_or_default();
-        let mut manifest = Manifest {
+        let mut manifest = SlotManifest {
             version: MANIFEST_VERSION,
             digest: got,
             files: BTreeMap::new(),
@@ -158,12 +158,12 @@ impl Slot {
 
     fn change(
         &self,
-        files: &[(Packed<'_>, String)],
-        before: &BTreeMap<String, Written>,
-        seen: &Seen,
-        manifest: &mut Manifest,
-    ) -> Result<LaidOut, LayOutError> {
-        let mut laid_out = LaidOut::default();
+        files: &[(PackedFile<'_>, String)],
+        before: &BTreeMap<String, SlotFile>,
+        seen: &SlotContents,
+        manifest: &mut SlotManifest,
+    ) -> Result<LayoutStats, LayOutError> {
+        let mut laid_out = LayoutStats::default();
         let wanted: BTreeSet<&str> = files.iter().map(|(file, _)| file.path).collect();
         for path in seen.files.keys() {
             let stays = wanted.contains(path.as_str())
@@ -188,7 +188,7 @@ impl Slot {
             } else {
                 laid_out.written += 1;
                 let is_there = seen.files.contains_key(file.path);
-                Written {
+                SlotFile {
                     kind: file.kind,
                     digest: digest.clone(),
                     look: self.write(file.path, |place| put(place, file, is_there))?,
@@ -204,7 +204,7 @@ impl Slot {
         &self,
         wanted: &BTreeSet<&str>,
         dirs: &BTreeSet<String>,
-        seen: &Seen,
+        seen: &SlotContents,
     ) -> Result<(), LayOutError> {
         for dir in seen.dirs.iter().rev().filter(|dir| !dirs.contains(*dir)) {
             if wanted.contains(dir.as_str()) {
@@ -221,9 +221,9 @@ impl Slot {
     }
 
     /// Whether the tree still matches the manifest and holds nothing else.
-    fn is_intact(&self, manifest: &Manifest, seen: &Seen) -> bool {
+    fn is_intact(&self, manifest: &SlotManifest, seen: &SlotContents) -> bool {
         let same =
-            |(path, written): (&String, &Written)| seen.files.get(path) == Some(&written.look);
+            |(path, written): (&String, &SlotFile)| seen.files.get(path) == Some(&written.look);
         let known = |path: &String| manifest.files.contains_key(path) || self.is_kept(path);
         manifest.files.iter().all(same) && seen.files.keys().all(known)
     }
@@ -234,7 +234,7 @@ impl Slot {
         name == ".terraform.lock.hcl" || self.keep.is_match(path)
     }
 
-    fn look(&self, dir: &str, seen: &mut Seen) -> Result<(), LayOutError> {
+    fn look(&self, dir: &str, seen: &mut SlotContents) -> Result<(), LayOutError> {
         let place = self.tree.join(dir);
         let failed = |source| LayOutError::Look {
             path: place.clone(),
@@ -264,7 +264,7 @@ impl Slot {
                 self.look(&path, seen)?;
                 seen.dirs.insert(path);
             } else {
-                seen.files.insert(path, Look::from(&metadata));
+                seen.files.insert(path, FileStat::from(&metadata));
             }
         }
         Ok(())
@@ -283,9 +283,9 @@ impl Slot {
     }
 
     /// The manifest of the last layout; a damaged one counts as missing.
-    fn manifest(&self) -> Option<Manifest> {
+    fn manifest(&self) -> Option<SlotManifest> {
         let bytes = fs::read(&self.manifest).ok()?;
-        let manifest: Manifest = serde_json::from_slice(&bytes).ok()?;
+        let manifest: SlotManifest = serde_json::from_slice(&bytes).ok()?;
         (manifest.version == MANIFEST_VERSION).then_some(manifest)
     }
 
@@ -296,7 +296,7 @@ impl Slot {
         }
     }
 
-    fn remember(&self, manifest: &Manifest) -> Result<(), LayOutError> {
+    fn remember(&self, manifest: &SlotManifest) -> Result<(), LayOutError> {
         let new = self.manifest.with_extension("new");
         let written = serde_json::to_vec(manifest)
             .map_err(io::Error::from)
@@ -336,7 +336,7 @@ fn make_dir(place: &Path) -> io::Result<()> {
 }
 
 /// Replaces a file: removes an existing one first, so that nothing is written through a link.
-fn put(place: &Path, file: &Packed<'_>, is_there: bool) -> io::Result<Look> {
+fn put(place: &Path, file: &PackedFile<'_>, is_there: bool) -> io::Result<FileStat> {
     if is_there {
         fs::remove_file(place)?;
     }
@@ -346,7 +346,7 @@ fn put(place: &Path, file: &Packed<'_>, is_there: bool) -> io::Result<Look> {
         FileKind::Link => {
             let target = std::str::from_utf8(file.content).map_err(io::Error::other)?;
             std::os::unix::fs::symlink(target, place)?;
-            return Ok(Look::from(&fs::symlink_metadata(place)?));
+            return Ok(FileStat::from(&fs::symlink_metadata(place)?));
         }
     };
     let mut new = OpenOptions::new()
@@ -355,5 +355,5 @@ fn put(place: &Path, file: &Packed<'_>, is_there: bool) -> io::Result<Look> {
         .mode(mode)
         .open(place)?;
     new.write_all(file.content)?;
-    Ok(Look::from(&new.metadata()?))
+    Ok(FileStat::from(&new.metadata()?))
 }

@@ -24,9 +24,9 @@ fn shown(snapshot: &Snapshot) -> String {
         .join(" ")
 }
 
-fn extras(stack_dirs: &[&str], include: &[&str]) -> Extras {
+fn extras(stack_dirs: &[&str], include: &[&str]) -> ExtraFiles {
     let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
-    Extras {
+    ExtraFiles {
         stack_dirs: owned(stack_dirs),
         include: include
             .iter()
@@ -35,7 +35,7 @@ fn extras(stack_dirs: &[&str], include: &[&str]) -> Extras {
     }
 }
 
-fn taken(repository: &TestRepository, project: &str, extras: &Extras) -> Snapshot {
+fn taken(repository: &TestRepository, project: &str, extras: &ExtraFiles) -> Snapshot {
     let open = repository.open(project);
     collect(open.root(), Some(&open), extras).unwrap()
 }
@@ -67,7 +67,7 @@ fn what_git_knows_and_what_stacks_name() {
             "PK\u{3}\u{4}..........................tfplan",
         )
         .write(".terrane/cache", "1");
-    let plain = taken(&repository, "", &Extras::default());
+    let plain = taken(&repository, "", &ExtraFiles::default());
     assert_eq!(shown(&plain), ".gitignore net/main.tf net/untracked.tf");
     let extras = extras(
         &["net", "gone"],
@@ -92,9 +92,9 @@ fn what_is_not_beside_a_stack_is_included_from_the_root() {
         .write("own.key", "1")
         .write("certs/ca.key", "1");
     let pair = |name: &str| vec![format!("net/{name}"), name.to_owned()];
-    let extras = Extras {
+    let extras = ExtraFiles {
         include: vec![pair("own.key"), pair("certs/*.key")],
-        ..Extras::default()
+        ..ExtraFiles::default()
     };
     assert_eq!(
         shown(&taken(&repository, "", &extras)),
@@ -108,7 +108,7 @@ fn a_project_below_the_top_ends_at_its_root() {
     repository
         .write("infra/main.tf", "1")
         .write("docs/x.md", "1");
-    let snapshot = taken(&repository, "infra", &Extras::default());
+    let snapshot = taken(&repository, "infra", &ExtraFiles::default());
     assert_eq!(shown(&snapshot), "main.tf");
 }
 
@@ -121,7 +121,7 @@ fn submodules_belong_in() {
     let url = library.path().to_str().unwrap();
     repository.git(&["submodule", "--quiet", "add", url, "lib"]);
     repository.write("lib/new.tf", "1").write("lib/x.log", "1");
-    let snapshot = taken(&repository, "", &Extras::default());
+    let snapshot = taken(&repository, "", &ExtraFiles::default());
     assert_eq!(
         shown(&snapshot),
         ".gitmodules lib/.gitignore lib/main.tf lib/new.tf"
@@ -152,7 +152,7 @@ fn nothing_is_read_through_a_link() {
     repository.remove("dir/main.tf");
     fs::remove_dir(repository.path().join("dir")).unwrap();
     symlink("real", repository.path().join("dir")).unwrap();
-    let snapshot = taken(&repository, "", &Extras::default());
+    let snapshot = taken(&repository, "", &ExtraFiles::default());
     assert_eq!(shown(&snapshot), "dir@ real/main.tf");
     let bytes = snapshot.pack(repository.path()).unwrap();
     assert_eq!(unpack(&bytes).unwrap().len(), 2);
@@ -176,7 +176,7 @@ fn outside_of_git_everything_belongs_in() {
     }
     let script = dir.path().join("net/run.sh");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let snapshot = collect(dir.path(), None, &Extras::default()).unwrap();
+    let snapshot = collect(dir.path(), None, &ExtraFiles::default()).unwrap();
     assert_eq!(shown(&snapshot), "net/run.sh* terrane.hcl");
 }
 
@@ -185,7 +185,7 @@ fn the_digest_is_of_paths_kinds_and_contents() {
     let dir = TempDir::new().unwrap();
     let place = dir.path().join("a");
     let digest = || {
-        collect(dir.path(), None, &Extras::default())
+        collect(dir.path(), None, &ExtraFiles::default())
             .unwrap()
             .digest
     };
@@ -206,7 +206,7 @@ fn a_pack_round_trips_and_notices_changes() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("a.tf"), "content").unwrap();
     symlink("a.tf", dir.path().join("b.tf")).unwrap();
-    let snapshot = collect(dir.path(), None, &Extras::default()).unwrap();
+    let snapshot = collect(dir.path(), None, &ExtraFiles::default()).unwrap();
     let bytes = snapshot.pack(dir.path()).unwrap();
     let files = unpack(&bytes).unwrap();
     assert_eq!(files[0].content, b"content");
@@ -302,7 +302,7 @@ impl Story {
     /// Files written, files removed, packs loaded.
     fn lay_out(&self) -> (usize, usize, usize) {
         let root = self.source.path();
-        let snapshot = collect(root, None, &Extras::default()).unwrap();
+        let snapshot = collect(root, None, &ExtraFiles::default()).unwrap();
         self.loads.set(0);
         let load = || {
             self.loads.set(self.loads.get() + 1);

@@ -3,8 +3,8 @@
 use aws_lc_rs::digest;
 
 use super::cipher::{Cipher, CipherError};
-use super::selection::Selection;
-use super::tree::{Comment, Document, Element, Entry, Leaf, Map, Node, Place, walk};
+use super::selection::EncryptionFilter;
+use super::tree::{Comment, Document, Element, Entry, Leaf, Map, Node, TreePosition, walk};
 
 mod lists;
 
@@ -33,13 +33,13 @@ pub enum ValueError {
 /// Encrypts in place; returns the MAC of the plain values, not yet encrypted.
 pub(super) fn encrypt(
     document: &mut Document,
-    selection: &Selection,
+    selection: &EncryptionFilter,
     only_encrypted: bool,
     cipher: &Cipher,
 ) -> Result<String, ValueError> {
     let mut mac = Mac::new(only_encrypted);
     for map in &mut document.0 {
-        if let Selection::EncryptedCommentRegex(regex) = selection {
+        if let EncryptionFilter::EncryptedCommentRegex(regex) = selection {
             lists::check(map, regex)?;
         }
         mark_empty_comments(map);
@@ -54,7 +54,7 @@ pub(super) fn encrypt(
         let sealed = cipher
             .encrypt(&leaf, &aad(place.path))
             .map_err(|source| failed(&place, source))?;
-        if let (true, Selection::UnencryptedCommentRegex(regex)) = (is_comment, selection)
+        if let (true, EncryptionFilter::UnencryptedCommentRegex(regex)) = (is_comment, selection)
             && regex.is_match(&sealed)
         {
             let path = place.path.join(".");
@@ -68,7 +68,7 @@ pub(super) fn encrypt(
 /// Decrypts in place; returns the MAC of the plain values.
 pub(super) fn decrypt(
     document: &mut Document,
-    selection: &Selection,
+    selection: &EncryptionFilter,
     only_encrypted: bool,
     cipher: &mut Cipher,
 ) -> Result<String, ValueError> {
@@ -92,7 +92,7 @@ pub(super) fn decrypt(
 /// Comments are not part of the MAC, and old versions left them plain: a comment that cannot be decrypted stays as
 /// it is. The official tool encrypts a comment at the end of a map under that map's path. It reads the comment as
 /// part of the preceding list or map.
-fn open_comment(comment: Comment, cipher: &mut Cipher, place: &Place<'_>) -> Leaf {
+fn open_comment(comment: Comment, cipher: &mut Cipher, place: &TreePosition<'_>) -> Leaf {
     if comment.text.expose().is_empty() {
         return Leaf::Comment(comment);
     }
@@ -139,7 +139,7 @@ fn aad(path: &[String]) -> String {
     format!("{}:", path.join(":"))
 }
 
-fn failed(place: &Place<'_>, source: CipherError) -> ValueError {
+fn failed(place: &TreePosition<'_>, source: CipherError) -> ValueError {
     let path = place.path.join(".");
     ValueError::Value { path, source }
 }

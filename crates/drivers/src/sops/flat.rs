@@ -52,28 +52,30 @@ pub(super) fn unflatten(flat: Map) -> Option<Map> {
     }
 }
 
-enum Step {
+enum PathSegment {
     Key(String),
     Position(usize),
 }
 
-fn steps(name: &str) -> Vec<Step> {
+fn steps(name: &str) -> Vec<PathSegment> {
     let mut steps = Vec::new();
     for part in name.split(IN_MAP) {
         let mut parts = part.split(IN_LIST);
-        steps.extend(parts.next().map(|key| Step::Key(key.to_owned())));
-        steps.extend(parts.map(|position| Step::Position(position.parse().unwrap_or(usize::MAX))));
+        steps.extend(parts.next().map(|key| PathSegment::Key(key.to_owned())));
+        steps.extend(
+            parts.map(|position| PathSegment::Position(position.parse().unwrap_or(usize::MAX))),
+        );
     }
     steps
 }
 
-fn put(node: &mut Node, steps: &[Step], value: Node) -> Option<()> {
+fn put(node: &mut Node, steps: &[PathSegment], value: Node) -> Option<()> {
     let Some((step, rest)) = steps.split_first() else {
         *node = value;
         return Some(());
     };
     let child = match step {
-        Step::Key(key) => {
+        PathSegment::Key(key) => {
             if *node == Node::Null {
                 *node = Node::Map(Map::new());
             }
@@ -92,7 +94,7 @@ fn put(node: &mut Node, steps: &[Step], value: Node) -> Option<()> {
                 Some(Entry::Comment(_)) | None => return None,
             }
         }
-        Step::Position(position) => {
+        PathSegment::Position(position) => {
             if *node == Node::Null {
                 *node = Node::List(Vec::new());
             }

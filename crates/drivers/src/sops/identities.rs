@@ -31,11 +31,11 @@ const VARIABLES: [&str; 5] = [
 ];
 
 /// Asks or informs a person; `None` if there is no answer.
-pub type Ask = Arc<dyn Fn(&Question<'_>) -> Option<Secret> + Send + Sync>;
+pub type PromptFn = Arc<dyn Fn(&Prompt<'_>) -> Option<Secret> + Send + Sync>;
 
 /// A question to the person on behalf of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question<'q> {
+pub enum Prompt<'q> {
     /// The passphrase of a key.
     Passphrase { of: &'q str },
     /// A message of a plugin, which needs no answer.
@@ -51,11 +51,11 @@ pub enum Question<'q> {
 pub struct Identities {
     keys: Vec<Box<dyn age::Identity + Send + Sync>>,
     /// Keys that plugins manage.
-    foreign: Vec<plugin::Identity>,
+    foreign: Vec<plugin::PluginIdentity>,
     plugins: Plugins,
     /// Where keys were searched, for the error message if none fits.
     sought: Vec<String>,
-    ask: Option<Ask>,
+    ask: Option<PromptFn>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -88,13 +88,16 @@ impl Identities {
     }
 
     /// The same, with a way to ask for passphrases.
-    pub fn asking(environment: &BTreeMap<String, String>, ask: Ask) -> Result<Self, IdentityError> {
+    pub fn asking(
+        environment: &BTreeMap<String, String>,
+        ask: PromptFn,
+    ) -> Result<Self, IdentityError> {
         Self::gather(environment, Some(ask))
     }
 
     fn gather(
         environment: &BTreeMap<String, String>,
-        ask: Option<Ask>,
+        ask: Option<PromptFn>,
     ) -> Result<Self, IdentityError> {
         let mut found = Self {
             plugins: Plugins::new(environment, ask.clone()),
@@ -181,7 +184,7 @@ impl Identities {
             for word in line.split_whitespace() {
                 if let Ok(key) = word.parse::<age::x25519::Identity>() {
                     self.keys.push(Box::new(key));
-                } else if let Some(key) = plugin::Identity::new(word, &self.plugins) {
+                } else if let Some(key) = plugin::PluginIdentity::new(word, &self.plugins) {
                     self.foreign.push(key);
                 } else {
                     let line = number + 1;
@@ -238,7 +241,7 @@ impl Identities {
             // The passphrase is requested when a file needs this key, not before.
             Ok(key @ age::ssh::Identity::Encrypted(_)) if is_named && self.ask.is_some() => {
                 let origin = format!("`{}`", path.display());
-                let asking = Asking(origin, self.ask.clone());
+                let asking = PromptCallbacks(origin, self.ask.clone());
                 self.keys.push(Box::new(key.with_callbacks(asking)));
             }
             Ok(age::ssh::Identity::Encrypted(_)) => {
@@ -263,7 +266,7 @@ impl Identities {
     }
 
     fn ask_passphrase(&self, of: &str) -> Option<Secret> {
-        self.ask.as_ref()?(&Question::Passphrase { of })
+        self.ask.as_ref()?(&Prompt::Passphrase { of })
     }
 
     /// The data key, if an identity opens one of its copies. Our own keys are tried first, since a plugin may need
@@ -328,9 +331,9 @@ const ARMOURED: &str = "-----BEGIN AGE ENCRYPTED";
 
 /// Asks the person on behalf of a key.
 #[derive(Clone)]
-struct Asking(String, Option<Ask>);
+struct PromptCallbacks(String, Option<PromptFn>);
 
-impl age::Callbacks for Asking {
+impl age::Callbacks for PromptCallbacks {
     fn display_message(&self, _message: &str) {}
 
     fn confirm(&self, _message: &str, _yes: &str, _no: Option<&str>) -> Option<bool> {
@@ -342,7 +345,7 @@ impl age::Callbacks for Asking {
     }
 
     fn request_passphrase(&self, _description: &str) -> Option<age::secrecy::SecretString> {
-        let passphrase = self.1.as_ref()?(&Question::Passphrase { of: &self.0 })?;
+        let passphrase = self.1.as_ref()?(&Prompt::Passphrase { of: &self.0 })?;
         Some(passphrase.expose().to_owned().into())
     }
 }

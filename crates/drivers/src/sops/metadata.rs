@@ -1,8 +1,8 @@
 //! The encryption metadata of a file: the `sops` block, or its flat form.
 
-use super::selection::{Selection, SelectionError};
+use super::selection::{EncryptionFilter, EncryptionFilterError};
 use super::tree::{Document, Element, Entry, Map, Node, Scalar};
-use super::{Format, flat};
+use super::{SopsFormat, flat};
 use model::error::{Explain, NextStep, advice, command};
 
 /// The SOPS version whose format is written.
@@ -25,7 +25,7 @@ pub(super) struct Metadata {
     pub(super) foreign: Vec<(String, Node)>,
     pub(super) last_modified: String,
     pub(super) mac: String,
-    pub(super) selection: Selection,
+    pub(super) selection: EncryptionFilter,
     pub(super) mac_only_encrypted: bool,
 }
 
@@ -51,7 +51,7 @@ pub enum MetadataError {
     #[error("its `sops` block names no key at all")]
     NoKeys,
     #[error(transparent)]
-    Selection(#[from] SelectionError),
+    Selection(#[from] EncryptionFilterError),
 }
 
 impl Explain for MetadataError {
@@ -69,11 +69,11 @@ impl Explain for MetadataError {
 }
 
 /// Removes the metadata from a document and returns it.
-pub(super) fn take(document: &mut Document, format: Format) -> Result<Metadata, MetadataError> {
+pub(super) fn take(document: &mut Document, format: SopsFormat) -> Result<Metadata, MetadataError> {
     let block = match format {
-        Format::Yaml | Format::Json => take_block(document),
-        Format::Dotenv => take_prefixed(document).and_then(flat::unflatten),
-        Format::Ini => take_block(document)
+        SopsFormat::Yaml | SopsFormat::Json => take_block(document),
+        SopsFormat::Dotenv => take_prefixed(document).and_then(flat::unflatten),
+        SopsFormat::Ini => take_block(document)
             .map(|block| with_texts(block, |text| text.replace("\\n", "\n")))
             .and_then(flat::unflatten),
     };
@@ -81,10 +81,10 @@ pub(super) fn take(document: &mut Document, format: Format) -> Result<Metadata, 
 }
 
 /// Whether a plain document already uses the name of the metadata.
-pub(super) fn is_taken(document: &Document, format: Format) -> bool {
+pub(super) fn is_taken(document: &Document, format: SopsFormat) -> bool {
     let reserved = |key: &str| match format {
-        Format::Yaml | Format::Json | Format::Ini => key == BLOCK,
-        Format::Dotenv => key.starts_with(PREFIX),
+        SopsFormat::Yaml | SopsFormat::Json | SopsFormat::Ini => key == BLOCK,
+        SopsFormat::Dotenv => key.starts_with(PREFIX),
     };
     document.0.iter().flatten().any(|entry| match entry {
         Entry::Item(key, _) => reserved(key),
@@ -93,21 +93,21 @@ pub(super) fn is_taken(document: &Document, format: Format) -> bool {
 }
 
 /// Adds the metadata to an encrypted document.
-pub(super) fn add(document: &mut Document, metadata: &Metadata, format: Format) {
+pub(super) fn add(document: &mut Document, metadata: &Metadata, format: SopsFormat) {
     let block = metadata.block();
     for map in &mut document.0 {
         match format {
-            Format::Yaml | Format::Json => {
+            SopsFormat::Yaml | SopsFormat::Json => {
                 map.push(Entry::Item(BLOCK.to_owned(), Node::Map(block.clone())));
             }
-            Format::Dotenv => {
+            SopsFormat::Dotenv => {
                 let flat = flat::flatten(block.clone()).into_iter();
                 map.extend(flat.filter_map(|entry| match entry {
                     Entry::Item(key, node) => Some(Entry::Item(format!("{PREFIX}{key}"), node)),
                     Entry::Comment(_) => None,
                 }));
             }
-            Format::Ini => {
+            SopsFormat::Ini => {
                 let flat = flat::flatten(block.clone());
                 let flat = with_texts(flat, |text| text.replace('\n', "\\n"));
                 map.push(Entry::Item(BLOCK.to_owned(), Node::Map(flat)));
@@ -209,7 +209,7 @@ fn read(block: &Map) -> Result<Metadata, MetadataError> {
         foreign,
         last_modified: text("lastmodified").ok_or(missing("lastmodified"))?,
         mac: text("mac").ok_or(missing("mac"))?,
-        selection: Selection::read(text)?,
+        selection: EncryptionFilter::read(text)?,
         mac_only_encrypted: text("mac_only_encrypted").is_some_and(|said| said == "true"),
     })
 }

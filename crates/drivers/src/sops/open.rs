@@ -9,9 +9,9 @@ use super::identities::Identities;
 use super::metadata::{self, Metadata, MetadataError};
 use super::plugin::PluginError;
 use super::recipient::{Recipient, RecipientError};
-use super::rules::Rule;
+use super::rules::EncryptionRule;
 use super::tree::{self, Document, Element, Entry, Leaf, Node, PathError, Scalar};
-use super::{Format, Layout, ReadError};
+use super::{ReadError, SopsFormat, SopsLayout};
 
 /// Why a text cannot be decrypted. No variant holds a value.
 #[derive(Debug, thiserror::Error)]
@@ -69,20 +69,20 @@ fn not_opened(count: usize) -> String {
 
 /// A decrypted document. It can be read and changed, but never printed.
 #[derive(Clone)]
-pub struct Opened {
+pub struct DecryptedDocument {
     pub(super) document: Document,
     pub(super) metadata: Metadata,
     pub(super) cipher: Cipher,
-    pub(super) format: Format,
+    pub(super) format: SopsFormat,
     /// The text as it was read.
     pub(super) text: String,
 }
 
 pub(super) fn open(
     text: &str,
-    format: Format,
+    format: SopsFormat,
     identities: &Identities,
-) -> Result<Opened, DecryptError> {
+) -> Result<DecryptedDocument, DecryptError> {
     let mut document = super::read(text, format).map_err(DecryptError::Read)?;
     let metadata = metadata::take(&mut document, format).map_err(|err| match err {
         MetadataError::None if text.contains("ENC[AES256_GCM,") => MetadataError::Cut,
@@ -119,7 +119,7 @@ pub(super) fn open(
         Leaf::Scalar(said) if said.text.expose() == mac => {}
         Leaf::Scalar(_) | Leaf::Comment(_) => return Err(DecryptError::Changed),
     }
-    Ok(Opened {
+    Ok(DecryptedDocument {
         document,
         metadata,
         cipher,
@@ -128,9 +128,9 @@ pub(super) fn open(
     })
 }
 
-impl Opened {
+impl DecryptedDocument {
     /// The whole document in clear, in its own format.
-    pub fn plain(&self, layout: Layout) -> Secret {
+    pub fn plain(&self, layout: SopsLayout) -> Secret {
         super::write(&self.document, self.format, layout)
     }
 
@@ -141,8 +141,8 @@ impl Opened {
             Node::Null => Secret::new(""),
             node @ (Node::Map(_) | Node::List(_)) => {
                 let node = match self.format {
-                    Format::Yaml => &tree::merged_node(node),
-                    Format::Json | Format::Dotenv | Format::Ini => node,
+                    SopsFormat::Yaml => &tree::merged_node(node),
+                    SopsFormat::Json | SopsFormat::Dotenv | SopsFormat::Ini => node,
                 };
                 Secret::new(super::json::write_node(node))
             }
@@ -169,8 +169,10 @@ impl Opened {
     fn merged(&self) -> Vec<Entry> {
         let maps = self.document.0.iter();
         match self.format {
-            Format::Yaml => maps.flat_map(tree::merged).collect(),
-            Format::Json | Format::Dotenv | Format::Ini => maps.flatten().cloned().collect(),
+            SopsFormat::Yaml => maps.flat_map(tree::merged).collect(),
+            SopsFormat::Json | SopsFormat::Dotenv | SopsFormat::Ini => {
+                maps.flatten().cloned().collect()
+            }
         }
     }
 
@@ -215,7 +217,7 @@ impl Opened {
         json: &Secret,
     ) -> Result<Result<(), PathError>, ReadError> {
         let node = super::json::read_node(json.expose())?;
-        let is_flat = matches!(self.format, Format::Dotenv | Format::Ini);
+        let is_flat = matches!(self.format, SopsFormat::Dotenv | SopsFormat::Ini);
         let node = match node {
             Node::Map(_) | Node::List(_) if is_flat => return Ok(Err(PathError::OnlyTexts)),
             Node::Scalar(scalar) if is_flat => Node::Scalar(Scalar::text(scalar.spoken().expose())),
@@ -232,10 +234,10 @@ impl Opened {
 
     /// Refuses a name that would be read back differently: the file could not be decrypted any more.
     fn check_names(&self, path: &str) -> Result<(), PathError> {
-        if matches!(self.format, Format::Yaml | Format::Json) {
+        if matches!(self.format, SopsFormat::Yaml | SopsFormat::Json) {
             return Ok(()); // any name can be quoted
         }
-        let text = self.plain(Layout::default());
+        let text = self.plain(SopsLayout::default());
         let again = super::read(text.expose(), self.format).ok();
         if again.is_some_and(|again| paths_of(&again) == self.paths()) {
             return Ok(());
@@ -250,20 +252,22 @@ impl Opened {
             return Err(PathError::Empty);
         }
         match self.format {
-            Format::Yaml | Format::Json if path.contains("\\.") => Err(PathError::Backslash),
-            Format::Yaml | Format::Json if !path.matches('"').count().is_multiple_of(2) => {
+            SopsFormat::Yaml | SopsFormat::Json if path.contains("\\.") => {
+                Err(PathError::Backslash)
+            }
+            SopsFormat::Yaml | SopsFormat::Json if !path.matches('"').count().is_multiple_of(2) => {
                 Err(PathError::OpenQuote)
             }
-            Format::Yaml | Format::Json => {
+            SopsFormat::Yaml | SopsFormat::Json => {
                 let steps = tree::steps(path);
                 if steps.iter().any(String::is_empty) && self.document.find(path).is_none() {
                     return Err(PathError::NoName);
                 }
                 Ok(steps)
             }
-            Format::Dotenv => Ok(vec![path.to_owned()]),
+            SopsFormat::Dotenv => Ok(vec![path.to_owned()]),
             // The name of a section may contain dots, a name inside it may not.
-            Format::Ini => match path.rsplit_once('.') {
+            SopsFormat::Ini => match path.rsplit_once('.') {
                 Some((section, name)) => Ok(vec![section.to_owned(), name.to_owned()]),
                 None => Err(PathError::NoSection),
             },
@@ -271,9 +275,9 @@ impl Opened {
     }
 
     /// How this file is encrypted now.
-    pub fn rule(&self, layout: Layout) -> Result<Rule, RecipientError> {
+    pub fn rule(&self, layout: SopsLayout) -> Result<EncryptionRule, RecipientError> {
         let recipients = self.recipients().map(str::parse);
-        Ok(Rule {
+        Ok(EncryptionRule {
             recipients: recipients.collect::<Result<Vec<Recipient>, _>>()?,
             selection: self.metadata.selection.clone(),
             mac_only_encrypted: self.metadata.mac_only_encrypted,
@@ -296,9 +300,9 @@ impl Opened {
 }
 
 /// The keys of an encrypted document.
-pub struct Paths(pub(super) Document);
+pub struct EncryptedPaths(pub(super) Document);
 
-impl Paths {
+impl EncryptedPaths {
     /// Whether a path exists.
     pub fn finds(&self, path: &str) -> bool {
         self.0.find(path).is_some()
@@ -338,7 +342,7 @@ fn collect_paths(node: &Node, at: String, paths: &mut Vec<String>) {
     }
 }
 
-impl std::fmt::Debug for Opened {
+impl std::fmt::Debug for DecryptedDocument {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Opened")
             .field("format", &self.format)

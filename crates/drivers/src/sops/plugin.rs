@@ -23,7 +23,7 @@ use model::error::{Explain, NextStep, advice};
 use model::secret::Secret;
 use zeroize::Zeroizing;
 
-use super::identities::{Ask, Question};
+use super::identities::{Prompt, PromptFn};
 use crate::process::{self, Environment};
 use stanza::Stanza;
 
@@ -38,7 +38,7 @@ const LARGEST: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Plugins {
     env: Environment,
-    ask: Option<Ask>,
+    ask: Option<PromptFn>,
     limit: Duration,
 }
 
@@ -76,7 +76,7 @@ impl Explain for PluginError {
 
 impl Plugins {
     /// Uses this environment without its private keys. Questions go to `ask`.
-    pub fn new(environment: &BTreeMap<String, String>, ask: Option<Ask>) -> Self {
+    pub fn new(environment: &BTreeMap<String, String>, ask: Option<PromptFn>) -> Self {
         let env = environment
             .iter()
             .filter(|(name, _)| *name != "SOPS_AGE_KEY")
@@ -138,13 +138,13 @@ fn name_in(text: &str, name: impl Fn(&str) -> Option<String>) -> Option<String> 
 }
 
 /// A plugin's recipient. A [`PluginError`] is wrapped in an I/O error.
-pub(super) struct Recipient<'p> {
+pub(super) struct PluginRecipient<'p> {
     pub(super) name: String,
     pub(super) text: &'p str,
     pub(super) plugins: &'p Plugins,
 }
 
-impl age::Recipient for Recipient<'_> {
+impl age::Recipient for PluginRecipient<'_> {
     fn wrap_file_key(
         &self,
         file_key: &FileKey,
@@ -154,9 +154,9 @@ impl age::Recipient for Recipient<'_> {
     }
 }
 
-impl Recipient<'_> {
+impl PluginRecipient<'_> {
     fn wrap(&self, key: &FileKey) -> Result<(Vec<AgeStanza>, HashSet<String>), PluginError> {
-        let mut talk = Talk::begin(&self.name, "recipient-v1", self.plugins)?;
+        let mut talk = PluginSession::begin(&self.name, "recipient-v1", self.plugins)?;
         talk.say("add-recipient", &[self.text], &[])?;
         talk.say("wrap-file-key", &[], key.expose_secret())?;
         talk.say("extension-labels", &[], &[])?;
@@ -189,13 +189,13 @@ impl Recipient<'_> {
 }
 
 /// A plugin's private key, or its reference to one.
-pub(super) struct Identity {
+pub(super) struct PluginIdentity {
     name: String,
     text: Secret,
     plugins: Plugins,
 }
 
-impl Identity {
+impl PluginIdentity {
     /// `None` if the text is not a plugin identity. age's own post-quantum key counts as one: its plugin reads it.
     pub(super) fn new(text: &str, plugins: &Plugins) -> Option<Self> {
         let text = for_plugin(text).unwrap_or_else(|| Secret::new(text));
@@ -207,7 +207,7 @@ impl Identity {
     }
 
     fn unwrap(&self, stanzas: &[AgeStanza]) -> Result<Option<FileKey>, PluginError> {
-        let mut talk = Talk::begin(&self.name, "identity-v1", &self.plugins)?;
+        let mut talk = PluginSession::begin(&self.name, "identity-v1", &self.plugins)?;
         talk.say("add-identity", &[self.text.expose()], &[])?;
         for stanza in stanzas {
             let args = stanza.args.iter().map(String::as_str);
@@ -237,7 +237,7 @@ impl Identity {
     }
 }
 
-impl age::Identity for Identity {
+impl age::Identity for PluginIdentity {
     fn unwrap_stanza(&self, stanza: &AgeStanza) -> Option<Result<FileKey, age::DecryptError>> {
         self.unwrap_stanzas(std::slice::from_ref(stanza))
     }
@@ -249,7 +249,7 @@ impl age::Identity for Identity {
 }
 
 /// A session with a plugin, which ends when this is dropped.
-struct Talk<'p> {
+struct PluginSession<'p> {
     program: String,
     child: Child,
     /// Taken on drop: closing it makes the plugin exit.
@@ -260,7 +260,7 @@ struct Talk<'p> {
     watch: Option<(mpsc::Sender<()>, thread::JoinHandle<bool>)>,
 }
 
-impl<'p> Talk<'p> {
+impl<'p> PluginSession<'p> {
     fn begin(name: &str, with: &str, plugins: &'p Plugins) -> Result<Self, PluginError> {
         let program = format!("age-plugin-{name}");
         let path = plugins.env.get("PATH").map(Secret::expose);
@@ -329,9 +329,9 @@ impl<'p> Talk<'p> {
         }
         let (plugin, words) = (self.program.as_str(), words.as_str());
         let question = match said.tag.as_str() {
-            "msg" => Question::Message { plugin, words },
-            "request-secret" => Question::Secret { plugin, words },
-            _ => Question::Text { plugin, words },
+            "msg" => Prompt::Message { plugin, words },
+            "request-secret" => Prompt::Secret { plugin, words },
+            _ => Prompt::Text { plugin, words },
         };
         let answer = self.plugins.ask.as_ref().and_then(|ask| ask(&question));
         match (said.tag.as_str(), answer) {
@@ -386,7 +386,7 @@ impl<'p> Talk<'p> {
     }
 }
 
-impl Drop for Talk<'_> {
+impl Drop for PluginSession<'_> {
     fn drop(&mut self) {
         self.end();
     }
@@ -444,7 +444,7 @@ mod tests {
             limit,
             ..Plugins::new(&env, None)
         };
-        let identity = Identity::new(ODD, &plugins).unwrap();
+        let identity = PluginIdentity::new(ODD, &plugins).unwrap();
         let said = match identity.unwrap(&[]) {
             Ok(Some(_)) => "a key".to_owned(),
             Ok(None) => "no key".to_owned(),

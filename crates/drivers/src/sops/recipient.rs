@@ -108,7 +108,7 @@ fn parse<'t>(
     // `age1`, then a plugin's name, then another `1`; bech32 data contains none.
     if text.matches('1').count() > 1 {
         let name = plugin::of_recipient(text);
-        return Ok(Box::new(plugin::Recipient {
+        return Ok(Box::new(plugin::PluginRecipient {
             name: name.ok_or_else(|| no_recipient("invalid Bech32 encoding"))?,
             text,
             plugins,

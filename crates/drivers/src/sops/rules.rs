@@ -3,34 +3,34 @@
 use regex::Regex;
 use serde::Deserialize;
 
-use super::Layout;
+use super::SopsLayout;
 use super::recipient::{Recipient, RecipientError};
-use super::selection::{Selection, SelectionError};
+use super::selection::{EncryptionFilter, EncryptionFilterError};
 
 /// The encryption settings of a file.
 #[derive(Clone, Debug)]
-pub struct Rule {
+pub struct EncryptionRule {
     pub recipients: Vec<Recipient>,
-    pub selection: Selection,
+    pub selection: EncryptionFilter,
     /// Whether the MAC covers only encrypted values, so that plain values may be edited by hand.
     pub mac_only_encrypted: bool,
-    pub layout: Layout,
+    pub layout: SopsLayout,
 }
 
-impl Rule {
+impl EncryptionRule {
     /// Encrypts everything for these recipients.
     pub fn for_recipients(recipients: Vec<Recipient>) -> Self {
         Self {
             recipients,
-            selection: Selection::default(),
+            selection: EncryptionFilter::default(),
             mac_only_encrypted: false,
-            layout: Layout::default(),
+            layout: SopsLayout::default(),
         }
     }
 
-    /// The same recipients with another selection; see [`Selection::only`].
+    /// The same recipients with another selection; see [`EncryptionFilter::only`].
     #[must_use]
-    pub fn selecting(self, selection: Selection) -> Self {
+    pub fn selecting(self, selection: EncryptionFilter) -> Self {
         Self { selection, ..self }
     }
 }
@@ -67,15 +67,15 @@ pub enum RuleError {
     #[error("rule {number}")]
     Selection {
         number: usize,
-        source: SelectionError,
+        source: EncryptionFilterError,
     },
 }
 
 /// The creation rules of one file, in order.
 #[derive(Debug)]
-pub struct Rules {
+pub struct CreationRules {
     rules: Vec<(Option<Regex>, Raw)>,
-    layout: Layout,
+    layout: SopsLayout,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -137,14 +137,14 @@ struct AgeGroup {
     age: Vec<String>,
 }
 
-impl Rules {
+impl CreationRules {
     pub fn read(text: &str) -> Result<Self, RulesError> {
         let read: Option<Configuration> =
             yaml_serde::from_str(text).map_err(|err| RulesError::Read {
                 why: err.to_string(),
             })?;
         let read = read.unwrap_or_default();
-        let layout = Layout {
+        let layout = SopsLayout {
             yaml: read
                 .stores
                 .yaml
@@ -168,12 +168,12 @@ impl Rules {
     }
 
     /// The indentation of files under this configuration.
-    pub fn layout(&self) -> Layout {
+    pub fn layout(&self) -> SopsLayout {
         self.layout
     }
 
     /// The first rule that matches a path, which is relative to the configuration file.
-    pub fn for_path(&self, path: &str) -> Result<Rule, RuleError> {
+    pub fn for_path(&self, path: &str) -> Result<EncryptionRule, RuleError> {
         let found = self.rules.iter().zip(1..).find(|((pattern, _), _)| {
             pattern
                 .as_ref()
@@ -189,9 +189,14 @@ impl Rules {
 }
 
 impl Raw {
-    fn rule(&self, number: usize, path: &str, layout: Layout) -> Result<Rule, RuleError> {
+    fn rule(
+        &self,
+        number: usize,
+        path: &str,
+        layout: SopsLayout,
+    ) -> Result<EncryptionRule, RuleError> {
         let recipients = self.recipients(number, path)?;
-        let selection = Selection::read(|name| {
+        let selection = EncryptionFilter::read(|name| {
             match name {
                 "unencrypted_suffix" => &self.unencrypted_suffix,
                 "encrypted_suffix" => &self.encrypted_suffix,
@@ -204,7 +209,7 @@ impl Raw {
             .clone()
         })
         .map_err(|source| RuleError::Selection { number, source })?;
-        Ok(Rule {
+        Ok(EncryptionRule {
             recipients,
             selection,
             mac_only_encrypted: self.mac_only_encrypted,

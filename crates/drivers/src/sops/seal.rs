@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use super::cipher::{Cipher, DataKey};
 use super::crypt::{self, ValueError};
 use super::metadata::{self, Metadata, Wrapped};
-use super::open::{DecryptError, Opened};
+use super::open::{DecryptError, DecryptedDocument};
 use super::plugin::Plugins;
 use super::recipient::RecipientError;
-use super::rules::Rule;
+use super::rules::EncryptionRule;
 use super::tree::{Document, Leaf, Scalar};
-use super::{Format, ReadError, ini};
+use super::{ReadError, SopsFormat, ini};
 use model::error::{Explain, NextStep};
 
 #[derive(Debug, thiserror::Error)]
@@ -50,16 +50,16 @@ impl Explain for EncryptError {
 /// Encrypts a document. The data key is kept unless a recipient is removed.
 pub(super) fn seal(
     document: Document,
-    format: Format,
-    rule: &Rule,
+    format: SopsFormat,
+    rule: &EncryptionRule,
     plugins: &Plugins,
-    earlier: Option<&Opened>,
+    earlier: Option<&DecryptedDocument>,
     now: Timestamp,
 ) -> Result<String, EncryptError> {
     if metadata::is_taken(&document, format) {
         return Err(EncryptError::Reserved);
     }
-    if format == Format::Ini
+    if format == SopsFormat::Ini
         && let Some(name) = ini::unreadable_name(&document)
     {
         let name = name.to_owned();
@@ -92,8 +92,8 @@ pub(super) fn seal(
 /// Encrypts a document with a new data key.
 fn seal_anew(
     document: Document,
-    format: Format,
-    rule: &Rule,
+    format: SopsFormat,
+    rule: &EncryptionRule,
     plugins: &Plugins,
     now: Timestamp,
 ) -> Result<String, EncryptError> {
@@ -111,10 +111,10 @@ fn seal_anew(
 
 /// An empty document with a new data key.
 pub(super) fn empty(
-    format: Format,
-    rule: &Rule,
+    format: SopsFormat,
+    rule: &EncryptionRule,
     plugins: &Plugins,
-) -> Result<Opened, EncryptError> {
+) -> Result<DecryptedDocument, EncryptError> {
     let key = DataKey::random().map_err(EncryptError::NoRandom)?;
     let age = rule.recipients.iter().map(|recipient| {
         Ok(Wrapped {
@@ -123,7 +123,7 @@ pub(super) fn empty(
         })
     });
     let age = age.collect::<Result<Vec<_>, RecipientError>>()?;
-    Ok(Opened {
+    Ok(DecryptedDocument {
         document: Document(vec![Vec::new()]),
         metadata: Metadata {
             age,
@@ -139,12 +139,12 @@ pub(super) fn empty(
     })
 }
 
-impl Opened {
+impl DecryptedDocument {
     /// Encrypts the document as it is now; unchanged values keep their ciphertext.
     pub fn seal(
         &self,
         original: &Self,
-        rule: &Rule,
+        rule: &EncryptionRule,
         plugins: &Plugins,
         now: Timestamp,
     ) -> Result<String, EncryptError> {
@@ -161,7 +161,7 @@ impl Opened {
     /// Encrypts it under a new data key.
     pub fn rotate(
         &self,
-        rule: &Rule,
+        rule: &EncryptionRule,
         plugins: &Plugins,
         now: Timestamp,
     ) -> Result<String, EncryptError> {
@@ -175,8 +175,8 @@ impl Opened {
 
 fn seal_with(
     mut document: Document,
-    format: Format,
-    rule: &Rule,
+    format: SopsFormat,
+    rule: &EncryptionRule,
     plugins: &Plugins,
     cipher: &Cipher,
     earlier: Option<&Metadata>,
@@ -228,7 +228,7 @@ fn seal_with(
 }
 
 /// A removed recipient still knows the data key.
-fn loses_somebody(earlier: &Opened, rule: &Rule) -> bool {
+fn loses_somebody(earlier: &DecryptedDocument, rule: &EncryptionRule) -> bool {
     let stays = |name: &str| {
         rule.recipients
             .iter()
@@ -237,7 +237,7 @@ fn loses_somebody(earlier: &Opened, rule: &Rule) -> bool {
     !earlier.recipients().all(stays)
 }
 
-fn is_encrypted_as(earlier: &Opened, rule: &Rule) -> bool {
+fn is_encrypted_as(earlier: &DecryptedDocument, rule: &EncryptionRule) -> bool {
     earlier.metadata.age.len() == rule.recipients.len()
         && earlier.metadata.selection == rule.selection
         && earlier.metadata.mac_only_encrypted == rule.mac_only_encrypted

@@ -2,13 +2,13 @@
 
 use regex::Regex;
 
-use super::tree::Place;
+use super::tree::TreePosition;
 
 /// The default suffix of keys whose values stay plain.
 const DEFAULT_SUFFIX: &str = "_unencrypted";
 
 #[derive(Clone, Debug)]
-pub enum Selection {
+pub enum EncryptionFilter {
     UnencryptedSuffix(String),
     EncryptedSuffix(String),
     UnencryptedRegex(Regex),
@@ -18,7 +18,7 @@ pub enum Selection {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum SelectionError {
+pub enum EncryptionFilterError {
     #[error("`{name}` and `{other}` exclude each other")]
     Two {
         name: &'static str,
@@ -31,14 +31,14 @@ pub enum SelectionError {
     },
 }
 
-impl Default for Selection {
+impl Default for EncryptionFilter {
     /// Everything except keys that end with `_unencrypted`.
     fn default() -> Self {
         Self::UnencryptedSuffix(DEFAULT_SUFFIX.to_owned())
     }
 }
 
-impl PartialEq for Selection {
+impl PartialEq for EncryptionFilter {
     fn eq(&self, other: &Self) -> bool {
         self.said() == other.said()
     }
@@ -53,22 +53,26 @@ const NAMES: [&str; 6] = [
     "encrypted_comment_regex",
 ];
 
-impl Selection {
+impl EncryptionFilter {
     /// Only values below these keys, at any depth: every key of that name is encrypted.
-    pub fn only<'a>(keys: impl IntoIterator<Item = &'a str>) -> Result<Self, SelectionError> {
+    pub fn only<'a>(
+        keys: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, EncryptionFilterError> {
         let names: Vec<String> = keys.into_iter().map(regex::escape).collect();
         pattern("encrypted_regex", &format!("^(?:{})$", names.join("|"))).map(Self::EncryptedRegex)
     }
 
     /// Reads the attributes of these names; at most one may be set.
-    pub(super) fn read(attribute: impl Fn(&str) -> Option<String>) -> Result<Self, SelectionError> {
+    pub(super) fn read(
+        attribute: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, EncryptionFilterError> {
         let mut said: Option<(&'static str, Self)> = None;
         for name in NAMES {
             let Some(value) = attribute(name).filter(|value| !value.is_empty()) else {
                 continue;
             };
             if let Some((other, _)) = said {
-                return Err(SelectionError::Two {
+                return Err(EncryptionFilterError::Two {
                     name: other,
                     other: name,
                 });
@@ -100,7 +104,7 @@ impl Selection {
         }
     }
 
-    pub(super) fn takes(&self, place: &Place<'_>, is_comment: bool) -> bool {
+    pub(super) fn takes(&self, place: &TreePosition<'_>, is_comment: bool) -> bool {
         let any_key = |fits: &dyn Fn(&str) -> bool| place.path.iter().any(|key| fits(key));
         match self {
             Self::UnencryptedSuffix(suffix) => !any_key(&|key| key.ends_with(suffix)),
@@ -115,7 +119,7 @@ impl Selection {
 }
 
 /// Whether a comment that applies to this place matches; `but_last` ignores the last one.
-fn comments(place: &Place<'_>, but_last: bool, regex: &Regex) -> bool {
+fn comments(place: &TreePosition<'_>, but_last: bool, regex: &Regex) -> bool {
     let deepest = place.comments.len().saturating_sub(1);
     place.comments.iter().enumerate().any(|(depth, level)| {
         let counted = level.len() - usize::from(but_last && depth == deepest && !level.is_empty());
@@ -125,8 +129,8 @@ fn comments(place: &Place<'_>, but_last: bool, regex: &Regex) -> bool {
     })
 }
 
-pub(super) fn pattern(name: &'static str, text: &str) -> Result<Regex, SelectionError> {
-    Regex::new(text).map_err(|source| SelectionError::Pattern {
+pub(super) fn pattern(name: &'static str, text: &str) -> Result<Regex, EncryptionFilterError> {
+    Regex::new(text).map_err(|source| EncryptionFilterError::Pattern {
         name,
         source: Box::new(source),
     })

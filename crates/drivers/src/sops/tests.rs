@@ -23,8 +23,8 @@ fn keys() -> Keys {
     }
 }
 
-fn rule(keys: &Keys) -> Rule {
-    Rule::for_recipients(vec![keys.recipient.clone()])
+fn rule(keys: &Keys) -> EncryptionRule {
+    EncryptionRule::for_recipients(vec![keys.recipient.clone()])
 }
 
 fn now() -> Timestamp {
@@ -51,7 +51,7 @@ note_unencrypted: open
 fn seal(text: &str, keys: &Keys) -> String {
     encrypt(
         text,
-        Format::Yaml,
+        SopsFormat::Yaml,
         &rule(keys),
         &Plugins::default(),
         None,
@@ -68,9 +68,9 @@ fn what_is_encrypted_opens_to_what_it_was() {
         assert!(!sealed.contains(secret), "{secret} is readable:\n{sealed}");
     }
     assert!(sealed.contains("note_unencrypted: open"));
-    let opened = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    let opened = decrypt(&sealed, SopsFormat::Yaml, &keys.identities).unwrap();
     let expected = PLAIN.replace("on: true", "\"on\": true");
-    assert_eq!(opened.plain(Layout::default()).expose(), expected);
+    assert_eq!(opened.plain(SopsLayout::default()).expose(), expected);
     assert_eq!(opened.value("database.port").unwrap().expose(), "5432");
     assert_eq!(opened.value("hosts.1.name").unwrap().expose(), "b");
     assert!(opened.value("hosts.2.name").is_none());
@@ -80,11 +80,11 @@ fn what_is_encrypted_opens_to_what_it_was() {
 fn unchanged_values_keep_their_ciphertext() {
     let keys = keys();
     let sealed = seal(PLAIN, &keys);
-    let again = |plain: &str, rule: &Rule| {
+    let again = |plain: &str, rule: &EncryptionRule| {
         let earlier = Some((sealed.as_str(), &keys.identities));
         encrypt(
             plain,
-            Format::Yaml,
+            SopsFormat::Yaml,
             rule,
             &Plugins::default(),
             earlier,
@@ -107,13 +107,21 @@ fn unchanged_values_keep_their_ciphertext() {
 #[test]
 fn who_is_left_out_gets_a_new_data_key() {
     let (one, two) = (keys(), keys());
-    let both = Rule::for_recipients(vec![one.recipient.clone(), two.recipient.clone()]);
-    let for_both = encrypt(PLAIN, Format::Yaml, &both, &Plugins::default(), None, now()).unwrap();
-    let opened = decrypt(&for_both, Format::Yaml, &two.identities).unwrap();
+    let both = EncryptionRule::for_recipients(vec![one.recipient.clone(), two.recipient.clone()]);
+    let for_both = encrypt(
+        PLAIN,
+        SopsFormat::Yaml,
+        &both,
+        &Plugins::default(),
+        None,
+        now(),
+    )
+    .unwrap();
+    let opened = decrypt(&for_both, SopsFormat::Yaml, &two.identities).unwrap();
     let for_one = opened
         .seal(&opened, &rule(&one), &Plugins::default(), now())
         .unwrap();
-    decrypt(&for_one, Format::Yaml, &two.identities).unwrap_err();
+    decrypt(&for_one, SopsFormat::Yaml, &two.identities).unwrap_err();
     let kept = |line: &&str| line.contains("ENC[") && for_both.contains(*line);
     assert_eq!(for_one.lines().filter(kept).count(), 0);
 }
@@ -122,7 +130,7 @@ fn who_is_left_out_gets_a_new_data_key() {
 fn changes_wrong_keys_and_torn_files_are_found() {
     let (keys, other) = (keys(), keys());
     let sealed = seal(PLAIN, &keys);
-    let open = |text: &str| decrypt(text, Format::Yaml, &keys.identities).unwrap_err();
+    let open = |text: &str| decrypt(text, SopsFormat::Yaml, &keys.identities).unwrap_err();
     let message = |err: DecryptError| err.to_string();
 
     let line = |name: &str| {
@@ -136,11 +144,11 @@ fn changes_wrong_keys_and_torn_files_are_found() {
     let removed = sealed.replace(&format!("{}\n", line("port:")), "");
     assert!(matches!(open(&removed), DecryptError::Changed));
     assert!(matches!(
-        decrypt(&sealed, Format::Yaml, &other.identities).unwrap_err(),
+        decrypt(&sealed, SopsFormat::Yaml, &other.identities).unwrap_err(),
         DecryptError::WrongKey { count: 1, .. }
     ));
     assert!(matches!(
-        decrypt(&sealed, Format::Yaml, &Identities::default()).unwrap_err(),
+        decrypt(&sealed, SopsFormat::Yaml, &Identities::default()).unwrap_err(),
         DecryptError::NoKey { .. }
     ));
     // The text after the digest stays as it was.
@@ -148,7 +156,7 @@ fn changes_wrong_keys_and_torn_files_are_found() {
     for cut in (0..end).step_by(97) {
         let torn = &sealed[..cut];
         assert!(
-            decrypt(torn, Format::Yaml, &keys.identities).is_err(),
+            decrypt(torn, SopsFormat::Yaml, &keys.identities).is_err(),
             "cut at {cut}"
         );
     }
@@ -161,10 +169,10 @@ fn nothing_secret_is_in_errors_or_debug_output() {
     let plain =
         format!("a: {MARK}\nnumber: 48151623\n# {MARK}\nlist:\n    # {MARK}\n    - {MARK}\n");
     let sealed = seal(&plain, &keys);
-    let opened = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    let opened = decrypt(&sealed, SopsFormat::Yaml, &keys.identities).unwrap();
     let mut said = format!(
         "{opened:?} {:?} {:?}",
-        opened.plain(Layout::default()),
+        opened.plain(SopsLayout::default()),
         keys.identities
     );
     let broken = [
@@ -179,7 +187,7 @@ fn nothing_secret_is_in_errors_or_debug_output() {
     for text in broken {
         let err = encrypt(
             &text,
-            Format::Yaml,
+            SopsFormat::Yaml,
             &rule(&keys),
             &Plugins::default(),
             None,
@@ -195,7 +203,7 @@ fn nothing_secret_is_in_errors_or_debug_output() {
     ] {
         let err = encrypt(
             &text,
-            Format::Json,
+            SopsFormat::Json,
             &rule(&keys),
             &Plugins::default(),
             None,
@@ -215,11 +223,11 @@ fn nothing_secret_is_in_errors_or_debug_output() {
 #[test]
 fn only_named_keys_are_encrypted_where_that_is_asked() {
     let keys = keys();
-    let only = Selection::only(["password", "tls.key"]).unwrap();
+    let only = EncryptionFilter::only(["password", "tls.key"]).unwrap();
     let plain = "a: open\npassword: hidden\nb:\n    tls.key: hidden\n    c: open\n";
     let sealed = encrypt(
         plain,
-        Format::Yaml,
+        SopsFormat::Yaml,
         &rule(&keys).selecting(only),
         &Plugins::default(),
         None,
@@ -229,8 +237,8 @@ fn only_named_keys_are_encrypted_where_that_is_asked() {
     assert!(sealed.starts_with("a: open\npassword: ENC["), "{sealed}");
     assert!(sealed.contains("    c: open\n"));
     assert!(!sealed.contains("hidden"));
-    let opened = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
-    assert_eq!(opened.plain(Layout::default()).expose(), plain);
+    let opened = decrypt(&sealed, SopsFormat::Yaml, &keys.identities).unwrap();
+    assert_eq!(opened.plain(SopsLayout::default()).expose(), plain);
 }
 
 #[test]
@@ -269,15 +277,15 @@ fn json_keeps_its_order_and_types() {
     let plain = "{\n\t\"z\": 1,\n\t\"a\": [\n\t\t1.0,\n\t\ttrue,\n\t\tnull,\n\t\t\"\\u003cb\\u003e\",\n\t\t{}\n\t],\n\t\"m\": {\n\t\t\"k.x\": \"v\"\n\t}\n}\n";
     let sealed = encrypt(
         plain,
-        Format::Json,
+        SopsFormat::Json,
         &rule(&keys),
         &Plugins::default(),
         None,
         now(),
     )
     .unwrap();
-    let opened = decrypt(&sealed, Format::Json, &keys.identities).unwrap();
-    assert_eq!(opened.plain(Layout::default()).expose(), plain);
+    let opened = decrypt(&sealed, SopsFormat::Json, &keys.identities).unwrap();
+    assert_eq!(opened.plain(SopsLayout::default()).expose(), plain);
     assert_eq!(opened.value("m.k.x").unwrap().expose(), "v");
     assert_eq!(
         opened.value("a").unwrap().expose(),
@@ -288,7 +296,7 @@ fn json_keeps_its_order_and_types() {
 #[test]
 fn values_are_set_where_the_path_says() {
     let keys = keys();
-    let opened = decrypt(&seal(PLAIN, &keys), Format::Yaml, &keys.identities).unwrap();
+    let opened = decrypt(&seal(PLAIN, &keys), SopsFormat::Yaml, &keys.identities).unwrap();
     let mut changed = opened.clone();
     let value = Secret::new("new");
     changed.set("database.user", &value).unwrap();
@@ -303,7 +311,7 @@ fn values_are_set_where_the_path_says() {
     let sealed = changed
         .seal(&opened, &rule(&keys), &Plugins::default(), now())
         .unwrap();
-    let again = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    let again = decrypt(&sealed, SopsFormat::Yaml, &keys.identities).unwrap();
     assert_eq!(again.value("made.on.the.way").unwrap().expose(), "new");
     assert_eq!(again.value("hosts.2").unwrap().expose(), "new");
     assert_eq!(again.value("with.dot").unwrap().expose(), "new");
@@ -315,9 +323,9 @@ fn values_are_set_where_the_path_says() {
 fn tagged_recipients_need_no_plugin() {
     use base64::Engine as _;
     let recipient = "age1tag1qt8lw0ual6avlwmwatk888yqnmdamm7xfd0wak53ut6elz5c4swx2yqdj4e";
-    let rule = Rule::for_recipients(vec![recipient.parse().unwrap()]);
+    let rule = EncryptionRule::for_recipients(vec![recipient.parse().unwrap()]);
     let plugins = Plugins::default();
-    let sealed = encrypt(PLAIN, Format::Yaml, &rule, &plugins, None, now()).unwrap();
+    let sealed = encrypt(PLAIN, SopsFormat::Yaml, &rule, &plugins, None, now()).unwrap();
     let wrapped: String = sealed
         .lines()
         .skip_while(|line| !line.contains("BEGIN AGE"))
@@ -338,7 +346,7 @@ fn merge_keys_are_followed_and_kept() {
         sealed.contains("    !!merge <<:\n        x: ENC["),
         "{sealed}"
     );
-    let opened = decrypt(&sealed, Format::Yaml, &keys.identities).unwrap();
+    let opened = decrypt(&sealed, SopsFormat::Yaml, &keys.identities).unwrap();
     let value = |path: &str| opened.value(path).map(|it| it.expose().to_owned());
     assert_eq!(value("m.x").as_deref(), Some("one"));
     assert_eq!(value("m.y").as_deref(), Some("own"));
@@ -351,7 +359,7 @@ fn a_key_with_dots_stands_in_quotes() {
     let keys = keys();
     let mut opened = decrypt(
         &seal("data: {a: b}\n", &keys),
-        Format::Yaml,
+        SopsFormat::Yaml,
         &keys.identities,
     )
     .unwrap();
@@ -374,7 +382,7 @@ fn a_file_that_was_cut_is_not_called_plain() {
     let keys = keys();
     let sealed = seal("a: b\n", &keys);
     let cut = &sealed[..sealed.find("sops:").unwrap()];
-    let err = decrypt(cut, Format::Yaml, &keys.identities).unwrap_err();
+    let err = decrypt(cut, SopsFormat::Yaml, &keys.identities).unwrap_err();
     assert_eq!(
         err.to_string(),
         "it has encrypted values and no `sops` block, so it was cut short"
@@ -383,12 +391,12 @@ fn a_file_that_was_cut_is_not_called_plain() {
     assert_eq!(err.hint(), good);
     let half = &sealed[..sealed.find("lastmodified").unwrap()];
     assert_eq!(
-        decrypt(half, Format::Yaml, &keys.identities)
+        decrypt(half, SopsFormat::Yaml, &keys.identities)
             .unwrap_err()
             .hint(),
         good
     );
-    let plain = decrypt("a: b\n", Format::Yaml, &keys.identities).unwrap_err();
+    let plain = decrypt("a: b\n", SopsFormat::Yaml, &keys.identities).unwrap_err();
     assert!(plain.hint().unwrap().contains("encrypt FILE"));
 }
 

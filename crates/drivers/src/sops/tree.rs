@@ -121,7 +121,7 @@ pub(super) enum Leaf {
 }
 
 /// The position of a walk.
-pub(super) struct Place<'a> {
+pub(super) struct TreePosition<'a> {
     /// The keys above, without list positions.
     pub(super) path: &'a [String],
     /// For each level, the comments since its last value.
@@ -132,7 +132,7 @@ pub(super) struct Place<'a> {
 /// comment always stays one.
 pub(super) fn walk<Er>(
     document: &mut Document,
-    visit: &mut impl FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+    visit: &mut impl FnMut(Leaf, TreePosition<'_>) -> Result<Leaf, Er>,
 ) -> Result<(), Er> {
     for map in &mut document.0 {
         let mut walk = Walk {
@@ -154,7 +154,7 @@ struct Walk<'v, V> {
 impl<V> Walk<'_, V> {
     fn map<Er>(&mut self, map: &mut Map) -> Result<(), Er>
     where
-        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+        V: FnMut(Leaf, TreePosition<'_>) -> Result<Leaf, Er>,
     {
         self.comments.push(Vec::new());
         for entry in map {
@@ -181,7 +181,7 @@ impl<V> Walk<'_, V> {
 
     fn list<Er>(&mut self, list: &mut [Element]) -> Result<(), Er>
     where
-        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+        V: FnMut(Leaf, TreePosition<'_>) -> Result<Leaf, Er>,
     {
         self.comments.push(Vec::new());
         for element in list {
@@ -217,7 +217,7 @@ impl<V> Walk<'_, V> {
 
     fn node<Er>(&mut self, node: &mut Node) -> Result<(), Er>
     where
-        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+        V: FnMut(Leaf, TreePosition<'_>) -> Result<Leaf, Er>,
     {
         match node {
             Node::Map(map) => self.map(map),
@@ -235,7 +235,7 @@ impl<V> Walk<'_, V> {
 
     fn scalar<Er>(&mut self, scalar: &mut Scalar) -> Result<Leaf, Er>
     where
-        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+        V: FnMut(Leaf, TreePosition<'_>) -> Result<Leaf, Er>,
     {
         let taken = mem::replace(scalar, Scalar::text(""));
         self.visit(Leaf::Scalar(taken))
@@ -243,7 +243,7 @@ impl<V> Walk<'_, V> {
 
     fn comment<Er>(&mut self, comment: &mut Comment) -> Result<Leaf, Er>
     where
-        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+        V: FnMut(Leaf, TreePosition<'_>) -> Result<Leaf, Er>,
     {
         let taken = mem::replace(comment, Comment::new("", false));
         self.passes(&taken);
@@ -252,9 +252,9 @@ impl<V> Walk<'_, V> {
 
     fn visit<Er>(&mut self, leaf: Leaf) -> Result<Leaf, Er>
     where
-        V: FnMut(Leaf, Place<'_>) -> Result<Leaf, Er>,
+        V: FnMut(Leaf, TreePosition<'_>) -> Result<Leaf, Er>,
     {
-        let place = Place {
+        let place = TreePosition {
             path: &self.path,
             comments: &self.comments,
         };

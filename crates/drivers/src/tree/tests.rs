@@ -25,7 +25,7 @@ fn shown(tree: &dyn Tree, dir: &str) -> String {
     let Some(entries) = tree.list(dir) else {
         return "no such directory".to_owned();
     };
-    let mark = |entry: &Entry| format!("{}{}", entry.name, if entry.is_dir { "/" } else { "" });
+    let mark = |entry: &TreeEntry| format!("{}{}", entry.name, if entry.is_dir { "/" } else { "" });
     entries.iter().map(mark).collect::<Vec<_>>().join(" ")
 }
 

@@ -8,21 +8,21 @@ use std::fs;
 use std::sync::Arc;
 
 use drivers::sops::{
-    Ask, EncryptError, Format, Identities, IdentityError, Layout, Plugins, Question, Rules,
-    ValueError, decrypt, encrypt,
+    CreationRules, EncryptError, Identities, IdentityError, Plugins, Prompt, PromptFn, SopsFormat,
+    SopsLayout, ValueError, decrypt, encrypt,
 };
 use jiff::Timestamp;
 use model::secret::Secret;
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{AgeKey, Dice, Sops, seed};
+use testkit::{AgeKey, SeededRng, Sops, seed};
 
 /// A directory with rules, and a key for it on each side.
 struct Place {
     dir: TempDir,
     official: Sops,
     identities: Identities,
-    rules: Rules,
+    rules: CreationRules,
 }
 
 impl Place {
@@ -38,16 +38,21 @@ impl Place {
         Self {
             official: Sops::with_key(&dir.path().join("key.txt")),
             identities: Identities::from_text(&Secret::new(key.identity.as_str())).unwrap(),
-            rules: Rules::read(&rules).unwrap(),
+            rules: CreationRules::read(&rules).unwrap(),
             dir,
         }
     }
 
-    fn ours(&self, plain: &str, name: &str, format: Format) -> String {
+    fn ours(&self, plain: &str, name: &str, format: SopsFormat) -> String {
         self.try_ours(plain, name, format).unwrap()
     }
 
-    fn try_ours(&self, plain: &str, name: &str, format: Format) -> Result<String, EncryptError> {
+    fn try_ours(
+        &self,
+        plain: &str,
+        name: &str,
+        format: SopsFormat,
+    ) -> Result<String, EncryptError> {
         let rule = self.rules.for_path(name).unwrap();
         encrypt(
             plain,
@@ -76,9 +81,9 @@ impl Place {
         self.official.run(self.dir.path(), &["--encrypt", name])
     }
 
-    fn opened_by_us(&self, sealed: &str, format: Format) -> String {
+    fn opened_by_us(&self, sealed: &str, format: SopsFormat) -> String {
         let opened = decrypt(sealed, format, &self.identities).unwrap();
-        opened.plain(Layout::default()).expose().to_owned()
+        opened.plain(SopsLayout::default()).expose().to_owned()
     }
 }
 
@@ -98,7 +103,7 @@ fn values(text: &str) -> Value {
 /// Both tools make the same values of a text, and each those that the other wrote.
 #[test]
 fn generated_yaml_is_the_same_to_both() {
-    let mut dice = Dice::new(seed());
+    let mut dice = SeededRng::new(seed());
     for round in 0..18 {
         let place = Place::new(RULES[round % RULES.len()]);
         let plain = corpus::yaml(&mut dice);
@@ -114,7 +119,7 @@ fn generated_yaml_is_the_same_to_both() {
         }
         let expected = place.opened_by_official(&official, "theirs.enc.yaml", &json);
 
-        let sealed = match place.try_ours(&plain, "ours.yaml", Format::Yaml) {
+        let sealed = match place.try_ours(&plain, "ours.yaml", SopsFormat::Yaml) {
             // Only where it lies in a blank line whether a comment speaks of what stands before it or behind it.
             Err(EncryptError::Value(ValueError::Between { .. })) => continue,
             sealed => sealed.unwrap(),
@@ -123,7 +128,7 @@ fn generated_yaml_is_the_same_to_both() {
         assert_eq!(values(&theirs), values(&expected), "{say}\n{sealed}");
 
         // What we make of theirs, the official tool reads as the same values again.
-        let opened = place.opened_by_us(&official, Format::Yaml);
+        let opened = place.opened_by_us(&official, SopsFormat::Yaml);
         let again = place.sealed_by_official(&opened, "again.yaml");
         let again = place.opened_by_official(&again, "again.enc.yaml", &json);
         assert_eq!(values(&again), values(&expected), "{say}\n{opened}");
@@ -154,33 +159,33 @@ list:
 ";
     let official = place.sealed_by_official(plain, "theirs.yaml");
     assert!(!place.is_opened_by_official(&official, "theirs.enc.yaml"));
-    let opened = place.opened_by_us(&official, Format::Yaml);
+    let opened = place.opened_by_us(&official, SopsFormat::Yaml);
     for kept in ["- a\n", "- 15\n", "- b\n", "comment-1", "comment-4"] {
         assert!(opened.contains(kept), "{opened}");
     }
 
-    let refused = place.try_ours(plain, "ours.yaml", Format::Yaml);
+    let refused = place.try_ours(plain, "ours.yaml", SopsFormat::Yaml);
     insta::assert_snapshot!(
         refused.unwrap_err(),
         @"in the list `list` a comment stands between a value and the one that matches `encrypted_comment_regex`: encrypted, it would look like a value, and `sops` could not open the file; put the comment that matches last"
     );
     let mended = plain.replace("- 15 # comment-4", "- 15");
-    let sealed = place.ours(&mended, "ours.yaml", Format::Yaml);
+    let sealed = place.ours(&mended, "ours.yaml", SopsFormat::Yaml);
     let theirs = place.opened_by_official(&sealed, "ours.yaml", &["--output-type", "json"]);
     assert_eq!(values(&theirs), serde_json::json!({"list": ["a", 15, "b"]}));
 }
 
 #[test]
 fn generated_json_is_the_same_to_both() {
-    let mut dice = Dice::new(seed());
+    let mut dice = SeededRng::new(seed());
     for round in 0..8 {
         let place = Place::new(RULES[round % 4]);
         let plain = corpus::json(&mut dice);
-        let sealed = place.ours(&plain, "ours.json", Format::Json);
+        let sealed = place.ours(&plain, "ours.json", SopsFormat::Json);
         let theirs = place.opened_by_official(&sealed, "ours.json", &[]);
         assert_eq!(values(&theirs), values(&plain), "{plain}\n{sealed}");
         let official = place.sealed_by_official(&plain, "theirs.json");
-        let ours = place.opened_by_us(&official, Format::Json);
+        let ours = place.opened_by_us(&official, SopsFormat::Json);
         assert_eq!(values(&ours), values(&plain), "{plain}");
     }
 }
@@ -190,12 +195,12 @@ fn dotenv_and_ini_are_the_same_to_both() {
     let cases = [
         (
             "a.env",
-            Format::Dotenv,
+            SopsFormat::Dotenv,
             "#comment\nNAME=value\nEMPTY=\nLINES=one\\ntwo\nEQUALS=a=b\nUNI=héllo ✓\n# another\nopen_unencrypted=yes\n",
         ),
         (
             "a.ini",
-            Format::Ini,
+            SopsFormat::Ini,
             "; on top\ntop = 1\n\n; the section\n[a]\n; the key\n; of two lines\nk          = v\nlonger_key = two words\nhash       = `a#b`\nempty      = \n\n[b.c]\n; last\nx = y\n",
         ),
     ];
@@ -214,12 +219,12 @@ fn dotenv_and_ini_are_the_same_to_both() {
 
 #[test]
 fn generated_dotenv_and_ini_are_the_same_to_both() {
-    let mut dice = Dice::new(seed());
+    let mut dice = SeededRng::new(seed());
     for round in 0..8 {
         let place = Place::new(RULES[round % 4]);
         let cases = [
-            ("a.env", Format::Dotenv, corpus::dotenv(&mut dice)),
-            ("a.ini", Format::Ini, corpus::ini(&mut dice)),
+            ("a.env", SopsFormat::Dotenv, corpus::dotenv(&mut dice)),
+            ("a.ini", SopsFormat::Ini, corpus::ini(&mut dice)),
         ];
         for (name, format, plain) in cases {
             let sealed = place.ours(&plain, name, format);
@@ -268,11 +273,11 @@ map:
 unicode: \"h\u{e9}llo \\U0001F600\"
 # the end
 ";
-    let sealed = place.ours(plain, "a.yaml", Format::Yaml);
+    let sealed = place.ours(plain, "a.yaml", SopsFormat::Yaml);
     assert_eq!(place.opened_by_official(&sealed, "a.yaml", &[]), plain);
-    assert_eq!(place.opened_by_us(&sealed, Format::Yaml), plain);
+    assert_eq!(place.opened_by_us(&sealed, SopsFormat::Yaml), plain);
     let official = place.sealed_by_official(plain, "b.yaml");
-    assert_eq!(place.opened_by_us(&official, Format::Yaml), plain);
+    assert_eq!(place.opened_by_us(&official, SopsFormat::Yaml), plain);
     // And encrypted: the same lines, but for what is random.
     let shape = |text: &str| {
         let lines = text.lines().map(|line| match line.find("ENC[") {
@@ -315,12 +320,12 @@ fn odd_places_are_the_same_to_both() {
     let place = Place::new("");
     for plain in cases {
         let json = ["--output-type", "json"];
-        let sealed = place.ours(plain, "ours.yaml", Format::Yaml);
+        let sealed = place.ours(plain, "ours.yaml", SopsFormat::Yaml);
         let ours = place.opened_by_official(&sealed, "ours.yaml", &json);
         let official = place.sealed_by_official(plain, "theirs.yaml");
         let expected = place.opened_by_official(&official, "theirs.enc.yaml", &json);
         assert_eq!(values(&ours), values(&expected), "{plain}\n{sealed}");
-        let opened = place.opened_by_us(&official, Format::Yaml);
+        let opened = place.opened_by_us(&official, SopsFormat::Yaml);
         let again = place.sealed_by_official(&opened, "again.yaml");
         let again = place.opened_by_official(&again, "again.enc.yaml", &json);
         assert_eq!(values(&again), values(&expected), "{plain}\n{opened}");
@@ -336,10 +341,10 @@ fn odd_places_are_the_same_to_both() {
 fn a_file_may_go_from_hand_to_hand() {
     let place = Place::new("");
     let official = place.sealed_by_official("a: one\nb: two # why\nc:\n    - 3\n", "a.yaml");
-    let opened = decrypt(&official, Format::Yaml, &place.identities).unwrap();
+    let opened = decrypt(&official, SopsFormat::Yaml, &place.identities).unwrap();
     let mut changed = opened.clone();
     changed.set("b", &Secret::new("new")).unwrap();
-    let rule = opened.rule(Layout::default()).unwrap();
+    let rule = opened.rule(SopsLayout::default()).unwrap();
     let ours = changed
         .seal(&opened, &rule, &Plugins::default(), Timestamp::now())
         .unwrap();
@@ -358,7 +363,7 @@ fn a_file_may_go_from_hand_to_hand() {
         &["set", "a.yaml", "[\"a\"]", "\"theirs\""],
     );
     let theirs = fs::read_to_string(place.dir.path().join("a.yaml")).unwrap();
-    let opened = decrypt(&theirs, Format::Yaml, &place.identities).unwrap();
+    let opened = decrypt(&theirs, SopsFormat::Yaml, &place.identities).unwrap();
     assert_eq!(opened.value("a").unwrap().expose(), "theirs");
     assert_eq!(opened.value("b").unwrap().expose(), "new");
 }
@@ -379,18 +384,22 @@ fn ssh_keys_are_the_same_to_both() {
         let place = Place {
             official: Sops::with_ssh_key(&path),
             identities: Identities::from_environment(&environment).unwrap(),
-            rules: Rules::read(&rules).unwrap(),
+            rules: CreationRules::read(&rules).unwrap(),
             dir,
         };
         let plain = "a: one\nb: 2\n";
-        let sealed = place.ours(plain, "a.yaml", Format::Yaml);
+        let sealed = place.ours(plain, "a.yaml", SopsFormat::Yaml);
         assert_eq!(
             place.opened_by_official(&sealed, "a.yaml", &[]),
             plain,
             "{kind}"
         );
         let official = place.sealed_by_official(plain, "b.yaml");
-        assert_eq!(place.opened_by_us(&official, Format::Yaml), plain, "{kind}");
+        assert_eq!(
+            place.opened_by_us(&official, SopsFormat::Yaml),
+            plain,
+            "{kind}"
+        );
     }
 }
 
@@ -401,10 +410,13 @@ fn keys_with_a_passphrase_ask_for_it() {
     let key = AgeKey::generate();
     let sealed = {
         let rules = format!("creation_rules:\n  - age: {}\n", key.recipient);
-        let rule = Rules::read(&rules).unwrap().for_path("a.yaml").unwrap();
+        let rule = CreationRules::read(&rules)
+            .unwrap()
+            .for_path("a.yaml")
+            .unwrap();
         encrypt(
             "a: one\n",
-            Format::Yaml,
+            SopsFormat::Yaml,
             &rule,
             &Plugins::default(),
             None,
@@ -420,13 +432,13 @@ fn keys_with_a_passphrase_ask_for_it() {
     let environment =
         BTreeMap::from([("SOPS_AGE_KEY_FILE".to_owned(), path.display().to_string())]);
     let asking = |answer: Option<&'static str>| {
-        let ask: Ask = Arc::new(move |_: &Question<'_>| answer.map(Secret::new));
+        let ask: PromptFn = Arc::new(move |_: &Prompt<'_>| answer.map(Secret::new));
         Identities::asking(&environment, ask)
     };
     for protected in [plain, armoured.into_bytes()] {
         fs::write(&path, protected).unwrap();
         let identities = asking(Some("open sesame")).unwrap();
-        let opened = decrypt(&sealed, Format::Yaml, &identities).unwrap();
+        let opened = decrypt(&sealed, SopsFormat::Yaml, &identities).unwrap();
         assert_eq!(opened.value("a").unwrap().expose(), "one");
         let refused = |identities: Result<Identities, IdentityError>| {
             identities
@@ -457,11 +469,14 @@ fn keys_of_other_kinds_stay() {
         1,
     );
     assert_ne!(mixed, official);
-    assert_eq!(place.opened_by_us(&mixed, Format::Yaml), "a: one\nb: two\n");
-    let opened = decrypt(&mixed, Format::Yaml, &place.identities).unwrap();
+    assert_eq!(
+        place.opened_by_us(&mixed, SopsFormat::Yaml),
+        "a: one\nb: two\n"
+    );
+    let opened = decrypt(&mixed, SopsFormat::Yaml, &place.identities).unwrap();
     let mut changed = opened.clone();
     changed.set("b", &Secret::new("new")).unwrap();
-    let rule = opened.rule(Layout::default()).unwrap();
+    let rule = opened.rule(SopsLayout::default()).unwrap();
     let ours = changed
         .seal(&opened, &rule, &Plugins::default(), Timestamp::now())
         .unwrap();
@@ -488,7 +503,7 @@ fn keys_of_other_kinds_stay() {
 #[test]
 fn both_refuse_what_was_changed() {
     let place = Place::new("");
-    let sealed = place.ours("a: one\nb_unencrypted: two\n", "a.yaml", Format::Yaml);
+    let sealed = place.ours("a: one\nb_unencrypted: two\n", "a.yaml", SopsFormat::Yaml);
     let changes = [
         sealed.replace("b_unencrypted: two", "b_unencrypted: three"),
         sealed.replacen("a: ENC", "c: ENC", 1),
@@ -502,7 +517,7 @@ fn both_refuse_what_was_changed() {
             .tries(place.dir.path(), &["--decrypt", "a.yaml"]);
         assert!(!went_well, "{changed}\n{said}");
         assert!(
-            decrypt(&changed, Format::Yaml, &place.identities).is_err(),
+            decrypt(&changed, SopsFormat::Yaml, &place.identities).is_err(),
             "{changed}"
         );
     }

@@ -8,15 +8,15 @@ use std::fs;
 use std::path::Path;
 
 use drivers::process::Environment;
-use drivers::secrets::{SecretError, Sources, Surroundings, resolve};
+use drivers::secrets::{SecretContext, SecretError, SecretSources, resolve};
 use insta::assert_snapshot;
 use model::error::Explain;
-use testkit::{Issuer, Moto, Scripted};
+use testkit::{Issuer, Moto, ScriptedServer};
 
 /// An asker with an environment, asking again and again.
 pub(crate) struct Asker {
     env: BTreeMap<String, String>,
-    sources: Sources,
+    sources: SecretSources,
     root: tempfile::TempDir,
 }
 
@@ -39,7 +39,7 @@ impl Asker {
         }
         Self {
             env: all,
-            sources: Sources::default(),
+            sources: SecretSources::default(),
             root,
         }
     }
@@ -61,7 +61,7 @@ impl Asker {
 
     async fn ask(&self, reference: &str) -> Result<String, SecretError> {
         let env = Environment::from_iter(Vec::<(String, String)>::new());
-        let around = Surroundings {
+        let around = SecretContext {
             asker: &self.env,
             root: self.home(),
             env: &env,
@@ -101,7 +101,7 @@ const KV: &str = r#"{"request_id":"1","data":{"data":{"user":"root","password":"
 
 #[tokio::test]
 async fn vault_by_token_once_for_all_fields() {
-    let vault = Scripted::start(&[("GET /v1/kv/data/team/db%20one", 200, KV)]);
+    let vault = ScriptedServer::start(&[("GET /v1/kv/data/team/db%20one", 200, KV)]);
     let asker = Asker::new(&[
         ("VAULT_ADDR", &format!("{}/", vault.address())),
         ("VAULT_NAMESPACE", "admin"),
@@ -121,7 +121,7 @@ async fn vault_by_token_once_for_all_fields() {
 async fn vault_by_each_login() {
     let issuer = Issuer::start();
     issuer.answer_job(&[("repository", "example/infra")]);
-    let vault = Scripted::start(&[
+    let vault = ScriptedServer::start(&[
         ("POST /v1/auth/approle/login", 200, LOGIN),
         ("POST /v1/auth/jwt/login", 200, LOGIN),
         ("POST /v1/auth/ci/login", 200, LOGIN),
@@ -187,7 +187,7 @@ async fn vault_refuses_in_words_that_give_nothing_away() {
         r#"{"errors":["1 error occurred:\n\t* invalid role or secret ID proof-of-somebody"]}"#;
     let echo = r#"{"errors":["invalid secret ID: proof-of-somebody"]}"#;
     let denied = r#"{"errors":["permission denied"]}"#;
-    let vault = Scripted::start(&[
+    let vault = ScriptedServer::start(&[
         ("GET /v1/kv/data/denied", 403, denied),
         ("GET /v1/kv/data/broken", 200, "{\"data\":\"hush\"}"),
         ("GET /v1/kv/data/moved", 307, ""),
@@ -370,8 +370,8 @@ async fn aws_lends_keys_to_containers_machines_and_jobs() {
     issuer.answer_job(&[("repository", "example/infra")]);
     let sts = "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>ASIALENT</AccessKeyId>\
                <SecretAccessKey>hush</SecretAccessKey><SessionToken>a-session</SessionToken></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>";
-    let far = Scripted::start(&[("POST /", 200, PARAMETER)]);
-    let near = Scripted::start(&[
+    let far = ScriptedServer::start(&[("POST /", 200, PARAMETER)]);
+    let near = ScriptedServer::start(&[
         ("GET /v2/credentials/1", 200, LENT),
         ("PUT /latest/api/token", 200, "a-machine-token"),
         (
@@ -442,7 +442,7 @@ const TOKEN: &str = r#"{"token_type":"Bearer","expires_in":3599,"access_token":"
 async fn azure_by_each_login() {
     let issuer = Issuer::start();
     issuer.answer_job(&[("repository", "example/infra")]);
-    let azure = Scripted::start(&[
+    let azure = ScriptedServer::start(&[
         ("GET /secrets/db?api-version=7.4", 200, SECRET),
         ("GET /secrets/db/0123?api-version=7.4", 200, SECRET),
         ("POST /tenant-1/oauth2/v2.0/token", 200, TOKEN),
@@ -541,7 +541,7 @@ async fn azure_by_each_login() {
 async fn azure_refuses_in_words_that_give_nothing_away() {
     let denied = r#"{"error":{"code":"Forbidden","message":"Caller is not authorized to perform action on resource."}}"#;
     let login = r#"{"error":"invalid_client","error_description":"AADSTS7000215: Invalid client secret provided: proof-of-somebody.\r\nTrace ID: 1"}"#;
-    let azure = Scripted::start(&[
+    let azure = ScriptedServer::start(&[
         ("GET /secrets/denied?api-version=7.4", 403, denied),
         ("POST /tenant-1/oauth2/v2.0/token", 200, TOKEN),
         ("POST /tenant-2/oauth2/v2.0/token", 401, login),

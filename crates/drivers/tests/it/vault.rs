@@ -3,7 +3,7 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use testkit::{Issuer, Kubernetes, Signed, Vault};
+use testkit::{Issuer, Kubernetes, SigningMethod, Vault};
 
 use crate::sources::Asker;
 
@@ -150,7 +150,10 @@ async fn a_token_of_a_job_reads_what_its_role_allows() {
     let with = |more: &[(&str, &str)]| scene.asker(&[&base[..], more].concat());
     let token = |repository: &str| {
         let token = issuer.token(&[("repository", repository)]);
-        token.claim("aud", "\"vault\"").signed(Signed::Rs256).mint()
+        token
+            .claim("aud", "\"vault\"")
+            .signed(SigningMethod::Rs256)
+            .mint()
     };
     let reference = "vault:by-jwt/team/db one#user";
     let asker = with(&[("VAULT_JWT", &token("example/infra"))]);

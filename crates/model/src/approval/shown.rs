@@ -10,7 +10,7 @@ use crate::seal::Seal;
 
 /// The plans and previews that an approval covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ApprovalSubject {
     /// Differs if a plan was made from other inputs, or is not equal to the plan reviewed before.
     pub mark: String,
     pub counts: PlanCounts,
@@ -20,10 +20,10 @@ pub struct Shown {
 }
 
 /// For all runs of a change set, or for one that is approved separately. None if no plan is ready.
-pub fn shown(runs: &[Run], about: Option<RunId>) -> Option<Shown> {
+pub fn shown(runs: &[Run], about: Option<RunId>) -> Option<ApprovalSubject> {
     let mut counts = PlanCounts::default();
     let (mut stacks, mut since) = (0, None);
-    let mut mark = Mark::default();
+    let mut mark = Fnv1a::default();
     for run in runs
         .iter()
         .filter(|run| about.is_none_or(|id| id == run.id))
@@ -39,7 +39,7 @@ pub fn shown(runs: &[Run], about: Option<RunId>) -> Option<Shown> {
         mark.add_number(made.map_or(0, Timestamp::as_microsecond));
         mark.add_seal(&plan.seal);
     }
-    (stacks > 0).then(|| Shown {
+    (stacks > 0).then(|| ApprovalSubject {
         mark: mark.words(),
         counts,
         stacks,
@@ -65,15 +65,15 @@ fn plan_of(run: &Run) -> Option<&PlanRecord> {
 }
 
 /// FNV-1a. It only distinguishes successive plans and is not a security measure.
-struct Mark(u64);
+struct Fnv1a(u64);
 
-impl Default for Mark {
+impl Default for Fnv1a {
     fn default() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 }
 
-impl Mark {
+impl Fnv1a {
     fn add_number(&mut self, number: i64) {
         self.add(&number.to_le_bytes());
     }

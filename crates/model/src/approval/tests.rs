@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 
 use super::*;
-use crate::changeset::{Action, Origin, Request, Status};
+use crate::changeset::{Action, Request, Status, Trigger};
 use crate::plan::PlanCounts;
 use crate::run::{PlanRecord, RunEvent, advance};
 use crate::seal::Seal;
@@ -41,8 +41,8 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         identity: None,
         exec: None,
         dependents: Vec::new(),
-        origin: Origin::Person,
-        approvals: vec![Requirement {
+        origin: Trigger::Person,
+        approvals: vec![ApprovalRequirement {
             by: "target `azure`".to_owned(),
             rule,
             stacks: stacks.iter().cloned().collect(),
@@ -114,7 +114,7 @@ fn yes(person: &str, minute: i64) -> Approval {
 fn words(rule: ApprovalRule, approvals: &[Approval], minute: i64) -> String {
     let (set, runs) = set(rule);
     let owed = owed(&set, &runs, approvals, at(minute));
-    let words: Vec<String> = owed.iter().map(Owed::words).collect();
+    let words: Vec<String> = owed.iter().map(MissingApproval::words).collect();
     words.join(" | ")
 }
 
@@ -240,8 +240,8 @@ fn what_a_policy_wants_counts_people_by_role_and_not_the_author() {
     assert_eq!(lacks(&[dba("eve", 11)]), None);
 }
 
-fn wanted(count: u32, message: &str, role: Option<&str>) -> policy::Requirement {
-    policy::Requirement {
+fn wanted(count: u32, message: &str, role: Option<&str>) -> policy::RequiredApproval {
+    policy::RequiredApproval {
         remark: policy::Remark {
             policy: "p".to_owned(),
             rule: "require_approval".to_owned(),
@@ -273,13 +273,13 @@ fn what_is_wanted_of_a_yes_is_owed_until_it_is_asked_about_again() {
             ..policy::Verdict::default()
         };
         let event = RunEvent::PolicyAsked {
-            at: policy::Point::Approval,
+            at: policy::PolicyPhase::Approval,
             by: None,
             said,
         };
         runs[0].state = advance(&runs[0].state, event, at(12)).unwrap();
         let owed = owed(&set, &runs, &[yes("eve", 11)], at(13));
-        owed.iter().map(Owed::words).collect::<Vec<_>>()
+        owed.iter().map(MissingApproval::words).collect::<Vec<_>>()
     };
     assert_eq!(asked(Some(2)), ["1 of 2 approvals; not the author"]);
     assert_eq!(asked(None), Vec::<String>::new());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Agent, AgentKind, Bootstrap, CommandStep, Deed, SecretObject};
+use super::{Agent, AgentKind, Bootstrap, BootstrapAction, CommandStep, SecretObject};
 use crate::diagnostic::Location;
 use crate::digits;
 use crate::duration::{self, EXAMPLES};
@@ -30,13 +30,13 @@ impl Bootstrap {
     pub fn read(block: &ResolvedBlock) -> Result<Self, BootstrapSettingError> {
         let reader = Reader { block };
         let deed = match block.kind.as_str() {
-            "argocd" => Deed::Agent(reader.agent(AgentKind::Argocd)?),
-            "flux" => Deed::Agent(reader.agent(AgentKind::Flux)?),
-            "command" => Deed::Command(reader.command()?),
+            "argocd" => BootstrapAction::Agent(reader.agent(AgentKind::Argocd)?),
+            "flux" => BootstrapAction::Agent(reader.agent(AgentKind::Flux)?),
+            "command" => BootstrapAction::Command(reader.command()?),
             other => return Err(reader.wrong(format!("there is no kind `{other}`"))),
         };
         let kubeconfig = reader.kubeconfig()?;
-        let wants_cluster = matches!(deed, Deed::Agent(_)) || !block.blocks.is_empty();
+        let wants_cluster = matches!(deed, BootstrapAction::Agent(_)) || !block.blocks.is_empty();
         if kubeconfig.is_none() && wants_cluster {
             let mut wrong = reader.wrong("`kubeconfig` has no value".to_owned());
             wrong.hint =

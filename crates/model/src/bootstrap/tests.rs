@@ -60,7 +60,7 @@ fn steps_follow_from_what_is_said() {
         ]
     );
     assert_eq!(read.namespaces(), ["argocd", "sops"]);
-    assert_eq!(read.limit(Step::Install), Duration::from_secs(90));
+    assert_eq!(read.limit(BootstrapStep::Install), Duration::from_secs(90));
     assert!(!format!("{read:?}").contains("marked-secret"));
     let manifest = read.secrets[0].manifest(|text| format!("<{text}>"));
     assert_eq!(manifest["data"], json!({"age.agekey": "<marked-secret>"}));
@@ -74,8 +74,8 @@ fn a_command_needs_no_cluster() {
         json!({"run": ["./talos.sh"], "env": {"NODES": ["a", "b"], "N": 3}}),
     );
     let read = Bootstrap::read(&command).unwrap();
-    assert_eq!(read.steps(), [Step::Command]);
-    let Deed::Command(step) = &read.deed else {
+    assert_eq!(read.steps(), [BootstrapStep::Command]);
+    let BootstrapAction::Command(step) = &read.deed else {
         panic!("no command");
     };
     assert_eq!(step.env["NODES"].expose(), r#"["a","b"]"#);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn parts() -> impl Strategy<Value = Parts> {
+fn parts() -> impl Strategy<Value = BundleParts> {
     let body = prop::collection::vec(any::<u8>(), 0..64);
     prop::collection::btree_map("[a-z ]{0,12}", body, 0..6)
 }

@@ -4,19 +4,19 @@ use serde::Serialize;
 
 use crate::context::Context;
 use crate::diagnostic::Location;
-use crate::project::{FactsPlace, Project, Stack, Target};
+use crate::project::{FactsBranch, Project, Stack, Target};
 use crate::stage::StageBlock;
 
 /// A stack's own block, its target, its attached contexts and the places of its facts. Equal if they mean the same.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Definition<'a> {
+pub struct StackDefinition<'a> {
     stack: Stack,
     target: Option<&'a Target>,
     contexts: Vec<Context>,
-    facts: Vec<FactsPlace>,
+    facts: Vec<FactsBranch>,
 }
 
-impl<'a> Definition<'a> {
+impl<'a> StackDefinition<'a> {
     pub fn of(project: &'a Project, stack: &Stack) -> Self {
         let contexts = stack.contexts.iter();
         let contexts = contexts.filter_map(|name| project.contexts.get(name));
@@ -27,7 +27,7 @@ impl<'a> Definition<'a> {
             target: project.targets.get(&stack.target),
             contexts: contexts.map(Context::without_places).collect(),
             facts: places
-                .map(|place| FactsPlace {
+                .map(|place| FactsBranch {
                     declared_at: Location::default(),
                     ..place.clone()
                 })

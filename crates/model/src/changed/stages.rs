@@ -8,7 +8,7 @@ use crate::config::paths;
 use crate::context::Hook;
 use crate::contract::{self, OWN_CONTRACTS};
 use crate::facts::SOPS_RULES;
-use crate::project::{FactsPlace, Project, Stack};
+use crate::project::{FactsBranch, Project, Stack};
 
 #[derive(Debug, Default)]
 pub(super) struct StageSources {
@@ -26,7 +26,7 @@ pub(super) fn sources(project: &Project, stack: &Stack) -> StageSources {
             sources.globs.push(format!("{OWN_CONTRACTS}/**")); // the name is only known later
         }
         let place = project.facts.get(&block.name);
-        if place.is_some_and(FactsPlace::may_encrypt) {
+        if place.is_some_and(FactsBranch::may_encrypt) {
             sources.files.insert(SOPS_RULES.to_owned());
         }
     }

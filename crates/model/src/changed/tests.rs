@@ -3,7 +3,7 @@
 use super::*;
 use crate::context::Context;
 use crate::diagnostic::Location;
-use crate::project::{FactsPlace, Input};
+use crate::project::{FactsBranch, Input};
 use crate::stage::StageBlock;
 
 fn project() -> Project {
@@ -31,8 +31,8 @@ fn project() -> Project {
     project
 }
 
-fn reach(stack: &StackName) -> Reach {
-    let mut reach = Reach::default();
+fn reach(stack: &StackName) -> SourceExtent {
+    let mut reach = SourceExtent::default();
     match stack.as_str() {
         "network" => {
             reach.dirs.insert("modules/net".to_owned());
@@ -184,7 +184,7 @@ fn contexts_and_targets_belong_to_their_stacks() {
         files: BTreeMap::new(),
         hooks: Vec::new(),
         secrets: Vec::new(),
-        written: crate::context::Written::default(),
+        written: crate::context::ContextDefinition::default(),
     };
     let with = |value: &str| {
         let mut project = project();
@@ -201,11 +201,11 @@ fn contexts_and_targets_belong_to_their_stacks() {
 fn with_stages(stages: crate::stage::Stages) -> Project {
     let mut project = project();
     project.stacks.remove(&"root".parse().unwrap());
-    let place = FactsPlace {
+    let place = FactsBranch {
         name: "runtime".to_owned(),
         repository: None,
         branch: None,
-        owns: crate::project::Owns::Branch,
+        owns: crate::project::BranchOwnership::Branch,
         credential: None,
         sensitive: crate::project::SensitiveFacts::Encrypt,
         encrypt_all: false,
@@ -278,7 +278,7 @@ fn what_links_lead_to_is_source() {
     ] {
         let changed = BTreeSet::from([path.to_owned()]);
         let links = links(&link, target);
-        let touched = stacks_touched(&project, &|_| Reach::default(), &links, &changed);
+        let touched = stacks_touched(&project, &|_| SourceExtent::default(), &links, &changed);
         assert_eq!(!touched.is_empty(), is_source, "{link} -> {target}: {path}");
     }
 }
@@ -297,7 +297,12 @@ fn what_stages_read_is_source() {
         ("scripts/other.sh", false),
     ] {
         let changed = BTreeSet::from([path.to_owned()]);
-        let touched = stacks_touched(&project, &|_| Reach::default(), &Links::new(), &changed);
+        let touched = stacks_touched(
+            &project,
+            &|_| SourceExtent::default(),
+            &Links::new(),
+            &changed,
+        );
         assert_eq!(!touched.is_empty(), is_source, "{path}: {touched:?}");
     }
 }

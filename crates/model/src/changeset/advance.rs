@@ -54,12 +54,12 @@ pub enum SetEvent {
 /// The event is not possible in the current state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a change set that is {status} cannot be {event}")]
-pub struct Refusal {
+pub struct InvalidSetEvent {
     pub status: &'static str,
     pub event: &'static str,
 }
 
-pub fn advance(status: &Status, event: &SetEvent) -> Result<Status, Refusal> {
+pub fn advance(status: &Status, event: &SetEvent) -> Result<Status, InvalidSetEvent> {
     use {SetEvent as E, Status as S};
     let stopped = |why: &str| S::Stopped {
         why: why.to_owned(),
@@ -103,7 +103,7 @@ pub fn advance(status: &Status, event: &SetEvent) -> Result<Status, Refusal> {
             }
         }
         (status, event) => {
-            return Err(Refusal {
+            return Err(InvalidSetEvent {
                 status: status.word(),
                 event: event.word(),
             });

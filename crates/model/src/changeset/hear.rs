@@ -1,16 +1,16 @@
 //! How a person's command changes a change set: the resulting steps, or why the command is not allowed now.
 
 use super::next::{is_held, stage_held};
-use super::{Around, ChangeSet, SetEvent, Status, Step, advance};
-use crate::approval::{self, Owed, owed};
+use super::{ChangeSet, DecisionContext, SetEvent, Status, Transition, advance};
+use crate::approval::{self, MissingApproval, owed};
 use crate::error::{ErrorKind, Explain, NextStep, command};
 use crate::hold::Hold;
 use crate::ids::ChangeSetId;
-use crate::run::{Run, RunEvent, RunState, Skip};
+use crate::run::{Run, RunEvent, RunState, SkipReason};
 
 /// A person's command for a change set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Say {
+pub enum UserCommand {
     /// Apply the plans.
     Confirm { by: String },
     /// Discard the plans. Only possible while nothing has been applied.
@@ -22,19 +22,22 @@ pub enum Say {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HearError {
+pub enum UserCommandError {
     #[error("change set `{set}` may not be confirmed yet")]
-    Owes { set: ChangeSetId, owed: Vec<Owed> },
+    Owes {
+        set: ChangeSetId,
+        owed: Vec<MissingApproval>,
+    },
     #[error("change set `{set}` may not be confirmed now: {}", hold.words())]
     Held { set: ChangeSetId, hold: Box<Hold> },
     #[error("nothing was changed: change set `{set}` is {} and cannot be {}", refusal.status, refusal.event)]
     Refused {
         set: ChangeSetId,
-        refusal: super::Refusal,
+        refusal: super::InvalidSetEvent,
     },
 }
 
-impl Explain for HearError {
+impl Explain for UserCommandError {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Refused
     }
@@ -53,41 +56,45 @@ impl Explain for HearError {
 pub fn hear(
     set: &ChangeSet,
     runs: &[Run],
-    around: &Around<'_>,
-    say: Say,
-) -> Result<Vec<Step>, HearError> {
+    around: &DecisionContext<'_>,
+    say: UserCommand,
+) -> Result<Vec<Transition>, UserCommandError> {
     let mut steps = Vec::new();
     let event = match say {
-        Say::Confirm { by } => {
+        UserCommand::Confirm { by } => {
             steps = confirm(set, runs, around)?;
             SetEvent::Confirmed { by: Some(by) }
         }
-        Say::Discard { by, reason } => {
-            steps.extend(skip_open(runs, &Skip::NotConfirmed));
+        UserCommand::Discard { by, reason } => {
+            steps.extend(skip_open(runs, &SkipReason::NotConfirmed));
             SetEvent::Discarded {
                 by: Some(by),
                 reason,
             }
         }
-        Say::Reject { by, reason } => {
-            steps.extend(skip_open(runs, &Skip::NotConfirmed));
+        UserCommand::Reject { by, reason } => {
+            steps.extend(skip_open(runs, &SkipReason::NotConfirmed));
             SetEvent::Rejected { by, reason }
         }
         // Interrupting a change set that is over has no effect.
-        Say::Interrupt { .. } if set.status.is_over() => return Ok(Vec::new()),
-        Say::Interrupt { by } => SetEvent::Interrupted { by: Some(by) },
+        UserCommand::Interrupt { .. } if set.status.is_over() => return Ok(Vec::new()),
+        UserCommand::Interrupt { by } => SetEvent::Interrupted { by: Some(by) },
     };
-    let refused = |refusal| HearError::Refused {
+    let refused = |refusal| UserCommandError::Refused {
         set: set.id,
         refusal,
     };
     advance(&set.status, &event).map_err(refused)?;
-    steps.push(Step::Move(event));
+    steps.push(Transition::Move(event));
     Ok(steps)
 }
 
 /// Confirms everything that can continue. Runs that need an approval of their own stay.
-fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Step>, HearError> {
+fn confirm(
+    set: &ChangeSet,
+    runs: &[Run],
+    around: &DecisionContext<'_>,
+) -> Result<Vec<Transition>, UserCommandError> {
     if set.status != Status::AwaitingConfirm {
         return Ok(Vec::new()); // `advance` reports the reason
     }
@@ -111,7 +118,7 @@ fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Ste
         && let Some(held) = held.collect::<Option<Vec<_>>>()
         && let Some(hold) = held.first()
     {
-        return Err(HearError::Held {
+        return Err(UserCommandError::Held {
             set: set.id,
             hold: Box::new((*hold).clone()),
         });
@@ -120,28 +127,28 @@ fn confirm(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Result<Vec<Ste
     if !ready.is_empty() && !may_start {
         let hold = free.iter().find_map(|run| is_held(around, &run.stack));
         return Err(match hold {
-            Some(hold) => HearError::Held {
+            Some(hold) => UserCommandError::Held {
                 set: set.id,
                 hold: Box::new(hold.clone()),
             },
-            None => HearError::Owes { set: set.id, owed },
+            None => UserCommandError::Owes { set: set.id, owed },
         });
     }
     Ok(free
         .iter()
-        .map(|run| Step::Record(run.id, Box::new(RunEvent::Confirmed)))
+        .map(|run| Transition::Record(run.id, Box::new(RunEvent::Confirmed)))
         .collect())
 }
 
 /// Skips the runs that have not started.
 pub(super) fn skip_open<'a>(
     runs: &'a [Run],
-    because: &'a Skip,
-) -> impl Iterator<Item = Step> + use<'a> {
+    because: &'a SkipReason,
+) -> impl Iterator<Item = Transition> + use<'a> {
     runs.iter()
         .filter(|run| !run.state.is_finished() && !run.state.is_running())
         .map(|run| {
             let because = because.clone();
-            Step::Record(run.id, Box::new(RunEvent::Skipped { because }))
+            Transition::Record(run.id, Box::new(RunEvent::Skipped { because }))
         })
 }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, ChangeSet, Status, Step};
+use super::{Action, ChangeSet, Status, Transition};
 use crate::ids::{ChangeSetId, StackName};
-use crate::run::{Run, RunEvent, RunState, Skip};
+use crate::run::{Run, RunEvent, RunState, SkipReason};
 
 /// A stack outside a destroy that depends on one of its stacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,17 +21,21 @@ pub struct Dependent {
 }
 
 /// Runs that may no longer destroy. `standing`: the dependents that have resources now or are being applied.
-pub fn still_needed(set: &ChangeSet, runs: &[Run], standing: &BTreeSet<StackName>) -> Vec<Step> {
+pub fn still_needed(
+    set: &ChangeSet,
+    runs: &[Run],
+    standing: &BTreeSet<StackName>,
+) -> Vec<Transition> {
     if set.request.action != Action::Destroy || set.status != Status::Confirmed {
         return Vec::new();
     }
     let needed = |run: &Run| {
         let mut dependents = set.request.dependents.iter();
         let by = dependents.find(|one| one.on == run.stack && standing.contains(&one.stack))?;
-        let because = Skip::StillNeeded {
+        let because = SkipReason::StillNeeded {
             by: by.stack.clone(),
         };
-        Some(Step::Record(
+        Some(Transition::Record(
             run.id,
             Box::new(RunEvent::Skipped { because }),
         ))
@@ -48,17 +52,17 @@ pub fn undermined(
     set: &ChangeSet,
     runs: &[Run],
     destroyed: &BTreeMap<StackName, (StackName, ChangeSetId)>,
-) -> Vec<Step> {
+) -> Vec<Transition> {
     if !can_be_undermined(set, runs) {
         return Vec::new();
     }
     let lost = |run: &Run| {
         let (on, by) = destroyed.get(&run.stack)?;
-        let because = Skip::Undermined {
+        let because = SkipReason::Undermined {
             on: on.clone(),
             by: *by,
         };
-        Some(Step::Record(
+        Some(Transition::Record(
             run.id,
             Box::new(RunEvent::Skipped { because }),
         ))

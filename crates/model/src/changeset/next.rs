@@ -4,18 +4,18 @@
 use std::collections::BTreeMap;
 
 use super::hear::skip_open;
-use super::{Action, Around, ChangeSet, SetEvent, Status};
-use crate::approval::{self, Owed, owed};
+use super::{Action, ChangeSet, DecisionContext, SetEvent, Status};
+use crate::approval::{self, MissingApproval, owed};
 use crate::hold::{Hold, HoldOn};
 use crate::ids::{RunId, StackName};
-use crate::run::{Awaited, Outcome, Run, RunEvent, RunState, Skip, Stage, Upstream};
+use crate::run::{AwaitedOutputs, Outcome, Run, RunEvent, RunState, SkipReason, Stage, Upstream};
 
 /// One thing to commit. A `Start` is also a claim: the process that commits it starts the runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Transition {
     StartPlan(RunId),
     /// Starts a preview: these values do not exist yet.
-    StartPreview(RunId, Vec<Awaited>),
+    StartPreview(RunId, Vec<AwaitedOutputs>),
     StartApply(RunId),
     /// A stage after the apply.
     StartStage(RunId, Stage),
@@ -25,8 +25,8 @@ pub enum Step {
 
 /// Every step that is possible now without a person. The caller commits the steps and calls this again until it returns
 /// none. The store assigns lanes, since all change sets share them.
-pub fn next(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Vec<Step> {
-    let board = Board {
+pub fn next(set: &ChangeSet, runs: &[Run], around: &DecisionContext<'_>) -> Vec<Transition> {
+    let board = DecisionState {
         set,
         runs,
         by_stack: runs.iter().map(|run| (&run.stack, run)).collect(),
@@ -60,14 +60,14 @@ pub fn is_said(set: &ChangeSet, runs: &[Run]) -> bool {
 }
 
 /// The hold that prevents a stack from being applied.
-pub(super) fn is_held<'a>(around: &Around<'a>, stack: &StackName) -> Option<&'a Hold> {
+pub(super) fn is_held<'a>(around: &DecisionContext<'a>, stack: &StackName) -> Option<&'a Hold> {
     around.holds.iter().find(|hold| {
         hold.is_active(around.now) && matches!(&hold.on, HoldOn::Stack(held) if held == stack)
     })
 }
 
 /// The hold that prevents a post-apply stage from starting.
-pub fn stage_held<'a>(around: &Around<'a>, run: &Run) -> Option<&'a Hold> {
+pub fn stage_held<'a>(around: &DecisionContext<'a>, run: &Run) -> Option<&'a Hold> {
     match run.state {
         RunState::Applied {
             next: Stage::Publishing | Stage::Bootstrapping,
@@ -84,26 +84,26 @@ pub fn stage_held<'a>(around: &Around<'a>, run: &Run) -> Option<&'a Hold> {
     }
 }
 
-struct Board<'a> {
+struct DecisionState<'a> {
     set: &'a ChangeSet,
     runs: &'a [Run],
     by_stack: BTreeMap<&'a StackName, &'a Run>,
-    owed: Vec<Owed>,
-    around: &'a Around<'a>,
+    owed: Vec<MissingApproval>,
+    around: &'a DecisionContext<'a>,
 }
 
 /// Whether and why a run cannot start.
-enum Way {
+enum Readiness {
     Open,
     Waits,
-    Poisoned(Skip),
-    Deferred(Vec<Awaited>),
+    Poisoned(SkipReason),
+    Deferred(Vec<AwaitedOutputs>),
     /// Nothing that it consumes has changed, so there is nothing to plan.
     Untouched,
 }
 
-impl Board<'_> {
-    fn steps(&self) -> Vec<Step> {
+impl DecisionState<'_> {
+    fn steps(&self) -> Vec<Transition> {
         let mut steps = Vec::new();
         let running = self
             .runs
@@ -118,62 +118,65 @@ impl Board<'_> {
                 && self.is_confirmed()
                 && self.may_go_on(run)
             {
-                steps.push(Step::StartStage(run.id, next));
+                steps.push(Transition::StartStage(run.id, next));
             }
         }
         // Applies first: they unblock dependents sooner than another plan does.
         for run in self.runs {
             if matches!(run.state, RunState::Planned { .. }) {
                 match self.way_to_apply(run) {
-                    Way::Poisoned(because) => {
-                        steps.push(Step::Record(
+                    Readiness::Poisoned(because) => {
+                        steps.push(Transition::Record(
                             run.id,
                             Box::new(RunEvent::Skipped { because }),
                         ));
                     }
-                    Way::Open if self.is_confirmed() && self.may_start(run) && places > 0 => {
+                    Readiness::Open if self.is_confirmed() && self.may_start(run) && places > 0 => {
                         places -= 1;
-                        steps.push(Step::StartApply(run.id));
+                        steps.push(Transition::StartApply(run.id));
                     }
-                    Way::Open | Way::Waits | Way::Deferred(_) | Way::Untouched => {}
+                    Readiness::Open
+                    | Readiness::Waits
+                    | Readiness::Deferred(_)
+                    | Readiness::Untouched => {}
                 }
             }
         }
         for run in self.runs.iter().filter(|run| is_unplanned(run)) {
             match self.way_to_plan(run) {
-                Way::Poisoned(because) => {
-                    steps.push(Step::Record(
+                Readiness::Poisoned(because) => {
+                    steps.push(Transition::Record(
                         run.id,
                         Box::new(RunEvent::Skipped { because }),
                     ));
                 }
-                Way::Deferred(on) if run.state == RunState::Queued && places > 0 => {
+                Readiness::Deferred(on) if run.state == RunState::Queued && places > 0 => {
                     places -= 1;
-                    steps.push(Step::StartPreview(run.id, on));
+                    steps.push(Transition::StartPreview(run.id, on));
                 }
-                Way::Untouched => {
+                Readiness::Untouched => {
                     let then = run.stages.first().copied();
                     let event = RunEvent::NothingConsumed { then };
-                    steps.push(Step::Record(run.id, Box::new(event)));
+                    steps.push(Transition::Record(run.id, Box::new(event)));
                 }
-                Way::Open if places > 0 => {
+                Readiness::Open if places > 0 => {
                     places -= 1;
-                    steps.push(Step::StartPlan(run.id));
+                    steps.push(Transition::StartPlan(run.id));
                 }
-                Way::Open | Way::Waits | Way::Deferred(_) => {}
+                Readiness::Open | Readiness::Waits | Readiness::Deferred(_) => {}
             }
         }
         if steps.is_empty() && running == 0 {
-            steps.push(Step::Move(self.rest()));
+            steps.push(Transition::Move(self.rest()));
         }
         steps
     }
 
     /// After an interrupt: skips the runs that have not started, and ends when the last engine has ended.
-    fn wind_down(&self) -> Vec<Step> {
-        let mut steps: Vec<Step> = skip_open(self.runs, &Skip::Interrupted).collect();
+    fn wind_down(&self) -> Vec<Transition> {
+        let mut steps: Vec<Transition> = skip_open(self.runs, &SkipReason::Interrupted).collect();
         if steps.is_empty() && !self.runs.iter().any(|run| run.state.is_running()) {
-            steps.push(Step::Move(SetEvent::WoundDown));
+            steps.push(Transition::Move(SetEvent::WoundDown));
         }
         steps
     }
@@ -227,7 +230,7 @@ impl Board<'_> {
     }
 
     /// Continues without a person if every plan is confirmed and at least one may start.
-    fn confirm_itself(&self) -> Vec<Step> {
+    fn confirm_itself(&self) -> Vec<Transition> {
         let mut ready = self
             .runs
             .iter()
@@ -237,11 +240,11 @@ impl Board<'_> {
         let is_applied =
             |run: &Run| matches!(run.state, RunState::Applied { .. }) && self.may_go_on(run);
         let only_stages = ready.peek().is_none() && self.runs.iter().any(is_applied);
-        let may_start =
-            ready.any(|run| self.may_start(run) && matches!(self.way_to_apply(run), Way::Open));
+        let may_start = ready
+            .any(|run| self.may_start(run) && matches!(self.way_to_apply(run), Readiness::Open));
         let may_go_on = is_said(self.set, self.runs) && (only_stages || may_start);
         if may_go_on {
-            vec![Step::Move(SetEvent::Confirmed { by: None })]
+            vec![Transition::Move(SetEvent::Confirmed { by: None })]
         } else {
             Vec::new()
         }
@@ -268,24 +271,24 @@ impl Board<'_> {
         self.set.status == Status::Confirmed
     }
 
-    fn way_to_apply(&self, run: &Run) -> Way {
+    fn way_to_apply(&self, run: &Run) -> Readiness {
         for (need, upstream) in self.upstreams(run) {
             match upstream.state.outcome_for(need.wait) {
                 Some(outcome) if outcome.is_good() => {}
                 Some(outcome) => return poisoned(&upstream.stack, outcome),
-                None => return Way::Waits,
+                None => return Readiness::Waits,
             }
         }
-        Way::Open
+        Readiness::Open
     }
 
-    fn way_to_plan(&self, run: &Run) -> Way {
+    fn way_to_plan(&self, run: &Run) -> Readiness {
         // A destroy runs in reverse order, and its plan takes no values from the runs that it waits for.
         if self.set.request.action == Action::Destroy {
-            return Way::Open;
+            return Readiness::Open;
         }
         if self.is_untouched(run) {
-            return Way::Untouched;
+            return Readiness::Untouched;
         }
         if self.is_confirmed() {
             return self.way_to_apply(run);
@@ -304,7 +307,7 @@ impl Board<'_> {
                         let outputs: Vec<String> =
                             need.outputs.intersection(&plan.outputs).cloned().collect();
                         if !outputs.is_empty() {
-                            awaited.push(Awaited {
+                            awaited.push(AwaitedOutputs {
                                 stack: need.stack.clone(),
                                 outputs,
                             });
@@ -313,7 +316,7 @@ impl Board<'_> {
                     Outcome::Deferred { preview, .. } => {
                         let outputs = preview.changing(&need.outputs);
                         if !outputs.is_empty() {
-                            awaited.push(Awaited {
+                            awaited.push(AwaitedOutputs {
                                 stack: need.stack.clone(),
                                 outputs: outputs.into_iter().cloned().collect(),
                             });
@@ -340,7 +343,7 @@ impl Board<'_> {
                 | RunState::Finished { .. } => waits = true,
                 // It changes nothing any more and only waits for its turn.
                 RunState::Applied { .. } => {}
-                RunState::Deferred { preview, .. } => awaited.push(Awaited {
+                RunState::Deferred { preview, .. } => awaited.push(AwaitedOutputs {
                     stack: need.stack.clone(),
                     outputs: preview
                         .changing(&need.outputs)
@@ -348,7 +351,7 @@ impl Board<'_> {
                         .cloned()
                         .collect(),
                 }),
-                RunState::Planned { plan, .. } => awaited.push(Awaited {
+                RunState::Planned { plan, .. } => awaited.push(AwaitedOutputs {
                     stack: need.stack.clone(),
                     outputs: need.outputs.intersection(&plan.outputs).cloned().collect(),
                 }),
@@ -356,9 +359,9 @@ impl Board<'_> {
         }
         // A preview uses every value that can be known.
         match (waits, awaited.is_empty()) {
-            (true, _) => Way::Waits,
-            (false, true) => Way::Open,
-            (false, false) => Way::Deferred(awaited),
+            (true, _) => Readiness::Waits,
+            (false, true) => Readiness::Open,
+            (false, false) => Readiness::Deferred(awaited),
         }
     }
 
@@ -421,10 +424,10 @@ fn is_unplanned(run: &Run) -> bool {
     }
 }
 
-fn poisoned(nearest: &StackName, outcome: &Outcome) -> Way {
+fn poisoned(nearest: &StackName, outcome: &Outcome) -> Readiness {
     let (by, through) = match outcome {
         Outcome::Skipped {
-            because: Skip::Poisoned { by, .. },
+            because: SkipReason::Poisoned { by, .. },
         } => (by.clone(), Some(nearest.clone())),
         Outcome::Skipped { .. }
         | Outcome::Failed { .. }
@@ -436,7 +439,7 @@ fn poisoned(nearest: &StackName, outcome: &Outcome) -> Way {
         | Outcome::Untouched
         | Outcome::Applied { .. } => (nearest.clone(), None),
     };
-    Way::Poisoned(Skip::Poisoned { by, through })
+    Readiness::Poisoned(SkipReason::Poisoned { by, through })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{ChangeSet, Status};
 use crate::error::{Explain, NextStep, command};
 use crate::ids::{ChangeSetId, RunId, StackName};
-use crate::run::{Outcome, Run, RunState, Skip};
+use crate::run::{Outcome, Run, RunState, SkipReason};
 
 /// How much of a stopped change set is reopened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Reopen {
 
 /// A run to open again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reopened {
+pub struct ReopenedRun {
     pub run: RunId,
     /// It is planned again from the start.
     pub moved: bool,
@@ -68,7 +68,11 @@ impl Explain for ReopenError {
 }
 
 /// The runs to open again.
-pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopened>, ReopenError> {
+pub fn reopen(
+    set: &ChangeSet,
+    runs: &[Run],
+    what: &Reopen,
+) -> Result<Vec<ReopenedRun>, ReopenError> {
     if !matches!(set.status, Status::Stopped { .. }) {
         return Err(ReopenError::NotStopped {
             set: set.id,
@@ -85,10 +89,10 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopen
         | RunState::Applied { .. }
         | RunState::Completing { .. } => false,
     };
-    let chosen: Vec<Reopened> = match what {
+    let chosen: Vec<ReopenedRun> = match what {
         Reopen::Rest { moved } => {
             let moved = with_those_on_them(runs, moved);
-            let again = |run: &Run| Reopened {
+            let again = |run: &Run| ReopenedRun {
                 run: run.id,
                 moved: moved.contains(&run.stack),
             };
@@ -122,7 +126,7 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopen
                 .map(|other| other.id)
                 .chain([id])
                 .collect();
-            let as_it_is = |run| Reopened { run, moved: false };
+            let as_it_is = |run| ReopenedRun { run, moved: false };
             with.into_iter().map(as_it_is).collect()
         }
     };
@@ -134,7 +138,7 @@ pub fn reopen(set: &ChangeSet, runs: &[Run], what: &Reopen) -> Result<Vec<Reopen
 
 /// Adds the runs that were left out because of a plan that was never applied. The new plan may change what they
 /// consume. (A bundle's plans are fixed.)
-fn with_premature(set: &ChangeSet, runs: &[Run], mut chosen: Vec<Reopened>) -> Vec<Reopened> {
+fn with_premature(set: &ChangeSet, runs: &[Run], mut chosen: Vec<ReopenedRun>) -> Vec<ReopenedRun> {
     if set.request.bundle.is_some() {
         return chosen;
     }
@@ -147,7 +151,7 @@ fn with_premature(set: &ChangeSet, runs: &[Run], mut chosen: Vec<Reopened>) -> V
     let left =
         |run: &&Run| run.state.is_untouched() && on_them.contains(&run.stack) && !is_chosen(run);
     let left: Vec<RunId> = runs.iter().filter(left).map(|run| run.id).collect();
-    chosen.extend(left.into_iter().map(|run| Reopened { run, moved: true }));
+    chosen.extend(left.into_iter().map(|run| ReopenedRun { run, moved: true }));
     chosen.sort_by_key(|it| it.run);
     chosen
 }
@@ -177,7 +181,7 @@ fn poisoned_by(run: &Run) -> Option<&StackName> {
         RunState::Finished {
             outcome:
                 Outcome::Skipped {
-                    because: Skip::Poisoned { by, .. },
+                    because: SkipReason::Poisoned { by, .. },
                 },
             ..
         } => Some(by),

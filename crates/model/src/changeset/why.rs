@@ -1,15 +1,15 @@
 //! Explains why a run or a change set is waiting.
 
 use super::next::{is_held, next, stage_held};
-use super::{Around, ChangeSet, Status};
-use crate::approval::{Owed, owed};
+use super::{ChangeSet, DecisionContext, Status};
+use crate::approval::{MissingApproval, owed};
 use crate::hold::Hold;
 use crate::ids::{ChangeSetId, StackName};
-use crate::run::{Outcome, Run, RunState, Skip};
+use crate::run::{Outcome, Run, RunState, SkipReason};
 
 /// What a change set is waiting for to get its lanes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Front {
+pub enum LaneBlocker {
     /// A change set that holds the lane, with the number of its finished runs.
     Holder {
         lane: String,
@@ -27,7 +27,7 @@ pub enum Front {
     Hold(Box<Hold>),
 }
 
-impl Front {
+impl LaneBlocker {
     pub fn words(&self) -> String {
         match self {
             Self::Holder {
@@ -53,7 +53,7 @@ impl Front {
     }
 }
 
-impl Front {
+impl LaneBlocker {
     /// A short text that does not change during the wait: `change set c1 to release the lane`.
     pub fn brief(&self) -> String {
         match self {
@@ -69,12 +69,12 @@ impl Front {
 pub fn why_set(
     set: &ChangeSet,
     runs: &[Run],
-    around: &Around<'_>,
-    front: Option<&Front>,
+    around: &DecisionContext<'_>,
+    front: Option<&LaneBlocker>,
 ) -> Option<String> {
     match &set.status {
         Status::Planning | Status::Confirmed | Status::Finished => None,
-        Status::Waiting => front.map(Front::words),
+        Status::Waiting => front.map(LaneBlocker::words),
         Status::AwaitingConfirm => Some(waits_for_a_person(set, runs, around)),
         Status::Interrupting => Some("engines finish what they are doing".to_owned()),
         Status::Stopped { why } => Some(why.clone()),
@@ -84,7 +84,7 @@ pub fn why_set(
     }
 }
 
-fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> String {
+fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &DecisionContext<'_>) -> String {
     let owed = owed(set, runs, around.approvals, around.now);
     let mut ready = runs
         .iter()
@@ -116,7 +116,7 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &Around<'_>) -> Str
 }
 
 /// ``0 of 1 approval for r5 (target `prod`)`` Without duplicates; none if nothing is missing.
-fn waits_for_all<'a>(owed: impl Iterator<Item = &'a Owed>) -> Option<String> {
+fn waits_for_all<'a>(owed: impl Iterator<Item = &'a MissingApproval>) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
     for words in owed.map(waits_for) {
         if !all.contains(&words) {
@@ -126,7 +126,7 @@ fn waits_for_all<'a>(owed: impl Iterator<Item = &'a Owed>) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", and "))
 }
 
-fn waits_for(one: &Owed) -> String {
+fn waits_for(one: &MissingApproval) -> String {
     let what = match one.run {
         Some(run) => format!("{} for {run}", one.words()),
         None => one.words(),
@@ -139,8 +139,8 @@ pub fn why(
     set: &ChangeSet,
     runs: &[Run],
     run: &Run,
-    around: &Around<'_>,
-    front: Option<&Front>,
+    around: &DecisionContext<'_>,
+    front: Option<&LaneBlocker>,
 ) -> Option<String> {
     match &run.state {
         RunState::Planning { .. } | RunState::Applying { .. } | RunState::Completing { .. } => None,
@@ -170,8 +170,8 @@ pub fn why(
             }
             // The change set records who rejected it, and why.
             Outcome::Skipped {
-                because: Skip::NotConfirmed,
-            } => why_set(set, runs, around, front).or(Some(Skip::NotConfirmed.words())),
+                because: SkipReason::NotConfirmed,
+            } => why_set(set, runs, around, front).or(Some(SkipReason::NotConfirmed.words())),
             Outcome::Skipped { because } => Some(because.words()),
             Outcome::Unknown {
                 kept: Some(kept), ..
@@ -184,7 +184,7 @@ pub fn why(
 }
 
 /// The reason within a change set that continues.
-fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &Around<'_>) -> String {
+fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &DecisionContext<'_>) -> String {
     let is_awaited = |stack: &StackName| {
         runs.iter()
             .any(|other| other.stack == *stack && !other.state.is_finished())

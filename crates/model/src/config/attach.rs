@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::check::{Drafts, Known, name};
+use super::check::{Drafts, KnownNames, name};
 use super::contexts::ContextDraft;
 use super::findings::Findings;
 use super::kinds;
 use super::stack::StackDraft;
 use super::suggest;
 use super::walk::join;
-use crate::context::{ClusterSecret, Context, Kind, cluster_secrets};
+use crate::context::{ClusterSecret, Context, ContextEntryKind, cluster_secrets};
 use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
 use crate::project::{Backend, Input, Stack};
@@ -22,7 +22,7 @@ pub(crate) type Contexts = BTreeMap<String, ContextDraft>;
 
 pub(crate) fn attach(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     contexts: &mut Contexts,
     drafts: &mut Drafts,
 ) {
@@ -148,7 +148,7 @@ impl Selector {
 
 pub(crate) fn read_selectors(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     written: &[String],
     at: &Location,
     drafts: &Drafts,
@@ -191,7 +191,7 @@ pub(crate) fn read_selectors(
 /// If the state is in terrane's own service, only terrane may configure the engine's access to it.
 fn state_variables(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     stack: &Stack,
     attached: &[&ContextDraft],
 ) {
@@ -208,7 +208,10 @@ fn state_variables(
             );
             findings.push(
                 Finding::error("reserved-variable", message)
-                    .at(draft.context.entry_at(Kind::Env, name), "this name")
+                    .at(
+                        draft.context.entry_at(ContextEntryKind::Env, name),
+                        "this name",
+                    )
                     .hint("`backend \"http\"` in the target keeps states elsewhere"),
             );
         }
@@ -217,7 +220,7 @@ fn state_variables(
 
 /// Contexts of equal priority must not set the same thing to different values.
 fn conflicts(findings: &mut Findings, stack: &Stack, attached: &[&ContextDraft]) {
-    for kind in Kind::ALL {
+    for kind in ContextEntryKind::ALL {
         let mut seen: BTreeMap<(i64, &String), (&ContextDraft, &Input)> = BTreeMap::new();
         for draft in attached {
             for (key, input) in draft.context.entries(kind) {
@@ -297,7 +300,7 @@ fn passed_conflicts(findings: &mut Findings, stack: &Stack, attached: &[&Context
             let passes = |key: &String| other.passed.iter().any(|glob| glob.is_match(key));
             for key in draft.context.env.keys().filter(|key| passes(key)) {
                 let at = [
-                    (*draft, draft.context.entry_at(Kind::Env, key)),
+                    (*draft, draft.context.entry_at(ContextEntryKind::Env, key)),
                     (*other, other.context.written.pass_env_at.clone()),
                 ];
                 findings.push(conflict(stack, key, at));
@@ -339,7 +342,7 @@ fn foreign_files(
                 "the file `{path}` of context `{}` would lie in `{dir}`, where another stack is",
                 draft.context.name
             );
-            let at = draft.context.entry_at(Kind::Files, path);
+            let at = draft.context.entry_at(ContextEntryKind::Files, path);
             let finding = Finding::error("foreign-file", message).at(at, "this file");
             findings.push(finding.hint(format!(
                 "it is attached to stack `{}`: attach it to the other one instead",

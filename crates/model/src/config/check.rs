@@ -10,14 +10,14 @@ use super::project::TargetDraft;
 use super::stack::{StackDraft, upstream};
 use super::suggest;
 use crate::diagnostic::{Finding, Location};
-use crate::facts::{Clash, Paths, path_problem};
+use crate::facts::{PathClash, PathMap, path_problem};
 use crate::ids::StackName;
 use crate::project::{Edge, Stack};
 
 pub(crate) type Drafts = BTreeMap<StackName, StackDraft>;
 
 /// The names of outer blocks, by block type.
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownNames<'a> {
     pub(crate) writers: BTreeSet<&'a str>,
     pub(crate) facts: BTreeSet<&'a str>,
     pub(crate) renders: BTreeSet<&'a str>,
@@ -31,7 +31,7 @@ pub(crate) struct Known<'a> {
     pub(crate) is_partial: bool,
 }
 
-impl Known<'_> {
+impl KnownNames<'_> {
     /// Whether an undefined stack may be one that could not be created.
     pub(crate) fn may_be_stack(&self, name: &str) -> bool {
         self.is_partial || self.unmade.iter().any(|begin| name.starts_with(begin))
@@ -41,7 +41,7 @@ impl Known<'_> {
 /// `again` are stacks whose names are already in use. Only their references are checked.
 pub(crate) fn check(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     drafts: &mut Drafts,
     again: &mut [StackDraft],
 ) {
@@ -89,7 +89,7 @@ pub(crate) fn check(
 /// Checks that a name is one of those that exist.
 pub(crate) fn name<'a>(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     what: &str,
     seen: &str,
     at: &Location,
@@ -109,7 +109,7 @@ pub(crate) fn name<'a>(
     findings.push(finding);
 }
 
-fn writers(findings: &mut Findings, known: &Known<'_>) {
+fn writers(findings: &mut Findings, known: &KnownNames<'_>) {
     let words = known.writers.iter().copied().chain(["server", "anyone"]);
     for target in known.targets.values() {
         for writer in &target.target.writers {
@@ -140,7 +140,7 @@ fn writers(findings: &mut Findings, known: &Known<'_>) {
 /// Turns valid references into edges.
 fn edges(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     names: &BTreeSet<StackName>,
     draft: &mut StackDraft,
 ) {
@@ -179,7 +179,7 @@ fn edges(
 }
 
 /// A stack may depend on its own layer and on lower ones.
-fn layers(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
+fn layers(findings: &mut Findings, known: &KnownNames<'_>, drafts: &Drafts) {
     let order = |stack: &Stack| known.layers.get(&stack.layer).copied();
     for draft in drafts.values() {
         for edge in &draft.stack.edges {
@@ -205,7 +205,7 @@ fn layers(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
 
 /// Two stacks that publish the same file would overwrite each other. So would a file and a directory of the same name.
 fn published(findings: &mut Findings, drafts: &Drafts) {
-    let mut seen: BTreeMap<&str, Paths<&Location>> = BTreeMap::new();
+    let mut seen: BTreeMap<&str, PathMap<&Location>> = BTreeMap::new();
     for draft in drafts.values() {
         for (facts, path, at) in &draft.published {
             if let Some(why) = path_problem(path) {
@@ -219,8 +219,8 @@ fn published(findings: &mut Findings, drafts: &Drafts) {
                 continue;
             };
             let message = match how {
-                Clash::Same => format!("`{path}` is published twice to `{facts}`"),
-                Clash::Directory | Clash::Case => format!(
+                PathClash::Same => format!("`{path}` is published twice to `{facts}`"),
+                PathClash::Directory | PathClash::Case => format!(
                     "`{path}` and `{other}` cannot both be published to `{facts}`: {}",
                     how.why()
                 ),
@@ -234,7 +234,7 @@ fn published(findings: &mut Findings, drafts: &Drafts) {
 }
 
 /// A gate that reads a fact file waits forever if no stack publishes it, unless another project does.
-fn read_facts(findings: &mut Findings, known: &Known<'_>, drafts: &Drafts) {
+fn read_facts(findings: &mut Findings, known: &KnownNames<'_>, drafts: &Drafts) {
     let of = |place: &str| {
         let all = drafts.values().flat_map(|draft| &draft.published);
         let own = all.filter(move |(facts, _, _)| facts == place);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::attach::Contexts;
-use super::check::{Drafts, Known};
+use super::check::{Drafts, KnownNames};
 use super::check_states::Symbolic;
 use super::contexts::ContextDraft;
 use super::eval::{evaluate_within, for_stack};
@@ -18,7 +18,7 @@ use super::project::TargetDraft;
 use super::stack::StackDraft;
 use super::suggest;
 use crate::backend::{BY_ENVIRONMENT, credential_variable, in_clear, one_environment};
-use crate::context::Kind;
+use crate::context::ContextEntryKind;
 use crate::diagnostic::Finding;
 use crate::project::{Backend, Input};
 use crate::secret::is_secret_variable;
@@ -45,7 +45,7 @@ const LOCK_VARIABLE: &str = "TF_HTTP_LOCK_ADDRESS";
 
 pub(crate) fn check(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     drafts: &Drafts,
     contexts: &Contexts,
 ) {
@@ -245,7 +245,7 @@ fn two_credentials(
             draft.stack.name, context.context.name
         );
         let finding = Finding::error("two-credentials", message).at(
-            context.context.entry_at(Kind::Env, variable),
+            context.context.entry_at(ContextEntryKind::Env, variable),
             "given to providers and backend alike",
         );
         findings.push(

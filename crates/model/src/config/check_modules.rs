@@ -14,7 +14,7 @@ use crate::diagnostic::{Finding, Location};
 use crate::engine::Flavor;
 use crate::module::{Module, Variable, is_engine_file, read_listed, tfvars_names};
 use crate::project::{EdgeKind, Input};
-use crate::tree::{Entry, ReadFailure, Tree, each};
+use crate::tree::{ReadFailure, Tree, TreeEntry, each};
 
 pub(crate) struct Modules<'a> {
     tree: &'a dyn Tree,
@@ -341,7 +341,7 @@ impl<'a> Modules<'a> {
 }
 
 /// Whether any engine reads the file, even if this one does not.
-fn is_of_engines(entry: &Entry) -> bool {
+fn is_of_engines(entry: &TreeEntry) -> bool {
     !entry.is_dir && is_engine_file(&entry.name)
 }
 
@@ -358,7 +358,7 @@ fn output_of<'m>(
     title: &str,
     output: &str,
     at: &Location,
-) -> Option<&'m crate::module::Output> {
+) -> Option<&'m crate::module::ModuleOutput> {
     let declared = module.outputs.get(output);
     if declared.is_none() && !findings.is_full() {
         let mut finding = Finding::error(

@@ -6,7 +6,7 @@ use super::check::Drafts;
 use super::findings::Findings;
 use crate::diagnostic::{Finding, Location};
 use crate::ids::StackName;
-use crate::module::{Module, UnknownRead, Whereabouts, unwatched};
+use crate::module::{Module, PathScope, UnknownRead, unwatched};
 
 /// Reports each location once, however many stacks use its module.
 pub(crate) fn check(findings: &mut Findings, drafts: &Drafts, modules: &BTreeMap<String, Module>) {
@@ -31,15 +31,15 @@ pub(crate) fn check(findings: &mut Findings, drafts: &Drafts, modules: &BTreeMap
         };
         let whose = format!("stack `{}`{others}", stacks[0]);
         let (label, hint) = match &read.whereabouts {
-            Whereabouts::Below(dir) if !dir.is_empty() => (
+            PathScope::Below(dir) if !dir.is_empty() => (
                 format!("every change below `{dir}` counts as one of {whose}"),
                 format!("`watch = [\"{dir}/…\"]` in the stack names the files it may be"),
             ),
-            Whereabouts::Below(_) | Whereabouts::Anywhere => (
+            PathScope::Below(_) | PathScope::Anywhere => (
                 format!("every change in the project counts as one of {whose}"),
                 "`watch = [\"…\"]` in the stack names the files it may be".to_owned(),
             ),
-            Whereabouts::Outside => (
+            PathScope::Outside => (
                 format!("its changes go unseen: planned every time by {whose}"),
                 "bring the file into the project, or hand its contents over as an input".to_owned(),
             ),

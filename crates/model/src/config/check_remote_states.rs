@@ -5,18 +5,18 @@
 
 use std::collections::BTreeMap;
 
-use super::check::{Drafts, Known};
+use super::check::{Drafts, KnownNames};
 use super::findings::Findings;
 use super::stack::StackDraft;
 use crate::diagnostic::{Finding, Location};
-use crate::module::remote_states::{Keepers, inputs_instead};
+use crate::module::remote_states::{BackendIndex, inputs_instead};
 use crate::module::{Module, RemoteState, closure};
 use crate::project::Backend;
 
 /// Reports each data source once, however many stacks use its module.
 pub(crate) fn check(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     drafts: &Drafts,
     modules: &BTreeMap<String, Module>,
 ) {
@@ -26,7 +26,7 @@ pub(crate) fn check(
         stacks.entry(&draft.stack.path).or_insert(draft);
     }
     let settings = |dir: &str| modules.get(dir).map_or("", |it| &it.backend_text);
-    let keepers = Keepers::new(stacks.keys().map(|dir| (*dir, settings(dir))));
+    let keepers = BackendIndex::new(stacks.keys().map(|dir| (*dir, settings(dir))));
     let mut seen: BTreeMap<&Location, Finding> = BTreeMap::new();
     for (reader, draft) in stacks.values().enumerate() {
         let reached = closure(modules, &draft.stack.path).into_iter();
@@ -48,7 +48,7 @@ pub(crate) fn check(
     }
 }
 
-fn is_kept_here(known: &Known<'_>, draft: &StackDraft) -> bool {
+fn is_kept_here(known: &KnownNames<'_>, draft: &StackDraft) -> bool {
     let target = known.targets.get(&draft.stack.target);
     target.is_some_and(|it| matches!(it.target.backend, Backend::Terrane))
 }

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attach::Contexts;
-use super::check::{Drafts, Known};
+use super::check::{Drafts, KnownNames};
 use super::findings::Findings;
 use super::stack::StackDraft;
 use crate::diagnostic::{Finding, Location};
-use crate::project::{FactsPlace, Input};
+use crate::project::{FactsBranch, Input};
 use crate::stage;
 
 /// Reports each reference once, however many stacks read it.
 pub(crate) fn check(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     drafts: &Drafts,
     contexts: &Contexts,
-    facts: &BTreeMap<String, FactsPlace>,
+    facts: &BTreeMap<String, FactsBranch>,
     places: &BTreeMap<String, Location>,
 ) {
     let is_local = |reference: &String| reference.starts_with("dotenv:");
@@ -55,7 +55,7 @@ pub(crate) fn check(
 fn read_by<'a>(
     draft: &'a StackDraft,
     contexts: &'a Contexts,
-    facts: &'a BTreeMap<String, FactsPlace>,
+    facts: &'a BTreeMap<String, FactsBranch>,
 ) -> impl Iterator<Item = &'a String> {
     let stack = &draft.stack;
     let attached = stack.contexts.iter().filter_map(|name| contexts.get(name));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::check::{Drafts, Known};
+use super::check::{Drafts, KnownNames};
 use super::eval::{Values, evaluate_within, for_stack};
 use super::findings::Findings;
 use super::project::TargetDraft;
@@ -26,7 +26,7 @@ const ENV: &str = "env:";
 /// Two stacks with the same state would destroy each other's resources.
 pub(crate) fn check(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     drafts: &Drafts,
     modules: &BTreeMap<String, Module>,
 ) {
@@ -60,7 +60,12 @@ pub(crate) fn check(
 }
 
 /// terrane stores states by name, including copies of states that live in an engine's backend.
-fn same_name(findings: &mut Findings, first: &StackDraft, second: &StackDraft, known: &Known<'_>) {
+fn same_name(
+    findings: &mut Findings,
+    first: &StackDraft,
+    second: &StackDraft,
+    known: &KnownNames<'_>,
+) {
     let is_ours = |draft: &StackDraft| {
         let target = known.targets.get(&draft.stack.target);
         target.is_some_and(|it| it.target.backend == Backend::Terrane)

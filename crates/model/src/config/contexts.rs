@@ -8,13 +8,14 @@ use hcl_edit::structure::{Block as HclBlock, BlockLabel};
 
 use super::kinds;
 use super::paths;
-use super::project::Item;
-use super::reader::{Field, Fields, Item as Entry, Reader, Scope};
+use super::project::OuterBlock;
+use super::reader::{Field, Fields, ObjectItem as Entry, Reader, Scope};
 use super::schema::{CONTEXT, CONTEXT_SECRET, HOOK};
 use super::shape::head;
 use super::value::Val;
 use crate::context::{
-    ClusterSecret, Context, Hook, HookStage, Kind, When, Written, refused_variable,
+    ClusterSecret, Context, ContextDefinition, ContextEntryKind, Hook, HookStage, HookTiming,
+    refused_variable,
 };
 use crate::diagnostic::{Finding, Location};
 use crate::duration;
@@ -29,17 +30,21 @@ pub(crate) struct ContextDraft {
     pub(crate) passed: Vec<globset::GlobMatcher>,
 }
 
-pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> ContextDraft {
+pub(crate) fn read_context(
+    reader: &mut Reader<'_>,
+    item: OuterBlock<'_>,
+    scope: &Scope,
+) -> ContextDraft {
     let secrets = secrets(reader, item, scope);
     let mut scope = scope.clone();
     scope.late_names = true;
     let fields = reader.fields(item.source, item.block, &CONTEXT, &scope);
-    let mut written = Written {
+    let mut written = ContextDefinition {
         at: item.at(),
         autoattach: fields.texts("autoattach"),
-        ..Written::default()
+        ..ContextDefinition::default()
     };
-    let mut bundle = |reader: &mut Reader<'_>, kind: Kind| -> BTreeMap<String, Input> {
+    let mut bundle = |reader: &mut Reader<'_>, kind: ContextEntryKind| -> BTreeMap<String, Input> {
         let items = fields
             .get(kind.word())
             .map_or(&[][..], |field| &field.items);
@@ -54,9 +59,9 @@ pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
         }
         bundle
     };
-    let env = bundle(reader, Kind::Env);
-    let vars = bundle(reader, Kind::Vars);
-    let files = bundle(reader, Kind::Files);
+    let env = bundle(reader, ContextEntryKind::Env);
+    let vars = bundle(reader, ContextEntryKind::Vars);
+    let files = bundle(reader, ContextEntryKind::Files);
     let place = |field: Option<&Field>| {
         field.map_or_else(|| item.at(), |field| item.source.location(field.at.clone()))
     };
@@ -88,7 +93,7 @@ pub(crate) fn read_context(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
 }
 
 /// Secrets for clusters, without duplicate objects.
-fn secrets(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<ClusterSecret> {
+fn secrets(reader: &mut Reader<'_>, item: OuterBlock<'_>, scope: &Scope) -> Vec<ClusterSecret> {
     let mut secrets: Vec<ClusterSecret> = Vec::new();
     for written in item.block.body.get_blocks(CONTEXT_SECRET.word) {
         let fields = reader.fields(item.source, written, &CONTEXT_SECRET, scope);
@@ -116,18 +121,18 @@ fn secrets(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<Cluste
 /// The normalised name of an entry, if it is valid.
 fn name_of(
     reader: &mut Reader<'_>,
-    kind: Kind,
+    kind: ContextEntryKind,
     entry: &Entry,
     at: &Location,
     others: &BTreeMap<String, Input>,
 ) -> Option<String> {
     match kind {
-        Kind::Vars => {}
-        Kind::Env => {
+        ContextEntryKind::Vars => {}
+        ContextEntryKind::Env => {
             variable(reader, entry, at);
             refuse(reader, &entry.key, at);
         }
-        Kind::Files => return file(reader, entry, at, others),
+        ContextEntryKind::Files => return file(reader, entry, at, others),
     }
     Some(entry.key.clone())
 }
@@ -234,9 +239,14 @@ fn pass_env(reader: &mut Reader<'_>, fields: &Fields, at: &Location) {
     }
 }
 
-fn hook(reader: &mut Reader<'_>, item: Item<'_>, block: &HclBlock, scope: &Scope) -> Option<Hook> {
+fn hook(
+    reader: &mut Reader<'_>,
+    item: OuterBlock<'_>,
+    block: &HclBlock,
+    scope: &Scope,
+) -> Option<Hook> {
     let mut labels = block.labels.iter().map(BlockLabel::as_str);
-    let when = When::from_word(labels.next()?)?;
+    let when = HookTiming::from_word(labels.next()?)?;
     let stage = HookStage::from_word(labels.next()?)?;
     let fields = reader.fields(item.source, block, &HOOK, scope);
     let run = fields.get("run")?;
@@ -257,7 +267,7 @@ fn hook(reader: &mut Reader<'_>, item: Item<'_>, block: &HclBlock, scope: &Scope
 }
 
 /// A program inside the project must exist. A program in `PATH` is looked up when it runs.
-fn program(reader: &mut Reader<'_>, item: Item<'_>, run: &Field) {
+fn program(reader: &mut Reader<'_>, item: OuterBlock<'_>, run: &Field) {
     let at = item.source.location(run.at.clone());
     let Val::List(words) = &run.val else {
         return;

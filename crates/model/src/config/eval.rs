@@ -7,12 +7,12 @@ use std::cell::Cell;
 use hcl_edit::expr::TraversalOperator;
 use serde_json::{Value, json};
 
-use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Refs};
+use super::evaluator::{AllowedRefs, Bindings, Evaluator, Fetched, Host, MAX_STEPS};
 use super::value::Val;
 use crate::ids::StackName;
 use crate::project::{Context, Expression, Input, Project, Stack};
 use crate::secret::Secret;
-use crate::stage::Ask;
+use crate::stage::ExternalQuery;
 
 /// Provides the values that a stored expression needs.
 pub trait Values {
@@ -86,15 +86,15 @@ pub(crate) fn evaluate_within(
         }
         Input::Expression(expression) => expression,
     };
-    let host = Given {
+    let host = ValuesHost {
         values,
         names: &expression.names,
     };
     // Which references are allowed was checked when the file was loaded.
     let refs = if expression.needs.secrets.is_empty() {
-        Refs::Inputs
+        AllowedRefs::Inputs
     } else {
-        Refs::OwnSecrets
+        AllowedRefs::OwnSecrets
     };
     evaluate_as(expression, refs, &host, steps)
 }
@@ -102,7 +102,7 @@ pub(crate) fn evaluate_within(
 /// Evaluates a stored expression for a host.
 pub(crate) fn evaluate_as(
     expression: &Expression,
-    refs: Refs,
+    refs: AllowedRefs,
     host: &dyn Host,
     steps: &Cell<usize>,
 ) -> Result<Evaluated, EvaluateError> {
@@ -149,9 +149,9 @@ pub fn known_words(input: &Input) -> Vec<Option<String>> {
         return Vec::new();
     };
     let (steps, names) = (Cell::new(0), &expression.names);
-    let host = Nobody { names };
+    let host = EmptyHost { names };
     // Which references are allowed was checked when the file was loaded.
-    let eval = |expr| Evaluator::new(names, Refs::Stage, &host, &steps).eval(expr);
+    let eval = |expr| Evaluator::new(names, AllowedRefs::Stage, &host, &steps).eval(expr);
     // An unknown element does not affect the others.
     let values: Vec<Val> = match &parsed {
         hcl_edit::expr::Expression::Array(items) => {
@@ -196,12 +196,12 @@ pub fn contexts_of(project: &Project, stack: &Stack) -> Vec<Context> {
     contexts
 }
 
-struct Given<'a> {
+struct ValuesHost<'a> {
     values: &'a dyn Values,
-    names: &'a Names,
+    names: &'a Bindings,
 }
 
-impl Host for Given<'_> {
+impl Host for ValuesHost<'_> {
     fn env(&self, name: &str) -> Fetched {
         match self.values.env(name) {
             Some(value) => Fetched::Given {
@@ -240,7 +240,7 @@ impl Host for Given<'_> {
         ))
     }
 
-    fn ask(&self, ask: Ask) -> Fetched {
+    fn ask(&self, ask: ExternalQuery) -> Fetched {
         Fetched::Missing(format!("`{ask}` is known only after the apply"))
     }
 
@@ -250,11 +250,11 @@ impl Host for Given<'_> {
 }
 
 /// A host without any external values.
-struct Nobody<'a> {
-    names: &'a Names,
+struct EmptyHost<'a> {
+    names: &'a Bindings,
 }
 
-impl Host for Nobody<'_> {
+impl Host for EmptyHost<'_> {
     fn env(&self, _: &str) -> Fetched {
         Fetched::Later
     }
@@ -275,7 +275,7 @@ impl Host for Nobody<'_> {
         Fetched::Later
     }
 
-    fn ask(&self, _: Ask) -> Fetched {
+    fn ask(&self, _: ExternalQuery) -> Fetched {
         Fetched::Later
     }
 
@@ -285,7 +285,7 @@ impl Host for Nobody<'_> {
 }
 
 /// Files were read with the project file and are stored with the expression.
-pub(crate) fn kept_file(names: &Names, path: &str) -> Result<Option<String>, String> {
+pub(crate) fn kept_file(names: &Bindings, path: &str) -> Result<Option<String>, String> {
     match names.get("file").and_then(|files| files.get(path)) {
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Ok(None),

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::operators;
 use super::value::Val;
-use crate::stage::Ask;
+use crate::stage::ExternalQuery;
 
 /// Deeper expressions are refused. The parser's own limits are lower, except for chains of operators.
 const MAX_DEPTH: usize = 200;
@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 200;
 pub(crate) const MAX_STEPS: usize = 4_000_000;
 
 /// Names that are bound for an expression: `each`, `project`, `target`, `stack`, `git`, `dir`.
-pub(crate) type Names = BTreeMap<String, Value>;
+pub(crate) type Bindings = BTreeMap<String, Value>;
 
 pub(crate) const ROOTS: [&str; 9] = [
     "each", "dir", "project", "target", "stack", "git", "output", "resource", "fact",
@@ -39,7 +39,7 @@ pub(crate) trait Host {
     fn own_output(&self, key: &str) -> Fetched;
     /// The attributes of a resource in the stack's state.
     fn resource(&self, address: &str) -> Fetched;
-    fn ask(&self, ask: Ask) -> Fetched;
+    fn ask(&self, ask: ExternalQuery) -> Fetched;
     /// A file of the project, by its path relative to the root.
     fn file(&self, path: &str) -> Result<Option<String>, String>;
 }
@@ -57,7 +57,7 @@ pub(crate) enum Fetched {
 
 /// What an expression may refer to, besides names and `env()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refs {
+pub(crate) enum AllowedRefs {
     /// Nothing else. Evaluated during loading.
     Load,
     /// Nothing else: an object key, evaluated during loading.
@@ -80,7 +80,7 @@ pub(crate) enum Refs {
     Stage,
 }
 
-impl Refs {
+impl AllowedRefs {
     /// Whether `env()` is evaluated by the stage that needs it.
     pub(crate) fn is_later(self) -> bool {
         !matches!(self, Self::Load | Self::Key | Self::After)
@@ -107,7 +107,7 @@ impl Refs {
 
 /// An error in an expression, and its position.
 #[derive(Clone, Debug)]
-pub(crate) struct Problem {
+pub(crate) struct ExpressionError {
     pub(crate) code: &'static str,
     pub(crate) span: Range<usize>,
     pub(crate) message: String,
@@ -117,7 +117,7 @@ pub(crate) struct Problem {
     pub(crate) missing: bool,
 }
 
-impl Problem {
+impl ExpressionError {
     pub(crate) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
         Self {
             code: "invalid-expression",
@@ -150,7 +150,7 @@ impl Problem {
 
 /// The references that an evaluation found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct CollectedRefs {
     pub(crate) outputs: Vec<(String, String, Range<usize>)>,
     pub(crate) own_outputs: Vec<(String, Range<usize>)>,
     pub(crate) facts: Vec<(String, Range<usize>)>,
@@ -168,7 +168,7 @@ pub(crate) struct Seen {
     pub(crate) sensitive: bool,
 }
 
-impl Seen {
+impl CollectedRefs {
     pub(crate) fn extend(&mut self, other: &Self) {
         self.outputs.extend_from_slice(&other.outputs);
         self.own_outputs.extend_from_slice(&other.own_outputs);
@@ -187,23 +187,23 @@ impl Seen {
 }
 
 pub(crate) struct Evaluator<'a> {
-    pub(crate) names: &'a Names,
-    pub(crate) refs: Refs,
+    pub(crate) names: &'a Bindings,
+    pub(crate) refs: AllowedRefs,
     pub(crate) host: &'a dyn Host,
     /// Whether `stack.name` and `target.name` may be bound later.
     pub(crate) late_names: bool,
     pub(crate) steps: &'a Cell<usize>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: CollectedRefs,
     pub(crate) locals: Vec<(String, Val)>,
     depth: usize,
 }
 
-pub(crate) type Evaluation = Result<Val, Problem>;
+pub(crate) type Evaluation = Result<Val, ExpressionError>;
 
 impl<'a> Evaluator<'a> {
     pub(crate) fn new(
-        names: &'a Names,
-        refs: Refs,
+        names: &'a Bindings,
+        refs: AllowedRefs,
         host: &'a dyn Host,
         steps: &'a Cell<usize>,
     ) -> Self {
@@ -213,7 +213,7 @@ impl<'a> Evaluator<'a> {
             host,
             late_names: false,
             steps,
-            seen: Seen::default(),
+            seen: CollectedRefs::default(),
             locals: Vec::new(),
             depth: 0,
         }
@@ -222,7 +222,7 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn eval(&mut self, expr: &Expression) -> Evaluation {
         self.step(1, expr)?;
         if self.depth >= MAX_DEPTH {
-            return Err(Problem::new(
+            return Err(ExpressionError::new(
                 span(expr),
                 "this expression is nested too deeply",
             ));
@@ -234,11 +234,11 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Adds the cost of the next operation.
-    pub(crate) fn step(&self, cost: usize, expr: &Expression) -> Result<(), Problem> {
+    pub(crate) fn step(&self, cost: usize, expr: &Expression) -> Result<(), ExpressionError> {
         let total = self.steps.get().saturating_add(cost);
         self.steps.set(total);
         if total > MAX_STEPS {
-            return Err(Problem::new(
+            return Err(ExpressionError::new(
                 span(expr),
                 "the expressions of this project cost too much to evaluate",
             ));
@@ -256,7 +256,7 @@ impl<'a> Evaluator<'a> {
                 Ok(Val::text(text.as_str()))
             }
             Expression::Array(array) => {
-                let items: Result<Vec<Val>, Problem> =
+                let items: Result<Vec<Val>, ExpressionError> =
                     array.iter().map(|item| self.eval(item)).collect();
                 Ok(Val::List(items?))
             }
@@ -305,13 +305,16 @@ impl<'a> Evaluator<'a> {
     }
 
     /// The text of a key; `None` if it is not known yet.
-    pub(crate) fn object_key(&mut self, key: &ObjectKey) -> Result<Option<String>, Problem> {
+    pub(crate) fn object_key(
+        &mut self,
+        key: &ObjectKey,
+    ) -> Result<Option<String>, ExpressionError> {
         match key {
             ObjectKey::Ident(name) => Ok(Some(name.as_str().to_owned())),
             ObjectKey::Expression(expr) => match self.eval(expr)? {
                 Val::Unknown => Ok(None),
                 value => value.in_template().map(Some).ok_or_else(|| {
-                    Problem::new(
+                    ExpressionError::new(
                         span(expr),
                         format!("a key must be a string, this is {}", value.what()),
                     )
@@ -330,7 +333,7 @@ impl<'a> Evaluator<'a> {
                 self.eval(&conditional.false_expr)?;
                 Ok(Val::Unknown)
             }
-            other => Err(Problem::new(
+            other => Err(ExpressionError::new(
                 span(&conditional.cond_expr),
                 format!("a condition must be a bool, this is {}", other.what()),
             )),
@@ -341,7 +344,7 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn entries(
         &mut self,
         collection: &Expression,
-    ) -> Result<Option<Vec<(Val, Val)>>, Problem> {
+    ) -> Result<Option<Vec<(Val, Val)>>, ExpressionError> {
         match self.eval(collection)? {
             Val::Unknown => Ok(None),
             Val::List(items) => Ok(Some(
@@ -357,7 +360,7 @@ impl<'a> Evaluator<'a> {
                     .map(|(key, value)| (Val::Text(key), value))
                     .collect(),
             )),
-            other => Err(Problem::new(
+            other => Err(ExpressionError::new(
                 span(collection),
                 format!(
                     "`for` goes through a list or an object, this is {}",
@@ -394,7 +397,7 @@ impl<'a> Evaluator<'a> {
                 Some((Some(key), value)) => {
                     let at = for_expr.key_expr.as_ref().map_or(0..0, span);
                     let Some(name) = key.in_template() else {
-                        return Err(Problem::new(
+                        return Err(ExpressionError::new(
                             at,
                             format!("a key must be a string, this is {}", key.what()),
                         ));
@@ -405,7 +408,10 @@ impl<'a> Evaluator<'a> {
                             other => *other = Val::List(vec![value]),
                         }
                     } else if object.insert(name.clone(), value).is_some() {
-                        return Err(Problem::new(at, format!("the key `{name}` comes twice")));
+                        return Err(ExpressionError::new(
+                            at,
+                            format!("the key `{name}` comes twice"),
+                        ));
                     }
                 }
             }
@@ -420,13 +426,16 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    fn for_turn(&mut self, for_expr: &ForExpr) -> Result<Option<(Option<Val>, Val)>, Problem> {
+    fn for_turn(
+        &mut self,
+        for_expr: &ForExpr,
+    ) -> Result<Option<(Option<Val>, Val)>, ExpressionError> {
         if let Some(cond) = &for_expr.cond {
             match self.eval(&cond.expr)? {
                 Val::Bool(true) | Val::Unknown => {}
                 Val::Bool(false) => return Ok(None),
                 other => {
-                    return Err(Problem::new(
+                    return Err(ExpressionError::new(
                         span(&cond.expr),
                         format!("a condition must be a bool, this is {}", other.what()),
                     ));

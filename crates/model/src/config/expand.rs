@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::kinds;
 use super::paths;
-use super::project::Item;
+use super::project::OuterBlock;
 use super::reader::{Reader, Scope};
 use super::schema;
 use super::shape::head;
@@ -23,10 +23,10 @@ use crate::ids::StackName;
 const MAX_STACKS: usize = 10_000;
 
 /// A stack to be created: its block, the names bound in it, and its own name.
-pub(crate) struct Instance<'f> {
-    pub(crate) item: Item<'f>,
+pub(crate) struct StackInstance<'f> {
+    pub(crate) item: OuterBlock<'f>,
     /// The `discover` block whose attributes are its defaults.
-    pub(crate) defaults: Option<Item<'f>>,
+    pub(crate) defaults: Option<OuterBlock<'f>>,
     pub(crate) scope: Scope,
     pub(crate) name: StackName,
     /// Its directory, if the block does not set it.
@@ -37,7 +37,7 @@ pub(crate) struct Instance<'f> {
 /// The stacks that the blocks define.
 #[derive(Default)]
 pub(crate) struct Expanded<'f> {
-    pub(crate) instances: Vec<Instance<'f>>,
+    pub(crate) instances: Vec<StackInstance<'f>>,
     /// Disabled stacks, for hints.
     pub(crate) disabled: BTreeSet<String>,
     /// Name prefixes of stacks that could not be created.
@@ -46,7 +46,7 @@ pub(crate) struct Expanded<'f> {
 
 impl Expanded<'_> {
     /// Records a block whose stacks could not be created: by the literal part of its `name`, or else by its label.
-    fn is_missing(&mut self, item: Item<'_>) {
+    fn is_missing(&mut self, item: OuterBlock<'_>) {
         let name = item.block.body.get_attribute("name");
         let begin = match name.map(|name| &name.value) {
             Some(Expression::String(name)) => name.as_str(),
@@ -63,10 +63,10 @@ impl Expanded<'_> {
 }
 
 pub(crate) struct Blocks<'f> {
-    pub(crate) stacks: Vec<Item<'f>>,
-    pub(crate) discovers: Vec<Item<'f>>,
+    pub(crate) stacks: Vec<OuterBlock<'f>>,
+    pub(crate) discovers: Vec<OuterBlock<'f>>,
     /// The block of each `stack.hcl`, by its directory.
-    pub(crate) beside: BTreeMap<String, Item<'f>>,
+    pub(crate) beside: BTreeMap<String, OuterBlock<'f>>,
 }
 
 pub(crate) fn expand<'f>(
@@ -130,8 +130,8 @@ pub(crate) fn expand<'f>(
 /// One stack, or one per entry of `for_each`.
 fn for_each<'f>(
     reader: &mut Reader<'_>,
-    item: Item<'f>,
-    defaults: Option<Item<'f>>,
+    item: OuterBlock<'f>,
+    defaults: Option<OuterBlock<'f>>,
     dir: Option<&str>,
     scope: &Scope,
     out: &mut Expanded<'f>,
@@ -178,8 +178,8 @@ fn for_each<'f>(
 /// Names an instance, unless it is disabled.
 fn named<'f>(
     reader: &mut Reader<'_>,
-    item: Item<'f>,
-    defaults: Option<Item<'f>>,
+    item: OuterBlock<'f>,
+    defaults: Option<OuterBlock<'f>>,
     dir: Option<&str>,
     scope: Scope,
     key: Option<&str>,
@@ -232,7 +232,7 @@ fn named<'f>(
         out.disabled.insert(raw);
         return;
     }
-    out.instances.push(Instance {
+    out.instances.push(StackInstance {
         item,
         defaults,
         scope,
@@ -245,7 +245,7 @@ fn named<'f>(
 /// The directories that a `discover` block finds, each with its bound names.
 fn discover<'d>(
     reader: &mut Reader<'_>,
-    item: Item<'_>,
+    item: OuterBlock<'_>,
     scope: &Scope,
     dirs: &'d Dirs,
     out: &mut Expanded<'_>,
@@ -288,7 +288,7 @@ fn discover<'d>(
     found
 }
 
-fn nothing_new(item: Item<'_>) -> Finding {
+fn nothing_new(item: OuterBlock<'_>) -> Finding {
     Finding::warning(
         "nothing-discovered",
         format!("discover `{}` finds nothing of its own", item.name()),
@@ -311,7 +311,7 @@ fn dir_names(dir: &str) -> Value {
 pub(crate) fn beside<'f>(
     reader: &mut Reader<'_>,
     file: &'f super::syntax::ParsedFile,
-) -> Option<Item<'f>> {
+) -> Option<OuterBlock<'f>> {
     let source = &file.source;
     let mut stack = None;
     for structure in &file.body {
@@ -319,7 +319,7 @@ pub(crate) fn beside<'f>(
             hcl_edit::structure::Structure::Block(block)
                 if block.ident.as_str() == "stack" && stack.is_none() =>
             {
-                stack = Some(Item {
+                stack = Some(OuterBlock {
                     source,
                     block,
                     spec: &STACK as &'static schema::Block,

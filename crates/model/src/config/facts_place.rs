@@ -1,22 +1,26 @@
 //! Reads `facts` blocks.
 
-use super::project::Item;
+use super::project::OuterBlock;
 use super::reader::{Reader, Scope};
-use crate::project::{FactsPlace, Owns, SensitiveFacts};
+use crate::project::{BranchOwnership, FactsBranch, SensitiveFacts};
 
-pub(crate) fn read_facts(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> FactsPlace {
+pub(crate) fn read_facts(
+    reader: &mut Reader<'_>,
+    item: OuterBlock<'_>,
+    scope: &Scope,
+) -> FactsBranch {
     let fields = reader.fields(item.source, item.block, item.spec, scope);
     let input = |name: &str| {
         let field = fields.get(name)?;
         Some(field.input(item.source, &scope.names))
     };
-    FactsPlace {
+    FactsBranch {
         name: item.name().to_owned(),
         repository: input("repository"),
         branch: input("branch"),
         owns: match fields.text("owns") {
-            Some("paths") => Owns::Paths,
-            _ => Owns::Branch,
+            Some("paths") => BranchOwnership::Paths,
+            _ => BranchOwnership::Branch,
         },
         credential: input("credential"),
         sensitive: match fields.text("sensitive") {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use hcl_edit::expr::{Expression, FuncCall};
 
-use super::evaluator::{Evaluation, Evaluator, Fetched, Problem, Refs, span};
+use super::evaluator::{AllowedRefs, Evaluation, Evaluator, ExpressionError, Fetched, span};
 use super::paths;
 use super::suggest;
 use super::value::Val;
 use crate::digits;
-use crate::stage::Ask;
+use crate::stage::ExternalQuery;
 
 /// Every function with its signature and description. The reference page is generated from this.
 pub(crate) const FUNCTIONS: &[(&str, &str, &str)] = &[
@@ -86,7 +86,7 @@ pub(crate) fn call(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression
             Some(Val::List(items)) => values.extend(items),
             Some(Val::Unknown) | None => return Ok(Val::Unknown),
             Some(other) => {
-                return Err(Problem::new(
+                return Err(ExpressionError::new(
                     span(whole),
                     format!("`...` wants a list, this is {}", other.what()),
                 ));
@@ -104,18 +104,19 @@ pub(crate) fn call(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression
     }
     let cost: usize = values.iter().map(Val::size).sum();
     eval.step(cost, whole)?;
-    let result = pure(name, &values).map_err(|message| Problem::new(span(whole), message))?;
+    let result =
+        pure(name, &values).map_err(|message| ExpressionError::new(span(whole), message))?;
     if let Val::Text(text) = &result {
         eval.step(text.len() / 16, whole)?;
     }
     Ok(result)
 }
 
-fn unknown(name: &str, refs: Refs, whole: &Expression) -> Problem {
+fn unknown(name: &str, refs: AllowedRefs, whole: &Expression) -> ExpressionError {
     let known = FUNCTIONS.iter().map(|(known, _, _)| *known);
     let hint = suggest::hint(name, known);
-    let problem = Problem::new(span(whole), format!("there is no function `{name}`"));
-    let problem = Problem {
+    let problem = ExpressionError::new(span(whole), format!("there is no function `{name}`"));
+    let problem = ExpressionError {
         code: "unknown-function",
         ..problem
     };
@@ -136,25 +137,25 @@ fn ask(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Evaluat
         return Ok(Val::Unknown);
     }
     let ask = match (call.name.name.as_str(), values.as_slice()) {
-        ("dns", [Val::Text(name)]) => Ask::Dns {
+        ("dns", [Val::Text(name)]) => ExternalQuery::Dns {
             name: name.clone(),
             record: "A".to_owned(),
         },
-        ("dns", [Val::Text(name), Val::Text(record)]) => Ask::Dns {
+        ("dns", [Val::Text(name), Val::Text(record)]) => ExternalQuery::Dns {
             name: name.clone(),
             record: record.clone(),
         },
-        ("kubernetes", [Val::Text(object), Val::Text(field)]) => Ask::Kubernetes {
+        ("kubernetes", [Val::Text(object), Val::Text(field)]) => ExternalQuery::Kubernetes {
             object: object.clone(),
             field: field.clone(),
         },
         ("dns", _) => {
             let want = "`dns` wants a name, and perhaps a type of record: `dns(\"NAME\", \"A\")`";
-            return Err(Problem::new(span(whole), want));
+            return Err(ExpressionError::new(span(whole), want));
         }
         _ => {
             let want = "`kubernetes` wants an object and a field: `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")`";
-            return Err(Problem::new(span(whole), want));
+            return Err(ExpressionError::new(span(whole), want));
         }
     };
     let fetched = eval.host.ask(ask);
@@ -183,7 +184,7 @@ fn attempt(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Eva
     if unknown {
         return Ok(Val::Unknown);
     }
-    Err(last.unwrap_or_else(|| Problem::new(span(whole), "`try` wants at least one value")))
+    Err(last.unwrap_or_else(|| ExpressionError::new(span(whole), "`try` wants at least one value")))
 }
 
 fn env(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evaluation {
@@ -191,7 +192,7 @@ fn env(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evaluati
         [Val::Text(name)] => (name, None),
         [Val::Text(name), default] => (name, Some(default)),
         _ => {
-            return Err(Problem::new(
+            return Err(ExpressionError::new(
                 span(whole),
                 "`env` wants the name of a variable, and perhaps a default: `env(\"NAME\", \"default\")`",
             ));
@@ -204,9 +205,9 @@ fn env(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evaluati
     }
     match eval.host.env(name) {
         Fetched::Missing(_) if default.is_some() => Ok(default.cloned().unwrap_or(Val::Null)),
-        Fetched::Missing(message) => Err(Problem {
+        Fetched::Missing(message) => Err(ExpressionError {
             code: "unset-variable",
-            ..Problem::missing(span(whole), message)
+            ..ExpressionError::missing(span(whole), message)
         }
         .label("needed here")
         .hint(Some(format!(
@@ -218,15 +219,15 @@ fn env(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evaluati
 
 fn secret(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evaluation {
     let [Val::Text(reference)] = values else {
-        return Err(Problem::new(
+        return Err(ExpressionError::new(
             span(whole),
             "`secret` wants one reference: `secret(\"file:PATH\")`",
         ));
     };
     if !eval.refs.allows_secrets() {
-        return Err(Problem {
+        return Err(ExpressionError {
             code: "misplaced-reference",
-            ..Problem::new(
+            ..ExpressionError::new(
                 span(whole),
                 "a secret may stand only in `env`, `vars`, `files` and `secret` of a context, in `facts`, `bootstrap` and `gate`",
             )
@@ -241,28 +242,27 @@ fn file(eval: &mut Evaluator<'_>, name: &str, values: &[Val], whole: &Expression
     let path = match values {
         [Val::Text(path)] => path,
         [Val::Unknown] => {
-            return Err(Problem::new(
+            return Err(ExpressionError::new(
                 span(whole),
                 "this path must be known from the file alone",
             ));
         }
         _ => {
-            return Err(Problem::new(
+            return Err(ExpressionError::new(
                 span(whole),
                 format!("`{name}` wants one path"),
             ));
         }
     };
-    let normal = paths::normalize(path).map_err(|leaves| Problem {
+    let normal = paths::normalize(path).map_err(|leaves| ExpressionError {
         code: "path-leaves-project",
-        ..Problem::new(span(whole), leaves.to_string())
+        ..ExpressionError::new(span(whole), leaves.to_string())
     })?;
     let text = match eval.seen.files.get(&normal) {
         Some(text) => text.clone(),
-        None => eval
-            .host
-            .file(&normal)
-            .map_err(|why| Problem::new(span(whole), format!("could not read `{path}`: {why}")))?,
+        None => eval.host.file(&normal).map_err(|why| {
+            ExpressionError::new(span(whole), format!("could not read `{path}`: {why}"))
+        })?,
     };
     if let Some(text) = &text {
         eval.step(text.len() / 16, whole)?;
@@ -271,9 +271,9 @@ fn file(eval: &mut Evaluator<'_>, name: &str, values: &[Val], whole: &Expression
     match (name, text) {
         ("fileexists", text) => Ok(Val::Bool(text.is_some())),
         (_, Some(text)) => Ok(Val::Text(text)),
-        (_, None) => Err(Problem {
+        (_, None) => Err(ExpressionError {
             code: "missing-file",
-            ..Problem::new(span(whole), format!("there is no file `{path}`"))
+            ..ExpressionError::new(span(whole), format!("there is no file `{path}`"))
         }
         .hint(Some("paths count from the project's root".to_owned()))),
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::evaluator::Seen;
+use super::evaluator::CollectedRefs;
 use super::paths;
-use super::schema::{Attr, Kind};
+use super::schema::{Attr, ValueKind};
 use super::suggest;
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};
@@ -12,7 +12,7 @@ use crate::duration;
 use crate::engine::Constraint;
 
 /// Why a value is invalid.
-pub(crate) enum Wrong {
+pub(crate) enum InvalidValue {
     Type {
         seen: &'static str,
     },
@@ -23,7 +23,7 @@ pub(crate) enum Wrong {
     },
 }
 
-impl Wrong {
+impl InvalidValue {
     pub(crate) fn finding(self, attr: &Attr, at: Location) -> Finding {
         match self {
             Self::Type { seen } => Finding::error(
@@ -48,80 +48,82 @@ impl Wrong {
     }
 }
 
-fn value(message: String) -> Wrong {
-    Wrong::Value {
+fn value(message: String) -> InvalidValue {
+    InvalidValue::Value {
         code: "invalid-value",
         message,
         hint: None,
     }
 }
 
-pub(crate) fn check(kind: Kind, val: &Val, seen: &Seen) -> Result<(), Wrong> {
-    if *val == Val::Unknown && !matches!(kind, Kind::Stacks | Kind::Secret) {
+pub(crate) fn check(kind: ValueKind, val: &Val, seen: &CollectedRefs) -> Result<(), InvalidValue> {
+    if *val == Val::Unknown && !matches!(kind, ValueKind::Stacks | ValueKind::Secret) {
         return Ok(());
     }
     match kind {
-        Kind::Any => Ok(()),
-        Kind::Text => text(val).map(drop),
-        Kind::Name => match text(val)?.trim() {
+        ValueKind::Any => Ok(()),
+        ValueKind::Text => text(val).map(drop),
+        ValueKind::Name => match text(val)?.trim() {
             "" => Err(value("this is empty".to_owned())),
             _ => Ok(()),
         },
-        Kind::Bool => match val {
+        ValueKind::Bool => match val {
             Val::Bool(_) => Ok(()),
             other => Err(wrong_type(other)),
         },
-        Kind::Count => whole_number(val, "a whole number from 0", |n| u32::try_from(n).is_ok()),
-        Kind::Positive => whole_number(val, "a whole number from 1", |n| {
+        ValueKind::Count => {
+            whole_number(val, "a whole number from 0", |n| u32::try_from(n).is_ok())
+        }
+        ValueKind::Positive => whole_number(val, "a whole number from 1", |n| {
             n > 0 && u32::try_from(n).is_ok()
         }),
-        Kind::Integer => whole_number(val, "a whole number", |_| true),
-        Kind::Texts => texts(val, |_| Ok(())),
-        Kind::Duration => length(text(val)?).map(drop),
-        Kind::Limit => {
+        ValueKind::Integer => whole_number(val, "a whole number", |_| true),
+        ValueKind::Texts => texts(val, |_| Ok(())),
+        ValueKind::Duration => length(text(val)?).map(drop),
+        ValueKind::Limit => {
             let raw = text(val)?;
             match length(raw)? {
                 Duration::ZERO => Err(value(format!("`{raw}` is no time at all"))),
                 _ => Ok(()),
             }
         }
-        Kind::Word(words) => word(text(val)?, words),
-        Kind::Words(words) => texts(val, |raw| word(raw, words)),
-        Kind::Path => path(text(val)?),
-        Kind::Paths => texts(val, path),
-        Kind::PathOrPaths => match val {
+        ValueKind::Word(words) => word(text(val)?, words),
+        ValueKind::Words(words) => texts(val, |raw| word(raw, words)),
+        ValueKind::Path => path(text(val)?),
+        ValueKind::Paths => texts(val, path),
+        ValueKind::PathOrPaths => match val {
             Val::Text(raw) => path(raw),
             other => texts(other, path),
         },
-        Kind::Globs => texts(val, |raw| path(raw).and_then(|()| glob(raw))),
-        Kind::AnyGlobs => texts(val, glob),
-        Kind::Map => match val {
+        ValueKind::Globs => texts(val, |raw| path(raw).and_then(|()| glob(raw))),
+        ValueKind::AnyGlobs => texts(val, glob),
+        ValueKind::Map => match val {
             Val::Object(_) => Ok(()),
             other => Err(wrong_type(other)),
         },
-        Kind::Each => match val {
+        ValueKind::Each => match val {
             Val::Object(_) => Ok(()),
             other => texts(other, |_| Ok(())),
         },
-        Kind::Stacks => stacks(val),
-        Kind::Constraint => {
+        ValueKind::Stacks => stacks(val),
+        ValueKind::Constraint => {
             let constraint = text(val)?.parse::<Constraint>();
             constraint.map(drop).map_err(|err| value(err.to_string()))
         }
-        Kind::Secret if *val == Val::Unknown && !seen.secrets.is_empty() => Ok(()),
-        Kind::Secret => Err(wrong_type(val)),
-        Kind::Contract => formed(text(val)?, is_contract, "a contract"),
-        Kind::Digest => formed(text(val)?, is_digest, "a digest"),
-        Kind::Cron => formed(text(val)?, cron, "a schedule"),
+        ValueKind::Secret if *val == Val::Unknown && !seen.secrets.is_empty() => Ok(()),
+        ValueKind::Secret => Err(wrong_type(val)),
+        ValueKind::Contract => formed(text(val)?, is_contract, "a contract"),
+        ValueKind::Digest => formed(text(val)?, is_digest, "a digest"),
+        ValueKind::Cron => formed(text(val)?, cron, "a schedule"),
     }
 }
 
-fn wrong_type(val: &Val) -> Wrong {
-    Wrong::Type { seen: val.what() }
+fn wrong_type(val: &Val) -> InvalidValue {
+    InvalidValue::Type { seen: val.what() }
 }
 
 /// An integer. `fits` checks its range.
-fn whole_number(val: &Val, what: &str, fits: impl Fn(i64) -> bool) -> Result<(), Wrong> {
+fn whole_number(val: &Val, what: &str, fits: impl Fn(i64) -> bool) -> Result<(), InvalidValue> {
     let Val::Number(number) = val else {
         return Err(wrong_type(val));
     };
@@ -131,17 +133,17 @@ fn whole_number(val: &Val, what: &str, fits: impl Fn(i64) -> bool) -> Result<(),
     Err(value(format!("`{number}` is not {what}")))
 }
 
-fn length(raw: &str) -> Result<Duration, Wrong> {
+fn length(raw: &str) -> Result<Duration, InvalidValue> {
     duration::parse(raw).ok_or_else(|| value(format!("`{raw}` is not a duration")))
 }
 
-fn stacks(val: &Val) -> Result<(), Wrong> {
+fn stacks(val: &Val) -> Result<(), InvalidValue> {
     let Val::List(items) = val else {
         return Err(wrong_type(val));
     };
     match items.iter().find(|item| !matches!(item, Val::Stack(_))) {
         None => Ok(()),
-        Some(Val::Text(_)) => Err(Wrong::Value {
+        Some(Val::Text(_)) => Err(InvalidValue::Value {
             code: "wrong-type",
             message: "a string is not a stack".to_owned(),
             hint: Some("write `stack.NAME` or `stack[\"NAME\"]`".to_owned()),
@@ -150,7 +152,7 @@ fn stacks(val: &Val) -> Result<(), Wrong> {
     }
 }
 
-fn formed(raw: &str, is_formed: impl Fn(&str) -> bool, what: &str) -> Result<(), Wrong> {
+fn formed(raw: &str, is_formed: impl Fn(&str) -> bool, what: &str) -> Result<(), InvalidValue> {
     if is_formed(raw) {
         Ok(())
     } else {
@@ -173,20 +175,20 @@ fn is_digest(raw: &str) -> bool {
     })
 }
 
-fn text(val: &Val) -> Result<&str, Wrong> {
+fn text(val: &Val) -> Result<&str, InvalidValue> {
     val.as_text().ok_or_else(|| wrong_type(val))
 }
 
-fn texts(val: &Val, each: impl Fn(&str) -> Result<(), Wrong>) -> Result<(), Wrong> {
+fn texts(val: &Val, each: impl Fn(&str) -> Result<(), InvalidValue>) -> Result<(), InvalidValue> {
     let Val::List(items) = val else {
-        return Err(Wrong::Type { seen: val.what() });
+        return Err(InvalidValue::Type { seen: val.what() });
     };
     for item in items {
         match item {
             Val::Unknown => {}
             Val::Text(text) => each(text)?,
             other => {
-                return Err(Wrong::Value {
+                return Err(InvalidValue::Value {
                     code: "wrong-type",
                     message: format!("{} is no string", other.what()),
                     hint: None,
@@ -197,11 +199,11 @@ fn texts(val: &Val, each: impl Fn(&str) -> Result<(), Wrong>) -> Result<(), Wron
     Ok(())
 }
 
-fn word(raw: &str, words: &[&str]) -> Result<(), Wrong> {
+fn word(raw: &str, words: &[&str]) -> Result<(), InvalidValue> {
     if words.contains(&raw) {
         return Ok(());
     }
-    Err(Wrong::Value {
+    Err(InvalidValue::Value {
         code: "invalid-value",
         message: format!("`{raw}` is none of {}", suggest::list(words)),
         hint: suggest::nearest(raw, words.iter().copied())
@@ -209,17 +211,17 @@ fn word(raw: &str, words: &[&str]) -> Result<(), Wrong> {
     })
 }
 
-fn path(raw: &str) -> Result<(), Wrong> {
+fn path(raw: &str) -> Result<(), InvalidValue> {
     paths::normalize(raw)
         .map(drop)
-        .map_err(|leaves| Wrong::Value {
+        .map_err(|leaves| InvalidValue::Value {
             code: "path-leaves-project",
             message: leaves.to_string(),
             hint: None,
         })
 }
 
-fn glob(raw: &str) -> Result<(), Wrong> {
+fn glob(raw: &str) -> Result<(), InvalidValue> {
     compile_glob(raw).map(drop).map_err(value)
 }
 

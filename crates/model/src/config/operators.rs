@@ -6,7 +6,7 @@ use hcl_edit::expr::BinaryOperator;
 use hcl_edit::repr::Formatted;
 use serde_json::Number;
 
-use super::evaluator::{Evaluation, Problem};
+use super::evaluator::{Evaluation, ExpressionError};
 use super::suggest;
 use super::value::Val;
 use crate::digits;
@@ -27,14 +27,14 @@ pub(crate) fn number(literal: &Formatted<hcl_edit::Number>, at: Range<usize>) ->
         .or_else(|| number.as_f64().and_then(Number::from_f64));
     known
         .map(Val::Number)
-        .ok_or_else(|| Problem::new(at, "this number is too large"))
+        .ok_or_else(|| ExpressionError::new(at, "this number is too large"))
 }
 
 pub(crate) fn negate(value: &Val, at: Range<usize>) -> Evaluation {
     match value {
         Val::Unknown => Ok(Val::Unknown),
         Val::Number(number) => arithmetic(BinaryOperator::Minus, &Number::from(0), number, at),
-        other => Err(Problem::new(
+        other => Err(ExpressionError::new(
             at,
             format!("`-` wants a number, this is {}", other.what()),
         )),
@@ -45,7 +45,7 @@ pub(crate) fn not(value: &Val, at: Range<usize>) -> Evaluation {
     match value {
         Val::Unknown => Ok(Val::Unknown),
         Val::Bool(value) => Ok(Val::Bool(!value)),
-        other => Err(Problem::new(
+        other => Err(ExpressionError::new(
             at,
             format!("`!` wants a bool, this is {}", other.what()),
         )),
@@ -106,8 +106,8 @@ fn mismatch(
     left: &Val,
     right: &Val,
     at: Range<usize>,
-) -> Problem {
-    Problem::new(
+) -> ExpressionError {
+    ExpressionError::new(
         at,
         format!(
             "`{operator}` wants {wanted}, these are {} and {}",
@@ -151,7 +151,7 @@ fn arithmetic(
     };
     Number::from_f64(result)
         .map(Val::Number)
-        .ok_or_else(|| Problem::new(at, "this calculation has no finite result"))
+        .ok_or_else(|| ExpressionError::new(at, "this calculation has no finite result"))
 }
 
 pub(crate) fn index(value: Val, key: &Val, at: Range<usize>) -> Evaluation {
@@ -162,14 +162,14 @@ pub(crate) fn index(value: Val, key: &Val, at: Range<usize>) -> Evaluation {
         Val::Unknown => Ok(Val::Unknown),
         Val::Object(mut entries) => {
             let Some(name) = key.in_template() else {
-                return Err(Problem::new(
+                return Err(ExpressionError::new(
                     at,
                     format!("a key must be a string, this is {}", key.what()),
                 ));
             };
             entries.remove(&name).ok_or_else(|| {
                 let hint = suggest::hint(&name, entries.keys().map(String::as_str));
-                Problem::new(at, format!("there is no `{name}` in this object")).hint(hint)
+                ExpressionError::new(at, format!("there is no `{name}` in this object")).hint(hint)
             })
         }
         Val::List(mut items) => {
@@ -179,13 +179,16 @@ pub(crate) fn index(value: Val, key: &Val, at: Range<usize>) -> Evaluation {
             };
             match position {
                 Some(position) if position < items.len() => Ok(items.swap_remove(position)),
-                Some(position) => Err(Problem::new(
+                Some(position) => Err(ExpressionError::new(
                     at,
                     format!("there is no item {position} in a list of {}", items.len()),
                 )),
-                None => Err(Problem::new(at, "a list is indexed by a number")),
+                None => Err(ExpressionError::new(at, "a list is indexed by a number")),
             }
         }
-        other => Err(Problem::new(at, format!("{} has no parts", other.what()))),
+        other => Err(ExpressionError::new(
+            at,
+            format!("{} has no parts", other.what()),
+        )),
     }
 }

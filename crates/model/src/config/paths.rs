@@ -2,7 +2,7 @@
 
 /// Why a path is not inside the project.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Leaves {
+pub(crate) enum OutsideProject {
     #[error("`{0}` leaves the project")]
     Up(String),
     #[error("`{0}` is an absolute path: paths count from the project's root")]
@@ -10,15 +10,15 @@ pub(crate) enum Leaves {
 }
 
 /// `./a//b/../c` becomes `a/c`; the root is `""`.
-pub(crate) fn normalize(raw: &str) -> Result<String, Leaves> {
+pub(crate) fn normalize(raw: &str) -> Result<String, OutsideProject> {
     join("", raw)
 }
 
 /// The same for a path relative to a directory of the project.
-pub(crate) fn join(dir: &str, raw: &str) -> Result<String, Leaves> {
+pub(crate) fn join(dir: &str, raw: &str) -> Result<String, OutsideProject> {
     let drive = raw.as_bytes().get(1) == Some(&b':') && raw.as_bytes()[0].is_ascii_alphabetic();
     if raw.starts_with(['/', '\\', '~']) || drive {
-        return Err(Leaves::Absolute(raw.to_owned()));
+        return Err(OutsideProject::Absolute(raw.to_owned()));
     }
     let mut parts: Vec<&str> = dir.split('/').filter(|part| !part.is_empty()).collect();
     for part in raw.split(['/', '\\']) {
@@ -26,7 +26,7 @@ pub(crate) fn join(dir: &str, raw: &str) -> Result<String, Leaves> {
             "" | "." => {}
             ".." => {
                 if parts.pop().is_none() {
-                    return Err(Leaves::Up(raw.to_owned()));
+                    return Err(OutsideProject::Up(raw.to_owned()));
                 }
             }
             part => parts.push(part),

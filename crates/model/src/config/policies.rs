@@ -5,16 +5,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attach::{MAX_WORK, Selector, read_selectors};
-use super::check::{Drafts, Known};
+use super::check::{Drafts, KnownNames};
 use super::findings::Findings;
 use super::kinds;
 use super::paths;
-use super::project::Item;
+use super::project::OuterBlock;
 use super::reader::{Reader, Scope};
 use super::suggest;
 use super::walk::{Dirs, join};
 use crate::diagnostic::{Finding, Location};
-use crate::policy::{Point, Policy, PolicySource};
+use crate::policy::{Policy, PolicyPhase, PolicySource};
 use crate::project::Stack;
 use crate::tree::ReadFailure;
 
@@ -30,7 +30,7 @@ pub(crate) struct PolicyDraft {
 
 pub(crate) fn read(
     reader: &mut Reader<'_>,
-    item: Item<'_>,
+    item: OuterBlock<'_>,
     scope: &Scope,
     dirs: &Dirs,
 ) -> PolicyDraft {
@@ -44,8 +44,8 @@ pub(crate) fn read(
         None => Vec::new(),
     };
     let words = fields.texts("at");
-    let at = Point::ALL.into_iter();
-    let at: BTreeSet<Point> = match fields.get("at") {
+    let at = PolicyPhase::ALL.into_iter();
+    let at: BTreeSet<PolicyPhase> = match fields.get("at") {
         None => at.collect(),
         Some(_) => at
             .filter(|point| words.iter().any(|word| word == point.as_str()))
@@ -175,7 +175,7 @@ impl Policy {
 /// Resolves the stacks to which each policy applies.
 pub(crate) fn attach(
     findings: &mut Findings,
-    known: &Known<'_>,
+    known: &KnownNames<'_>,
     policies: Vec<PolicyDraft>,
     drafts: &Drafts,
 ) -> BTreeMap<String, Policy> {

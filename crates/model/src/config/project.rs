@@ -9,7 +9,7 @@ use hcl_edit::structure::Block as HclBlock;
 use super::reader::{Field, Reader, Scope};
 use super::schema::{self, BACKEND, ENGINE};
 use super::shape::{head, label_span};
-use super::syntax::Source;
+use super::syntax::SourceFile;
 use super::value::Val;
 use crate::approval::{ApprovalBlock, ApprovalScope};
 use crate::diagnostic::{Finding, Location};
@@ -20,13 +20,13 @@ use crate::providers;
 
 /// An outer block with its location.
 #[derive(Clone, Copy)]
-pub(crate) struct Item<'f> {
-    pub(crate) source: &'f Source,
+pub(crate) struct OuterBlock<'f> {
+    pub(crate) source: &'f SourceFile,
     pub(crate) block: &'f HclBlock,
     pub(crate) spec: &'static schema::Block,
 }
 
-impl Item<'_> {
+impl OuterBlock<'_> {
     pub(crate) fn name(&self) -> &str {
         self.block.labels.first().map_or("", |label| label.as_str())
     }
@@ -135,7 +135,11 @@ fn what_a_broken_file_calls_its_project_is_read_by_line() {
     check("stack \"a\" {\n  id = \"x\"\n}\n", None);
 }
 
-pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Project {
+pub(crate) fn read_project(
+    reader: &mut Reader<'_>,
+    item: OuterBlock<'_>,
+    scope: &Scope,
+) -> Project {
     let fields = reader.fields(item.source, item.block, item.spec, scope);
     reader.deep_fields(item.source, item.block, item.spec, scope, &mut |_| {});
     let id = fields.text("id").filter(|id| is_id(id)).map(str::to_owned);
@@ -170,7 +174,7 @@ pub(crate) fn read_project(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scop
 }
 
 /// The globs of the `gitops` block.
-fn gitops(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<String> {
+fn gitops(reader: &mut Reader<'_>, item: OuterBlock<'_>, scope: &Scope) -> Vec<String> {
     let blocks = item.block.body.get_blocks("gitops");
     blocks
         .flat_map(|block| {
@@ -183,7 +187,7 @@ fn gitops(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Vec<String>
 /// The `engine` block of a project or a stack.
 pub(crate) fn engine(
     reader: &mut Reader<'_>,
-    source: &Source,
+    source: &SourceFile,
     block: &HclBlock,
     scope: &Scope,
 ) -> Option<EngineRequirement> {
@@ -199,7 +203,7 @@ pub(crate) fn engine(
 /// The `approval` block of a target or a stack.
 pub(crate) fn approval(
     reader: &mut Reader<'_>,
-    item: Item<'_>,
+    item: OuterBlock<'_>,
     scope: &Scope,
 ) -> Option<ApprovalBlock> {
     let block = item.block.body.get_blocks("approval").next()?;
@@ -219,7 +223,11 @@ pub(crate) fn approval(
     })
 }
 
-pub(crate) fn read_target(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> TargetDraft {
+pub(crate) fn read_target(
+    reader: &mut Reader<'_>,
+    item: OuterBlock<'_>,
+    scope: &Scope,
+) -> TargetDraft {
     let mut scope = scope.with("target", serde_json::json!({ "name": item.name() }));
     let fields = reader.fields(item.source, item.block, item.spec, &scope);
     let approval = approval(reader, item, &scope);
@@ -279,7 +287,7 @@ impl Reader<'_> {
     /// The attributes of a block that accepts any attribute.
     fn open_attributes(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         block: &HclBlock,
         scope: &Scope,
     ) -> BTreeMap<String, Input> {

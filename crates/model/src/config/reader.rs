@@ -12,23 +12,26 @@ use hcl_edit::expr::{Expression, ObjectKey};
 use hcl_edit::structure::{Attribute, Block as HclBlock, Body};
 use serde_json::Value;
 
-use super::Surroundings;
-use super::evaluator::{Evaluator, Fetched, Host, MAX_STEPS, Names, Problem, Refs, Seen, span};
+use super::LoadEnvironment;
+use super::evaluator::{
+    AllowedRefs, Bindings, CollectedRefs, Evaluator, ExpressionError, Fetched, Host, MAX_STEPS,
+    span,
+};
 use super::findings::Findings;
 use super::kinds;
-use super::schema::{Attr, Block, CONTEXT_SECRET, Kind};
+use super::schema::{Attr, Block, CONTEXT_SECRET, ValueKind};
 use super::shape::{attrs, head, inner_blocks};
 use super::stage_check;
-use super::syntax::{MAX_FILE_BYTES, Source};
+use super::syntax::{MAX_FILE_BYTES, SourceFile};
 use super::value::Val;
 use crate::diagnostic::{Finding, Location};
 use crate::project::{Expression as Stored, Input, Needs};
-use crate::stage::{Ask, StageBlock};
+use crate::stage::{ExternalQuery, StageBlock};
 use crate::tree::{ReadFailure, Tree};
 
 pub(crate) struct Reader<'a> {
     pub(crate) tree: &'a dyn Tree,
-    pub(crate) around: &'a Surroundings<'a>,
+    pub(crate) around: &'a LoadEnvironment<'a>,
     pub(crate) findings: Findings,
     pub(crate) steps: Cell<usize>,
     /// The first use of each feature that is not implemented yet.
@@ -43,7 +46,7 @@ pub(crate) struct Reader<'a> {
 /// The names that an expression may use.
 #[derive(Clone, Default)]
 pub(crate) struct Scope {
-    pub(crate) names: Names,
+    pub(crate) names: Bindings,
     pub(crate) locals: Vec<(String, Val)>,
     /// Whether `stack.name` and `target.name` are bound later.
     pub(crate) late_names: bool,
@@ -62,19 +65,19 @@ pub(crate) struct Field {
     pub(crate) attr: &'static Attr,
     pub(crate) at: Range<usize>,
     pub(crate) val: Val,
-    pub(crate) seen: Seen,
+    pub(crate) seen: CollectedRefs,
     /// The entries, if it is an object.
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<ObjectItem>,
 }
 
 impl Field {
     /// The whole value in its stored form.
-    pub(crate) fn input(&self, source: &Source, names: &Names) -> Input {
+    pub(crate) fn input(&self, source: &SourceFile, names: &Bindings) -> Input {
         let mut seen = self.seen.clone();
         for item in &self.items {
             seen.extend(&item.seen);
         }
-        let whole = Item {
+        let whole = ObjectItem {
             key: self.attr.name.to_owned(),
             key_at: self.at.clone(),
             text: source.slice(self.at.clone()).to_owned(),
@@ -86,17 +89,17 @@ impl Field {
 }
 
 /// One entry of an object.
-pub(crate) struct Item {
+pub(crate) struct ObjectItem {
     pub(crate) key: String,
     pub(crate) key_at: Range<usize>,
     pub(crate) text: String,
     pub(crate) val: Val,
-    pub(crate) seen: Seen,
+    pub(crate) seen: CollectedRefs,
 }
 
-impl Item {
+impl ObjectItem {
     /// The stored form: a known value if it needs nothing external.
-    pub(crate) fn input(&self, names: &Names) -> Input {
+    pub(crate) fn input(&self, names: &Bindings) -> Input {
         let asks = !self.seen.env.is_empty()
             || !self.seen.env_if_set.is_empty()
             || !self.seen.secrets.is_empty();
@@ -137,8 +140,8 @@ pub(crate) fn each_unknown(block: &HclBlock, scope: &Scope) -> Scope {
 }
 
 /// Only the names in use: the stored form must not change when something else does.
-fn kept_names(names: &Names, seen: &Seen) -> Names {
-    let mut kept = Names::new();
+fn kept_names(names: &Bindings, seen: &CollectedRefs) -> Bindings {
+    let mut kept = Bindings::new();
     for (root, attribute) in &seen.names {
         let Some(value) = names.get(root) else {
             continue;
@@ -215,7 +218,7 @@ impl Fields {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(tree: &'a dyn Tree, around: &'a Surroundings<'a>) -> Self {
+    pub(crate) fn new(tree: &'a dyn Tree, around: &'a LoadEnvironment<'a>) -> Self {
         Self {
             tree,
             around,
@@ -235,11 +238,11 @@ impl<'a> Reader<'a> {
     /// Checks the attributes of all nested blocks, and passes their references to `each`.
     pub(crate) fn deep_fields(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         block: &HclBlock,
         spec: &'static Block,
         scope: &Scope,
-        each: &mut dyn FnMut(&Seen),
+        each: &mut dyn FnMut(&CollectedRefs),
     ) {
         for (inner, spec) in inner_blocks(block, spec) {
             let scope = each_unknown(inner, scope);
@@ -254,7 +257,7 @@ impl<'a> Reader<'a> {
     /// A block of a post-apply stage and its nested blocks, in their stored form.
     pub(crate) fn stage_block(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         block: &HclBlock,
         spec: &'static Block,
         scope: &Scope,
@@ -291,7 +294,7 @@ impl<'a> Reader<'a> {
     /// The values of a block's attributes, without those that could not be read.
     pub(crate) fn fields(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         block: &HclBlock,
         spec: &'static Block,
         scope: &Scope,
@@ -317,7 +320,7 @@ impl<'a> Reader<'a> {
     /// One attribute of a block, by name.
     pub(crate) fn single(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         body: &Body,
         spec: &'static Block,
         name: &str,
@@ -330,26 +333,27 @@ impl<'a> Reader<'a> {
 
     fn field(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         attribute: &Attribute,
         attr: &'static Attr,
         scope: &Scope,
     ) -> Option<Field> {
         let expr = &attribute.value;
         let at = span(expr);
-        let (val, seen, items) = if let (Kind::Map, Expression::Object(object)) = (attr.kind, expr)
+        let (val, seen, items) = if let (ValueKind::Map, Expression::Object(object)) =
+            (attr.kind, expr)
         {
-            let items: Vec<Item> = object
+            let items: Vec<ObjectItem> = object
                 .iter()
                 .filter_map(|(key, value)| self.item(source, key, value.expr(), attr.refs, scope))
                 .collect();
             let val = items
                 .iter()
                 .map(|item| (item.key.clone(), item.val.clone()));
-            (Val::Object(val.collect()), Seen::default(), items)
-        } else if let (Refs::After, Expression::Array(list)) = (attr.refs, expr) {
+            (Val::Object(val.collect()), CollectedRefs::default(), items)
+        } else if let (AllowedRefs::After, Expression::Array(list)) = (attr.refs, expr) {
             // Each one separately, so that an invalid one does not hide the others.
-            let mut seen = Seen::default();
+            let mut seen = CollectedRefs::default();
             let mut items = Vec::new();
             for item in list {
                 if let Some((val, also)) = self.evaluate(source, item, attr.refs, scope) {
@@ -360,7 +364,7 @@ impl<'a> Reader<'a> {
             (Val::List(items), seen, Vec::new())
         } else {
             let (val, seen) = self.evaluate(source, expr, attr.refs, scope)?;
-            let items = if attr.kind == Kind::Map {
+            let items = if attr.kind == ValueKind::Map {
                 whole_items(source.slice(at.clone()), &val, &seen, &at)
             } else {
                 Vec::new()
@@ -371,15 +375,21 @@ impl<'a> Reader<'a> {
             return None; // as if it were not set
         }
         // Each one is compiled, which costs more than a plain value.
-        if let (Kind::Globs | Kind::AnyGlobs | Kind::Texts, Val::List(list)) = (attr.kind, &val) {
-            let cost = if attr.kind == Kind::Texts { 10 } else { 100 };
+        if let (ValueKind::Globs | ValueKind::AnyGlobs | ValueKind::Texts, Val::List(list)) =
+            (attr.kind, &val)
+        {
+            let cost = if attr.kind == ValueKind::Texts {
+                10
+            } else {
+                100
+            };
             let total = self
                 .steps
                 .get()
                 .saturating_add(list.len().saturating_mul(cost));
             self.steps.set(total);
             if total > MAX_STEPS {
-                self.problem(source, Problem::new(at, "this list is too long"));
+                self.problem(source, ExpressionError::new(at, "this list is too long"));
                 return None;
             }
         }
@@ -392,10 +402,10 @@ impl<'a> Reader<'a> {
                 .push(wrong.finding(attr, source.location(at.clone())));
             return None;
         }
-        if attr.kind == Kind::Map
+        if attr.kind == ValueKind::Map
             && val == Val::Unknown
-            && attr.refs != Refs::Own
-            && attr.refs != Refs::Gate
+            && attr.refs != AllowedRefs::Own
+            && attr.refs != AllowedRefs::Gate
         {
             let finding = Finding::error(
                 "unknown-keys",
@@ -418,27 +428,27 @@ impl<'a> Reader<'a> {
 
     fn item(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         key: &ObjectKey,
         value: &Expression,
-        refs: Refs,
+        refs: AllowedRefs,
         scope: &Scope,
-    ) -> Option<Item> {
+    ) -> Option<ObjectItem> {
         let key_at = key.span().unwrap_or(0..0);
         let name = match key {
             ObjectKey::Ident(name) => name.as_str().to_owned(),
             ObjectKey::Expression(expr) => {
-                let (val, _) = self.evaluate(source, expr, Refs::Key, scope)?;
+                let (val, _) = self.evaluate(source, expr, AllowedRefs::Key, scope)?;
                 let Some(name) = val.in_template() else {
                     let message = format!("a key must be a string, this is {}", val.what());
-                    self.problem(source, Problem::new(span(expr), message));
+                    self.problem(source, ExpressionError::new(span(expr), message));
                     return None;
                 };
                 name
             }
         };
         let (val, seen) = self.evaluate(source, value, refs, scope)?;
-        Some(Item {
+        Some(ObjectItem {
             key: name,
             key_at,
             text: source.slice(span(value)).to_owned(),
@@ -450,12 +460,12 @@ impl<'a> Reader<'a> {
     /// An attribute that is in no table, as an entry.
     pub(crate) fn open_item(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         attribute: &Attribute,
         scope: &Scope,
-    ) -> Option<Item> {
-        let (val, seen) = self.evaluate(source, &attribute.value, Refs::Later, scope)?;
-        Some(Item {
+    ) -> Option<ObjectItem> {
+        let (val, seen) = self.evaluate(source, &attribute.value, AllowedRefs::Later, scope)?;
+        Some(ObjectItem {
             key: attribute.key.as_str().to_owned(),
             key_at: attribute.key.span().unwrap_or(0..0),
             text: source.slice(span(&attribute.value)).to_owned(),
@@ -466,14 +476,14 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn evaluate(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         expr: &Expression,
-        refs: Refs,
+        refs: AllowedRefs,
         scope: &Scope,
-    ) -> Option<(Val, Seen)> {
+    ) -> Option<(Val, CollectedRefs)> {
         let length = span(expr).len();
         self.steps.set(self.steps.get().saturating_add(length / 16));
-        let host = Loading {
+        let host = LoadingHost {
             reader: self,
             later: refs.is_later(),
         };
@@ -491,14 +501,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn problem(&mut self, source: &Source, problem: Problem) {
+    pub(crate) fn problem(&mut self, source: &SourceFile, problem: ExpressionError) {
         let mut finding = Finding::error(problem.code, problem.message)
             .at(source.location(problem.span), problem.label);
         finding.hint = problem.hint;
         self.findings.push(finding);
     }
 
-    fn secrets(&mut self, source: &Source, seen: &Seen) {
+    fn secrets(&mut self, source: &SourceFile, seen: &CollectedRefs) {
         for (reference, at) in &seen.secrets {
             let at = source.location(at.clone());
             match kinds::secret_source(reference) {
@@ -517,7 +527,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The entries of an object that is not a literal: each is a part of the whole expression.
-fn whole_items(text: &str, val: &Val, seen: &Seen, at: &Range<usize>) -> Vec<Item> {
+fn whole_items(text: &str, val: &Val, seen: &CollectedRefs, at: &Range<usize>) -> Vec<ObjectItem> {
     let Val::Object(entries) = val else {
         return Vec::new();
     };
@@ -525,12 +535,16 @@ fn whole_items(text: &str, val: &Val, seen: &Seen, at: &Range<usize>) -> Vec<Ite
         .iter()
         .map(|(key, val)| {
             let known = val.is_known();
-            Item {
+            ObjectItem {
                 key: key.clone(),
                 key_at: at.clone(),
                 text: format!("({text})[{}]", quoted(key)),
                 val: val.clone(),
-                seen: if known { Seen::default() } else { seen.clone() },
+                seen: if known {
+                    CollectedRefs::default()
+                } else {
+                    seen.clone()
+                },
             }
         })
         .collect()
@@ -545,12 +559,12 @@ fn quoted(key: &str) -> String {
 }
 
 /// The host during loading: the tree and the loader's environment, without running anything.
-struct Loading<'r, 'a> {
+struct LoadingHost<'r, 'a> {
     reader: &'r Reader<'a>,
     later: bool,
 }
 
-impl Host for Loading<'_, '_> {
+impl Host for LoadingHost<'_, '_> {
     fn env(&self, name: &str) -> Fetched {
         if self.later {
             return Fetched::Later;
@@ -580,7 +594,7 @@ impl Host for Loading<'_, '_> {
         Fetched::Later
     }
 
-    fn ask(&self, _ask: Ask) -> Fetched {
+    fn ask(&self, _ask: ExternalQuery) -> Fetched {
         Fetched::Later
     }
 

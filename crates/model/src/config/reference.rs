@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::functions::FUNCTIONS;
 use super::kinds::SECRETS;
-use super::schema::{Attr, Block, Kind, TOP};
+use super::schema::{Attr, Block, TOP, ValueKind};
 
 /// `docs/reference/project-file.md`.
 pub fn render() -> String {
@@ -125,7 +125,7 @@ fn write_attrs(out: &mut String, attrs: &[Attr]) {
             (true, _) => "required",
             (false, default) => default,
         };
-        let more = if attr.refs.allows_secrets() && attr.kind != Kind::Each {
+        let more = if attr.refs.allows_secrets() && attr.kind != ValueKind::Each {
             "; takes secrets"
         } else {
             ""

@@ -3,11 +3,11 @@
 use hcl_edit::Decorated;
 use hcl_edit::expr::{Expression, Traversal, TraversalOperator};
 
-use super::evaluator::{Evaluation, Evaluator, Fetched, Problem, ROOTS, Refs, span};
+use super::evaluator::{AllowedRefs, Evaluation, Evaluator, ExpressionError, Fetched, ROOTS, span};
 use super::operators;
 use super::suggest;
 use super::value::Val;
-use crate::stage::Ask;
+use crate::stage::ExternalQuery;
 
 /// A word of a reference.
 enum Late {
@@ -41,7 +41,7 @@ impl Evaluator<'_> {
             "output" => {
                 self.own(whole, "an output of this stack")?;
                 let Some(key) = self.word(operators.first())? else {
-                    return Err(Problem::new(
+                    return Err(ExpressionError::new(
                         span(whole),
                         "`output` wants the name of an output: `output.KEY`",
                     ));
@@ -55,7 +55,7 @@ impl Evaluator<'_> {
                 self.own(whole, "a resource of this stack")?;
                 let address = self.late_word(operators.first())?;
                 let (Some(address), true) = (address, operators.len() >= 2) else {
-                    return Err(Problem::new(
+                    return Err(ExpressionError::new(
                         span(whole),
                         "a resource is written as `resource[\"ADDRESS\"].ATTR`",
                     ));
@@ -68,13 +68,13 @@ impl Evaluator<'_> {
             }
             "fact" => {
                 if !self.refs.allows_asking() {
-                    return Err(Problem::new(
+                    return Err(ExpressionError::new(
                         span(whole),
                         "a published fact may stand only in a `gate`",
                     ));
                 }
                 let Some(facts) = self.word(operators.first())? else {
-                    return Err(Problem::new(
+                    return Err(ExpressionError::new(
                         span(whole),
                         "a fact is written as `fact.NAME[\"PATH\"].KEY`",
                     ));
@@ -86,7 +86,7 @@ impl Evaluator<'_> {
                 };
                 let file = (facts.clone(), path.clone(), span(whole));
                 self.seen.fact_files.push(file);
-                let value = self.host.ask(Ask::Fact { facts, path });
+                let value = self.host.ask(ExternalQuery::Fact { facts, path });
                 let value = self.fetched(value, whole)?;
                 self.walk(value, operators.get(2..).unwrap_or_default(), whole)
             }
@@ -100,27 +100,27 @@ impl Evaluator<'_> {
                     _ => true,
                 });
                 let hint = suggest::hint(other, locals.chain(roots));
-                Err(Problem {
+                Err(ExpressionError {
                     code: "unknown-reference",
-                    ..Problem::new(span(whole), format!("nothing is called `{other}` here"))
+                    ..ExpressionError::new(span(whole), format!("nothing is called `{other}` here"))
                 }
                 .hint(hint))
             }
         }
     }
 
-    fn own(&self, whole: &Expression, what: &str) -> Result<(), Problem> {
+    fn own(&self, whole: &Expression, what: &str) -> Result<(), ExpressionError> {
         if self.refs.allows_own() {
             return Ok(());
         }
-        let message = if self.refs == Refs::Key {
+        let message = if self.refs == AllowedRefs::Key {
             format!("a name must be known from the file alone: {what} is a value")
         } else {
             format!("{what} may stand only in `publish`, `bootstrap` and `gate`")
         };
-        Err(Problem {
+        Err(ExpressionError {
             code: "misplaced-reference",
-            ..Problem::new(span(whole), message)
+            ..ExpressionError::new(span(whole), message)
         })
     }
 
@@ -140,7 +140,7 @@ impl Evaluator<'_> {
         {
             let message = "`target` is the stack's own, and has a `name` alone";
             let hint = format!("a target is named by a string: `\"{word}\"`");
-            return Err(Problem::new(span(whole), message).hint(Some(hint)));
+            return Err(ExpressionError::new(span(whole), message).hint(Some(hint)));
         }
         let Some(value) = self.names.get(root) else {
             if self.late_names && matches!(root, "target" | "stack") {
@@ -152,7 +152,7 @@ impl Evaluator<'_> {
                 "git" => "this project is not in Git, so there is no `git` here",
                 _ => "this name is not known here",
             };
-            return Err(Problem::new(span(whole), message));
+            return Err(ExpressionError::new(span(whole), message));
         };
         let value = Val::from(value);
         self.step(value.size(), whole)?;
@@ -173,16 +173,16 @@ impl Evaluator<'_> {
             return self.name("stack", operators, whole);
         }
         let Some(stack) = self.word(first)? else {
-            return Err(Problem::new(
+            return Err(ExpressionError::new(
                 span(whole),
                 "`stack` wants a name: `stack.NAME` or `stack[\"NAME\"]`",
             ));
         };
         if operators.len() == 1 {
-            if self.refs != Refs::After {
-                return Err(Problem {
+            if self.refs != AllowedRefs::After {
+                return Err(ExpressionError {
                     code: "misplaced-reference",
-                    ..Problem::new(span(whole), "a whole stack may stand only in `after`")
+                    ..ExpressionError::new(span(whole), "a whole stack may stand only in `after`")
                 }
                 .hint(Some(format!(
                     "an output is written as `stack.{stack}.output.KEY`"
@@ -194,15 +194,15 @@ impl Evaluator<'_> {
         let output = self.word(operators.get(1))?;
         let key = self.word(operators.get(2))?;
         let (Some("output"), Some(key)) = (output.as_deref(), key) else {
-            return Err(Problem::new(
+            return Err(ExpressionError::new(
                 span(whole),
                 format!("of a stack only its outputs can be used: `stack.{stack}.output.KEY`"),
             ));
         };
-        if self.refs != Refs::Inputs {
-            return Err(Problem {
+        if self.refs != AllowedRefs::Inputs {
+            return Err(ExpressionError {
                 code: "misplaced-reference",
-                ..Problem::new(
+                ..ExpressionError::new(
                     span(whole),
                     "an output of another stack may stand only in `inputs`",
                 )
@@ -222,7 +222,7 @@ impl Evaluator<'_> {
                 Ok(Val::from(&value))
             }
             Fetched::Later => Ok(Val::Unknown),
-            Fetched::Missing(message) => Err(Problem::missing(span(whole), message)),
+            Fetched::Missing(message) => Err(ExpressionError::missing(span(whole), message)),
         }
     }
 
@@ -230,7 +230,7 @@ impl Evaluator<'_> {
     fn late_word(
         &mut self,
         operator: Option<&Decorated<TraversalOperator>>,
-    ) -> Result<Option<Late>, Problem> {
+    ) -> Result<Option<Late>, ExpressionError> {
         if let Some(TraversalOperator::Index(expr)) = operator.map(Decorated::value)
             && self.eval(expr)? == Val::Unknown
         {
@@ -243,16 +243,16 @@ impl Evaluator<'_> {
     fn word(
         &mut self,
         operator: Option<&Decorated<TraversalOperator>>,
-    ) -> Result<Option<String>, Problem> {
+    ) -> Result<Option<String>, ExpressionError> {
         match operator.map(Decorated::value) {
             Some(TraversalOperator::GetAttr(name)) => Ok(Some(name.as_str().to_owned())),
             Some(TraversalOperator::Index(expr)) => match self.eval(expr)? {
                 Val::Text(text) => Ok(Some(text)),
-                Val::Unknown => Err(Problem::new(
+                Val::Unknown => Err(ExpressionError::new(
                     span(expr),
                     "this name must be known from the file alone",
                 )),
-                other => Err(Problem::new(
+                other => Err(ExpressionError::new(
                     span(expr),
                     format!("a name must be a string, this is {}", other.what()),
                 )),
@@ -301,12 +301,12 @@ impl Evaluator<'_> {
                 TraversalOperator::AttrSplat(_) | TraversalOperator::FullSplat(_)
             )
         }) {
-            return Err(Problem::new(
+            return Err(ExpressionError::new(
                 span(whole),
                 "one splat in a reference is the most",
             ));
         }
-        let items: Result<Vec<Val>, Problem> = items
+        let items: Result<Vec<Val>, ExpressionError> = items
             .into_iter()
             .map(|item| self.walk(item, rest, whole))
             .collect();

@@ -10,24 +10,24 @@ use hcl_edit::structure::Block as HclBlock;
 use serde_json::Value;
 
 use super::paths;
-use super::project::Item;
+use super::project::OuterBlock;
 use super::reader::{Fields, Reader, Scope};
 use super::schema::{CHECK, DELIMITERS, EACH};
-use super::syntax::Source;
+use super::syntax::SourceFile;
 use crate::diagnostic::{Finding, Location};
 use crate::project::Input;
 use crate::render::checks::{Check, CheckKind};
-use crate::render::{Delimiters, Render, Select, Spaces, Undefined};
+use crate::render::{Delimiters, Render, Select, UndefinedMode, WhitespaceOptions};
 use crate::tree::Tree;
 
-pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Render {
+pub(crate) fn read_render(reader: &mut Reader<'_>, item: OuterBlock<'_>, scope: &Scope) -> Render {
     let fields = reader.fields(item.source, item.block, item.spec, scope);
     let path = |name: &str| {
         let written = fields.text(name)?;
         paths::normalize(written).ok()
     };
     let secrets = secrets(reader, item, &fields, scope);
-    let spaces = Spaces::default();
+    let spaces = WhitespaceOptions::default();
     let suffix = fields.text("suffix").unwrap_or(".j2").to_owned();
     if suffix.is_empty() || suffix.contains('/') {
         let message = "`suffix` must be an ending such as `.j2`";
@@ -37,7 +37,7 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
     let data = normal(&fields.texts("data"));
     warn_of_missing(reader, item, &fields, "templates", &templates);
     warn_of_missing(reader, item, &fields, "data", &data);
-    let mut places = Places::new();
+    let mut places = Locations::new();
     for name in ["templates", "data", "schema", "exclude", "sensitive"] {
         if let Some(field) = fields.get(name) {
             places.insert(name.to_owned(), item.source.location(field.at.clone()));
@@ -55,11 +55,11 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
         suffix,
         undefined: fields
             .text("undefined")
-            .map(Undefined::of)
+            .map(UndefinedMode::of)
             .unwrap_or_default(),
         exclude: fields.texts("exclude"),
         keep_empty: fields.bool("keep_empty").unwrap_or(false),
-        spaces: Spaces {
+        spaces: WhitespaceOptions {
             trim_blocks: fields.bool("trim_blocks").unwrap_or(spaces.trim_blocks),
             lstrip_blocks: fields.bool("lstrip_blocks").unwrap_or(spaces.lstrip_blocks),
             keep_trailing_newline: fields
@@ -85,7 +85,7 @@ pub(crate) fn read_render(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
 /// Entries of `secrets`. An entry that is computed from a secret is invalid.
 fn secrets(
     reader: &mut Reader<'_>,
-    item: Item<'_>,
+    item: OuterBlock<'_>,
     fields: &Fields,
     scope: &Scope,
 ) -> BTreeMap<String, Input> {
@@ -109,7 +109,7 @@ fn secrets(
 }
 
 /// The directories of templates: one, or a list.
-fn templates(reader: &mut Reader<'_>, item: Item<'_>, fields: &Fields) -> Vec<String> {
+fn templates(reader: &mut Reader<'_>, item: OuterBlock<'_>, fields: &Fields) -> Vec<String> {
     let written = match fields.text("templates") {
         Some(one) => vec![one.to_owned()],
         None => fields.texts("templates"),
@@ -133,7 +133,7 @@ fn normal(written: &[String]) -> Vec<String> {
 
 fn warn_of_missing(
     reader: &mut Reader<'_>,
-    item: Item<'_>,
+    item: OuterBlock<'_>,
     fields: &Fields,
     name: &str,
     paths: &[String],
@@ -159,10 +159,16 @@ fn is_there(tree: &dyn Tree, path: &str) -> bool {
     path.is_empty() || entries.iter().any(|entry| entry.name == name)
 }
 
-type Places = BTreeMap<String, Location>;
+type Locations = BTreeMap<String, Location>;
 
 /// The locations of an object's entries.
-fn note_entries(places: &mut Places, source: &Source, fields: &Fields, name: &str, part: &str) {
+fn note_entries(
+    places: &mut Locations,
+    source: &SourceFile,
+    fields: &Fields,
+    name: &str,
+    part: &str,
+) {
     for entry in fields.get(name).map_or(&[][..], |field| &field.items) {
         let part = format!("{part}.{}", entry.key);
         places.insert(part, source.location(entry.key_at.clone()));
@@ -172,7 +178,7 @@ fn note_entries(places: &mut Places, source: &Source, fields: &Fields, name: &st
 /// The entries of an object, as strings.
 fn expressions(
     reader: &mut Reader<'_>,
-    source: &Source,
+    source: &SourceFile,
     fields: &Fields,
     name: &str,
 ) -> BTreeMap<String, String> {
@@ -193,7 +199,7 @@ fn expressions(
     all
 }
 
-fn delimiters(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Delimiters {
+fn delimiters(reader: &mut Reader<'_>, item: OuterBlock<'_>, scope: &Scope) -> Delimiters {
     let mut read = Delimiters::default();
     let Some(block) = item.block.body.get_blocks("delimiters").next() else {
         return read;
@@ -223,9 +229,9 @@ fn delimiters(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Delimit
 
 fn each(
     reader: &mut Reader<'_>,
-    item: Item<'_>,
+    item: OuterBlock<'_>,
     scope: &Scope,
-    places: &mut Places,
+    places: &mut Locations,
 ) -> BTreeMap<String, BTreeMap<String, String>> {
     let blocks: Vec<&HclBlock> = item.block.body.get_blocks("each").collect();
     let mut all: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
@@ -246,9 +252,9 @@ fn each(
 
 fn checks(
     reader: &mut Reader<'_>,
-    item: Item<'_>,
+    item: OuterBlock<'_>,
     scope: &Scope,
-    places: &mut Places,
+    places: &mut Locations,
 ) -> Vec<Check> {
     let blocks: Vec<&HclBlock> = item.block.body.get_blocks("check").collect();
     let mut all = Vec::new();
@@ -283,7 +289,7 @@ fn checks(
 
 fn selects(
     reader: &mut Reader<'_>,
-    source: &Source,
+    source: &SourceFile,
     fields: &Fields,
     name: &'static str,
 ) -> Vec<Select> {
@@ -297,7 +303,7 @@ fn selects(
     all
 }
 
-fn wrong(reader: &mut Reader<'_>, source: &Source, fields: &Fields, name: &str, message: &str) {
+fn wrong(reader: &mut Reader<'_>, source: &SourceFile, fields: &Fields, name: &str, message: &str) {
     let at = fields
         .get(name)
         .map_or_else(Location::default, |field| source.location(field.at.clone()));

@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::eval::{EvaluateError, evaluate_as};
-use super::evaluator::{Fetched, Host, Names, Refs};
+use super::evaluator::{AllowedRefs, Bindings, Fetched, Host};
 use crate::diagnostic::Location;
 use crate::project::{Expression, Input};
 use crate::secret::Secret;
-use crate::stage::{Ask, ResolvedBlock, StageBlock};
+use crate::stage::{ExternalQuery, ResolvedBlock, StageBlock};
 
 /// Provides the values.
 pub trait StageValues {
@@ -24,15 +24,15 @@ pub trait StageValues {
     fn env(&self, name: &str) -> Option<String>;
     fn secret(&self, reference: &str) -> Option<Secret>;
     /// The result of an external query, if it was already made.
-    fn answer(&self, ask: &Ask) -> Option<Value>;
+    fn answer(&self, ask: &ExternalQuery) -> Option<Value>;
 }
 
 /// Why a block has no values yet. It names what is missing and never contains a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// External queries to make before resolving again.
-    #[error("{} must be asked first", asks.iter().map(Ask::to_string).collect::<Vec<_>>().join(", "))]
-    Asks { asks: Vec<Ask> },
+    #[error("{} must be asked first", asks.iter().map(ExternalQuery::to_string).collect::<Vec<_>>().join(", "))]
+    Asks { asks: Vec<ExternalQuery> },
     #[error("`{attribute}` of `{block}` ({}:{}) has no value", at.file, at.line)]
     Value {
         block: String,
@@ -53,7 +53,7 @@ pub fn resolve(
     block: &StageBlock,
     values: &dyn StageValues,
 ) -> Result<Vec<ResolvedBlock>, ResolveError> {
-    let resolving = Resolving {
+    let resolving = StageResolver {
         values,
         asks: RefCell::new(BTreeSet::new()),
     };
@@ -67,12 +67,12 @@ pub fn resolve(
     })
 }
 
-struct Resolving<'a> {
+struct StageResolver<'a> {
     values: &'a dyn StageValues,
-    asks: RefCell<BTreeSet<Ask>>,
+    asks: RefCell<BTreeSet<ExternalQuery>>,
 }
 
-impl Resolving<'_> {
+impl StageResolver<'_> {
     fn each(&self, block: &StageBlock) -> Result<Vec<ResolvedBlock>, ResolveError> {
         let Some(each) = &block.for_each else {
             return Ok(vec![self.one(block, None)?]);
@@ -158,11 +158,11 @@ impl Resolving<'_> {
             names,
             ..expression.clone()
         };
-        let host = Given {
+        let host = StageHost {
             resolving: self,
             names: &expression.names,
         };
-        match evaluate_as(&expression, Refs::Stage, &host, &Cell::new(0)) {
+        match evaluate_as(&expression, AllowedRefs::Stage, &host, &Cell::new(0)) {
             Ok(evaluated) => Ok((evaluated.value, evaluated.sensitive)),
             // A query is needed first. The rest is evaluated to find further queries.
             Err(_) if !self.asks.borrow().is_empty() => Ok((Value::Null, false)),
@@ -181,12 +181,12 @@ fn title(block: &StageBlock) -> String {
     format!("{} {}", block.kind, block.name).trim().to_owned()
 }
 
-struct Given<'a> {
-    resolving: &'a Resolving<'a>,
-    names: &'a Names,
+struct StageHost<'a> {
+    resolving: &'a StageResolver<'a>,
+    names: &'a Bindings,
 }
 
-impl Given<'_> {
+impl StageHost<'_> {
     fn given(found: Option<(Value, bool)>, missing: impl FnOnce() -> String) -> Fetched {
         match found {
             Some((value, sensitive)) => Fetched::Given { value, sensitive },
@@ -195,7 +195,7 @@ impl Given<'_> {
     }
 }
 
-impl Host for Given<'_> {
+impl Host for StageHost<'_> {
     fn env(&self, name: &str) -> Fetched {
         let found = self.resolving.values.env(name);
         Self::given(found.map(|value| (Value::String(value), false)), || {
@@ -230,7 +230,7 @@ impl Host for Given<'_> {
         })
     }
 
-    fn ask(&self, ask: Ask) -> Fetched {
+    fn ask(&self, ask: ExternalQuery) -> Fetched {
         if let Some(value) = self.resolving.values.answer(&ask) {
             Fetched::Given {
                 value,

@@ -4,17 +4,17 @@
 //! Not here: the tables of gates and other blocks inside a stack (`stack_schema`), reading (`fields`), the rules
 //! between blocks (`check`).
 
-use super::evaluator::Refs;
+use super::evaluator::AllowedRefs;
 use super::stack_schema::{DISCOVER, STACK};
-use crate::context::{HookStage, When};
+use crate::context::{HookStage, HookTiming};
 use crate::duration::EXAMPLES;
-use crate::policy::Point;
-use crate::render::Undefined;
+use crate::policy::PolicyPhase;
+use crate::render::UndefinedMode;
 use crate::render::checks::CheckKind;
 
 /// A kind of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ValueKind {
     Text,
     Bool,
     /// An integer, zero or more.
@@ -58,7 +58,7 @@ pub(crate) enum Kind {
     Cron,
 }
 
-impl Kind {
+impl ValueKind {
     /// The name in messages and on the reference page.
     pub(crate) fn title(self) -> String {
         match self {
@@ -99,22 +99,22 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attr {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
     pub(crate) required: bool,
     pub(crate) default: &'static str,
-    pub(crate) refs: Refs,
+    pub(crate) refs: AllowedRefs,
     pub(crate) doc: &'static str,
     /// The feature is not implemented yet.
     pub(crate) later: bool,
 }
 
-pub(crate) const fn attr(name: &'static str, kind: Kind, doc: &'static str) -> Attr {
+pub(crate) const fn attr(name: &'static str, kind: ValueKind, doc: &'static str) -> Attr {
     Attr {
         name,
         kind,
         required: false,
         default: "",
-        refs: Refs::Load,
+        refs: AllowedRefs::Load,
         doc,
         later: false,
     }
@@ -136,7 +136,7 @@ impl Attr {
         self
     }
 
-    pub(crate) const fn refs(mut self, refs: Refs) -> Self {
+    pub(crate) const fn refs(mut self, refs: AllowedRefs) -> Self {
         self.refs = refs;
         self
     }
@@ -150,7 +150,7 @@ pub(crate) struct Block {
     pub(crate) attrs: &'static [Attr],
     /// Additional attributes, by the first label.
     pub(crate) variants: &'static [Variant],
-    pub(crate) blocks: &'static [Inner],
+    pub(crate) blocks: &'static [NestedBlock],
     /// Any attribute is allowed (engine backends).
     pub(crate) open: bool,
     pub(crate) doc: &'static str,
@@ -173,18 +173,18 @@ pub(crate) struct Variant {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inner {
+pub(crate) struct NestedBlock {
     pub(crate) block: &'static Block,
     /// May occur more than once.
     pub(crate) many: bool,
 }
 
-pub(crate) const fn one(block: &'static Block) -> Inner {
-    Inner { block, many: false }
+pub(crate) const fn one(block: &'static Block) -> NestedBlock {
+    NestedBlock { block, many: false }
 }
 
-pub(crate) const fn many(block: &'static Block) -> Inner {
-    Inner { block, many: true }
+pub(crate) const fn many(block: &'static Block) -> NestedBlock {
+    NestedBlock { block, many: true }
 }
 
 pub(crate) const NAME: Label = Label {
@@ -215,23 +215,23 @@ pub(crate) static PROJECT: Block = Block {
     attrs: &[
         attr(
             "id",
-            Kind::Text,
+            ValueKind::Text,
             "ties clones and worktrees to one home; written by `init`",
         ),
         attr(
             "parallelism",
-            Kind::Positive,
+            ValueKind::Positive,
             "engines at once in a change set",
         )
         .default("by cores"),
         attr(
             "platforms",
-            Kind::Texts,
+            ValueKind::Texts,
             "platforms of the provider lock file, such as `linux_amd64`",
         ),
         attr(
             "strict_secrets",
-            Kind::Bool,
+            ValueKind::Bool,
             "a secret too short to be masked is an error",
         )
         .default("false"),
@@ -247,7 +247,11 @@ pub(crate) static ENGINE: Block = Block {
         name: "ENGINE",
         words: &["tofu", "terraform"],
     }],
-    attrs: &[attr("version", Kind::Constraint, "versions that will do")],
+    attrs: &[attr(
+        "version",
+        ValueKind::Constraint,
+        "versions that will do",
+    )],
     doc: "The engine that runs stacks; a stack may override it.",
     ..PLAIN
 };
@@ -257,12 +261,12 @@ static HISTORY: Block = Block {
     attrs: &[
         attr(
             "keep",
-            Kind::Duration,
+            ValueKind::Duration,
             "how long runs and state versions are kept",
         ),
         attr(
             "at_least",
-            Kind::Count,
+            ValueKind::Count,
             "how many state versions are kept however old",
         ),
     ],
@@ -275,7 +279,7 @@ pub(crate) static GITOPS: Block = Block {
     word: "gitops",
     attrs: &[attr(
         "paths",
-        Kind::AnyGlobs,
+        ValueKind::AnyGlobs,
         "where facts are consumed; may lead out of the project",
     )
     .required()],
@@ -288,7 +292,7 @@ static LAYER: Block = Block {
     labels: &[NAME],
     attrs: &[attr(
         "order",
-        Kind::Integer,
+        ValueKind::Integer,
         "its place: a stack may depend on its own layer and on lower ones",
     )
     .required()],
@@ -300,17 +304,17 @@ static WRITER: Block = Block {
     word: "writer",
     labels: &[NAME],
     attrs: &[
-        attr("issuer", Kind::Text, "who signs the tokens: an `https://` address").required(),
-        attr("audience", Kind::Text, "whom the tokens are for").default("`\"terrane\"`"),
+        attr("issuer", ValueKind::Text, "who signs the tokens: an `https://` address").required(),
+        attr("audience", ValueKind::Text, "whom the tokens are for").default("`\"terrane\"`"),
         attr(
             "claims",
-            Kind::Map,
+            ValueKind::Map,
             "what a token must say: a string, or a list of which one must fit; `*` stands for anything but `/`, `**` for anything",
         )
         .required(),
         attr(
             "token_env",
-            Kind::Text,
+            ValueKind::Text,
             "the environment variable in which a job is given its token; on GitHub one is fetched if it is not set",
         )
         .default("`\"TERRANE_ID_TOKEN\"`"),
@@ -325,33 +329,33 @@ pub(crate) static CONTEXT: Block = Block {
     attrs: &[
         attr(
             "autoattach",
-            Kind::Texts,
+            ValueKind::Texts,
             "selectors of the stacks it attaches itself to: `target:X`, `layer:X`, `label:X`, a stack's name or a glob",
         ),
         attr(
             "priority",
-            Kind::Integer,
+            ValueKind::Integer,
             "higher wins; equal and conflicting is an error",
         )
         .default("0"),
-        attr("env", Kind::Map, "environment of the engine").refs(Refs::Secrets),
+        attr("env", ValueKind::Map, "environment of the engine").refs(AllowedRefs::Secrets),
         attr(
             "pass_env",
-            Kind::Texts,
+            ValueKind::Texts,
             "taken over from the caller's environment, by name or glob",
         ),
         attr(
             "vars",
-            Kind::Map,
+            ValueKind::Map,
             "input variables, where the module declares them",
         )
-        .refs(Refs::Secrets),
+        .refs(AllowedRefs::Secrets),
         attr(
             "files",
-            Kind::Map,
+            ValueKind::Map,
             "files put beside the stack's module while it runs, mode 0600, by path from there",
         )
-        .refs(Refs::Secrets),
+        .refs(AllowedRefs::Secrets),
     ],
     blocks: &[many(&HOOK), many(&CONTEXT_SECRET)],
     doc: "A named bundle of environment, variables, files, hooks and secrets for clusters.",
@@ -359,23 +363,25 @@ pub(crate) static CONTEXT: Block = Block {
 };
 
 /// The attributes of a Secret, for every block that describes one. Its entries may use these references.
-pub(super) const fn secret_of_a_cluster(refs: Refs) -> [Attr; 4] {
+pub(super) const fn secret_of_a_cluster(refs: AllowedRefs) -> [Attr; 4] {
     [
-        attr("namespace", Kind::Text, "the namespace it lies in").required(),
-        attr("data", Kind::Map, "its entries").required().refs(refs),
+        attr("namespace", ValueKind::Text, "the namespace it lies in").required(),
+        attr("data", ValueKind::Map, "its entries")
+            .required()
+            .refs(refs),
         attr(
             "labels",
-            Kind::Map,
+            ValueKind::Map,
             "its labels, by which Argo CD knows credentials of repositories",
         ),
-        attr("type", Kind::Text, "its type").default("`\"Opaque\"`"),
+        attr("type", ValueKind::Text, "its type").default("`\"Opaque\"`"),
     ]
 }
 
 pub(crate) static CONTEXT_SECRET: Block = Block {
     word: "secret",
     labels: &[NAME],
-    attrs: &secret_of_a_cluster(Refs::Secrets),
+    attrs: &secret_of_a_cluster(AllowedRefs::Secrets),
     doc: "A Secret that every `bootstrap` with a `kubeconfig` puts into its cluster, in the stacks that have this context. A `secret` of that name and namespace in the `bootstrap` itself comes first.",
     ..PLAIN
 };
@@ -385,7 +391,7 @@ pub(crate) static HOOK: Block = Block {
     labels: &[
         Label {
             name: "WHEN",
-            words: When::WORDS,
+            words: HookTiming::WORDS,
         },
         Label {
             name: "STAGE",
@@ -395,18 +401,18 @@ pub(crate) static HOOK: Block = Block {
     attrs: &[
         attr(
             "run",
-            Kind::Texts,
+            ValueKind::Texts,
             "program and arguments; a program of the project by its path from the root",
         )
         .required()
-        .refs(Refs::Later),
-        attr("timeout", Kind::Limit, "how long it may take").default("`\"10m\"`"),
+        .refs(AllowedRefs::Later),
+        attr("timeout", ValueKind::Limit, "how long it may take").default("`\"10m\"`"),
         attr(
             "env",
-            Kind::Map,
+            ValueKind::Map,
             "its environment, besides that of the engine",
         )
-        .refs(Refs::Secrets),
+        .refs(AllowedRefs::Secrets),
     ],
     doc: "A program that runs before or after a stage.",
     ..PLAIN
@@ -418,20 +424,20 @@ pub(crate) static POLICY: Block = Block {
     attrs: &[
         attr(
             "path",
-            Kind::Path,
+            ValueKind::Path,
             "its Rego: a file, a directory or a glob; `*_test.rego` is left out",
         )
         .required(),
         attr(
             "stacks",
-            Kind::Texts,
+            ValueKind::Texts,
             "selectors of the stacks it applies to: `target:X`, `layer:X`, `label:X`, a stack's name or a glob",
         )
         .default("all"),
-        attr("at", Kind::Words(Point::WORDS), "where it is asked").default("all three"),
+        attr("at", ValueKind::Words(PolicyPhase::WORDS), "where it is asked").default("all three"),
         attr(
             "enforce",
-            Kind::Bool,
+            ValueKind::Bool,
             "`false`: what it denies, or wants approved, is only a warning",
         )
         .default("true"),
@@ -444,9 +450,9 @@ static TARGET: Block = Block {
     word: "target",
     labels: &[NAME],
     attrs: &[
-        attr("writers", Kind::Texts, "who may apply here: names of `writer` blocks, `server` (its own runners) or `anyone` (local work)").required(),
-        attr("lane", Kind::Word(&["target", "stack"]), "`stack`: change sets that share no stack may run at the same time").default("`\"target\"`"),
-        attr("providers", Kind::Texts, "providers that may be used, as `namespace/type`; not given: any; `[]`: none but the engine's own"),
+        attr("writers", ValueKind::Texts, "who may apply here: names of `writer` blocks, `server` (its own runners) or `anyone` (local work)").required(),
+        attr("lane", ValueKind::Word(&["target", "stack"]), "`stack`: change sets that share no stack may run at the same time").default("`\"target\"`"),
+        attr("providers", ValueKind::Texts, "providers that may be used, as `namespace/type`; not given: any; `[]`: none but the engine's own"),
     ],
     blocks: &[one(&BACKEND), one(&APPROVAL)],
     doc: "A place to deploy to.",
@@ -467,13 +473,13 @@ pub(crate) static BACKEND: Block = Block {
 pub(crate) static APPROVAL: Block = Block {
     word: "approval",
     attrs: &[
-        attr("count", Kind::Count, "how many must approve").default("1"),
-        attr("role", Kind::Name, "the role that may approve"),
-        attr("author", Kind::Bool, "whether the author may approve").default("false"),
-        attr("expires", Kind::Limit, "how long an approval holds"),
+        attr("count", ValueKind::Count, "how many must approve").default("1"),
+        attr("role", ValueKind::Name, "the role that may approve"),
+        attr("author", ValueKind::Bool, "whether the author may approve").default("false"),
+        attr("expires", ValueKind::Limit, "how long an approval holds"),
         attr(
             "scope",
-            Kind::Word(&["changeset", "stack"]),
+            ValueKind::Word(&["changeset", "stack"]),
             "`stack`: asked for each stack by itself",
         )
         .default("`\"changeset\"`"),
@@ -486,12 +492,12 @@ static FACTS: Block = Block {
     word: "facts",
     labels: &[NAME],
     attrs: &[
-        attr("repository", Kind::Text, "a Git remote or a path; default: the project's own remote").refs(Refs::Later),
-        attr("branch", Kind::Text, "the branch that is written").default("`\"facts\"`").refs(Refs::Later),
-        attr("owns", Kind::Word(&["branch", "paths"]), "`branch`: only terrane writes it; `paths`: only the published files, people edit the rest").default("`\"branch\"`"),
-        attr("credential", Kind::Secret, "a key that may push").refs(Refs::Secrets),
-        attr("sensitive", Kind::Word(&["encrypt", "reference", "refuse"]), "what happens to sensitive values").default("`\"refuse\"`"),
-        attr("encrypt", Kind::Word(&["all"]), "`all`: every value is encrypted"),
+        attr("repository", ValueKind::Text, "a Git remote or a path; default: the project's own remote").refs(AllowedRefs::Later),
+        attr("branch", ValueKind::Text, "the branch that is written").default("`\"facts\"`").refs(AllowedRefs::Later),
+        attr("owns", ValueKind::Word(&["branch", "paths"]), "`branch`: only terrane writes it; `paths`: only the published files, people edit the rest").default("`\"branch\"`"),
+        attr("credential", ValueKind::Secret, "a key that may push").refs(AllowedRefs::Secrets),
+        attr("sensitive", ValueKind::Word(&["encrypt", "reference", "refuse"]), "what happens to sensitive values").default("`\"refuse\"`"),
+        attr("encrypt", ValueKind::Word(&["all"]), "`all`: every value is encrypted"),
     ],
     doc: "A place that published facts are written to.",
     ..PLAIN
@@ -503,58 +509,58 @@ static RENDER: Block = Block {
     attrs: &[
         attr(
             "templates",
-            Kind::PathOrPaths,
+            ValueKind::PathOrPaths,
             "directory of the templates; of several, the first that has a file gives it",
         )
         .required(),
         attr(
             "data",
-            Kind::Paths,
+            ValueKind::Paths,
             "YAML, TOML or JSON files that the templates read; a later one wins, and values of one that is encrypted are secret",
         )
         .required(),
-        attr("output", Kind::Path, "directory that is written").required(),
-        attr("schema", Kind::Path, "JSON schema of the data"),
-        attr("suffix", Kind::Text, "ending of templates; other files are copied").default("\".j2\""),
+        attr("output", ValueKind::Path, "directory that is written").required(),
+        attr("schema", ValueKind::Path, "JSON schema of the data"),
+        attr("suffix", ValueKind::Text, "ending of templates; other files are copied").default("\".j2\""),
         attr(
             "undefined",
-            Kind::Word(&Undefined::WORDS),
+            ValueKind::Word(&UndefinedMode::WORDS),
             "what a name that nobody defined is worth",
         )
         .default("\"strict\""),
         attr(
             "exclude",
-            Kind::Globs,
+            ValueKind::Globs,
             "files among the templates that are not written; templates may import them",
         ),
-        attr("keep_empty", Kind::Bool, "write files that come out empty").default("false"),
-        attr("trim_blocks", Kind::Bool, "no line break after a block").default("true"),
-        attr("lstrip_blocks", Kind::Bool, "no spaces before a block").default("true"),
+        attr("keep_empty", ValueKind::Bool, "write files that come out empty").default("false"),
+        attr("trim_blocks", ValueKind::Bool, "no line break after a block").default("true"),
+        attr("lstrip_blocks", ValueKind::Bool, "no spaces before a block").default("true"),
         attr(
             "keep_trailing_newline",
-            Kind::Bool,
+            ValueKind::Bool,
             "the line break at the end of a template stays",
         )
         .default("true"),
         attr(
             "defaults",
-            Kind::Map,
+            ValueKind::Map,
             "data that stand in where the files say nothing; maps are merged",
         ),
         attr(
             "values",
-            Kind::Map,
+            ValueKind::Map,
             "more names, each a Jinja expression over the data, such as `\"nodes | length > 1\"`",
         ),
         attr(
             "when",
-            Kind::Map,
+            ValueKind::Map,
             "by glob of generated files, a Jinja expression: they are made only if it is true",
         ),
-        attr("secrets", Kind::Map, "more names, each `secret(\"REF\")`").refs(Refs::Secrets),
+        attr("secrets", ValueKind::Map, "more names, each `secret(\"REF\")`").refs(AllowedRefs::Secrets),
         attr(
             "sensitive",
-            Kind::Texts,
+            ValueKind::Texts,
             "paths of values in plain data files that are secret, such as `tfstate_*`",
         ),
     ],
@@ -566,9 +572,9 @@ static RENDER: Block = Block {
 pub(crate) static DELIMITERS: Block = Block {
     word: "delimiters",
     attrs: &[
-        attr("block", Kind::Texts, "around statements").default("`{%`, `%}`"),
-        attr("variable", Kind::Texts, "around values").default("`{{`, `}}`"),
-        attr("comment", Kind::Texts, "around comments").default("`{#`, `#}`"),
+        attr("block", ValueKind::Texts, "around statements").default("`{%`, `%}`"),
+        attr("variable", ValueKind::Texts, "around values").default("`{{`, `}}`"),
+        attr("comment", ValueKind::Texts, "around comments").default("`{#`, `#}`"),
     ],
     doc: "What surrounds template code: each a start and an end.",
     ..PLAIN
@@ -577,10 +583,10 @@ pub(crate) static DELIMITERS: Block = Block {
 pub(crate) static EACH: Block = Block {
     word: "each",
     attrs: &[
-        attr("list", Kind::Text, "name of a list in the data, such as `nodes`").required(),
+        attr("list", ValueKind::Text, "name of a list in the data, such as `nodes`").required(),
         attr(
             "values",
-            Kind::Map,
+            ValueKind::Map,
             "keys that an item gets unless it has them, each a Jinja expression; `item` is the item",
         )
         .required(),
@@ -596,10 +602,10 @@ pub(crate) static CHECK: Block = Block {
         words: &CheckKind::WORDS,
     }],
     attrs: &[
-        attr("paths", Kind::Texts, "values, such as `nodes[*].name`").required(),
+        attr("paths", ValueKind::Texts, "values, such as `nodes[*].name`").required(),
         attr(
             "of",
-            Kind::Texts,
+            ValueKind::Texts,
             "for `inside` the networks, for `known` the values that they must be among",
         ),
     ],

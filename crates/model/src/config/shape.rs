@@ -9,7 +9,7 @@ use hcl_edit::structure::{Attribute, Block as HclBlock, BlockLabel, Structure};
 use super::reader::Reader;
 use super::schema::{Attr, Block, Variant};
 use super::suggest;
-use super::syntax::Source;
+use super::syntax::SourceFile;
 use crate::diagnostic::Finding;
 use crate::ids::check_name;
 
@@ -17,7 +17,7 @@ impl Reader<'_> {
     /// Checks what is possible without evaluation: labels, unknown and missing words.
     pub(crate) fn shape(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         block: &HclBlock,
         spec: &'static Block,
         implied: &[&str],
@@ -72,7 +72,7 @@ impl Reader<'_> {
     /// The same for a block and all nested blocks.
     pub(crate) fn deep_shape(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         block: &HclBlock,
         spec: &'static Block,
         implied: &[&str],
@@ -83,7 +83,7 @@ impl Reader<'_> {
         }
     }
 
-    fn labels(&mut self, source: &Source, block: &HclBlock, spec: &'static Block) {
+    fn labels(&mut self, source: &SourceFile, block: &HclBlock, spec: &'static Block) {
         if block.labels.len() != spec.labels.len() {
             let mut usage = spec.word.to_owned();
             for label in spec.labels {
@@ -122,7 +122,7 @@ impl Reader<'_> {
 
     fn attribute_shape(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         attribute: &Attribute,
         spec: &'static Block,
         attrs: &[&'static Attr],
@@ -169,7 +169,7 @@ impl Reader<'_> {
 
     fn inner_shape(
         &mut self,
-        source: &Source,
+        source: &SourceFile,
         inner: &HclBlock,
         spec: &'static Block,
         attrs: &[&'static Attr],

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use hcl_edit::expr::{Expression, ObjectKey};
 use serde_json::json;
 
-use super::expand::Instance;
+use super::expand::StackInstance;
 use super::paths;
-use super::project::{Item, approval, engine};
+use super::project::{OuterBlock, approval, engine};
 use super::reader::{Field, Fields, Reader, Scope, each_unknown};
 use super::shape::{attrs, inner_blocks, is_misspelt, label_span};
 use super::stack_schema::PUBLISH;
@@ -19,7 +19,7 @@ use crate::diagnostic::{Finding, Location};
 use crate::duration;
 use crate::engine::EngineRequirement;
 use crate::ids::StackName;
-use crate::project::{Confirm, EdgeKind, Stack, Wait};
+use crate::project::{ConfirmMode, EdgeKind, Stack, WaitFor};
 use crate::stage::Stages;
 
 /// A stack with the locations of its parts, for the checks.
@@ -33,7 +33,7 @@ pub(crate) struct StackDraft {
     pub(crate) contexts_at: Location,
     pub(crate) named_contexts: Vec<String>,
     /// References to other stacks, whether they exist or not.
-    pub(crate) references: Vec<Reference>,
+    pub(crate) references: Vec<UpstreamReference>,
     pub(crate) own_outputs: Vec<(String, Location)>,
     pub(crate) facts: Vec<(String, Location)>,
     /// Files that it publishes: the facts' name, the path, the location.
@@ -45,24 +45,24 @@ pub(crate) struct StackDraft {
     pub(crate) var_files: Vec<(String, Location)>,
     pub(crate) render: Option<(String, Location)>,
     /// Inputs that are set, but invalid.
-    pub(crate) flawed: Flawed,
+    pub(crate) flawed: UnreadableInputs,
 }
 
 /// Inputs that are set to something that could not be read.
 #[derive(Default)]
-pub(crate) struct Flawed {
+pub(crate) struct UnreadableInputs {
     inputs: BTreeSet<String>,
     /// The names are not known either.
     any: bool,
 }
 
-impl Flawed {
+impl UnreadableInputs {
     pub(crate) fn may_set(&self, input: &str) -> bool {
         self.any || self.inputs.contains(input)
     }
 
     /// Adds the inputs that a block sets and that could not be read.
-    fn add(&mut self, item: &Item<'_>, fields: &Fields) {
+    fn add(&mut self, item: &OuterBlock<'_>, fields: &Fields) {
         let Some(written) = item.block.body.get_attribute("inputs") else {
             self.any |= is_misspelt("inputs", item.block, &attrs(item.block, item.spec));
             return;
@@ -88,7 +88,7 @@ impl Flawed {
     }
 }
 
-pub(crate) struct Reference {
+pub(crate) struct UpstreamReference {
     pub(crate) upstream: String,
     pub(crate) kind: EdgeKind,
     pub(crate) at: Location,
@@ -96,11 +96,11 @@ pub(crate) struct Reference {
 
 /// Attributes of the stack itself, then of its `discover` block.
 struct Layers<'f> {
-    fields: Vec<(Item<'f>, Fields)>,
+    fields: Vec<(OuterBlock<'f>, Fields)>,
 }
 
 impl<'f> Layers<'f> {
-    fn get(&self, name: &str) -> Option<(&Item<'f>, &Field)> {
+    fn get(&self, name: &str) -> Option<(&OuterBlock<'f>, &Field)> {
         self.fields
             .iter()
             .find_map(|(item, fields)| Some((item, fields.get(name)?)))
@@ -129,11 +129,11 @@ impl<'f> Layers<'f> {
 
 pub(crate) fn read(
     reader: &mut Reader<'_>,
-    instance: &Instance<'_>,
+    instance: &StackInstance<'_>,
     project_engine: &EngineRequirement,
 ) -> StackDraft {
     let name = &instance.name;
-    let items: Vec<Item<'_>> = [Some(instance.item), instance.defaults]
+    let items: Vec<OuterBlock<'_>> = [Some(instance.item), instance.defaults]
         .into_iter()
         .flatten()
         .collect();
@@ -166,7 +166,7 @@ pub(crate) fn read(
         fact_files: Vec::new(),
         var_files: Vec::new(),
         render: None,
-        flawed: Flawed::default(),
+        flawed: UnreadableInputs::default(),
     };
     for (item, fields) in &layers.fields {
         draft.flawed.add(item, fields);
@@ -207,7 +207,7 @@ pub(crate) fn read(
 }
 
 /// The names bound in a stack. `target` and `state` may use those before them.
-fn names(reader: &mut Reader<'_>, instance: &Instance<'_>, items: &[Item<'_>]) -> Scope {
+fn names(reader: &mut Reader<'_>, instance: &StackInstance<'_>, items: &[OuterBlock<'_>]) -> Scope {
     let name = instance.name.as_str();
     let mut scope = instance.scope.with("stack", json!({ "name": name }));
     let mut early = |attribute: &str, scope: &Scope| {
@@ -225,7 +225,7 @@ fn names(reader: &mut Reader<'_>, instance: &Instance<'_>, items: &[Item<'_>]) -
 }
 
 /// The attributes that need no further processing.
-fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
+fn plain(layers: &Layers<'_>, instance: &StackInstance<'_>, scope: &Scope) -> Stack {
     let path = match &instance.dir {
         Some(dir) => dir.clone(),
         None => layers
@@ -257,12 +257,12 @@ fn plain(layers: &Layers<'_>, instance: &Instance<'_>, scope: &Scope) -> Stack {
         edges: Vec::new(),
         contexts: Vec::new(),
         wait: match layers.text("wait").as_deref() {
-            Some("applied") => Wait::Applied,
-            _ => Wait::Verified,
+            Some("applied") => WaitFor::Applied,
+            _ => WaitFor::Verified,
         },
         confirm: match layers.text("apply").as_deref() {
-            Some("auto") => Confirm::Auto,
-            _ => Confirm::Manual,
+            Some("auto") => ConfirmMode::Auto,
+            _ => ConfirmMode::Manual,
         },
         protected: flag("protected"),
         watch: layers.texts("watch"),
@@ -294,7 +294,7 @@ fn references(layers: &Layers<'_>, scope: &Scope, draft: &mut StackDraft) {
             let mut said = BTreeSet::new();
             for (upstream, output, at) in &entry.seen.outputs {
                 if said.insert((upstream, output)) {
-                    draft.references.push(Reference {
+                    draft.references.push(UpstreamReference {
                         upstream: upstream.clone(),
                         kind: EdgeKind::Output {
                             output: output.clone(),
@@ -310,7 +310,7 @@ fn references(layers: &Layers<'_>, scope: &Scope, draft: &mut StackDraft) {
         let mut said = BTreeSet::new();
         for (upstream, at) in &field.seen.stacks {
             if said.insert(upstream) {
-                draft.references.push(Reference {
+                draft.references.push(UpstreamReference {
                     upstream: upstream.clone(),
                     kind: EdgeKind::Order,
                     at: item.source.location(at.clone()),
@@ -321,7 +321,7 @@ fn references(layers: &Layers<'_>, scope: &Scope, draft: &mut StackDraft) {
 }
 
 /// The nested blocks of a stack.
-fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut StackDraft) {
+fn inner(reader: &mut Reader<'_>, item: &OuterBlock<'_>, scope: &Scope, draft: &mut StackDraft) {
     let source = item.source;
     for block in item.block.body.get_blocks("timeout") {
         let spec = item
@@ -400,7 +400,7 @@ fn inner(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, draft: &mut St
 }
 
 /// The blocks of post-apply stages. A stack's own gate replaces the `discover` block's gate of the same name.
-fn stages(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope, stages: &mut Stages) {
+fn stages(reader: &mut Reader<'_>, item: &OuterBlock<'_>, scope: &Scope, stages: &mut Stages) {
     let own = stages.clone();
     for (block, spec) in inner_blocks(item.block, item.spec) {
         let (list, own) = match spec.word {

@@ -2,102 +2,106 @@
 //!
 //! Not here: the other tables and their types (`schema`).
 
-use super::evaluator::Refs;
+use super::evaluator::AllowedRefs;
 use super::schema::{
-    APPROVAL, Attr, Block, ENGINE, Kind, Label, NAME, PLAIN, Variant, attr, many, one,
+    APPROVAL, Attr, Block, ENGINE, Label, NAME, PLAIN, ValueKind, Variant, attr, many, one,
     secret_of_a_cluster,
 };
 
 const FOR_EACH: Attr = attr(
     "for_each",
-    Kind::Each,
+    ValueKind::Each,
     "one stack per entry, with `each.key` and `each.value`",
 );
-const STACK_NAME: Attr = attr("name", Kind::Text, "name of each stack of a `for_each`")
-    .default("`\"NAME-${each.key}\"`");
+const STACK_NAME: Attr = attr(
+    "name",
+    ValueKind::Text,
+    "name of each stack of a `for_each`",
+)
+.default("`\"NAME-${each.key}\"`");
 const PATH: Attr = attr(
     "path",
-    Kind::Path,
+    ValueKind::Path,
     "directory of the root module; in a `stack.hcl` its own directory",
 )
 .required();
-const TARGET: Attr = attr("target", Kind::Text, "the target it is deployed to").required();
-const LAYER: Attr = attr("layer", Kind::Text, "the layer it belongs to").required();
-const LABELS: Attr = attr("labels", Kind::Texts, "words to select it by");
+const TARGET: Attr = attr("target", ValueKind::Text, "the target it is deployed to").required();
+const LAYER: Attr = attr("layer", ValueKind::Text, "the layer it belongs to").required();
+const LABELS: Attr = attr("labels", ValueKind::Texts, "words to select it by");
 const CONTEXTS: Attr = attr(
     "contexts",
-    Kind::Texts,
+    ValueKind::Texts,
     "contexts by name, besides those that attach themselves",
 );
 const ENABLED: Attr = attr(
     "enabled",
-    Kind::Bool,
+    ValueKind::Bool,
     "`false`: not part of the project, its directory may be missing",
 )
 .default("true");
-const STATE: Attr = attr("state", Kind::Text, "name of its state").default("the stack's name");
+const STATE: Attr = attr("state", ValueKind::Text, "name of its state").default("the stack's name");
 const INPUTS: Attr = attr(
     "inputs",
-    Kind::Map,
+    ValueKind::Map,
     "input variables; `stack.NAME.output.KEY` makes an `output` edge",
 )
-.refs(Refs::Inputs);
+.refs(AllowedRefs::Inputs);
 const VAR_FILES: Attr = attr(
     "var_files",
-    Kind::Paths,
+    ValueKind::Paths,
     "files of input variables, from the module's directory or else from the project's root",
 );
 const AFTER: Attr = attr(
     "after",
-    Kind::Stacks,
+    ValueKind::Stacks,
     "stacks it comes after: `order` edges",
 )
-.refs(Refs::After);
+.refs(AllowedRefs::After);
 const WAIT: Attr = attr(
     "wait",
-    Kind::Word(&["verified", "applied"]),
+    ValueKind::Word(&["verified", "applied"]),
     "what its upstreams must have reached",
 )
 .default("`\"verified\"`");
 const TRIGGER: Attr = attr(
     "trigger",
-    Kind::Word(&["push", "manual"]),
+    ValueKind::Word(&["push", "manual"]),
     "`manual`: a merge does not start it",
 )
 .default("`\"push\"`")
 .later();
 const APPLY: Attr = attr(
     "apply",
-    Kind::Word(&["manual", "auto"]),
+    ValueKind::Word(&["manual", "auto"]),
     "whether a person confirms an apply; a destroy is always confirmed",
 )
 .default("`\"manual\"`");
 const PROTECTED: Attr =
-    attr("protected", Kind::Bool, "destroy wants the name typed").default("false");
+    attr("protected", ValueKind::Bool, "destroy wants the name typed").default("false");
 const BOUNDARY: Attr = attr(
     "boundary",
-    Kind::Word(&["bootstrap"]),
+    ValueKind::Word(&["bootstrap"]),
     "this stack may hold Kubernetes resources",
 )
 .later();
 const WATCH: Attr = attr(
     "watch",
-    Kind::Globs,
+    ValueKind::Globs,
     "files outside the module that count as its source",
 );
 const INCLUDE: Attr = attr(
     "include",
-    Kind::Globs,
+    ValueKind::Globs,
     "git-ignored files that belong into its snapshot: of its directory or, if nothing is there, from the project's root",
 );
 const ARTIFACTS: Attr = attr(
     "artifacts",
-    Kind::Globs,
+    ValueKind::Globs,
     "files it writes into its directory: kept encrypted with its state, restored before each run",
 );
 const RENDER: Attr = attr(
     "render",
-    Kind::Text,
+    ValueKind::Text,
     "a render that must be fresh before it is planned",
 );
 
@@ -128,13 +132,13 @@ pub(crate) static DISCOVER: Block = Block {
     attrs: &[
         attr(
             "glob",
-            Kind::Text,
+            ValueKind::Text,
             "directories that are stacks, if they hold files of the engine and Git does not ignore them",
         )
         .required(),
         attr(
             "name",
-            Kind::Text,
+            ValueKind::Text,
             "name of each, from `dir[N]` and `dir.path`",
         )
         .required(),
@@ -173,10 +177,10 @@ pub(crate) static DISCOVER: Block = Block {
 static TIMEOUT: Block = Block {
     word: "timeout",
     attrs: &[
-        attr("plan", Kind::Limit, "how long a plan may take"),
+        attr("plan", ValueKind::Limit, "how long a plan may take"),
         attr(
             "apply",
-            Kind::Limit,
+            ValueKind::Limit,
             "how long an apply may take; it is interrupted, never killed",
         ),
     ],
@@ -187,10 +191,10 @@ static TIMEOUT: Block = Block {
 static DRIFT: Block = Block {
     word: "drift",
     attrs: &[
-        attr("schedule", Kind::Cron, "when to look"),
+        attr("schedule", ValueKind::Cron, "when to look"),
         attr(
             "remediate",
-            Kind::Word(&["never", "ask", "auto"]),
+            ValueKind::Word(&["never", "ask", "auto"]),
             "what to do about it",
         )
         .default("`\"never\"`"),
@@ -207,33 +211,33 @@ pub(crate) static PUBLISH: Block = Block {
         words: &[],
     }],
     attrs: &[
-        attr("for_each", Kind::Each, "one file per entry").refs(Refs::Own),
+        attr("for_each", ValueKind::Each, "one file per entry").refs(AllowedRefs::Own),
         attr(
             "path",
-            Kind::Path,
+            ValueKind::Path,
             "the file that is written, `.yaml` or `.json`",
         )
         .required()
-        .refs(Refs::Own),
+        .refs(AllowedRefs::Own),
         attr(
             "contract",
-            Kind::Contract,
+            ValueKind::Contract,
             "what the stack's outputs must satisfy",
         ),
         attr(
             "partial",
-            Kind::Texts,
+            ValueKind::Texts,
             "fields of the contract that may be missing for now",
         ),
         attr(
             "values",
-            Kind::Map,
+            ValueKind::Map,
             "what is published; default: the contract's outputs as they are",
         )
-        .refs(Refs::Own),
+        .refs(AllowedRefs::Own),
         attr(
             "plain",
-            Kind::Texts,
+            ValueKind::Texts,
             "fields that look like a secret and are none",
         ),
     ],
@@ -242,15 +246,15 @@ pub(crate) static PUBLISH: Block = Block {
     ..PLAIN
 };
 
-const KUBECONFIG: Attr = attr("kubeconfig", Kind::Any, "how to reach the cluster")
+const KUBECONFIG: Attr = attr("kubeconfig", ValueKind::Any, "how to reach the cluster")
     .required()
-    .refs(Refs::Own);
-const NAMESPACE: Attr = attr("namespace", Kind::Text, "namespace")
+    .refs(AllowedRefs::Own);
+const NAMESPACE: Attr = attr("namespace", ValueKind::Text, "namespace")
     .required()
-    .refs(Refs::Own);
-const OBJECT_NAME: Attr = attr("name", Kind::Text, "name of the object")
+    .refs(AllowedRefs::Own);
+const OBJECT_NAME: Attr = attr("name", ValueKind::Text, "name of the object")
     .required()
-    .refs(Refs::Own);
+    .refs(AllowedRefs::Own);
 const IN_CLUSTER: &[Attr] = &[KUBECONFIG, NAMESPACE, OBJECT_NAME];
 
 static SINK: Block = Block {
@@ -278,19 +282,19 @@ static SINK: Block = Block {
                 OBJECT_NAME,
                 attr(
                     "server",
-                    Kind::Text,
+                    ValueKind::Text,
                     "address of the cluster that Argo CD is told of",
                 )
                 .default("the one it runs in, or what is there")
-                .refs(Refs::Own),
+                .refs(AllowedRefs::Own),
             ],
             doc: "a cluster of Argo CD, with the facts as its annotations and labels",
         },
         Variant {
             label: "file",
-            attrs: &[attr("path", Kind::Path, "the file")
+            attrs: &[attr("path", ValueKind::Path, "the file")
                 .required()
-                .refs(Refs::Own)],
+                .refs(AllowedRefs::Own)],
             doc: "a file of the project",
         },
     ],
@@ -305,8 +309,9 @@ static BOOTSTRAP: Block = Block {
         words: &["argocd", "flux", "command"],
     }],
     attrs: &[
-        attr("kubeconfig", Kind::Any, "how to reach the cluster").refs(Refs::OwnSecrets),
-        attr("timeout", Kind::Duration, "time limit of each step")
+        attr("kubeconfig", ValueKind::Any, "how to reach the cluster")
+            .refs(AllowedRefs::OwnSecrets),
+        attr("timeout", ValueKind::Duration, "time limit of each step")
             .default("15m for what is waited for"),
     ],
     variants: &[
@@ -323,10 +328,10 @@ static BOOTSTRAP: Block = Block {
         Variant {
             label: "command",
             attrs: &[
-                attr("run", Kind::Texts, "program and arguments")
+                attr("run", ValueKind::Texts, "program and arguments")
                     .required()
-                    .refs(Refs::OwnSecrets),
-                attr("env", Kind::Map, "its environment").refs(Refs::OwnSecrets),
+                    .refs(AllowedRefs::OwnSecrets),
+                attr("env", ValueKind::Map, "its environment").refs(AllowedRefs::OwnSecrets),
             ],
             doc: "runs a program of the project",
         },
@@ -337,24 +342,28 @@ static BOOTSTRAP: Block = Block {
 };
 
 const GITOPS_AGENT: &[Attr] = &[
-    attr("version", Kind::Text, "version to install").required(),
-    attr("namespace", Kind::Text, "namespace it runs in")
+    attr("version", ValueKind::Text, "version to install").required(),
+    attr("namespace", ValueKind::Text, "namespace it runs in")
         .default("`\"argocd\"`, `\"flux-system\"`"),
     attr(
         "manifests",
-        Kind::Paths,
+        ValueKind::Paths,
         "what it is installed from: manifests, a chart or a kustomization; default: the release of that version, if `digest` is given, else others install it",
     ),
-    attr("values", Kind::Paths, "files of values for a chart"),
+    attr("values", ValueKind::Paths, "files of values for a chart"),
     attr(
         "digest",
-        Kind::Digest,
+        ValueKind::Digest,
         "digest of the manifests it installs",
     ),
-    attr("root", Kind::Paths, "manifests of the root applications"),
+    attr(
+        "root",
+        ValueKind::Paths,
+        "manifests of the root applications",
+    ),
     attr(
         "adopt",
-        Kind::Bool,
+        ValueKind::Bool,
         "take over what Helm or a person installed before",
     )
     .default("false"),
@@ -363,13 +372,13 @@ const GITOPS_AGENT: &[Attr] = &[
 static SECRET: Block = Block {
     word: "secret",
     labels: &[NAME],
-    attrs: &secret_of_a_cluster(Refs::OwnSecrets),
+    attrs: &secret_of_a_cluster(AllowedRefs::OwnSecrets),
     doc: "A Secret that must be there first.",
     ..PLAIN
 };
 
-const fn probe(name: &'static str, kind: Kind, doc: &'static str) -> Attr {
-    attr(name, kind, doc).refs(Refs::Gate)
+const fn probe(name: &'static str, kind: ValueKind, doc: &'static str) -> Attr {
+    attr(name, kind, doc).refs(AllowedRefs::Gate)
 }
 
 pub(crate) static GATE: Block = Block {
@@ -382,83 +391,83 @@ pub(crate) static GATE: Block = Block {
         NAME,
     ],
     attrs: &[
-        probe("for_each", Kind::Each, "one gate per entry; its name becomes `NAME-KEY`"),
-        attr("interval", Kind::Duration, "from one look to the next").default("`\"15s\"`"),
-        attr("timeout", Kind::Duration, "time until it has failed").default("`\"5m\"`"),
-        attr("failures", Kind::Count, "so many failures in a row end it sooner"),
-        attr("after", Kind::Texts, "gates that must have passed before; the name of a `for_each` means all of it"),
-        attr("when", Kind::Word(&["applied", "destroyed"]), "after which of the two it is looked at; after a destroy, outputs are those from before").default("`\"applied\"`"),
+        probe("for_each", ValueKind::Each, "one gate per entry; its name becomes `NAME-KEY`"),
+        attr("interval", ValueKind::Duration, "from one look to the next").default("`\"15s\"`"),
+        attr("timeout", ValueKind::Duration, "time until it has failed").default("`\"5m\"`"),
+        attr("failures", ValueKind::Count, "so many failures in a row end it sooner"),
+        attr("after", ValueKind::Texts, "gates that must have passed before; the name of a `for_each` means all of it"),
+        attr("when", ValueKind::Word(&["applied", "destroyed"]), "after which of the two it is looked at; after a destroy, outputs are those from before").default("`\"applied\"`"),
     ],
     variants: &[
         Variant {
             label: "dns",
             attrs: &[
-                probe("names", Kind::Texts, "names to resolve; `*.NAME` is asked for with a random label").required(),
-                probe("expect", Kind::Any, "address or name; several: all, and no other"),
-                probe("record", Kind::Text, "`A`, `AAAA`, `CNAME` or `TXT`").default("`\"A\"`"),
-                probe("resolver", Kind::Text, "whom to ask: `host[:port]`; else the system's"),
-                probe("authoritative", Kind::Bool, "all name servers must agree").default("false"),
-                probe("absent", Kind::Bool, "must not resolve").default("false"),
+                probe("names", ValueKind::Texts, "names to resolve; `*.NAME` is asked for with a random label").required(),
+                probe("expect", ValueKind::Any, "address or name; several: all, and no other"),
+                probe("record", ValueKind::Text, "`A`, `AAAA`, `CNAME` or `TXT`").default("`\"A\"`"),
+                probe("resolver", ValueKind::Text, "whom to ask: `host[:port]`; else the system's"),
+                probe("authoritative", ValueKind::Bool, "all name servers must agree").default("false"),
+                probe("absent", ValueKind::Bool, "must not resolve").default("false"),
             ],
             doc: "names resolve as they should",
         },
         Variant {
             label: "tls",
             attrs: &[
-                probe("host", Kind::Text, "host").required(),
-                probe("port", Kind::Count, "port").default("443"),
-                probe("address", Kind::Text, "connect there instead"),
-                probe("valid_for", Kind::Duration, "how long the certificate must hold"),
-                probe("issuer", Kind::Text, "part of the name of who must have signed it"),
-                probe("ca", Kind::Any, "certificates to trust instead of the system's, as PEM"),
-                probe("alpn", Kind::Texts, "protocols to offer; one must be chosen"),
+                probe("host", ValueKind::Text, "host").required(),
+                probe("port", ValueKind::Count, "port").default("443"),
+                probe("address", ValueKind::Text, "connect there instead"),
+                probe("valid_for", ValueKind::Duration, "how long the certificate must hold"),
+                probe("issuer", ValueKind::Text, "part of the name of who must have signed it"),
+                probe("ca", ValueKind::Any, "certificates to trust instead of the system's, as PEM"),
+                probe("alpn", ValueKind::Texts, "protocols to offer; one must be chosen"),
             ],
             doc: "a certificate is valid",
         },
         Variant {
             label: "tcp",
             attrs: &[
-                probe("address", Kind::Text, "`host:port`").required(),
-                probe("absent", Kind::Bool, "nothing may answer there").default("false"),
+                probe("address", ValueKind::Text, "`host:port`").required(),
+                probe("absent", ValueKind::Bool, "nothing may answer there").default("false"),
             ],
             doc: "a port answers",
         },
         Variant {
             label: "http",
             attrs: &[
-                probe("url", Kind::Text, "address").required(),
-                probe("method", Kind::Text, "method").default("`\"GET\"`"),
-                probe("headers", Kind::Map, "headers to send"),
-                probe("status", Kind::Count, "expected status").default("200, or any redirect with `redirect`"),
-                probe("expect_headers", Kind::Map, "expected headers"),
-                probe("redirect", Kind::Text, "where it must lead; none is followed"),
-                probe("body", Kind::Text, "pattern the body must match"),
-                probe("json", Kind::Map, "paths such as `items[0].name`, and the values the body must hold there"),
-                probe("ca", Kind::Any, "certificates to trust instead of the system's, as PEM"),
+                probe("url", ValueKind::Text, "address").required(),
+                probe("method", ValueKind::Text, "method").default("`\"GET\"`"),
+                probe("headers", ValueKind::Map, "headers to send"),
+                probe("status", ValueKind::Count, "expected status").default("200, or any redirect with `redirect`"),
+                probe("expect_headers", ValueKind::Map, "expected headers"),
+                probe("redirect", ValueKind::Text, "where it must lead; none is followed"),
+                probe("body", ValueKind::Text, "pattern the body must match"),
+                probe("json", ValueKind::Map, "paths such as `items[0].name`, and the values the body must hold there"),
+                probe("ca", ValueKind::Any, "certificates to trust instead of the system's, as PEM"),
             ],
             doc: "a page answers as it should",
         },
         Variant {
             label: "oidc",
             attrs: &[
-                probe("issuer", Kind::Text, "issuer").required(),
-                probe("client_id", Kind::Text, "client"),
-                probe("login_url", Kind::Text, "its redirect must reach the issuer with that client"),
-                probe("ca", Kind::Any, "certificates to trust instead of the system's, as PEM"),
+                probe("issuer", ValueKind::Text, "issuer").required(),
+                probe("client_id", ValueKind::Text, "client"),
+                probe("login_url", ValueKind::Text, "its redirect must reach the issuer with that client"),
+                probe("ca", ValueKind::Any, "certificates to trust instead of the system's, as PEM"),
             ],
             doc: "sign-in works",
         },
         Variant {
             label: "kubernetes",
             attrs: &[
-                probe("kubeconfig", Kind::Any, "how to reach the cluster").required(),
-                probe("kind", Kind::Text, "kind of object").required(),
-                probe("name", Kind::Text, "name of the object").required(),
-                probe("namespace", Kind::Text, "namespace"),
-                probe("condition", Kind::Text, "condition that must be true"),
-                probe("field", Kind::Text, "field to compare with `expect`"),
-                probe("expect", Kind::Any, "value the field must have"),
-                probe("listener", Kind::Count, "port on which a Gateway must have a listener that is Programmed"),
+                probe("kubeconfig", ValueKind::Any, "how to reach the cluster").required(),
+                probe("kind", ValueKind::Text, "kind of object").required(),
+                probe("name", ValueKind::Text, "name of the object").required(),
+                probe("namespace", ValueKind::Text, "namespace"),
+                probe("condition", ValueKind::Text, "condition that must be true"),
+                probe("field", ValueKind::Text, "field to compare with `expect`"),
+                probe("expect", ValueKind::Any, "value the field must have"),
+                probe("listener", ValueKind::Count, "port on which a Gateway must have a listener that is Programmed"),
             ],
             doc: "an object is as it should be",
         },
@@ -467,16 +476,16 @@ pub(crate) static GATE: Block = Block {
         Variant {
             label: "equal",
             attrs: &[
-                probe("values", Kind::Any, "values that must all be equal, as a list or with names as an object; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` may stand here too").required(),
-                probe("kubeconfig", Kind::Any, "the cluster that `kubernetes()` asks"),
+                probe("values", ValueKind::Any, "values that must all be equal, as a list or with names as an object; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` may stand here too").required(),
+                probe("kubeconfig", ValueKind::Any, "the cluster that `kubernetes()` asks"),
             ],
             doc: "values agree",
         },
         Variant {
             label: "command",
             attrs: &[
-                probe("run", Kind::Texts, "program and arguments").required(),
-                probe("env", Kind::Map, "its environment"),
+                probe("run", ValueKind::Texts, "program and arguments").required(),
+                probe("env", ValueKind::Map, "its environment"),
             ],
             doc: "a program of the project exits with 0",
         },
@@ -486,7 +495,7 @@ pub(crate) static GATE: Block = Block {
 };
 
 const AGENT_GATE: &[Attr] = &[
-    probe("kubeconfig", Kind::Any, "how to reach the cluster").required(),
-    probe("namespace", Kind::Text, "namespace"),
-    probe("names", Kind::Texts, "globs of names"),
+    probe("kubeconfig", ValueKind::Any, "how to reach the cluster").required(),
+    probe("namespace", ValueKind::Text, "namespace"),
+    probe("names", ValueKind::Texts, "globs of names"),
 ];

@@ -9,13 +9,13 @@ use hcl_edit::structure::Block as HclBlock;
 use serde_json::Value;
 
 use super::evaluator::span;
-use super::project::Item;
+use super::project::OuterBlock;
 use super::reader::{Fields, Reader, Scope, each_unknown};
 use super::schema::Block;
 use super::shape::{head, label_span};
 use super::stack_schema::GATE;
 use super::suggest;
-use super::syntax::Source;
+use super::syntax::SourceFile;
 use crate::diagnostic::{Finding, Location};
 use crate::duration;
 use crate::gate::Gate;
@@ -26,7 +26,7 @@ use crate::stage::StageBlock;
 /// Values that can never work, each with its location.
 pub(super) fn settings(
     reader: &mut Reader<'_>,
-    source: &Source,
+    source: &SourceFile,
     written: &HclBlock,
     spec: &'static Block,
     block: &StageBlock,
@@ -58,7 +58,7 @@ pub(super) fn settings(
 /// Checks a Secret's namespace and entry names by the rules of Kubernetes.
 pub(super) fn secret(
     reader: &mut Reader<'_>,
-    source: &Source,
+    source: &SourceFile,
     written: &HclBlock,
     fields: &Fields,
 ) {
@@ -90,7 +90,7 @@ pub(super) fn secret(
 }
 
 /// Gates must have unique names, must not wait in cycles, and need something to compare with.
-pub(super) fn gates(reader: &mut Reader<'_>, item: &Item<'_>, scope: &Scope) {
+pub(super) fn gates(reader: &mut Reader<'_>, item: &OuterBlock<'_>, scope: &Scope) {
     let mut known: BTreeMap<&str, Location> = BTreeMap::new();
     let blocks: Vec<&HclBlock> = item
         .block
@@ -192,7 +192,7 @@ fn when(block: &HclBlock) -> &str {
 }
 
 /// Gates that wait for themselves.
-fn cycles(reader: &mut Reader<'_>, item: &Item<'_>, blocks: &[&HclBlock], scope: &Scope) {
+fn cycles(reader: &mut Reader<'_>, item: &OuterBlock<'_>, blocks: &[&HclBlock], scope: &Scope) {
     let mut after: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut places = BTreeMap::new();
     for block in blocks {

@@ -17,7 +17,7 @@ const MAX_ENTRIES: usize = 20_000;
 
 /// A file's text and the starts of its lines.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     pub(crate) path: String,
     pub(crate) text: String,
     lines: Vec<usize>,
@@ -25,7 +25,7 @@ pub(crate) struct Source {
     skip: usize,
 }
 
-impl Source {
+impl SourceFile {
     pub(crate) fn new(path: &str, text: String) -> Self {
         let lines = std::iter::once(0)
             .chain(
@@ -86,7 +86,7 @@ impl Source {
 /// A parsed file.
 #[derive(Debug)]
 pub(crate) struct ParsedFile {
-    pub(crate) source: Source,
+    pub(crate) source: SourceFile,
     pub(crate) body: Body,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn parse(tree: &dyn Tree, path: &str) -> Result<ParsedFile, Finding> 
     Ok(ParsedFile { source, body })
 }
 
-pub(crate) fn parse_source(source: &Source) -> Result<Body, Finding> {
+pub(crate) fn parse_source(source: &SourceFile) -> Result<Body, Finding> {
     let code = source.code();
     let entries = code.bytes().filter(|byte| matches!(byte, b'=' | b':'));
     if entries.count() > MAX_ENTRIES {
@@ -113,7 +113,7 @@ fn too_complex(what: impl Into<String>, at: Location) -> Finding {
 }
 
 /// Reads a file as text, or reports why it is not text.
-pub(crate) fn open(tree: &dyn Tree, path: &str) -> Result<Source, Finding> {
+pub(crate) fn open(tree: &dyn Tree, path: &str) -> Result<SourceFile, Finding> {
     let bytes = tree
         .read(path)
         .map_err(|failure| unreadable(path, &failure))?;
@@ -125,7 +125,8 @@ pub(crate) fn open(tree: &dyn Tree, path: &str) -> Result<Source, Finding> {
         Ok(text) => text,
         Err(err) => {
             let at = err.utf8_error().valid_up_to();
-            let source = Source::new(path, String::from_utf8_lossy(err.as_bytes()).into_owned());
+            let source =
+                SourceFile::new(path, String::from_utf8_lossy(err.as_bytes()).into_owned());
             let place =
                 source.location(at.saturating_sub(source.skip)..at.saturating_sub(source.skip) + 1);
             let finding = Finding::error("not-utf8", format!("`{path}` is not UTF-8 text"))
@@ -137,7 +138,7 @@ pub(crate) fn open(tree: &dyn Tree, path: &str) -> Result<Source, Finding> {
             return Err(finding);
         }
     };
-    let source = Source::new(path, text);
+    let source = SourceFile::new(path, text);
     if let Some(at) = source.code().find('\0') {
         let finding = Finding::error("nul-byte", format!("`{path}` holds a NUL byte"))
             .at(source.location(at..at + 1), "here")
@@ -165,7 +166,7 @@ fn unreadable(path: &str, failure: &ReadFailure) -> Finding {
 }
 
 /// The parser's message if it has a position, or else what was left open.
-fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
+fn syntax_error(err: &hcl_edit::parser::Error, source: &SourceFile) -> Finding {
     let code = source.code();
     let message = err.message();
     // At the end of the file the parser points to the last byte.
@@ -202,7 +203,7 @@ fn syntax_error(err: &hcl_edit::parser::Error, source: &Source) -> Finding {
 }
 
 /// The parser stops at the second of two equal names in a block or object.
-fn duplicate_name(message: &str, at: usize, source: &Source) -> Finding {
+fn duplicate_name(message: &str, at: usize, source: &SourceFile) -> Finding {
     let is_object = message.contains("object key");
     let place = if is_object { "object" } else { "block" };
     let is_part = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '-');

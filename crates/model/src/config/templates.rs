@@ -3,7 +3,7 @@
 use hcl_edit::expr::Expression;
 use hcl_edit::template::{Directive, Element, ForDirective, IfDirective, Strip, Template};
 
-use super::evaluator::{Evaluation, Evaluator, Problem, span};
+use super::evaluator::{Evaluation, Evaluator, ExpressionError, span};
 use super::value::Val;
 
 /// The text so far; `None` once a part of it is unknown.
@@ -74,7 +74,7 @@ impl Evaluator<'_> {
         template: &Template,
         output: &mut Output,
         whole: &Expression,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ExpressionError> {
         for element in template {
             self.step(1, whole)?;
             match element {
@@ -102,12 +102,12 @@ impl Evaluator<'_> {
         value: &Val,
         expr: &Expression,
         output: &mut Output,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ExpressionError> {
         match value {
             Val::Unknown => output.value(None),
             known => {
                 let Some(text) = known.in_template() else {
-                    return Err(Problem::new(
+                    return Err(ExpressionError::new(
                         span(expr),
                         format!("{} cannot stand inside a string", known.what()),
                     ));
@@ -124,14 +124,14 @@ impl Evaluator<'_> {
         directive: &IfDirective,
         output: &mut Output,
         whole: &Expression,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ExpressionError> {
         output.before(directive.if_expr.strip);
         let condition = self.eval(&directive.if_expr.cond_expr)?;
         let (then, otherwise) = match condition {
             Val::Bool(value) => (value, !value),
             Val::Unknown => (true, true),
             other => {
-                return Err(Problem::new(
+                return Err(ExpressionError::new(
                     span(&directive.if_expr.cond_expr),
                     format!("a condition must be a bool, this is {}", other.what()),
                 ));
@@ -167,7 +167,7 @@ impl Evaluator<'_> {
         directive: &ForDirective,
         output: &mut Output,
         whole: &Expression,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ExpressionError> {
         let intro = &directive.for_expr;
         output.before(intro.strip);
         let entries = self.entries(&intro.collection_expr)?;

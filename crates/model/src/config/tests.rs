@@ -17,15 +17,15 @@ use super::*;
 use crate::tree::MemoryTree;
 use std::fmt::Write as _;
 
-pub(super) fn surroundings(env: &dyn Fn(&str) -> Option<String>) -> Surroundings<'_> {
-    Surroundings {
+pub(super) fn surroundings(env: &dyn Fn(&str) -> Option<String>) -> LoadEnvironment<'_> {
+    LoadEnvironment {
         env,
         git_commit: Some("3f9c1e2".to_owned()),
         git_branch: Some("main".to_owned()),
     }
 }
 
-pub(super) fn load_tree(tree: &MemoryTree) -> Loaded {
+pub(super) fn load_tree(tree: &MemoryTree) -> LoadedProject {
     load(
         tree,
         &surroundings(&|name| (name == "SET").then(|| "set".to_owned())),
@@ -54,7 +54,7 @@ pub(super) fn tree(text: &str) -> MemoryTree {
 }
 
 /// Findings as compact text.
-pub(super) fn rendered(loaded: &Loaded) -> String {
+pub(super) fn rendered(loaded: &LoadedProject) -> String {
     let mut out = String::new();
     for finding in &loaded.findings {
         let severity = match finding.severity {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::module::is_engine_file;
-use crate::tree::{Entry, Tree, each};
+use crate::tree::{Tree, TreeEntry, each};
 
 const MAX_DIRS: usize = 50_000;
 const MAX_DEPTH: usize = 32;
 
 pub(crate) struct Dirs {
-    listed: BTreeMap<String, Vec<Entry>>,
+    listed: BTreeMap<String, Vec<TreeEntry>>,
 }
 
 impl Dirs {
@@ -39,7 +39,7 @@ impl Dirs {
     }
 
     /// A directory's entries. A directory that the walk skipped is listed now.
-    pub(crate) fn entries(&mut self, tree: &dyn Tree, dir: &str) -> Option<&[Entry]> {
+    pub(crate) fn entries(&mut self, tree: &dyn Tree, dir: &str) -> Option<&[TreeEntry]> {
         if !self.listed.contains_key(dir) {
             let entries = tree.list(dir)?;
             self.listed.insert(dir.to_owned(), entries);
@@ -48,7 +48,7 @@ impl Dirs {
     }
 
     /// The entries of a directory that was already listed.
-    pub(crate) fn known(&self, dir: &str) -> &[Entry] {
+    pub(crate) fn known(&self, dir: &str) -> &[TreeEntry] {
         self.listed.get(dir).map_or(&[], Vec::as_slice)
     }
 
@@ -71,7 +71,7 @@ impl Dirs {
 
     /// All files with this name suffix, by path.
     pub(crate) fn files_ending(&self, end: &str) -> Vec<String> {
-        let named = |entry: &&Entry| !entry.is_dir && entry.name.ends_with(end);
+        let named = |entry: &&TreeEntry| !entry.is_dir && entry.name.ends_with(end);
         let all = self.listed.iter().flat_map(|(dir, entries)| {
             let found = entries.iter().filter(named);
             found.map(move |entry| join(dir, &entry.name))
@@ -92,7 +92,7 @@ impl Dirs {
 }
 
 /// A home inside the project contains copies of the source and thousands of runs.
-fn is_home(dir: &str, entries: &[Entry]) -> bool {
+fn is_home(dir: &str, entries: &[TreeEntry]) -> bool {
     !dir.is_empty() && entries.iter().any(|entry| entry.name == "terrane.db")
 }
 

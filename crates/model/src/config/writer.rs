@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::evaluator::Seen;
-use super::project::Item;
-use super::reader::{Field, Fields, Item as Entry, Reader, Scope};
+use super::evaluator::CollectedRefs;
+use super::project::OuterBlock;
+use super::reader::{Field, Fields, ObjectItem as Entry, Reader, Scope};
 use super::value::Val;
 use crate::diagnostic::Finding;
 use crate::identity::{Pattern, check_place};
@@ -39,7 +39,7 @@ const SHARED: &[(&str, &[&str])] = &[
     ),
 ];
 
-pub(crate) fn read_writer(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope) -> Writer {
+pub(crate) fn read_writer(reader: &mut Reader<'_>, item: OuterBlock<'_>, scope: &Scope) -> Writer {
     let fields = reader.fields(item.source, item.block, item.spec, scope);
     if matches!(item.name(), "anyone" | "server") {
         let message = format!("`{}` has a meaning of its own among writers", item.name());
@@ -71,8 +71,8 @@ pub(crate) fn read_writer(reader: &mut Reader<'_>, item: Item<'_>, scope: &Scope
 }
 
 /// A rule must not depend on values that the requester controls.
-fn fixed(reader: &mut Reader<'_>, item: Item<'_>, fields: &Fields) {
-    let bends = |seen: &Seen| {
+fn fixed(reader: &mut Reader<'_>, item: OuterBlock<'_>, fields: &Fields) {
+    let bends = |seen: &CollectedRefs| {
         let git = seen.names.iter().any(|(root, _)| root == "git");
         !seen.env.is_empty() || !seen.env_if_set.is_empty() || git
     };
@@ -94,7 +94,7 @@ fn fixed(reader: &mut Reader<'_>, item: Item<'_>, fields: &Fields) {
 
 fn claims(
     reader: &mut Reader<'_>,
-    item: Item<'_>,
+    item: OuterBlock<'_>,
     fields: &Fields,
 ) -> BTreeMap<String, Vec<String>> {
     let entries = fields.get("claims").map_or(&[][..], |field| &field.items);
@@ -135,7 +135,12 @@ fn patterns(entry: &Entry) -> Option<Vec<String>> {
 }
 
 /// An issuer vouches for all its users. Without a claim that distinguishes them, each of them may apply.
-fn restrictive(reader: &mut Reader<'_>, writer: &Writer, field: Option<&Field>, item: Item<'_>) {
+fn restrictive(
+    reader: &mut Reader<'_>,
+    writer: &Writer,
+    field: Option<&Field>,
+    item: OuterBlock<'_>,
+) {
     // Missing values and wrong types were already reported.
     let Some(field) = field.filter(|field| field.items.len() == writer.claims.len()) else {
         return;

@@ -5,19 +5,22 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{ClusterSecret, Context, Hook, HookStage, Kind, When, cluster_secrets, hooks_around};
+use super::{
+    ClusterSecret, Context, ContextEntryKind, Hook, HookStage, HookTiming, cluster_secrets,
+    hooks_around,
+};
 use crate::diagnostic::Location;
 use crate::module::Module;
 use crate::project::{Input, Project, Stack};
 
 /// Everything that a stack gets, by name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Origins<'a> {
+pub struct ValueOrigins<'a> {
     /// Lowest precedence first.
     pub contexts: Vec<&'a Context>,
-    pub env: BTreeMap<&'a str, Origin<'a>>,
-    pub vars: BTreeMap<&'a str, Origin<'a>>,
-    pub files: BTreeMap<&'a str, Origin<'a>>,
+    pub env: BTreeMap<&'a str, ValueOrigin<'a>>,
+    pub vars: BTreeMap<&'a str, ValueOrigin<'a>>,
+    pub files: BTreeMap<&'a str, ValueOrigin<'a>>,
     /// In execution order, stage by stage.
     pub hooks: Vec<(&'a Context, &'a Hook)>,
     /// For its clusters. The last part is the reason why a secret has no effect, if there is one.
@@ -26,24 +29,24 @@ pub struct Origins<'a> {
 
 /// One value: the one with the highest precedence.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Origin<'a> {
-    pub taken: Taken<'a>,
+pub struct ValueOrigin<'a> {
+    pub taken: SetValue<'a>,
     /// Highest precedence first.
-    pub overrides: Vec<Taken<'a>>,
+    pub overrides: Vec<SetValue<'a>>,
     /// Whether the module does not declare the variable.
     pub is_ignored: bool,
 }
 
 /// One of the values that were set for a name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Taken<'a> {
-    pub source: Source<'a>,
+pub struct SetValue<'a> {
+    pub source: ValueSource<'a>,
     pub value: String,
     pub at: Location,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Source<'a> {
+pub enum ValueSource<'a> {
     /// The stack's own `inputs`.
     Inputs,
     Context(&'a Context),
@@ -51,7 +54,7 @@ pub enum Source<'a> {
     Passed(&'a Context, &'a str),
 }
 
-impl<'a> Origins<'a> {
+impl<'a> ValueOrigins<'a> {
     /// `caller` are the names in the requester's environment, which `pass_env` may match. `module` is the stack's root
     /// module, if it could be read.
     pub fn of(
@@ -77,23 +80,23 @@ impl<'a> Origins<'a> {
             for name in caller {
                 let mut patterns = context.pass_env.iter();
                 if let Some(pattern) = patterns.find(|pattern| matches(pattern, name)) {
-                    let taken = Taken {
-                        source: Source::Passed(context, pattern),
+                    let taken = SetValue {
+                        source: ValueSource::Passed(context, pattern),
                         value: "(from the caller)".to_owned(),
                         at: context.written.pass_env_at.clone(),
                     };
                     put(&mut origins.env, name, taken);
                 }
             }
-            for kind in Kind::ALL {
+            for kind in ContextEntryKind::ALL {
                 let map = match kind {
-                    Kind::Env => &mut origins.env,
-                    Kind::Vars => &mut origins.vars,
-                    Kind::Files => &mut origins.files,
+                    ContextEntryKind::Env => &mut origins.env,
+                    ContextEntryKind::Vars => &mut origins.vars,
+                    ContextEntryKind::Files => &mut origins.files,
                 };
                 for (name, input) in context.entries(kind) {
-                    let taken = Taken {
-                        source: Source::Context(context),
+                    let taken = SetValue {
+                        source: ValueSource::Context(context),
                         value: as_written(input, kind),
                         at: context.entry_at(kind, name),
                     };
@@ -102,9 +105,9 @@ impl<'a> Origins<'a> {
             }
         }
         for (name, input) in &stack.inputs {
-            let taken = Taken {
-                source: Source::Inputs,
-                value: as_written(input, Kind::Vars),
+            let taken = SetValue {
+                source: ValueSource::Inputs,
+                value: as_written(input, ContextEntryKind::Vars),
                 at: stack.inputs_at.get(name).cloned().unwrap_or_default(),
             };
             put(&mut origins.vars, name, taken);
@@ -118,13 +121,13 @@ impl<'a> Origins<'a> {
     }
 }
 
-fn put<'a>(map: &mut BTreeMap<&'a str, Origin<'a>>, name: &'a str, taken: Taken<'a>) {
+fn put<'a>(map: &mut BTreeMap<&'a str, ValueOrigin<'a>>, name: &'a str, taken: SetValue<'a>) {
     if let Some(origin) = map.get_mut(name) {
         let before = std::mem::replace(&mut origin.taken, taken);
         origin.overrides.insert(0, before);
         return;
     }
-    let origin = Origin {
+    let origin = ValueOrigin {
         taken,
         overrides: Vec::new(),
         is_ignored: false,
@@ -135,7 +138,7 @@ fn put<'a>(map: &mut BTreeMap<&'a str, Origin<'a>>, name: &'a str, taken: Taken<
 fn hooks<'a>(contexts: &[&'a Context]) -> Vec<(&'a Context, &'a Hook)> {
     let mut all = Vec::new();
     for stage in HookStage::ALL {
-        for when in [When::Before, When::After] {
+        for when in [HookTiming::Before, HookTiming::After] {
             all.extend(hooks_around(contexts, when, stage));
         }
     }
@@ -165,9 +168,11 @@ fn secrets<'a>(
 }
 
 /// A value as in the project file. For a file, only its length.
-fn as_written(input: &Input, kind: Kind) -> String {
+fn as_written(input: &Input, kind: ContextEntryKind) -> String {
     match (input, kind) {
-        (Input::Known(Value::String(text)), Kind::Files) => format!("{} bytes", text.len()),
+        (Input::Known(Value::String(text)), ContextEntryKind::Files) => {
+            format!("{} bytes", text.len())
+        }
         (Input::Known(value), _) => value.to_string(),
         (Input::Expression(expression), _) => {
             let words: Vec<&str> = expression.text.split_whitespace().collect();

@@ -7,12 +7,12 @@ use hcl_edit::expr::{Expression as Hcl, ObjectKey};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::planned::{Planned, escape};
+use super::planned::{PlannedFields, escape};
 use crate::project::Input;
 
 /// A field path, and the outputs that its expression refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapped {
+pub struct MappedField {
     pub field: Vec<String>,
     pub outputs: BTreeSet<String>,
 }
@@ -21,7 +21,7 @@ static OUTPUT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\boutput\.([A-Za-z_][A-Za-z0-9_-]*)").ok());
 
 /// The fields of an object expression. A computed object is one field.
-pub fn mapped(values: &Input) -> Vec<Mapped> {
+pub fn mapped(values: &Input) -> Vec<MappedField> {
     let Input::Expression(expression) = values else {
         return Vec::new();
     };
@@ -33,19 +33,19 @@ pub fn mapped(values: &Input) -> Vec<Mapped> {
 }
 
 /// The fields of an object expression, all unknown; none if their names are computed.
-pub fn declared_fields(values: &Input) -> Option<Planned> {
+pub fn declared_fields(values: &Input) -> Option<PlannedFields> {
     let expression = match values {
         Input::Known(Value::Object(fields)) => {
-            return Some(Planned {
+            return Some(PlannedFields {
                 fields: fields.clone(),
-                ..Planned::default()
+                ..PlannedFields::default()
             });
         }
         Input::Known(_) => return None,
         Input::Expression(expression) => expression,
     };
     let parsed = hcl_edit::parser::parse_expr(&expression.text).ok()?;
-    let mut planned = Planned::default();
+    let mut planned = PlannedFields::default();
     planned.fields = declare(&parsed, "", &mut planned.unknown)?;
     Some(planned)
 }
@@ -78,7 +78,7 @@ fn declare(
     Some(fields)
 }
 
-fn walk(expression: &Hcl, field: &mut Vec<String>, found: &mut Vec<Mapped>) {
+fn walk(expression: &Hcl, field: &mut Vec<String>, found: &mut Vec<MappedField>) {
     if let Hcl::Object(object) = expression {
         for (key, value) in object {
             let name = match key {
@@ -98,7 +98,7 @@ fn walk(expression: &Hcl, field: &mut Vec<String>, found: &mut Vec<Mapped>) {
         .filter_map(|names| Some(names.get(1)?.as_str().to_owned()))
         .collect();
     if !outputs.is_empty() {
-        found.push(Mapped {
+        found.push(MappedField {
             field: field.clone(),
             outputs,
         });

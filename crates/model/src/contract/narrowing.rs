@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::planned::escape;
-use super::{Planned, kind_of, with_article};
+use super::{PlannedFields, kind_of, with_article};
 
 /// A field that is removed or changes its type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Narrowed {
+pub struct NarrowedField {
     /// Its path, outermost name first.
     pub path: Vec<String>,
     pub was: String,
@@ -22,14 +22,14 @@ pub struct Narrowed {
     pub parts: Vec<Vec<String>>,
 }
 
-impl Narrowed {
+impl NarrowedField {
     /// `azure.envoyPublicIpAddress`
     pub fn field(&self) -> String {
         self.path.join(".")
     }
 }
 
-impl fmt::Display for Narrowed {
+impl fmt::Display for NarrowedField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let field = self.field();
         match &self.now {
@@ -40,7 +40,7 @@ impl fmt::Display for Narrowed {
 }
 
 /// Compares current with planned values. An unknown value counts as unchanged.
-pub fn narrowed(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
+pub fn narrowed(before: &Map<String, Value>, after: &PlannedFields) -> Vec<NarrowedField> {
     let mut found = Vec::new();
     compare(
         before,
@@ -54,15 +54,15 @@ pub fn narrowed(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
 }
 
 /// The same for a file that is a Kubernetes object: only its data counts, each value separately.
-pub fn narrowed_manifest(before: &Map<String, Value>, after: &Planned) -> Vec<Narrowed> {
-    let is_data = |one: &Narrowed| {
+pub fn narrowed_manifest(before: &Map<String, Value>, after: &PlannedFields) -> Vec<NarrowedField> {
+    let is_data = |one: &NarrowedField| {
         let first = one.path.first().map(String::as_str);
         matches!(first, Some("data" | "stringData"))
     };
     let gone = narrowed(before, after).into_iter().filter(is_data);
     gone.flat_map(|one| match one.path.len() {
         1 => {
-            let part = |path: Vec<String>| Narrowed {
+            let part = |path: Vec<String>| NarrowedField {
                 path,
                 was: with_article("text"),
                 now: None,
@@ -80,10 +80,10 @@ pub fn is_manifest(fields: &Map<String, Value>) -> bool {
     fields.contains_key("apiVersion") && fields.contains_key("kind")
 }
 
-fn less(path: &[String], was: &Value, now: Option<&Value>) -> Narrowed {
+fn less(path: &[String], was: &Value, now: Option<&Value>) -> NarrowedField {
     let mut parts = Vec::new();
     collect_parts(&mut path.to_vec(), was, &mut parts);
-    Narrowed {
+    NarrowedField {
         path: path.to_vec(),
         was: with_article(kind_of(was)),
         now: now.map(|now| with_article(kind_of(now))),
@@ -110,9 +110,9 @@ fn compare(
     before: &Map<String, Value>,
     after: &Map<String, Value>,
     pointer: &str,
-    planned: &Planned,
+    planned: &PlannedFields,
     path: &mut Vec<String>,
-    found: &mut Vec<Narrowed>,
+    found: &mut Vec<NarrowedField>,
 ) {
     for (name, was) in before {
         let at = format!("{pointer}/{}", escape(name));

@@ -13,7 +13,7 @@ use crate::plan::ParsePlanError;
 
 /// Fields by name. An unknown value is null, and its pointer is in `unknown`.
 #[derive(Clone, Default, PartialEq)]
-pub struct Planned {
+pub struct PlannedFields {
     pub fields: Map<String, Value>,
     /// JSON pointers.
     pub unknown: BTreeSet<String>,
@@ -21,7 +21,7 @@ pub struct Planned {
     pub sensitive: BTreeSet<String>,
 }
 
-impl std::fmt::Debug for Planned {
+impl std::fmt::Debug for PlannedFields {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<&String> = self.fields.keys().collect();
         f.debug_struct("Planned")
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Planned {
     }
 }
 
-impl Planned {
+impl PlannedFields {
     /// Whether an output is fully or partly unknown.
     pub fn leaves_open(&self, name: &str) -> bool {
         let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
@@ -110,9 +110,9 @@ fn asks_for_names_only(kind: &ValidationErrorKind) -> bool {
 }
 
 /// The outputs of a plan's JSON, without those that it deletes.
-pub fn planned(json: &[u8]) -> Result<Planned, ParsePlanError> {
+pub fn planned(json: &[u8]) -> Result<PlannedFields, ParsePlanError> {
     let raw: RawPlan = serde_json::from_slice(json).map_err(ParsePlanError::NotPlanJson)?;
-    let mut all = Planned::default();
+    let mut all = PlannedFields::default();
     for (name, change) in raw.output_changes {
         if change.actions.iter().any(|action| action == "delete") && change.actions.len() == 1 {
             continue;

@@ -236,7 +236,7 @@ fn a_change_takes_away_fields_and_kinds_but_not_values() {
         "a": {"x": "1", "y": {"z": 1}, "w": [1]},
         "b": "text", "c": 1, "d": null, "e": "known",
     }));
-    let mut after = Planned::known(fields(
+    let mut after = PlannedFields::known(fields(
         &json!({"a": {"x": "2", "y": "flat"}, "b": null, "c": 9, "new": 1}),
     ));
     after.unknown.insert("/e".to_owned());
@@ -268,7 +268,7 @@ fn fields_that_an_object_declares_are_known_by_name() {
         "azure": {"address": "", "zone": "", "gone": ""}, "all": {"of": "it"}, "other": 0,
     });
     let lost = narrowed(before.as_object().unwrap(), &declared);
-    let lost: Vec<String> = lost.iter().map(Narrowed::field).collect();
+    let lost: Vec<String> = lost.iter().map(NarrowedField::field).collect();
     assert_eq!(lost, ["azure.gone", "other"]);
     assert_eq!(declared_fields(&input("merge(output.a, output.b)")), None);
 }

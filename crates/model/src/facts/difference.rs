@@ -14,21 +14,21 @@ use crate::digits;
 pub struct FieldDifference {
     /// `azure.address`
     pub field: String,
-    pub published: Side,
-    pub would: Side,
+    pub published: FieldValue,
+    pub would: FieldValue,
 }
 
 /// A field on one side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum FieldValue {
     Absent,
     Value(Value),
     /// It exists and is sensitive.
     Hidden,
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("nothing"),
@@ -113,11 +113,11 @@ impl Walk<'_> {
         }
         let hidden = self.is_hidden(pointer);
         let side = |value: Option<&Value>| match value {
-            None => Side::Absent,
+            None => FieldValue::Absent,
             Some(value) if hidden || is_encrypted(value) || is_secret(&field, value) => {
-                Side::Hidden
+                FieldValue::Hidden
             }
-            Some(value) => Side::Value(value.clone()),
+            Some(value) => FieldValue::Value(value.clone()),
         };
         let (published, would) = (side(published), side(would));
         self.found.push(FieldDifference {
@@ -174,7 +174,7 @@ fn is_secret(field: &str, value: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::Format;
+    use super::super::FactsFormat;
     use super::*;
 
     fn said(published: &str, values: Value, encrypt: Encrypt) -> Vec<String> {
@@ -183,7 +183,7 @@ mod tests {
         };
         let file = FactFile {
             path: "a.yaml".to_owned(),
-            format: Format::Yaml,
+            format: FactsFormat::Yaml,
             contract: None,
             values,
             encrypt,

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::project::FactsPlace;
+use crate::project::FactsBranch;
 
 /// A place that contains facts of a stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub enum FactLocation {
     Branch {
         /// The repository and its branch, as the home identifies them.
         key: String,
-        place: Box<FactsPlace>,
+        place: Box<FactsBranch>,
         /// By path: the fields of a file, each with an empty value of its type.
         files: BTreeMap<String, Map<String, Value>>,
     },

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::paths::{Clash, Paths};
-use crate::project::Owns;
+use super::paths::{PathClash, PathMap};
+use crate::project::BranchOwnership;
 
 /// Its path. Hidden and not YAML, so that tools that deploy a whole directory skip it.
 pub const MANIFEST: &str = ".terrane/manifest.json";
@@ -17,12 +17,12 @@ pub const MANIFEST: &str = ".terrane/manifest.json";
 pub const BREAK_GLASS: &str = ".terrane/break-glass";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    pub files: BTreeMap<String, Owner>,
+pub struct FactsManifest {
+    pub files: BTreeMap<String, FileOwner>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct FileOwner {
     /// The project's id.
     pub project: String,
     /// Empty for files of the project as a whole.
@@ -32,14 +32,14 @@ pub struct Owner {
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{MANIFEST}` on the branch cannot be read")]
-pub struct ReadManifestError(#[source] serde_json::Error);
+pub struct ReadFactsManifestError(#[source] serde_json::Error);
 
-impl Manifest {
+impl FactsManifest {
     /// Without bytes the manifest is empty: nothing has been published there yet.
-    pub fn read(bytes: Option<&[u8]>) -> Result<Self, ReadManifestError> {
+    pub fn read(bytes: Option<&[u8]>) -> Result<Self, ReadFactsManifestError> {
         bytes.map_or_else(
             || Ok(Self::default()),
-            |bytes| serde_json::from_slice(bytes).map_err(ReadManifestError),
+            |bytes| serde_json::from_slice(bytes).map_err(ReadFactsManifestError),
         )
     }
 
@@ -49,7 +49,7 @@ impl Manifest {
         bytes
     }
 
-    fn of_project(&self, project: &str) -> BTreeMap<&String, &Owner> {
+    fn of_project(&self, project: &str) -> BTreeMap<&String, &FileOwner> {
         let files = self.files.iter();
         files
             .filter(|(_, owner)| owner.project == project)
@@ -59,7 +59,7 @@ impl Manifest {
 
 /// What one stack publishes to a branch.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct DesiredFiles<'a> {
     pub project: &'a str,
     pub stack: &'a str,
     /// By path, as bytes.
@@ -75,12 +75,12 @@ pub struct Wanted<'a> {
 
 /// The contents of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct CommitChanges {
     pub write: BTreeMap<String, Vec<u8>>,
     pub remove: BTreeSet<String>,
 }
 
-impl Changes {
+impl CommitChanges {
     pub fn is_empty(&self) -> bool {
         self.write.is_empty() && self.remove.is_empty()
     }
@@ -93,19 +93,19 @@ pub struct TakenPath {
     pub path: String,
     /// The path of the other stack.
     pub there: String,
-    pub how: Clash,
-    pub owner: Owner,
+    pub how: PathClash,
+    pub owner: FileOwner,
 }
 
-fn said(path: &str, there: &str, how: Clash, owner: &Owner) -> String {
-    let Owner { project, stack } = owner;
+fn said(path: &str, there: &str, how: PathClash, owner: &FileOwner) -> String {
+    let FileOwner { project, stack } = owner;
     let of = match stack.as_str() {
         "" => format!("project `{project}`"),
         stack => format!("stack `{stack}` of project `{project}`"),
     };
     match how {
-        Clash::Same => format!("`{path}` belongs to {of}"),
-        Clash::Directory | Clash::Case => format!(
+        PathClash::Same => format!("`{path}` belongs to {of}"),
+        PathClash::Directory | PathClash::Case => format!(
             "`{path}` cannot lie beside `{there}`, which belongs to {of}: {}",
             how.why()
         ),
@@ -114,24 +114,24 @@ fn said(path: &str, there: &str, how: Clash, owner: &Owner) -> String {
 
 /// The changes of a publication. `current` are the files of the tip that the manifest or `wanted` names.
 pub fn changes(
-    owns: Owns,
-    manifest: &Manifest,
+    owns: BranchOwnership,
+    manifest: &FactsManifest,
     current: &BTreeMap<String, Vec<u8>>,
-    wanted: &Wanted<'_>,
-) -> Result<Changes, TakenPath> {
-    let mut changes = Changes::default();
+    wanted: &DesiredFiles<'_>,
+) -> Result<CommitChanges, TakenPath> {
+    let mut changes = CommitChanges::default();
     let mut next = manifest.clone();
-    let is_gone = |owner: &Owner| {
+    let is_gone = |owner: &FileOwner| {
         !owner.stack.is_empty()
             && owner.stack != wanted.stack
             && wanted
                 .stacks
                 .is_some_and(|stacks| !stacks.contains(&owner.stack))
     };
-    let is_others = |owner: &Owner| {
+    let is_others = |owner: &FileOwner| {
         owner.project != wanted.project || (owner.stack != wanted.stack && !is_gone(owner))
     };
-    let mut others = Paths::default();
+    let mut others = PathMap::default();
     for (path, owner) in manifest.files.iter().filter(|(_, it)| is_others(it)) {
         others.add(path, owner);
     }
@@ -153,7 +153,10 @@ pub fn changes(
         }
     }
     for path in wanted.remembered {
-        if owns == Owns::Paths && !wanted.files.contains_key(path) && current.contains_key(path) {
+        if owns == BranchOwnership::Paths
+            && !wanted.files.contains_key(path)
+            && current.contains_key(path)
+        {
             changes.remove.insert(path.clone());
         }
     }
@@ -164,13 +167,13 @@ pub fn changes(
         if current.get(path) != Some(bytes) {
             changes.write.insert(path.clone(), bytes.clone());
         }
-        let owner = Owner {
+        let owner = FileOwner {
             project: wanted.project.to_owned(),
             stack: stack.to_owned(),
         };
         next.files.insert(path.clone(), owner);
     }
-    if owns == Owns::Branch
+    if owns == BranchOwnership::Branch
         && (next != *manifest || !current.contains_key(MANIFEST))
         && !next_is_nothing(&next, manifest)
     {
@@ -180,15 +183,15 @@ pub fn changes(
 }
 
 /// An empty manifest on an empty branch needs no commit.
-fn next_is_nothing(next: &Manifest, manifest: &Manifest) -> bool {
+fn next_is_nothing(next: &FactsManifest, manifest: &FactsManifest) -> bool {
     next.files.is_empty() && manifest.files.is_empty()
 }
 
 /// The changed files that do not belong to other projects. A change of the manifest counts if it changes our entries.
 pub fn foreign_files(
     project: &str,
-    before: &Manifest,
-    after: Option<&Manifest>,
+    before: &FactsManifest,
+    after: Option<&FactsManifest>,
     changed: &[String],
 ) -> Vec<String> {
     let mut foreign: Vec<String> = Vec::new();

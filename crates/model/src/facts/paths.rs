@@ -27,7 +27,7 @@ pub fn path_problem(path: &str) -> Option<&'static str> {
 
 /// Why two paths cannot exist in one tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clash {
+pub enum PathClash {
     Same,
     /// One is a file where the other needs a directory.
     Directory,
@@ -35,7 +35,7 @@ pub enum Clash {
     Case,
 }
 
-impl Clash {
+impl PathClash {
     pub fn why(self) -> &'static str {
         match self {
             Self::Same => "they are one file",
@@ -47,27 +47,27 @@ impl Clash {
 
 /// Paths of one tree, each with a value.
 #[derive(Debug)]
-pub struct Paths<T>(BTreeMap<String, (String, T)>);
+pub struct PathMap<T>(BTreeMap<String, (String, T)>);
 
-impl<T> Default for Paths<T> {
+impl<T> Default for PathMap<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T> Paths<T> {
+impl<T> PathMap<T> {
     pub fn add(&mut self, path: &str, what: T) {
         self.0.insert(key(path), (path.to_owned(), what));
     }
 
     /// A path that conflicts with the given one.
-    pub fn clash(&self, path: &str) -> Option<(&str, &T, Clash)> {
+    pub fn clash(&self, path: &str) -> Option<(&str, &T, PathClash)> {
         let wanted = key(path);
         if let Some((there, what)) = self.0.get(&wanted) {
             let how = if there == path {
-                Clash::Same
+                PathClash::Same
             } else {
-                Clash::Case
+                PathClash::Case
             };
             return Some((there, what, how));
         }
@@ -77,7 +77,7 @@ impl<T> Paths<T> {
         let below = self.0.range(inside.clone()..).next();
         let below = below.filter(|(key, _)| key.starts_with(&inside));
         let (there, what) = above.or(below.map(|(_, found)| found))?;
-        Some((there, what, Clash::Directory))
+        Some((there, what, PathClash::Directory))
     }
 }
 
@@ -91,15 +91,21 @@ mod tests {
 
     #[test]
     fn what_cannot_lie_beside_each_other() {
-        let mut paths = Paths::default();
+        let mut paths = PathMap::default();
         for path in ["a/x.yaml", "b.yaml", "c.yaml/d.yaml"] {
             paths.add(path, ());
         }
         let clash = |path: &str| paths.clash(path).map(|(there, (), how)| (there, how));
-        assert_eq!(clash("a/x.yaml"), Some(("a/x.yaml", Clash::Same)));
-        assert_eq!(clash("A/X.yaml"), Some(("a/x.yaml", Clash::Case)));
-        assert_eq!(clash("b.yaml/y.yaml"), Some(("b.yaml", Clash::Directory)));
-        assert_eq!(clash("C.yaml"), Some(("c.yaml/d.yaml", Clash::Directory)));
+        assert_eq!(clash("a/x.yaml"), Some(("a/x.yaml", PathClash::Same)));
+        assert_eq!(clash("A/X.yaml"), Some(("a/x.yaml", PathClash::Case)));
+        assert_eq!(
+            clash("b.yaml/y.yaml"),
+            Some(("b.yaml", PathClash::Directory))
+        );
+        assert_eq!(
+            clash("C.yaml"),
+            Some(("c.yaml/d.yaml", PathClash::Directory))
+        );
         for fine in ["a/y.yaml", "b.yaml.yaml", "A/y.yaml", "c.yaml.json"] {
             assert_eq!(clash(fine), None, "{fine}");
         }

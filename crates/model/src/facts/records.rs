@@ -45,14 +45,14 @@ fn text<'a>(act: &'a Value, name: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::break_glass::Act;
+    use crate::break_glass::BreakGlassAction;
     use crate::state::StateName;
 
     #[test]
     fn acts_of_other_homes_stay_and_own_ones_are_closed() {
         let act = |minute: u8, actor: &str, closed: bool| BreakGlass {
             id: 1,
-            act: Act::LockBroken,
+            act: BreakGlassAction::LockBroken,
             state: StateName::new("p", "net"),
             actor: actor.to_owned(),
             reason: Some("why".to_owned()),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::project::Owns;
+use crate::project::BranchOwnership;
 use crate::stage::ResolvedBlock;
 
 fn fields(value: &Value) -> Map<String, Value> {
@@ -133,7 +133,7 @@ proptest! {
     #[test]
     fn yaml_is_read_back_as_it_was(fields in prop::collection::btree_map(any::<String>(), any_value(), 0..6)) {
         let fields: Map<String, Value> = fields.into_iter().collect();
-        let bytes = render(Format::Yaml, &fields, Some("header"));
+        let bytes = render(FactsFormat::Yaml, &fields, Some("header"));
         let read: Value = yaml_serde::from_slice(&bytes).unwrap();
         prop_assert_eq!(read, Value::Object(fields));
     }
@@ -392,13 +392,13 @@ fn a_message_says_where_the_facts_come_from() {
     assert_eq!(trailer("subject only", TRAILER_PROJECT), None);
 }
 
-fn manifest(files: &[(&str, &str, &str)]) -> Manifest {
-    let owner = |project: &str, stack: &str| Owner {
+fn manifest(files: &[(&str, &str, &str)]) -> FactsManifest {
+    let owner = |project: &str, stack: &str| FileOwner {
         project: project.to_owned(),
         stack: stack.to_owned(),
     };
     let files = files.iter();
-    Manifest {
+    FactsManifest {
         files: files
             .map(|(path, project, stack)| ((*path).to_owned(), owner(project, stack)))
             .collect(),
@@ -428,7 +428,7 @@ fn a_publication_writes_its_own_files_and_withdraws_what_nobody_declares() {
     let current = bytes(&[("a.yaml", "1"), ("b.yaml", "2"), (MANIFEST, "…")]);
     let wanted_files = bytes(&[("a.yaml", "1"), ("new.yaml", "3")]);
     let stacks = names(&["one", "two"]);
-    let wanted = Wanted {
+    let wanted = DesiredFiles {
         project: "p",
         stack: "one",
         files: &wanted_files,
@@ -436,11 +436,11 @@ fn a_publication_writes_its_own_files_and_withdraws_what_nobody_declares() {
         stacks: Some(&stacks),
         remembered: &BTreeSet::new(),
     };
-    let changes = changes(Owns::Branch, &before, &current, &wanted).unwrap();
+    let changes = changes(BranchOwnership::Branch, &before, &current, &wanted).unwrap();
     assert_eq!(changes.remove, names(&["gone.yaml", "old.yaml"]));
     let written: Vec<&String> = changes.write.keys().collect();
     assert_eq!(written, [MANIFEST, "new.yaml"]);
-    let after = Manifest::read(changes.write.get(MANIFEST).map(Vec::as_slice)).unwrap();
+    let after = FactsManifest::read(changes.write.get(MANIFEST).map(Vec::as_slice)).unwrap();
     let expected = manifest(&[
         ("a.yaml", "p", "one"),
         ("b.yaml", "p", "two"),
@@ -457,7 +457,7 @@ fn nothing_changed_is_no_commit_and_a_path_has_one_owner() {
     let check = |owns, files: &[(&str, &str)], remembered: &[&str]| {
         let files = bytes(files);
         let remembered = names(remembered);
-        let wanted = Wanted {
+        let wanted = DesiredFiles {
             project: "p",
             stack: "one",
             files: &files,
@@ -467,7 +467,7 @@ fn nothing_changed_is_no_commit_and_a_path_has_one_owner() {
         };
         changes(
             owns,
-            if owns == Owns::Branch {
+            if owns == BranchOwnership::Branch {
                 &before
             } else {
                 &EMPTY
@@ -477,25 +477,25 @@ fn nothing_changed_is_no_commit_and_a_path_has_one_owner() {
         )
     };
     assert!(
-        check(Owns::Branch, &[("a.yaml", "1")], &[])
+        check(BranchOwnership::Branch, &[("a.yaml", "1")], &[])
             .unwrap()
             .is_empty()
     );
     assert!(
-        check(Owns::Paths, &[("a.yaml", "1")], &["a.yaml"])
+        check(BranchOwnership::Paths, &[("a.yaml", "1")], &["a.yaml"])
             .unwrap()
             .is_empty()
     );
-    let withdrawn = check(Owns::Paths, &[], &["a.yaml", "never-there.yaml"]).unwrap();
+    let withdrawn = check(BranchOwnership::Paths, &[], &["a.yaml", "never-there.yaml"]).unwrap();
     assert_eq!(withdrawn.remove, names(&["a.yaml"]));
-    let taken = check(Owns::Branch, &[("b.yaml", "1")], &[]).unwrap_err();
+    let taken = check(BranchOwnership::Branch, &[("b.yaml", "1")], &[]).unwrap_err();
     assert_eq!(
         taken.to_string(),
         "`b.yaml` belongs to stack `x` of project `q`"
     );
 }
 
-static EMPTY: Manifest = Manifest {
+static EMPTY: FactsManifest = FactsManifest {
     files: BTreeMap::new(),
 };
 
@@ -579,7 +579,7 @@ fn a_file_that_cannot_lie_beside_anothers_is_refused() {
     ] {
         let files = BTreeMap::from([(path.to_owned(), b"new".to_vec())]);
         let (current, remembered) = (BTreeMap::new(), BTreeSet::new());
-        let wanted = |stack| Wanted {
+        let wanted = |stack| DesiredFiles {
             project: "p",
             stack,
             files: &files,
@@ -587,11 +587,13 @@ fn a_file_that_cannot_lie_beside_anothers_is_refused() {
             stacks: None,
             remembered: &remembered,
         };
-        let refused = changes(Owns::Branch, &manifest, &current, &wanted("two")).unwrap_err();
+        let refused =
+            changes(BranchOwnership::Branch, &manifest, &current, &wanted("two")).unwrap_err();
         assert_eq!(refused.to_string(), expected);
         // A stack may replace its own file with a directory.
         if path.starts_with('x') {
-            let changed = changes(Owns::Branch, &manifest, &current, &wanted("one")).unwrap();
+            let changed =
+                changes(BranchOwnership::Branch, &manifest, &current, &wanted("one")).unwrap();
             assert!(changed.remove.contains("x.yaml"));
         }
     }

@@ -9,7 +9,7 @@ use super::RecordKind;
 const KEY: &str = "\u{0}asked";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ProbeQuery {
     /// The records of a name.
     Dns { name: String, record: RecordKind },
     /// A field of an object in the cluster of the gate's `kubeconfig`.
@@ -22,9 +22,9 @@ pub enum Asked {
 
 /// Why a value could not be queried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotAsked(pub String);
+pub struct ProbeQueryError(pub String);
 
-impl Asked {
+impl ProbeQuery {
     pub fn to_value(&self) -> Value {
         match self {
             Self::Dns { name, record } => json!({ KEY: { "dns": name, "record": record.word() } }),

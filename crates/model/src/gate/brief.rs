@@ -1,6 +1,6 @@
 //! Evidence of a passed gate in one line.
 
-use super::{ClusterSeen, DnsSeen, Evidence, Handshake, OidcSeen};
+use super::{ClusterEvidence, DnsEvidence, Evidence, Handshake, OidcEvidence};
 
 impl Evidence {
     pub fn brief(&self) -> String {
@@ -43,7 +43,7 @@ impl Evidence {
     }
 }
 
-fn dns(seen: &DnsSeen) -> String {
+fn dns(seen: &DnsEvidence) -> String {
     let mut said: Vec<String> = Vec::new();
     for answer in seen.names.iter().flat_map(|name| &name.answers) {
         let words = if answer.values.is_empty() {
@@ -63,7 +63,7 @@ fn dns(seen: &DnsSeen) -> String {
     format!("{}: {}", names.join(", "), said.join("; "))
 }
 
-fn oidc(seen: &OidcSeen) -> String {
+fn oidc(seen: &OidcEvidence) -> String {
     let keys = seen.keys.as_ref().map_or(0, Vec::len);
     let keys = if keys == 1 {
         "1 key".to_owned()
@@ -77,7 +77,7 @@ fn oidc(seen: &OidcSeen) -> String {
     }
 }
 
-fn cluster(seen: &ClusterSeen) -> String {
+fn cluster(seen: &ClusterEvidence) -> String {
     match seen.objects.as_slice() {
         [only] => only.object.clone(),
         several => format!("{} objects", several.len()),

@@ -19,12 +19,12 @@ pub struct KubernetesGate {
     pub kind: String,
     pub name: String,
     pub namespace: Option<String>,
-    pub want: Want,
+    pub want: ObjectRequirement,
 }
 
 /// The requirement for the object.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Want {
+pub enum ObjectRequirement {
     /// The object exists.
     Present,
     Condition(String),
@@ -47,14 +47,14 @@ pub struct AgentGate {
 
 /// What was read from a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ClusterSeen {
+pub struct ClusterEvidence {
     /// Address of the API server.
     pub server: String,
-    pub objects: Vec<ObjectSeen>,
+    pub objects: Vec<ObjectEvidence>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ObjectSeen {
+pub struct ObjectEvidence {
     /// `Deployment argocd/argocd-server`
     pub object: String,
     /// The relevant values: conditions by name, fields by path.
@@ -76,20 +76,22 @@ impl KubernetesGate {
             reader.wrong("listener", "stands alone, without `condition` and `field`");
         }
         let want = match (condition, field, expect) {
-            (None, None, None) => listener.map_or(Want::Present, Want::Listener),
-            (Some(condition), None, None) => Want::Condition(condition),
-            (None, Some(path), Some(expect)) => Want::Field { path, expect },
+            (None, None, None) => {
+                listener.map_or(ObjectRequirement::Present, ObjectRequirement::Listener)
+            }
+            (Some(condition), None, None) => ObjectRequirement::Condition(condition),
+            (None, Some(path), Some(expect)) => ObjectRequirement::Field { path, expect },
             (None, Some(_), None) => {
                 reader.wrong("field", "wants `expect` beside it");
-                Want::Present
+                ObjectRequirement::Present
             }
             (None, None, Some(_)) => {
                 reader.wrong("expect", "wants `field` beside it");
-                Want::Present
+                ObjectRequirement::Present
             }
             (Some(_), _, _) => {
                 reader.wrong("condition", "and `field` exclude each other");
-                Want::Present
+                ObjectRequirement::Present
             }
         };
         Self {

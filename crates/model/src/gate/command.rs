@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::settings::Reader;
-use super::{Evidence, Look, Miss, quoted};
+use super::{CheckResult, Evidence, GateMismatch, quoted};
 use crate::secret::Secret;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct CommandGate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CommandSeen {
+pub struct CommandEvidence {
     pub program: String,
     /// `exit code 1`, `killed by signal 9`.
     pub exit: String,
@@ -49,7 +49,7 @@ impl CommandGate {
         }
     }
 
-    pub fn judge(&self, seen: CommandSeen) -> Look {
+    pub fn judge(&self, seen: CommandEvidence) -> CheckResult {
         let mut misses = Vec::new();
         if !seen.passed {
             let last = |text: &str| text.lines().last().map(str::trim).map(str::to_owned);
@@ -58,13 +58,13 @@ impl CommandGate {
                 Some(line) => format!("{}: {line}", seen.exit),
                 None => seen.exit.clone(),
             };
-            let mut miss = Miss::new(&seen.program, "exit code 0", words);
+            let mut miss = GateMismatch::new(&seen.program, "exit code 0", words);
             if let (Some(out), Some(_)) = (out, err) {
                 miss = miss.also(format!("its output ends with: {out}"));
             }
             misses.push(miss);
         }
-        Look::judged(Evidence::Command(seen), misses)
+        CheckResult::judged(Evidence::Command(seen), misses)
     }
 
     pub(super) fn look_further(&self) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use super::settings::Reader;
-use super::{Evidence, Look, Miss, quoted};
+use super::{CheckResult, Evidence, GateMismatch, quoted};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsGate {
@@ -32,16 +32,16 @@ pub enum RecordKind {
 
 /// All queries, and the response of each server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DnsSeen {
+pub struct DnsEvidence {
     pub record: RecordKind,
-    pub names: Vec<NameSeen>,
+    pub names: Vec<DnsNameEvidence>,
     /// Addresses of the expected names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub expected: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NameSeen {
+pub struct DnsNameEvidence {
     /// As configured in the gate.
     pub name: String,
     /// As sent in the query.
@@ -145,22 +145,23 @@ impl DnsGate {
             .map(String::as_str)
     }
 
-    pub fn judge(&self, seen: DnsSeen) -> Look {
+    pub fn judge(&self, seen: DnsEvidence) -> CheckResult {
         let mut answers = seen.names.iter().flat_map(|name| &name.answers);
         if let Some(first) = seen.names.iter().flat_map(|name| &name.answers).next()
             && answers.all(|answer| answer.silent.is_some())
         {
             let why = first.silent.clone().unwrap_or_default();
-            let mut look = Look::impossible(format!("no answer from {}: {why}", first.server));
+            let mut look =
+                CheckResult::impossible(format!("no answer from {}: {why}", first.server));
             look.evidence = Some(Evidence::Dns(seen));
             return look;
         }
         let misses = seen.names.iter().filter_map(|name| self.miss(name, &seen));
         let misses = misses.collect();
-        Look::judged(Evidence::Dns(seen), misses)
+        CheckResult::judged(Evidence::Dns(seen), misses)
     }
 
-    fn miss(&self, name: &NameSeen, seen: &DnsSeen) -> Option<Miss> {
+    fn miss(&self, name: &DnsNameEvidence, seen: &DnsEvidence) -> Option<GateMismatch> {
         let (good, bad): (Vec<&DnsAnswer>, Vec<&DnsAnswer>) = name
             .answers
             .iter()
@@ -168,7 +169,7 @@ impl DnsGate {
         if bad.is_empty() && !good.is_empty() {
             return None;
         }
-        let mut miss = Miss::new(&name.name, self.expected(), said_by(&bad));
+        let mut miss = GateMismatch::new(&name.name, self.expected(), said_by(&bad));
         // A server that is queried for two record types does not contradict itself.
         let says_no = |server: &str| bad.iter().any(|answer| answer.server == server);
         let agree = good.iter().map(|answer| answer.server.as_str());
@@ -187,7 +188,7 @@ impl DnsGate {
         Some(miss)
     }
 
-    fn is_good(&self, answer: &DnsAnswer, seen: &DnsSeen) -> bool {
+    fn is_good(&self, answer: &DnsAnswer, seen: &DnsEvidence) -> bool {
         let status = answer.status.as_deref();
         if self.absent {
             // An alias without a target is a record too.
@@ -223,7 +224,7 @@ impl DnsGate {
         }
     }
 
-    fn parent_is_good(&self, name: &NameSeen, seen: &DnsSeen) -> bool {
+    fn parent_is_good(&self, name: &DnsNameEvidence, seen: &DnsEvidence) -> bool {
         let Some(parent) = name.name.strip_prefix("*.") else {
             return false;
         };

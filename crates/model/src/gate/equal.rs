@@ -5,31 +5,31 @@ use serde_json::Value;
 
 use super::dns::folded;
 use super::settings::{Reader, cut, plain};
-use super::{Asked, Evidence, Look, Miss, NotAsked, quoted};
+use super::{CheckResult, Evidence, GateMismatch, ProbeQuery, ProbeQueryError, quoted};
 use crate::digits;
 use crate::secret::Secret;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct EqualGate {
-    pub values: Vec<Labelled>,
+    pub values: Vec<LabelledValue>,
     /// For `kubernetes()`.
     pub kubeconfig: Option<Secret>,
 }
 
 /// A value with a label.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Labelled {
+pub struct LabelledValue {
     pub label: String,
     pub value: Value,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct EqualSeen {
-    pub values: Vec<ValueSeen>,
+pub struct EqualEvidence {
+    pub values: Vec<ValueEvidence>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ValueSeen {
+pub struct ValueEvidence {
     pub label: String,
     /// In the compared form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,22 +50,22 @@ fn is_empty(value: &Value) -> bool {
 
 impl EqualGate {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
-        let label = |at: usize, value: &Value| match Asked::read(value) {
+        let label = |at: usize, value: &Value| match ProbeQuery::read(value) {
             Some(asked) => asked.label(),
             None => format!("value {}", at + 1),
         };
-        let values: Vec<Labelled> = match reader.value("values") {
+        let values: Vec<LabelledValue> = match reader.value("values") {
             Some(Value::Array(items)) => items
                 .iter()
                 .enumerate()
-                .map(|(at, value)| Labelled {
+                .map(|(at, value)| LabelledValue {
                     label: label(at, value),
                     value: value.clone(),
                 })
                 .collect(),
-            Some(value @ Value::Object(map)) if Asked::read(value).is_none() => map
+            Some(value @ Value::Object(map)) if ProbeQuery::read(value).is_none() => map
                 .iter()
-                .map(|(label, value)| Labelled {
+                .map(|(label, value)| LabelledValue {
                     label: label.clone(),
                     value: value.clone(),
                 })
@@ -79,8 +79,12 @@ impl EqualGate {
             );
         }
         let kubeconfig = reader.document("kubeconfig");
-        let asks =
-            |value: &Labelled| matches!(Asked::read(&value.value), Some(Asked::Kubernetes { .. }));
+        let asks = |value: &LabelledValue| {
+            matches!(
+                ProbeQuery::read(&value.value),
+                Some(ProbeQuery::Kubernetes { .. })
+            )
+        };
         if kubeconfig.is_none() && values.iter().any(asks) {
             reader.wrong("kubeconfig", "is wanted beside `kubernetes()`");
         }
@@ -88,47 +92,49 @@ impl EqualGate {
     }
 
     /// The values that must be queried first.
-    pub fn asked(&self) -> impl Iterator<Item = Asked> {
-        self.values.iter().filter_map(|one| Asked::read(&one.value))
+    pub fn asked(&self) -> impl Iterator<Item = ProbeQuery> {
+        self.values
+            .iter()
+            .filter_map(|one| ProbeQuery::read(&one.value))
     }
 
     /// `answers`: the results of the queries, in the same order.
-    pub fn judge(&self, answers: Vec<Result<Value, NotAsked>>) -> Look {
+    pub fn judge(&self, answers: Vec<Result<Value, ProbeQueryError>>) -> CheckResult {
         let mut answers = answers.into_iter();
         let values = self.values.iter().map(|one| {
-            let value = match Asked::read(&one.value) {
+            let value = match ProbeQuery::read(&one.value) {
                 None => Ok(one.value.clone()),
                 Some(_) => answers
                     .next()
-                    .unwrap_or_else(|| Err(NotAsked("nobody asked for it".to_owned()))),
+                    .unwrap_or_else(|| Err(ProbeQueryError("nobody asked for it".to_owned()))),
             };
             let (value, missing) = match value {
                 Ok(Value::Null) => (None, Some("null".to_owned())),
                 // Empty values are equal, but prove nothing.
                 Ok(value) if is_empty(&value) => (None, Some("empty".to_owned())),
                 Ok(value) => (Some(compared(&value)), None),
-                Err(NotAsked(why)) => (None, Some(why)),
+                Err(ProbeQueryError(why)) => (None, Some(why)),
             };
-            ValueSeen {
+            ValueEvidence {
                 label: one.label.clone(),
                 value,
                 missing,
             }
         });
-        let seen = EqualSeen {
+        let seen = EqualEvidence {
             values: values.collect(),
         };
         let misses = misses(&seen);
-        Look::judged(Evidence::Equal(seen), misses)
+        CheckResult::judged(Evidence::Equal(seen), misses)
     }
 
     pub(super) fn look_further(&self) -> Vec<String> {
-        let line = |asked: Asked| match asked {
-            Asked::Dns { name, record } => {
+        let line = |asked: ProbeQuery| match asked {
+            ProbeQuery::Dns { name, record } => {
                 let name = name.replacen("*.", "any-label.", 1);
                 format!("dig {} {}", quoted(&name), record.word())
             }
-            Asked::Kubernetes { object, field } => {
+            ProbeQuery::Kubernetes { object, field } => {
                 let parts: Vec<&str> = object.split('/').collect();
                 match parts.as_slice() {
                     [kind, namespace, name] => format!(
@@ -147,13 +153,13 @@ impl EqualGate {
 }
 
 /// The most frequent value is expected of the others; the first value if no two are equal.
-fn misses(seen: &EqualSeen) -> Vec<Miss> {
-    let known: Vec<&ValueSeen> = seen
+fn misses(seen: &EqualEvidence) -> Vec<GateMismatch> {
+    let known: Vec<&ValueEvidence> = seen
         .values
         .iter()
         .filter(|one| one.value.is_some())
         .collect();
-    let followers = |one: &ValueSeen| {
+    let followers = |one: &ValueEvidence| {
         known
             .iter()
             .filter(|other| other.value == one.value)
@@ -164,7 +170,7 @@ fn misses(seen: &EqualSeen) -> Vec<Miss> {
     let Some(leader) = known.iter().find(|one| followers(one) == most) else {
         let missing = seen.values.iter().map(|one| {
             let why = one.missing.clone().unwrap_or_default();
-            Miss::new(&one.label, "a value", why)
+            GateMismatch::new(&one.label, "a value", why)
         });
         return missing.collect();
     };
@@ -176,10 +182,10 @@ fn misses(seen: &EqualSeen) -> Vec<Miss> {
     let expected = leader.value.clone().unwrap_or_default();
     let expected = format!("{} ({})", cut(&expected), agreed.join(", "));
     let others = seen.values.iter().filter(|one| one.value != leader.value);
-    let miss = |one: &ValueSeen| {
+    let miss = |one: &ValueEvidence| {
         let value = one.value.as_deref().map(cut);
         let shown = value.or_else(|| one.missing.clone()).unwrap_or_default();
-        Miss::new(&one.label, &expected, shown)
+        GateMismatch::new(&one.label, &expected, shown)
     };
     others.map(miss).collect()
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::redact::shown_address;
 use super::settings::{Reader, cut, plain};
-use super::{Evidence, Look, Miss, quoted};
+use super::{CheckResult, Evidence, GateMismatch, quoted};
 use crate::digits;
 use crate::masking;
 use crate::secret::Secret;
@@ -35,7 +35,7 @@ pub struct HttpGate {
 
 /// The complete response.
 #[derive(Clone, Debug, Default)]
-pub struct HttpAnswer {
+pub struct HttpReply {
     pub peer: Option<String>,
     pub took_ms: u64,
     pub version: String,
@@ -49,7 +49,7 @@ pub struct HttpAnswer {
 /// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "unanswered", content = "why", rename_all = "kebab-case")]
-pub enum Unanswered {
+pub enum HttpFailure {
     NoListener(String),
     /// The certificate or the handshake is invalid.
     Untrusted(String),
@@ -58,7 +58,7 @@ pub enum Unanswered {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HttpSeen {
+pub struct HttpEvidence {
     pub url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
@@ -69,7 +69,7 @@ pub struct HttpSeen {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed: Option<Unanswered>,
+    pub failed: Option<HttpFailure>,
     /// Cookies and similar headers without their values.
     pub headers: Vec<(String, String)>,
     pub body_bytes: usize,
@@ -131,13 +131,13 @@ impl HttpGate {
         self.body.is_some() || !self.json.is_empty()
     }
 
-    pub fn judge_failure(&self, why: Unanswered) -> Look {
-        let miss = Miss::new(
+    pub fn judge_failure(&self, why: HttpFailure) -> CheckResult {
+        let miss = GateMismatch::new(
             shown_address(&self.url),
             self.expected_status(),
             why.words(),
         );
-        let seen = HttpSeen {
+        let seen = HttpEvidence {
             url: shown_address(&self.url),
             peer: None,
             took_ms: None,
@@ -148,15 +148,16 @@ impl HttpGate {
             body_bytes: 0,
             body: String::new(),
         };
-        Look::judged(Evidence::Http(seen), vec![miss])
+        CheckResult::judged(Evidence::Http(seen), vec![miss])
     }
 
     /// `target`: the absolute URL of its `location`.
-    pub fn judge(&self, answer: &HttpAnswer, target: Option<&str>) -> Look {
+    pub fn judge(&self, answer: &HttpReply, target: Option<&str>) -> CheckResult {
         let mut misses = Vec::new();
         let text = excerpt(&answer.body);
         if !self.is_good_status(answer.status) {
-            let mut miss = Miss::new("status", self.expected_status(), answer.status.to_string());
+            let mut miss =
+                GateMismatch::new("status", self.expected_status(), answer.status.to_string());
             if let Some(target) = target.filter(|_| self.redirect.is_none()) {
                 miss = miss.also(format!("it redirects to {target}; none is followed"));
             } else if !text.is_empty() && answer.status >= 400 {
@@ -168,7 +169,7 @@ impl HttpGate {
             && !target.is_some_and(|target| leads_to(target, wanted))
         {
             let seen = target.map_or("no redirect".to_owned(), str::to_owned);
-            misses.push(Miss::new("redirect", wanted, seen));
+            misses.push(GateMismatch::new("redirect", wanted, seen));
         }
         for (name, wanted) in &self.expect_headers {
             let values = answer.header(name);
@@ -180,12 +181,12 @@ impl HttpGate {
                 } else {
                     cut(&values.join(", "))
                 };
-                misses.push(Miss::new(format!("header `{name}`"), wanted, seen));
+                misses.push(GateMismatch::new(format!("header `{name}`"), wanted, seen));
             }
         }
         misses.extend(self.body_miss(answer, &text));
         misses.extend(self.json_misses(answer, &text));
-        let seen = HttpSeen {
+        let seen = HttpEvidence {
             url: shown_address(&self.url),
             peer: answer.peer.clone(),
             took_ms: Some(answer.took_ms),
@@ -196,17 +197,17 @@ impl HttpGate {
             body_bytes: answer.body.len(),
             body: text,
         };
-        Look::judged(Evidence::Http(seen), misses)
+        CheckResult::judged(Evidence::Http(seen), misses)
     }
 
-    fn body_miss(&self, answer: &HttpAnswer, text: &str) -> Option<Miss> {
+    fn body_miss(&self, answer: &HttpReply, text: &str) -> Option<GateMismatch> {
         let pattern = self.body.as_ref()?;
         let body = String::from_utf8_lossy(&answer.body);
         if pattern.is_match(&body) {
             return None;
         }
         let expected = format!("a match of `{pattern}`");
-        let miss = Miss::new("body", expected, beginning(text, answer.body.len()));
+        let miss = GateMismatch::new("body", expected, beginning(text, answer.body.len()));
         Some(if answer.cut {
             miss.also(format!("only its first {} kB were read", BODY_LIMIT >> 10))
         } else {
@@ -214,20 +215,21 @@ impl HttpGate {
         })
     }
 
-    fn json_misses(&self, answer: &HttpAnswer, text: &str) -> Vec<Miss> {
+    fn json_misses(&self, answer: &HttpReply, text: &str) -> Vec<GateMismatch> {
         if self.json.is_empty() {
             return Vec::new();
         }
         let body = std::str::from_utf8(&answer.body).ok();
         let Some(document) = body.and_then(|text| digits::read(text).ok()) else {
             let seen = beginning(text, answer.body.len());
-            return vec![Miss::new("body", "JSON", seen)];
+            return vec![GateMismatch::new("body", "JSON", seen)];
         };
         let miss = |(path, wanted): (&String, &Value)| {
             let found = find(&document, &steps(path)?);
             let is_good = found.is_some_and(|found| is_same(found, wanted));
             let seen = found.map_or("not there".to_owned(), |found| cut(&digits::write(found)));
-            (!is_good).then(|| Miss::new(format!("json `{path}`"), digits::write(wanted), seen))
+            (!is_good)
+                .then(|| GateMismatch::new(format!("json `{path}`"), digits::write(wanted), seen))
         };
         self.json.iter().filter_map(miss).collect()
     }
@@ -266,7 +268,7 @@ impl HttpGate {
     }
 }
 
-impl HttpAnswer {
+impl HttpReply {
     pub fn header(&self, name: &str) -> Vec<&str> {
         let headers = self.headers.iter();
         headers
@@ -276,7 +278,7 @@ impl HttpAnswer {
     }
 }
 
-impl Unanswered {
+impl HttpFailure {
     pub fn words(&self) -> String {
         match self {
             Self::NoListener(why) => format!("no listener ({why})"),
@@ -348,24 +350,24 @@ pub(super) fn leads_to(target: &str, wanted: &str) -> bool {
     !wanted.contains(['?', '#']) && same(&bare(target), wanted)
 }
 
-enum Step {
+enum PathSegment {
     Field(String),
     Item(usize),
 }
 
 /// `items[0].name`, `metadata['app.kubernetes.io/name']`, also with `"`; may start with `$.`.
-fn steps(path: &str) -> Option<Vec<Step>> {
+fn steps(path: &str) -> Option<Vec<PathSegment>> {
     let mut steps = Vec::new();
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     while !rest.is_empty() {
         if let Some(inner) = rest.strip_prefix('[') {
             if let Some(quote) = inner.chars().next().filter(|c| ['"', '\''].contains(c)) {
                 let (field, after) = inner[1..].split_once(&format!("{quote}]"))?;
-                steps.push(Step::Field(field.to_owned()));
+                steps.push(PathSegment::Field(field.to_owned()));
                 rest = after;
             } else {
                 let (number, after) = inner.split_once(']')?;
-                steps.push(Step::Item(number.parse().ok()?));
+                steps.push(PathSegment::Item(number.parse().ok()?));
                 rest = after;
             }
             continue;
@@ -376,16 +378,16 @@ fn steps(path: &str) -> Option<Vec<Step>> {
         if field.is_empty() {
             return None;
         }
-        steps.push(Step::Field(field.to_owned()));
+        steps.push(PathSegment::Field(field.to_owned()));
         rest = after;
     }
     (!steps.is_empty()).then_some(steps)
 }
 
-fn find<'a>(document: &'a Value, steps: &[Step]) -> Option<&'a Value> {
+fn find<'a>(document: &'a Value, steps: &[PathSegment]) -> Option<&'a Value> {
     steps.iter().try_fold(document, |value, step| match step {
-        Step::Field(name) => value.get(name),
-        Step::Item(at) => value.get(at),
+        PathSegment::Field(name) => value.get(name),
+        PathSegment::Item(at) => value.get(at),
     })
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::http::leads_to;
 use super::settings::{Reader, cut};
-use super::{Evidence, Look, Miss, quoted};
+use super::{CheckResult, Evidence, GateMismatch, quoted};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcGate {
@@ -17,14 +17,14 @@ pub struct OidcGate {
 
 /// The findings. For a part that could not be read, `failed` contains the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OidcSeen {
+pub struct OidcEvidence {
     pub issuer: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<Discovery>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery_failed: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keys: Option<Vec<KeySeen>>,
+    pub keys: Option<Vec<OidcKey>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_failed: Option<String>,
     /// The URLs of the sign-in redirects, without query values.
@@ -49,7 +49,7 @@ pub struct Discovery {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeySeen {
+pub struct OidcKey {
     #[serde(default)]
     pub kid: Option<String>,
     pub kty: String,
@@ -88,12 +88,12 @@ impl OidcGate {
         format!("{base}/.well-known/openid-configuration")
     }
 
-    pub fn judge(&self, seen: OidcSeen) -> Look {
+    pub fn judge(&self, seen: OidcEvidence) -> CheckResult {
         let mut misses = Vec::new();
         match (&seen.discovery, &seen.discovery_failed) {
             (Some(found), _) => {
                 if found.issuer != self.issuer {
-                    let mut miss = Miss::new("issuer", &self.issuer, cut(&found.issuer));
+                    let mut miss = GateMismatch::new("issuer", &self.issuer, cut(&found.issuer));
                     if found.issuer.trim_end_matches('/') == self.issuer.trim_end_matches('/') {
                         miss =
                             miss.also("they differ by a `/` at the end: clients compare exactly");
@@ -103,7 +103,7 @@ impl OidcGate {
             }
             (None, why) => {
                 let why = why.clone().unwrap_or_else(|| "nothing".to_owned());
-                misses.push(Miss::new("discovery", self.discovery_url(), why));
+                misses.push(GateMismatch::new("discovery", self.discovery_url(), why));
             }
         }
         if let Some(found) = &seen.discovery {
@@ -111,7 +111,7 @@ impl OidcGate {
             if keys.is_empty() {
                 let why = seen.keys_failed.clone();
                 let why = why.unwrap_or_else(|| "a document without keys".to_owned());
-                misses.push(Miss::new(
+                misses.push(GateMismatch::new(
                     "keys",
                     format!("keys at {}", found.jwks_uri),
                     why,
@@ -119,23 +119,23 @@ impl OidcGate {
             }
         }
         misses.extend(self.login_misses(&seen));
-        Look::judged(Evidence::Oidc(seen), misses)
+        CheckResult::judged(Evidence::Oidc(seen), misses)
     }
 
-    fn login_misses(&self, seen: &OidcSeen) -> Vec<Miss> {
+    fn login_misses(&self, seen: &OidcEvidence) -> Vec<GateMismatch> {
         let (Some(_), Some(found)) = (&self.login_url, &seen.discovery) else {
             return Vec::new();
         };
         let mut misses = Vec::new();
         let Some(endpoint) = &found.authorization_endpoint else {
-            return vec![Miss::new(
+            return vec![GateMismatch::new(
                 "sign-in",
                 "an authorization endpoint",
                 "the issuer names none",
             )];
         };
         if let Some(why) = &seen.login_failed {
-            return vec![Miss::new(
+            return vec![GateMismatch::new(
                 "sign-in",
                 format!("a redirect to {endpoint}"),
                 why,
@@ -143,7 +143,7 @@ impl OidcGate {
         }
         let arrived = seen.arrived.as_deref().unwrap_or("nowhere");
         if !leads_to(arrived, endpoint) {
-            misses.push(Miss::new(
+            misses.push(GateMismatch::new(
                 "sign-in",
                 format!("a redirect to {endpoint}"),
                 arrived,
@@ -153,7 +153,7 @@ impl OidcGate {
             && seen.client_id.as_ref() != Some(wanted)
         {
             let shown = seen.client_id.as_deref().unwrap_or("none");
-            misses.push(Miss::new("client_id", wanted, shown));
+            misses.push(GateMismatch::new("client_id", wanted, shown));
         }
         misses
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Asked, GateReport, Verdict};
+use super::{GateReport, GateVerdict, ProbeQuery};
 use crate::kubernetes::Kubeconfig;
 use crate::masking::{MASKED, Mask, is_maskable};
 use crate::secret::Secret;
@@ -99,10 +99,14 @@ fn asks_for_a_secret(block: &ResolvedBlock) -> bool {
         Some(Value::Object(fields)) => fields.values().collect(),
         _ => Vec::new(),
     };
-    values.into_iter().any(|value| match Asked::read(value) {
-        Some(Asked::Kubernetes { object, .. }) => object.to_lowercase().starts_with("secret/"),
-        Some(Asked::Dns { .. }) | None => false,
-    })
+    values
+        .into_iter()
+        .any(|value| match ProbeQuery::read(value) {
+            Some(ProbeQuery::Kubernetes { object, .. }) => {
+                object.to_lowercase().starts_with("secret/")
+            }
+            Some(ProbeQuery::Dns { .. }) | None => false,
+        })
 }
 
 /// The report with these masks applied. Parts that cannot be masked reliably are removed.
@@ -113,7 +117,7 @@ pub fn mask_report(report: &GateReport, unmaskable: bool, masks: &[&Mask]) -> Ga
         ..report.clone()
     };
     let masked = |value: &mut Value| masks.iter().for_each(|mask| mask.mask_value(value));
-    if let Verdict::Failed { misses } = &mut bare.verdict {
+    if let GateVerdict::Failed { misses } = &mut bare.verdict {
         for miss in misses {
             if unmaskable {
                 MASKED.clone_into(&mut miss.expected);

@@ -15,7 +15,7 @@ pub struct Schedule {
 
 /// What follows a failed check. One pass ends a gate, so all earlier checks failed too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextCheck {
     /// Check again, at this time since the gate's start.
     LookAt(Duration),
     /// The gate has failed, at this time since its start.
@@ -44,22 +44,22 @@ impl Schedule {
 
     /// What follows failure number `failures`, of a check that started and ended at these times since the gate's start.
     /// Whatever the interval is, the last check is at the end.
-    pub fn next(&self, failures: u32, began: Duration, ended: Duration) -> Next {
+    pub fn next(&self, failures: u32, began: Duration, ended: Duration) -> NextCheck {
         if self.failures.is_some_and(|most| failures >= most) {
-            return Next::FailAt(ended);
+            return NextCheck::FailAt(ended);
         }
         let next = (began + self.interval).max(ended);
         let last = self
             .timeout
             .saturating_sub(self.room(ended.saturating_sub(began)));
         if next <= last {
-            Next::LookAt(next)
+            NextCheck::LookAt(next)
         } else if ended < last {
-            Next::LookAt(last)
+            NextCheck::LookAt(last)
         } else if next < self.timeout {
-            Next::LookAt(next)
+            NextCheck::LookAt(next)
         } else {
-            Next::FailAt(ended)
+            NextCheck::FailAt(ended)
         }
     }
 
@@ -85,8 +85,8 @@ mod tests {
             begun.push(now.as_millis());
             let failures = u32::try_from(begun.len()).unwrap();
             match schedule.next(failures, now, now + look) {
-                Next::LookAt(next) => now = next,
-                Next::FailAt(end) => return (begun, end.as_millis()),
+                NextCheck::LookAt(next) => now = next,
+                NextCheck::FailAt(end) => return (begun, end.as_millis()),
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::stage::{ResolvedBlock, StageBlock};
 /// An error in the settings of a gate. Never contains a sensitive value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("gate `{gate}`: {message}")]
-pub struct SettingError {
+pub struct GateSettingError {
     pub gate: String,
     pub message: String,
     pub hint: Option<String>,
@@ -33,7 +33,7 @@ pub struct SettingError {
     pub at: Location,
 }
 
-impl SettingError {
+impl GateSettingError {
     pub(super) fn new(gate: &Gate, message: impl Into<String>) -> Self {
         Self {
             gate: gate.name.clone(),
@@ -58,7 +58,7 @@ pub(super) const KINDS: [&str; 10] = [
     "command",
 ];
 
-pub(super) fn read(block: &ResolvedBlock) -> Result<Gate, Vec<SettingError>> {
+pub(super) fn read(block: &ResolvedBlock) -> Result<Gate, Vec<GateSettingError>> {
     let mut reader = Reader {
         block,
         wrong: Vec::new(),
@@ -103,7 +103,7 @@ pub(super) fn read(block: &ResolvedBlock) -> Result<Gate, Vec<SettingError>> {
 const PAIRED: [&str; 5] = ["field", "expect", "condition", "listener", "client_id"];
 
 /// Errors that are visible in the block itself, whatever the later values are.
-pub(super) fn check_known(block: &StageBlock) -> Vec<SettingError> {
+pub(super) fn check_known(block: &StageBlock) -> Vec<GateSettingError> {
     let known = block.attrs.iter().filter_map(|(name, input)| match input {
         Input::Known(value) => Some((name.clone(), value.clone())),
         Input::Expression(_) => None,
@@ -159,7 +159,7 @@ fn schedule(reader: &mut Reader<'_>) -> Schedule {
 /// Reads attributes by name and type, and collects errors.
 pub(super) struct Reader<'a> {
     block: &'a ResolvedBlock,
-    wrong: Vec<SettingError>,
+    wrong: Vec<GateSettingError>,
 }
 
 impl Reader<'_> {
@@ -352,7 +352,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn refuse(&mut self, message: String, hint: Option<String>) {
-        self.wrong.push(SettingError {
+        self.wrong.push(GateSettingError {
             gate: self.block.name.clone(),
             message,
             hint,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dns::split_port;
 use super::settings::Reader;
-use super::{Evidence, Look, Miss, quoted};
+use super::{CheckResult, Evidence, GateMismatch, quoted};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpGate {
@@ -15,7 +15,7 @@ pub struct TcpGate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TcpSeen {
+pub struct TcpEvidence {
     /// `host:port` as configured in the gate.
     pub address: String,
     /// The address of the connection.
@@ -51,20 +51,20 @@ impl TcpGate {
         host_port(&self.host, self.port)
     }
 
-    pub fn judge(&self, seen: TcpSeen) -> Look {
+    pub fn judge(&self, seen: TcpEvidence) -> CheckResult {
         let miss = match (&seen.failed, self.absent) {
-            (Some(why), false) => Some(Miss::new(&seen.address, "a listener", why)),
+            (Some(why), false) => Some(GateMismatch::new(&seen.address, "a listener", why)),
             (None, true) => {
                 let seen_there = match seen.peer.as_deref() {
                     Some(peer) if peer != seen.address => format!("{peer} listens"),
                     _ => "somebody listens".to_owned(),
                 };
-                Some(Miss::new(&seen.address, "no listener", seen_there))
+                Some(GateMismatch::new(&seen.address, "no listener", seen_there))
             }
             (Some(_), true) | (None, false) => None,
         };
         let misses = miss.into_iter().collect();
-        Look::judged(Evidence::Tcp(seen), misses)
+        CheckResult::judged(Evidence::Tcp(seen), misses)
     }
 
     pub(super) fn look_further(&self) -> Vec<String> {

@@ -28,14 +28,14 @@ fn gate(kind: &str, attrs: Value) -> Gate {
 }
 
 /// The result of a check as shown to people.
-fn shown(look: &Look) -> String {
+fn shown(look: &CheckResult) -> String {
     match &look.verdict {
-        Verdict::Passed => "passed".to_owned(),
-        Verdict::CannotLook { why } => format!("cannot look: {why}"),
-        Verdict::NotTried { after } => format!("not tried, after {after}"),
-        Verdict::Skipped { by, reason } => format!("skipped by {by}: {reason}"),
-        Verdict::Failed { misses } => {
-            let line = |miss: &Miss| {
+        GateVerdict::Passed => "passed".to_owned(),
+        GateVerdict::CannotLook { why } => format!("cannot look: {why}"),
+        GateVerdict::NotTried { after } => format!("not tried, after {after}"),
+        GateVerdict::Skipped { by, reason } => format!("skipped by {by}: {reason}"),
+        GateVerdict::Failed { misses } => {
+            let line = |miss: &GateMismatch| {
                 let also = miss.also.as_ref().map(|also| format!(" | {also}"));
                 format!(
                     "{} | {} | {}{}",

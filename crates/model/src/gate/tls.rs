@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::settings::Reader;
 use super::tcp::host_port;
-use super::{Evidence, Look, Miss, quoted};
+use super::{CheckResult, Evidence, GateMismatch, quoted};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsGate {
@@ -25,7 +25,7 @@ pub struct TlsGate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TlsSeen {
+pub struct TlsEvidence {
     pub host: String,
     /// The address of the connection, or the intended one.
     pub address: String,
@@ -50,23 +50,23 @@ pub enum Handshake {
     Silent {
         why: String,
     },
-    Done(Connection),
+    Done(TlsConnection),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Connection {
+pub struct TlsConnection {
     pub version: String,
     pub cipher: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpn: Option<String>,
     /// As presented, the server's own first.
-    pub chain: Vec<CertificateSeen>,
+    pub chain: Vec<CertificateEvidence>,
     pub trust: Trust,
     pub covers_host: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CertificateSeen {
+pub struct CertificateEvidence {
     pub subject: String,
     pub issuer: String,
     /// The names and addresses that it covers.
@@ -116,23 +116,23 @@ impl TlsGate {
         }
     }
 
-    pub fn judge(&self, seen: TlsSeen, now: Timestamp) -> Look {
+    pub fn judge(&self, seen: TlsEvidence, now: Timestamp) -> CheckResult {
         let certificate = "a valid certificate";
         let at = |what: &str| format!("{what} at {}", seen.address);
         let misses = match &seen.handshake {
             Handshake::NoListener { why } => {
                 let seen = at(&format!("no listener ({why})"));
-                vec![Miss::new(&self.host, certificate, seen)]
+                vec![GateMismatch::new(&self.host, certificate, seen)]
             }
             Handshake::NotTls => {
                 vec![
-                    Miss::new(&self.host, certificate, at("something that is not TLS"))
+                    GateMismatch::new(&self.host, certificate, at("something that is not TLS"))
                         .also("a port for plain text, or a proxy's own protocol"),
                 ]
             }
             Handshake::Refused { alert } => {
                 let seen = at(&format!("the handshake refused: `{alert}`"));
-                let miss = Miss::new(&self.host, certificate, seen);
+                let miss = GateMismatch::new(&self.host, certificate, seen);
                 vec![match alert.as_str() {
                     "UnrecognizedName" | "InternalError" | "HandshakeFailure" => {
                         miss.also("often: the server has no certificate for this host yet")
@@ -143,22 +143,26 @@ impl TlsGate {
             }
             Handshake::Silent { why } => {
                 let seen = at(&format!("no certificate ({why})"));
-                vec![Miss::new(&self.host, certificate, seen)]
+                vec![GateMismatch::new(&self.host, certificate, seen)]
             }
             Handshake::Done(connection) => self.misses(connection, now),
         };
-        Look::judged(Evidence::Tls(seen), misses)
+        CheckResult::judged(Evidence::Tls(seen), misses)
     }
 
-    fn misses(&self, connection: &Connection, now: Timestamp) -> Vec<Miss> {
+    fn misses(&self, connection: &TlsConnection, now: Timestamp) -> Vec<GateMismatch> {
         let mut misses = Vec::new();
         let Some(leaf) = connection.chain.first() else {
-            return vec![Miss::new(&self.host, "a certificate", "none was shown")];
+            return vec![GateMismatch::new(
+                &self.host,
+                "a certificate",
+                "none was shown",
+            )];
         };
         if let Some(who) = leaf.is_placeholder() {
             let seen = format!("a placeholder of {who}: `{}`", leaf.subject);
             return vec![
-                Miss::new("certificate", format!("one for `{}`", self.host), seen)
+                GateMismatch::new("certificate", format!("one for `{}`", self.host), seen)
                     .also("the real one is not ready, or not attached to this listener"),
             ];
         }
@@ -181,7 +185,7 @@ impl TlsGate {
             Trust::Broken { why } => Some(why.clone()),
         };
         if let Some(seen) = untrusted {
-            misses.push(Miss::new("chain", format!("signed by {by}"), seen));
+            misses.push(GateMismatch::new("chain", format!("signed by {by}"), seen));
         }
         if !connection.covers_host {
             let names = if leaf.names.is_empty() {
@@ -189,7 +193,7 @@ impl TlsGate {
             } else {
                 leaf.names.join(", ")
             };
-            misses.push(Miss::new("host name", &self.host, names));
+            misses.push(GateMismatch::new("host name", &self.host, names));
         }
         misses.extend(
             connection
@@ -201,20 +205,20 @@ impl TlsGate {
             let wanted_folded = wanted.to_lowercase();
             let mut chain = connection.chain.iter();
             if !chain.any(|one| one.issuer.to_lowercase().contains(&wanted_folded)) {
-                misses.push(Miss::new("issuer", wanted, &leaf.issuer));
+                misses.push(GateMismatch::new("issuer", wanted, &leaf.issuer));
             }
         }
         if !self.alpn.is_empty() {
             let chosen = connection.alpn.as_deref();
             if !chosen.is_some_and(|chosen| self.alpn.iter().any(|word| word == chosen)) {
                 let seen = chosen.unwrap_or("no protocol chosen");
-                misses.push(Miss::new("alpn", self.alpn.join(" or "), seen));
+                misses.push(GateMismatch::new("alpn", self.alpn.join(" or "), seen));
             }
         }
         misses
     }
 
-    fn out_of_time(&self, one: &CertificateSeen, now: Timestamp) -> Option<Miss> {
+    fn out_of_time(&self, one: &CertificateEvidence, now: Timestamp) -> Option<GateMismatch> {
         let wanted = SignedDuration::try_from(self.valid_for).unwrap_or(SignedDuration::MAX);
         let left = one.not_after.duration_since(now);
         let subject = format!("validity of `{}`", one.subject);
@@ -226,14 +230,14 @@ impl TlsGate {
         };
         if one.not_before > now {
             let seen = format!("not valid before {}", seconds(one.not_before));
-            return Some(Miss::new(subject, at_least, seen));
+            return Some(GateMismatch::new(subject, at_least, seen));
         }
         if left <= SignedDuration::ZERO {
             let seen = format!("expired {} ago, on {}", span(-left), seconds(one.not_after));
-            return Some(Miss::new(subject, at_least, seen));
+            return Some(GateMismatch::new(subject, at_least, seen));
         }
         (left < wanted)
-            .then(|| Miss::new(subject, at_least, format!("{} left, {until}", span(left))))
+            .then(|| GateMismatch::new(subject, at_least, format!("{} left, {until}", span(left))))
     }
 
     pub(super) fn look_further(&self) -> Vec<String> {
@@ -245,7 +249,7 @@ impl TlsGate {
     }
 }
 
-impl CertificateSeen {
+impl CertificateEvidence {
     /// The product whose placeholder it is: controllers present one until the real certificate exists.
     fn is_placeholder(&self) -> Option<&'static str> {
         let known = [

@@ -7,18 +7,18 @@ use super::Evidence;
 
 /// One check: its evidence and its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Look {
-    pub verdict: Verdict,
+pub struct CheckResult {
+    pub verdict: GateVerdict,
     pub evidence: Option<Evidence>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum GateVerdict {
     Passed,
     /// The requirement is not met.
     Failed {
-        misses: Vec<Miss>,
+        misses: Vec<GateMismatch>,
     },
     /// The check itself could not be executed, so the result is unknown.
     CannotLook {
@@ -37,7 +37,7 @@ pub enum Verdict {
 
 /// Expected and actual value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Miss {
+pub struct GateMismatch {
     /// The subject: a name, a certificate chain, a header.
     pub subject: String,
     pub expected: String,
@@ -53,7 +53,7 @@ pub struct GateReport {
     pub name: String,
     pub kind: String,
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: GateVerdict,
     pub tries: u32,
     pub began: Timestamp,
     pub ended: Timestamp,
@@ -72,16 +72,18 @@ impl GateReport {
     pub fn lines(&self) -> Vec<String> {
         let title = format!("gate `{}` ({})", self.name, self.kind);
         let mut lines = match &self.verdict {
-            Verdict::Passed => vec![format!("{title} passed")],
-            Verdict::Skipped { .. } => {
+            GateVerdict::Passed => vec![format!("{title} passed")],
+            GateVerdict::Skipped { .. } => {
                 return vec![format!("{title} was {}", self.verdict.brief())];
             }
-            Verdict::NotTried { after } => {
+            GateVerdict::NotTried { after } => {
                 return vec![format!("{title} was not tried: it comes after `{after}`")];
             }
-            Verdict::CannotLook { why } => vec![format!("{title} could not be looked at: {why}")],
-            Verdict::Failed { misses } => {
-                let of = |miss: &Miss| {
+            GateVerdict::CannotLook { why } => {
+                vec![format!("{title} could not be looked at: {why}")]
+            }
+            GateVerdict::Failed { misses } => {
+                let of = |miss: &GateMismatch| {
                     let also = miss.also.as_ref().map(|also| format!("  {also}"));
                     let seen = [
                         format!("  {}", miss.subject),
@@ -101,12 +103,12 @@ impl GateReport {
     }
 }
 
-impl Look {
-    pub fn judged(evidence: Evidence, misses: Vec<Miss>) -> Self {
+impl CheckResult {
+    pub fn judged(evidence: Evidence, misses: Vec<GateMismatch>) -> Self {
         let verdict = if misses.is_empty() {
-            Verdict::Passed
+            GateVerdict::Passed
         } else {
-            Verdict::Failed { misses }
+            GateVerdict::Failed { misses }
         };
         Self {
             verdict,
@@ -116,13 +118,13 @@ impl Look {
 
     pub fn impossible(why: impl Into<String>) -> Self {
         Self {
-            verdict: Verdict::CannotLook { why: why.into() },
+            verdict: GateVerdict::CannotLook { why: why.into() },
             evidence: None,
         }
     }
 }
 
-impl Verdict {
+impl GateVerdict {
     pub fn is_pass(&self) -> bool {
         match self {
             Self::Passed => true,
@@ -171,7 +173,7 @@ impl Verdict {
     }
 }
 
-impl Miss {
+impl GateMismatch {
     pub fn new(
         subject: impl Into<String>,
         expected: impl Into<String>,

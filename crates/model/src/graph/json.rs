@@ -22,7 +22,7 @@ struct Document<'a> {
     /// Stacks that can run at the same time, in order.
     waves: Vec<Vec<String>>,
     /// The longest path through the graph.
-    critical_path: Vec<Step>,
+    critical_path: Vec<PathStack>,
 }
 
 #[derive(Serialize)]
@@ -57,7 +57,7 @@ struct Edge<'a> {
 }
 
 #[derive(Serialize)]
-struct Step {
+struct PathStack {
     stack: String,
     /// Outputs that it consumes from the previous step.
     needs: Vec<String>,
@@ -99,7 +99,7 @@ impl<'a> Document<'a> {
             critical_path: graph
                 .critical_path()
                 .into_iter()
-                .map(|step| Step {
+                .map(|step| PathStack {
                     stack: step.stack.into(),
                     needs: step.needs,
                 })

@@ -39,7 +39,7 @@ pub fn render(graph: &Graph, style: TextStyle) -> String {
     out
 }
 
-struct Signs {
+struct Symbols {
     rail: char,
     line: char,
     crossing: char,
@@ -51,7 +51,7 @@ struct Signs {
     ellipsis: &'static str,
 }
 
-const UNICODE: Signs = Signs {
+const UNICODE: Symbols = Symbols {
     rail: '│',
     line: '─',
     crossing: '┼',
@@ -63,7 +63,7 @@ const UNICODE: Signs = Signs {
     ellipsis: "…",
 };
 
-const ASCII: Signs = Signs {
+const ASCII: Symbols = Symbols {
     rail: '|',
     line: '-',
     crossing: '+',
@@ -79,7 +79,7 @@ struct Page<'a> {
     graph: &'a Graph,
     /// Stack indexes in the order of their lines.
     rows: Vec<usize>,
-    signs: &'static Signs,
+    signs: &'static Symbols,
     width: usize,
     cuts: bool,
     layer_width: usize,

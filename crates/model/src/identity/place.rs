@@ -2,7 +2,7 @@
 
 /// Why an address is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UntrustedPlace {
+pub enum UntrustedAddress {
     #[error("`{0}` is not an `https://` address")]
     Open(String),
     #[error("`{0}` is not a plain address: `https://HOST/PATH`")]
@@ -10,8 +10,8 @@ pub enum UntrustedPlace {
 }
 
 /// Accepts `https://HOST[:PORT][/PATH]`, and `http://` if the host is this machine.
-pub fn check_place(address: &str) -> Result<(), UntrustedPlace> {
-    let odd = || UntrustedPlace::Odd(address.to_owned());
+pub fn check_place(address: &str) -> Result<(), UntrustedAddress> {
+    let odd = || UntrustedAddress::Odd(address.to_owned());
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/%[]".contains(c);
     // CI systems use URLs with a query. It does not affect the host.
     let (start, query) = address.split_once('?').unwrap_or((address, ""));
@@ -32,7 +32,7 @@ pub fn check_place(address: &str) -> Result<(), UntrustedPlace> {
     match scheme {
         "https" => Ok(()),
         "http" if is_here => Ok(()),
-        _ => Err(UntrustedPlace::Open(address.to_owned())),
+        _ => Err(UntrustedAddress::Open(address.to_owned())),
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
         ] {
             assert_eq!(
                 check_place(open),
-                Err(UntrustedPlace::Open(open.to_owned())),
+                Err(UntrustedAddress::Open(open.to_owned())),
                 "{open}"
             );
         }
@@ -84,7 +84,7 @@ mod tests {
         ] {
             assert_eq!(
                 check_place(odd),
-                Err(UntrustedPlace::Odd(odd.to_owned())),
+                Err(UntrustedAddress::Odd(odd.to_owned())),
                 "{odd}"
             );
         }

@@ -30,7 +30,7 @@ fn done(second: u32, address: &str, action: &str, id: Option<&str>) -> String {
         + &hook("apply_complete", second, address, action, id)
 }
 
-fn document(objects: &[(&str, &str)]) -> Document {
+fn document(objects: &[(&str, &str)]) -> StateDocument {
     let resources: Vec<Value> = objects
         .iter()
         .map(|(address, id)| {
@@ -42,10 +42,10 @@ fn document(objects: &[(&str, &str)]) -> Document {
         })
         .collect();
     let state = json!({ "version": 4, "serial": 3, "lineage": "a", "resources": resources });
-    Document::read(state.to_string().as_bytes()).unwrap()
+    StateDocument::read(state.to_string().as_bytes()).unwrap()
 }
 
-fn seen(stream: &[String], stored: Stored<'_>, died: bool) -> String {
+fn seen(stream: &[String], stored: StateAfterRun<'_>, died: bool) -> String {
     let events = EventReader::read_all(stream.concat().as_bytes());
     left(&events, stored, died).map_or_else(
         || "nothing".to_owned(),
@@ -65,10 +65,10 @@ fn what_no_state_knows_is_imported_by_its_id() {
         hook("apply_start", 6, "thing_file.slow", "create", None),
     ];
     let document = document(&[("thing_file.stored", "one")]);
-    let stored = Stored {
+    let stored = StateAfterRun {
         serial: Some(3),
         document: Some(&document),
-        ..Stored::default()
+        ..StateAfterRun::default()
     };
     let events = EventReader::read_all(stream.concat().as_bytes());
     let left = left(&events, stored, true).unwrap();
@@ -106,10 +106,10 @@ fn what_was_destroyed_goes_out_of_the_state() {
         done(3, "thing_file.forgotten", "delete", None),
     ];
     let document = document(&[("thing_file.old", "a"), ("thing_file.moved", "was")]);
-    let stored = Stored {
+    let stored = StateAfterRun {
         serial: Some(3),
         document: Some(&document),
-        ..Stored::default()
+        ..StateAfterRun::default()
     };
     assert_snapshot!(seen(&stream, stored, false), @r#"
     {
@@ -143,9 +143,9 @@ fn a_state_that_says_it_all_leaves_nothing() {
         hook("apply_errored", 2, "thing_file.c", "create", None),
     ];
     let document = document(&[("thing_file.a", "one"), ("thing_file.b", "two")]);
-    let stored = Stored {
+    let stored = StateAfterRun {
         document: Some(&document),
-        ..Stored::default()
+        ..StateAfterRun::default()
     };
     assert_snapshot!(seen(&stream, stored, false), @"nothing");
 }
@@ -158,10 +158,10 @@ fn of_an_encrypted_state_the_moment_tells() {
         done(8, "thing_file.changed", "update", Some("three")),
         done(1, "thing_file.gone", "delete", None),
     ];
-    let stored = Stored {
+    let stored = StateAfterRun {
         at: Some("2026-03-01T10:00:05Z".parse().unwrap()),
         is_opaque: true,
-        ..Stored::default()
+        ..StateAfterRun::default()
     };
     let events = EventReader::read_all(stream.concat().as_bytes());
     let left = left(&events, stored, true).unwrap();

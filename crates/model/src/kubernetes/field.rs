@@ -10,11 +10,11 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath {
     text: String,
-    steps: Vec<Step>,
+    steps: Vec<PathSegment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum PathSegment {
     Key(String),
     Index(usize),
     All,
@@ -42,16 +42,16 @@ impl FieldPath {
     }
 }
 
-fn take<'v>(step: &Step, value: &'v Value) -> Vec<&'v Value> {
+fn take<'v>(step: &PathSegment, value: &'v Value) -> Vec<&'v Value> {
     let entries = || value.as_array().into_iter().flatten();
     match step {
-        Step::Key(key) => value.get(key).into_iter().collect(),
-        Step::Index(index) => value.get(index).into_iter().collect(),
-        Step::All => match value {
+        PathSegment::Key(key) => value.get(key).into_iter().collect(),
+        PathSegment::Index(index) => value.get(index).into_iter().collect(),
+        PathSegment::All => match value {
             Value::Object(map) => map.values().collect(),
             _ => entries().collect(),
         },
-        Step::Where { key, value } => entries()
+        PathSegment::Where { key, value } => entries()
             .filter(|entry| entry.get(key).is_some_and(|found| is(found, value)))
             .collect(),
     }
@@ -100,7 +100,7 @@ impl FromStr for FieldPath {
                 if end == 0 {
                     return Err(failed("a name is missing"));
                 }
-                steps.push(Step::Key(key[..end].to_owned()));
+                steps.push(PathSegment::Key(key[..end].to_owned()));
                 rest = &key[end..];
             }
             begins = false;
@@ -113,25 +113,27 @@ impl FromStr for FieldPath {
 }
 
 /// The step inside brackets, and the rest of the text.
-fn bracket(text: &str) -> Result<(Step, &str), &'static str> {
+fn bracket(text: &str) -> Result<(PathSegment, &str), &'static str> {
     for quote in ['"', '\''] {
         if let Some(quoted) = text.strip_prefix(quote) {
             let (key, after) = quoted.split_once(quote).ok_or("a quote is not closed")?;
             let after = after.strip_prefix(']').ok_or("a bracket is not closed")?;
-            return Ok((Step::Key(key.to_owned()), after));
+            return Ok((PathSegment::Key(key.to_owned()), after));
         }
     }
     let (inner, after) = text.split_once(']').ok_or("a bracket is not closed")?;
     let step = if inner == "*" {
-        Step::All
+        PathSegment::All
     } else if let Some((key, value)) = inner.split_once('=') {
-        Step::Where {
+        PathSegment::Where {
             key: key.to_owned(),
             value: value.trim_matches(['"', '\'']).to_owned(),
         }
     } else {
         let index = inner.parse();
-        Step::Index(index.map_err(|_| "brackets hold a number, `*`, `KEY=VALUE` or a quoted name")?)
+        PathSegment::Index(
+            index.map_err(|_| "brackets hold a number, `*`, `KEY=VALUE` or a quoted name")?,
+        )
     };
     Ok((step, after))
 }

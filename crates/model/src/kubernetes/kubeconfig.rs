@@ -20,12 +20,12 @@ pub struct Kubeconfig {
     pub insecure: bool,
     /// The expected name in the server's certificate, if not the host's.
     pub server_name: Option<String>,
-    pub access: Access,
+    pub access: ClusterCredentials,
 }
 
 /// The credentials for a cluster.
 #[derive(Clone, Debug)]
-pub enum Access {
+pub enum ClusterCredentials {
     Nobody,
     Token(Secret),
     /// Both as base64 of PEM.
@@ -108,10 +108,12 @@ impl Kubeconfig {
     /// The parts that must not be shown.
     pub fn hidden(&self) -> Vec<Secret> {
         match &self.access {
-            Access::Nobody => Vec::new(),
-            Access::Token(token) => vec![token.clone()],
-            Access::Certificate { key, .. } => vec![key.clone()],
-            Access::Exec(plugin) => plugin.env.iter().map(|(_, value)| value.clone()).collect(),
+            ClusterCredentials::Nobody => Vec::new(),
+            ClusterCredentials::Token(token) => vec![token.clone()],
+            ClusterCredentials::Certificate { key, .. } => vec![key.clone()],
+            ClusterCredentials::Exec(plugin) => {
+                plugin.env.iter().map(|(_, value)| value.clone()).collect()
+            }
         }
     }
 
@@ -231,7 +233,7 @@ fn pick(file: File) -> Result<Kubeconfig, KubeconfigError> {
     })
 }
 
-fn access(user: User) -> Result<Access, KubeconfigError> {
+fn access(user: User) -> Result<ClusterCredentials, KubeconfigError> {
     refuse("auth-provider", user.auth_provider.is_some())?;
     refuse("username", user.username.is_some())?;
     refuse("password", user.password.is_some())?;
@@ -245,18 +247,18 @@ fn access(user: User) -> Result<Access, KubeconfigError> {
     refuse_file("client-key", user.client_key.as_ref(), key.as_ref())?;
     // As in kubectl: a token first, then a plugin. A certificate may be set beside either, and is then not needed.
     if let Some(token) = filled(user.token) {
-        return Ok(Access::Token(Secret::new(token)));
+        return Ok(ClusterCredentials::Token(Secret::new(token)));
     }
     refuse_file("tokenFile", user.token_file.as_ref(), None)?;
     if let Some(exec) = user.exec {
-        return plugin(exec).map(Access::Exec);
+        return plugin(exec).map(ClusterCredentials::Exec);
     }
     Ok(match (filled(certificate), filled(key)) {
-        (Some(certificate), Some(key)) => Access::Certificate {
+        (Some(certificate), Some(key)) => ClusterCredentials::Certificate {
             certificate,
             key: Secret::new(key),
         },
-        _ => Access::Nobody,
+        _ => ClusterCredentials::Nobody,
     })
 }
 
@@ -358,7 +360,9 @@ mod tests {
         assert_eq!(read.server, "https://c:6443");
         assert_eq!(read.authority.as_deref(), Some("QQ=="));
         assert_eq!(read.server_name.as_deref(), Some("k8s"));
-        assert!(matches!(&read.access, Access::Token(token) if token.expose() == "marked-secret"));
+        assert!(
+            matches!(&read.access, ClusterCredentials::Token(token) if token.expose() == "marked-secret")
+        );
         assert!(!format!("{read:?}").contains("marked-secret"));
     }
 
@@ -370,7 +374,7 @@ mod tests {
             "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:8001"}}],
         });
         let read = Kubeconfig::from_value(&value).unwrap();
-        assert!(matches!(read.access, Access::Nobody));
+        assert!(matches!(read.access, ClusterCredentials::Nobody));
         let text = Value::String(value.to_string());
         assert_eq!(Kubeconfig::from_value(&text).unwrap().server, read.server);
     }
@@ -435,7 +439,8 @@ mod tests {
     fn a_plugin_keeps_its_arguments_and_its_environment() {
         let exec = "{exec: {apiVersion: client.authentication.k8s.io/v1beta1, command: kubelogin, \
                     args: [get-token], env: [{name: A, value: b}], interactiveMode: Never}}";
-        let Access::Exec(plugin) = read("{server: 'https://c'}", exec).unwrap().access else {
+        let ClusterCredentials::Exec(plugin) = read("{server: 'https://c'}", exec).unwrap().access
+        else {
             panic!("no plugin");
         };
         assert_eq!(

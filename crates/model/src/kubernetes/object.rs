@@ -109,7 +109,7 @@ fn collect(object: Value, number: usize, found: &mut Vec<Value>) -> Result<(), M
 
 /// A field manager of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Manager {
+pub struct FieldManager {
     pub name: String,
     /// `Apply` or `Update`.
     pub operation: String,
@@ -118,7 +118,7 @@ pub struct Manager {
 }
 
 /// The field managers of an object, as the cluster records them.
-pub fn managers(object: &Value) -> BTreeSet<Manager> {
+pub fn managers(object: &Value) -> BTreeSet<FieldManager> {
     let entries = object
         .pointer("/metadata/managedFields")
         .and_then(Value::as_array);
@@ -126,7 +126,7 @@ pub fn managers(object: &Value) -> BTreeSet<Manager> {
     entries
         .filter_map(|entry| {
             let text = |key: &str| entry.get(key).and_then(Value::as_str).map(str::to_owned);
-            Some(Manager {
+            Some(FieldManager {
                 name: text("manager")?,
                 operation: text("operation")?,
                 subresource: text("subresource"),

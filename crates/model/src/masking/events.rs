@@ -25,7 +25,7 @@ pub(super) struct Events {
     /// Lines that are not released yet, numbered from `first` on.
     waiting: VecDeque<Line>,
     first: u64,
-    said: BTreeMap<String, Said>,
+    said: BTreeMap<String, ProvisionerOutput>,
 }
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ enum Line {
 
 /// The last lines of a resource's provisioner output.
 #[derive(Debug, Default)]
-struct Said {
+struct ProvisionerOutput {
     text: String,
     /// The number of each line's event, and its range in the text.
     lines: VecDeque<(u64, usize, usize)>,
@@ -125,7 +125,7 @@ impl Events {
     }
 }
 
-impl Said {
+impl ProvisionerOutput {
     fn hear(&mut self, number: u64, output: &str) {
         while self.text.len() > REMEMBERED
             && let Some((_, _, end)) = self.lines.pop_front()

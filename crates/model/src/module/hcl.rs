@@ -7,11 +7,11 @@ use hcl_edit::structure::{Block, Body};
 use super::read::Draft;
 use super::scan::scan;
 use super::{
-    ModuleCall, Output, RemoteState, RequiredProvider, UnknownRead, Variable, provider_of,
+    ModuleCall, ModuleOutput, RemoteState, RequiredProvider, UnknownRead, Variable, provider_of,
 };
 use crate::config::shape::{head, label_span};
 use crate::config::syntax::ParsedFile;
-use crate::config::syntax::Source;
+use crate::config::syntax::SourceFile;
 use crate::diagnostic::Finding;
 
 pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
@@ -88,7 +88,7 @@ pub(super) fn add(draft: &mut Draft, file: &ParsedFile) {
     }
 }
 
-fn read_variable(variable: &mut Variable, source: &Source, block: &Block) {
+fn read_variable(variable: &mut Variable, source: &SourceFile, block: &Block) {
     let body = &block.body;
     if let Some(kind) = body.get_attribute("type") {
         let span = kind.value.span().unwrap_or(0..0);
@@ -105,7 +105,7 @@ fn read_variable(variable: &mut Variable, source: &Source, block: &Block) {
     }
 }
 
-fn read_output(output: &mut Output, block: &Block) {
+fn read_output(output: &mut ModuleOutput, block: &Block) {
     if let Some(sensitive) = flag(&block.body, "sensitive") {
         output.sensitive = sensitive;
     }
@@ -114,7 +114,7 @@ fn read_output(output: &mut Output, block: &Block) {
     }
 }
 
-fn read_call(draft: &mut Draft, source: &Source, block: &Block, name: &str) {
+fn read_call(draft: &mut Draft, source: &SourceFile, block: &Block, name: &str) {
     let at = block
         .body
         .get_attribute("source")
@@ -129,7 +129,7 @@ fn read_call(draft: &mut Draft, source: &Source, block: &Block, name: &str) {
     });
 }
 
-fn read_terraform(draft: &mut Draft, source: &Source, block: &Block) {
+fn read_terraform(draft: &mut Draft, source: &SourceFile, block: &Block) {
     if let Some(version) = text(&block.body, "required_version") {
         draft.module.required_version.push(version);
     }
@@ -205,12 +205,12 @@ fn flag(body: &Body, name: &str) -> Option<bool> {
 }
 
 /// Source text on one line.
-fn slice(source: &Source, expr: &Expression) -> String {
+fn slice(source: &SourceFile, expr: &Expression) -> String {
     one_line(source.slice(expr.span().unwrap_or(0..0)))
 }
 
 /// With its line breaks, which end comments.
-fn body_text(source: &Source, block: &Block) -> String {
+fn body_text(source: &SourceFile, block: &Block) -> String {
     source.slice(block.span().unwrap_or(0..0)).to_owned()
 }
 

@@ -4,11 +4,11 @@ use serde_json::{Map, Value};
 
 use super::read::Draft;
 use super::scan::READERS;
-use super::{ModuleCall, RemoteState, RequiredProvider, UnknownRead, Whereabouts, provider_of};
-use crate::config::syntax::Source;
+use super::{ModuleCall, PathScope, RemoteState, RequiredProvider, UnknownRead, provider_of};
+use crate::config::syntax::SourceFile;
 use crate::diagnostic::{Finding, Location};
 
-pub(super) fn add(draft: &mut Draft, source: &Source) {
+pub(super) fn add(draft: &mut Draft, source: &SourceFile) {
     let root: Value = match serde_json::from_str(source.code()) {
         Ok(root) => root,
         Err(err) => {
@@ -98,7 +98,7 @@ pub(super) fn add(draft: &mut Draft, source: &Source) {
     }
 }
 
-fn imply_providers(draft: &mut Draft, source: &Source, body: &Value) {
+fn imply_providers(draft: &mut Draft, source: &SourceFile, body: &Value) {
     for (kind, resources) in objects(body) {
         for (_, resource) in objects(resources) {
             let named = text(resource, "provider");
@@ -111,7 +111,7 @@ fn imply_providers(draft: &mut Draft, source: &Source, body: &Value) {
     }
 }
 
-fn add_terraform(draft: &mut Draft, source: &Source, body: &Value) {
+fn add_terraform(draft: &mut Draft, source: &SourceFile, body: &Value) {
     if let Some(version) = text(body, "required_version") {
         draft.module.required_version.push(version);
     }
@@ -182,7 +182,7 @@ fn flag(body: &Value, key: &str) -> Option<bool> {
 }
 
 /// The location of a name: the first match after its block type.
-fn find(source: &Source, kind: &str, name: &str) -> Location {
+fn find(source: &SourceFile, kind: &str, name: &str) -> Location {
     let code = source.code();
     if code.len() > 200_000 {
         return source.location(0..0); // searching for each name would be slow
@@ -197,14 +197,14 @@ fn find(source: &Source, kind: &str, name: &str) -> Location {
 }
 
 /// Expressions are not analysed here: a call that reads a file may read any file.
-fn note_reads(draft: &mut Draft, source: &Source) {
+fn note_reads(draft: &mut Draft, source: &SourceFile) {
     for function in READERS {
         let call = format!("${{{function}(");
         if let Some(at) = source.code().find(&call) {
             let at = at + 2;
             draft.module.unknown_reads.push(UnknownRead {
                 function: (*function).to_owned(),
-                whereabouts: Whereabouts::Anywhere,
+                whereabouts: PathScope::Anywhere,
                 at: source.location(at..at + function.len()),
             });
         }

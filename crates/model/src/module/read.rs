@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Module, ModuleCall, Output, Variable, hcl, json};
+use super::{Module, ModuleCall, ModuleOutput, Variable, hcl, json};
 use crate::config::paths;
 use crate::config::syntax;
 use crate::diagnostic::{Finding, Location};
 use crate::engine::Flavor;
-use crate::tree::{Entry, Tree};
+use crate::tree::{Tree, TreeEntry};
 
 /// Reads a directory's engine files with the rules of `tofu`.
 pub fn read(tree: &dyn Tree, dir: &str) -> (Module, Vec<Finding>) {
@@ -20,7 +20,7 @@ pub fn read(tree: &dyn Tree, dir: &str) -> (Module, Vec<Finding>) {
 pub(crate) fn read_listed(
     tree: &dyn Tree,
     dir: &str,
-    entries: &[Entry],
+    entries: &[TreeEntry],
     flavor: Flavor,
 ) -> (Module, Vec<Finding>) {
     let mut draft = Draft {
@@ -47,7 +47,7 @@ pub(crate) fn read_listed(
 }
 
 /// The files that an engine of this flavor reads in a directory.
-pub(crate) fn engine_files(entries: &[Entry], flavor: Flavor) -> BTreeSet<&str> {
+pub(crate) fn engine_files(entries: &[TreeEntry], flavor: Flavor) -> BTreeSet<&str> {
     let names: BTreeSet<&str> = entries
         .iter()
         .filter(|entry| !entry.is_dir && is_engine_file(&entry.name))
@@ -150,7 +150,12 @@ impl Draft {
         );
     }
 
-    pub(super) fn output(&mut self, name: &str, fill: impl FnOnce(&mut Output), at: Location) {
+    pub(super) fn output(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut ModuleOutput),
+        at: Location,
+    ) {
         let known = self
             .module
             .outputs
@@ -160,9 +165,9 @@ impl Draft {
             self.twice("output", name, first, at);
             return;
         }
-        let fresh = || Output {
+        let fresh = || ModuleOutput {
             at,
-            ..Output::default()
+            ..ModuleOutput::default()
         };
         fill(
             self.module

@@ -10,13 +10,13 @@ use crate::diagnostic::Location;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownRead {
     pub function: String,
-    pub whereabouts: Whereabouts,
+    pub whereabouts: PathScope,
     pub at: Location,
 }
 
 /// What is known about such a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum PathScope {
     /// It starts with this directory, relative to the project's root. The rest is assumed to stay inside.
     Below(String),
     Anywhere,
@@ -45,13 +45,13 @@ impl UnknownRead {
     /// Whether it stays in its module's directory, which counts as a whole anyway.
     pub fn is_inside(&self, module: &Module) -> bool {
         match &self.whereabouts {
-            Whereabouts::Below(dir) => is_below(dir, &module.dir),
-            Whereabouts::Anywhere | Whereabouts::Outside => false,
+            PathScope::Below(dir) => is_below(dir, &module.dir),
+            PathScope::Anywhere | PathScope::Outside => false,
         }
     }
 }
 
-impl Whereabouts {
+impl PathScope {
     /// Whether `watch` covers these files.
     fn is_watched(&self, watch: &[String]) -> bool {
         match self {
@@ -82,15 +82,15 @@ mod tests {
 
     #[test]
     fn a_watch_speaks_for_what_it_overlaps() {
-        let below = Whereabouts::Below("infra/conf".to_owned());
-        let is_watched = |it: &Whereabouts, glob: &str| it.is_watched(&[glob.to_owned()]);
+        let below = PathScope::Below("infra/conf".to_owned());
+        let is_watched = |it: &PathScope, glob: &str| it.is_watched(&[glob.to_owned()]);
         assert!(is_watched(&below, "infra/conf/**"));
         assert!(is_watched(&below, "infra/**/*.yaml"));
         assert!(is_watched(&below, "infra/conf/a/*.yaml"));
         assert!(!is_watched(&below, "infra/confusion/**"));
         assert!(!is_watched(&below, "charts/**"));
-        assert!(is_watched(&Whereabouts::Anywhere, "charts/**"));
-        assert!(!Whereabouts::Anywhere.is_watched(&[]));
-        assert!(!is_watched(&Whereabouts::Outside, "**"));
+        assert!(is_watched(&PathScope::Anywhere, "charts/**"));
+        assert!(!PathScope::Anywhere.is_watched(&[]));
+        assert!(!is_watched(&PathScope::Outside, "**"));
     }
 }

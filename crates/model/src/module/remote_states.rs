@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::paths;
 
 /// Root modules, by index, with the state locations in their backend settings.
-pub(crate) struct Keepers<'a> {
+pub(crate) struct BackendIndex<'a> {
     dirs: Vec<&'a str>,
     settings: Vec<BTreeSet<String>>,
     by_setting: BTreeMap<String, Vec<usize>>,
@@ -14,7 +14,7 @@ pub(crate) struct Keepers<'a> {
     by_file: BTreeMap<String, usize>,
 }
 
-impl<'a> Keepers<'a> {
+impl<'a> BackendIndex<'a> {
     /// Takes the directory of each module and the source text of its backend settings.
     pub(crate) fn new(modules: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut keepers = Self {
@@ -113,7 +113,7 @@ mod tests {
 
     #[track_caller]
     fn check(config: &str, expected: Option<&str>) {
-        let keepers = Keepers::new(
+        let keepers = BackendIndex::new(
             [
                 ("app", "{ bucket = \"states\" }"),
                 ("net", ""),

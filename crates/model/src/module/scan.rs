@@ -10,15 +10,15 @@ use hcl_edit::structure::Body;
 use hcl_edit::template::Element;
 use hcl_edit::visit::{Visit, visit_func_call, visit_traversal};
 
-use super::Whereabouts;
-use crate::config::paths::{self, Leaves};
+use super::PathScope;
+use crate::config::paths::{self, OutsideProject};
 
 #[derive(Default)]
 pub(super) struct Scan {
     dir: String,
     pub(super) files: BTreeMap<String, Range<usize>>,
     /// Reads with a computed path: the function, what is known of the path, and the position.
-    pub(super) unknown: Vec<(String, Whereabouts, Range<usize>)>,
+    pub(super) unknown: Vec<(String, PathScope, Range<usize>)>,
     /// Uses of `path.cwd` and `abspath()`, with their positions.
     pub(super) unstable: Vec<(&'static str, Range<usize>)>,
     /// `data.terraform_remote_state.NAME.outputs.KEY`: keys by name.
@@ -86,10 +86,10 @@ impl Scan {
         let Some(path) = literal_path(path) else {
             let whereabouts = match literal_start(path) {
                 Some(start) => match paths::join(&self.dir, &start) {
-                    Ok(dir) => Whereabouts::Below(dir),
-                    Err(Leaves::Absolute(_) | Leaves::Up(_)) => Whereabouts::Outside,
+                    Ok(dir) => PathScope::Below(dir),
+                    Err(OutsideProject::Absolute(_) | OutsideProject::Up(_)) => PathScope::Outside,
                 },
-                None => Whereabouts::Anywhere,
+                None => PathScope::Anywhere,
             };
             self.note_unknown(call, whereabouts);
             return;
@@ -104,13 +104,13 @@ impl Scan {
                 let at = call.args.get(0).and_then(Span::span);
                 self.files.entry(path).or_insert(at.unwrap_or(0..0));
             }
-            Err(Leaves::Absolute(_)) => self.note_unknown(call, Whereabouts::Outside),
+            Err(OutsideProject::Absolute(_)) => self.note_unknown(call, PathScope::Outside),
             // It is not in the snapshot; the engine reports that.
-            Err(Leaves::Up(_)) => {}
+            Err(OutsideProject::Up(_)) => {}
         }
     }
 
-    fn note_unknown(&mut self, call: &FuncCall, whereabouts: Whereabouts) {
+    fn note_unknown(&mut self, call: &FuncCall, whereabouts: PathScope) {
         let name = call.name.name.as_str().to_owned();
         let at = call.name.name.span().unwrap_or(0..0);
         self.unknown.push((name, whereabouts, at));

@@ -12,8 +12,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::diff::{Digest, Marks, compare};
-use super::{Action, PlanValue};
+use super::diff::{MarkedValue, ValueDigestFn, compare};
+use super::{ChangeAction, PlanValue};
 
 #[cfg(test)]
 mod tests;
@@ -105,7 +105,7 @@ pub struct Difference {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Change {
-    pub(super) action: Action,
+    pub(super) action: ChangeAction,
     #[serde(default)]
     pub(super) moved_from: Option<String>,
     #[serde(default)]
@@ -149,15 +149,15 @@ enum Subject {
 enum What {
     /// Only the new plan changes it.
     Added {
-        action: Action,
+        action: ChangeAction,
     },
     /// Only the reviewed plan changed it.
     Dropped {
-        action: Action,
+        action: ChangeAction,
     },
     Action {
-        reviewed: Action,
-        new: Action,
+        reviewed: ChangeAction,
+        new: ChangeAction,
     },
     ReplacePath(String),
     NoReplacePath(String),
@@ -223,15 +223,15 @@ impl Difference {
 impl Change {
     /// Compares two values from the engine. Sensitive values are compared too, since only digests are kept.
     pub(super) fn new(
-        action: Action,
+        action: ChangeAction,
         before: &Value,
         after: &Value,
         unknown: &Value,
-        digest: Digest<'_>,
+        digest: ValueDigestFn<'_>,
     ) -> Self {
         let nothing = Value::Null;
-        let before = Marks::new(before, &nothing, &nothing);
-        let after = Marks::new(after, unknown, &nothing);
+        let before = MarkedValue::new(before, &nothing, &nothing);
+        let after = MarkedValue::new(after, unknown, &nothing);
         let changes = compare(before, after, &[]).changes.into_iter();
         let leaves = changes.map(|change| Leaf {
             path: change.path,
@@ -249,7 +249,7 @@ impl Change {
 }
 
 impl Side {
-    fn new(value: &PlanValue, digest: Digest<'_>) -> Self {
+    fn new(value: &PlanValue, digest: ValueDigestFn<'_>) -> Self {
         match value {
             PlanValue::Absent => Self::Absent,
             PlanValue::Unknown | PlanValue::KnownAfter { .. } => Self::Unknown,
@@ -264,7 +264,7 @@ impl Change {
     /// The change that remains if the filled-in values equal the old ones.
     fn nothing() -> Self {
         Self {
-            action: Action::NoOp,
+            action: ChangeAction::NoOp,
             moved_from: None,
             importing: None,
             replace_paths: BTreeSet::new(),
@@ -312,11 +312,14 @@ impl Change {
             return true;
         }
         match (reviewed.action, self.action) {
-            (Action::Update, Action::NoOp) => {
+            (ChangeAction::Update, ChangeAction::NoOp) => {
                 let mut leaves = reviewed.leaves.iter();
                 leaves.any(|leaf| leaf.after == Side::Unknown)
             }
-            (Action::DeleteCreate | Action::CreateDelete, Action::Update | Action::NoOp) => {
+            (
+                ChangeAction::DeleteCreate | ChangeAction::CreateDelete,
+                ChangeAction::Update | ChangeAction::NoOp,
+            ) => {
                 let mut paths = reviewed.replace_paths.iter();
                 !reviewed.replace_paths.is_empty()
                     && paths.all(|path| reviewed.is_unknown_at(path) && !self.changes_at(path))
@@ -419,27 +422,27 @@ impl fmt::Display for Deviation {
     }
 }
 
-fn verb(action: Action) -> &'static str {
+fn verb(action: ChangeAction) -> &'static str {
     match action {
-        Action::NoOp => "moves or imports",
-        Action::Create => "creates",
-        Action::Read => "reads",
-        Action::Update => "updates",
-        Action::DeleteCreate | Action::CreateDelete => "replaces",
-        Action::Delete => "deletes",
-        Action::Forget => "forgets",
+        ChangeAction::NoOp => "moves or imports",
+        ChangeAction::Create => "creates",
+        ChangeAction::Read => "reads",
+        ChangeAction::Update => "updates",
+        ChangeAction::DeleteCreate | ChangeAction::CreateDelete => "replaces",
+        ChangeAction::Delete => "deletes",
+        ChangeAction::Forget => "forgets",
     }
 }
 
-fn noun(action: Action) -> &'static str {
+fn noun(action: ChangeAction) -> &'static str {
     match action {
-        Action::NoOp => "a move or an import",
-        Action::Create => "a creation",
-        Action::Read => "a read",
-        Action::Update => "an update",
-        Action::DeleteCreate => "a replacement",
-        Action::CreateDelete => "a replacement that creates first",
-        Action::Delete => "a deletion",
-        Action::Forget => "forgetting it",
+        ChangeAction::NoOp => "a move or an import",
+        ChangeAction::Create => "a creation",
+        ChangeAction::Read => "a read",
+        ChangeAction::Update => "an update",
+        ChangeAction::DeleteCreate => "a replacement",
+        ChangeAction::CreateDelete => "a replacement that creates first",
+        ChangeAction::Delete => "a deletion",
+        ChangeAction::Forget => "forgetting it",
     }
 }

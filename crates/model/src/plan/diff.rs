@@ -10,26 +10,26 @@ use crate::plan::{AttributeChange, PlanValue, words};
 
 /// A value with the engine's marks: trees of the same shape, in which `true` marks a whole branch.
 #[derive(Clone, Copy)]
-pub(crate) struct Marks<'a> {
+pub(crate) struct MarkedValue<'a> {
     value: &'a Value,
     unknown: &'a Value,
     sensitive: &'a Value,
-    digest: Option<Digest<'a>>,
+    digest: Option<ValueDigestFn<'a>>,
 }
 
 /// Computes the text that is shown for a sensitive value.
-pub(crate) type Digest<'a> = &'a dyn Fn(&Value) -> String;
+pub(crate) type ValueDigestFn<'a> = &'a dyn Fn(&Value) -> String;
 
 /// The differences between two values, and the number of equal leaves.
 #[derive(Default)]
-pub(crate) struct Difference {
+pub(crate) struct ValueDiff {
     pub(crate) changes: Vec<AttributeChange>,
     pub(crate) unchanged: usize,
 }
 
 /// A step into a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Segment {
+pub(crate) enum PathSegment {
     Key(String),
     Index(usize),
 }
@@ -38,28 +38,28 @@ pub(crate) enum Segment {
 const ALIGNABLE: usize = 250_000;
 
 pub(crate) fn compare(
-    before: Marks<'_>,
-    after: Marks<'_>,
-    replace_paths: &[Vec<Segment>],
-) -> Difference {
+    before: MarkedValue<'_>,
+    after: MarkedValue<'_>,
+    replace_paths: &[Vec<PathSegment>],
+) -> ValueDiff {
     let mut comparison = Comparison {
         replace_paths,
         path: Vec::new(),
-        difference: Difference::default(),
+        difference: ValueDiff::default(),
     };
     comparison.walk(before, after);
     comparison.difference
 }
 
 /// `tags.env`, `rules[0].port`, `labels["a.b"]`.
-pub(crate) fn render_path(path: &[Segment]) -> String {
+pub(crate) fn render_path(path: &[PathSegment]) -> String {
     let mut text = String::new();
     for segment in path {
         let step = match segment {
-            Segment::Index(index) => format!("[{index}]"),
-            Segment::Key(key) if !is_plain(key) => format!("[{}]", Value::from(key.as_str())),
-            Segment::Key(key) if text.is_empty() => key.clone(),
-            Segment::Key(key) => format!(".{key}"),
+            PathSegment::Index(index) => format!("[{index}]"),
+            PathSegment::Key(key) if !is_plain(key) => format!("[{}]", Value::from(key.as_str())),
+            PathSegment::Key(key) if text.is_empty() => key.clone(),
+            PathSegment::Key(key) => format!(".{key}"),
         };
         text.push_str(&step);
     }
@@ -72,7 +72,7 @@ fn is_plain(key: &str) -> bool {
         && chars.all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }
 
-impl Segment {
+impl PathSegment {
     pub(crate) fn from_json(step: &Value) -> Self {
         match (step.as_str(), step.as_u64()) {
             (_, Some(index)) => Self::Index(usize::try_from(index).unwrap_or(usize::MAX)),
@@ -85,7 +85,7 @@ impl Segment {
 
 const NOTHING: Value = Value::Null;
 
-impl<'a> Marks<'a> {
+impl<'a> MarkedValue<'a> {
     const ABSENT: Self = Self {
         value: &NOTHING,
         unknown: &NOTHING,
@@ -103,7 +103,11 @@ impl<'a> Marks<'a> {
     }
 
     /// An existing value. Its sensitive parts are shown as digests.
-    pub(crate) fn stored(value: &'a Value, sensitive: &'a Value, digest: Digest<'a>) -> Self {
+    pub(crate) fn stored(
+        value: &'a Value,
+        sensitive: &'a Value,
+        digest: ValueDigestFn<'a>,
+    ) -> Self {
         Self {
             value,
             unknown: &NOTHING,
@@ -112,7 +116,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    fn at(self, segment: &Segment) -> Self {
+    fn at(self, segment: &PathSegment) -> Self {
         Self {
             value: step(self.value, segment),
             unknown: inherit(self.unknown, segment),
@@ -165,13 +169,13 @@ impl<'a> Marks<'a> {
         match self.value {
             number if digits(number).is_some() => number.clone(),
             Value::Array(_) => {
-                let indexes = (0..self.length()).map(Segment::Index);
+                let indexes = (0..self.length()).map(PathSegment::Index);
                 indexes.map(|index| self.at(&index).flattened()).collect()
             }
             Value::Object(_) => self
                 .keys()
                 .map(|key| {
-                    let field = self.at(&Segment::Key(key.clone())).flattened();
+                    let field = self.at(&PathSegment::Key(key.clone())).flattened();
                     (key, field)
                 })
                 .collect(),
@@ -192,7 +196,7 @@ impl<'a> Marks<'a> {
         keys.extend(
             unknown
                 .into_iter()
-                .filter(|key| has_mark(inherit(self.unknown, &Segment::Key(key.clone())))),
+                .filter(|key| has_mark(inherit(self.unknown, &PathSegment::Key(key.clone())))),
         );
         keys.sort_unstable();
         keys.dedup();
@@ -216,7 +220,7 @@ impl<'a> Marks<'a> {
 }
 
 /// A branch marked `true` marks everything below it.
-fn inherit<'a>(marks: &'a Value, segment: &Segment) -> &'a Value {
+fn inherit<'a>(marks: &'a Value, segment: &PathSegment) -> &'a Value {
     if marks == &Value::Bool(true) {
         marks
     } else {
@@ -224,10 +228,10 @@ fn inherit<'a>(marks: &'a Value, segment: &Segment) -> &'a Value {
     }
 }
 
-fn step<'a>(value: &'a Value, segment: &Segment) -> &'a Value {
+fn step<'a>(value: &'a Value, segment: &PathSegment) -> &'a Value {
     let inner = match segment {
-        Segment::Key(key) => value.get(key),
-        Segment::Index(index) => value.get(index),
+        PathSegment::Key(key) => value.get(key),
+        PathSegment::Index(index) => value.get(index),
     };
     inner.unwrap_or(&NOTHING)
 }
@@ -242,13 +246,13 @@ pub(crate) fn has_mark(marks: &Value) -> bool {
 }
 
 struct Comparison<'a> {
-    replace_paths: &'a [Vec<Segment>],
-    path: Vec<Segment>,
-    difference: Difference,
+    replace_paths: &'a [Vec<PathSegment>],
+    path: Vec<PathSegment>,
+    difference: ValueDiff,
 }
 
 impl Comparison<'_> {
-    fn walk(&mut self, before: Marks<'_>, after: Marks<'_>) {
+    fn walk(&mut self, before: MarkedValue<'_>, after: MarkedValue<'_>) {
         let hidden = before.is_sensitive() || after.is_sensitive();
         let is_number = digits(before.value).or(digits(after.value)).is_some();
         if hidden || is_number || before.is_unknown() || after.is_unknown() {
@@ -260,16 +264,16 @@ impl Comparison<'_> {
             (Value::Array(_), Value::Array(_)) => self.walk_array(before, after),
             // Created or deleted as a whole: every leaf changes.
             (Value::Object(_), _) if one_sided && !before.is_leaf() => {
-                self.walk_object(before, Marks::ABSENT);
+                self.walk_object(before, MarkedValue::ABSENT);
             }
             (_, Value::Object(_)) if one_sided && !after.is_leaf() => {
-                self.walk_object(Marks::ABSENT, after);
+                self.walk_object(MarkedValue::ABSENT, after);
             }
             (Value::Array(_), _) if one_sided && !before.is_leaf() => {
-                self.walk_array(before, Marks::ABSENT);
+                self.walk_array(before, MarkedValue::ABSENT);
             }
             (_, Value::Array(_)) if one_sided && !after.is_leaf() => {
-                self.walk_array(Marks::ABSENT, after);
+                self.walk_array(MarkedValue::ABSENT, after);
             }
             // The value is partly unknown, so the engine left it out. The unknown marks provide its shape.
             (_, Value::Null) if after.unknown.is_object() && has_mark(after.unknown) => {
@@ -279,39 +283,43 @@ impl Comparison<'_> {
         }
     }
 
-    fn walk_object(&mut self, before: Marks<'_>, after: Marks<'_>) {
+    fn walk_object(&mut self, before: MarkedValue<'_>, after: MarkedValue<'_>) {
         let mut keys: Vec<String> = before.keys().chain(after.keys()).collect();
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
-            self.step_into(Segment::Key(key), before, after);
+            self.step_into(PathSegment::Key(key), before, after);
         }
     }
 
-    fn walk_array(&mut self, before: Marks<'_>, after: Marks<'_>) {
+    fn walk_array(&mut self, before: MarkedValue<'_>, after: MarkedValue<'_>) {
         for pair in align(before, after) {
             match pair {
                 (Some(old), Some(new)) => {
-                    let (old, new) = (Segment::Index(old), Segment::Index(new));
+                    let (old, new) = (PathSegment::Index(old), PathSegment::Index(new));
                     self.path.push(new.clone());
                     self.walk(before.at(&old), after.at(&new));
                     self.path.pop();
                 }
-                (Some(old), None) => self.step_into(Segment::Index(old), before, Marks::ABSENT),
-                (None, Some(new)) => self.step_into(Segment::Index(new), Marks::ABSENT, after),
+                (Some(old), None) => {
+                    self.step_into(PathSegment::Index(old), before, MarkedValue::ABSENT)
+                }
+                (None, Some(new)) => {
+                    self.step_into(PathSegment::Index(new), MarkedValue::ABSENT, after)
+                }
                 (None, None) => {}
             }
         }
     }
 
-    fn step_into(&mut self, segment: Segment, before: Marks<'_>, after: Marks<'_>) {
+    fn step_into(&mut self, segment: PathSegment, before: MarkedValue<'_>, after: MarkedValue<'_>) {
         let (before, after) = (before.at(&segment), after.at(&segment));
         self.path.push(segment);
         self.walk(before, after);
         self.path.pop();
     }
 
-    fn leaf(&mut self, before: Marks<'_>, after: Marks<'_>) {
+    fn leaf(&mut self, before: MarkedValue<'_>, after: MarkedValue<'_>) {
         let same_marks = before.is_sensitive() == after.is_sensitive() || after.is_absent();
         if before.equals(after) && same_marks {
             self.difference.unchanged += usize::from(!after.is_absent());
@@ -335,11 +343,11 @@ impl Comparison<'_> {
 }
 
 /// Pairs of indexes: in both lists, only in the old one, only in the new one.
-fn align(before: Marks<'_>, after: Marks<'_>) -> Vec<(Option<usize>, Option<usize>)> {
-    let items = |marks: Marks<'_>| -> usize { marks.length() };
+fn align(before: MarkedValue<'_>, after: MarkedValue<'_>) -> Vec<(Option<usize>, Option<usize>)> {
+    let items = |marks: MarkedValue<'_>| -> usize { marks.length() };
     let (old_count, new_count) = (items(before), items(after));
-    let old = |index: usize| before.at(&Segment::Index(index));
-    let new = |index: usize| after.at(&Segment::Index(index));
+    let old = |index: usize| before.at(&PathSegment::Index(index));
+    let new = |index: usize| after.at(&PathSegment::Index(index));
 
     let shorter = old_count.min(new_count);
     let head = (0..shorter)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::ParsePlanError;
-use super::diff::{Marks, has_mark};
+use super::diff::{MarkedValue, has_mark};
 use crate::digits;
 
 /// A planned output.
@@ -46,7 +46,7 @@ pub fn planned_outputs(json: &[u8]) -> Result<BTreeMap<String, PlannedOutput>, P
         let sensitive = has_mark(&change.after_sensitive);
         let is_split = !is_known && change.after_unknown != Value::Bool(true);
         let partly = (is_split && !sensitive).then(|| {
-            let marks = Marks::new(&value, &change.after_unknown, &Value::Null);
+            let marks = MarkedValue::new(&value, &change.after_unknown, &Value::Null);
             marks.flattened()
         });
         let planned = PlannedOutput {

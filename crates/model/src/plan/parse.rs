@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::coverage::{Change, Difference};
-use super::diff::{Digest, Marks, Segment, compare, render_path};
-use super::{Action, Mode, OutputChange, Plan, ResourceChange};
+use super::diff::{MarkedValue, PathSegment, ValueDigestFn, compare, render_path};
+use super::{ChangeAction, Mode, OutputChange, Plan, ResourceChange};
 use crate::digits;
 use crate::masking::Mask;
 use crate::secret::Secret;
@@ -37,18 +37,18 @@ pub fn parse(json: &[u8]) -> Result<Plan, ParsePlanError> {
         };
         let worth_showing = change.moved_from.is_some() || change.importing.is_some();
         match change.action {
-            Action::NoOp if !worth_showing => {}
-            Action::Read => {}
+            ChangeAction::NoOp if !worth_showing => {}
+            ChangeAction::Read => {}
             _ => plan.changes.push(change),
         }
     }
     for change in &raw.resource_drift {
         plan.drift
-            .extend(resource_change(change)?.filter(|it| it.action != Action::NoOp));
+            .extend(resource_change(change)?.filter(|it| it.action != ChangeAction::NoOp));
     }
     for (name, delta) in &raw.output_changes {
         let action = action(&delta.actions, name)?;
-        if action != Action::NoOp {
+        if action != ChangeAction::NoOp {
             plan.outputs
                 .insert(name.clone(), output_change(action, delta));
         }
@@ -74,14 +74,14 @@ pub fn difference(
         };
         let is_nothing = shown.moved_from.is_none() && shown.importing.is_none();
         let counts = match shown.action {
-            Action::NoOp => !is_nothing,
-            Action::Read => false,
-            Action::Create
-            | Action::Update
-            | Action::DeleteCreate
-            | Action::CreateDelete
-            | Action::Delete
-            | Action::Forget => true,
+            ChangeAction::NoOp => !is_nothing,
+            ChangeAction::Read => false,
+            ChangeAction::Create
+            | ChangeAction::Update
+            | ChangeAction::DeleteCreate
+            | ChangeAction::CreateDelete
+            | ChangeAction::Delete
+            | ChangeAction::Forget => true,
         };
         if !counts {
             continue;
@@ -100,7 +100,7 @@ pub fn difference(
     }
     for (name, delta) in &raw.output_changes {
         let action = action(&delta.actions, name)?;
-        if action != Action::NoOp {
+        if action != ChangeAction::NoOp {
             difference.add_output(name.clone(), delta.difference(action, digest));
         }
     }
@@ -200,15 +200,15 @@ struct RawImport {
 }
 
 impl Delta {
-    fn before(&self) -> Marks<'_> {
-        Marks::new(&self.before, &Value::Null, &self.before_sensitive)
+    fn before(&self) -> MarkedValue<'_> {
+        MarkedValue::new(&self.before, &Value::Null, &self.before_sensitive)
     }
 
-    fn after(&self) -> Marks<'_> {
-        Marks::new(&self.after, &self.after_unknown, &self.after_sensitive)
+    fn after(&self) -> MarkedValue<'_> {
+        MarkedValue::new(&self.after, &self.after_unknown, &self.after_sensitive)
     }
 
-    fn difference(&self, action: Action, digest: Digest<'_>) -> Change {
+    fn difference(&self, action: ChangeAction, digest: ValueDigestFn<'_>) -> Change {
         Change::new(
             action,
             &self.before,
@@ -228,13 +228,13 @@ fn resource_change(raw: &RawChange) -> Result<Option<ResourceChange>, ParsePlanE
     };
     let delta = &raw.change;
     let action = action(&delta.actions, &raw.address)?;
-    let replace_paths: Vec<Vec<Segment>> = delta
+    let replace_paths: Vec<Vec<PathSegment>> = delta
         .replace_paths
         .iter()
-        .map(|path| path.iter().map(Segment::from_json).collect())
+        .map(|path| path.iter().map(PathSegment::from_json).collect())
         .collect();
     let mut difference = compare(delta.before(), delta.after(), &replace_paths);
-    if action == Action::Forget {
+    if action == ChangeAction::Forget {
         // The real object does not change.
         difference.unchanged += difference.changes.len();
         difference.changes.clear();
@@ -261,7 +261,7 @@ fn resource_change(raw: &RawChange) -> Result<Option<ResourceChange>, ParsePlanE
     }))
 }
 
-fn output_change(action: Action, delta: &Delta) -> OutputChange {
+fn output_change(action: ChangeAction, delta: &Delta) -> OutputChange {
     let (before, after) = (delta.before(), delta.after());
     // If one side is sensitive, both are hidden, as they may be equal.
     let hide = before.is_sensitive() || after.is_sensitive();
@@ -272,18 +272,18 @@ fn output_change(action: Action, delta: &Delta) -> OutputChange {
     }
 }
 
-fn action(actions: &[String], address: &str) -> Result<Action, ParsePlanError> {
+fn action(actions: &[String], address: &str) -> Result<ChangeAction, ParsePlanError> {
     let words: Vec<&str> = actions.iter().map(String::as_str).collect();
     Ok(match words.as_slice() {
-        ["no-op"] => Action::NoOp,
+        ["no-op"] => ChangeAction::NoOp,
         // The old object leaves the state but is not destroyed.
-        ["create"] | ["create", "forget"] | ["forget", "create"] => Action::Create,
-        ["read"] => Action::Read,
-        ["update"] => Action::Update,
-        ["delete", "create"] => Action::DeleteCreate,
-        ["create", "delete"] => Action::CreateDelete,
-        ["delete"] => Action::Delete,
-        ["forget"] => Action::Forget,
+        ["create"] | ["create", "forget"] | ["forget", "create"] => ChangeAction::Create,
+        ["read"] => ChangeAction::Read,
+        ["update"] => ChangeAction::Update,
+        ["delete", "create"] => ChangeAction::DeleteCreate,
+        ["create", "delete"] => ChangeAction::CreateDelete,
+        ["delete"] => ChangeAction::Delete,
+        ["forget"] => ChangeAction::Forget,
         _ => {
             return Err(ParsePlanError::UnknownAction {
                 action: words.join(", "),

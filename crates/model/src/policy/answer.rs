@@ -5,7 +5,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Rule;
+use super::RuleKind;
 
 /// Longer messages are truncated.
 const MAX_MESSAGE: usize = 400;
@@ -17,8 +17,8 @@ const FIELDS: [&str; 6] = ["msg", "message", "resource", "address", "count", "ro
 
 /// One answer of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    pub rule: Rule,
+pub struct RuleResult {
+    pub rule: RuleKind,
     pub message: String,
     pub resource: Option<String>,
     /// The number of required approvals; zero for other rules.
@@ -28,7 +28,7 @@ pub struct Answer {
 
 /// Why a value is not a valid answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AnswerError {
+pub enum RuleResultError {
     #[error("rule `{rule}` gives {seen}, not messages")]
     Shape {
         rule: &'static str,
@@ -45,12 +45,12 @@ pub enum AnswerError {
 }
 
 /// The addresses of a plan, for finding them in messages.
-pub struct Mentions {
+pub struct AddressFinder {
     finder: Option<AhoCorasick>,
     addresses: Vec<String>,
 }
 
-impl Mentions {
+impl AddressFinder {
     /// The addresses that a plan changes.
     pub fn of(plan: &Value) -> Self {
         let changes = plan["resource_changes"].as_array();
@@ -81,15 +81,15 @@ impl Mentions {
     }
 }
 
-impl Rule {
+impl RuleKind {
     /// The answers in a rule's value, and the number of further ones. The value is `None` if the rule is undefined for
     /// this input. `approvals` is the number of approvals so far.
     pub fn answers(
         self,
         value: Option<&Value>,
-        mentions: &Mentions,
+        mentions: &AddressFinder,
         approvals: usize,
-    ) -> Result<(Vec<Answer>, usize), AnswerError> {
+    ) -> Result<(Vec<RuleResult>, usize), RuleResultError> {
         if self == Self::Approve {
             return Ok((self.approve(value, approvals).into_iter().collect(), 0));
         }
@@ -110,7 +110,7 @@ impl Rule {
             one => vec![one.clone()],
         };
         let left_off = items.len().saturating_sub(MAX_ANSWERS);
-        let answers: Result<Vec<Answer>, AnswerError> = items
+        let answers: Result<Vec<RuleResult>, RuleResultError> = items
             .iter()
             .take(MAX_ANSWERS)
             .map(|item| self.answer(item, mentions))
@@ -119,22 +119,22 @@ impl Rule {
     }
 
     /// Only `true` approves. Undefined or any other value requires one more approval.
-    fn approve(self, value: Option<&Value>, approvals: usize) -> Option<Answer> {
+    fn approve(self, value: Option<&Value>, approvals: usize) -> Option<RuleResult> {
         if value == Some(&Value::Bool(true)) {
             return None;
         }
         let count = u32::try_from(approvals)
             .unwrap_or(u32::MAX)
             .saturating_add(1);
-        Some(Answer {
+        Some(RuleResult {
             count,
             ..self.plain("it is not approved yet")
         })
     }
 
-    fn answer(self, item: &Value, mentions: &Mentions) -> Result<Answer, AnswerError> {
+    fn answer(self, item: &Value, mentions: &AddressFinder) -> Result<RuleResult, RuleResultError> {
         let rule = self.as_str();
-        let shape = |seen| Err(AnswerError::Shape { rule, seen });
+        let shape = |seen| Err(RuleResultError::Shape { rule, seen });
         let fields = match item {
             Value::String(message) => {
                 let mut answer = self.plain(message);
@@ -152,12 +152,12 @@ impl Rule {
             let mut found = names.iter().filter_map(|name| fields.get(*name)?.as_str());
             found.next().map(str::to_owned)
         };
-        let message = text(&["msg", "message"]).ok_or(AnswerError::NoMessage { rule })?;
+        let message = text(&["msg", "message"]).ok_or(RuleResultError::NoMessage { rule })?;
         let unknown = fields.keys().find(|name| !FIELDS.contains(&name.as_str()));
         if let (Self::RequireApproval, Some(field)) = (self, unknown) {
             // A misread requirement would demand less. A denial stays one, whatever its other fields are.
             let field = field.clone();
-            return Err(AnswerError::Field { rule, field });
+            return Err(RuleResultError::Field { rule, field });
         }
         let resource = text(&["resource", "address"]).or_else(|| mentions.first_in(&message));
         let count = match fields.get("count") {
@@ -166,7 +166,7 @@ impl Rule {
                 .as_u64()
                 .filter(|count| (1..=100).contains(count))
                 .and_then(|count| u32::try_from(count).ok())
-                .ok_or_else(|| AnswerError::Count {
+                .ok_or_else(|| RuleResultError::Count {
                     rule,
                     seen: seen.to_string(),
                 })?,
@@ -177,10 +177,10 @@ impl Rule {
             Some(_) if self != Self::RequireApproval => None,
             Some(seen) => {
                 let seen = seen.to_string();
-                return Err(AnswerError::Role { rule, seen });
+                return Err(RuleResultError::Role { rule, seen });
             }
         };
-        Ok(Answer {
+        Ok(RuleResult {
             resource,
             count,
             role,
@@ -188,13 +188,13 @@ impl Rule {
         })
     }
 
-    fn plain(self, message: &str) -> Answer {
+    fn plain(self, message: &str) -> RuleResult {
         let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
         let cut = match message.char_indices().nth(MAX_MESSAGE) {
             Some((end, _)) => format!("{}…", &message[..end]),
             None => message,
         };
-        Answer {
+        RuleResult {
             rule: self,
             message: cut,
             resource: None,

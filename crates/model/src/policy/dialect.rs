@@ -17,7 +17,7 @@ pub enum Dialect {
 /// A rule whose value is an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rule {
+pub enum RuleKind {
     Deny,
     Warn,
     RequireApproval,
@@ -42,16 +42,21 @@ impl Dialect {
     }
 
     /// The rules that are evaluated. Spacelift's `sample`, `track` and similar rules are not answers.
-    pub fn rules(self) -> &'static [Rule] {
+    pub fn rules(self) -> &'static [RuleKind] {
         match self {
-            Self::Terrane => &[Rule::Deny, Rule::Warn, Rule::RequireApproval],
-            Self::Spacelift => &[Rule::Deny, Rule::Warn, Rule::Reject, Rule::Approve],
-            Self::Conftest => &[Rule::Deny, Rule::Violation, Rule::Warn],
+            Self::Terrane => &[RuleKind::Deny, RuleKind::Warn, RuleKind::RequireApproval],
+            Self::Spacelift => &[
+                RuleKind::Deny,
+                RuleKind::Warn,
+                RuleKind::Reject,
+                RuleKind::Approve,
+            ],
+            Self::Conftest => &[RuleKind::Deny, RuleKind::Violation, RuleKind::Warn],
         }
     }
 }
 
-impl Rule {
+impl RuleKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Deny => "deny",

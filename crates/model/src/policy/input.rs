@@ -6,17 +6,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Dialect, Point};
+use super::{Dialect, PolicyPhase};
 use crate::plan::PlanCounts;
 
 /// Everything that a policy can read. Its JSON is `input` in `package terrane`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Document {
+pub struct PolicyInput {
     /// The engine's plan JSON with sensitive values replaced.
     pub plan: Value,
     pub run: RunFacts,
     pub actor: Actor,
-    pub approvals: Vec<Approval>,
+    pub approvals: Vec<ApprovalFacts>,
     pub stack: StackFacts,
     /// What the same change set does to the stack's upstreams.
     pub upstreams: Vec<UpstreamFacts>,
@@ -33,7 +33,7 @@ pub struct RunFacts {
     /// `plan`, `apply` or `destroy`.
     pub action: String,
     /// The evaluation point.
-    pub phase: Point,
+    pub phase: PolicyPhase,
     /// Whether the plan destroys everything.
     pub destroy: bool,
     /// Confirmed in advance.
@@ -55,7 +55,7 @@ pub struct Actor {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Approval {
+pub struct ApprovalFacts {
     pub person: String,
     pub role: Option<String>,
     pub verified: bool,
@@ -76,7 +76,7 @@ impl Actor {
     }
 }
 
-impl Approval {
+impl ApprovalFacts {
     pub fn approves(&self) -> bool {
         self.verdict == "approve"
     }
@@ -124,7 +124,7 @@ impl From<Timestamp> for TimeFacts {
     }
 }
 
-impl Document {
+impl PolicyInput {
     /// `input` in the form of a dialect. In foreign dialects, terrane's own document is in `input.terrane`.
     pub fn for_dialect(&self, dialect: Dialect) -> Value {
         match dialect {
@@ -166,7 +166,7 @@ impl Document {
         let run = json!({
             "id": self.run.id,
             "type": if self.run.destroy && tracked { "DESTROY" } else if tracked { "TRACKED" } else { "PROPOSED" },
-            "state": if self.run.phase == Point::Plan { "PLANNING" } else { "UNCONFIRMED" },
+            "state": if self.run.phase == PolicyPhase::Plan { "PLANNING" } else { "UNCONFIRMED" },
             "changes": self.changes(),
             "commit": self.commit(),
             "creator_session": author,

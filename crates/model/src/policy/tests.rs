@@ -46,14 +46,14 @@ fn plan() -> Value {
     })
 }
 
-fn document() -> Document {
-    Document {
+fn document() -> PolicyInput {
+    PolicyInput {
         plan: redact(plan().to_string().as_bytes(), &Mask::default()).unwrap(),
         run: RunFacts {
             id: "r44".to_owned(),
             change_set: "c42".to_owned(),
             action: "apply".to_owned(),
-            phase: Point::Approval,
+            phase: PolicyPhase::Approval,
             destroy: false,
             auto_approve: false,
             preview: false,
@@ -64,7 +64,7 @@ fn document() -> Document {
             verified: false,
             claims: BTreeMap::new(),
         },
-        approvals: vec![Approval {
+        approvals: vec![ApprovalFacts {
             person: "grace".to_owned(),
             role: Some("approver".to_owned()),
             verified: false,
@@ -159,8 +159,8 @@ fn foreign_dialects_find_what_they_look_for() {
     clippy::needless_pass_by_value,
     reason = "each case writes its value in place"
 )]
-fn check(rule: Rule, value: Value, expected: &str) {
-    let mentions = Mentions::of(&plan());
+fn check(rule: RuleKind, value: Value, expected: &str) {
+    let mentions = AddressFinder::of(&plan());
     let said = match rule.answers(Some(&value), &mentions, 1) {
         Ok((answers, left_off)) => {
             let lines = answers.iter().map(|it| {
@@ -181,30 +181,30 @@ fn check(rule: Rule, value: Value, expected: &str) {
 
 #[test]
 fn values_of_rules_are_read_in_every_known_way() {
-    check(Rule::Deny, json!(false), "");
-    check(Rule::Deny, json!([]), "");
-    check(Rule::Deny, json!(true), "it gives no reason [-] 1 -");
-    check(Rule::Deny, json!("no"), "no [-] 1 -");
-    check(Rule::Warn, json!(["a", "b"]), "a [-] 1 -; b [-] 1 -");
+    check(RuleKind::Deny, json!(false), "");
+    check(RuleKind::Deny, json!([]), "");
+    check(RuleKind::Deny, json!(true), "it gives no reason [-] 1 -");
+    check(RuleKind::Deny, json!("no"), "no [-] 1 -");
+    check(RuleKind::Warn, json!(["a", "b"]), "a [-] 1 -; b [-] 1 -");
     check(
-        Rule::Deny,
+        RuleKind::Deny,
         json!(["terraform_data.db[\"copy\"] is new"]),
         "terraform_data.db[\"copy\"] is new [terraform_data.db[\"copy\"]] 1 -",
     );
     check(
-        Rule::Violation,
+        RuleKind::Violation,
         json!([{ "msg": "no\n  really", "details": {}, "resource": "x.y" }]),
         "no really [x.y] 1 -",
     );
-    check(Rule::Deny, json!({ "a": true }), "a [-] 1 -");
+    check(RuleKind::Deny, json!({ "a": true }), "a [-] 1 -");
     check(
-        Rule::RequireApproval,
+        RuleKind::RequireApproval,
         json!([{ "msg": "look", "count": 2, "role": "dba" }]),
         "look [-] 2 dba",
     );
-    check(Rule::Approve, json!(true), "");
+    check(RuleKind::Approve, json!(true), "");
     check(
-        Rule::Approve,
+        RuleKind::Approve,
         json!(false),
         "it is not approved yet [-] 2 -",
     );
@@ -213,27 +213,27 @@ fn values_of_rules_are_read_in_every_known_way() {
 #[test]
 fn what_is_no_answer_is_an_error() {
     check(
-        Rule::Deny,
+        RuleKind::Deny,
         json!([1]),
         "rule `deny` gives a number, not messages",
     );
     check(
-        Rule::Deny,
+        RuleKind::Deny,
         json!([{ "why": "no" }]),
         "rule `deny` gives an object without `msg`",
     );
     check(
-        Rule::RequireApproval,
+        RuleKind::RequireApproval,
         json!([{ "msg": "look", "count": 0 }]),
         "rule `require_approval` wants `0` approvals: `count` is a whole number from 1 to 100",
     );
     check(
-        Rule::RequireApproval,
+        RuleKind::RequireApproval,
         json!([{ "msg": "look", "role": ["dba", "sre"] }]),
         "rule `require_approval` wants approvals by `[\"dba\",\"sre\"]`: `role` is the name of one role",
     );
     check(
-        Rule::RequireApproval,
+        RuleKind::RequireApproval,
         json!([{ "msg": "look", "cuont": 2 }]),
         "rule `require_approval` gives `cuont`: it has `msg`, `resource`, `count` and `role`",
     );
@@ -243,8 +243,8 @@ fn what_is_no_answer_is_an_error() {
 fn answers_are_bounded() {
     let long = "x".repeat(10_000);
     let many: Vec<String> = (0..5000).map(|n| format!("{n} {long}")).collect();
-    let mentions = Mentions::of(&Value::Null);
-    let (answers, left_off) = Rule::Deny
+    let mentions = AddressFinder::of(&Value::Null);
+    let (answers, left_off) = RuleKind::Deny
         .answers(Some(&json!(many)), &mentions, 0)
         .unwrap();
     assert_eq!((answers.len(), left_off), (100, 4900));
@@ -256,8 +256,8 @@ fn answers_are_bounded() {
     assert_eq!((verdict.denials.len(), verdict.left_off), (100, 200));
 }
 
-fn answer(rule: Rule, count: u32, role: Option<&str>) -> Answer {
-    Answer {
+fn answer(rule: RuleKind, count: u32, role: Option<&str>) -> RuleResult {
+    RuleResult {
         rule,
         message: "because".to_owned(),
         resource: Some("x.y".to_owned()),
@@ -269,9 +269,9 @@ fn answer(rule: Rule, count: u32, role: Option<&str>) -> Answer {
 #[test]
 fn what_is_not_enforced_only_warns() {
     let said = vec![
-        answer(Rule::Deny, 1, None),
-        answer(Rule::RequireApproval, 2, None),
-        answer(Rule::Warn, 1, None),
+        answer(RuleKind::Deny, 1, None),
+        answer(RuleKind::RequireApproval, 2, None),
+        answer(RuleKind::Warn, 1, None),
     ];
     let mut verdict = Verdict::default();
     verdict.add("strict", true, said.clone(), 0);
@@ -294,7 +294,7 @@ fn what_is_not_enforced_only_warns() {
 #[test]
 fn what_is_wanted_is_said_in_words() {
     let mut verdict = Verdict::default();
-    let wanted = answer(Rule::RequireApproval, 2, Some("dba"));
+    let wanted = answer(RuleKind::RequireApproval, 2, Some("dba"));
     verdict.add("p", true, vec![wanted], 0);
     verdict.want(verdict.approvals[0].clone());
     assert_eq!(verdict.approvals.len(), 1);

@@ -9,13 +9,13 @@ use hcl_edit::template::ForTemplateExpr;
 use hcl_edit::visit::{self, Visit};
 use hcl_edit::{Decorated, Span};
 
-use super::origins::{Origins, Sources};
-use super::{RewriteError, Unknowns, unreadable};
-use crate::config::syntax::{self, Source};
+use super::origins::{Sources, UnknownOrigins};
+use super::{RewriteError, UnknownVariables, unreadable};
+use crate::config::syntax::{self, SourceFile};
 
 /// One pass over a module: the replacements, and what its locals refer to.
 pub(super) struct Splice<'a> {
-    unknowns: &'a Unknowns,
+    unknowns: &'a UnknownVariables,
     prefix: &'a str,
     /// Names that a `for` binds to something else.
     shadows: Vec<String>,
@@ -37,7 +37,7 @@ struct Refs {
 
 /// The text with `var.NAME` replaced, if it occurs.
 pub(super) fn rewrite(
-    source: &Source,
+    source: &SourceFile,
     splice: &mut Splice<'_>,
 ) -> Result<Option<String>, RewriteError> {
     let body = syntax::parse_source(source).map_err(unreadable)?;
@@ -51,7 +51,7 @@ pub(super) fn rewrite(
 }
 
 impl<'a> Splice<'a> {
-    pub(super) fn new(unknowns: &'a Unknowns, prefix: &'a str) -> Self {
+    pub(super) fn new(unknowns: &'a UnknownVariables, prefix: &'a str) -> Self {
         Self {
             unknowns,
             prefix,
@@ -99,7 +99,7 @@ impl<'a> Splice<'a> {
         std::mem::take(&mut self.seen).unknowns.pop_first()
     }
 
-    pub(super) fn into_origins(self) -> Origins {
+    pub(super) fn into_origins(self) -> UnknownOrigins {
         let own = self.unknowns.iter().map(|(name, stacks)| {
             let sources = Sources::of(stacks.clone());
             (format!("{}_{name}", self.prefix), sources)
@@ -113,7 +113,7 @@ impl<'a> Splice<'a> {
             })
             .collect();
         locals.extend(traced);
-        Origins::new(format!("terraform_data.{}", self.prefix), locals)
+        UnknownOrigins::new(format!("terraform_data.{}", self.prefix), locals)
     }
 
     fn trace(&self, local: &str, on_the_way: &mut BTreeSet<String>) -> Sources {
@@ -136,7 +136,7 @@ impl<'a> Splice<'a> {
         sources
     }
 
-    fn block(&mut self, source: &Source, block: &Block) -> Result<(), RewriteError> {
+    fn block(&mut self, source: &SourceFile, block: &Block) -> Result<(), RewriteError> {
         let label = block.labels.first().map_or("", |label| label.as_str());
         match block.ident.as_str() {
             "variable" if self.is_unknown(label) => {
@@ -168,7 +168,7 @@ impl<'a> Splice<'a> {
     }
 
     /// A condition of another variable cannot refer to a resource.
-    fn variable(&mut self, source: &Source, block: &Block) {
+    fn variable(&mut self, source: &SourceFile, block: &Block) {
         for inner in block.body.blocks() {
             if self.mention(|splice| splice.visit_block(inner)).is_some() {
                 self.put_aside(source, inner, "");
@@ -196,7 +196,7 @@ impl<'a> Splice<'a> {
     }
 
     /// Replaces a whole block. Later lines keep their numbers.
-    fn put_aside(&mut self, source: &Source, block: &Block, stub: &str) {
+    fn put_aside(&mut self, source: &SourceFile, block: &Block, stub: &str) {
         let Some(span) = block.span() else { return };
         let breaks = source.slice(span.clone()).matches('\n').count();
         self.edits

@@ -4,11 +4,11 @@ use serde_json::{Map, Value, json};
 
 use super::RewriteError;
 use super::hcl::{Splice, early};
-use crate::config::syntax::Source;
+use crate::config::syntax::SourceFile;
 
 /// The text with `var.NAME` replaced, if it occurs.
 pub(super) fn rewrite(
-    source: &Source,
+    source: &SourceFile,
     splice: &mut Splice<'_>,
 ) -> Result<Option<String>, RewriteError> {
     let mut root: Value = serde_json::from_str(source.code())

@@ -15,7 +15,7 @@ use crate::plan::{Plan, PlanValue};
 
 /// What a rewritten module records about its own names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Origins {
+pub struct UnknownOrigins {
     /// The address of the added resource.
     resource: String,
     locals: BTreeMap<String, Sources>,
@@ -58,7 +58,7 @@ impl Sources {
     }
 }
 
-impl Origins {
+impl UnknownOrigins {
     pub(super) fn new(resource: String, locals: BTreeMap<String, Sources>) -> Self {
         Self { resource, locals }
     }
@@ -157,7 +157,7 @@ struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     /// The sources of one attribute of a resource, in this module or in one that it calls.
-    fn attribute(&self, modules: &[&str], resource: &[&str], path: &[Step]) -> Sources {
+    fn attribute(&self, modules: &[&str], resource: &[&str], path: &[AttributeSegment]) -> Sources {
         if let [first, rest @ ..] = modules {
             let inner = self.call(first);
             return inner.map_or_else(Sources::other, |inner| {
@@ -170,7 +170,7 @@ impl<'a> Scope<'a> {
             return Sources::other();
         };
         let each = self.expression(&found.for_each_expression, &Sources::default());
-        let Some(Step::Key(name)) = path.first() else {
+        let Some(AttributeSegment::Key(name)) = path.first() else {
             return Sources::other();
         };
         match found.expressions.get(name) {
@@ -255,13 +255,13 @@ impl<'a> Scope<'a> {
 
 /// A step into an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum AttributeSegment {
     Key(String),
     Index(usize),
 }
 
 /// Splits `rules[0].port` into steps: the inverse of a plan's path notation.
-fn steps(path: &str) -> Vec<Step> {
+fn steps(path: &str) -> Vec<AttributeSegment> {
     let mut steps = Vec::new();
     let mut rest = path;
     while !rest.is_empty() {
@@ -270,10 +270,10 @@ fn steps(path: &str) -> Vec<Step> {
             let step = values.next().and_then(Result::ok);
             let end = values.byte_offset();
             steps.push(match step {
-                Some(Value::String(key)) => Step::Key(key),
+                Some(Value::String(key)) => AttributeSegment::Key(key),
                 Some(index) => {
                     let index = index.as_u64().and_then(|index| usize::try_from(index).ok());
-                    Step::Index(index.unwrap_or(usize::MAX))
+                    AttributeSegment::Index(index.unwrap_or(usize::MAX))
                 }
                 None => return steps,
             });
@@ -282,7 +282,7 @@ fn steps(path: &str) -> Vec<Step> {
         } else {
             let word = rest.strip_prefix('.').unwrap_or(rest);
             let end = word.find(['.', '[']).unwrap_or(word.len());
-            steps.push(Step::Key(word[..end].to_owned()));
+            steps.push(AttributeSegment::Key(word[..end].to_owned()));
             rest = &word[end..];
         }
     }
@@ -290,14 +290,16 @@ fn steps(path: &str) -> Vec<Step> {
 }
 
 /// Descends into nested blocks as far as the configuration lists them. The rest is taken as a whole.
-fn descend<'a>(written: &'a Value, path: &[Step]) -> &'a Value {
+fn descend<'a>(written: &'a Value, path: &[AttributeSegment]) -> &'a Value {
     let mut at = written;
     for step in path {
         let inner = match (at, step) {
-            (Value::Object(fields), Step::Key(key)) if !fields.contains_key("references") => {
+            (Value::Object(fields), AttributeSegment::Key(key))
+                if !fields.contains_key("references") =>
+            {
                 fields.get(key)
             }
-            (Value::Array(items), Step::Index(index)) => items.get(*index),
+            (Value::Array(items), AttributeSegment::Index(index)) => items.get(*index),
             _ => None,
         };
         match inner {

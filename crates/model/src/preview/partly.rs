@@ -10,7 +10,7 @@ use super::unknown_type;
 use crate::digits::digits;
 use crate::plan::words::words;
 
-pub(super) struct Written {
+pub(super) struct PartialValue {
     pub(super) text: String,
     /// Lines of the added resource's input, for the unknown parts.
     pub(super) samples: String,
@@ -22,7 +22,7 @@ pub(super) fn write(
     declared: Option<&str>,
     name: &str,
     prefix: &str,
-) -> Option<Written> {
+) -> Option<PartialValue> {
     let declared = declared.and_then(|text| hcl_edit::parser::parse_expr(text).ok());
     let mut writer = Writer {
         name,
@@ -31,7 +31,7 @@ pub(super) fn write(
         count: 0,
     };
     let text = writer.value(value, declared.as_ref())?;
-    Some(Written {
+    Some(PartialValue {
         text,
         samples: writer.samples,
     })

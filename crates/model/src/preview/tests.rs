@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::tree::MemoryTree;
 
-fn unknowns(names: &[&str]) -> Unknowns {
+fn unknowns(names: &[&str]) -> UnknownVariables {
     let stack: StackName = "network".parse().unwrap();
     let all = names
         .iter()
@@ -20,13 +20,13 @@ fn tree(files: &[(&str, &str)]) -> MemoryTree {
         .collect()
 }
 
-fn rewritten(files: &[(&str, &str)], names: &[&str]) -> Result<Rewritten, RewriteError> {
+fn rewritten(files: &[(&str, &str)], names: &[&str]) -> Result<RewrittenModule, RewriteError> {
     rewrite(
         &tree(files),
         "m",
         Flavor::Tofu,
         &unknowns(names),
-        &Partly::new(),
+        &PartialValues::new(),
     )
 }
 
@@ -313,7 +313,7 @@ proptest! {
         let done = rewritten(&[("main.tf", &text)], &["a"]).unwrap();
         let after = done.files.get("main.tf").unwrap_or(&text);
         prop_assert_eq!(after.replace("local.terrane_preview_a", "var.a"), text.clone());
-        let again = rewrite(&tree(&[("main.tf", after)]), "m", Flavor::Tofu, &unknowns(&["a"]), &Partly::new()).unwrap();
+        let again = rewrite(&tree(&[("main.tf", after)]), "m", Flavor::Tofu, &unknowns(&["a"]), &PartialValues::new()).unwrap();
         prop_assert!(!again.files.contains_key("main.tf"), "{after}");
     }
 }

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Found;
-use crate::module::remote_states::Keepers;
+use super::RootModule;
+use crate::module::remote_states::BackendIndex;
 
 /// Names that are too common to mean anything.
 const COMMON: [&str; 8] = [
@@ -27,14 +27,15 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    pub(super) fn new(found: &[&Found], names: &[String]) -> Self {
+    pub(super) fn new(found: &[&RootModule], names: &[String]) -> Self {
         let mut edges = Self {
             read: vec![BTreeMap::new(); found.len()],
             guessed: vec![BTreeMap::new(); found.len()],
             fed: vec![BTreeMap::new(); found.len()],
         };
         let modules = found.iter();
-        let keepers = Keepers::new(modules.map(|it| (it.dir.as_str(), it.backend_text.as_str())));
+        let keepers =
+            BackendIndex::new(modules.map(|it| (it.dir.as_str(), it.backend_text.as_str())));
         // Certain edges come first, so that no guess prevents them.
         for (down, module) in found.iter().enumerate() {
             for remote in &module.remote_states {
@@ -119,7 +120,7 @@ fn called_like(names: &[String], down: usize, remote: &str) -> Option<usize> {
     only(like.map(|(at, _)| at))
 }
 
-fn giver(found: &[&Found], down: usize, variable: &str) -> Option<usize> {
+fn giver(found: &[&RootModule], down: usize, variable: &str) -> Option<usize> {
     if COMMON.contains(&variable) {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Found, FoundRemoteState};
+use super::{FoundRemoteState, RootModule};
 use crate::config::check_modules::is_automatic;
 use crate::config::walk::{Dirs, join};
 use crate::module::{self, Module, tfvars_names};
@@ -11,7 +11,7 @@ use crate::tree::Tree;
 /// The result of searching a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    pub roots: Vec<Found>,
+    pub roots: Vec<RootModule>,
     /// Directories that other modules call.
     pub called: Vec<String>,
     /// Directories below `modules` that no module calls. They are probably meant for other projects.
@@ -60,9 +60,9 @@ pub fn find(tree: &dyn Tree) -> Survey {
     survey
 }
 
-fn found(tree: &dyn Tree, module: &Module) -> Found {
+fn found(tree: &dyn Tree, module: &Module) -> RootModule {
     let given = given(tree, &module.dir);
-    Found {
+    RootModule {
         dir: module.dir.clone(),
         backend: module.backend.clone(),
         backend_text: module.backend_text.clone(),

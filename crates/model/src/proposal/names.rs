@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Found;
+use super::RootModule;
 use crate::ids::{StackName, check_name};
 
 /// A project name derived from its directory.
@@ -12,7 +12,7 @@ pub(super) fn project(raw: &str) -> String {
 
 /// A name for each module: the last component of its directory, with as many components before it as needed for a
 /// unique name.
-pub(super) fn stacks(found: &[&Found], project: &str) -> Vec<String> {
+pub(super) fn stacks(found: &[&RootModule], project: &str) -> Vec<String> {
     let deepest = found
         .iter()
         .map(|module| parts(module).len())
@@ -56,7 +56,7 @@ pub(super) fn word(raw: &str, prefix: &str) -> String {
     }
 }
 
-fn parts(module: &Found) -> Vec<&str> {
+fn parts(module: &RootModule) -> Vec<&str> {
     module
         .dir
         .split('/')
@@ -64,7 +64,7 @@ fn parts(module: &Found) -> Vec<&str> {
         .collect()
 }
 
-fn name(module: &Found, count: usize, project: &str) -> String {
+fn name(module: &RootModule, count: usize, project: &str) -> String {
     let parts = parts(module);
     let last = &parts[parts.len().saturating_sub(count)..];
     let name = if last.is_empty() {

@@ -2,10 +2,10 @@
 
 use super::*;
 
-fn found(dir: &str, variables: &str, outputs: &str) -> Found {
+fn found(dir: &str, variables: &str, outputs: &str) -> RootModule {
     let words =
         |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
-    Found {
+    RootModule {
         dir: dir.to_owned(),
         variables: words(variables)
             .into_iter()
@@ -15,17 +15,17 @@ fn found(dir: &str, variables: &str, outputs: &str) -> Found {
             })
             .collect(),
         outputs: words(outputs).into_iter().collect(),
-        ..Found::default()
+        ..RootModule::default()
     }
 }
 
-fn with_backend(mut module: Found, kind: &str, text: &str) -> Found {
+fn with_backend(mut module: RootModule, kind: &str, text: &str) -> RootModule {
     module.backend = Some(kind.to_owned());
     text.clone_into(&mut module.backend_text);
     module
 }
 
-fn reading(mut module: Found, name: &str, config: &str) -> Found {
+fn reading(mut module: RootModule, name: &str, config: &str) -> RootModule {
     module.remote_states.push(FoundRemoteState {
         name: name.to_owned(),
         config: config.to_owned(),
@@ -34,8 +34,8 @@ fn reading(mut module: Found, name: &str, config: &str) -> Found {
     module
 }
 
-fn proposed(found: Vec<Found>) -> String {
-    let text = render(&Proposal {
+fn proposed(found: Vec<RootModule>) -> String {
+    let text = render(&ProjectProposal {
         name: "My Platform".to_owned(),
         id: "k3v9qd".to_owned(),
         flavor: Flavor::Tofu,
@@ -99,8 +99,8 @@ fn backends_and_remote_states() {
 
 #[track_caller]
 fn check_names(dirs: &[&str], expected: &[&str]) {
-    let modules: Vec<Found> = dirs.iter().map(|dir| found(dir, "", "")).collect();
-    let modules: Vec<&Found> = modules.iter().collect();
+    let modules: Vec<RootModule> = dirs.iter().map(|dir| found(dir, "", "")).collect();
+    let modules: Vec<&RootModule> = modules.iter().collect();
     assert_eq!(names::stacks(&modules, "platform"), expected);
 }
 
@@ -173,10 +173,10 @@ fn roots_are_what_nobody_calls() {
 fn edges_are_told_with_their_reasons() {
     let network = with_backend(found("net", "", "subnet_id"), "s3", "key = \"net\"");
     let cluster = reading(found("cluster", "subnet_id", ""), "n", "key = \"net\"");
-    let (stacks, edges) = stacks_and_edges(&Proposal {
+    let (stacks, edges) = stacks_and_edges(&ProjectProposal {
         name: "p".to_owned(),
         found: vec![network, cluster],
-        ..Proposal::default()
+        ..ProjectProposal::default()
     });
     assert_eq!(stacks["net"], "net");
     let edge = |why| ProposedEdge {

@@ -75,12 +75,12 @@ pub fn check(checks: &[Check], data: &Node) -> Vec<Finding> {
     findings
 }
 
-struct Found<'n> {
+struct SelectedNode<'n> {
     path: String,
     node: &'n Node,
 }
 
-impl Found<'_> {
+impl SelectedNode<'_> {
     /// The value, hidden if it is secret.
     fn shown(&self) -> String {
         match &self.node.data {
@@ -108,16 +108,18 @@ fn text(data: &Data) -> Option<String> {
 }
 
 /// The scalars at some paths. A list stands for its items.
-fn find<'n>(paths: &[Select], data: &'n Node) -> Vec<Found<'n>> {
+fn find<'n>(paths: &[Select], data: &'n Node) -> Vec<SelectedNode<'n>> {
     let mut all = Vec::new();
     for (path, node) in paths.iter().flat_map(|path| path.find(data)) {
         match &node.data {
-            Data::List(items) => all.extend(items.iter().enumerate().map(|(index, item)| Found {
-                path: format!("{path}[{index}]"),
-                node: item,
-            })),
+            Data::List(items) => {
+                all.extend(items.iter().enumerate().map(|(index, item)| SelectedNode {
+                    path: format!("{path}[{index}]"),
+                    node: item,
+                }))
+            }
             Data::Null => {}
-            _ => all.push(Found { path, node }),
+            _ => all.push(SelectedNode { path, node }),
         }
     }
     all
@@ -140,7 +142,12 @@ fn one(check: &Check, data: &Node) -> Vec<Finding> {
     }
 }
 
-fn form(found: &[Found<'_>], what: &str, such: &str, is_it: impl Fn(&str) -> bool) -> Vec<Finding> {
+fn form(
+    found: &[SelectedNode<'_>],
+    what: &str,
+    such: &str,
+    is_it: impl Fn(&str) -> bool,
+) -> Vec<Finding> {
     found
         .iter()
         .filter(|one| !one.text().is_some_and(|text| is_it(&text)))
@@ -153,8 +160,8 @@ fn form(found: &[Found<'_>], what: &str, such: &str, is_it: impl Fn(&str) -> boo
         .collect()
 }
 
-fn unique(found: &[Found<'_>]) -> Vec<Finding> {
-    let mut by_value: BTreeMap<String, Vec<&Found<'_>>> = BTreeMap::new();
+fn unique(found: &[SelectedNode<'_>]) -> Vec<Finding> {
+    let mut by_value: BTreeMap<String, Vec<&SelectedNode<'_>>> = BTreeMap::new();
     for one in found {
         if let Some(text) = one.text() {
             by_value.entry(same(&text)).or_default().push(one);
@@ -186,8 +193,8 @@ fn same(text: &str) -> String {
     }
 }
 
-fn separate(found: &[Found<'_>]) -> Vec<Finding> {
-    let nets: Vec<(&Found<'_>, Net)> = found
+fn separate(found: &[SelectedNode<'_>]) -> Vec<Finding> {
+    let nets: Vec<(&SelectedNode<'_>, Net)> = found
         .iter()
         .filter_map(|one| Some((one, Net::of(&one.text()?)?)))
         .collect();
@@ -209,8 +216,8 @@ fn separate(found: &[Found<'_>]) -> Vec<Finding> {
     findings
 }
 
-fn inside(found: &[Found<'_>], of: &[Found<'_>]) -> Vec<Finding> {
-    let nets: Vec<(&Found<'_>, Net)> = of
+fn inside(found: &[SelectedNode<'_>], of: &[SelectedNode<'_>]) -> Vec<Finding> {
+    let nets: Vec<(&SelectedNode<'_>, Net)> = of
         .iter()
         .filter_map(|one| Some((one, Net::of(&one.text()?)?)))
         .collect();
@@ -248,8 +255,8 @@ fn inside(found: &[Found<'_>], of: &[Found<'_>]) -> Vec<Finding> {
     findings
 }
 
-fn known(found: &[Found<'_>], of: &[Found<'_>], names: &[Select]) -> Vec<Finding> {
-    let values: Vec<String> = of.iter().filter_map(Found::text).collect();
+fn known(found: &[SelectedNode<'_>], of: &[SelectedNode<'_>], names: &[Select]) -> Vec<Finding> {
+    let values: Vec<String> = of.iter().filter_map(SelectedNode::text).collect();
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     let unknown = found
         .iter()

@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
-use super::select::{Select, Step};
+use super::select::{Select, SelectSegment};
 use crate::diagnostic::Location;
 use crate::secret::Secret;
 
@@ -28,27 +28,27 @@ pub enum Data {
     Moment(String),
     List(Vec<Node>),
     /// In the order in which it was written.
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
     Secret(SecretData),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct MapEntry {
     /// Usually text; YAML allows other types.
-    pub key: Key,
+    pub key: MapKey,
     pub at: Location,
     pub node: Node,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum MapKey {
     Text(String),
     Int(i128),
     Bool(bool),
     Null,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for MapKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
@@ -112,7 +112,7 @@ impl Node {
         Self::new(Data::Map(Vec::new()), at)
     }
 
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[MapEntry] {
         match &self.data {
             Data::Map(entries) => entries,
             _ => &[],
@@ -121,7 +121,8 @@ impl Node {
 
     pub fn get(&self, key: &str) -> Option<&Self> {
         let mut entries = self.entries().iter();
-        let found = entries.find(|entry| matches!(&entry.key, Key::Text(text) if text == key))?;
+        let found =
+            entries.find(|entry| matches!(&entry.key, MapKey::Text(text) if text == key))?;
         Some(&found.node)
     }
 
@@ -130,14 +131,14 @@ impl Node {
         let Data::Map(entries) = &mut self.data else {
             return;
         };
-        let is_it = |entry: &&mut Entry| matches!(&entry.key, Key::Text(text) if text == key);
+        let is_it = |entry: &&mut MapEntry| matches!(&entry.key, MapKey::Text(text) if text == key);
         match entries.iter_mut().find(is_it) {
             Some(entry) => {
                 entry.at = node.at.clone();
                 entry.node = node;
             }
-            None => entries.push(Entry {
-                key: Key::Text(key.to_owned()),
+            None => entries.push(MapEntry {
+                key: MapKey::Text(key.to_owned()),
                 at: node.at.clone(),
                 node,
             }),
@@ -151,11 +152,11 @@ impl Node {
         };
         for entry in others {
             match &entry.key {
-                Key::Text(key) => {
+                MapKey::Text(key) => {
                     let key = key.clone();
                     self.put(&key, entry.node);
                 }
-                Key::Int(_) | Key::Bool(_) | Key::Null => {
+                MapKey::Int(_) | MapKey::Bool(_) | MapKey::Null => {
                     if let Data::Map(entries) = &mut self.data {
                         entries.retain(|own| own.key != entry.key);
                         entries.push(entry);
@@ -173,12 +174,11 @@ impl Node {
         for (key, default) in defaults {
             match &mut self.data {
                 Data::Map(entries) => {
-                    let is_it =
-                        |entry: &&mut Entry| matches!(&entry.key, Key::Text(text) if text == key);
+                    let is_it = |entry: &&mut MapEntry| matches!(&entry.key, MapKey::Text(text) if text == key);
                     match entries.iter_mut().find(is_it) {
                         Some(entry) => entry.node.fill(default, at),
-                        None => entries.push(Entry {
-                            key: Key::Text(key.clone()),
+                        None => entries.push(MapEntry {
+                            key: MapKey::Text(key.clone()),
                             at: at.clone(),
                             node: of_json(default, at),
                         }),
@@ -194,7 +194,7 @@ impl Node {
         self.hide_steps(path.steps());
     }
 
-    fn hide_steps(&mut self, steps: &[Step]) {
+    fn hide_steps(&mut self, steps: &[SelectSegment]) {
         let Some((step, rest)) = steps.split_first() else {
             return self.hide_all();
         };
@@ -370,8 +370,8 @@ pub fn of_json(value: &Value, at: &Location) -> Node {
         Value::Object(entries) => Data::Map(
             entries
                 .iter()
-                .map(|(key, value)| Entry {
-                    key: Key::Text(key.clone()),
+                .map(|(key, value)| MapEntry {
+                    key: MapKey::Text(key.clone()),
                     at: at.clone(),
                     node: of_json(value, at),
                 })

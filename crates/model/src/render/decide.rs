@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::manifest::Manifest;
+use super::manifest::RenderManifest;
 
 /// An existing or expected file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct FileFacts {
 
 /// The options given on the command line.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Leave {
+pub struct OverwriteOptions {
     /// Only takes over existing files that are identical. Generates nothing.
     pub adopt: bool,
     /// Replaces files that were edited or are not ours, and forgets files that are no longer generated.
@@ -21,7 +21,7 @@ pub struct Leave {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum FileAction {
     /// The file is up to date.
     Keep,
     /// The file is up to date and is added to the manifest.
@@ -34,11 +34,11 @@ pub enum Deed {
     Forget,
     /// The file is no longer generated, and nothing proves that it ever was. It stays, but leaves the manifest.
     LetGo,
-    Refuse(Why),
+    Refuse(FileRefusal),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum FileRefusal {
     /// Changed after it was rendered.
     Edited,
     /// Changed after it was rendered, and no longer generated.
@@ -51,7 +51,7 @@ pub enum Why {
     Missing,
 }
 
-impl Why {
+impl FileRefusal {
     /// Whether it concerns a file that is no longer generated.
     pub fn is_stale(self) -> bool {
         match self {
@@ -63,11 +63,11 @@ impl Why {
 
 /// Decides about every expected file and every file in the manifest. `found` contains those that exist.
 pub fn decide(
-    manifest: Option<&Manifest>,
+    manifest: Option<&RenderManifest>,
     wanted: &BTreeMap<String, FileFacts>,
     found: &BTreeMap<String, FileFacts>,
-    leave: Leave,
-) -> BTreeMap<String, Deed> {
+    leave: OverwriteOptions,
+) -> BTreeMap<String, FileAction> {
     let mut deeds = BTreeMap::new();
     for (path, want) in wanted {
         deeds.insert(
@@ -75,20 +75,20 @@ pub fn decide(
             about(path, want, found.get(path), manifest, leave),
         );
     }
-    for path in manifest.into_iter().flat_map(Manifest::paths) {
+    for path in manifest.into_iter().flat_map(RenderManifest::paths) {
         if wanted.contains_key(path) {
             continue;
         }
         let deed = match found.get(path) {
-            None => Deed::Forget,
+            None => FileAction::Forget,
             Some(file) => {
                 let is_made = manifest.is_some_and(|known| known.made(path, &file.digest));
-                let is_proof = manifest.is_some_and(Manifest::is_as_written);
+                let is_proof = manifest.is_some_and(RenderManifest::is_as_written);
                 match (is_made, is_proof) {
-                    (true, true) => Deed::Remove,
-                    _ if leave.overwrite => Deed::LetGo,
-                    (true, false) => Deed::Refuse(Why::UnprovenAndStale),
-                    (false, _) => Deed::Refuse(Why::EditedAndStale),
+                    (true, true) => FileAction::Remove,
+                    _ if leave.overwrite => FileAction::LetGo,
+                    (true, false) => FileAction::Refuse(FileRefusal::UnprovenAndStale),
+                    (false, _) => FileAction::Refuse(FileRefusal::EditedAndStale),
                 }
             }
         };
@@ -101,24 +101,32 @@ fn about(
     path: &str,
     want: &FileFacts,
     found: Option<&FileFacts>,
-    manifest: Option<&Manifest>,
-    leave: Leave,
-) -> Deed {
+    manifest: Option<&RenderManifest>,
+    leave: OverwriteOptions,
+) -> FileAction {
     let is_ours = manifest.is_some_and(|known| known.owns(path));
     let Some(found) = found else {
         return if leave.adopt && !leave.overwrite && !is_ours {
-            Deed::Refuse(Why::Missing)
+            FileAction::Refuse(FileRefusal::Missing)
         } else {
-            Deed::Create
+            FileAction::Create
         };
     };
     if found == want {
         // The content is identical, so nothing is lost.
-        return if is_ours { Deed::Keep } else { Deed::Adopt };
+        return if is_ours {
+            FileAction::Keep
+        } else {
+            FileAction::Adopt
+        };
     }
     let is_made = manifest.is_some_and(|known| known.made(path, &found.digest));
     if is_made || leave.overwrite || found.digest == want.digest {
-        return Deed::Change;
+        return FileAction::Change;
     }
-    Deed::Refuse(if is_ours { Why::Edited } else { Why::NotOurs })
+    FileAction::Refuse(if is_ours {
+        FileRefusal::Edited
+    } else {
+        FileRefusal::NotOurs
+    })
 }

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 const VERSION: u32 = 1;
 
 /// Computes the digest of bytes.
-pub type Digest = fn(&[u8]) -> String;
+pub type BytesDigestFn = fn(&[u8]) -> String;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct RenderManifest {
     terrane_render: u32,
     pub render: String,
     /// Digest of templates, data and settings: equal as long as nothing that affects the result has changed.
@@ -33,16 +33,16 @@ pub struct Manifest {
 
 /// The file format.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct ManifestFile {
     #[serde(flatten)]
-    manifest: Manifest,
+    manifest: RenderManifest,
     /// The digest of all the rest.
     #[serde(default)]
     list: String,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ReadManifestError {
+pub enum ReadRenderManifestError {
     #[error("it is no manifest of a rendering")]
     Json(#[from] serde_json::Error),
     #[error("it is of version {0}, which a newer terrane wrote")]
@@ -51,7 +51,7 @@ pub enum ReadManifestError {
     Foreign(String),
 }
 
-impl Manifest {
+impl RenderManifest {
     pub fn new(render: &str, inputs: String, files: BTreeMap<String, String>) -> Self {
         Self {
             terrane_render: VERSION,
@@ -65,21 +65,25 @@ impl Manifest {
 
     /// Reads the manifest of a render to `output`. Others can write the manifest, and listed files may be removed. So
     /// entries that could not have been generated there are ignored.
-    pub fn read(text: &str, output: &str, digest: Digest) -> Result<Self, ReadManifestError> {
-        let Written { mut manifest, list } = serde_json::from_str(text)?;
+    pub fn read(
+        text: &str,
+        output: &str,
+        digest: BytesDigestFn,
+    ) -> Result<Self, ReadRenderManifestError> {
+        let ManifestFile { mut manifest, list } = serde_json::from_str(text)?;
         manifest.is_as_written = list == digest(manifest.bare().as_bytes());
         if manifest.terrane_render > VERSION {
-            return Err(ReadManifestError::Newer(manifest.terrane_render));
+            return Err(ReadRenderManifestError::Newer(manifest.terrane_render));
         }
         let foreign = manifest.paths().find(|path| !is_below(output, path));
         match foreign.map(str::to_owned) {
-            Some(path) => Err(ReadManifestError::Foreign(path)),
+            Some(path) => Err(ReadRenderManifestError::Foreign(path)),
             None => Ok(manifest),
         }
     }
 
     /// One line per file, sorted. A manifest that others changed stays marked as such.
-    pub fn write(&self, digest: Digest) -> String {
+    pub fn write(&self, digest: BytesDigestFn) -> String {
         let list = if self.is_as_written {
             digest(self.bare().as_bytes())
         } else {
@@ -87,7 +91,7 @@ impl Manifest {
         };
         let manifest = self.clone();
         let mut text =
-            serde_json::to_string_pretty(&Written { manifest, list }).unwrap_or_default();
+            serde_json::to_string_pretty(&ManifestFile { manifest, list }).unwrap_or_default();
         text.push('\n');
         text
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::checks::{Net, is_mac};
 use super::data::{Data, Node};
-use super::select::{Select, Step, is_match};
+use super::select::{Select, SelectSegment, is_match};
 use crate::diagnostic::Finding;
 use crate::masking::MASKED;
 
@@ -145,10 +145,10 @@ impl Schema {
 }
 
 /// The schemas of the children of a part.
-fn children<'s>(part: &'s Value, step: &Step) -> Vec<&'s Value> {
+fn children<'s>(part: &'s Value, step: &SelectSegment) -> Vec<&'s Value> {
     let mut found = Vec::new();
     match step {
-        Step::Key(pattern) => {
+        SelectSegment::Key(pattern) => {
             let named = part["properties"].as_object().into_iter().flatten();
             let named = named.filter(|(name, _)| is_match(pattern, name));
             found.extend(named.map(|(_, child)| child));
@@ -160,7 +160,7 @@ fn children<'s>(part: &'s Value, step: &Step) -> Vec<&'s Value> {
                     .then(|| &part["additionalProperties"]),
             );
         }
-        Step::Index(_) | Step::Every => {
+        SelectSegment::Index(_) | SelectSegment::Every => {
             found.extend(part.get("items"));
             found.extend(part["prefixItems"].as_array().into_iter().flatten());
         }

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::data::{Data, Key, Node};
+use super::data::{Data, MapKey, Node};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Select {
     text: String,
-    steps: Vec<Step>,
+    steps: Vec<SelectSegment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SelectSegment {
     /// A key; `*` in it matches anything.
     Key(String),
     Index(usize),
@@ -20,8 +20,8 @@ pub enum Step {
     Every,
 }
 
-impl Step {
-    pub(super) fn takes_key(&self, key: &Key) -> bool {
+impl SelectSegment {
+    pub(super) fn takes_key(&self, key: &MapKey) -> bool {
         match self {
             Self::Key(pattern) => is_match(pattern, &key.to_string()),
             Self::Index(_) | Self::Every => false,
@@ -39,7 +39,7 @@ impl Step {
 
 /// The first part of a path that matches nothing, and what exists instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Miss {
+pub(super) struct UnmatchedKey {
     pub(super) key: String,
     pub(super) known: Vec<String>,
 }
@@ -66,15 +66,15 @@ impl FromStr for Select {
             if key.is_empty() || key.contains(']') {
                 return Err(wrong());
             }
-            steps.push(Step::Key(key.to_owned()));
+            steps.push(SelectSegment::Key(key.to_owned()));
             while !rest.is_empty() {
                 let (inner, after) = rest
                     .strip_prefix('[')
                     .and_then(|rest| rest.split_once(']'))
                     .ok_or_else(wrong)?;
                 steps.push(match inner {
-                    "*" => Step::Every,
-                    number => Step::Index(number.parse().map_err(|_| wrong())?),
+                    "*" => SelectSegment::Every,
+                    number => SelectSegment::Index(number.parse().map_err(|_| wrong())?),
                 });
                 rest = after;
             }
@@ -93,12 +93,12 @@ impl fmt::Display for Select {
 }
 
 impl Select {
-    pub(super) fn steps(&self) -> &[Step] {
+    pub(super) fn steps(&self) -> &[SelectSegment] {
         &self.steps
     }
 
     /// Where a path matches nothing. None if it matches, or if its parent is empty.
-    pub(super) fn miss(&self, root: &Node) -> Option<Miss> {
+    pub(super) fn miss(&self, root: &Node) -> Option<UnmatchedKey> {
         let mut here = vec![root];
         for step in &self.steps {
             let mut next = Vec::new();
@@ -123,11 +123,11 @@ impl Select {
             }
             if next.is_empty() {
                 let key = match step {
-                    Step::Key(key) => key.clone(),
-                    Step::Index(index) => format!("[{index}]"),
-                    Step::Every => "[*]".to_owned(),
+                    SelectSegment::Key(key) => key.clone(),
+                    SelectSegment::Index(index) => format!("[{index}]"),
+                    SelectSegment::Every => "[*]".to_owned(),
                 };
-                return (!is_open).then_some(Miss { key, known });
+                return (!is_open).then_some(UnmatchedKey { key, known });
             }
             here = next;
         }

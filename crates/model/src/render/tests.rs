@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::checks::{self, Check, CheckKind};
 use super::data::{Data, Node, of_json};
-use super::decide::{Deed, FileFacts, Leave, Why, decide};
-use super::manifest::Manifest;
+use super::decide::{FileAction, FileFacts, FileRefusal, OverwriteOptions, decide};
+use super::manifest::RenderManifest;
 use super::schema::Schema;
 use super::{Select, is_secret_name};
 use crate::diagnostic::{Finding, Location};
@@ -214,7 +214,7 @@ fn nothing_that_a_person_wrote_is_lost() {
     ];
     let listed = listed.iter();
     let listed = listed.map(|(path, digest)| ((*path).to_owned(), (*digest).to_owned()));
-    let mut manifest = Manifest::new("x", String::new(), listed.collect());
+    let mut manifest = RenderManifest::new("x", String::new(), listed.collect());
     manifest.writing.insert("half".to_owned(), "2".to_owned());
     manifest
         .writing
@@ -248,7 +248,12 @@ fn nothing_that_a_person_wrote_is_lost() {
         ("overwrite", false, true),
     ] {
         _ = writeln!(out, "--{word}");
-        for (path, deed) in decide(Some(&manifest), &wanted, &found, Leave { adopt, overwrite }) {
+        for (path, deed) in decide(
+            Some(&manifest),
+            &wanted,
+            &found,
+            OverwriteOptions { adopt, overwrite },
+        ) {
             _ = writeln!(out, "  {path}: {deed:?}");
         }
     }
@@ -302,30 +307,33 @@ fn digest(bytes: &[u8]) -> String {
 #[test]
 fn a_list_that_others_changed_removes_nothing() {
     let files = [("made".to_owned(), "1".to_owned())].into();
-    let manifest = Manifest::new("x", String::new(), files);
+    let manifest = RenderManifest::new("x", String::new(), files);
     let written = manifest.write(digest);
     let mine = written.replace("\"made\": \"1\"", "\"made\": \"1\", \"mine\": \"1\"");
-    let read = |text: &str| Manifest::read(text, "", digest).unwrap();
+    let read = |text: &str| RenderManifest::read(text, "", digest).unwrap();
     let facts = || FileFacts {
         digest: "1".to_owned(),
         is_executable: false,
     };
     let found = BTreeMap::from([("made".to_owned(), facts()), ("mine".to_owned(), facts())]);
-    let deeds = |manifest: &Manifest, overwrite| {
-        let leave = Leave {
+    let deeds = |manifest: &RenderManifest, overwrite| {
+        let leave = OverwriteOptions {
             adopt: false,
             overwrite,
         };
         let deeds = decide(Some(manifest), &BTreeMap::new(), &found, leave);
-        deeds.into_values().collect::<Vec<Deed>>()
+        deeds.into_values().collect::<Vec<FileAction>>()
     };
-    let refused = Deed::Refuse(Why::UnprovenAndStale);
-    assert_eq!(deeds(&read(&written), false), [Deed::Remove]);
+    let refused = FileAction::Refuse(FileRefusal::UnprovenAndStale);
+    assert_eq!(deeds(&read(&written), false), [FileAction::Remove]);
     assert_eq!(
         deeds(&read(&mine), false),
         [refused.clone(), refused.clone()]
     );
-    assert_eq!(deeds(&read(&mine), true), [Deed::LetGo, Deed::LetGo]);
+    assert_eq!(
+        deeds(&read(&mine), true),
+        [FileAction::LetGo, FileAction::LetGo]
+    );
     // Nor after another program has written it again.
     let again = read(&mine).write(digest);
     assert_eq!(deeds(&read(&again), false), [refused.clone(), refused]);
@@ -338,7 +346,7 @@ fn a_manifest_is_read_as_it_was_written() {
         ("a".to_owned(), "sha256:1".to_owned()),
     ]
     .into();
-    let manifest = Manifest::new("homelab", "sha256:0".to_owned(), files);
+    let manifest = RenderManifest::new("homelab", "sha256:0".to_owned(), files);
     insta::assert_snapshot!(manifest.write(digest), @r#"
     {
       "terrane_render": 1,
@@ -352,34 +360,34 @@ fn a_manifest_is_read_as_it_was_written() {
     }
     "#);
     assert_eq!(
-        Manifest::read(&manifest.write(digest), "", digest).unwrap(),
+        RenderManifest::read(&manifest.write(digest), "", digest).unwrap(),
         manifest
     );
-    let next = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
+    let next = RenderManifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
     let between = manifest.towards(&next, std::iter::empty());
     assert!(between.made("a", "sha256:1"));
     // An incomplete render had already written `a`, and the next one is incomplete too.
     let third = BTreeMap::from([("a".to_owned(), "sha256:3".to_owned())]);
-    let third = Manifest::new("homelab", "sha256:8".to_owned(), third);
-    let fourth = Manifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
+    let third = RenderManifest::new("homelab", "sha256:8".to_owned(), third);
+    let fourth = RenderManifest::new("homelab", "sha256:9".to_owned(), BTreeMap::new());
     let lie = [("a", "sha256:3"), ("b", "edited")];
     let once = manifest.towards(&third, std::iter::empty());
     let twice = once.towards(&fourth, lie.into_iter());
     assert!(twice.made("a", "sha256:3") && twice.made("b", "sha256:2"));
     assert!(!twice.made("b", "edited"));
     assert_eq!(
-        Manifest::read(&between.write(digest), "", digest).unwrap(),
+        RenderManifest::read(&between.write(digest), "", digest).unwrap(),
         between
     );
     assert!(
-        Manifest::read(
+        RenderManifest::read(
             r#"{"terrane_render": 2, "render": "", "inputs": "", "files": {}}"#,
             "",
             digest,
         )
         .is_err()
     );
-    assert!(Manifest::read("{}", "", digest).is_err());
+    assert!(RenderManifest::read("{}", "", digest).is_err());
 }
 
 /// Write access to the manifest must not allow the removal of other files.
@@ -387,8 +395,8 @@ fn a_manifest_is_read_as_it_was_written() {
 fn a_list_counts_only_for_what_lies_in_its_output() {
     let read = |path: &str, output: &str| {
         let files = [(path.to_owned(), "sha256:1".to_owned())].into();
-        let manifest = Manifest::new("homelab", String::new(), files);
-        Manifest::read(&manifest.write(digest), output, digest)
+        let manifest = RenderManifest::new("homelab", String::new(), files);
+        RenderManifest::read(&manifest.write(digest), output, digest)
     };
     for (path, output) in [("out/a", "out"), ("a/b", ""), ("a", ".")] {
         assert!(read(path, output).is_ok(), "{path}");

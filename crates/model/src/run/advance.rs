@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 
-use super::{Awaited, Outcome, PlanRecord, Preview, Problem, RunEvent, RunState, Stage};
-use crate::import_proposal::Left;
-use crate::policy::{Point, Remark};
+use super::{AwaitedOutputs, Outcome, PlanRecord, Preview, RunEvent, RunProblem, RunState, Stage};
+use crate::import_proposal::UnrecordedResources;
+use crate::policy::{PolicyPhase, Remark};
 
 /// The event is not possible in the current state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a run that is {state} takes no `{event}`")]
-pub struct Refusal {
+pub struct InvalidRunEvent {
     state: &'static str,
     event: &'static str,
 }
@@ -18,8 +18,12 @@ pub struct Refusal {
 const MOST_LOST: u8 = 3;
 
 /// The state after an event. Combinations that the functions below do not list are impossible.
-pub fn advance(state: &RunState, event: RunEvent, now: Timestamp) -> Result<RunState, Refusal> {
-    let refusal = Refusal {
+pub fn advance(
+    state: &RunState,
+    event: RunEvent,
+    now: Timestamp,
+) -> Result<RunState, InvalidRunEvent> {
+    let refusal = InvalidRunEvent {
         state: state.word(),
         event: event.word(),
     };
@@ -67,7 +71,7 @@ fn from_deferred(event: RunEvent, now: Timestamp) -> Option<RunState> {
     })
 }
 
-fn from_planning(awaits: &[Awaited], event: RunEvent, now: Timestamp) -> Option<RunState> {
+fn from_planning(awaits: &[AwaitedOutputs], event: RunEvent, now: Timestamp) -> Option<RunState> {
     Some(match event {
         // Without a readable state, missing values are discovered only here.
         RunEvent::Previewed {
@@ -139,7 +143,7 @@ fn from_applying(
             since,
         },
         RunEvent::ApplyPutOff { said } => RunState::Planned {
-            plan: plan.heard(Point::Approval, said),
+            plan: plan.heard(PolicyPhase::Approval, said),
             confirmed: true,
         },
         // The seal is checked before anything changes, so a voided plan is simply made again.
@@ -191,7 +195,7 @@ fn from_applied(state: &RunState, event: RunEvent, now: Timestamp) -> Option<Run
         },
         RunEvent::Skipped { because } => RunState::Finished {
             outcome: if let Outcome::Applied { .. } = **outcome {
-                not_done(outcome, Problem::new(*next, because.words()))
+                not_done(outcome, RunProblem::new(*next, because.words()))
             } else {
                 Outcome::Skipped { because }
             },
@@ -233,13 +237,14 @@ fn from_completing(state: &RunState, event: RunEvent, now: Timestamp) -> Option<
             };
             reached((**outcome).clone(), then, now, published)
         }
-        RunEvent::Failed { problem } => stopped(Problem {
+        RunEvent::Failed { problem } => stopped(RunProblem {
             stage: *part,
             ..problem
         }),
-        RunEvent::RunnerLost { .. } if *lost + 1 >= MOST_LOST => {
-            stopped(Problem::new(*part, "its runner was lost again and again"))
-        }
+        RunEvent::RunnerLost { .. } if *lost + 1 >= MOST_LOST => stopped(RunProblem::new(
+            *part,
+            "its runner was lost again and again",
+        )),
         // These stages are idempotent.
         RunEvent::RunnerLost { .. } => RunState::Applied {
             outcome: outcome.clone(),
@@ -278,7 +283,7 @@ fn finished(outcome: Outcome, at: Timestamp) -> RunState {
     }
 }
 
-fn not_done(done: &Outcome, problem: Problem) -> Outcome {
+fn not_done(done: &Outcome, problem: RunProblem) -> Outcome {
     Outcome::NotDone {
         done: Box::new(done.clone()),
         problem,
@@ -321,7 +326,7 @@ impl RunEvent {
     }
 
     /// What an engine changed that no state records.
-    pub fn left(&self) -> Option<&Left> {
+    pub fn left(&self) -> Option<&UnrecordedResources> {
         match self {
             Self::Failed { problem } => problem.left.as_deref(),
             Self::RunnerLost { left, .. } => left.as_deref(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{PlanRecord, Preview, RunEvent};
 use crate::plan::coverage::Coverage;
-use crate::policy::{Point, Requirement};
+use crate::policy::{PolicyPhase, RequiredApproval};
 
 #[cfg(test)]
 mod tests;
@@ -48,13 +48,13 @@ pub enum Confirmation {
     /// It is confirmed and is applied once the missing approvals are given.
     NeedsApprovals,
     /// A person has to confirm it.
-    NeedsConfirmation(Reason),
+    NeedsConfirmation(ConfirmationReason),
 }
 
 /// Why a person has to confirm. Stored in `run_event.body`: variants are only added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum ConfirmationReason {
     /// Only a plan was requested.
     Review,
     /// The last apply of this run ended `unknown`.
@@ -86,15 +86,15 @@ impl ConfirmationFacts {
         self.applies_by_itself || self.auto_approve && is_reviewed
     }
 
-    fn reason(&self) -> Reason {
+    fn reason(&self) -> ConfirmationReason {
         if self.is_confirmed() {
-            Reason::PolicyApproval
+            ConfirmationReason::PolicyApproval
         } else if matches!(self.coverage, Coverage::Different { .. }) {
-            Reason::Different
+            ConfirmationReason::Different
         } else if self.has_own_approval {
-            Reason::OwnApproval
+            ConfirmationReason::OwnApproval
         } else {
-            Reason::NotConfirmed
+            ConfirmationReason::NotConfirmed
         }
     }
 }
@@ -102,13 +102,13 @@ impl ConfirmationFacts {
 /// Decides what happens to a plan.
 pub fn decide(facts: &ConfirmationFacts) -> Confirmation {
     if facts.is_review {
-        return Confirmation::NeedsConfirmation(Reason::Review);
+        return Confirmation::NeedsConfirmation(ConfirmationReason::Review);
     }
     if facts.is_empty {
         return Confirmation::ApplyNow;
     }
     if facts.ended_unknown {
-        return Confirmation::NeedsConfirmation(Reason::EndedUnknown);
+        return Confirmation::NeedsConfirmation(ConfirmationReason::EndedUnknown);
     }
     // The confirmation does not cover an approval that a policy requires only now.
     let is_confirmed = facts.is_confirmed() && !facts.lacks_policy_approvals;
@@ -131,7 +131,7 @@ impl Confirmation {
     }
 
     /// Why a person has to confirm; none if no confirmation is needed.
-    pub fn reason(self) -> Option<Reason> {
+    pub fn reason(self) -> Option<ConfirmationReason> {
         match self {
             Self::ApplyNow | Self::NeedsApprovals => None,
             Self::NeedsConfirmation(reason) => Some(reason),
@@ -144,7 +144,7 @@ impl Confirmation {
 pub struct ReviewHistory {
     /// The last plan or preview that was shown.
     pub last: Option<LastReview>,
-    pub confirmed: Confirmed,
+    pub confirmed: ConfirmationScope,
     /// An apply ended `unknown`, and no plan has been confirmed since.
     pub ended_unknown: bool,
 }
@@ -157,11 +157,11 @@ pub struct LastReview {
     /// Approvals count from this time on. None: all approvals of the change set count.
     pub since: Option<Timestamp>,
     /// The approvals that policies were known to require.
-    pub required: Vec<Requirement>,
+    pub required: Vec<RequiredApproval>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Confirmed {
+pub enum ConfirmationScope {
     #[default]
     No,
     /// It is a preview; confirming the change set confirms it.
@@ -187,20 +187,22 @@ impl ReviewHistory {
                     history.show(
                         plan,
                         if is_carried {
-                            Confirmed::Yes
+                            ConfirmationScope::Yes
                         } else {
-                            Confirmed::No
+                            ConfirmationScope::No
                         },
                     );
                 }
                 RunEvent::Previewed { preview, .. } => match preview {
-                    Preview::Planned { plan } => history.show(plan, Confirmed::WithChangeSet),
+                    Preview::Planned { plan } => {
+                        history.show(plan, ConfirmationScope::WithChangeSet)
+                    }
                     Preview::None | Preview::Unchanged | Preview::Impossible { .. } => {
                         history.forget();
                     }
                 },
                 RunEvent::PolicyAsked {
-                    at: Point::Approval,
+                    at: PolicyPhase::Approval,
                     said,
                     ..
                 } => history.require(&said.approvals),
@@ -209,7 +211,7 @@ impl ReviewHistory {
                     history.require(&said.approvals);
                 }
                 RunEvent::Confirmed => {
-                    history.confirmed = Confirmed::Yes;
+                    history.confirmed = ConfirmationScope::Yes;
                     history.ended_unknown = false;
                 }
                 RunEvent::ApplyStarted => is_applying = true,
@@ -224,7 +226,7 @@ impl ReviewHistory {
                 }
                 RunEvent::PlanVoided { .. } | RunEvent::Failed { .. } => is_applying = false,
                 // A resume requires a new confirmation. Approvals stay valid.
-                RunEvent::Reopened { .. } => history.confirmed = Confirmed::No,
+                RunEvent::Reopened { .. } => history.confirmed = ConfirmationScope::No,
                 RunEvent::PolicyAsked { .. }
                 | RunEvent::PlanStarted
                 | RunEvent::PreviewStarted { .. }
@@ -241,12 +243,12 @@ impl ReviewHistory {
     }
 
     /// Whether this requirement was already known when people agreed.
-    pub fn knew_of(&self, required: &Requirement) -> bool {
+    pub fn knew_of(&self, required: &RequiredApproval) -> bool {
         let mut known = self.last.iter().flat_map(|last| &last.required);
         known.any(|known| known == required)
     }
 
-    fn show(&mut self, plan: &PlanRecord, confirmed: Confirmed) {
+    fn show(&mut self, plan: &PlanRecord, confirmed: ConfirmationScope) {
         self.last = Some(LastReview {
             digest: plan.difference.clone(),
             since: plan.since,
@@ -257,10 +259,10 @@ impl ReviewHistory {
 
     fn forget(&mut self) {
         self.last = None;
-        self.confirmed = Confirmed::No;
+        self.confirmed = ConfirmationScope::No;
     }
 
-    fn require(&mut self, approvals: &[Requirement]) {
+    fn require(&mut self, approvals: &[RequiredApproval]) {
         if let Some(last) = &mut self.last {
             last.required.extend_from_slice(approvals);
         }

@@ -45,7 +45,7 @@ pub fn owes_hooks<'a>(events: impl IntoIterator<Item = &'a RunEvent>) -> bool {
 mod tests {
     use super::*;
     use crate::plan::PlanCounts;
-    use crate::run::Problem;
+    use crate::run::RunProblem;
 
     #[track_caller]
     fn check(expected: bool, events: &[RunEvent]) {
@@ -73,7 +73,7 @@ mod tests {
             then,
         };
         let failed = || RunEvent::Failed {
-            problem: Problem::new(Stage::Applying, "no"),
+            problem: RunProblem::new(Stage::Applying, "no"),
         };
         let ran = || RunEvent::StageFinished {
             part: Stage::Applying,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::PlanCounts;
-use crate::policy::{Point, Remark, Requirement, Verdict};
+use crate::policy::{PolicyPhase, Remark, RequiredApproval, Verdict};
 use crate::seal::Seal;
 
 /// Metadata of a plan.
@@ -27,7 +27,7 @@ pub struct PlanRecord {
     pub policy: Verdict,
     /// The latest verdicts of later evaluations (at confirmation and before the apply), with all warnings so far.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub policy_since: BTreeMap<Point, Verdict>,
+    pub policy_since: BTreeMap<PolicyPhase, Verdict>,
     /// Approvals count for this plan from this time on. None: the plan came with a bundle, and all approvals of the
     /// change set count.
     #[serde(default)]
@@ -50,17 +50,17 @@ impl PlanRecord {
     }
 
     /// The approvals that policies require for the plan, and for confirming it at the last evaluation.
-    pub fn wanted(&self) -> impl Iterator<Item = &Requirement> {
+    pub fn wanted(&self) -> impl Iterator<Item = &RequiredApproval> {
         let of_plan = &self.policy.approvals;
-        let of_yes = self.policy_since.get(&Point::Approval);
+        let of_yes = self.policy_since.get(&PolicyPhase::Approval);
         let of_yes = of_yes.map_or(&[][..], |said| &said.approvals);
         let kept = of_plan.iter().filter(|it| !it.is_less_than_any(of_yes));
         kept.chain(of_yes.iter().filter(|it| !of_plan.contains(it)))
     }
 
     /// All approvals that policies have required so far. Everyone who views the plan sees them.
-    pub fn required(&self) -> impl Iterator<Item = &Requirement> {
-        let of_yes = self.policy_since.get(&Point::Approval);
+    pub fn required(&self) -> impl Iterator<Item = &RequiredApproval> {
+        let of_yes = self.policy_since.get(&PolicyPhase::Approval);
         let of_yes = of_yes.map_or(&[][..], |said| &said.approvals);
         self.policy.approvals.iter().chain(of_yes)
     }
@@ -83,7 +83,7 @@ impl PlanRecord {
     }
 
     /// Whether the verdict contains anything new.
-    pub fn is_news(&self, at: Point, said: &Verdict) -> bool {
+    pub fn is_news(&self, at: PolicyPhase, said: &Verdict) -> bool {
         let known = &self.policy;
         match self.policy_since.get(&at) {
             Some(before) => {
@@ -106,7 +106,7 @@ impl PlanRecord {
     }
 
     /// Adds a new policy verdict. Earlier warnings stay.
-    pub(super) fn heard(&self, at: Point, mut said: Verdict) -> Self {
+    pub(super) fn heard(&self, at: PolicyPhase, mut said: Verdict) -> Self {
         let mut plan = self.clone();
         if let Some(before) = plan.policy_since.remove(&at) {
             let new = std::mem::replace(&mut said.warnings, before.warnings);

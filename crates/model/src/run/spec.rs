@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::Stage;
-use crate::context::{HookStage, When};
+use crate::context::{HookStage, HookTiming};
 use crate::engine::Flavor;
 use crate::exec::{Exec, ExecKind};
 use crate::fact_readers::Reliance;
 use crate::facts::FactLocation;
 use crate::ids::StackName;
-use crate::policy::{AppliedPolicy, Point};
-use crate::project::{Confirm, Context, FactsPlace, Stack, Target, Wait};
+use crate::policy::{AppliedPolicy, PolicyPhase};
+use crate::project::{ConfirmMode, Context, FactsBranch, Stack, Target, WaitFor};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
@@ -61,7 +61,7 @@ pub struct RunSpec {
     pub review: bool,
     /// The places to which it publishes facts, by name.
     #[serde(default)]
-    pub facts: BTreeMap<String, FactsPlace>,
+    pub facts: BTreeMap<String, FactsBranch>,
     /// Where its facts were published before.
     #[serde(default, rename = "standing", skip_serializing_if = "Vec::is_empty")]
     pub fact_locations: Vec<FactLocation>,
@@ -97,11 +97,11 @@ pub struct RunSpec {
 impl RunSpec {
     /// Whether the stack is applied without a confirmation. Never true for a destroy.
     pub fn applies_by_itself(&self) -> bool {
-        self.stack.confirm == Confirm::Auto && !self.destroy
+        self.stack.confirm == ConfirmMode::Auto && !self.destroy
     }
 
     /// Whether a policy is evaluated at this point.
-    pub fn is_asked_at(&self, point: Point) -> bool {
+    pub fn is_asked_at(&self, point: PolicyPhase) -> bool {
         self.policies
             .iter()
             .any(|policy| policy.at.contains(&point))
@@ -119,7 +119,7 @@ impl RunSpec {
     }
 
     /// Whether the stack has hooks at this point.
-    pub fn has_hooks(&self, stage: Stage, when: Option<When>) -> bool {
+    pub fn has_hooks(&self, stage: Stage, when: Option<HookTiming>) -> bool {
         let stage = HookStage::around(stage);
         let hooks = self.contexts.iter().flat_map(|context| &context.hooks);
         let mut wanted = hooks.filter(|hook| hook.stage == stage);
@@ -179,5 +179,5 @@ pub struct Upstream {
     pub outputs: BTreeSet<String>,
     /// What the upstream must have reached.
     #[serde(default)]
-    pub wait: Wait,
+    pub wait: WaitFor,
 }

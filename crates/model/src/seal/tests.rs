@@ -103,14 +103,14 @@ fn all_that_moved_is_said_at_once() {
 #[test]
 fn who_wrote_is_said_as_far_as_it_is_known() {
     let at = Timestamp::from_second(1_000).unwrap();
-    let written = Written {
+    let written = VersionAuthor {
         serial: 18,
         run: Some(RunId(40)),
         commit: Some("77ab310bbbb".to_owned()),
         by: Some("ci".to_owned()),
         at,
     };
-    let check = |written: &Written, after: i64, expected: &str| {
+    let check = |written: &VersionAuthor, after: i64, expected: &str| {
         let now = Timestamp::from_second(1_000 + after).unwrap();
         assert_eq!(written.words(now), expected);
     };
@@ -119,13 +119,13 @@ fn who_wrote_is_said_as_far_as_it_is_known() {
         180,
         "serial 18 was written by run r40 (commit 77ab310, asked for by `ci`) 3 minutes ago",
     );
-    let by_hand = Written {
+    let by_hand = VersionAuthor {
         run: None,
         commit: None,
         ..written.clone()
     };
     check(&by_hand, 3_600, "serial 18 was written by `ci` 1 hour ago");
-    let unknown = Written {
+    let unknown = VersionAuthor {
         by: None,
         ..by_hand.clone()
     };

@@ -8,12 +8,12 @@ pub enum Adoption {
     Adopt(Vec<u8>),
     /// The head already has the same content.
     Nothing,
-    KeepAside(KeepAside),
+    KeepAside(QuarantineReason),
 }
 
 /// Why the file is quarantined for a person to check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeepAside {
+pub enum QuarantineReason {
     #[error("it is encrypted by the engine, so it cannot be compared with the head")]
     Encrypted,
     #[error("its lineage `{lineage}` is not the head's `{head}`")]
@@ -34,7 +34,7 @@ pub enum KeepAside {
 /// apply leaves behind.
 pub fn adoption(head: Option<&[u8]>, file: &[u8], new_lineage: &str, may_empty: bool) -> Adoption {
     decide(head, file, new_lineage, may_empty)
-        .unwrap_or_else(|err| Adoption::KeepAside(KeepAside::Invalid(err.to_string())))
+        .unwrap_or_else(|err| Adoption::KeepAside(QuarantineReason::Invalid(err.to_string())))
 }
 
 fn decide(
@@ -48,7 +48,7 @@ fn decide(
         return Ok(Adoption::Nothing);
     }
     if found.contents == Contents::Encrypted {
-        return Ok(Adoption::KeepAside(KeepAside::Encrypted));
+        return Ok(Adoption::KeepAside(QuarantineReason::Encrypted));
     }
     let lineage = if found.lineage.is_empty() {
         new_lineage
@@ -71,17 +71,17 @@ fn decide(
         )?));
     }
     Ok(if found.lineage != known.lineage {
-        Adoption::KeepAside(KeepAside::OtherLineage {
+        Adoption::KeepAside(QuarantineReason::OtherLineage {
             lineage: found.lineage,
             head: known.lineage,
         })
     } else if found.serial <= known.serial {
-        Adoption::KeepAside(KeepAside::NotNewer {
+        Adoption::KeepAside(QuarantineReason::NotNewer {
             serial: found.serial,
             head: known.serial,
         })
     } else if known.contents.loses_all_resources(found.contents) && !may_empty {
-        Adoption::KeepAside(KeepAside::Emptied)
+        Adoption::KeepAside(QuarantineReason::Emptied)
     } else {
         Adoption::Adopt(file.to_vec())
     })

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::leaves::Leaf;
-use super::resources::{Document, Instance};
+use super::resources::{ResourceInstance, StateDocument};
 use super::secret_paths::distinct_names;
 use crate::masking::Mask;
-use crate::plan::diff::{Marks, compare};
-use crate::plan::{Action, AttributeChange, OutputChange, PlanValue, ResourceChange};
+use crate::plan::diff::{MarkedValue, compare};
+use crate::plan::{AttributeChange, ChangeAction, OutputChange, PlanValue, ResourceChange};
 
 /// How sensitive values are shown.
 #[derive(Clone, Copy)]
-pub enum Showing<'a> {
+pub enum SensitiveDisplay<'a> {
     /// In clear text: a person requested it, and the request was recorded.
     Revealed,
     /// As a keyed digest.
@@ -35,9 +35,13 @@ impl StateDiff {
 }
 
 /// The differences, in the order of `after`, followed by removed objects.
-pub fn diff(before: &Document, after: &Document, showing: Showing<'_>) -> StateDiff {
-    let old: BTreeMap<&str, &Instance> = by_address(before);
-    let new: BTreeMap<&str, &Instance> = by_address(after);
+pub fn diff(
+    before: &StateDocument,
+    after: &StateDocument,
+    showing: SensitiveDisplay<'_>,
+) -> StateDiff {
+    let old: BTreeMap<&str, &ResourceInstance> = by_address(before);
+    let new: BTreeMap<&str, &ResourceInstance> = by_address(after);
     let mut changes: Vec<ResourceChange> = after
         .instances
         .iter()
@@ -59,7 +63,7 @@ pub fn diff(before: &Document, after: &Document, showing: Showing<'_>) -> StateD
             Some((name.clone(), change))
         })
         .collect();
-    if let Showing::Masked(_) = showing {
+    if let SensitiveDisplay::Masked(_) = showing {
         for document in [before, after] {
             mask(&document.mask(), &mut changes, &mut outputs);
         }
@@ -71,30 +75,30 @@ pub fn diff(before: &Document, after: &Document, showing: Showing<'_>) -> StateD
 pub fn leaf_values(
     leaves: &[Leaf<'_>],
     mask: &Mask,
-    showing: Showing<'_>,
+    showing: SensitiveDisplay<'_>,
 ) -> Vec<(String, PlanValue)> {
     let shown = leaves.iter().map(|leaf| {
         let mut known = PlanValue::Known(leaf.value.clone());
         let value = match showing {
-            Showing::Revealed => known,
-            Showing::Masked(digest) if leaf.is_sensitive => PlanValue::Masked {
+            SensitiveDisplay::Revealed => known,
+            SensitiveDisplay::Masked(digest) if leaf.is_sensitive => PlanValue::Masked {
                 digest: digest(leaf.value),
             },
-            Showing::Masked(_) => {
+            SensitiveDisplay::Masked(_) => {
                 mask.mask_plan_value(&mut known);
                 known
             }
         };
         let path = match showing {
-            Showing::Revealed => leaf.path.clone(),
-            Showing::Masked(_) => mask.mask_text(&leaf.path),
+            SensitiveDisplay::Revealed => leaf.path.clone(),
+            SensitiveDisplay::Masked(_) => mask.mask_text(&leaf.path),
         };
         (path, value)
     });
     shown.collect()
 }
 
-fn by_address(document: &Document) -> BTreeMap<&str, &Instance> {
+fn by_address(document: &StateDocument) -> BTreeMap<&str, &ResourceInstance> {
     let instances = document.instances.iter();
     instances
         .map(|instance| (instance.address.as_str(), instance))
@@ -102,13 +106,13 @@ fn by_address(document: &Document) -> BTreeMap<&str, &Instance> {
 }
 
 fn change(
-    before: Option<&Instance>,
-    after: Option<&Instance>,
-    showing: Showing<'_>,
+    before: Option<&ResourceInstance>,
+    after: Option<&ResourceInstance>,
+    showing: SensitiveDisplay<'_>,
 ) -> Option<ResourceChange> {
     let instance = after.or(before)?;
     let mut difference = compare(side(before, showing), side(after, showing), &[]);
-    let tainted = |instance: Option<&Instance>| match instance {
+    let tainted = |instance: Option<&ResourceInstance>| match instance {
         Some(instance) if instance.is_tainted => PlanValue::Known(Value::Bool(true)),
         Some(_) | None => PlanValue::Absent,
     };
@@ -122,11 +126,11 @@ fn change(
     }
     let is_replaced = has_other_id(before, after);
     let action = match (before, after) {
-        (None, _) => Action::Create,
-        (_, None) => Action::Delete,
-        (Some(_), Some(_)) if is_replaced => Action::DeleteCreate,
+        (None, _) => ChangeAction::Create,
+        (_, None) => ChangeAction::Delete,
+        (Some(_), Some(_)) if is_replaced => ChangeAction::DeleteCreate,
         (Some(_), Some(_)) if difference.changes.is_empty() => return None,
-        (Some(_), Some(_)) => Action::Update,
+        (Some(_), Some(_)) => ChangeAction::Update,
     };
     Some(ResourceChange {
         address: instance.address.clone(),
@@ -144,8 +148,8 @@ fn change(
 }
 
 /// A state does not record replacements; a different `id` indicates one.
-fn has_other_id(before: Option<&Instance>, after: Option<&Instance>) -> bool {
-    let id = |instance: Option<&Instance>| -> Option<String> {
+fn has_other_id(before: Option<&ResourceInstance>, after: Option<&ResourceInstance>) -> bool {
+    let id = |instance: Option<&ResourceInstance>| -> Option<String> {
         let id = instance?.attributes.get("id")?.as_str()?;
         Some(id.to_owned())
     };
@@ -155,25 +159,32 @@ fn has_other_id(before: Option<&Instance>, after: Option<&Instance>) -> bool {
     }
 }
 
-fn side<'a>(instance: Option<&'a Instance>, showing: Showing<'a>) -> Marks<'a> {
+fn side<'a>(
+    instance: Option<&'a ResourceInstance>,
+    showing: SensitiveDisplay<'a>,
+) -> MarkedValue<'a> {
     match instance {
         None => marks(&Value::Null, &Value::Null, showing),
         Some(instance) => marks(&instance.attributes, &instance.sensitive, showing),
     }
 }
 
-fn marks<'a>(value: &'a Value, sensitive: &'a Value, showing: Showing<'a>) -> Marks<'a> {
+fn marks<'a>(
+    value: &'a Value,
+    sensitive: &'a Value,
+    showing: SensitiveDisplay<'a>,
+) -> MarkedValue<'a> {
     match showing {
-        Showing::Revealed => Marks::new(value, &Value::Null, &Value::Null),
-        Showing::Masked(digest) => Marks::stored(value, sensitive, digest),
+        SensitiveDisplay::Revealed => MarkedValue::new(value, &Value::Null, &Value::Null),
+        SensitiveDisplay::Masked(digest) => MarkedValue::stored(value, sensitive, digest),
     }
 }
 
 fn output_change(
-    before: &Document,
-    after: &Document,
+    before: &StateDocument,
+    after: &StateDocument,
     name: &str,
-    showing: Showing<'_>,
+    showing: SensitiveDisplay<'_>,
 ) -> Option<OutputChange> {
     let (old, new) = (before.outputs.get(name), after.outputs.get(name));
     if old.map(|output| &output.value) == new.map(|output| &output.value) {
@@ -187,9 +198,9 @@ fn output_change(
     };
     Some(OutputChange {
         action: match (old, new) {
-            (None, _) => Action::Create,
-            (_, None) => Action::Delete,
-            (Some(_), Some(_)) => Action::Update,
+            (None, _) => ChangeAction::Create,
+            (_, None) => ChangeAction::Delete,
+            (Some(_), Some(_)) => ChangeAction::Update,
         },
         before: side(old),
         after: side(new),

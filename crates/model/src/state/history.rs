@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::leaves::EntryKind;
-use super::resources::Document;
+use super::resources::StateDocument;
 
 /// Everything that a version contains, by address.
-pub type Holdings = BTreeMap<String, Holding>;
+pub type IndexedObjects = BTreeMap<String, IndexedObject>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
+pub struct IndexedObject {
     pub kind: EntryKind,
     pub type_name: String,
     /// The digest of each leaf, by path.
@@ -23,7 +23,7 @@ pub struct Holding {
 
 /// What a version changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct VersionChange {
     pub counts: Counts,
     pub appeared: Vec<String>,
     pub gone: Vec<String>,
@@ -52,12 +52,12 @@ pub struct ValueChange {
 }
 
 /// The content of a document.
-pub fn holdings(document: &Document, digest: impl Fn(&Value) -> String) -> Holdings {
+pub fn holdings(document: &StateDocument, digest: impl Fn(&Value) -> String) -> IndexedObjects {
     let entries = document.entries().into_iter();
     entries
         .map(|entry| {
             let leaves = entry.leaves.iter();
-            let holding = Holding {
+            let holding = IndexedObject {
                 kind: entry.kind,
                 type_name: entry.type_name.to_owned(),
                 leaves: leaves
@@ -70,8 +70,8 @@ pub fn holdings(document: &Document, digest: impl Fn(&Value) -> String) -> Holdi
 }
 
 /// The changes from one version to the next.
-pub fn step(before: &Holdings, after: &Holdings) -> Step {
-    let mut step = Step::default();
+pub fn step(before: &IndexedObjects, after: &IndexedObjects) -> VersionChange {
+    let mut step = VersionChange::default();
     for (address, new) in after {
         let old = before.get(address);
         if old.is_none() {
@@ -119,8 +119,8 @@ pub fn seen(
 
 fn compare(
     address: &str,
-    old: Option<&Holding>,
-    new: Option<&Holding>,
+    old: Option<&IndexedObject>,
+    new: Option<&IndexedObject>,
     changes: &mut Vec<ValueChange>,
 ) {
     let none = BTreeMap::new();
@@ -150,8 +150,8 @@ mod tests {
 
     use super::*;
 
-    fn state(value: &Value) -> Holdings {
-        let document = Document::read(value.to_string().as_bytes()).unwrap();
+    fn state(value: &Value) -> IndexedObjects {
+        let document = StateDocument::read(value.to_string().as_bytes()).unwrap();
         holdings(&document, Value::to_string)
     }
 

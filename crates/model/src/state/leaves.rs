@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use super::resources::{Document, Instance};
+use super::resources::{ResourceInstance, StateDocument};
 use super::sensitivity::mark_below;
 use crate::plan::Mode;
-use crate::plan::diff::{Segment, render_path};
+use crate::plan::diff::{PathSegment, render_path};
 
 /// The version of how leaves are split and named. Data derived from leaves is stored with it and rebuilt when it
 /// differs.
@@ -19,7 +19,7 @@ pub const TAINTED: &str = "(tainted)";
 
 /// An object or output of a state.
 #[derive(Clone, Debug)]
-pub struct Entry<'a> {
+pub struct StateEntry<'a> {
     /// A resource's address, or `output.NAME`.
     pub address: String,
     pub kind: EntryKind,
@@ -55,11 +55,11 @@ pub struct Leaf<'a> {
     pub is_sensitive: bool,
 }
 
-impl Document {
+impl StateDocument {
     /// All entries, resources first.
-    pub fn entries(&self) -> Vec<Entry<'_>> {
-        let resources = self.instances.iter().map(Instance::entry);
-        let outputs = self.outputs.iter().map(|(name, output)| Entry {
+    pub fn entries(&self) -> Vec<StateEntry<'_>> {
+        let resources = self.instances.iter().map(ResourceInstance::entry);
+        let outputs = self.outputs.iter().map(|(name, output)| StateEntry {
             address: format!("output.{name}"),
             kind: EntryKind::Output,
             type_name: "output",
@@ -69,8 +69,8 @@ impl Document {
     }
 }
 
-impl Instance {
-    pub fn entry(&self) -> Entry<'_> {
+impl ResourceInstance {
+    pub fn entry(&self) -> StateEntry<'_> {
         let mut leaves = leaves(&self.attributes, &self.sensitive);
         if self.is_tainted {
             leaves.push(Leaf {
@@ -79,7 +79,7 @@ impl Instance {
                 is_sensitive: false,
             });
         }
-        Entry {
+        StateEntry {
             address: self.address.clone(),
             kind: match self.mode {
                 Mode::Managed => EntryKind::Resource,
@@ -98,20 +98,25 @@ pub fn leaves<'a>(value: &'a Value, marks: &Value) -> Vec<Leaf<'a>> {
     found
 }
 
-fn walk<'a>(value: &'a Value, marks: &Value, path: &mut Vec<Segment>, found: &mut Vec<Leaf<'a>>) {
+fn walk<'a>(
+    value: &'a Value,
+    marks: &Value,
+    path: &mut Vec<PathSegment>,
+    found: &mut Vec<Leaf<'a>>,
+) {
     let is_sensitive = marks == &Value::Bool(true);
     match value {
         Value::Null => {}
         Value::Array(items) if !items.is_empty() && !is_sensitive => {
             for (index, item) in items.iter().enumerate() {
-                path.push(Segment::Index(index));
+                path.push(PathSegment::Index(index));
                 walk(item, mark_below(marks, marks.get(index)), path, found);
                 path.pop();
             }
         }
         Value::Object(fields) if !fields.is_empty() && !is_sensitive => {
             for (key, field) in fields {
-                path.push(Segment::Key(key.clone()));
+                path.push(PathSegment::Key(key.clone()));
                 walk(field, mark_below(marks, marks.get(key)), path, found);
                 path.pop();
             }

@@ -9,9 +9,9 @@ use crate::error::{ErrorKind, Explain, NextStep, advice};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a time")]
-pub struct InvalidMoment(String);
+pub struct InvalidTimeSpec(String);
 
-impl Explain for InvalidMoment {
+impl Explain for InvalidTimeSpec {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Usage
     }
@@ -24,8 +24,8 @@ impl Explain for InvalidMoment {
 }
 
 /// `2h` is two hours before `now`. A day means its start. A time without an offset is UTC.
-pub fn parse(word: &str, now: Timestamp) -> Result<Timestamp, InvalidMoment> {
-    let invalid = || InvalidMoment(word.to_owned());
+pub fn parse(word: &str, now: Timestamp) -> Result<Timestamp, InvalidTimeSpec> {
+    let invalid = || InvalidTimeSpec(word.to_owned());
     if let Some(ago) = duration::parse(word) {
         return now.checked_sub(ago).map_err(|_| invalid());
     }

@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 
 use super::StateVersion;
-use super::moment::{self, InvalidMoment};
+use super::moment::{self, InvalidTimeSpec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pick {
+pub enum VersionRef {
     Head,
     /// terrane's version number, starting at one.
     Version(i64),
@@ -16,9 +16,9 @@ pub enum Pick {
     At(Timestamp),
 }
 
-impl Pick {
+impl VersionRef {
     /// `7` is a version, `serial:18` is the engine's serial, and anything else is a time.
-    pub fn parse(word: &str, now: Timestamp) -> Result<Self, InvalidMoment> {
+    pub fn parse(word: &str, now: Timestamp) -> Result<Self, InvalidTimeSpec> {
         if let Ok(version) = word.parse() {
             return Ok(Self::Version(version));
         }
@@ -48,11 +48,11 @@ mod tests {
     #[test]
     fn words_are_versions_serials_and_moments() {
         let now: Timestamp = "2026-11-15T12:00:00Z".parse().unwrap();
-        let pick = |word: &str| Pick::parse(word, now).ok();
-        assert_eq!(pick("7"), Some(Pick::Version(7)));
-        assert_eq!(pick("serial:18"), Some(Pick::Serial(18)));
+        let pick = |word: &str| VersionRef::parse(word, now).ok();
+        assert_eq!(pick("7"), Some(VersionRef::Version(7)));
+        assert_eq!(pick("serial:18"), Some(VersionRef::Serial(18)));
         let hour = "2026-11-15T11:00:00Z".parse().unwrap();
-        assert_eq!(pick("1h"), Some(Pick::At(hour)));
+        assert_eq!(pick("1h"), Some(VersionRef::At(hour)));
         assert_eq!(pick("serial:x"), None);
     }
 }

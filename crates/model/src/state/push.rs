@@ -44,7 +44,7 @@ pub struct PushView<'a> {
 /// What is recorded about a version besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mark {
+pub enum VersionMark {
     /// All resources were removed without a plan that does so.
     Emptied,
     /// Serial or lineage did not follow the head; a person with the required permission forced the write.
@@ -59,7 +59,7 @@ pub enum Mark {
     Copy,
 }
 
-impl Mark {
+impl VersionMark {
     pub const ALL: [Self; 6] = [
         Self::Emptied,
         Self::Forced,
@@ -96,7 +96,7 @@ pub enum PushVerdict {
     /// These bytes already are the head: a repeated request gets the same response as the first one.
     Same,
     Accept {
-        mark: Option<Mark>,
+        mark: Option<VersionMark>,
     },
     Refuse(PushRefusal),
 }
@@ -182,7 +182,7 @@ fn check_order(
     head: &HeadView<'_>,
     lock: Option<&LockView<'_>>,
     push: &PushView<'_>,
-) -> Result<Option<Mark>, PushRefusal> {
+) -> Result<Option<VersionMark>, PushRefusal> {
     let operation = lock.map_or("", |lock| lock.operation);
     let pushes = push.surgery && operation == "state-push";
     let migrates = push.surgery && operation == "migration destination state";
@@ -218,8 +218,8 @@ fn check_order(
     let empties = head.contents.loses_all_resources(push.contents);
     match push.run {
         Some(run) if empties && !push.may_empty => Err(PushRefusal::EmptiedWithoutPlan { run }),
-        None if empties => Ok(Some(Mark::Emptied)),
-        Some(_) | None => Ok(forced.then_some(Mark::Forced)),
+        None if empties => Ok(Some(VersionMark::Emptied)),
+        Some(_) | None => Ok(forced.then_some(VersionMark::Forced)),
     }
 }
 

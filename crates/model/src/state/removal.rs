@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::spans::{ReadResourcesError, Resource, list, resources};
+use super::spans::{ReadResourcesError, ResourceSpan, list, resources};
 use super::{InvalidState, StateFacts, TopLevel, splice, with_identity};
 use crate::masking::{MASKED, Mask};
 
@@ -134,7 +134,7 @@ fn old_format(body: &[u8]) -> Result<Option<u64>, InvalidState> {
     Ok(format.filter(|format| *format < 4))
 }
 
-fn is_meant(word: &str, resource: &Resource<'_>, instance: &str) -> bool {
+fn is_meant(word: &str, resource: &ResourceSpan<'_>, instance: &str) -> bool {
     let inside = |outer: &str| {
         let rest = resource.module.strip_prefix(outer);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -145,7 +145,7 @@ fn is_meant(word: &str, resource: &Resource<'_>, instance: &str) -> bool {
 /// Cuts instances first, then whole resources: the second cut works on the result of the first.
 fn cut(
     body: &[u8],
-    all: &[Resource<'_>],
+    all: &[ResourceSpan<'_>],
     kept: &[usize],
     cuts: Vec<(&str, String)>,
 ) -> Result<Vec<u8>, RemoveError> {
@@ -192,7 +192,7 @@ fn without(list: &str, parts: &[&str], kept: &[usize]) -> String {
 }
 
 /// Addresses with the same last name as the requested one.
-fn near(address: &str, all: &[Resource<'_>]) -> Vec<String> {
+fn near(address: &str, all: &[ResourceSpan<'_>]) -> Vec<String> {
     const MOST: usize = 3;
     let last = |text: &str| {
         // Without the key at its end. A key in the middle belongs to a module.

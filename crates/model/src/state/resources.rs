@@ -21,19 +21,19 @@ const DEEPEST: usize = 100;
 
 /// A state that could be read.
 #[derive(Clone, Debug, Default)]
-pub struct Document {
+pub struct StateDocument {
     /// Of the engine that wrote it; OpenTofu writes its own here.
     pub engine_version: String,
     pub serial: u64,
     pub lineage: String,
     /// In the engine's order.
-    pub instances: Vec<Instance>,
+    pub instances: Vec<ResourceInstance>,
     pub outputs: BTreeMap<String, DocumentOutput>,
 }
 
 /// One object of a resource.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Instance {
+pub struct ResourceInstance {
     /// As the engine writes it: `module.cluster.azurerm_subnet.nodes["a"]`; a deposed object adds its key.
     pub address: String,
     pub module: String,
@@ -58,7 +58,7 @@ pub struct DocumentOutput {
 
 /// Why nothing can be told about what a state holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Opaque {
+pub enum OpaqueState {
     #[error("it is encrypted by the engine, and only the engine has the key")]
     Encrypted,
     #[error("it has the old format {version}, which engines read and never write")]
@@ -129,18 +129,18 @@ struct RawInstance<'a> {
     dependencies: Option<Vec<String>>,
 }
 
-impl Document {
-    pub fn read(body: &[u8]) -> Result<Self, Opaque> {
+impl StateDocument {
+    pub fn read(body: &[u8]) -> Result<Self, OpaqueState> {
         let top: Top<'_> = serde_json::from_slice(body).map_err(malformed("the state"))?;
         if top.encryption_version.is_some() {
-            return Err(Opaque::Encrypted);
+            return Err(OpaqueState::Encrypted);
         }
         match top.version {
             Some(4) => {}
-            Some(version @ 5..) => return Err(Opaque::Newer { version }),
-            Some(version) => return Err(Opaque::Old { version }),
+            Some(version @ 5..) => return Err(OpaqueState::Newer { version }),
+            Some(version) => return Err(OpaqueState::Old { version }),
             None => {
-                return Err(Opaque::Malformed(
+                return Err(OpaqueState::Malformed(
                     "it has neither `version` nor `encryption_version`".to_owned(),
                 ));
             }
@@ -154,7 +154,7 @@ impl Document {
         let outputs = outputs.unwrap_or_default().into_iter();
         let outputs = outputs
             .map(|(name, output)| Ok((name.clone(), output.read(&name)?)))
-            .collect::<Result<_, Opaque>>()?;
+            .collect::<Result<_, OpaqueState>>()?;
         Ok(Self {
             engine_version: top.terraform_version.unwrap_or_default(),
             serial: top.serial,
@@ -172,7 +172,7 @@ impl Document {
 }
 
 impl RawOutput<'_> {
-    fn read(&self, name: &str) -> Result<DocumentOutput, Opaque> {
+    fn read(&self, name: &str) -> Result<DocumentOutput, OpaqueState> {
         let value = exact(self.value)?;
         let sensitive = if self.sensitive == Some(true) {
             Value::Bool(true)
@@ -184,13 +184,13 @@ impl RawOutput<'_> {
 }
 
 impl RawResource<'_> {
-    fn read_into(self, all: &mut Vec<Instance>) -> Result<(), Opaque> {
+    fn read_into(self, all: &mut Vec<ResourceInstance>) -> Result<(), OpaqueState> {
         let module = self.module.unwrap_or_default();
         let mode = match self.mode.as_str() {
             "managed" => Mode::Managed,
             "data" => Mode::Data,
             other => {
-                return Err(Opaque::Malformed(format!(
+                return Err(OpaqueState::Malformed(format!(
                     "a resource has the unknown mode `{other}`"
                 )));
             }
@@ -215,7 +215,7 @@ impl RawResource<'_> {
             let attributes = exact(instance.attributes.or(instance.attributes_flat))?;
             let attributes = bare(attributes, self.resource_type == "terraform_data");
             let paths = instance.sensitive_attributes.unwrap_or_default();
-            all.push(Instance {
+            all.push(ResourceInstance {
                 address,
                 module: module.clone(),
                 mode,
@@ -242,26 +242,26 @@ fn mode_word(mode: Mode) -> &'static str {
     }
 }
 
-fn malformed(what: &'static str) -> impl Fn(serde_json::Error) -> Opaque {
-    move |err| Opaque::Malformed(format!("{what} cannot be read: {err}"))
+fn malformed(what: &'static str) -> impl Fn(serde_json::Error) -> OpaqueState {
+    move |err| OpaqueState::Malformed(format!("{what} cannot be read: {err}"))
 }
 
 fn parse<'a, T: Deserialize<'a>>(
     raw: Option<&'a RawValue>,
     what: &'static str,
-) -> Result<Option<T>, Opaque> {
+) -> Result<Option<T>, OpaqueState> {
     let text = raw.map_or("null", RawValue::get);
     serde_json::from_str(text).map_err(malformed(what))
 }
 
-fn exact(raw: Option<&RawValue>) -> Result<Value, Opaque> {
+fn exact(raw: Option<&RawValue>) -> Result<Value, OpaqueState> {
     raw.map_or(Ok(Value::Null), |raw| exact_value(raw, 0))
 }
 
 /// A value without losing anything: a number that would not survive as one becomes the text it was.
-fn exact_value(raw: &RawValue, depth: usize) -> Result<Value, Opaque> {
+fn exact_value(raw: &RawValue, depth: usize) -> Result<Value, OpaqueState> {
     if depth > DEEPEST {
-        return Err(Opaque::Malformed(format!(
+        return Err(OpaqueState::Malformed(format!(
             "a value is nested more than {DEEPEST} levels deep"
         )));
     }

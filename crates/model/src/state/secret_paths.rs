@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::resources::Document;
+use super::resources::StateDocument;
 use super::sensitivity::mark_below;
-use super::summary::Summary;
+use super::summary::StateChangeSummary;
 use crate::masking::{MASKED, Mask};
-use crate::plan::diff::{Segment, render_path};
+use crate::plan::diff::{PathSegment, render_path};
 use crate::secret::Secret;
 
 /// The secret paths of one version. Stored inside its frame.
@@ -61,7 +61,7 @@ impl SecretPaths {
         if !mask.may_be_in(body) {
             return Self::default();
         }
-        Document::read(body).map_or_else(|_| Self::default(), |document| document.find(mask))
+        StateDocument::read(body).map_or_else(|_| Self::default(), |document| document.find(mask))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -89,7 +89,7 @@ impl SecretPaths {
     /// What a child inherits of its parent's paths: those whose values did not change, and those to which these values
     /// moved.
     #[must_use]
-    pub fn inherited(&self, parent: &Document, child: &Document) -> Self {
+    pub fn inherited(&self, parent: &StateDocument, child: &StateDocument) -> Self {
         let mut inherited = child.find(&Mask::new(&parent.values_at(self)));
         let before: BTreeMap<String, &Value> = parent.values().collect();
         let by_entry = self.by_entry();
@@ -156,7 +156,7 @@ impl<'a> ByEntry<'a> {
     }
 }
 
-impl Document {
+impl StateDocument {
     fn find(&self, mask: &Mask) -> SecretPaths {
         let mut found = BTreeSet::new();
         if !mask.looks_for_something() {
@@ -252,7 +252,7 @@ impl Document {
     }
 }
 
-impl Summary {
+impl StateChangeSummary {
     /// The same with addresses without their secrets, and without what the mask finds.
     #[must_use]
     pub fn masked(mut self, paths: &SecretPaths, mask: &Mask) -> Self {
@@ -304,7 +304,7 @@ fn cut_out<'t>(pattern: &str, text: &'t str) -> Option<Vec<&'t str>> {
 }
 
 /// The paths of values that hold a secret. If the name of a field holds one, that is the path of the whole object.
-fn seek(value: &Value, mask: &Mask, path: &mut Vec<Segment>, found: &mut Vec<String>) {
+fn seek(value: &Value, mask: &Mask, path: &mut Vec<PathSegment>, found: &mut Vec<String>) {
     match value {
         Value::Null | Value::Bool(_) => {}
         Value::Object(fields) if fields.keys().any(|key| mask.finds_in(key)) => {
@@ -317,14 +317,14 @@ fn seek(value: &Value, mask: &Mask, path: &mut Vec<Segment>, found: &mut Vec<Str
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                path.push(Segment::Index(index));
+                path.push(PathSegment::Index(index));
                 seek(item, mask, path, found);
                 path.pop();
             }
         }
         Value::Object(fields) => {
             for (key, field) in fields {
-                path.push(Segment::Key(key.clone()));
+                path.push(PathSegment::Key(key.clone()));
                 seek(field, mask, path, found);
                 path.pop();
             }
@@ -336,7 +336,7 @@ fn at_path<'a>(value: &'a Value, wanted: &str) -> Option<&'a Value> {
     descend(value, wanted, &mut Vec::new())
 }
 
-fn descend<'a>(value: &'a Value, wanted: &str, path: &mut Vec<Segment>) -> Option<&'a Value> {
+fn descend<'a>(value: &'a Value, wanted: &str, path: &mut Vec<PathSegment>) -> Option<&'a Value> {
     let here = render_path(path);
     if here == wanted {
         return Some(value);
@@ -353,11 +353,11 @@ fn descend<'a>(value: &'a Value, wanted: &str, path: &mut Vec<Segment>) -> Optio
     match value {
         Value::Array(items) => {
             let mut items = items.iter().enumerate();
-            items.find_map(|(index, item)| within(Segment::Index(index), item))
+            items.find_map(|(index, item)| within(PathSegment::Index(index), item))
         }
         Value::Object(fields) => fields
             .iter()
-            .find_map(|(key, field)| within(Segment::Key(key.clone()), field)),
+            .find_map(|(key, field)| within(PathSegment::Key(key.clone()), field)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
@@ -379,7 +379,12 @@ fn leaves(value: &Value, found: &mut Vec<Secret>) {
 }
 
 /// The marks of a value, with these paths marked too.
-fn mark(value: &Value, marks: &Value, paths: &BTreeSet<&str>, path: &mut Vec<Segment>) -> Value {
+fn mark(
+    value: &Value,
+    marks: &Value,
+    paths: &BTreeSet<&str>,
+    path: &mut Vec<PathSegment>,
+) -> Value {
     if paths.is_empty() || marks == &Value::Bool(true) {
         return marks.clone();
     }
@@ -390,7 +395,7 @@ fn mark(value: &Value, marks: &Value, paths: &BTreeSet<&str>, path: &mut Vec<Seg
         Value::Array(items) => {
             let mut all = Vec::with_capacity(items.len());
             for (index, item) in items.iter().enumerate() {
-                path.push(Segment::Index(index));
+                path.push(PathSegment::Index(index));
                 all.push(mark(item, mark_below(marks, marks.get(index)), paths, path));
                 path.pop();
             }
@@ -402,7 +407,7 @@ fn mark(value: &Value, marks: &Value, paths: &BTreeSet<&str>, path: &mut Vec<Seg
         Value::Object(fields) => {
             let mut all = Map::new();
             for (key, field) in fields {
-                path.push(Segment::Key(key.clone()));
+                path.push(PathSegment::Key(key.clone()));
                 let mark = mark(field, mark_below(marks, marks.get(key)), paths, path);
                 path.pop();
                 if !mark.is_null() {
@@ -444,15 +449,15 @@ mod tests {
         state.to_string().into_bytes()
     }
 
-    fn document(secret: &str) -> Document {
-        Document::read(&body(secret)).unwrap()
+    fn document(secret: &str) -> StateDocument {
+        StateDocument::read(&body(secret)).unwrap()
     }
 
     fn found(secret: &str) -> SecretPaths {
         SecretPaths::find(&body(secret), &Mask::new(&[Secret::new(secret)]))
     }
 
-    fn shown(document: &Document) -> Vec<String> {
+    fn shown(document: &StateDocument) -> Vec<String> {
         let entries = document.entries().into_iter();
         entries
             .flat_map(|entry| {
@@ -505,7 +510,7 @@ mod tests {
     }
 
     /// A state of outputs alone, as pairs of name and value.
-    fn outputs(values: &[(&str, &str)]) -> Document {
+    fn outputs(values: &[(&str, &str)]) -> StateDocument {
         let outputs: Map<String, Value> = values
             .iter()
             .map(|(name, value)| {
@@ -516,7 +521,7 @@ mod tests {
             })
             .collect();
         let state = json!({"version": 4, "serial": 1, "lineage": "l", "outputs": outputs});
-        Document::read(state.to_string().as_bytes()).unwrap()
+        StateDocument::read(state.to_string().as_bytes()).unwrap()
     }
 
     #[test]

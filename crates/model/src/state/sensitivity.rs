@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::resources::Document;
+use super::resources::StateDocument;
 use crate::masking::Mask;
 use crate::secret::Secret;
 
@@ -145,7 +145,7 @@ pub(super) fn mark_below<'a>(marks: &'a Value, inner: Option<&'a Value>) -> &'a 
     }
 }
 
-impl Document {
+impl StateDocument {
     /// A mask that finds the sensitive values of this state where they have no mark, inside other texts.
     pub fn mask(&self) -> Mask {
         Mask::new(&self.sensitive_values())

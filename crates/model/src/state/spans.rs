@@ -9,19 +9,19 @@ use super::{Contents, InvalidState, StateFacts, TopLevel};
 
 /// One resource and its instances.
 #[derive(Clone, Debug)]
-pub struct Resource<'a> {
+pub struct ResourceSpan<'a> {
     /// `module.net[0]`; empty in the root module.
     pub module: String,
     /// `module.net[0].aws_subnet.nodes`, without an instance's key.
     pub address: String,
-    pub instances: Vec<Instance<'a>>,
+    pub instances: Vec<InstanceSpan<'a>>,
     pub(super) text: &'a str,
     /// The whole list, including the brackets.
     pub(super) list: &'a str,
 }
 
 #[derive(Clone, Debug)]
-pub struct Instance<'a> {
+pub struct InstanceSpan<'a> {
     /// The resource's address, with the instance's key if it has one.
     pub address: String,
     /// Set for a deposed object: replaced, but not destroyed yet.
@@ -64,7 +64,7 @@ pub enum ReadResourcesError {
 }
 
 /// All resources, in the order of the state, as slices of `body`.
-pub fn resources(body: &[u8]) -> Result<Vec<Resource<'_>>, ReadResourcesError> {
+pub fn resources(body: &[u8]) -> Result<Vec<ResourceSpan<'_>>, ReadResourcesError> {
     let text = list(body)?;
     let raw: Vec<&RawValue> = elements(text).map_err(|_| InvalidState::Resources)?;
     let mut found = Vec::with_capacity(raw.len());
@@ -90,7 +90,7 @@ fn elements(list: &str) -> Result<Vec<&RawValue>, serde_json::Error> {
     serde_json::from_str(list)
 }
 
-fn read(text: &str) -> Result<Resource<'_>, serde_json::Error> {
+fn read(text: &str) -> Result<ResourceSpan<'_>, serde_json::Error> {
     let raw: RawResource<'_> = serde_json::from_str(text)?;
     let module = raw.module.unwrap_or_default();
     let mut address = String::new();
@@ -113,7 +113,7 @@ fn read(text: &str) -> Result<Resource<'_>, serde_json::Error> {
             let text = raw.get();
             let known: RawInstance<'_> = serde_json::from_str(text)?;
             let key = known.index_key.map(RawValue::get);
-            Ok(Instance {
+            Ok(InstanceSpan {
                 address: match key.filter(|key| *key != "null") {
                     // JSON and the engines write numbers and quoted strings in the same way.
                     Some(key) => format!("{address}[{key}]"),
@@ -124,7 +124,7 @@ fn read(text: &str) -> Result<Resource<'_>, serde_json::Error> {
             })
         })
         .collect::<Result<_, serde_json::Error>>()?;
-    Ok(Resource {
+    Ok(ResourceSpan {
         module,
         address,
         instances,

@@ -10,29 +10,32 @@ use super::spans::{ReadResourcesError, resources};
 use super::{InvalidState, outputs};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct StateChangeSummary {
     pub added: Vec<String>,
     pub removed: Vec<String>,
-    pub changed: Vec<Changed>,
+    pub changed: Vec<ChangedResource>,
     /// Names of changed outputs.
     pub outputs: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Changed {
+pub struct ChangedResource {
     pub address: String,
     /// The changed attributes. Empty if only something else changed, such as a mark.
     pub attributes: Vec<String>,
 }
 
-impl Summary {
+impl StateChangeSummary {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 /// Compares `before` with `after`. Without `before`, the earlier state is empty.
-pub fn summary(before: Option<&[u8]>, after: &[u8]) -> Result<Summary, ReadResourcesError> {
+pub fn summary(
+    before: Option<&[u8]>,
+    after: &[u8],
+) -> Result<StateChangeSummary, ReadResourcesError> {
     let old = before.map_or_else(|| Ok(BTreeMap::new()), instances)?;
     let new = instances(after)?;
     let only = |these: &BTreeMap<String, &str>, those: &BTreeMap<String, &str>| {
@@ -45,7 +48,7 @@ pub fn summary(before: Option<&[u8]>, after: &[u8]) -> Result<Summary, ReadResou
             continue;
         };
         if compact(before) != compact(after) {
-            changed.push(Changed {
+            changed.push(ChangedResource {
                 address: address.clone(),
                 attributes: differing(&attributes(before), &attributes(after)),
             });
@@ -61,7 +64,7 @@ pub fn summary(before: Option<&[u8]>, after: &[u8]) -> Result<Summary, ReadResou
     let new_outputs = told(after)?;
     let old_outputs = old_outputs.iter().map(|(k, v)| (k.clone(), v.as_str()));
     let new_outputs = new_outputs.iter().map(|(k, v)| (k.clone(), v.as_str()));
-    Ok(Summary {
+    Ok(StateChangeSummary {
         added: only(&new, &old),
         removed: only(&old, &new),
         changed,
@@ -152,10 +155,10 @@ mod tests {
         let before = state(&before.join(","), r#""o":{"value":1,"type":"number"}"#);
         let after = state(&after.join(","), r#""o":{"value":2,"type":"number"}"#);
         let seen = summary(Some(&before), &after).unwrap();
-        let expected = Summary {
+        let expected = StateChangeSummary {
             added: vec!["t.c".to_owned()],
             removed: vec!["t.b".to_owned()],
-            changed: vec![Changed {
+            changed: vec![ChangedResource {
                 address: "t.a".to_owned(),
                 attributes: vec!["more".to_owned(), "password".to_owned()],
             }],

@@ -1,11 +1,11 @@
 //! TOML with positions. Dates and times are read as text.
 
 use ::toml::de::{DeTable, DeValue};
-use model::render::data::{Data, Entry, Key, Node};
+use model::render::data::{Data, MapEntry, MapKey, Node};
 
-use super::{Places, ReadDataError};
+use super::{LineIndex, ReadDataError};
 
-pub(super) fn read(places: &Places<'_>) -> Result<Node, ReadDataError> {
+pub(super) fn read(places: &LineIndex<'_>) -> Result<Node, ReadDataError> {
     let table = DeTable::parse(places.text).map_err(|err| {
         let span = err.span().unwrap_or(0..0);
         // This message quotes nothing of the text.
@@ -15,11 +15,11 @@ pub(super) fn read(places: &Places<'_>) -> Result<Node, ReadDataError> {
     Ok(Node::new(map(places, table.get_ref()), places.at(0, 0)))
 }
 
-fn map(places: &Places<'_>, table: &DeTable<'_>) -> Data {
-    let mut entries: Vec<Entry> = table
+fn map(places: &LineIndex<'_>, table: &DeTable<'_>) -> Data {
+    let mut entries: Vec<MapEntry> = table
         .iter()
-        .map(|(key, value)| Entry {
-            key: Key::Text(key.get_ref().clone().into_owned()),
+        .map(|(key, value)| MapEntry {
+            key: MapKey::Text(key.get_ref().clone().into_owned()),
             at: places.at(key.span().start, key.span().end),
             node: Node::new(
                 data(places, value.get_ref()),
@@ -32,7 +32,7 @@ fn map(places: &Places<'_>, table: &DeTable<'_>) -> Data {
     Data::Map(entries)
 }
 
-fn data(places: &Places<'_>, value: &DeValue<'_>) -> Data {
+fn data(places: &LineIndex<'_>, value: &DeValue<'_>) -> Data {
     match value {
         DeValue::String(text) => Data::Text(text.clone().into_owned()),
         DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())

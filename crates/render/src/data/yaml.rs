@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 
 use model::diagnostic::Location;
-use model::render::data::{Data, Entry, Key, Node};
+use model::render::data::{Data, MapEntry, MapKey, Node};
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
-use super::{Places, ReadDataError};
+use super::{LineIndex, ReadDataError};
 use crate::jinja::moments;
 
 /// Limits for nesting and for the number of values once aliases are expanded.
@@ -16,14 +16,14 @@ const MOST: usize = 500_000;
 
 /// How a scalar without quotes is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plain {
+pub(super) enum ScalarSyntax {
     Yaml,
     Json,
 }
 
 /// Reads one map: the documents of a file are merged.
-pub(super) fn read(places: &Places<'_>, plain: Plain) -> Result<Node, ReadDataError> {
-    if plain == Plain::Json
+pub(super) fn read(places: &LineIndex<'_>, plain: ScalarSyntax) -> Result<Node, ReadDataError> {
+    if plain == ScalarSyntax::Json
         && let Err(err) = serde_json::from_str::<serde::de::IgnoredAny>(places.text)
     {
         let at = Location {
@@ -70,7 +70,7 @@ pub(super) fn read(places: &Places<'_>, plain: Plain) -> Result<Node, ReadDataEr
 }
 
 struct Reader {
-    plain: Plain,
+    plain: ScalarSyntax,
     frames: Vec<Frame>,
     anchors: HashMap<usize, Node>,
     documents: Vec<Node>,
@@ -86,9 +86,9 @@ struct Frame {
 enum Collected {
     List(Vec<Node>),
     Map {
-        entries: Vec<Entry>,
+        entries: Vec<MapEntry>,
         /// Entries that `<<` merged; all others take precedence.
-        merged: Vec<Entry>,
+        merged: Vec<MapEntry>,
         key: Option<(Node, bool)>,
     },
 }
@@ -113,7 +113,7 @@ impl Reader {
             },
             Event::Scalar(text, style, anchor, tag) => {
                 let is_plain = style == ScalarStyle::Plain;
-                let is_merge = is_plain && text == "<<" && self.plain == Plain::Yaml;
+                let is_merge = is_plain && text == "<<" && self.plain == ScalarSyntax::Yaml;
                 let data = self.scalar(&text, is_plain, tag.as_deref(), &at)?;
                 self.add(Node::new(data, at), anchor, is_merge)
             }
@@ -137,10 +137,10 @@ impl Reader {
                         merged,
                         ..
                     } => {
-                        let mut all: Vec<Entry> = Vec::new();
+                        let mut all: Vec<MapEntry> = Vec::new();
                         // Merged keys come first, as in Python's loader.
                         for entry in merged {
-                            let is_new = |others: &[Entry]| {
+                            let is_new = |others: &[MapEntry]| {
                                 others.iter().all(|other| other.key != entry.key)
                             };
                             if is_new(&entries) && is_new(&all) {
@@ -196,11 +196,11 @@ impl Reader {
                 }
                 Some((name, false)) => {
                     let key = match name.data {
-                        Data::Text(text) | Data::Moment(text) => Key::Text(text),
-                        Data::Int(number) => Key::Int(number),
-                        Data::Bool(value) => Key::Bool(value),
-                        Data::Null => Key::Null,
-                        Data::Float(number) => Key::Text(number.to_string()),
+                        Data::Text(text) | Data::Moment(text) => MapKey::Text(text),
+                        Data::Int(number) => MapKey::Int(number),
+                        Data::Bool(value) => MapKey::Bool(value),
+                        Data::Null => MapKey::Null,
+                        Data::Float(number) => MapKey::Text(number.to_string()),
                         Data::List(_) | Data::Map(_) | Data::Secret(_) => {
                             return Err(ReadDataError::new(name.at, "a key is a single value"));
                         }
@@ -210,7 +210,7 @@ impl Reader {
                         return Err(ReadDataError::new(name.at, problem));
                     }
                     let at = name.at;
-                    entries.push(Entry { key, at, node });
+                    entries.push(MapEntry { key, at, node });
                 }
             },
         }
@@ -227,7 +227,7 @@ impl Reader {
         let Some(tag) = tag else {
             return Ok(match (is_plain, self.plain) {
                 (false, _) => Data::Text(text.to_owned()),
-                (true, Plain::Yaml) => match moments::read(text) {
+                (true, ScalarSyntax::Yaml) => match moments::read(text) {
                     None => plain_yaml(text),
                     Some(Ok(_)) => Data::Moment(text.to_owned()),
                     Some(Err(_)) => {
@@ -235,7 +235,7 @@ impl Reader {
                         return Err(ReadDataError::new(at.clone(), problem));
                     }
                 },
-                (true, Plain::Json) => plain_json(text),
+                (true, ScalarSyntax::Json) => plain_json(text),
             });
         };
         if tag.is_yaml_core_schema() && tag.suffix == "str" || tag.handle.is_empty() {

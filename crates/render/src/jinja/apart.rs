@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use minijinja::machinery::Token;
 use minijinja::{Environment, State, Value};
 
-use super::code::{Block, Edit, Tokens, end, is_word, range, start, statements};
+use super::code::{BlockDelimiters, Edit, Tokens, end, is_word, range, start, statements};
 
 /// The state key of a module between its import and its use.
 const KEPT: &str = "terrane-module";
@@ -25,7 +25,7 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
 }
 
 /// The edits of a template.
-pub(super) fn edits(tokens: Tokens<'_, '_>, block: Block<'_>) -> Vec<Edit> {
+pub(super) fn edits(tokens: Tokens<'_, '_>, block: BlockDelimiters<'_>) -> Vec<Edit> {
     let all = statements(tokens).filter_map(|(_, statement)| {
         let (Token::Ident(word), _) = &statement[0] else {
             return None;
@@ -40,7 +40,7 @@ pub(super) fn edits(tokens: Tokens<'_, '_>, block: Block<'_>) -> Vec<Edit> {
     all.flatten().collect()
 }
 
-fn include(statement: Tokens<'_, '_>, (open, close): Block<'_>) -> Option<Vec<Edit>> {
+fn include(statement: Tokens<'_, '_>, (open, close): BlockDelimiters<'_>) -> Option<Vec<Edit>> {
     let more = find(statement, &["ignore", "with", "without"]).unwrap_or(statement.len());
     let (name, more) = statement.split_at(more);
     if !more.iter().any(|token| is_word(Some(token), "without")) {
@@ -69,13 +69,13 @@ fn include(statement: Tokens<'_, '_>, (open, close): Block<'_>) -> Option<Vec<Ed
 }
 
 /// The code that imports a module and stores it, up to the position of its name.
-fn keeping((open, close): Block<'_>) -> String {
+fn keeping((open, close): BlockDelimiters<'_>) -> String {
     format!(
         "with{close}{open} macro __apart(__from){close}{open} import __from as __module{close}{open} do __keep(__module){close}{open} endmacro{close}{open} do __apart("
     )
 }
 
-fn import(statement: Tokens<'_, '_>, block: Block<'_>) -> Option<Vec<Edit>> {
+fn import(statement: Tokens<'_, '_>, block: BlockDelimiters<'_>) -> Option<Vec<Edit>> {
     let at = find(statement, &["as"])?;
     let (name, more) = statement[at + 1..].split_first()?;
     if is_word(more.first(), "with") {
@@ -92,7 +92,7 @@ fn import(statement: Tokens<'_, '_>, block: Block<'_>) -> Option<Vec<Edit>> {
     ])
 }
 
-fn from(statement: Tokens<'_, '_>, block: Block<'_>) -> Option<Vec<Edit>> {
+fn from(statement: Tokens<'_, '_>, block: BlockDelimiters<'_>) -> Option<Vec<Edit>> {
     let at = find(statement, &["import"])?;
     let mut names = &statement[at + 1..];
     if let [.., word, _] = names

@@ -118,7 +118,7 @@ impl Object for Clock {
             }
             "strftime" => {
                 let (format,): (&str,) = from_args(args)?;
-                let moment = super::moments::Moment::of_time(self.time, self.offset);
+                let moment = super::moments::DateOrDateTime::of_time(self.time, self.offset);
                 moment.strftime(format).map(Value::from)
             }
             _ => Err(no_method("time", name)),

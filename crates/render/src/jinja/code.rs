@@ -17,7 +17,7 @@ use super::{apart, changing, defaults, literals, percent, variadic};
 pub(super) type Tokens<'t, 's> = &'t [(Token<'s>, Span)];
 
 /// The delimiters of statements.
-pub(super) type Block<'b> = (&'b str, &'b str);
+pub(super) type BlockDelimiters<'b> = (&'b str, &'b str);
 
 /// A template as the engine sees it.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Code {
     pub(super) fn of_template(
         source: &str,
         syntax: &SyntaxConfig,
-        block: Block<'_>,
+        block: BlockDelimiters<'_>,
         changes: bool,
     ) -> Self {
         let found = tokens(source, false, syntax);
@@ -86,7 +86,7 @@ impl Code {
     fn of_read_template(
         source: &str,
         syntax: &SyntaxConfig,
-        block: Block<'_>,
+        block: BlockDelimiters<'_>,
         changes: bool,
     ) -> Self {
         let tokens = tokens(source, false, syntax);

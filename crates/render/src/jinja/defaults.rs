@@ -8,7 +8,7 @@ use minijinja::machinery::Token;
 use minijinja::value::{Object, ObjectRepr};
 use minijinja::{Environment, Value};
 
-use super::code::{Block, Tokens, closed, end, start, statements};
+use super::code::{BlockDelimiters, Tokens, closed, end, start, statements};
 
 /// Marks an argument that was not given.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Fill<'s> {
 }
 
 impl Fill<'_> {
-    pub(super) fn statements(&self, value: &str, (open, close): Block<'_>) -> String {
+    pub(super) fn statements(&self, value: &str, (open, close): BlockDelimiters<'_>) -> String {
         let name = self.name;
         format!(
             "{close}{open} if {name} is {UNSET} {close}{open} set {name} = ({value}) {close}{open} endif"

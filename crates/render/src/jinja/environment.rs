@@ -10,7 +10,7 @@ use std::sync::Arc;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior};
-use model::render::{Render, Undefined};
+use model::render::{Render, UndefinedMode};
 
 use super::code::Code;
 use super::templates::TemplateText;
@@ -37,9 +37,9 @@ pub(super) fn environment(
         .build()?;
     env.set_syntax(syntax);
     env.set_undefined_behavior(match render.undefined {
-        Undefined::Strict => UndefinedBehavior::Strict,
-        Undefined::Lenient => UndefinedBehavior::Lenient,
-        Undefined::Chainable => UndefinedBehavior::Chainable,
+        UndefinedMode::Strict => UndefinedBehavior::Strict,
+        UndefinedMode::Lenient => UndefinedBehavior::Lenient,
+        UndefinedMode::Chainable => UndefinedBehavior::Chainable,
     });
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_fuel(Some(FUEL));

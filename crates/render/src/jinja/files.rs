@@ -21,7 +21,7 @@ pub(super) fn add_to(
     reveal: Reveal,
     read: &FilesRead,
 ) {
-    let place = Place {
+    let place = FileAccess {
         root: root.to_owned(),
         reveal,
         read: read.clone(),
@@ -83,7 +83,7 @@ impl FilesRead {
 }
 
 #[derive(Clone)]
-struct Place {
+struct FileAccess {
     root: PathBuf,
     reveal: Reveal,
     read: FilesRead,
@@ -99,7 +99,7 @@ struct Tunnel {
     secret: String,
 }
 
-impl Place {
+impl FileAccess {
     fn read(&self, file: &str) -> Result<String, Error> {
         let path = Path::new(file);
         let is_inside = path

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use minijinja::machinery::Token;
 use minijinja::{Environment, Error};
 
-use super::code::{Block, Edit, Tokens, range, start};
+use super::code::{BlockDelimiters, Edit, Tokens, range, start};
 use super::templates::open_error;
 
 /// Replaces a text with a named character, and raises the error that names are not supported.
@@ -43,7 +43,11 @@ pub(super) fn edits(tokens: Tokens<'_, '_>, source: &str) -> Vec<Edit> {
 }
 
 /// After `{% raw %}` no line break is removed, whatever `trim_blocks` is.
-pub(super) fn raw_edits(tokens: Tokens<'_, '_>, source: &str, block: Block<'_>) -> Vec<Edit> {
+pub(super) fn raw_edits(
+    tokens: Tokens<'_, '_>,
+    source: &str,
+    block: BlockDelimiters<'_>,
+) -> Vec<Edit> {
     let data = tokens
         .iter()
         .filter(|(token, _)| matches!(token, Token::TemplateData(_)));

@@ -16,7 +16,7 @@ use super::templates::open_error;
 
 /// A date, or a date with a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(crate) struct DateOrDateTime {
     date: Date,
     time: Option<Time>,
     offset: Option<Offset>,
@@ -24,10 +24,10 @@ pub(crate) struct Moment {
 
 /// The text has the form of a date or time, but the day or hour does not exist.
 #[derive(Debug)]
-pub(crate) struct NoSuchMoment;
+pub(crate) struct InvalidDate;
 
 /// The date or time in a text, if it has that form.
-pub(crate) fn read(text: &str) -> Option<Result<Moment, NoSuchMoment>> {
+pub(crate) fn read(text: &str) -> Option<Result<DateOrDateTime, InvalidDate>> {
     let (date, rest) = split(text, 10)
         .filter(|(_, rest)| rest.is_empty())
         .or_else(|| {
@@ -51,12 +51,12 @@ pub(crate) fn read(text: &str) -> Option<Result<Moment, NoSuchMoment>> {
         .ok()
     };
     if rest.is_empty() {
-        let day = date().map(|date| Moment {
+        let day = date().map(|date| DateOrDateTime {
             date,
             time: None,
             offset: None,
         });
-        return Some(day.ok_or(NoSuchMoment));
+        return Some(day.ok_or(InvalidDate));
     }
     let rest = match rest.strip_prefix(['T', 't']) {
         Some(rest) => rest,
@@ -86,7 +86,7 @@ pub(crate) fn read(text: &str) -> Option<Result<Moment, NoSuchMoment>> {
             second.try_into().ok()?,
             micros * 1000,
         );
-        Some(Moment {
+        Some(DateOrDateTime {
             date: date()?,
             time: Some(time.ok()?),
             offset: match offset {
@@ -95,7 +95,7 @@ pub(crate) fn read(text: &str) -> Option<Result<Moment, NoSuchMoment>> {
             },
         })
     };
-    Some(moment().ok_or(NoSuchMoment))
+    Some(moment().ok_or(InvalidDate))
 }
 
 fn split(text: &str, at: usize) -> Option<(&str, &str)> {
@@ -120,7 +120,7 @@ fn zone_of(text: &str) -> Option<i32> {
     Some(sign * (hours * 3600 + minutes * 60))
 }
 
-impl Moment {
+impl DateOrDateTime {
     /// A time on the default date of Python.
     pub(super) fn of_time(time: Time, offset: Option<Offset>) -> Self {
         Self {
@@ -265,13 +265,15 @@ impl Moment {
 
 /// A date or a part of one, as shown inside a list.
 pub(super) fn repr(value: &Value) -> Option<String> {
-    let moment = value.downcast_object_ref::<Moment>();
-    moment.map(Moment::shown).or_else(|| clocks::repr(value))
+    let moment = value.downcast_object_ref::<DateOrDateTime>();
+    moment
+        .map(DateOrDateTime::shown)
+        .or_else(|| clocks::repr(value))
 }
 
 /// A date formatted by `format`, if the value is one.
 pub(super) fn written(value: &Value, format: &str) -> Option<Result<String, Error>> {
-    let moment = value.downcast_object_ref::<Moment>();
+    let moment = value.downcast_object_ref::<DateOrDateTime>();
     moment.map(|moment| moment.strftime(format))
 }
 
@@ -283,7 +285,7 @@ fn zone_value(offset: Option<Offset>) -> Value {
     offset.map_or(none(), |offset| Value::from_object(Zone(offset)))
 }
 
-impl Object for Moment {
+impl Object for DateOrDateTime {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }

@@ -13,7 +13,7 @@ use minijinja::{Environment, Error, ErrorKind, Expression, Value, context};
 use model::diagnostic::Location;
 use model::masking::Mask;
 use model::render::Render;
-use model::render::data::{Data, Key, Node, SecretData};
+use model::render::data::{Data, MapKey, Node, SecretData};
 
 use super::code::Code;
 use super::environment::{FUEL, add_has, changes, environment};
@@ -105,8 +105,12 @@ impl Templates {
     }
 
     /// Binds the templates to data, including the values that the project file derives from it.
-    pub(crate) fn bind(&self, data: &Node, reveal: Reveal) -> Result<Bound<'_>, TemplateError> {
-        let mut bound = Bound {
+    pub(crate) fn bind(
+        &self,
+        data: &Node,
+        reveal: Reveal,
+    ) -> Result<BoundTemplates<'_>, TemplateError> {
+        let mut bound = BoundTemplates {
             env: self.env.clone(),
             templates: self,
             reveal,
@@ -127,7 +131,7 @@ impl Templates {
         );
         let mut names = Vec::new();
         for entry in data.entries() {
-            if let Key::Text(name) = &entry.key {
+            if let MapKey::Text(name) = &entry.key {
                 let value = value(&entry.node, name, reveal);
                 bound.env.add_global(name.clone(), value);
                 names.push(name.clone());
@@ -154,14 +158,14 @@ enum Within<'a> {
 }
 
 /// Templates and data, ready to be rendered.
-pub(crate) struct Bound<'t> {
+pub(crate) struct BoundTemplates<'t> {
     env: Environment<'static>,
     templates: &'t Templates,
     reveal: Reveal,
     mask: Mask,
 }
 
-impl Bound<'_> {
+impl BoundTemplates<'_> {
     /// Renders a template.
     pub(crate) fn render(&self, template: &str) -> Result<String, TemplateError> {
         let rendered = self
@@ -559,12 +563,12 @@ fn plain(data: &Data) -> Value {
     }
 }
 
-fn key(key: &Key) -> Value {
+fn key(key: &MapKey) -> Value {
     match key {
-        Key::Text(text) => Value::from(text.as_str()),
-        Key::Int(number) => plain(&Data::Int(*number)),
-        Key::Bool(value) => Value::from(*value),
-        Key::Null => Value::from(()),
+        MapKey::Text(text) => Value::from(text.as_str()),
+        MapKey::Int(number) => plain(&Data::Int(*number)),
+        MapKey::Bool(value) => Value::from(*value),
+        MapKey::Null => Value::from(()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use model::diagnostic::Location;
 use model::render::data::{Node, of_json};
-use model::render::{Delimiters, Render, Spaces, Undefined};
+use model::render::{Delimiters, Render, UndefinedMode, WhitespaceOptions};
 use serde_json::{Value, json};
 
 use super::{Reveal, TemplateText, Templates};
@@ -18,10 +18,10 @@ fn render() -> Render {
         output: String::new(),
         schema: None,
         suffix: ".j2".to_owned(),
-        undefined: Undefined::Strict,
+        undefined: UndefinedMode::Strict,
         exclude: Vec::new(),
         keep_empty: false,
-        spaces: Spaces::default(),
+        spaces: WhitespaceOptions::default(),
         delimiters: Delimiters::default(),
         defaults: Value::Null,
         values: BTreeMap::from([

@@ -7,7 +7,7 @@ use minijinja::machinery::Token;
 use minijinja::value::{Kwargs, Object, ObjectRepr, Rest, Tuple, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-use super::code::{Block, Edit, Tokens, closed, end, is_word, start, statements};
+use super::code::{BlockDelimiters, Edit, Tokens, closed, end, is_word, start, statements};
 
 const BY_PLACE: &str = "varargs";
 const BY_NAME: &str = "kwargs";
@@ -91,7 +91,7 @@ impl Object for Variadic {
 }
 
 /// The edits of a template.
-pub(super) fn edits(tokens: Tokens<'_, '_>, (open, close): Block<'_>) -> Vec<Edit> {
+pub(super) fn edits(tokens: Tokens<'_, '_>, (open, close): BlockDelimiters<'_>) -> Vec<Edit> {
     let mut edits = Vec::new();
     for (at, statement) in statements(tokens) {
         let [(Token::Ident("macro"), _), (Token::Ident(name), _), ..] = statement else {

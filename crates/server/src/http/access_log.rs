@@ -36,7 +36,7 @@ pub(crate) enum LogSubject {
 
 /// Why a request was refused: an extension of the response. Clients show a status code and nothing else.
 #[derive(Clone, Debug)]
-pub(crate) struct Reason(pub(crate) String);
+pub(crate) struct RefusalReason(pub(crate) String);
 
 /// Counts and logs what `router` answers.
 pub(crate) fn log_responses(router: Router, metrics: Arc<Metrics>) -> Router {
@@ -100,7 +100,7 @@ impl AccessLog {
                 return;
             }
         };
-        let reason = response.extensions().get::<Reason>();
+        let reason = response.extensions().get::<RefusalReason>();
         tracing::info!(
             peer = %self.peer,
             token = self.token.as_ref().map(|token| token.name.as_str()),
@@ -108,7 +108,7 @@ impl AccessLog {
             route = self.route,
             %state,
             status,
-            reason = reason.map(|Reason(reason)| reason.as_str()),
+            reason = reason.map(|RefusalReason(reason)| reason.as_str()),
             bytes = size(response),
             micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             "request"

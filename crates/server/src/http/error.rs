@@ -12,7 +12,7 @@ use model::error::one_line;
 use model::lock::LockInfo;
 use model::state::HeldLock;
 
-use super::access_log::Reason;
+use super::access_log::RefusalReason;
 use super::body::BodyError;
 
 /// A response that refuses a request.
@@ -151,7 +151,7 @@ impl IntoResponse for ApiError {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;
         if let Some(reason) = self.reason {
-            response.extensions_mut().insert(Reason(reason));
+            response.extensions_mut().insert(RefusalReason(reason));
         }
         if let Some((name, value)) = self.header {
             response

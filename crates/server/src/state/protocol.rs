@@ -16,7 +16,7 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use control::state::client_access::{ClientAccess, Written, offload};
+use control::state::client_access::{ClientAccess, WriteOutcome, offload};
 use control::state::run_access::StateAccess;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -151,11 +151,11 @@ async fn write(
         Access::Run(run) => run
             .write(id, Vec::from(taken.bytes))
             .await
-            .map(|()| Written::New)?,
+            .map(|()| WriteOutcome::New)?,
         Access::Client(client) => client.write(id, Vec::from(taken.bytes)).await?,
     };
     let mut response = StatusCode::OK.into_response();
-    if written == Written::New {
+    if written == WriteOutcome::New {
         response.extensions_mut().insert(StoredBytes(bytes));
     }
     Ok(response)

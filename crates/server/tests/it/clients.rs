@@ -1,6 +1,6 @@
 //! The state server as real engines use it, with a token and nothing else.
 
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::token::TokenScope;
 
 use crate::endpoint::{Home, network};
@@ -94,7 +94,7 @@ async fn a_lock_that_was_left_behind_is_shown_and_forced() {
         assert_eq!(records.len(), 1, "{}", engine.display());
         assert_eq!(
             (records[0].act, &records[0].reason),
-            (Act::LockBroken, &None)
+            (BreakGlassAction::LockBroken, &None)
         );
     }
 }
@@ -153,7 +153,7 @@ async fn a_push_by_force_needs_surgery() {
         assert_eq!(records.len(), 1);
         assert_eq!(
             (records[0].act, records[0].actor.as_str()),
-            (Act::StatePushed, "surgery")
+            (BreakGlassAction::StatePushed, "surgery")
         );
     }
 }

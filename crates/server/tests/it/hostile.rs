@@ -305,7 +305,7 @@ async fn broken_requests_get_no_further() {
 /// id changes the lock.
 #[tokio::test]
 async fn requests_with_any_bytes_changed_harm_nothing() {
-    let mut dice = testkit::Dice::new(testkit::seed());
+    let mut dice = testkit::SeededRng::new(testkit::seed());
     let home = Home::new().await;
     let server = home.serve().await;
     let client = home.client(&server, TokenScope::Write).await;

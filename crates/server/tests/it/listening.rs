@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use control::Control;
-use control::access::tokens::{self, TokenWish};
+use control::access::tokens::{self, TokenRequest};
 use control::state::client_access::StateService;
 use model::token::TokenScope;
 use server::StateServer;
@@ -60,7 +60,7 @@ impl Home {
     pub(crate) fn control(&self) -> Control {
         let root = self.path().join("home");
         let home = control::home::Home::at(
-            control::home::StorePlace::Directory(root.clone()),
+            control::home::HomeLocation::Directory(root.clone()),
             root,
             control::home::master_keys::KeySource::File(self.path().join("master.key")),
             String::new(),
@@ -70,7 +70,7 @@ impl Home {
 
     /// The secret of a new token.
     pub(crate) async fn token(&self, name: &str, scope: TokenScope, states: &str) -> String {
-        let wish = TokenWish {
+        let wish = TokenRequest {
             name: name.to_owned(),
             states: states.parse().unwrap(),
             scope,

@@ -1,6 +1,6 @@
 //! The state server, request by request: what each token may do, and what each response is.
 
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::ids::RunId;
 use model::lock::LockInfo;
 use model::state::{ExpectedHead, StateName};
@@ -334,7 +334,7 @@ async fn a_forced_unlock_leaves_a_record() {
         "the lock of me@here (apply), lock `a`",
         "the lock of you@there (plan), lock `b`",
     );
-    let broken = |detail| (Act::LockBroken, "write", None, detail);
+    let broken = |detail| (BreakGlassAction::LockBroken, "write", None, detail);
     assert_eq!(shown, [broken(a), broken(b)]);
 }
 
@@ -351,7 +351,7 @@ async fn the_lock_of_a_run_that_is_alive_stays() {
     taken.await.unwrap();
     let root = home.path().join("home");
     let place = control::home::Home::at(
-        control::home::StorePlace::Directory(root.clone()),
+        control::home::HomeLocation::Directory(root.clone()),
         root,
         control::home::master_keys::KeySource::File(home.path().join("master.key")),
         String::new(),
@@ -408,7 +408,7 @@ async fn a_push_over_the_rules_needs_surgery_and_leaves_a_record() {
     assert_eq!(surgery.ask(&back, &state(3)).await, "200", "in order again");
     let records = home.store.break_glass_list(&network()).await.unwrap();
     assert_eq!(records.len(), 1);
-    assert_eq!(records[0].act, Act::StatePushed);
+    assert_eq!(records[0].act, BreakGlassAction::StatePushed);
     assert_eq!(records[0].actor, "surgery");
     assert_eq!(
         records[0].detail,

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::break_glass::{Act, BreakGlass};
+use model::break_glass::{BreakGlass, BreakGlassAction};
 use model::ids::BreakGlassId;
 use model::state::StateName;
 
@@ -16,7 +16,7 @@ use crate::{Store, StoreError};
 /// A record to be opened.
 #[derive(Clone, Debug)]
 pub struct NewBreakGlass<'a> {
-    pub act: Act,
+    pub act: BreakGlassAction,
     pub state: &'a StateName,
     pub actor: &'a str,
     /// `None` if the client could not give one.
@@ -155,7 +155,9 @@ fn explained_by(person: &str) -> String {
 
 fn read(row: &Row) -> Result<BreakGlass, StoreError> {
     let act = row.text(1)?;
-    let known = Act::ALL.into_iter().find(|known| known.as_str() == act);
+    let known = BreakGlassAction::ALL
+        .into_iter()
+        .find(|known| known.as_str() == act);
     Ok(BreakGlass {
         id: row.int(0)?,
         act: known.ok_or_else(|| StoreError::Row {
@@ -182,7 +184,7 @@ mod tests {
         let store = home.open().await;
         let state = network();
         let act = |reason| NewBreakGlass {
-            act: Act::LockBroken,
+            act: BreakGlassAction::LockBroken,
             state: &state,
             actor: "me",
             reason,
@@ -202,7 +204,7 @@ mod tests {
         let store = home.open().await;
         let state = network();
         let act = NewBreakGlass {
-            act: Act::StateDeleted,
+            act: BreakGlassAction::StateDeleted,
             state: &state,
             actor: "ci",
             reason: None,

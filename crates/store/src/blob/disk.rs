@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use crate::StoreError;
 use crate::blob::durability::{SyncStep, SyncWatch};
 use crate::blob::files::begin_dir;
-use crate::blob::segments::shared::Appends;
+use crate::blob::segments::shared::AppendQueue;
 use crate::blob::segments::{FrameLocation, Segments, read_at};
 
 /// A home's files. Every path is relative to it.
@@ -22,7 +22,7 @@ pub(crate) struct Disk {
     pub(crate) watch: SyncWatch,
     pub(crate) segments: Arc<Segments>,
     /// Only in a server, whose writers share their syncs; created by the first of them.
-    shared: Option<Arc<OnceLock<Appends>>>,
+    shared: Option<Arc<OnceLock<AppendQueue>>>,
 }
 
 /// What to do if the file exists.
@@ -48,8 +48,8 @@ impl Disk {
         self.shared = Some(Arc::default());
     }
 
-    pub(crate) fn appends(&self) -> Option<&Appends> {
-        let begin = || Appends::new(Arc::clone(&self.segments));
+    pub(crate) fn appends(&self) -> Option<&AppendQueue> {
+        let begin = || AppendQueue::new(Arc::clone(&self.segments));
         Some(self.shared.as_ref()?.get_or_init(begin))
     }
 

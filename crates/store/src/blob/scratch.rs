@@ -15,7 +15,7 @@ use crate::crypto::{open, seal};
 const BLOCK: usize = 1024 * 1024;
 
 #[derive(Debug)]
-pub struct Scratch {
+pub struct ScratchFile {
     file: File,
     key: Key,
     /// The length of each sealed block.
@@ -23,7 +23,7 @@ pub struct Scratch {
     length: usize,
 }
 
-impl Scratch {
+impl ScratchFile {
     /// The directory must exist.
     pub fn new(dir: &Path) -> io::Result<Self> {
         let key = Key::random().ok_or_else(|| io::Error::other("no random bytes"))?;
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn it_comes_back_as_it_was_and_lies_nowhere_in_clear() {
         let dir = tempfile::tempdir().unwrap();
-        let mut scratch = Scratch::new(dir.path()).unwrap();
+        let mut scratch = ScratchFile::new(dir.path()).unwrap();
         let large = b"a secret of a state".repeat(100_000);
         scratch.add(b"{").unwrap();
         scratch.add(&large).unwrap();

@@ -25,7 +25,7 @@ const CONNECTIONS: u32 = 16;
 const RESTED: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Postgres {
+pub(crate) struct PostgresDb {
     pool: PgPool,
 }
 
@@ -50,7 +50,7 @@ pub enum OpenPostgresError {
     Older(#[from] OlderLayout),
 }
 
-impl Postgres {
+impl PostgresDb {
     pub(super) async fn open(url: &str) -> Result<Self, OpenPostgresError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(OpenPostgresError::Address)?

@@ -34,7 +34,7 @@ const LAZY: &str = "PRAGMA synchronous = NORMAL";
 const READERS: usize = 4;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteDb {
     writer: Arc<Mutex<Connection>>,
     /// Empty in a CLI process: a second connection would cost more than it saves.
     readers: Arc<[Mutex<Connection>]>,
@@ -50,7 +50,7 @@ pub(crate) struct SqliteTx {
     pub(super) syncs: Vec<Arc<dyn SyncedFile>>,
 }
 
-impl Sqlite {
+impl SqliteDb {
     pub(super) async fn open(file: &Path, how: OpenMode) -> Result<Self, OpenDbError> {
         let writer = match set_up::connect(file).await {
             Err(err) if how == OpenMode::Cli && file.exists() && may_be_unwritable(&err) => {

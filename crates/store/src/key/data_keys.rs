@@ -49,7 +49,7 @@ pub enum KeyError {
 
 /// Whose data key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum KeyScope {
     Project,
     State(StateName),
 }
@@ -59,7 +59,7 @@ pub enum Scope {
 pub(crate) struct Keys {
     pub(crate) keyring: CurrentKeyring,
     blobs: Blobs,
-    known: Mutex<HashMap<Scope, Arc<DataKey>>>,
+    known: Mutex<HashMap<KeyScope, Arc<DataKey>>>,
 }
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct DataKey {
     pub(crate) key: Key,
 }
 
-impl Scope {
+impl KeyScope {
     pub(crate) fn dir(&self) -> String {
         match self {
             // A state's directory never contains `@`: it would be encoded.
@@ -93,22 +93,22 @@ impl Keys {
 
     /// The data key, created durably on first use. Whether a state's key was used before is in the database:
     /// `Store::data_key` checks it.
-    pub(crate) fn get_or_create(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
+    pub(crate) fn get_or_create(&self, scope: &KeyScope) -> Result<Arc<DataKey>, StoreError> {
         if let Some(key) = self.lookup(scope)? {
             return Ok(key);
         }
         // A key that was used and is missing must not be replaced. The project's key is always the first one: a server
         // may need a state's key first, to record a refusal.
-        if let Scope::State(_) = scope {
-            self.get_or_create(&Scope::Project)?;
+        if let KeyScope::State(_) = scope {
+            self.get_or_create(&KeyScope::Project)?;
         }
         let path = key_file(scope, GENERATION);
         let used = match scope {
-            Scope::Project => {
+            KeyScope::Project => {
                 let keys = self.blobs.list("keys")?;
                 keys.iter().any(|name| *name != scope.dir())
             }
-            Scope::State(_) => false,
+            KeyScope::State(_) => false,
         };
         if used && self.lookup(scope)?.is_none() {
             return Err(KeyError::Lost {
@@ -136,7 +136,7 @@ impl Keys {
 
     /// Creates a key in the place of one that is damaged or missing. What the old one sealed can never be read again,
     /// so only a person decides this. The old file is moved to `lost/`. False if the key is usable.
-    pub(crate) fn replace_lost(&self, scope: &Scope) -> Result<bool, StoreError> {
+    pub(crate) fn replace_lost(&self, scope: &KeyScope) -> Result<bool, StoreError> {
         let file = key_file(scope, GENERATION);
         match self.lookup(scope) {
             Ok(Some(_)) => return Ok(false),
@@ -156,7 +156,7 @@ impl Keys {
     /// rotation took place.
     fn newest_masters(&self) -> Result<Arc<Keyring>, StoreError> {
         let masters = self.keyring.get();
-        let file = key_file(&Scope::Project, GENERATION);
+        let file = key_file(&KeyScope::Project, GENERATION);
         let Some(text) = self.blobs.read_optional(&file)? else {
             return Ok(masters);
         };
@@ -168,19 +168,19 @@ impl Keys {
     }
 
     /// The data key; an error if there is none.
-    pub(crate) fn get(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
+    pub(crate) fn get(&self, scope: &KeyScope) -> Result<Arc<DataKey>, StoreError> {
         let path = || self.blobs.path(&key_file(scope, GENERATION));
         self.lookup(scope)?
             .ok_or_else(|| KeyError::Lost { path: path() }.into())
     }
 
     /// The data key if it is in memory.
-    pub(crate) fn known(&self, scope: &Scope) -> Option<Arc<DataKey>> {
+    pub(crate) fn known(&self, scope: &KeyScope) -> Option<Arc<DataKey>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(scope).cloned()
     }
 
-    pub(crate) fn lookup(&self, scope: &Scope) -> Result<Option<Arc<DataKey>>, StoreError> {
+    pub(crate) fn lookup(&self, scope: &KeyScope) -> Result<Option<Arc<DataKey>>, StoreError> {
         if let Some(known) = self.known(scope) {
             return Ok(Some(known));
         }
@@ -192,7 +192,7 @@ impl Keys {
         Ok(Some(self.know(scope, key)))
     }
 
-    fn know(&self, scope: &Scope, key: Key) -> Arc<DataKey> {
+    fn know(&self, scope: &KeyScope, key: Key) -> Arc<DataKey> {
         let key = Arc::new(DataKey {
             generation: GENERATION,
             key,
@@ -204,7 +204,7 @@ impl Keys {
 
     fn unwrap_as(
         &self,
-        scope: &Scope,
+        scope: &KeyScope,
         generation: u32,
         text: &[u8],
         path: PathBuf,
@@ -238,12 +238,17 @@ impl Keys {
     }
 }
 
-fn key_file(scope: &Scope, generation: u32) -> String {
+fn key_file(scope: &KeyScope, generation: u32) -> String {
     format!("keys/{}/{generation}", scope.dir())
 }
 
 /// A data key as stored in its file, wrapped by the first master key.
-fn wrap(masters: &Keyring, scope: &Scope, generation: u32, key: &Key) -> Result<String, KeyError> {
+fn wrap(
+    masters: &Keyring,
+    scope: &KeyScope,
+    generation: u32,
+    key: &Key,
+) -> Result<String, KeyError> {
     let (first, context) = (masters.first(), wrapping_context(scope, generation));
     let wrapped = seal(&first.key, context.as_bytes(), key.bytes()).ok_or(KeyError::Random)?;
     let wrapped = BASE64.encode(wrapped);
@@ -251,10 +256,10 @@ fn wrap(masters: &Keyring, scope: &Scope, generation: u32, key: &Key) -> Result<
 }
 
 /// Binds a wrapped key to its owner: it does not open as the key of another state.
-fn wrapping_context(scope: &Scope, generation: u32) -> String {
+fn wrapping_context(scope: &KeyScope, generation: u32) -> String {
     let owner = match scope {
-        Scope::Project => serde_json::json!({ "project": true }),
-        Scope::State(state) => serde_json::json!({ "state": state }),
+        KeyScope::Project => serde_json::json!({ "project": true }),
+        KeyScope::State(state) => serde_json::json!({ "state": state }),
     };
     serde_json::json!({ "terrane": "data key", "owner": owner, "generation": generation })
         .to_string()

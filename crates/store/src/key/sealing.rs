@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::crypto::{UnsealError, hex, open_file, seal_file, unhex};
 use crate::db::name_args;
-use crate::key::data_keys::{DataKey, KeyError, Keys, Scope};
+use crate::key::data_keys::{DataKey, KeyError, KeyScope, Keys};
 use crate::{Store, StoreError};
 
 /// Keyed digests: they show whether two values are equal, and nothing else without the key. Short secrets cannot be
@@ -35,7 +35,7 @@ impl Store {
     /// Seals a piece for `purpose`; it opens for the same scope and purpose only.
     pub async fn seal(
         &self,
-        scope: Scope,
+        scope: KeyScope,
         purpose: &str,
         plain: Vec<u8>,
     ) -> Result<Vec<u8>, StoreError> {
@@ -49,7 +49,7 @@ impl Store {
 
     pub async fn unseal(
         &self,
-        scope: Scope,
+        scope: KeyScope,
         purpose: &str,
         sealed: Vec<u8>,
     ) -> Result<Vec<u8>, StoreError> {
@@ -62,13 +62,13 @@ impl Store {
     }
 
     /// Creates the key of this scope if it is new, so that later calls need not wait for the disk.
-    pub async fn seal_prepare(&self, scope: &Scope) -> Result<(), StoreError> {
+    pub async fn seal_prepare(&self, scope: &KeyScope) -> Result<(), StoreError> {
         self.data_key(scope).await.map(drop)
     }
 
     /// The data key, created on first use. A missing key that was used before is not replaced: that would hide the
     /// loss.
-    pub(crate) async fn data_key(&self, scope: &Scope) -> Result<Arc<DataKey>, StoreError> {
+    pub(crate) async fn data_key(&self, scope: &KeyScope) -> Result<Arc<DataKey>, StoreError> {
         const USED: &str = "SELECT 1 FROM state AS s JOIN state_version AS v ON v.state = s.id \
             WHERE s.project = $1 AND s.name = $2 LIMIT 1";
         if let Some(key) = self.keys.known(scope) {
@@ -80,8 +80,8 @@ impl Store {
         }
         let (keys, own) = (self.keys.clone(), scope.clone());
         let used = match scope {
-            Scope::Project => false,
-            Scope::State(state) => {
+            KeyScope::Project => false,
+            KeyScope::State(state) => {
                 let found = self.db.fetch_optional(USED, &name_args(state)).await?;
                 found.is_some()
             }
@@ -128,7 +128,7 @@ impl KeyedDigester {
 
 impl Keys {
     pub(crate) fn digester(&self, purpose: &str) -> Result<KeyedDigester, StoreError> {
-        let project = self.get_or_create(&Scope::Project)?;
+        let project = self.get_or_create(&KeyScope::Project)?;
         let root = hmac::Key::new(hmac::HMAC_SHA256, project.key.bytes());
         // Each purpose has its own key: equal values have different digests for different purposes.
         let own = hmac::sign(
@@ -147,7 +147,7 @@ impl Keys {
 }
 
 impl PieceHeader {
-    fn new(scope: &Scope, key: u32, purpose: String) -> Self {
+    fn new(scope: &KeyScope, key: u32, purpose: String) -> Self {
         Self {
             terrane: "piece".to_owned(),
             format: 1,
@@ -161,7 +161,7 @@ impl PieceHeader {
 /// Opens a piece that was sealed for this scope and purpose.
 pub(crate) fn open_piece(
     key: &DataKey,
-    scope: &Scope,
+    scope: &KeyScope,
     purpose: &str,
     sealed: Vec<u8>,
 ) -> Result<Vec<u8>, StoreError> {

@@ -5,7 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Front, Request, SetEvent, Status, advance, superseded};
+use model::changeset::{ChangeSet, LaneBlocker, Request, SetEvent, Status, advance, superseded};
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunSpec, Stage};
 
@@ -27,7 +27,7 @@ pub struct ChangeSetStep {
     /// Claimed by this turn: whoever took it starts a runner for each.
     pub starts: Vec<(RunId, Stage)>,
     /// While it waits for its lanes: who stands in front.
-    pub front: Option<Front>,
+    pub front: Option<LaneBlocker>,
     /// It gave its lanes up: whoever waits for them can go on.
     pub released: bool,
 }

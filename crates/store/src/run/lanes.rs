@@ -2,7 +2,7 @@
 //! order.
 
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Front, Request};
+use model::changeset::{ChangeSet, LaneBlocker, Request};
 use model::hold::Hold;
 use model::ids::ChangeSetId;
 
@@ -91,7 +91,7 @@ pub(crate) async fn take(
     set: &ChangeSet,
     holds: &[Hold],
     now: Timestamp,
-) -> Result<Option<Front>, ChangeSetError> {
+) -> Result<Option<LaneBlocker>, ChangeSetError> {
     if let Some(front) = front(tx, set, holds).await? {
         return Ok(Some(front));
     }
@@ -121,11 +121,11 @@ pub(crate) async fn front(
     tx: &mut Tx,
     set: &ChangeSet,
     holds: &[Hold],
-) -> Result<Option<Front>, ChangeSetError> {
+) -> Result<Option<LaneBlocker>, ChangeSetError> {
     for lane in &set.request.lanes {
         let held = holds.iter().find(|hold| hold.on.covers_lane(lane));
         if let Some(hold) = held {
-            return Ok(Some(Front::Hold(Box::new(hold.clone()))));
+            return Ok(Some(LaneBlocker::Hold(Box::new(hold.clone()))));
         }
         let before = earlier(tx, set, lane).await?;
         let first = before.first().copied();
@@ -133,7 +133,7 @@ pub(crate) async fn front(
             return Ok(Some(front));
         }
         if let Some(first) = first {
-            return Ok(Some(Front::Earlier {
+            return Ok(Some(LaneBlocker::Earlier {
                 lane: lane.to_owned(),
                 set: first,
             }));
@@ -147,7 +147,7 @@ async fn holder(
     set: &ChangeSet,
     lane: &str,
     before: Vec<ChangeSetId>,
-) -> Result<Option<Front>, ChangeSetError> {
+) -> Result<Option<LaneBlocker>, ChangeSetError> {
     let key = set.request.lane_key(lane);
     // A target's own lane and the lanes of its stacks exclude each other.
     let target = lane.split_once('/').map_or(lane, |(target, _)| target);
@@ -172,7 +172,7 @@ async fn holder(
         return Ok(None);
     };
     let count = |number: i64| usize::try_from(number).unwrap_or(0);
-    Ok(Some(Front::Holder {
+    Ok(Some(LaneBlocker::Holder {
         lane: lane.to_owned(),
         set: ChangeSetId(row.int(0)?),
         done: count(row.int(1)?),

@@ -3,7 +3,7 @@
 //! Not here: the rows themselves (`change_sets`, `runs`, `approvals`, `holds`, `lanes`).
 
 use jiff::Timestamp;
-use model::changeset::{HearError, ReopenError};
+use model::changeset::{ReopenError, UserCommandError};
 use model::error::{ErrorKind, Explain, NextStep, command};
 use model::ids::ChangeSetId;
 
@@ -19,13 +19,13 @@ pub enum ChangeSetError {
         source: serde_json::Error,
     },
     #[error(transparent)]
-    Heard(#[from] HearError),
+    Heard(#[from] UserCommandError),
     #[error(transparent)]
     Reopen(#[from] ReopenError),
     #[error(transparent)]
-    Run(#[from] model::run::Refusal),
+    Run(#[from] model::run::InvalidRunEvent),
     #[error(transparent)]
-    Set(#[from] model::changeset::Refusal),
+    Set(#[from] model::changeset::InvalidSetEvent),
     #[error("change set `{set}` lost its lanes meanwhile: what its runs say no longer counts")]
     LaneLost { set: ChangeSetId },
     #[error("plan `{seen}` is not what change set `{set}` asks about now")]

@@ -15,7 +15,7 @@ use crate::blob::Blobs;
 use crate::crypto::UnsealError;
 use crate::db::{Row, Tx};
 use crate::db::{name_args, read_time};
-use crate::key::data_keys::{Keys, Scope};
+use crate::key::data_keys::{KeyScope, Keys};
 use crate::key::sealing::open_piece;
 use crate::state::refusals::{pack, unpack};
 use crate::{Store, StoreError, blocking};
@@ -131,7 +131,7 @@ impl Store {
         set: &ArtifactSet,
         at: Timestamp,
     ) -> Result<String, StoreError> {
-        let scope = Scope::State(state.clone());
+        let scope = KeyScope::State(state.clone());
         let random = uuid::Uuid::new_v4().simple().to_string();
         let at = at.as_microsecond();
         let name = format!("{DIR}/{}/{at}-{}.piece", scope.dir(), &random[..8]);
@@ -181,7 +181,7 @@ pub(crate) fn open(
     state: &StateName,
     name: &str,
 ) -> Result<ArtifactSet, StoreError> {
-    let scope = Scope::State(state.clone());
+    let scope = KeyScope::State(state.clone());
     let (key, sealed) = (keys.get(&scope)?, blobs.read(name)?);
     let damaged = |_| StoreError::Unseal {
         path: blobs.path(name),

@@ -8,7 +8,7 @@
 //! Not here: reading and comparing (`control::state::versions`, `model::state::history`).
 
 use model::state::StateName;
-use model::state::history::{Counts, Holding, Holdings, Step};
+use model::state::history::{Counts, IndexedObject, IndexedObjects, VersionChange};
 use model::state::leaves::EntryKind;
 
 use crate::db::name_args;
@@ -101,17 +101,20 @@ impl Store {
     }
 
     /// The content of the newest indexed version.
-    pub async fn state_index_holdings(&self, state: &StateName) -> Result<Holdings, StoreError> {
+    pub async fn state_index_holdings(
+        &self,
+        state: &StateName,
+    ) -> Result<IndexedObjects, StoreError> {
         const LEAVES: &str = "SELECT c.address, c.path, c.after FROM state_index_change AS c \
             JOIN state_index AS i ON i.state = c.state JOIN state AS s ON s.id = c.state \
             WHERE s.project = $1 AND s.name = $2 AND c.version <= i.version \
             AND c.after IS NOT NULL AND NOT EXISTS (SELECT 1 FROM state_index_change AS later \
               WHERE later.state = c.state AND later.address = c.address AND later.path = c.path \
               AND later.version > c.version AND later.version <= i.version)";
-        let mut holdings = Holdings::new();
+        let mut holdings = IndexedObjects::new();
         for entry in self.state_index_entries(state).await? {
             if entry.last_version.is_none() {
-                let holding = Holding {
+                let holding = IndexedObject {
                     kind: entry.kind,
                     type_name: entry.type_name,
                     leaves: std::collections::BTreeMap::new(),
@@ -134,8 +137,8 @@ impl Store {
         state: &StateName,
         done: i64,
         version: i64,
-        step: &Step,
-        holdings: &Holdings,
+        step: &VersionChange,
+        holdings: &IndexedObjects,
         opaque: Option<&str>,
     ) -> Result<bool, StoreError> {
         const CHANGE: &str = "INSERT INTO state_index_change \
@@ -167,7 +170,7 @@ impl Store {
         })
         .await?;
         let appeared = step.appeared.iter();
-        let appeared: Vec<(&String, &Holding)> = appeared
+        let appeared: Vec<(&String, &IndexedObject)> = appeared
             .filter_map(|address| holdings.get_key_value(address))
             .collect();
         self.in_batches(APPEARED, &appeared, |(address, holding)| {

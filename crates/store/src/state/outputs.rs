@@ -6,7 +6,7 @@
 use model::state::StateVersion;
 
 use crate::db::name_args;
-use crate::key::data_keys::Scope;
+use crate::key::data_keys::KeyScope;
 use crate::{Store, StoreError};
 
 const PURPOSE: &str = "outputs";
@@ -23,7 +23,7 @@ impl Store {
                 WHERE s.project = $1 AND s.name = $2)";
         const KEEP: &str = "INSERT INTO opened_outputs (project, name, content, sealed) VALUES ($1, $2, $3, $4) \
             ON CONFLICT (project, name, content) DO UPDATE SET sealed = EXCLUDED.sealed";
-        let scope = Scope::State(version.state.clone());
+        let scope = KeyScope::State(version.state.clone());
         let sealed = self.seal(scope, PURPOSE, outputs).await?;
         let mut args = name_args(&version.state).to_vec();
         let mut tx = self.db.begin_write().await?;
@@ -44,7 +44,7 @@ impl Store {
             return Ok(None);
         };
         let sealed = row.bytes(0)?.to_vec();
-        let scope = Scope::State(version.state.clone());
+        let scope = KeyScope::State(version.state.clone());
         self.unseal(scope, PURPOSE, sealed).await.map(Some)
     }
 }

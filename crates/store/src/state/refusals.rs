@@ -12,7 +12,7 @@ use crate::blob::files::file_error;
 use crate::crypto::UnsealError;
 use crate::db::{Row, Tx, Value};
 use crate::db::{name_args, read_time};
-use crate::key::data_keys::Scope;
+use crate::key::data_keys::KeyScope;
 use crate::{Store, StoreError, blocking};
 
 pub(crate) const DIR: &str = "refused";
@@ -169,7 +169,7 @@ impl Store {
         };
         let blobs = self.blobs.clone();
         let sealed = blocking(move || blobs.read(&kept)).await?;
-        let scope = Scope::State(refusal.state.clone());
+        let scope = KeyScope::State(refusal.state.clone());
         let packed = self.unseal(scope, PURPOSE, sealed).await?;
         blocking(move || unpack(&packed)).await.map(Some)
     }
@@ -197,7 +197,7 @@ impl Store {
                 });
             }
         }
-        let scope = Scope::State(state.clone());
+        let scope = KeyScope::State(state.clone());
         let at = Timestamp::now().as_microsecond();
         let random = uuid::Uuid::new_v4().simple().to_string();
         let name = format!("{DIR}/{}/{at}-{}.piece", scope.dir(), &random[..8]);

@@ -3,7 +3,7 @@
 //! Not here: versions (`versions`), taking and ending locks (`locks`).
 
 use jiff::Timestamp;
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::ids::RunId;
 use model::lock::{LockEpoch, LockInfo};
 use model::state::{HeldLock, StateName};
@@ -192,7 +192,7 @@ impl Tx {
             return Ok(false);
         }
         let record = NewBreakGlass {
-            act: Act::StateDeleted,
+            act: BreakGlassAction::StateDeleted,
             state,
             actor,
             reason: None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use model::ids::RunId;
 use model::state::secret_paths::SecretPaths;
-use model::state::{Contents, Mark, StateName, StateVersion};
+use model::state::{Contents, StateName, StateVersion, VersionMark};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::blob::Blobs;
@@ -16,7 +16,7 @@ use crate::crypto::Digest;
 use crate::crypto::UnsealError;
 use crate::db::Row;
 use crate::db::{name_args, read_time};
-use crate::key::data_keys::{Keys, Scope};
+use crate::key::data_keys::{KeyScope, Keys};
 use crate::key::sealing::KeyedDigester;
 use crate::offload::LARGE;
 use crate::state::states::state_columns;
@@ -216,7 +216,7 @@ impl Store {
         let size = usize::try_from(stored.version.size).unwrap_or(usize::MAX);
         let read = move || {
             let newest = &chain[0];
-            let key = keys.get(&Scope::State(newest.version.state.clone()))?;
+            let key = keys.get(&KeyScope::State(newest.version.state.clone()))?;
             let content = blob::read_chain(&blobs, &key, &chain, base)?;
             newest.check_content(&keys, &blobs, &content.body)?;
             Ok(content)
@@ -228,7 +228,7 @@ impl Store {
 
     /// The digester by which bodies are compared; creates the project's key on first use.
     async fn state_digester(&self) -> Result<KeyedDigester, StoreError> {
-        if self.keys.known(&Scope::Project).is_some() {
+        if self.keys.known(&KeyScope::Project).is_some() {
             return self.keys.digester("state");
         }
         self.keyed_digester("state").await
@@ -273,7 +273,9 @@ impl StoredVersion {
         let mark = row.opt_text(9)?;
         let mark = mark
             .map(|mark| {
-                let known = Mark::ALL.into_iter().find(|known| known.as_str() == mark);
+                let known = VersionMark::ALL
+                    .into_iter()
+                    .find(|known| known.as_str() == mark);
                 known.ok_or_else(|| unknown(mark, "a mark"))
             })
             .transpose()?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, Write as _};
 
-use control::changeset::change_sets::{self, Hands};
+use control::changeset::change_sets::{self, ContinuableBy};
 use model::changeset::{Action, ChangeSet, is_said};
 
 use super::ending;
@@ -12,7 +12,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// The answer to the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum PromptOutcome {
     Yes,
     /// Anything else, as typed.
     No(String),
@@ -26,9 +26,9 @@ pub(super) async fn confirm(
     action: Action,
     set: &ChangeSet,
     process: &Process,
-) -> Result<Answer, CommandError> {
+) -> Result<PromptOutcome, CommandError> {
     if !process.stdin_is_terminal {
-        return Ok(Answer::Nobody);
+        return Ok(PromptOutcome::Nobody);
     }
     let deed = match action {
         Action::Destroy => "Destroy all of this?",
@@ -44,13 +44,13 @@ pub(super) async fn confirm(
     tokio::select! {
         line = heard => {
             let line = line.unwrap_or_else(|_| Ok(String::new()))?;
-            Ok(if line == "yes" { Answer::Yes } else { Answer::No(line) })
+            Ok(if line == "yes" { PromptOutcome::Yes } else { PromptOutcome::No(line) })
         }
-        _ = tokio::signal::ctrl_c() => Ok(Answer::Interrupted),
+        _ = tokio::signal::ctrl_c() => Ok(PromptOutcome::Interrupted),
     }
 }
 
-impl Answer {
+impl PromptOutcome {
     /// The exit status. Without confirmation it is not `Done`, so that a script does not take the work for
     /// done.
     pub(super) fn status(&self) -> ExitStatus {
@@ -119,11 +119,11 @@ pub(super) async fn waits_for_others(
         let (on, words) = (&hold.on, hold.words());
         let said = format!("change set {id} waits: {} is {words}", on.words());
         let then = match hands(watcher).await? {
-            Hands::Anyone => ", and it goes on".to_owned(),
-            Hands::Writers => format!(
+            ContinuableBy::Anyone => ", and it goes on".to_owned(),
+            ContinuableBy::Writers => format!(
                 "; it goes on if whoever says so may apply it, else with `terrane run confirm {id}` by one who may"
             ),
-            Hands::Asker => format!(
+            ContinuableBy::Asker => format!(
                 "; it goes on if the variables it was asked with are set there, else with `terrane run confirm {id}`"
             ),
         };
@@ -146,12 +146,12 @@ pub(super) async fn waits_for_others(
     }
     let then = if is_said(watcher.set(), watcher.runs()) {
         match hands(watcher).await? {
-            Hands::Anyone => "It goes on by itself with the last one.\n".to_owned(),
-            Hands::Writers => format!(
+            ContinuableBy::Anyone => "It goes on by itself with the last one.\n".to_owned(),
+            ContinuableBy::Writers => format!(
                 "It goes on with the last one if whoever gives that may apply it; else `terrane run confirm {id}` by one \
                  who may starts it.\n"
             ),
-            Hands::Asker => format!(
+            ContinuableBy::Asker => format!(
                 "Then `terrane run confirm {id}` starts it, where the variables it was asked with are set.\n"
             ),
         }
@@ -163,22 +163,24 @@ pub(super) async fn waits_for_others(
     Ok(Some(ExitStatus::Waits))
 }
 
-async fn hands(watcher: &Watcher<'_>) -> Result<Hands, CommandError> {
+async fn hands(watcher: &Watcher<'_>) -> Result<ContinuableBy, CommandError> {
     let hands = change_sets::hands(watcher.control(), watcher.set().id).await;
     hands.map_err(|err| CommandError::from_error(&err))
 }
 
-pub(super) fn unconfirmed(answer: &Answer) -> Result<ExitStatus, CommandError> {
+pub(super) fn unconfirmed(answer: &PromptOutcome) -> Result<ExitStatus, CommandError> {
     match answer {
-        Answer::Interrupted => report::say("\nNothing was applied.\n")?,
-        Answer::No(typed) if matches!(typed.to_lowercase().as_str(), "y" | "yes") => {
+        PromptOutcome::Interrupted => report::say("\nNothing was applied.\n")?,
+        PromptOutcome::No(typed) if matches!(typed.to_lowercase().as_str(), "y" | "yes") => {
             report::say(
                 "Nothing was applied: only `yes`, in full and in lower case, starts it.\n",
             )?;
         }
         // After Ctrl-D the cursor is still on the line of the prompt.
-        Answer::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
-        Answer::Yes | Answer::No(_) | Answer::Nobody => report::say("Nothing was applied.\n")?,
+        PromptOutcome::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
+        PromptOutcome::Yes | PromptOutcome::No(_) | PromptOutcome::Nobody => {
+            report::say("Nothing was applied.\n")?
+        }
     }
     Ok(answer.status())
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use control::Control;
 use control::access::writers;
 use control::changeset::bundle::{self, Bundle, ReadBundleError};
-use control::changeset::change_sets::{self, BeginBundleError, Wanted};
+use control::changeset::change_sets::{self, BeginBundleError, ChangeSetRequest};
 use control::project::open::OpenProject;
 use control::run::cleanup;
 use model::changeset::Action;
@@ -18,7 +18,7 @@ use model::project::Project;
 use serde_json::json;
 
 use super::{
-    Change, cores, follow, look_after_the_past, prepare_error, say_no_home, say_past_rules,
+    ChangeOptions, cores, follow, look_after_the_past, prepare_error, say_no_home, say_past_rules,
     say_warnings,
 };
 use crate::args::Global;
@@ -122,7 +122,7 @@ pub(super) async fn write(
 /// Applies the plans of a bundle, after the same prompt as any apply.
 pub(crate) async fn carry_out(
     file: &Path,
-    change: Change,
+    change: ChangeOptions,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -155,7 +155,7 @@ pub(crate) async fn carry_out(
     let who = writers::identify(&project, &known, &process.env, &process.actor()).await;
     who.check_all(&project, &known)
         .map_err(|err| prepare_error(&err.into()))?;
-    let wanted = Wanted {
+    let wanted = ChangeSetRequest {
         action: Action::Apply,
         in_any_case: stacks.clone(),
         stacks,
@@ -197,7 +197,7 @@ async fn start<'a>(
     open: &OpenProject,
     project: &Project,
     bundle: &Bundle,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
     global: &Global,
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use control::Control;
 use model::changeset::{Action, Status};
-use model::context::When;
+use model::context::HookTiming;
 use model::engine_event::{EventKind, EventReader};
-use model::run::{Outcome, Problem, Run, RunEvent, RunState, Skip, Stage};
+use model::run::{Outcome, Run, RunEvent, RunProblem, RunState, SkipReason, Stage};
 use serde_json::json;
 
 use crate::args::Global;
 use crate::commands::run::imports::left_of;
-use crate::view::diagnostics::{EngineDiagnostic, EngineSource};
+use crate::view::diagnostics::{DiagnosticSource, DiagnosticView};
 use crate::view::left;
-use crate::view::outcome::{self, Deed, Failure, KeptState, NotDone, StackOutcome, StackResult};
+use crate::view::outcome::{
+    self, ReportedAction, SavedState, StackFailure, StackOutcome, StackResult, UnfinishedStack,
+};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -77,12 +79,12 @@ pub(super) async fn tell(
         });
     }
     let deed = match watcher.set().request.action {
-        Action::Destroy => Deed::Destroy,
-        Action::Apply if watcher.set().request.bundle.is_some() => Deed::ApplyBundle,
-        Action::Plan => Deed::Plan,
-        Action::Apply | Action::Exec => Deed::Apply,
+        Action::Destroy => ReportedAction::Destroy,
+        Action::Apply if watcher.set().request.bundle.is_some() => ReportedAction::ApplyBundle,
+        Action::Plan => ReportedAction::Plan,
+        Action::Apply | Action::Exec => ReportedAction::Apply,
     };
-    let ended = outcome::Outcome {
+    let ended = outcome::OutcomeReport {
         change_set: watcher.set().id.to_string(),
         deed,
         elapsed: watcher.elapsed(),
@@ -117,7 +119,7 @@ fn is_poisoned(run: &Run) -> bool {
         run.state,
         RunState::Finished {
             outcome: Outcome::Skipped {
-                because: Skip::Poisoned { .. }
+                because: SkipReason::Poisoned { .. }
             },
             ..
         }
@@ -141,21 +143,21 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
             }
             Outcome::NotDone { .. } => ExitStatus::Failed,
             Outcome::Skipped {
-                because: Skip::StillNeeded { .. } | Skip::Undermined { .. },
+                because: SkipReason::StillNeeded { .. } | SkipReason::Undermined { .. },
             } => ExitStatus::Refused,
             Outcome::Failed { .. }
             | Outcome::Unknown { .. }
             | Outcome::Skipped {
-                because: Skip::Abandoned,
+                because: SkipReason::Abandoned,
             } => ExitStatus::Failed,
             Outcome::Skipped {
-                because: Skip::NotConfirmed,
+                because: SkipReason::NotConfirmed,
             } => ExitStatus::Waits,
             Outcome::Skipped {
-                because: Skip::Interrupted,
+                because: SkipReason::Interrupted,
             } => ExitStatus::Interrupted,
             Outcome::Skipped {
-                because: Skip::Poisoned { .. },
+                because: SkipReason::Poisoned { .. },
             }
             | Outcome::Planned { .. }
             | Outcome::Deferred { .. }
@@ -190,23 +192,23 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         Outcome::Applied { .. } if watcher.was_before(run) => StackResult::Before,
         Outcome::Applied { .. } => StackResult::Changed,
         Outcome::Skipped {
-            because: Skip::Poisoned { by, through },
+            because: SkipReason::Poisoned { by, through },
         } => StackResult::Poisoned {
             by: by.to_string(),
             through: through.iter().map(ToString::to_string).collect(),
         },
         Outcome::Skipped {
-            because: because @ Skip::StillNeeded { .. },
+            because: because @ SkipReason::StillNeeded { .. },
         } => StackResult::StillNeeded {
             why: because.words(),
         },
         Outcome::Skipped {
-            because: because @ Skip::Undermined { .. },
+            because: because @ SkipReason::Undermined { .. },
         } => StackResult::Undermined {
             why: because.words(),
         },
         Outcome::Skipped {
-            because: Skip::Interrupted,
+            because: SkipReason::Interrupted,
         } => StackResult::Cancelled,
         Outcome::Skipped { .. } => StackResult::Skipped,
         Outcome::Failed { problem } => {
@@ -221,13 +223,13 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
                 StackResult::Failed(failure)
             }
         }
-        Outcome::NotDone { problem, .. } => StackResult::NotDone(NotDone {
+        Outcome::NotDone { problem, .. } => StackResult::NotDone(UnfinishedStack {
             failure: failure(watcher, run, problem).await?,
             run: run.id.to_string(),
             is_interrupted: problem.interrupted,
             can_go_on: problem.can_go_on(),
         }),
-        Outcome::Unknown { kept, .. } => StackResult::Unknown(Failure {
+        Outcome::Unknown { kept, .. } => StackResult::Unknown(StackFailure {
             stage: "applying".to_owned(),
             after: took(watcher, run).await?,
             lines: [
@@ -246,8 +248,8 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
 async fn failure(
     watcher: &Watcher<'_>,
     run: &Run,
-    problem: &Problem,
-) -> Result<Failure, CommandError> {
+    problem: &RunProblem,
+) -> Result<StackFailure, CommandError> {
     let after = took(watcher, run).await?;
     let mut lines = Vec::new();
     // For an interrupt the headline is enough, unless a time limit or another user caused it.
@@ -271,13 +273,13 @@ async fn failure(
         .filter(|_| problem.stage == Stage::Applying)
         .map(|serial| {
             let (changed, begun) = completed(watcher.control(), run);
-            KeptState {
+            SavedState {
                 serial: u64::try_from(serial).unwrap_or_default(),
                 changed,
                 begun,
             }
         });
-    Ok(Failure {
+    Ok(StackFailure {
         stage: problem.word().to_owned(),
         after,
         lines,
@@ -336,10 +338,10 @@ fn completed(control: &Control, run: &Run) -> (usize, usize) {
 
 /// The engine's diagnostics, with files relative to the project's root.
 pub(super) async fn diagnostics(
-    problem: &Problem,
+    problem: &RunProblem,
     control: &Control,
     run: &Run,
-) -> Result<Vec<EngineDiagnostic>, CommandError> {
+) -> Result<Vec<DiagnosticView>, CommandError> {
     let spec = control.run_spec(run.id).await;
     let path = spec
         .map_err(|err| CommandError::from_error(&err))?
@@ -352,23 +354,20 @@ pub(super) async fn diagnostics(
             format!("{path}/{file}")
         }
     };
-    let shown = problem
-        .diagnostics
-        .iter()
-        .map(|diagnostic| EngineDiagnostic {
-            is_warning: false,
-            summary: diagnostic.summary.clone(),
-            detail: diagnostic.detail.clone(),
-            address: diagnostic.address.clone(),
-            source: diagnostic.file.as_ref().map(|file| EngineSource {
-                file: place(file),
-                line: diagnostic
-                    .line
-                    .and_then(|line| usize::try_from(line).ok())
-                    .unwrap_or(0),
-                code: None,
-            }),
-        });
+    let shown = problem.diagnostics.iter().map(|diagnostic| DiagnosticView {
+        is_warning: false,
+        summary: diagnostic.summary.clone(),
+        detail: diagnostic.detail.clone(),
+        address: diagnostic.address.clone(),
+        source: diagnostic.file.as_ref().map(|file| DiagnosticSource {
+            file: place(file),
+            line: diagnostic
+                .line
+                .and_then(|line| usize::try_from(line).ok())
+                .unwrap_or(0),
+            code: None,
+        }),
+    });
     Ok(shown.collect())
 }
 
@@ -399,7 +398,7 @@ async fn hook_lines(watcher: &Watcher<'_>, run: &Run) -> Result<Vec<String>, Com
     let spec = watcher.control().run_spec(run.id).await;
     let spec = spec.map_err(|err| CommandError::from_error(&err))?;
     let line = "its hooks after `apply` did not run: they do when it is applied again, or nothing is left to change";
-    let owes = spec.has_hooks(Stage::Applying, Some(When::After));
+    let owes = spec.has_hooks(Stage::Applying, Some(HookTiming::After));
     Ok(owes.then(|| line.to_owned()).into_iter().collect())
 }
 

@@ -1,18 +1,18 @@
 //! The plans of a change set, as one page or as events.
 
 use control::changeset::change_sets;
-use control::changeset::restrictions::InForce;
+use control::changeset::restrictions::Restrictions;
 use control::stage::facts::forecast_of;
 use model::changeset::Action;
 use model::plan::words::as_text;
 use model::project::Project;
-use model::run::confirmation::Reason;
-use model::run::{Awaited, Outcome, Preview, Run, RunEvent, RunState};
+use model::run::confirmation::ConfirmationReason;
+use model::run::{AwaitedOutputs, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};
 
 use super::ending;
 use crate::args::Global;
-use crate::view::diagnostics::EngineDiagnostic;
+use crate::view::diagnostics::DiagnosticView;
 use crate::view::in_force;
 use crate::view::plan::{self, PlanSet, StackPlan, StackStatus};
 use crate::view::policy::StackVerdict;
@@ -55,13 +55,13 @@ pub(super) async fn plan_set(
         let denied = hear(run, &mut policy);
         let deferred = deferral(run);
         let mut remarks: Vec<String> = match denied {
-            Denied::Now => vec!["denied by policy".to_owned()],
-            Denied::Foreseen | Denied::Not => deferred.iter().cloned().collect(),
+            DenialTime::Now => vec!["denied by policy".to_owned()],
+            DenialTime::Foreseen | DenialTime::Not => deferred.iter().cloned().collect(),
         };
-        if denied == Denied::Foreseen {
+        if denied == DenialTime::Foreseen {
             remarks.push("policy would deny it".to_owned());
         }
-        if denied != Denied::Now {
+        if denied != DenialTime::Now {
             remarks.extend(asked_again(watcher, run).await?);
         }
         stacks.push(StackPlan {
@@ -72,7 +72,7 @@ pub(super) async fn plan_set(
         });
     }
     let control = watcher.control();
-    let in_force = InForce::read(control).await;
+    let in_force = Restrictions::read(control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     let names = watcher.runs().iter().map(|run| run.stack.clone()).collect();
     Ok(PlanSet {
@@ -85,23 +85,23 @@ pub(super) async fn plan_set(
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Denied {
+enum DenialTime {
     Now,
     Foreseen,
     Not,
 }
 
 /// Adds the policy verdict on a run's plan or preview.
-fn hear(run: &Run, policy: &mut Vec<StackVerdict>) -> Denied {
+fn hear(run: &Run, policy: &mut Vec<StackVerdict>) -> DenialTime {
     let foreseen = run.state.foreseen().cloned();
     let is_foreseen = foreseen.is_some();
     let Some(verdict) = foreseen.or_else(|| run.state.policy()) else {
-        return Denied::Not;
+        return DenialTime::Not;
     };
     let denied = match (verdict.denies(), is_foreseen) {
-        (true, true) => Denied::Foreseen,
-        (true, false) => Denied::Now,
-        (false, _) => Denied::Not,
+        (true, true) => DenialTime::Foreseen,
+        (true, false) => DenialTime::Now,
+        (false, _) => DenialTime::Not,
     };
     policy.push(StackVerdict {
         stack: run.stack.to_string(),
@@ -129,7 +129,7 @@ async fn asked_again(watcher: &Watcher<'_>, run: &Run) -> Result<Option<String>,
         _ => None,
     });
     Ok(last.and_then(|(new, is_equal, reason)| {
-        if reason == Some(Reason::EndedUnknown) {
+        if reason == Some(ConfirmationReason::EndedUnknown) {
             return Some("its last apply ended unknown: check the whole plan".to_owned());
         }
         match (new.as_slice(), is_equal) {
@@ -243,7 +243,7 @@ async fn after_apply(
 }
 
 /// The status of a deferred run whose preview has no plan; none if it has one.
-fn seen(on: &[Awaited], preview: &Preview) -> Option<StackStatus> {
+fn seen(on: &[AwaitedOutputs], preview: &Preview) -> Option<StackStatus> {
     let reason = match preview {
         Preview::Planned { .. } => return None,
         Preview::Unchanged => return Some(StackStatus::NoChanges),
@@ -277,7 +277,7 @@ fn deferral(run: &Run) -> Option<String> {
 }
 
 /// What a run that is not planned yet waits for.
-fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
+fn awaited(run: &Run, runs: &[Run]) -> Vec<AwaitedOutputs> {
     let mut awaited = Vec::new();
     for need in &run.upstreams {
         let Some(upstream) = runs.iter().find(|other| other.stack == need.stack) else {
@@ -294,7 +294,7 @@ fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
                 need.outputs.iter().cloned().collect()
             }
         };
-        awaited.push(Awaited {
+        awaited.push(AwaitedOutputs {
             stack: need.stack.clone(),
             outputs,
         });
@@ -303,7 +303,7 @@ fn awaited(run: &Run, runs: &[Run]) -> Vec<Awaited> {
 }
 
 /// `subnet_id` is known after `network`.
-pub(super) fn deferred(on: &[Awaited]) -> String {
+pub(super) fn deferred(on: &[AwaitedOutputs]) -> String {
     let words: Vec<String> = on
         .iter()
         .map(|awaited| {
@@ -385,7 +385,7 @@ pub(super) fn show(
     Ok(())
 }
 
-fn diagnostic_json(diagnostic: &EngineDiagnostic) -> Value {
+fn diagnostic_json(diagnostic: &DiagnosticView) -> Value {
     let source = diagnostic.source.as_ref();
     json!({
         "summary": diagnostic.summary,

@@ -4,10 +4,10 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use control::project::engines::Progress;
+use control::project::engines::InstallProgress;
 use model::engine::Flavor;
 
-use crate::view::Look;
+use crate::view::ViewOptions;
 use crate::view::duration::human;
 use crate::view::text;
 
@@ -15,10 +15,10 @@ use crate::view::text;
 const QUIET: Duration = Duration::from_secs(30);
 const CLEAR_LINE: &str = "\r\x1b[K";
 
-pub(super) struct Teller<W> {
+pub(super) struct InstallPrinter<W> {
     out: W,
     flavor: Flavor,
-    look: Look,
+    look: ViewOptions,
     is_live: bool,
     quarter: u64,
     /// The current step, and when it started.
@@ -29,8 +29,8 @@ pub(super) struct Teller<W> {
     is_open: bool,
 }
 
-impl<W: Write> Teller<W> {
-    pub(super) fn new(out: W, flavor: Flavor, look: Look, is_live: bool) -> Self {
+impl<W: Write> InstallPrinter<W> {
+    pub(super) fn new(out: W, flavor: Flavor, look: ViewOptions, is_live: bool) -> Self {
         Self {
             out,
             flavor,
@@ -43,11 +43,11 @@ impl<W: Write> Teller<W> {
         }
     }
 
-    pub(super) fn tell(&mut self, progress: &Progress) {
+    pub(super) fn tell(&mut self, progress: &InstallProgress) {
         let line = match progress {
-            Progress::Waiting => "waiting for another install to end".to_owned(),
-            Progress::Chosen { version } => format!("installing {} {version}", self.flavor),
-            Progress::Downloading {
+            InstallProgress::Waiting => "waiting for another install to end".to_owned(),
+            InstallProgress::Chosen { version } => format!("installing {} {version}", self.flavor),
+            InstallProgress::Downloading {
                 done,
                 total: Some(total),
             } if *total > 0 => {
@@ -58,14 +58,16 @@ impl<W: Write> Teller<W> {
                 self.quarter = quarter;
                 format!("downloading, {} %", quarter * 25)
             }
-            Progress::Downloading { .. } => return,
-            Progress::Verifying => "verifying checksum and signature".to_owned(),
-            Progress::Unpacking => "unpacking".to_owned(),
+            InstallProgress::Downloading { .. } => return,
+            InstallProgress::Verifying => "verifying checksum and signature".to_owned(),
+            InstallProgress::Unpacking => "unpacking".to_owned(),
         };
         let step = match progress {
-            Progress::Waiting => Some("waiting"),
-            Progress::Downloading { .. } => Some("downloading"),
-            Progress::Chosen { .. } | Progress::Verifying | Progress::Unpacking => None,
+            InstallProgress::Waiting => Some("waiting"),
+            InstallProgress::Downloading { .. } => Some("downloading"),
+            InstallProgress::Chosen { .. }
+            | InstallProgress::Verifying
+            | InstallProgress::Unpacking => None,
         };
         let before = self.step.filter(|(word, _)| Some(*word) == step);
         self.step = before.or_else(|| Some((step?, Instant::now())));
@@ -121,11 +123,12 @@ mod tests {
     /// The output of a download that takes 65 seconds.
     fn seen(is_live: bool) -> String {
         let mut out = Vec::new();
-        let mut teller = Teller::new(&mut out, Flavor::Tofu, Look::plain(50), is_live);
-        teller.tell(&Progress::Chosen {
+        let mut teller =
+            InstallPrinter::new(&mut out, Flavor::Tofu, ViewOptions::plain(50), is_live);
+        teller.tell(&InstallProgress::Chosen {
             version: "1.11.14".parse().unwrap(),
         });
-        teller.tell(&Progress::Downloading {
+        teller.tell(&InstallProgress::Downloading {
             done: 25,
             total: Some(100),
         });

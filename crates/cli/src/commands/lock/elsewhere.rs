@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use control::changeset::backends::{self, BackendError, BackendLock, Broken, FoundLock};
+use control::changeset::backends::{self, BackendError, BackendLock, BreakOutcome, StackLock};
 use control::state::lock_admin::applying;
-use control::state::reasons::Reason;
+use control::state::reasons::BreakGlassReason;
 use jiff::Timestamp;
 use model::ids::StackName;
 use model::lock::{LockInfo, operation_words};
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use super::BreakArgs;
 use crate::args::Global;
 use crate::commands::by_hand::ask;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::duration;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Locks of the stacks of this project; none outside a project.
-pub(super) async fn locks(place: &Place, process: &Process) -> Vec<FoundLock> {
+pub(super) async fn locks(place: &HomeHandle, process: &Process) -> Vec<StackLock> {
     let (Some(open), Some(project)) = (&place.open, &place.project) else {
         return Vec::new();
     };
@@ -27,7 +27,7 @@ pub(super) async fn locks(place: &Place, process: &Process) -> Vec<FoundLock> {
 }
 
 /// The stack that has this state, if its backend is one of the engine.
-pub(super) fn stack(place: &Place, state: &StateName) -> Option<StackName> {
+pub(super) fn stack(place: &HomeHandle, state: &StateName) -> Option<StackName> {
     let project = place.project.as_ref()?;
     let mut stacks = project.stacks.iter();
     let is_it = |stack: &str| place.control.state_name(stack) == *state;
@@ -36,7 +36,7 @@ pub(super) fn stack(place: &Place, state: &StateName) -> Option<StackName> {
     Some(name.clone())
 }
 
-pub(super) async fn row(place: &Place, found: &FoundLock) -> Option<[String; 6]> {
+pub(super) async fn row(place: &HomeHandle, found: &StackLock) -> Option<[String; 6]> {
     let stack = &found.stack;
     let run = applying(&place.control, stack).await;
     let Some(info) = held(found) else {
@@ -82,7 +82,7 @@ fn since(created: &str) -> String {
     duration::ago(Duration::try_from(since).unwrap_or_default())
 }
 
-pub(super) async fn document(place: &Place, found: &FoundLock) -> Option<Value> {
+pub(super) async fn document(place: &HomeHandle, found: &StackLock) -> Option<Value> {
     let info = held(found);
     let run = applying(&place.control, &found.stack).await;
     if info.is_none() && (run.is_none() || remark(found).is_none()) {
@@ -99,13 +99,13 @@ pub(super) async fn document(place: &Place, found: &FoundLock) -> Option<Value> 
 }
 
 /// A lock that cannot be read, and why, as data.
-pub(super) fn unknown(found: &FoundLock) -> Option<Value> {
+pub(super) fn unknown(found: &StackLock) -> Option<Value> {
     let why = remark(found)?;
     Some(json!({ "stack": found.stack.as_str(), "why": why }))
 }
 
 /// A lock that cannot be read, and why.
-pub(super) fn remark(found: &FoundLock) -> Option<String> {
+pub(super) fn remark(found: &StackLock) -> Option<String> {
     let stack = &found.stack;
     match &found.lock {
         Ok(BackendLock::NotRevealed) => Some(format!(
@@ -118,9 +118,9 @@ pub(super) fn remark(found: &FoundLock) -> Option<String> {
 
 pub(super) async fn break_lock(
     args: &BreakArgs,
-    place: &Place,
+    place: &HomeHandle,
     stack: &StackName,
-    reason: &Reason,
+    reason: &BreakGlassReason,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -155,14 +155,14 @@ pub(super) async fn break_lock(
         report::json(&json!({
             "broken": {
                 "stack": stack.as_str(), "lock_id": id, "holder": "backend",
-                "certain": broken == Broken::Surely,
+                "certain": broken == BreakOutcome::Surely,
             },
             "reason": reason.text,
         }))?;
     } else {
         report::say(&match broken {
-            Broken::Surely => format!("Broke {what} on `{stack}`.\n"),
-            Broken::Asked => format!(
+            BreakOutcome::Surely => format!("Broke {what} on `{stack}`.\n"),
+            BreakOutcome::Asked => format!(
                 "The backend of `{stack}` was asked to end {what}; it does not tell whether that held the state.\n"
             ),
         })?;
@@ -196,7 +196,7 @@ fn id_of(
     }
 }
 
-fn held(found: &FoundLock) -> Option<&LockInfo> {
+fn held(found: &StackLock) -> Option<&LockInfo> {
     match &found.lock {
         Ok(BackendLock::Held(info)) => Some(info),
         Ok(BackendLock::Free | BackendLock::NotRevealed) | Err(_) => None,

@@ -6,15 +6,15 @@ use control::Control;
 use control::changeset::explain::{self, ApproveError, NewApproval};
 use control::changeset::{approval_policy, change_sets};
 use control::schedule::scheduler;
-use control::secrets::caller_env::Asker;
+use control::secrets::caller_env::CallerEnv;
 use jiff::Timestamp;
-use model::approval::{Because, shown};
+use model::approval::{UncountedReason, shown};
 use model::changeset::{ChangeSet, Status, is_said};
 use model::error::Explain;
 use model::run::{Run, RunState};
 use serde_json::json;
 
-use super::{About, Here};
+use super::{ProjectHandle, RunOrChangeSet};
 use crate::args::Global;
 use crate::view::text::count;
 use crate::view::{duration, errors, plan};
@@ -48,9 +48,9 @@ pub(super) async fn approve(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let here = Here::open(global, process).await?;
+    let here = ProjectHandle::open(global, process).await?;
     let failed = |err: &dyn Explain| CommandError::from_error(err);
-    let (set, run) = About::read(&args.what)?.set(&here.control).await?;
+    let (set, run) = RunOrChangeSet::read(&args.what)?.set(&here.control).await?;
     let here = here.of_set(set, process).await?;
     let before = explain::explain(&here.control, set)
         .await
@@ -141,7 +141,7 @@ pub(super) async fn approve(
     // If not started here, the client or the runners of the change set continue with it.
     let goes_on = starts && is_ready || owed.is_empty() && (starts || is_at_work);
     if starts {
-        scheduler::turn(&here.control, set, None, &Asker::default(), None)
+        scheduler::turn(&here.control, set, None, &CallerEnv::default(), None)
             .await
             .map_err(|err| failed(&err))?;
     }
@@ -193,7 +193,7 @@ pub(super) async fn approve(
         let mut not_counted = one.not_counted.iter().rev();
         if let Some(not_counted) = not_counted.find(|one| one.person == actor) {
             let why = match (not_counted.because, &one.rule.role) {
-                (Because::OtherRole, Some(role)) if !has_role => {
+                (UncountedReason::OtherRole, Some(role)) if !has_role => {
                     format!("spoke in no role; `--role {role}` claims it")
                 }
                 (because, _) => because.words().to_owned(),
@@ -259,7 +259,7 @@ async fn can_be_shown(control: &Control, runs: &[Run]) -> bool {
 
 /// Why the project's current rules prevent the start of a change set, and the next step.
 async fn stands_in_the_way(
-    here: &Here,
+    here: &ProjectHandle,
     set: &ChangeSet,
 ) -> Result<Option<(String, String)>, CommandError> {
     let id = set.id;

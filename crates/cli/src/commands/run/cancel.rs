@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use control::Control;
 use control::changeset::cancel_requests::CancelRequest;
-use control::schedule::cancel::{self, CancelError, Cancelling};
-use control::state::reasons::Reason;
+use control::schedule::cancel::{self, CancelError, PendingCancel};
+use control::state::reasons::BreakGlassReason;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunState};
 use serde_json::json;
 
-use super::{About, read_run};
+use super::{RunOrChangeSet, read_run};
 use crate::args::Global;
 use crate::commands::by_hand::reason_text;
 use crate::commands::change;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::{left, text};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -63,9 +63,9 @@ pub(crate) async fn cancel(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let set = args.what.parse::<ChangeSetId>().ok();
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let control = &place.control;
-    About::read(&args.what)?.set(control).await?;
+    RunOrChangeSet::read(&args.what)?.set(control).await?;
     let reason = args.reason.as_deref().map(str::trim);
     let wish = CancelRequest {
         by: process.actor(),
@@ -121,7 +121,7 @@ async fn cancel_run(
     } else {
         format!("Cancelling run {id} of `{stack}`, which has not begun.\n")
     })?;
-    let begun = Cancelling::begin(control, id, wish).await;
+    let begun = PendingCancel::begin(control, id, wish).await;
     let mut cancelling = begun.map_err(|err| refused(&err))?;
     loop {
         let seen = cancelling.look(control).await;
@@ -136,7 +136,7 @@ async fn give_up(
     args: &CancelArgs,
     set: Option<ChangeSetId>,
     wish: CancelRequest,
-    place: &Place,
+    place: &HomeHandle,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -175,13 +175,13 @@ async fn give_up(
 }
 
 /// Requires a reason for the record.
-fn said(wish: CancelRequest) -> Result<Reason, CommandError> {
+fn said(wish: CancelRequest) -> Result<BreakGlassReason, CommandError> {
     let Some(text) = wish.reason else {
         return Err(CommandError::new("the reason is empty")
             .hint("say why, for who reads the record later: `--reason \"…\"`")
             .status(ExitStatus::Usage));
     };
-    Ok(Reason {
+    Ok(BreakGlassReason {
         actor: wish.by,
         text,
     })

@@ -5,9 +5,9 @@ use model::changeset::{Action, Status};
 use model::error::Explain;
 use model::ids::ChangeSetId;
 
-use super::{About, Here};
+use super::{ProjectHandle, RunOrChangeSet};
 use crate::args::Global;
-use crate::commands::change::{self, AppliedPlans, Destroying};
+use crate::commands::change::{self, AppliedPlans, DestroyOptions};
 use crate::commands::destroy;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process};
@@ -42,9 +42,9 @@ pub(crate) async fn say_yes(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let here = Here::open(global, process).await?;
+    let here = ProjectHandle::open(global, process).await?;
     let failed = |err: &dyn Explain| CommandError::from_error(err);
-    let (set, _) = About::read(what)?.set(&here.control).await?;
+    let (set, _) = RunOrChangeSet::read(what)?.set(&here.control).await?;
     here.check_machine(set).await?;
     let here = here.of_set(set, process).await?;
     here.check_writer(set, process).await?;
@@ -84,7 +84,7 @@ pub(crate) async fn say_yes(
 
 /// Checks stacks that are protected by now. A name that was typed before is not required again.
 async fn check_protected(
-    here: &Here,
+    here: &ProjectHandle,
     set: ChangeSetId,
     named: &[String],
     global: &Global,
@@ -95,7 +95,7 @@ async fn check_protected(
         return Ok(());
     }
     let typed = typed.iter().map(ToString::to_string);
-    let destroying = Destroying {
+    let destroying = DestroyOptions {
         confirm: named.iter().cloned().chain(typed).collect(),
         from: None,
     };

@@ -1,16 +1,16 @@
 //! `terrane run discard`
 
 use control::run::cleanup;
-use control::schedule::scheduler::{self, Say};
+use control::schedule::scheduler::{self, UserCommand};
 use control::state::quarantine;
 use control::state::reasons::without_secrets_of_set;
 use model::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
-use super::{About, must_be_of_here};
+use super::{RunOrChangeSet, must_be_of_here};
 use crate::args::Global;
 use crate::commands::by_hand::ReasonArg;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::watch::turn_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -35,9 +35,9 @@ pub(super) async fn discard(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    match About::read(&args.what)? {
-        About::Set(set) => drop_set(set, args, global, process).await,
-        About::Run(run) => drop_kept(run, args, global, process).await,
+    match RunOrChangeSet::read(&args.what)? {
+        RunOrChangeSet::Set(set) => drop_set(set, args, global, process).await,
+        RunOrChangeSet::Run(run) => drop_kept(run, args, global, process).await,
     }
 }
 
@@ -49,14 +49,14 @@ async fn drop_set(
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(global, process)?;
     // Must work while the project is being edited: needs no valid project.
-    let here = Place::open(global, process).await?;
+    let here = HomeHandle::open(global, process).await?;
     must_be_of_here(&here.control, set).await?;
     let text = without_secrets_of_set(&here.control, set, &reason.text).await;
-    let say = Say::Discard {
+    let say = UserCommand::Discard {
         by: reason.actor,
         reason: Some(text.clone()),
     };
-    let asker = control::secrets::caller_env::Asker::default();
+    let asker = control::secrets::caller_env::CallerEnv::default();
     let standing = scheduler::turn(&here.control, set, Some(say), &asker, None)
         .await
         .map_err(|err| turn_error(&err))?;
@@ -76,8 +76,8 @@ async fn drop_kept(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(global, process)?;
-    let place = Place::open(global, process).await?;
-    About::Run(run).set(&place.control).await?;
+    let place = HomeHandle::open(global, process).await?;
+    RunOrChangeSet::Run(run).set(&place.control).await?;
     let left = quarantine::discard(&place.control, run, &reason).await;
     let left = left.map_err(|err| CommandError::from_error(&err))?;
     if global.json {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::Global;
 use crate::commands::by_hand::{ReasonArg, word};
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::{self, text::clean};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -34,7 +34,7 @@ pub(super) async fn explain(
     let id = read_record(&args.record)?;
     let reason = args.reason.read(global, process)?;
     // Must work while the project is being edited: needs no valid project.
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let act = restrictions::explain(&place.control, place.project.as_ref(), id, &reason).await;
     let act = act.map_err(|err| CommandError::from_error(&err))?;
     if global.json {

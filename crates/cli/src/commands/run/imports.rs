@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use control::Control;
 use model::ids::StackName;
-use model::import_proposal::Left;
+use model::import_proposal::UnrecordedResources;
 use model::run::{Outcome, Run, RunEvent, RunState};
 use serde_json::json;
 
 use super::read_run;
 use crate::args::Global;
-use crate::commands::place::Place;
-use crate::view::{Look, errors, text};
+use crate::commands::place::HomeHandle;
+use crate::view::{ViewOptions, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// How many resources a reminder names.
@@ -36,7 +36,7 @@ pub(crate) async fn imports(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let id = read_run(&args.run)?;
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let run = place.control.run(id).await;
     let run = run.map_err(|err| CommandError::from_error(&err))?;
     let run = run.ok_or_else(|| CommandError::new(format!("there is no run {id}")))?;
@@ -47,7 +47,7 @@ pub(crate) async fn imports(
             "run": id.to_string(),
             "stack": run.stack.to_string(),
             "left": left,
-            "blocks": left.map(Left::blocks),
+            "blocks": left.map(UnrecordedResources::blocks),
         }))?;
         return Ok(ExitStatus::Done);
     }
@@ -65,13 +65,16 @@ pub(crate) async fn imports(
 pub(crate) async fn say_left(
     control: &Control,
     stacks: &BTreeSet<StackName>,
-    look: Look,
+    look: ViewOptions,
 ) -> Result<(), CommandError> {
     let runs = control.runs_with_unrecorded().await;
     let runs = runs.map_err(|err| CommandError::from_error(&err))?;
     for run in runs.iter().filter(|run| stacks.contains(&run.stack)) {
         let left = left_by(control, run).await?;
-        let importable = left.as_ref().map(Left::importable).unwrap_or_default();
+        let importable = left
+            .as_ref()
+            .map(UnrecordedResources::importable)
+            .unwrap_or_default();
         if importable.is_empty() {
             continue;
         }
@@ -99,7 +102,10 @@ fn brief(addresses: &[&str]) -> String {
 }
 
 /// What a run's engine left unrecorded. It is still there if the run was reopened since.
-async fn left_by(control: &Control, run: &Run) -> Result<Option<Left>, CommandError> {
+async fn left_by(
+    control: &Control,
+    run: &Run,
+) -> Result<Option<UnrecordedResources>, CommandError> {
     if let Some(left) = left_of(&run.state) {
         return Ok(Some(left.clone()));
     }
@@ -118,7 +124,7 @@ async fn left_by(control: &Control, run: &Run) -> Result<Option<Left>, CommandEr
 }
 
 /// The unrecorded resources in the outcome of a run.
-pub(crate) fn left_of(state: &RunState) -> Option<&Left> {
+pub(crate) fn left_of(state: &RunState) -> Option<&UnrecordedResources> {
     let RunState::Finished { outcome, .. } = state else {
         return None;
     };

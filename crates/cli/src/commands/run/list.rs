@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use control::changeset::change_sets;
-use control::changeset::explain::{self, Explained, Which};
-use control::changeset::restrictions::InForce;
-use control::changeset::upstreams::{self, Resting};
+use control::changeset::explain::{self, ChangeSetDetails, ChangeSetFilter};
+use control::changeset::restrictions::Restrictions;
+use control::changeset::upstreams::{self, UnfinishedRun};
 use control::run::liveness;
 use jiff::Timestamp;
 use model::approval::shown;
@@ -16,8 +16,8 @@ use model::run::{Run, RunState};
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::commands::place::{Place, at_home};
-use crate::view::{Look, duration, in_force, table::Table, text::count};
+use crate::commands::place::{HomeHandle, at_home};
+use crate::view::{ViewOptions, duration, in_force, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show what is under way or waits, and why; `--all` also what is over
@@ -43,16 +43,16 @@ pub(super) async fn list(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     // Must work while the project is being edited: needs no valid project.
-    let here = Place::open(global, process).await?;
+    let here = HomeHandle::open(global, process).await?;
     if args.open {
         return open_acts(&here, global, process).await;
     }
     let which = if args.all {
-        Which::Newest(args.limit.into())
+        ChangeSetFilter::Newest(args.limit.into())
     } else {
-        Which::Open
+        ChangeSetFilter::Open
     };
-    let in_force = InForce::read(&here.control).await;
+    let in_force = Restrictions::read(&here.control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     let sets = explain::list(&here.control, which).await;
     let sets = sets.map_err(|err| CommandError::from_error(&err))?;
@@ -126,7 +126,7 @@ pub(super) async fn list(
 }
 
 /// Stacks that are applied but not done: no runner is working on them, and others may wait.
-fn rests(resting: &[Resting]) -> Table {
+fn rests(resting: &[UnfinishedRun]) -> Table {
     let mut table = Table::new(["NOT DONE", "RUN", "STATE", "WHY", "WAITING", "WAY ON"]);
     for one in resting {
         let waiting: Vec<&str> = one.waiting.iter().map(StackName::as_str).collect();
@@ -142,7 +142,7 @@ fn rests(resting: &[Resting]) -> Table {
     table
 }
 
-fn not_done(one: &Resting) -> Value {
+fn not_done(one: &UnfinishedRun) -> Value {
     json!({
         "stack": one.stack,
         "run": one.run.to_string(),
@@ -154,7 +154,7 @@ fn not_done(one: &Resting) -> Value {
 }
 
 /// ``c42: exec `state list` by `ada`, 3 minutes ago``; if piped, with the time itself.
-fn heading(set: &Explained, is_elsewhere: bool, look: Look) -> String {
+fn heading(set: &ChangeSetDetails, is_elsewhere: bool, look: ViewOptions) -> String {
     let request = &set.set.request;
     let exec = request.exec.as_ref();
     let exec = exec.map_or_else(String::new, |exec| format!(" `{}`", exec.line()));
@@ -178,11 +178,11 @@ fn heading(set: &Explained, is_elsewhere: bool, look: Look) -> String {
 }
 
 /// How long the run has been in its state; none if it is over.
-fn span(set: &Explained, run: &Run) -> Option<Duration> {
+fn span(set: &ChangeSetDetails, run: &Run) -> Option<Duration> {
     Duration::try_from(set.now.duration_since(since(set, run)?)).ok()
 }
 
-fn since(set: &Explained, run: &Run) -> Option<Timestamp> {
+fn since(set: &ChangeSetDetails, run: &Run) -> Option<Timestamp> {
     Some(match &run.state {
         RunState::Planning { since, .. }
         | RunState::Applying { since, .. }
@@ -195,7 +195,7 @@ fn since(set: &Explained, run: &Run) -> Option<Timestamp> {
     })
 }
 
-pub(super) fn document(set: &Explained) -> Value {
+pub(super) fn document(set: &ChangeSetDetails) -> Value {
     let runs: Vec<Value> = set
         .runs
         .iter()
@@ -227,11 +227,11 @@ pub(super) fn document(set: &Explained) -> Value {
 
 /// Prints open break-glass records with what closes each, and quarantined states.
 async fn open_acts(
-    here: &Place,
+    here: &HomeHandle,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let in_force = InForce::read(&here.control).await;
+    let in_force = Restrictions::read(&here.control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     let project = here.project.as_ref();
     if global.json {
@@ -266,7 +266,7 @@ async fn open_acts(
 }
 
 /// The message about open records outside this project, and how to list them.
-fn outside(here: &Place, acts: usize) -> String {
+fn outside(here: &HomeHandle, acts: usize) -> String {
     let home = here.control.home.store().directory();
     let data = home.map_or_else(String::new, |dir| format!(" --data {}", dir.display()));
     format!(

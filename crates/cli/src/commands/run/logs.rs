@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use control::Control;
 use control::changeset::explain;
 use control::run::liveness;
-use control::run::logs::{LogLine, Part, RunLog, attempts, without_colours};
+use control::run::logs::{LogLine, LogPart, RunLog, attempts, without_colours};
 use control::schedule::cancel;
 use model::changeset::Status;
 use model::engine_event::EventKind;
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::cancel::say_over;
 use super::must_be_of_here;
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::text::{self, clean, pad};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -50,14 +50,14 @@ pub(crate) struct LogsArgs {
     follow: bool,
     /// Only one stage
     #[arg(long, value_enum)]
-    stage: Option<StageWord>,
+    stage: Option<StageArg>,
     /// An earlier attempt, counted from 1; `terrane run show` says how many there are
     #[arg(long, value_name = "N", conflicts_with = "follow")]
     attempt: Option<NonZeroUsize>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum StageWord {
+enum StageArg {
     Init,
     Plan,
     Apply,
@@ -66,15 +66,15 @@ enum StageWord {
     Verify,
 }
 
-impl From<StageWord> for Stage {
-    fn from(word: StageWord) -> Self {
+impl From<StageArg> for Stage {
+    fn from(word: StageArg) -> Self {
         match word {
-            StageWord::Init => Self::Preparing,
-            StageWord::Plan => Self::Planning,
-            StageWord::Apply => Self::Applying,
-            StageWord::Publish => Self::Publishing,
-            StageWord::Bootstrap => Self::Bootstrapping,
-            StageWord::Verify => Self::Verifying,
+            StageArg::Init => Self::Preparing,
+            StageArg::Plan => Self::Planning,
+            StageArg::Apply => Self::Applying,
+            StageArg::Publish => Self::Publishing,
+            StageArg::Bootstrap => Self::Bootstrapping,
+            StageArg::Verify => Self::Verifying,
         }
     }
 }
@@ -84,7 +84,7 @@ pub(crate) async fn logs(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let control = &place.control;
     let mut runs = find(&args.what, control).await?;
     if let Some(run) = runs.first() {
@@ -103,9 +103,9 @@ pub(crate) async fn logs(
         }
     }
     let width = runs.iter().map(|run| run.stack.as_str().len()).max();
-    let mut readers: Vec<Reader> = runs
+    let mut readers: Vec<LogPrinter> = runs
         .iter()
-        .map(|run| Reader {
+        .map(|run| LogPrinter {
             id: run.id,
             log: RunLog::new(
                 &control.home,
@@ -119,7 +119,7 @@ pub(crate) async fn logs(
             json: global.json,
         })
         .collect();
-    let mut waits = runs.first().map(|run| Waits::of(run, process));
+    let mut waits = runs.first().map(|run| WaitNotice::of(run, process));
     let mut said = false;
     // If a run has lost its runner, this check completes its log.
     for reader in &readers {
@@ -199,7 +199,7 @@ async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
 }
 
 /// Reports that a followed change set waits for a user, once until it continues.
-struct Waits {
+struct WaitNotice {
     set: ChangeSetId,
     /// The user who follows it.
     actor: String,
@@ -208,7 +208,7 @@ struct Waits {
     said: Option<String>,
 }
 
-impl Waits {
+impl WaitNotice {
     fn of(run: &Run, process: &Process) -> Self {
         Self {
             set: run.change_set,
@@ -271,17 +271,17 @@ impl Waits {
 }
 
 /// Prints the log of one run.
-struct Reader {
+struct LogPrinter {
     id: RunId,
     log: RunLog,
     name: String,
     /// The width of the stack names, if there are several.
     prefix: Option<usize>,
-    part: Option<Part>,
+    part: Option<LogPart>,
     json: bool,
 }
 
-impl Reader {
+impl LogPrinter {
     fn print(&mut self) -> Result<bool, CommandError> {
         let lines = self.log.read_new();
         self.say(&lines)
@@ -318,10 +318,10 @@ impl Reader {
     }
 }
 
-fn word(part: Part) -> &'static str {
+fn word(part: LogPart) -> &'static str {
     match part {
-        Part::Stage(stage) => stage.word(),
-        Part::Complaints => "on standard error",
+        LogPart::Stage(stage) => stage.word(),
+        LogPart::Complaints => "on standard error",
     }
 }
 
@@ -368,7 +368,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, shown: &[&str]) {
         let line = LogLine {
-            part: Part::Stage(Stage::Preparing),
+            part: LogPart::Stage(Stage::Preparing),
             text: text.to_owned(),
             event: EngineEvent::parse(text),
         };

@@ -1,15 +1,15 @@
 //! `terrane run reject`
 
 use control::run::cleanup;
-use control::schedule::scheduler::{self, Say};
-use control::secrets::caller_env::Asker;
+use control::schedule::scheduler::{self, UserCommand};
+use control::secrets::caller_env::CallerEnv;
 use control::state::reasons::without_secrets_of_set;
 use serde_json::json;
 
-use super::About;
+use super::RunOrChangeSet;
 use crate::args::Global;
 use crate::commands::by_hand::ReasonArg;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::watch::turn_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -32,14 +32,14 @@ pub(super) async fn reject(
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(global, process)?;
     // Must work while the project is being edited: needs no valid project.
-    let here = Place::open(global, process).await?;
-    let (set, _) = About::read(&args.what)?.set(&here.control).await?;
+    let here = HomeHandle::open(global, process).await?;
+    let (set, _) = RunOrChangeSet::read(&args.what)?.set(&here.control).await?;
     let text = without_secrets_of_set(&here.control, set, &reason.text).await;
-    let say = Say::Reject {
+    let say = UserCommand::Reject {
         by: reason.actor,
         reason: text.clone(),
     };
-    let standing = scheduler::turn(&here.control, set, Some(say), &Asker::default(), None)
+    let standing = scheduler::turn(&here.control, set, Some(say), &CallerEnv::default(), None)
         .await
         .map_err(|err| turn_error(&err))?;
     cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;

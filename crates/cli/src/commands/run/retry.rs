@@ -2,9 +2,9 @@
 
 use model::changeset::Reopen;
 
-use super::{Here, read_run};
+use super::{ProjectHandle, read_run};
 use crate::args::Global;
-use crate::commands::change::{self, Change};
+use crate::commands::change::{self, ChangeOptions};
 use crate::commands::exceptions::ExceptionArgs;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -39,8 +39,8 @@ pub(super) async fn retry(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let run = read_run(&args.run)?;
-    let here = Here::open(global, process).await?;
-    let (set, _) = super::About::Run(run).set(&here.control).await?;
+    let here = ProjectHandle::open(global, process).await?;
+    let (set, _) = super::RunOrChangeSet::Run(run).set(&here.control).await?;
     let found = here.control.change_set(set).await;
     let action = found
         .map_err(|err| CommandError::from_error(&err))?
@@ -50,10 +50,10 @@ pub(super) async fn retry(
     let exceptions = args
         .exceptions
         .read(args.reason.as_deref(), global, process)?;
-    let change = Change {
+    let change = ChangeOptions {
         exceptions,
         auto_approve: args.auto_approve,
-        ..Change::of(action)
+        ..ChangeOptions::of(action)
     };
     let what = Reopen::Run(run);
     Box::pin(change::go_on_with(Some(set), what, change, global, process)).await

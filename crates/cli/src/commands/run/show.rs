@@ -1,6 +1,6 @@
 //! `terrane run show`: one change set or run, with everything that happened to it.
 
-use control::changeset::explain::{self, Explained, Happened};
+use control::changeset::explain::{self, ChangeSetDetails, HistoryEvent};
 use control::run::logs::attempts;
 use jiff::Timestamp;
 use model::approval::shown;
@@ -8,15 +8,15 @@ use model::changeset::{Action, SetEvent, Status};
 use model::error::Explain;
 use model::gate::GateReport;
 use model::ids::RunId;
-use model::policy::{Point, Verdict};
+use model::policy::{PolicyPhase, Verdict};
 use model::run::{Preview, Run, RunEvent, Stage};
 use serde_json::json;
 
 use super::imports::left_of;
-use super::{About, Here, list};
+use super::{ProjectHandle, RunOrChangeSet, list};
 use crate::args::Global;
 use crate::commands::change::{self, AppliedPlans};
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::plan::sum;
 use crate::view::policy::{self, StackVerdict};
 use crate::view::table::Table;
@@ -47,8 +47,8 @@ pub(super) async fn show(
 ) -> Result<ExitStatus, CommandError> {
     let failed = |err: &dyn Explain| CommandError::from_error(err);
     if args.plan {
-        let here = Here::open(global, process).await?;
-        let (set, run) = About::read(&args.what)?.set(&here.control).await?;
+        let here = ProjectHandle::open(global, process).await?;
+        let (set, run) = RunOrChangeSet::read(&args.what)?.set(&here.control).await?;
         let mut watcher = Watcher::attach(&here.control, set, None, global, process)
             .map_err(|err| failed(&err))?;
         change::show_plans(
@@ -71,8 +71,8 @@ pub(super) async fn show(
         return Ok(ExitStatus::Done);
     }
     // Must work while the project is being edited: needs no valid project.
-    let here = Place::open(global, process).await?;
-    let (set, run) = About::read(&args.what)?.set(&here.control).await?;
+    let here = HomeHandle::open(global, process).await?;
+    let (set, run) = RunOrChangeSet::read(&args.what)?.set(&here.control).await?;
     let explained = explain::explain(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
@@ -80,7 +80,7 @@ pub(super) async fn show(
         .await
         .map_err(|err| failed(&err))?;
     if let Some(run) = run {
-        history.retain(|(_, happened)| matches!(happened, Happened::Run(id, _) if *id == run));
+        history.retain(|(_, happened)| matches!(happened, HistoryEvent::Run(id, _) if *id == run));
     }
     if global.json {
         let mut document = list::document(&explained);
@@ -91,8 +91,8 @@ pub(super) async fn show(
         document["history"] = history
             .iter()
             .map(|(at, happened)| match happened {
-                Happened::Set(event) => json!({ "at": at, "event": event }),
-                Happened::Run(run, event) => {
+                HistoryEvent::Set(event) => json!({ "at": at, "event": event }),
+                HistoryEvent::Run(run, event) => {
                     json!({ "at": at, "run": run.to_string(), "event": event })
                 }
             })
@@ -202,10 +202,10 @@ fn verdict(run: &Run, is_named: bool) -> Option<StackVerdict> {
 }
 
 /// The results of a run's gates when they were last checked, with the evidence.
-fn gates_of(run: &Run, history: &[(Timestamp, Happened)]) -> Vec<GateReport> {
+fn gates_of(run: &Run, history: &[(Timestamp, HistoryEvent)]) -> Vec<GateReport> {
     let mut reports = history.iter().rev().filter_map(|(_, happened)| {
         let report = match happened {
-            Happened::Run(id, event) if *id == run.id => match &**event {
+            HistoryEvent::Run(id, event) if *id == run.id => match &**event {
                 RunEvent::StageFinished {
                     part: Stage::Verifying,
                     report,
@@ -216,7 +216,7 @@ fn gates_of(run: &Run, history: &[(Timestamp, Happened)]) -> Vec<GateReport> {
                 }
                 _ => None,
             },
-            Happened::Run(..) | Happened::Set(_) => None,
+            HistoryEvent::Run(..) | HistoryEvent::Set(_) => None,
         };
         serde_json::from_value(report?.clone()).ok()
     });
@@ -224,9 +224,9 @@ fn gates_of(run: &Run, history: &[(Timestamp, Happened)]) -> Vec<GateReport> {
 }
 
 /// The message of the last bootstrap, if it failed.
-fn bootstrap_of<'h>(run: &Run, history: &'h [(Timestamp, Happened)]) -> Option<&'h str> {
+fn bootstrap_of<'h>(run: &Run, history: &'h [(Timestamp, HistoryEvent)]) -> Option<&'h str> {
     let mut tried = history.iter().rev().filter_map(|(_, happened)| {
-        let Happened::Run(id, event) = happened else {
+        let HistoryEvent::Run(id, event) = happened else {
             return None;
         };
         match &**event {
@@ -245,7 +245,7 @@ fn bootstrap_of<'h>(run: &Run, history: &'h [(Timestamp, Happened)]) -> Option<&
     tried.next().flatten()
 }
 
-fn heading(explained: &Explained) -> String {
+fn heading(explained: &ChangeSetDetails) -> String {
     let set = &explained.set;
     let mut lines = vec![format!(
         "change set {}: {} by `{}`, {}",
@@ -270,7 +270,10 @@ fn heading(explained: &Explained) -> String {
     format!("{}\n", lines.join("\n"))
 }
 
-fn approvals(explained: &Explained, look: crate::view::Look) -> Result<(), CommandError> {
+fn approvals(
+    explained: &ChangeSetDetails,
+    look: crate::view::ViewOptions,
+) -> Result<(), CommandError> {
     let mut table = Table::new(["APPROVED BY", "ROLE", "FOR", "AT", "COMMENT"]);
     for one in &explained.approvals {
         let role = one.role.as_deref().unwrap_or("–");
@@ -294,10 +297,10 @@ fn approvals(explained: &Explained, look: crate::view::Look) -> Result<(), Comma
     Ok(())
 }
 
-fn words(explained: &Explained, happened: &Happened) -> (String, String) {
+fn words(explained: &ChangeSetDetails, happened: &HistoryEvent) -> (String, String) {
     match happened {
-        Happened::Set(event) => (explained.set.id.to_string(), set_words(event)),
-        Happened::Run(run, event) => {
+        HistoryEvent::Set(event) => (explained.set.id.to_string(), set_words(event)),
+        HistoryEvent::Run(run, event) => {
             let stack = explained.runs.iter().find(|one| one.id == *run);
             let stack = stack.map(|one| one.stack.to_string()).unwrap_or_default();
             (stack, run_words(event, explained.set.request.action))
@@ -396,11 +399,11 @@ fn run_words(event: &RunEvent, action: Action) -> String {
 }
 
 /// The policy verdict of a later phase, in one line.
-fn policy_words(at: Point, by: Option<&str>, said: &Verdict) -> String {
+fn policy_words(at: PolicyPhase, by: Option<&str>, said: &Verdict) -> String {
     let about = match (at, by) {
-        (Point::Approval, Some(by)) => format!("about the word of `{by}`"),
-        (Point::Approval, None) => "about a yes".to_owned(),
-        (Point::Plan | Point::Apply, _) => format!("at {}", at.as_str()),
+        (PolicyPhase::Approval, Some(by)) => format!("about the word of `{by}`"),
+        (PolicyPhase::Approval, None) => "about a yes".to_owned(),
+        (PolicyPhase::Plan | PolicyPhase::Apply, _) => format!("at {}", at.as_str()),
     };
     let parts: Vec<String> = [
         (said.denials.len(), "denial"),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use control::Control;
 use control::state::queries::ask::{self, AskStateError};
 use jiff::Timestamp;
-use model::state::moment::InvalidMoment;
-use model::state::pick::Pick;
+use model::state::moment::InvalidTimeSpec;
+use model::state::pick::VersionRef;
 use model::state::{StateName, StateVersion, moment};
 
 use crate::args::Global;
@@ -17,7 +17,7 @@ use crate::{CommandError, Process, report};
 
 /// Which version is looked at.
 #[derive(Debug, clap::Args)]
-pub(super) struct PickArgs {
+pub(super) struct VersionRefArgs {
     /// An older version instead of the newest
     #[arg(long, value_name = "N", conflicts_with = "at")]
     version: Option<i64>,
@@ -26,12 +26,12 @@ pub(super) struct PickArgs {
     at: Option<String>,
 }
 
-impl PickArgs {
-    pub(super) fn pick(&self) -> Result<Pick, CommandError> {
+impl VersionRefArgs {
+    pub(super) fn pick(&self) -> Result<VersionRef, CommandError> {
         match (self.version, &self.at) {
-            (Some(version), _) => Ok(Pick::Version(version)),
-            (None, Some(at)) => Ok(Pick::At(moment(at)?)),
-            (None, None) => Ok(Pick::Head),
+            (Some(version), _) => Ok(VersionRef::Version(version)),
+            (None, Some(at)) => Ok(VersionRef::At(moment(at)?)),
+            (None, None) => Ok(VersionRef::Head),
         }
     }
 }
@@ -88,7 +88,7 @@ pub(super) fn moment(word: &str) -> Result<Timestamp, CommandError> {
     moment::parse(word, Timestamp::now()).map_err(|err| not_a_moment(&err))
 }
 
-pub(super) fn not_a_moment(err: &InvalidMoment) -> CommandError {
+pub(super) fn not_a_moment(err: &InvalidTimeSpec) -> CommandError {
     CommandError::from_error(err)
 }
 

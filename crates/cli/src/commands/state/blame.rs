@@ -2,9 +2,9 @@
 
 use control::state::queries::blame;
 
-use super::asking::{PickArgs, RevealArgs, say_if_copy, shown};
+use super::asking::{RevealArgs, VersionRefArgs, say_if_copy, shown};
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -21,7 +21,7 @@ pub(crate) struct BlameArgs {
     /// One attribute with all below it: `tags`, `rules[0].port`
     attribute: Option<String>,
     #[command(flatten)]
-    pick: PickArgs,
+    pick: VersionRefArgs,
     #[command(flatten)]
     reveal: RevealArgs,
 }
@@ -32,7 +32,7 @@ pub(crate) async fn blame(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let pick = args.pick.pick()?;
-    let (place, state) = Place::open_state(global, process, &args.state).await?;
+    let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let detail = format!("blame of {}", args.address);
     let reveal = args
         .reveal

@@ -1,13 +1,13 @@
 //! `terrane state diff`
 
-use control::state::queries::ask::{self, Asked, Digests};
+use control::state::queries::ask::{self, ValueDigests, VersionDocument};
 use jiff::Timestamp;
-use model::state::diff::{Showing, diff as compare};
-use model::state::pick::Pick;
+use model::state::diff::{SensitiveDisplay, diff as compare};
+use model::state::pick::VersionRef;
 
 use super::asking::{RevealArgs, not_a_moment, say_if_copy, shown};
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -34,22 +34,22 @@ pub(crate) async fn diff(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (place, state) = Place::open_state(global, process, &args.state).await?;
+    let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let now = Timestamp::now();
     let pick = |word: &Option<String>| {
-        let word = word.as_ref().map(|word| Pick::parse(word, now));
+        let word = word.as_ref().map(|word| VersionRef::parse(word, now));
         word.transpose().map_err(|err| not_a_moment(&err))
     };
     let (from, to) = (pick(&args.from)?, pick(&args.to)?);
     let control = &place.control;
-    let to = ask::document(control, &state, to.unwrap_or(Pick::Head));
+    let to = ask::document(control, &state, to.unwrap_or(VersionRef::Head));
     let to = to.await.map_err(|err| shown(&err))?;
-    let from: Option<Asked> = match from {
+    let from: Option<VersionDocument> = match from {
         Some(from) => Some(ask::document(control, &state, from).await),
         None => match ask::predecessor(control, &to.version).await {
             Ok(None) => None,
             Ok(Some(before)) => {
-                Some(ask::document(control, &state, Pick::Version(before.version)).await)
+                Some(ask::document(control, &state, VersionRef::Version(before.version)).await)
             }
             Err(err) => return Err(shown(&err)),
         },
@@ -64,12 +64,12 @@ pub(crate) async fn diff(
     let detail = format!("the difference of versions {}", numbers.join(" and "));
     let reveal = args.reveal.reveal(control, &state, global, process, detail);
     let revealed = reveal.await?;
-    let digests = Digests::of(control).await.map_err(|err| shown(&err))?;
+    let digests = ValueDigests::of(control).await.map_err(|err| shown(&err))?;
     let short = |value: &serde_json::Value| digests.short(value);
     let showing = if revealed {
-        Showing::Revealed
+        SensitiveDisplay::Revealed
     } else {
-        Showing::Masked(&short)
+        SensitiveDisplay::Masked(&short)
     };
     let before = from
         .as_ref()

@@ -2,13 +2,13 @@
 
 use control::state::http_backend_lock::Locking;
 use control::transfer::export::{self, StateExport};
-use control::transfer::import::Place as Home;
+use control::transfer::import::StateLocation;
 use serde_json::json;
 
 use super::asking::say_if_copy;
 use super::locking::LockingArgs;
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::commands::{open_home, selection, sound_project};
 use crate::view::text::{clean, count};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -58,7 +58,7 @@ pub(crate) async fn export(
         }
     };
     let Some(stack) = &args.stack else {
-        let place = Place::open(global, process).await?;
+        let place = HomeHandle::open(global, process).await?;
         let dir = process.cwd.join(&args.to);
         let entries = export::export_all(&place.control, &dir)
             .await
@@ -73,8 +73,8 @@ pub(crate) async fn export(
         ))?;
         return Ok(ExitStatus::Done);
     };
-    let to = Home::parse(&args.to, &process.cwd);
-    let locking = &args.locking.read(matches!(to, Home::Http(_)))?;
+    let to = StateLocation::parse(&args.to, &process.cwd);
+    let locking = &args.locking.read(matches!(to, StateLocation::Http(_)))?;
     let other = match args.to.as_str() {
         "-" => Some("`terrane state pull` prints a state; a file of that name is `./-`"),
         "copy" => Some("`copy` is for `state import`; a file of that name is `./copy`"),
@@ -87,7 +87,7 @@ pub(crate) async fn export(
                 .status(ExitStatus::Usage),
         );
     }
-    let exported = if to == Home::Engine {
+    let exported = if to == StateLocation::Engine {
         let (open, project) = sound_project(global, process)?;
         let stack = selection::one(stack, &project)?;
         let settings = process.settings(global)?;
@@ -96,7 +96,7 @@ pub(crate) async fn export(
         let export = export::export_to_engine;
         export(&control, &open, &project, env, stack, &who, args.copy).await
     } else {
-        let place = Place::open(global, process).await?;
+        let place = HomeHandle::open(global, process).await?;
         let export = StateExport {
             state: &place.state(stack).await?,
             to: &to,
@@ -127,7 +127,7 @@ pub(crate) async fn export(
         exported.serial,
         clean(&version.lineage)
     ))?;
-    if to != Home::Engine {
+    if to != StateLocation::Engine {
         say_if_copy(version)?;
     }
     if let Some(way) = &exported.locked_by {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use control::Control;
 use control::project::open::OpenProject;
-use control::state::artifacts::BroughtArtifacts;
+use control::state::artifacts::RestoredArtifacts;
 use control::state::http_backend_lock::Locking;
 use control::transfer::import as state_import;
 use control::transfer::import::{
-    Brought, Import, ImportError, Imported, OldHome, Place, StateImport,
+    ImportError, ImportRequest, Imported, ImportedEntry, SourceLockState, StateImport,
+    StateLocation,
 };
 use jiff::Timestamp;
 use model::changeset::Action;
@@ -18,8 +19,8 @@ use serde_json::{Value, json};
 
 use super::locking::LockingArgs;
 use crate::args::Global;
-use crate::commands::change::{self, Change};
-use crate::commands::place::{Place as Home, must_outlive};
+use crate::commands::change::{self, ChangeOptions};
+use crate::commands::place::{HomeHandle, must_outlive};
 use crate::commands::{open_home, read_project, selection, sound_project};
 use crate::view::duration;
 use crate::view::text::clean;
@@ -67,15 +68,15 @@ pub(crate) async fn import(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let from = Place::parse(&args.from, &process.cwd);
-    if args.leave_locked && !matches!(from, Place::Http(_) | Place::Engine) {
+    let from = StateLocation::parse(&args.from, &process.cwd);
+    if args.leave_locked && !matches!(from, StateLocation::Http(_) | StateLocation::Engine) {
         return Err(
             CommandError::new("`--leave-locked`: a file cannot be kept locked")
                 .hint("import without it, and see to it that nobody writes there any more")
                 .status(ExitStatus::Usage),
         );
     }
-    let locking = &args.locking.read(matches!(from, Place::Http(_)))?;
+    let locking = &args.locking.read(matches!(from, StateLocation::Http(_)))?;
     if args.leave_locked && *locking == Locking::Nowhere {
         let message = "`--leave-locked` and `--no-lock`: what has no lock cannot be kept locked";
         return Err(CommandError::new(message).status(ExitStatus::Usage));
@@ -100,10 +101,10 @@ pub(crate) async fn import(
     if args.no_plan || stacks.is_empty() {
         return Ok(ExitStatus::Done);
     }
-    let change = Change {
+    let change = ChangeOptions {
         selectors: stacks.iter().map(ToString::to_string).collect(),
         detailed_exitcode: true,
-        ..Change::of(Action::Plan)
+        ..ChangeOptions::of(Action::Plan)
     };
     let status = Box::pin(change::carry_out(change, global, process)).await?;
     if status == ExitStatus::Changes {
@@ -121,12 +122,12 @@ fn is_by_name(word: &str, global: &Global, process: &Process) -> bool {
 /// stacks here.
 async fn import_all(
     args: &ImportArgs,
-    from: &Place,
+    from: &StateLocation,
     locking: &Locking,
     global: &Global,
     process: &Process,
 ) -> Result<Vec<StackName>, CommandError> {
-    let Place::Directory(dir) = from else {
+    let StateLocation::Directory(dir) = from else {
         return Err(
             CommandError::new("`--all` imports from a directory of state files")
                 .hint("`--from DIR`, as `terrane state export --all --to DIR` writes it")
@@ -144,19 +145,19 @@ async fn import_all(
         )
         .await;
     }
-    let home = Home::open(global, process).await?;
+    let home = HomeHandle::open(global, process).await?;
     let who = process.actor();
     let brought = state_import::import_all(&home.control, dir, &who).await;
     let (brought, artifacts) = brought.map_err(|err| failed(&err))?;
     let (mut done, mut stacks) = (Vec::new(), Vec::new());
     for one in &brought {
         let state = match one {
-            Brought::State(imported) => {
+            ImportedEntry::State(imported) => {
                 done.push(document(None, imported));
                 say(imported, home.control.home.project())?;
                 &imported.version.state
             }
-            Brought::Copy(state) => {
+            ImportedEntry::Copy(state) => {
                 report::say(&format!(
                     "State `{}` lives in a backend of the engine: the next run keeps a copy again.\n",
                     clean(&state.to_string())
@@ -179,7 +180,7 @@ async fn import_all(
     Ok(stacks)
 }
 
-fn say_artifacts(brought: &BroughtArtifacts) -> Result<(), CommandError> {
+fn say_artifacts(brought: &RestoredArtifacts) -> Result<(), CommandError> {
     if brought.files > 0 {
         report::say(&format!(
             "{} artifacts of stacks are here.\n",
@@ -197,12 +198,12 @@ fn say_artifacts(brought: &BroughtArtifacts) -> Result<(), CommandError> {
 async fn import_by_name(
     args: &ImportArgs,
     word: &str,
-    from: &Place,
+    from: &StateLocation,
     locking: &Locking,
     global: &Global,
     process: &Process,
 ) -> Result<(), CommandError> {
-    let home = Home::open(global, process).await?;
+    let home = HomeHandle::open(global, process).await?;
     let import = StateImport {
         state: &home.state(word).await?,
         from,
@@ -215,7 +216,7 @@ async fn import_by_name(
     let imported = state_import::import_state(&home.control, &process.env, &import).await;
     let imported = imported.map_err(|err| failed(&err))?;
     say(&imported, home.control.home.project())?;
-    if imported.old_home == OldHome::NotLocked && !imported.was_here {
+    if imported.old_home == SourceLockState::NotLocked && !imported.was_here {
         report::say(NOT_LOCKED)?;
     }
     if global.json {
@@ -227,7 +228,7 @@ async fn import_by_name(
 #[expect(clippy::too_many_arguments, reason = "each says one thing")]
 async fn import_stacks(
     args: &ImportArgs,
-    from: &Place,
+    from: &StateLocation,
     locking: &Locking,
     open: &OpenProject,
     project: &Project,
@@ -240,7 +241,7 @@ async fn import_stacks(
     let who = process.actor();
     let mut done = Vec::new();
     for stack in &stacks {
-        if !project.is_on_terrane_backend(stack) && *from != Place::Engine {
+        if !project.is_on_terrane_backend(stack) && *from != StateLocation::Engine {
             return Err(CommandError::new(format!(
                 "the target of stack `{stack}` keeps states in a backend of the engine"
             ))
@@ -250,7 +251,7 @@ async fn import_stacks(
             ))
             .status(ExitStatus::Refused));
         }
-        let import = Import {
+        let import = ImportRequest {
             stack,
             from: from.clone(),
             credential: args.credential.as_deref(),
@@ -261,12 +262,12 @@ async fn import_stacks(
         let imported = state_import::import(&control, open, project, &process.env, &import).await;
         let imported = imported.map_err(|err| failed(&err))?;
         say(&imported, control.home.project())?;
-        let was_not_locked = imported.old_home == OldHome::NotLocked
-            || (*from == Place::Engine && imported.old_home == OldHome::NoLock);
+        let was_not_locked = imported.old_home == SourceLockState::NotLocked
+            || (*from == StateLocation::Engine && imported.old_home == SourceLockState::NoLock);
         if was_not_locked && !imported.was_here {
             report::say(NOT_LOCKED)?;
         }
-        if let OldHome::Seen { at } = imported.old_home {
+        if let SourceLockState::Seen { at } = imported.old_home {
             let since = Timestamp::now().duration_since(at);
             report::say(&format!(
                 "note: it is what was seen {}: see to it that nobody has written there since, nor does any more\n",
@@ -326,9 +327,12 @@ fn say(imported: &Imported, project: &str) -> Result<(), CommandError> {
         "imported"
     };
     let left = match imported.old_home {
-        OldHome::LeftLocked { .. } => "; its old home stays locked",
-        OldHome::NoLock | OldHome::NotLocked | OldHome::Released | OldHome::Seen { .. } => "",
-        OldHome::Stays => {
+        SourceLockState::LeftLocked { .. } => "; its old home stays locked",
+        SourceLockState::NoLock
+        | SourceLockState::NotLocked
+        | SourceLockState::Released
+        | SourceLockState::Seen { .. } => "",
+        SourceLockState::Stays => {
             return report::say(&format!(
                 "State `{}` is what the backend of its target holds now: {}.\n",
                 clean(&version.state.name),
@@ -354,17 +358,17 @@ fn say(imported: &Imported, project: &str) -> Result<(), CommandError> {
         report::say(&format!("note: its old home was locked by {way}\n"))?;
     }
     match &imported.old_home {
-        OldHome::LeftLocked { id: Some(id) } => report::say(&format!(
+        SourceLockState::LeftLocked { id: Some(id) } => report::say(&format!(
             "hint: `{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it\n"
         ))?,
-        OldHome::LeftLocked { id: None } => report::say(
+        SourceLockState::LeftLocked { id: None } => report::say(
             "hint: an engine that is refused there names the lock: its `force-unlock ID` frees it\n",
         )?,
-        OldHome::NoLock
-        | OldHome::NotLocked
-        | OldHome::Released
-        | OldHome::Seen { .. }
-        | OldHome::Stays => {}
+        SourceLockState::NoLock
+        | SourceLockState::NotLocked
+        | SourceLockState::Released
+        | SourceLockState::Seen { .. }
+        | SourceLockState::Stays => {}
     }
     Ok(())
 }
@@ -372,18 +376,18 @@ fn say(imported: &Imported, project: &str) -> Result<(), CommandError> {
 fn document(stack: Option<&StackName>, imported: &Imported) -> Value {
     let version = &imported.version;
     let lock = match &imported.old_home {
-        OldHome::LeftLocked { id } => id.as_ref(),
-        OldHome::NoLock
-        | OldHome::NotLocked
-        | OldHome::Released
-        | OldHome::Seen { .. }
-        | OldHome::Stays => None,
+        SourceLockState::LeftLocked { id } => id.as_ref(),
+        SourceLockState::NoLock
+        | SourceLockState::NotLocked
+        | SourceLockState::Released
+        | SourceLockState::Seen { .. }
+        | SourceLockState::Stays => None,
     };
     json!({
         "stack": stack.map(StackName::as_str), "project": version.state.project,
         "state": version.state.name, "version": version.version,
         "serial": version.serial, "lineage": version.lineage, "was_here": imported.was_here,
-        "left_locked": matches!(imported.old_home, OldHome::LeftLocked { .. }), "lock_id": lock,
+        "left_locked": matches!(imported.old_home, SourceLockState::LeftLocked { .. }), "lock_id": lock,
     })
 }
 

@@ -1,14 +1,14 @@
 //! `terrane state list`
 
-use control::state::queries::ask::{self, AskStateError, Asked};
+use control::state::queries::ask::{self, AskStateError, VersionDocument};
 use control::state::queries::listing;
 use model::state::glob::Glob;
-use model::state::pick::Pick;
+use model::state::pick::VersionRef;
 
-use super::asking::{PickArgs, say_if_copy, shown};
+use super::asking::{VersionRefArgs, say_if_copy, shown};
 use crate::args::Global;
 use crate::commands::by_hand::say_in_force;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -27,7 +27,7 @@ pub(crate) struct ListArgs {
     #[arg(long = "type", value_name = "TYPE", requires = "state")]
     resource_type: Option<String>,
     #[command(flatten)]
-    pick: PickArgs,
+    pick: VersionRefArgs,
 }
 
 pub(crate) async fn list(
@@ -35,10 +35,10 @@ pub(crate) async fn list(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let Some(word) = &args.state else {
         let pick = args.pick.pick()?;
-        if let Pick::Version(_) = pick {
+        if let VersionRef::Version(_) = pick {
             return Err(CommandError::new("`--version` needs a state")
                 .hint("`--at TIME` works for all of them")
                 .status(ExitStatus::Usage));
@@ -50,13 +50,14 @@ pub(crate) async fn list(
             report::json(&view::json::states(lines))?;
         } else if lines.is_empty() && listing.unread.is_empty() {
             report::say(match pick {
-                Pick::At(_) => "There was no state at that time.\n",
-                Pick::Head | Pick::Version(_) | Pick::Serial(_) => {
+                VersionRef::At(_) => "There was no state at that time.\n",
+                VersionRef::Head | VersionRef::Version(_) | VersionRef::Serial(_) => {
                     "There is no state yet: `terrane apply` makes one.\n"
                 }
             })?;
         } else {
-            let names = view::Names::new(place.project.as_ref(), place.control.home.project());
+            let names =
+                view::StateLabels::new(place.project.as_ref(), place.control.home.project());
             let look = process.data_look(global);
             let now = jiff::Timestamp::now();
             report::data(&view::list::states(lines, &names, now, look))?;
@@ -100,7 +101,7 @@ fn not_all(unread: &[AskStateError]) -> Result<ExitStatus, CommandError> {
 }
 
 /// Keeps only the requested resources.
-fn filtered(mut asked: Asked, args: &ListArgs) -> Result<Asked, CommandError> {
+fn filtered(mut asked: VersionDocument, args: &ListArgs) -> Result<VersionDocument, CommandError> {
     let glob = |word: &String| Glob::parse(word).map_err(|err| CommandError::from_error(&err));
     let addresses = args.addresses.iter().map(glob);
     let addresses = addresses.collect::<Result<Vec<_>, _>>()?;

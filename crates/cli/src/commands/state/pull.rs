@@ -3,11 +3,11 @@
 use std::io::Write as _;
 
 use control::state::queries::{self, ask};
-use model::state::pick::Pick;
+use model::state::pick::VersionRef;
 
-use super::asking::{PickArgs, say_if_copy, shown};
+use super::asking::{VersionRefArgs, say_if_copy, shown};
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Print a state as it is stored, byte for byte
@@ -22,7 +22,7 @@ pub(crate) struct PullArgs {
     /// A stack of the project here, or `PROJECT/NAME`
     state: String,
     #[command(flatten)]
-    pick: PickArgs,
+    pick: VersionRefArgs,
 }
 
 pub(crate) async fn pull(
@@ -30,11 +30,11 @@ pub(crate) async fn pull(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (place, state) = Place::open_state(global, process, &args.state).await?;
+    let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let version = match args.pick.pick()? {
-        Pick::Head => None,
-        Pick::Version(version) => Some(version),
-        pick @ (Pick::Serial(_) | Pick::At(_)) => {
+        VersionRef::Head => None,
+        VersionRef::Version(version) => Some(version),
+        pick @ (VersionRef::Serial(_) | VersionRef::At(_)) => {
             let found = ask::pick(&place.control, &state, pick).await;
             Some(found.map_err(|err| shown(&err))?.version)
         }

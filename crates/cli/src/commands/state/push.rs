@@ -5,9 +5,9 @@ use std::io::{self, Read as _};
 
 use control::state::surgery;
 
-use super::surgery::{Consent, carry_out, refused};
+use super::surgery::{SurgeryArgs, carry_out, refused};
 use crate::args::Global;
-use crate::commands::place::{Place, must_outlive};
+use crate::commands::place::{HomeHandle, must_outlive};
 use crate::commands::run::read_run;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -35,7 +35,7 @@ pub(crate) struct PushArgs {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    consent: Consent,
+    consent: SurgeryArgs,
 }
 
 pub(crate) async fn push(
@@ -44,7 +44,7 @@ pub(crate) async fn push(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     must_outlive(global, process)?;
-    let (place, state) = Place::open_state(global, process, &args.state).await?;
+    let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let proposal = match (&args.kept, &args.file) {
         (Some(kept), _) => {
             if let Ok(number) = kept.parse() {

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use control::home::master_keys::KeySource;
-use control::home::{Settings, StorePlace};
+use control::home::{HomeLocation, HomeSettings};
 use control::state::queries::recover::OTHER_KEY;
 use control::state::queries::recover::{
-    self as recovery, AcceptedLoss, IntoHome, LostVersion, RebuildReport, RecoverReport,
-    RecoveredStanding, RecoveredVersion, RivalVersion,
+    self as recovery, AcceptedLoss, HomeRebuild, LostVersion, RebuildReport, RecoverReport,
+    RecoveredStatus, RecoveredVersion, RivalVersion,
 };
 use model::state::{StateName, StateVersion};
 use serde_json::json;
@@ -19,7 +19,7 @@ use crate::commands::by_hand::ReasonArg;
 use crate::commands::place::at_home;
 use crate::commands::read_project;
 use crate::view::text::count;
-use crate::view::{Look, errors};
+use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Decrypt everything a home holds, with its files and the key alone
@@ -94,8 +94,8 @@ pub(crate) async fn recover(
         return into_home(args, &settings, global, process).await;
     };
     let data = match settings.named_home {
-        Some(StorePlace::Directory(dir)) => dir,
-        Some(StorePlace::Shared(_)) => {
+        Some(HomeLocation::Directory(dir)) => dir,
+        Some(HomeLocation::Shared(_)) => {
             return Err(
                 CommandError::new("a bucket is recovered from a copy on disk")
                     .hint("copy it with the service's own tool, then name the copy: `--data DIR`")
@@ -124,7 +124,7 @@ pub(crate) async fn recover(
 
 async fn into_home(
     args: &RecoverArgs,
-    settings: &Settings,
+    settings: &HomeSettings,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -140,7 +140,7 @@ async fn into_home(
         .map(|reason| reason.read(global, process))
         .transpose()?;
     let done = recovery::into_home(&home, &args.accept_loss, reason.as_ref()).await;
-    let IntoHome { rebuilt, went_on } = done.map_err(|err| CommandError::from_error(&err))?;
+    let HomeRebuild { rebuilt, went_on } = done.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
         report::json(&json!({
             "states": rebuilt.states,
@@ -204,7 +204,7 @@ fn lost_document(lost: &LostVersion) -> serde_json::Value {
     })
 }
 
-fn told_of_losses(rebuilt: &RebuildReport, look: Look) -> String {
+fn told_of_losses(rebuilt: &RebuildReport, look: ViewOptions) -> String {
     let mut text = String::new();
     let (of_the_key, others): (Vec<&LostVersion>, Vec<&LostVersion>) =
         rebuilt.lost.iter().partition(|lost| lost.is_of_the_key());
@@ -281,7 +281,7 @@ pub(super) fn ways_to_settle(rival: &RivalVersion) -> Vec<String> {
     ]
 }
 
-fn told(rebuilt: &RebuildReport, went_on: bool, look: Look) -> String {
+fn told(rebuilt: &RebuildReport, went_on: bool, look: ViewOptions) -> String {
     let plural =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text = match rebuilt.states.as_slice() {
@@ -343,9 +343,9 @@ fn told(rebuilt: &RebuildReport, went_on: bool, look: Look) -> String {
 fn summary(report: &RecoverReport) -> String {
     let version = |RecoveredVersion { file, standing, .. }: &RecoveredVersion| {
         let note = match standing {
-            RecoveredStanding::Acknowledged => "",
-            RecoveredStanding::NotProvablyAcknowledged => "  (not provably acknowledged)",
-            RecoveredStanding::Superseded => "  (not acknowledged: another one was)",
+            RecoveredStatus::Acknowledged => "",
+            RecoveredStatus::NotProvablyAcknowledged => "  (not provably acknowledged)",
+            RecoveredStatus::Superseded => "  (not acknowledged: another one was)",
         };
         format!("{}{note}\n", file.display())
     };
@@ -357,9 +357,9 @@ fn summary(report: &RecoverReport) -> String {
     versions.chain(refused).chain(artifacts).collect()
 }
 
-fn doubts(report: &RecoverReport, look: Look) -> String {
+fn doubts(report: &RecoverReport, look: ViewOptions) -> String {
     let unproven =
-        |one: &&RecoveredVersion| one.standing == RecoveredStanding::NotProvablyAcknowledged;
+        |one: &&RecoveredVersion| one.standing == RecoveredStatus::NotProvablyAcknowledged;
     let mut text = String::new();
     for RecoveredVersion { version, .. } in report.versions.iter().filter(unproven) {
         let message = format!(

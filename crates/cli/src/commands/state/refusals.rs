@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::state::ago;
 use crate::view::table::Table;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -34,7 +34,7 @@ pub(crate) async fn refusals(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let state = match &args.state {
         Some(word) => Some(place.state(word).await?),
         None => None,

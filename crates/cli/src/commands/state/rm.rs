@@ -2,9 +2,9 @@
 
 use control::state::surgery;
 
-use super::surgery::{Consent, carry_out, refused};
+use super::surgery::{SurgeryArgs, carry_out, refused};
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Take resources out of a state, without destroying them
@@ -22,7 +22,7 @@ pub(crate) struct RmArgs {
     #[arg(required = true, value_name = "ADDRESS")]
     addresses: Vec<String>,
     #[command(flatten)]
-    consent: Consent,
+    consent: SurgeryArgs,
 }
 
 pub(crate) async fn rm(
@@ -30,7 +30,7 @@ pub(crate) async fn rm(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (place, state) = Place::open_state(global, process, &args.state).await?;
+    let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let proposal = surgery::take_out(&place.control, &state, &args.addresses).await;
     let proposal = proposal.map_err(|err| refused(&err))?;
     carry_out(&place, proposal, &args.consent, global, process).await

@@ -1,13 +1,13 @@
 //! `terrane state rollback`
 
-use control::state::surgery::{self, Proposal, Target};
+use control::state::surgery::{self, RollbackTarget, SurgeryProposal};
 use model::changeset::Action;
 
-use super::surgery::{Consent, carry_out, refused};
+use super::surgery::{SurgeryArgs, carry_out, refused};
 use crate::args::Global;
 use crate::commands::by_hand::word;
-use crate::commands::change::{self, Change};
-use crate::commands::place::Place;
+use crate::commands::change::{self, ChangeOptions};
+use crate::commands::place::HomeHandle;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Make an older version the newest again
@@ -30,7 +30,7 @@ pub(crate) struct RollbackArgs {
     #[arg(long)]
     plan: bool,
     #[command(flatten)]
-    consent: Consent,
+    consent: SurgeryArgs,
 }
 
 pub(crate) async fn rollback(
@@ -38,9 +38,9 @@ pub(crate) async fn rollback(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let target = Target::parse(&args.to, jiff::Timestamp::now())
+    let target = RollbackTarget::parse(&args.to, jiff::Timestamp::now())
         .map_err(|err| CommandError::from_error(&err))?;
-    let (place, state) = Place::open_state(global, process, &args.state).await?;
+    let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let proposal = surgery::rollback(&place.control, &state, target).await;
     let proposal = proposal.map_err(|err| refused(&err))?;
     if args.plan {
@@ -54,8 +54,8 @@ pub(crate) async fn rollback(
 
 /// Plans from the old version: what an apply would change after the rollback.
 async fn plan(
-    place: &Place,
-    proposal: &Proposal,
+    place: &HomeHandle,
+    proposal: &SurgeryProposal,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -68,10 +68,10 @@ async fn plan(
         .hint("leave `--plan` out, or go to its project")
         .status(ExitStatus::Usage));
     }
-    let change = Change {
+    let change = ChangeOptions {
         selectors: vec![stack],
         pinned: proposal.older,
-        ..Change::of(Action::Plan)
+        ..ChangeOptions::of(Action::Plan)
     };
     Box::pin(change::carry_out(change, global, process)).await
 }

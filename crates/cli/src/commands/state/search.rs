@@ -1,11 +1,11 @@
 //! `terrane state search`
 
-use control::state::queries::search::{self, Query};
+use control::state::queries::search::{self, SearchQuery};
 use model::state::glob::Glob;
 
 use super::asking::{moment, shown};
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -35,10 +35,10 @@ pub(crate) async fn search(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let types = args.resource_type.as_deref().map(Glob::parse).transpose();
     let types = types.map_err(|err| CommandError::from_error(&err))?;
-    let query = Query {
+    let query = SearchQuery {
         text: args.text.clone(),
         types,
         at: args.at.as_deref().map(moment).transpose()?,
@@ -51,7 +51,7 @@ pub(crate) async fn search(
         report::json(&view::search::json(&found))?;
         return Ok(ExitStatus::Done);
     }
-    let names = view::Names::new(place.project.as_ref(), place.control.home.project());
+    let names = view::StateLabels::new(place.project.as_ref(), place.control.home.project());
     let look = process.data_look(global);
     report::data(&view::search::text(&found, &names, look))?;
     report::say(&view::search::closing(&found, &names, process.look(global)))?;

@@ -1,11 +1,11 @@
 //! `terrane state show`
 
-use control::state::queries::ask::{self, Digests};
-use model::state::diff::Showing;
+use control::state::queries::ask::{self, ValueDigests};
+use model::state::diff::SensitiveDisplay;
 
-use super::asking::{PickArgs, RevealArgs, shown};
+use super::asking::{RevealArgs, VersionRefArgs, shown};
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -22,7 +22,7 @@ pub(crate) struct ShowArgs {
     /// One resource, or one instance of it: `aws_instance.web[0]`; or an output: `output.url`
     address: Option<String>,
     #[command(flatten)]
-    pick: PickArgs,
+    pick: VersionRefArgs,
     #[command(flatten)]
     reveal: RevealArgs,
 }
@@ -32,7 +32,7 @@ pub(crate) async fn show(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (place, state) = Place::open_state(global, process, &args.state).await?;
+    let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let mut asked = ask::document(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;
@@ -46,19 +46,19 @@ pub(crate) async fn show(
         .reveal
         .reveal(&place.control, &state, global, process, detail)
         .await?;
-    let digests = Digests::of(&place.control)
+    let digests = ValueDigests::of(&place.control)
         .await
         .map_err(|err| shown(&err))?;
     let short = |value: &serde_json::Value| digests.short(value);
     let showing = if revealed {
-        Showing::Revealed
+        SensitiveDisplay::Revealed
     } else {
-        Showing::Masked(&short)
+        SensitiveDisplay::Masked(&short)
     };
     if !revealed {
         asked = asked.with_masked_names(&mask);
     }
-    let sheet = view::show::Sheet {
+    let sheet = view::show::StateView {
         asked: &asked,
         is_whole: args.address.is_none(),
         mask,

@@ -1,20 +1,20 @@
 //! Shared code of push, rollback and rm: shows a proposal, asks, and carries it out.
 
-use control::changeset::restrictions::InForce;
-use control::state::surgery::{self, Done, Proposal, SurgeryError};
+use control::changeset::restrictions::Restrictions;
+use control::state::surgery::{self, SurgeryError, SurgeryOutcome, SurgeryProposal};
 use model::project::Stack;
 use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::commands::by_hand::{ReasonArg, ask, word};
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::text::clean;
 use crate::view::{errors, surgery as view};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// What each of them needs to be told.
 #[derive(Debug, clap::Args)]
-pub(super) struct Consent {
+pub(super) struct SurgeryArgs {
     #[command(flatten)]
     reason: ReasonArg,
     /// Do it without asking
@@ -23,9 +23,9 @@ pub(super) struct Consent {
 }
 
 pub(super) async fn carry_out(
-    place: &Place,
-    proposal: Proposal,
-    consent: &Consent,
+    place: &HomeHandle,
+    proposal: SurgeryProposal,
+    consent: &SurgeryArgs,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
@@ -44,8 +44,8 @@ pub(super) async fn carry_out(
     let done = surgery::carry_out(&place.control, proposal, &reason).await;
     let done = done.map_err(|err| refused(&err))?;
     let (version, wrote) = match &done {
-        Done::Wrote(version) => (version, true),
-        Done::Same(version) => (version, false),
+        SurgeryOutcome::Wrote(version) => (version, true),
+        SurgeryOutcome::Same(version) => (version, false),
     };
     if global.json {
         report::json(&json!({
@@ -78,8 +78,8 @@ pub(super) async fn carry_out(
 /// Prints the holds on the state's stacks. A hold blocks runs but not break-glass changes; the user should
 /// see it.
 async fn say_holds(
-    place: &Place,
-    proposal: &Proposal,
+    place: &HomeHandle,
+    proposal: &SurgeryProposal,
     global: &Global,
     process: &Process,
 ) -> Result<(), CommandError> {
@@ -89,7 +89,7 @@ async fn say_holds(
     let is_its = |stack: &&Stack| place.control.state_name(&stack.state) == proposal.state;
     let stacks = project.stacks.values().filter(is_its);
     let stacks = stacks.map(|stack| stack.name.clone()).collect();
-    let in_force = InForce::read(&place.control).await;
+    let in_force = Restrictions::read(&place.control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     for hold in in_force.on(&place.control, project, &stacks).holds {
         let said = format!("{} is {}", hold.on.words(), hold.words());
@@ -104,7 +104,7 @@ pub(super) fn refused(err: &SurgeryError) -> CommandError {
 }
 
 fn show(
-    proposal: &Proposal,
+    proposal: &SurgeryProposal,
     state: &str,
     global: &Global,
     process: &Process,
@@ -137,7 +137,7 @@ fn show(
     report::say(&errors::render_warning(said, &[], look))
 }
 
-fn document(proposal: &Proposal) -> Value {
+fn document(proposal: &SurgeryProposal) -> Value {
     match &proposal.summary {
         Some(summary) => json!(summary),
         None => Value::Null,

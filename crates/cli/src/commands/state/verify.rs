@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::recover::{begin_anew, ways_on, ways_to_settle};
 use crate::args::Global;
-use crate::commands::place::{Place, at_home};
+use crate::commands::place::{HomeHandle, at_home};
 use crate::view::text::{clean, count};
-use crate::view::{Look, errors};
+use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Check every stored version: frames, chains, digests, keys; and the artifacts of stacks
@@ -22,17 +22,17 @@ use crate::{CommandError, ExitStatus, Process, report};
 #[command(
     after_help = "Examples:\n  terrane state verify\n  terrane state verify network --json\n\nExit codes: 0 all is well, 1 something is damaged."
 )]
-pub(crate) struct VerifyArgs {
+pub(crate) struct StateVerifyArgs {
     /// A stack of the project here, or `PROJECT/NAME`; all states if none is named
     state: Option<String>,
 }
 
 pub(crate) async fn verify(
-    args: &VerifyArgs,
+    args: &StateVerifyArgs,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let place = Place::open(global, process).await?;
+    let place = HomeHandle::open(global, process).await?;
     let state = match &args.state {
         Some(word) => Some(place.state(word).await?),
         None => None,
@@ -121,7 +121,7 @@ fn aside(refusal: &RefusedRequest, all: &[RefusedRequest]) -> String {
 }
 
 /// One message for everything that needs the same missing key.
-fn told_of_the_key(all: &[&Damage], first: &Damage, look: Look) -> String {
+fn told_of_the_key(all: &[&Damage], first: &Damage, look: ViewOptions) -> String {
     let states: BTreeSet<_> = all.iter().map(|damage| &damage.state).collect();
     let versions = all.iter().map(|damage| damage.versions).sum();
     let message = format!(
@@ -134,7 +134,7 @@ fn told_of_the_key(all: &[&Damage], first: &Damage, look: Look) -> String {
     errors::render(&message, &causes, &remedy(first), look)
 }
 
-fn told(damage: &Damage, look: Look) -> String {
+fn told(damage: &Damage, look: ViewOptions) -> String {
     let newest = if damage.is_head { ", the newest," } else { "" };
     let found = if damage.is_of_the_key() {
         "cannot be read with this master key"

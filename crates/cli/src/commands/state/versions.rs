@@ -4,7 +4,7 @@ use control::state::queries::{deleted, versions};
 
 use super::asking::shown;
 use crate::args::Global;
-use crate::commands::place::Place;
+use crate::commands::place::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -29,7 +29,7 @@ pub(crate) async fn versions(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (place, state) = Place::open_state(global, process, &args.state).await?;
+    let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let mut lines = versions::versions(&place.control, &state)
         .await
         .map_err(|err| shown(&err))?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use model::diagnostic::Location;
 
-use crate::view::look::{Ink, Look, Sign};
+use crate::view::look::{Symbol, TextRole, ViewOptions};
 use crate::view::text;
 
 const TAB: usize = 4;
@@ -31,7 +31,7 @@ pub(super) struct Excerpt<'a> {
 /// The text about the marked part.
 pub(super) struct Label<'a> {
     pub(super) words: &'a str,
-    pub(super) ink: Ink,
+    pub(super) ink: TextRole,
 }
 
 impl<'a> Source<'a> {
@@ -104,8 +104,8 @@ impl Excerpt<'_> {
         self.digits() + 1
     }
 
-    pub(super) fn render(&self, position: &str, label: &Label<'_>, look: Look) -> String {
-        let arrow = look.paint(Ink::Faint, "-->");
+    pub(super) fn render(&self, position: &str, label: &Label<'_>, look: ViewOptions) -> String {
+        let arrow = look.paint(TextRole::Faint, "-->");
         let mut rows = vec![format!("{}{arrow} {position}", " ".repeat(self.digits()))];
         rows.push(self.row("", "", look));
         match &self.marked {
@@ -120,7 +120,7 @@ impl Excerpt<'_> {
         &self,
         marked: &Range<usize>,
         label: &Label<'_>,
-        look: Look,
+        look: ViewOptions,
         rows: &mut Vec<String>,
     ) {
         let room = look.room(self.edge() + 2).min(WIDEST);
@@ -152,12 +152,12 @@ impl Excerpt<'_> {
         }
     }
 
-    fn several_lines(&self, label: &Label<'_>, look: Look, rows: &mut Vec<String>) {
+    fn several_lines(&self, label: &Label<'_>, look: ViewOptions, rows: &mut Vec<String>) {
         let room = look.room(self.edge() + 4).min(WIDEST);
         let folded = self.lines.len() > 5;
         for (n, line) in self.lines.iter().enumerate() {
             if folded && n == 3 {
-                rows.push(self.row("", look.sign(Sign::Ellipsis), look));
+                rows.push(self.row("", look.sign(Symbol::Ellipsis), look));
             }
             if folded && n >= 3 && n + 1 < self.lines.len() {
                 continue;
@@ -171,10 +171,10 @@ impl Excerpt<'_> {
         }
     }
 
-    fn row(&self, number: &str, words: &str, look: Look) -> String {
+    fn row(&self, number: &str, words: &str, look: ViewOptions) -> String {
         let gutter = format!("{} |", text::pad_left(number, self.digits()));
         let space = if words.is_empty() { "" } else { " " };
-        format!("{}{space}{words}", look.paint(Ink::Faint, &gutter))
+        format!("{}{space}{words}", look.paint(TextRole::Faint, &gutter))
     }
 
     fn digits(&self) -> usize {
@@ -184,7 +184,12 @@ impl Excerpt<'_> {
 }
 
 /// The part of a line that fits in `room` columns, and the columns of its carets.
-fn window(line: &str, marked: &Range<usize>, room: usize, look: Look) -> (String, Range<usize>) {
+fn window(
+    line: &str,
+    marked: &Range<usize>,
+    room: usize,
+    look: ViewOptions,
+) -> (String, Range<usize>) {
     let from = line.floor_char_boundary(marked.start.saturating_sub(NEAR));
     let to = line.ceil_char_boundary((marked.start + NEAR).min(line.len()));
     let near = &line[from..to];
@@ -196,7 +201,7 @@ fn window(line: &str, marked: &Range<usize>, room: usize, look: Look) -> (String
     if whole && text::width(&shown) <= room {
         return (shown, carets);
     }
-    let ellipsis = look.sign(Sign::Ellipsis);
+    let ellipsis = look.sign(Symbol::Ellipsis);
     let margin = text::width(ellipsis);
     // The caret is in the first third, so that the text after it can be read.
     let skipped = if carets.end + margin < room && from == 0 {

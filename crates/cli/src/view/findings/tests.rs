@@ -26,7 +26,7 @@ fn span(text: &str, start: usize, end: usize) -> Location {
     }
 }
 
-fn seen(findings: &[Finding], text: &str, look: Look) -> String {
+fn seen(findings: &[Finding], text: &str, look: ViewOptions) -> String {
     render(
         findings,
         &BTreeMap::from([(FILE.to_owned(), text.to_owned())]),
@@ -37,7 +37,7 @@ fn seen(findings: &[Finding], text: &str, look: Look) -> String {
 /// One error at the first `words` of the text, 80 columns wide.
 fn marked(text: &str, words: &str) -> String {
     let finding = Finding::error("test", "this is wrong").at(place(text, words), "here");
-    seen(&[finding], text, Look::plain(80))
+    seen(&[finding], text, ViewOptions::plain(80))
 }
 
 const PROJECT: &str = r#"stack "network" {
@@ -75,7 +75,7 @@ fn circle() -> Finding {
 
 #[test]
 fn mistakes_in_a_project_file() {
-    insta::assert_snapshot!(seen(&[unknown_input(), circle()], PROJECT, Look::plain(100)), @"
+    insta::assert_snapshot!(seen(&[unknown_input(), circle()], PROJECT, ViewOptions::plain(100)), @"
     error: stack `k8s-prod` has no input `subnet`
       --> terrane.hcl:7:14
        |
@@ -95,9 +95,9 @@ fn mistakes_in_a_project_file() {
 
 #[test]
 fn colours() {
-    let look = Look {
+    let look = ViewOptions {
         color: true,
-        ..Look::plain(100)
+        ..ViewOptions::plain(100)
     };
     insta::assert_snapshot!(tagged(&seen(&[unknown_input(), circle()], PROJECT, look)), @"
     <bold red>error:</> <bold>stack `k8s-prod` has no input `subnet`</>
@@ -138,7 +138,7 @@ fn worst_first_and_notes_in_one_line() {
             .hint("`terrane init` proposes some"),
         unknown_input(),
     ];
-    insta::assert_snapshot!(seen(&findings, PROJECT, Look::ascii(100)), @"
+    insta::assert_snapshot!(seen(&findings, PROJECT, ViewOptions::ascii(100)), @"
     error: the project has no stacks
       = hint: `terrane init` proposes some
 
@@ -167,7 +167,7 @@ fn notes_alone_are_not_counted() {
         "the project has no `id`: only worktrees of this clone share its state",
     )
     .hint("`terrane init` writes one");
-    insta::assert_snapshot!(seen(&[note], PROJECT, Look::plain(60)), @"
+    insta::assert_snapshot!(seen(&[note], PROJECT, ViewOptions::plain(60)), @"
     note: the project has no `id`: only worktrees of this clone
           share its state
       = hint: `terrane init` writes one
@@ -176,12 +176,12 @@ fn notes_alone_are_not_counted() {
 
 #[test]
 fn nothing_found_nothing_said() {
-    assert_eq!(render(&[], &BTreeMap::new(), Look::plain(80)), "");
+    assert_eq!(render(&[], &BTreeMap::new(), ViewOptions::plain(80)), "");
 }
 
 #[test]
 fn a_long_label_goes_below() {
-    insta::assert_snapshot!(seen(&[unknown_input()], PROJECT, Look::plain(60)), @"
+    insta::assert_snapshot!(seen(&[unknown_input()], PROJECT, ViewOptions::plain(60)), @"
     error: stack `k8s-prod` has no input `subnet`
       --> terrane.hcl:7:14
        |
@@ -316,7 +316,7 @@ fn the_end_of_the_file() {
     let text = "stack \"a\" {\n";
     let finding = Finding::error("syntax", "the file ends inside of a block")
         .at(span(text, text.len(), text.len()), "a `}` is missing");
-    insta::assert_snapshot!(seen(&[finding], text, Look::plain(80)), @"
+    insta::assert_snapshot!(seen(&[finding], text, ViewOptions::plain(80)), @"
     error: the file ends inside of a block
       --> terrane.hcl:2:1
        |
@@ -350,7 +350,7 @@ fn offsets_that_do_not_fit_the_line() {
         end: 1200,
     };
     let finding = Finding::error("test", "this is wrong").at(at, "here");
-    insta::assert_snapshot!(seen(&[finding], PROJECT, Look::plain(80)), @r#"
+    insta::assert_snapshot!(seen(&[finding], PROJECT, ViewOptions::plain(80)), @r#"
     error: this is wrong
       --> terrane.hcl:2:3
        |
@@ -371,7 +371,7 @@ fn every_span_of_a_difficult_text_can_be_shown() {
         for end in offsets.iter().filter(|end| *end >= start) {
             for width in [0, 30, 80, usize::MAX] {
                 let finding = Finding::error("test", "wrong").at(span(text, *start, *end), "here");
-                let shown = seen(&[finding], text, Look::plain(width));
+                let shown = seen(&[finding], text, ViewOptions::plain(width));
                 assert!(shown.contains("here"), "{start}..{end}: {shown}");
                 assert!(!shown.contains('\x1b'), "{start}..{end}: {shown}");
             }
@@ -385,7 +385,7 @@ fn the_caret_stands_below_what_is_marked() {
         .map(|n| ["a", "東", "é", "b\t", "x"][n % 5])
         .collect();
     for (start, marked) in line.char_indices().filter(|(_, c)| *c != '\t') {
-        for look in [Look::plain(60), Look::ascii(33)] {
+        for look in [ViewOptions::plain(60), ViewOptions::ascii(33)] {
             let end = start + marked.len_utf8();
             let finding = Finding::error("test", "wrong").at(span(&line, start, end), "");
             let shown = seen(&[finding], &line, look);

@@ -1,7 +1,7 @@
 //! Ends of change sets as they are seen, whole.
 
 use super::*;
-use crate::view::diagnostics::EngineSource;
+use crate::view::diagnostics::DiagnosticSource;
 use crate::view::tagged::tagged;
 
 fn stack(name: &str, result: StackResult) -> StackOutcome {
@@ -11,31 +11,31 @@ fn stack(name: &str, result: StackResult) -> StackOutcome {
     }
 }
 
-fn outcome(stacks: Vec<StackOutcome>) -> Outcome {
-    Outcome {
+fn outcome(stacks: Vec<StackOutcome>) -> OutcomeReport {
+    OutcomeReport {
         change_set: "c42".to_owned(),
-        deed: Deed::Apply,
+        deed: ReportedAction::Apply,
         elapsed: Duration::from_secs(252),
         stacks,
     }
 }
 
-fn failure() -> Failure {
-    Failure {
+fn failure() -> StackFailure {
+    StackFailure {
         stage: "applying".to_owned(),
         after: Duration::from_secs(3),
         lines: Vec::new(),
-        diagnostics: vec![EngineDiagnostic {
+        diagnostics: vec![DiagnosticView {
             summary: "subnet is in use".to_owned(),
             address: Some("azurerm_subnet.nodes".to_owned()),
-            source: Some(EngineSource {
+            source: Some(DiagnosticSource {
                 file: "infra/azure/network/main.tf".to_owned(),
                 line: 12,
                 code: None,
             }),
-            ..EngineDiagnostic::default()
+            ..DiagnosticView::default()
         }],
-        kept: Some(KeptState {
+        kept: Some(SavedState {
             serial: 18,
             changed: 2,
             begun: 0,
@@ -60,7 +60,7 @@ fn all_went_well() {
         stack("dns", StackResult::Untouched),
     ]);
     assert_eq!(
-        render(&set, Look::plain(80)),
+        render(&set, ViewOptions::plain(80)),
         "Done: 2 stacks applied, 1 unchanged, 1 untouched in 4 m 12 s.\n",
     );
 }
@@ -72,16 +72,16 @@ fn nothing_had_to_be_done() {
         stack("dns", StackResult::Unchanged),
     ]);
     assert_eq!(
-        render(&set, Look::plain(80)),
+        render(&set, ViewOptions::plain(80)),
         "Done: 2 stacks unchanged in 4 m 12 s.\n"
     );
     assert_eq!(
-        render(&outcome(Vec::new()), Look::plain(80)),
+        render(&outcome(Vec::new()), ViewOptions::plain(80)),
         "Done: there was nothing to do.\n"
     );
 }
 
-fn one_failed() -> Outcome {
+fn one_failed() -> OutcomeReport {
     outcome(vec![
         stack("network", StackResult::Failed(failure())),
         stack("k8s-prod", poisoned("network", &[])),
@@ -92,7 +92,7 @@ fn one_failed() -> Outcome {
 
 #[test]
 fn a_stack_fails() {
-    insta::assert_snapshot!(render(&one_failed(), Look::plain(100)), @"
+    insta::assert_snapshot!(render(&one_failed(), ViewOptions::plain(100)), @"
     ✗ network    failed while applying, after 3 s
         Error: subnet is in use
           with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12
@@ -108,12 +108,12 @@ fn a_stack_fails() {
 /// Who goes on at once would have it made a second time.
 #[test]
 fn a_stack_fails_whose_engine_made_what_no_state_knows() {
-    let lost = Failure {
+    let lost = StackFailure {
         made_by: Some("r44".to_owned()),
         ..failure()
     };
     let set = outcome(vec![stack("network", StackResult::Failed(lost))]);
-    insta::assert_snapshot!(render(&set, Look::plain(100)), @"
+    insta::assert_snapshot!(render(&set, ViewOptions::plain(100)), @"
     ✗ network   failed while applying, after 3 s
         Error: subnet is in use
           with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12
@@ -127,17 +127,17 @@ fn a_stack_fails_whose_engine_made_what_no_state_knows() {
 
 #[test]
 fn a_plan_that_somebody_stopped_is_made_afresh_and_never_resumed() {
-    let stopped = Failure {
+    let stopped = StackFailure {
         stage: "planning".to_owned(),
         kept: None,
         diagnostics: Vec::new(),
         ..failure()
     };
-    let set = Outcome {
-        deed: Deed::Plan,
+    let set = OutcomeReport {
+        deed: ReportedAction::Plan,
         ..outcome(vec![stack("network", StackResult::Interrupted(stopped))])
     };
-    insta::assert_snapshot!(render(&set, Look::plain(100)), @"
+    insta::assert_snapshot!(render(&set, ViewOptions::plain(100)), @"
     ✗ network   interrupted while planning, after 3 s
 
     error: change set c42 stopped: 1 interrupted
@@ -147,9 +147,9 @@ fn a_plan_that_somebody_stopped_is_made_afresh_and_never_resumed() {
 
 #[test]
 fn a_stack_fails_in_colour() {
-    let look = Look {
+    let look = ViewOptions {
         color: true,
-        ..Look::plain(100)
+        ..ViewOptions::plain(100)
     };
     insta::assert_snapshot!(tagged(&render(&one_failed(), look)), @"
     <bold red>✗</> network    failed while applying, after 3 s
@@ -166,12 +166,12 @@ fn a_stack_fails_in_colour() {
 
 #[test]
 fn interrupted_by_a_person() {
-    let kept = Some(KeptState {
+    let kept = Some(SavedState {
         serial: 19,
         changed: 0,
         begun: 1,
     });
-    let interrupted = Failure {
+    let interrupted = StackFailure {
         diagnostics: Vec::new(),
         kept,
         ..failure()
@@ -181,8 +181,8 @@ fn interrupted_by_a_person() {
         stack("k8s-prod", StackResult::Interrupted(interrupted)),
         stack("dns", poisoned("k8s-prod", &[])),
     ]);
-    set.deed = Deed::Destroy;
-    insta::assert_snapshot!(render(&set, Look::ascii(100)), @"
+    set.deed = ReportedAction::Destroy;
+    insta::assert_snapshot!(render(&set, ViewOptions::ascii(100)), @"
     x k8s-prod   interrupted while applying, after 3 s
         state kept: serial 19 (1 resource begun, none finished before the interruption)
       dns        skipped, poisoned by `k8s-prod`
@@ -194,7 +194,7 @@ fn interrupted_by_a_person() {
 
 #[test]
 fn a_runner_was_lost() {
-    let lost = Failure {
+    let lost = StackFailure {
         diagnostics: Vec::new(),
         lines: vec![
             "the machine stopped; nothing newer than serial 18 was written here".to_owned(),
@@ -202,7 +202,7 @@ fn a_runner_was_lost() {
         ..failure()
     };
     let set = outcome(vec![stack("dns", StackResult::Unknown(lost))]);
-    insta::assert_snapshot!(render(&set, Look::plain(100)), @"
+    insta::assert_snapshot!(render(&set, ViewOptions::plain(100)), @"
     ? dns   unknown: lost while applying, after 3 s
         the machine stopped; nothing newer than serial 18 was written here
         state kept: serial 18 (2 resources changed before it was lost)
@@ -219,5 +219,5 @@ fn what_was_applied_before_is_not_counted_again() {
         stack("dns", StackResult::Before),
         stack("k8s-prod", StackResult::Changed),
     ]);
-    insta::assert_snapshot!(render(&set, Look::plain(100)), @"Done: 1 stack applied, 2 applied before in 4 m 12 s.");
+    insta::assert_snapshot!(render(&set, ViewOptions::plain(100)), @"Done: 1 stack applied, 2 applied before in 4 m 12 s.");
 }

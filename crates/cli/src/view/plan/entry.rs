@@ -5,9 +5,9 @@ use model::ids::StackName;
 use model::plan::PlanValue;
 use serde_json::Value;
 
-use super::Sheet;
-use crate::view::diff::{self, Line};
-use crate::view::look::{Ink, Look, Sign};
+use super::PlanViewOptions;
+use crate::view::diff::{self, DiffLine};
+use crate::view::look::{Symbol, TextRole, ViewOptions};
 use crate::view::text::{self, clean, count, quote};
 use crate::view::value;
 
@@ -35,7 +35,7 @@ pub(super) struct Entry<'a> {
 
 /// Whether names are marked with `+`, `-` and `~`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Marks {
+pub(super) enum MarkStyle {
     Never,
     /// `+` and `-` for values on one side only, if there are any.
     WhereOneSide,
@@ -43,7 +43,7 @@ pub(super) enum Marks {
 }
 
 /// What is shown next to a name.
-enum Shown {
+enum EntryText {
     /// One value.
     Value(Vec<String>),
     /// The value before and after.
@@ -54,16 +54,16 @@ enum Shown {
 
 pub(super) fn entry_lines(
     entries: &[Entry<'_>],
-    marks: Marks,
+    marks: MarkStyle,
     indent: usize,
-    sheet: Sheet,
+    sheet: PlanViewOptions,
 ) -> Vec<String> {
     let one_side =
         |entry: &Entry<'_>| *entry.before == PlanValue::Absent || *entry.after == PlanValue::Absent;
     let marked = match marks {
-        Marks::Never => false,
-        Marks::WhereOneSide => entries.iter().any(one_side),
-        Marks::Always => true,
+        MarkStyle::Never => false,
+        MarkStyle::WhereOneSide => entries.iter().any(one_side),
+        MarkStyle::Always => true,
     };
     let widths = entries.iter().map(|entry| text::width(&clean(entry.name)));
     let widest = widths
@@ -74,9 +74,9 @@ pub(super) fn entry_lines(
     for entry in entries {
         let mark = match (entry.before, entry.after) {
             _ if !marked => String::new(),
-            (PlanValue::Absent, _) => sheet.look.paint(Ink::Add, "+") + " ",
-            (_, PlanValue::Absent) => sheet.look.paint(Ink::Remove, "-") + " ",
-            _ if marks == Marks::Always => sheet.look.paint(Ink::Change, "~") + " ",
+            (PlanValue::Absent, _) => sheet.look.paint(TextRole::Add, "+") + " ",
+            (_, PlanValue::Absent) => sheet.look.paint(TextRole::Remove, "-") + " ",
+            _ if marks == MarkStyle::Always => sheet.look.paint(TextRole::Change, "~") + " ",
             _ => "  ".to_owned(),
         };
         let name = text::pad(&clean(entry.name), widest);
@@ -86,7 +86,7 @@ pub(super) fn entry_lines(
     lines
 }
 
-fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: Sheet) -> Vec<String> {
+fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: PlanViewOptions) -> Vec<String> {
     let look = sheet.look;
     let column = text::width(start);
     if look.width < NARROW && column > below {
@@ -107,14 +107,14 @@ fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: Sheet) -> Vec<S
         }
     };
     match shown(entry, look.room(column), sheet) {
-        Shown::Value(values) => {
+        EntryText::Value(values) => {
             let mut lines = values.into_iter();
             let first = format!("{start}{}", lines.next().unwrap_or_default());
             let rest = lines.map(|line| format!("{}{line}", margin(column)));
             forces(first).into_iter().chain(rest).collect()
         }
-        Shown::Pair(before, after) => {
-            let arrow = look.paint(Ink::Faint, look.sign(Sign::Arrow));
+        EntryText::Pair(before, after) => {
+            let arrow = look.paint(TextRole::Faint, look.sign(Symbol::Arrow));
             let pair = format!("{before} {arrow} {after}");
             let beside = if entry.forces_replacement {
                 FORCES.len() + 3
@@ -129,21 +129,21 @@ fn lines_of(entry: &Entry<'_>, start: &str, below: usize, sheet: Sheet) -> Vec<S
                 .chain(second)
                 .collect()
         }
-        Shown::Block(title, block) => {
-            let first = format!("{start}{}", look.paint(Ink::Faint, &title));
+        EntryText::Block(title, block) => {
+            let first = format!("{start}{}", look.paint(TextRole::Faint, &title));
             let rest = block.iter().map(|line| format!("{}{line}", margin(below)));
             forces(first).into_iter().chain(rest).collect()
         }
     }
 }
 
-fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
+fn shown(entry: &Entry<'_>, room: usize, sheet: PlanViewOptions) -> EntryText {
     use PlanValue::{Absent, Known};
     match (entry.before, entry.after) {
-        (_, value) if entry.is_settled => single(value, Ink::Plain, room, sheet),
-        (Absent, value) => single(value, Ink::Add, room, sheet),
-        (value, Absent) => single(value, Ink::Remove, room, sheet),
-        (before, after) if before == after => single(after, Ink::Change, room, sheet),
+        (_, value) if entry.is_settled => single(value, TextRole::Plain, room, sheet),
+        (Absent, value) => single(value, TextRole::Add, room, sheet),
+        (value, Absent) => single(value, TextRole::Remove, room, sheet),
+        (before, after) if before == after => single(after, TextRole::Change, room, sheet),
         (Known(Value::String(before)), Known(Value::String(after))) => {
             texts(before, after, room, sheet)
         }
@@ -152,7 +152,7 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
             // Narrow enough that each element of a list gets its own line.
             let broken = |value| value::lines(value, room.min(40)).join("\n");
             let (old, new) = (broken(before), broken(after));
-            Shown::Block(kind.to_owned(), line_diff(&diff::lines(&old, &new), sheet))
+            EntryText::Block(kind.to_owned(), line_diff(&diff::lines(&old, &new), sheet))
         }
         (before, after) => {
             let new = flat(after, room, sheet);
@@ -160,9 +160,9 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: Sheet) -> Shown {
             let beside = room.saturating_sub(text::width(&new) + 4);
             let is_known = matches!(after, Known(_));
             let old = flat(before, if is_known { room } else { beside.max(24) }, sheet);
-            Shown::Pair(
-                sheet.look.paint(Ink::Remove, &old),
-                sheet.look.paint(Ink::Add, &new),
+            EntryText::Pair(
+                sheet.look.paint(TextRole::Remove, &old),
+                sheet.look.paint(TextRole::Add, &new),
             )
         }
     }
@@ -177,15 +177,15 @@ fn is_long(before: &Value, after: &Value, room: usize) -> bool {
 }
 
 /// A value without a counterpart.
-fn single(value: &PlanValue, ink: Ink, room: usize, sheet: Sheet) -> Shown {
+fn single(value: &PlanValue, ink: TextRole, room: usize, sheet: PlanViewOptions) -> EntryText {
     if let PlanValue::KnownAfter { stacks } = value {
         let lines = text::wrap(&known_after(stacks), room).into_iter();
-        let painted = lines.map(|line| sheet.look.paint(Ink::Faint, &line));
-        return Shown::Value(painted.collect());
+        let painted = lines.map(|line| sheet.look.paint(TextRole::Faint, &line));
+        return EntryText::Value(painted.collect());
     }
     let PlanValue::Known(known) = value else {
-        return Shown::Value(vec![
-            sheet.look.paint(Ink::Faint, &flat(value, room, sheet)),
+        return EntryText::Value(vec![
+            sheet.look.paint(TextRole::Faint, &flat(value, room, sheet)),
         ]);
     };
     if let Value::String(text) = known {
@@ -193,24 +193,24 @@ fn single(value: &PlanValue, ink: Ink, room: usize, sheet: Sheet) -> Shown {
             .then(|| as_document(text))
             .flatten();
         if let Some(pretty) = document {
-            return Shown::Block("JSON".to_owned(), folded_text(&pretty, sheet));
+            return EntryText::Block("JSON".to_owned(), folded_text(&pretty, sheet));
         }
         if text.trim_end_matches('\n').contains('\n') {
-            return Shown::Block(
+            return EntryText::Block(
                 count(text.lines().count(), "line"),
                 folded_text(text, sheet),
             );
         }
-        return Shown::Value(vec![sheet.look.paint(ink, &flat(value, room, sheet))]);
+        return EntryText::Value(vec![sheet.look.paint(ink, &flat(value, room, sheet))]);
     }
     let painted = value::lines(known, room)
         .into_iter()
         .map(|line| sheet.look.paint(ink, &line));
-    Shown::Value(fold(painted.collect(), sheet))
+    EntryText::Value(fold(painted.collect(), sheet))
 }
 
 /// A value on one line; a long one is cut, with a note.
-fn flat(value: &PlanValue, room: usize, sheet: Sheet) -> String {
+fn flat(value: &PlanValue, room: usize, sheet: PlanViewOptions) -> String {
     let whole = match value {
         PlanValue::Absent => return String::new(),
         PlanValue::Unknown => return "(known after apply)".to_owned(),
@@ -248,16 +248,16 @@ fn known_after(stacks: &[StackName]) -> String {
 }
 
 /// Two strings: side by side, or only the lines that differ.
-fn texts(before: &str, after: &str, room: usize, sheet: Sheet) -> Shown {
+fn texts(before: &str, after: &str, room: usize, sheet: PlanViewOptions) -> EntryText {
     let look = sheet.look;
     if let (Some(old), Some(new)) = (as_document(before), as_document(after)) {
         if old == new {
-            return Shown::Block(
+            return EntryText::Block(
                 "JSON, the same content written differently".to_owned(),
                 Vec::new(),
             );
         }
-        return Shown::Block(
+        return EntryText::Block(
             "JSON".to_owned(),
             line_diff(&diff::lines(&old, &new), sheet),
         );
@@ -272,7 +272,10 @@ fn texts(before: &str, after: &str, room: usize, sheet: Sheet) -> Shown {
     } else {
         around(before, after, room, look)
     };
-    Shown::Pair(look.paint(Ink::Remove, &old), look.paint(Ink::Add, &new))
+    EntryText::Pair(
+        look.paint(TextRole::Remove, &old),
+        look.paint(TextRole::Add, &new),
+    )
 }
 
 /// A string that contains a JSON document, formatted in lines.
@@ -284,7 +287,7 @@ fn as_document(text: &str) -> Option<String> {
     Some(digits::write_lines(&document))
 }
 
-fn text_diff(before: &str, after: &str, sheet: Sheet) -> Shown {
+fn text_diff(before: &str, after: &str, sheet: PlanViewOptions) -> EntryText {
     let ends = |text: &str| text.is_empty() || text.ends_with('\n');
     let last_break = match (ends(before), ends(after)) {
         (true, false) => Some("loses its last line break"),
@@ -294,14 +297,14 @@ fn text_diff(before: &str, after: &str, sheet: Sheet) -> Shown {
     let all = diff::lines(before, after);
     let added = all
         .iter()
-        .filter(|line| matches!(line, Line::New(_)))
+        .filter(|line| matches!(line, DiffLine::New(_)))
         .count();
     let removed = all
         .iter()
-        .filter(|line| matches!(line, Line::Old(_)))
+        .filter(|line| matches!(line, DiffLine::Old(_)))
         .count();
     let lines = match (added, removed) {
-        (0, 0) => return Shown::Block(last_break.unwrap_or("text").to_owned(), Vec::new()),
+        (0, 0) => return EntryText::Block(last_break.unwrap_or("text").to_owned(), Vec::new()),
         (added, 0) => format!("{} added", count(added, "line")),
         (0, removed) => format!("{} removed", count(removed, "line")),
         (added, removed) => format!("{} added, {removed} removed", count(added, "line")),
@@ -310,14 +313,16 @@ fn text_diff(before: &str, after: &str, sheet: Sheet) -> Shown {
         .chain(last_break)
         .collect::<Vec<_>>()
         .join(", ");
-    Shown::Block(title, line_diff(&all, sheet))
+    EntryText::Block(title, line_diff(&all, sheet))
 }
 
 /// The lines that differ, with some context.
-fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
+fn line_diff(all: &[DiffLine<'_>], sheet: PlanViewOptions) -> Vec<String> {
     let is_near = |at: usize| {
         let range = at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(all.len());
-        all[range].iter().any(|line| !matches!(line, Line::Same(_)))
+        all[range]
+            .iter()
+            .any(|line| !matches!(line, DiffLine::Same(_)))
     };
     let look = sheet.look;
     let mut lines = Vec::new();
@@ -326,10 +331,10 @@ fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
         if *hidden > 0 {
             let words = format!(
                 "{} {} unchanged",
-                look.sign(Sign::Ellipsis),
+                look.sign(Symbol::Ellipsis),
                 count(*hidden, "line")
             );
-            lines.push(look.paint(Ink::Faint, &words));
+            lines.push(look.paint(TextRole::Faint, &words));
         }
         *hidden = 0;
     };
@@ -340,21 +345,25 @@ fn line_diff(all: &[Line<'_>], sheet: Sheet) -> Vec<String> {
         }
         fold(&mut hidden, &mut lines);
         lines.push(match line {
-            Line::Same(words) => format!("  {}", short(words, sheet)).trim_end().to_owned(),
-            Line::Old(words) => look.paint(Ink::Remove, format!("- {}", clean(words)).trim_end()),
-            Line::New(words) => look.paint(Ink::Add, format!("+ {}", clean(words)).trim_end()),
+            DiffLine::Same(words) => format!("  {}", short(words, sheet)).trim_end().to_owned(),
+            DiffLine::Old(words) => {
+                look.paint(TextRole::Remove, format!("- {}", clean(words)).trim_end())
+            }
+            DiffLine::New(words) => {
+                look.paint(TextRole::Add, format!("+ {}", clean(words)).trim_end())
+            }
         });
     }
     fold(&mut hidden, &mut lines);
     keep(lines, MOST_DIFF_LINES, sheet)
 }
 
-fn folded_text(text: &str, sheet: Sheet) -> Vec<String> {
+fn folded_text(text: &str, sheet: PlanViewOptions) -> Vec<String> {
     fold(text.lines().map(|line| short(line, sheet)).collect(), sheet)
 }
 
 /// A context line, cut if it is long; a line that differs is never cut.
-fn short(line: &str, sheet: Sheet) -> String {
+fn short(line: &str, sheet: PlanViewOptions) -> String {
     if sheet.full {
         return clean(line).into_owned();
     }
@@ -362,11 +371,11 @@ fn short(line: &str, sheet: Sheet) -> String {
     text::cut(&clean(line), sheet.look.room(12), sheet.look)
 }
 
-fn fold(lines: Vec<String>, sheet: Sheet) -> Vec<String> {
+fn fold(lines: Vec<String>, sheet: PlanViewOptions) -> Vec<String> {
     keep(lines, MOST_LINES, sheet)
 }
 
-fn keep(mut lines: Vec<String>, most: usize, sheet: Sheet) -> Vec<String> {
+fn keep(mut lines: Vec<String>, most: usize, sheet: PlanViewOptions) -> Vec<String> {
     // Folding a single line would not save one.
     if sheet.full || lines.len() <= most + 1 {
         return lines;
@@ -376,21 +385,21 @@ fn keep(mut lines: Vec<String>, most: usize, sheet: Sheet) -> Vec<String> {
     let look = sheet.look;
     let words = format!(
         "{} {rest} more lines, `--full` shows all",
-        look.sign(Sign::Ellipsis)
+        look.sign(Symbol::Ellipsis)
     );
-    lines.push(look.paint(Ink::Faint, &words));
+    lines.push(look.paint(TextRole::Faint, &words));
     lines
 }
 
 /// Two long strings, cut so that both show the first difference.
-fn around(before: &str, after: &str, room: usize, look: Look) -> (String, String) {
+fn around(before: &str, after: &str, room: usize, look: ViewOptions) -> (String, String) {
     let same = before
         .chars()
         .zip(after.chars())
         .take_while(|(a, b)| a == b)
         .count();
     let skip = same.saturating_sub(NEAR);
-    let ellipsis = look.sign(Sign::Ellipsis);
+    let ellipsis = look.sign(Symbol::Ellipsis);
     let part = |text: &str| {
         let rest: String = text.chars().skip(skip).collect();
         let quoted = quote(&rest);

@@ -1,10 +1,10 @@
 //! One resource of a plan: its mark, its address, why, and its attributes.
 
-use model::plan::{Action, PlanValue, ResourceChange};
+use model::plan::{ChangeAction, PlanValue, ResourceChange};
 
-use super::Sheet;
-use super::entry::{Entry, Marks, entry_lines};
-use crate::view::look::{Ink, Look, Sign};
+use super::PlanViewOptions;
+use super::entry::{Entry, MarkStyle, entry_lines};
+use crate::view::look::{Symbol, TextRole, ViewOptions};
 use crate::view::text::{self, clean};
 
 /// How many attributes of a new or changed resource are shown before the rest is folded.
@@ -17,7 +17,7 @@ pub(super) fn resource_lines(
     change: &ResourceChange,
     below_module: bool,
     indent: usize,
-    sheet: Sheet,
+    sheet: PlanViewOptions,
 ) -> Vec<String> {
     let look = sheet.look;
     let (mark, ink) = mark(change, look);
@@ -54,17 +54,19 @@ pub(super) fn resource_lines(
     lines
 }
 
-fn mark(change: &ResourceChange, look: Look) -> (&'static str, Ink) {
+fn mark(change: &ResourceChange, look: ViewOptions) -> (&'static str, TextRole) {
     match change.action {
-        Action::NoOp if change.importing.is_some() => (look.sign(Sign::Import), Ink::Move),
-        Action::NoOp => (look.sign(Sign::Arrow), Ink::Move),
-        Action::Create => ("+", Ink::Add),
-        Action::Read => ("<=", Ink::Move),
-        Action::Update => ("~", Ink::Change),
-        Action::DeleteCreate => ("-/+", Ink::Replace),
-        Action::CreateDelete => ("+/-", Ink::Replace),
-        Action::Delete => ("-", Ink::Remove),
-        Action::Forget => (look.sign(Sign::Forget), Ink::Remove),
+        ChangeAction::NoOp if change.importing.is_some() => {
+            (look.sign(Symbol::Import), TextRole::Move)
+        }
+        ChangeAction::NoOp => (look.sign(Symbol::Arrow), TextRole::Move),
+        ChangeAction::Create => ("+", TextRole::Add),
+        ChangeAction::Read => ("<=", TextRole::Move),
+        ChangeAction::Update => ("~", TextRole::Change),
+        ChangeAction::DeleteCreate => ("-/+", TextRole::Replace),
+        ChangeAction::CreateDelete => ("+/-", TextRole::Replace),
+        ChangeAction::Delete => ("-", TextRole::Remove),
+        ChangeAction::Forget => (look.sign(Symbol::Forget), TextRole::Remove),
     }
 }
 
@@ -80,17 +82,17 @@ fn remarks(change: &ResourceChange) -> Vec<String> {
         Some(id) => remarks.push(format!("imported as `{}`", clean(id))),
     }
     match change.action {
-        Action::NoOp | Action::Create | Action::Update => {}
-        Action::Read => remarks.push("read during apply".to_owned()),
-        Action::DeleteCreate => remarks.push(format!("replaced, {}", replaced_why(change))),
-        Action::CreateDelete => {
+        ChangeAction::NoOp | ChangeAction::Create | ChangeAction::Update => {}
+        ChangeAction::Read => remarks.push("read during apply".to_owned()),
+        ChangeAction::DeleteCreate => remarks.push(format!("replaced, {}", replaced_why(change))),
+        ChangeAction::CreateDelete => {
             remarks.push(format!(
                 "replaced, the new one first, {}",
                 replaced_why(change)
             ));
         }
-        Action::Delete => remarks.extend(deleted_why(change)),
-        Action::Forget => remarks.push("leaves the state, is not destroyed".to_owned()),
+        ChangeAction::Delete => remarks.extend(deleted_why(change)),
+        ChangeAction::Forget => remarks.push("leaves the state, is not destroyed".to_owned()),
     }
     remarks
 }
@@ -129,8 +131,8 @@ fn deleted_why(change: &ResourceChange) -> Option<String> {
     Some(why.to_owned())
 }
 
-fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<String> {
-    let is_new = change.action == Action::Create;
+fn attribute_lines(change: &ResourceChange, indent: usize, sheet: PlanViewOptions) -> Vec<String> {
+    let is_new = change.action == ChangeAction::Create;
     if change.action.destroys() && !change.action.is_replace() && !sheet.full {
         return Vec::new(); // all of it is destroyed; the address is enough
     }
@@ -165,14 +167,14 @@ fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<
     entries.truncate(entries.len() - folded);
 
     let marks = match change.action {
-        Action::Create | Action::Delete => Marks::Never,
-        _ => Marks::WhereOneSide,
+        ChangeAction::Create | ChangeAction::Delete => MarkStyle::Never,
+        _ => MarkStyle::WhereOneSide,
     };
     let mut lines = entry_lines(&entries, marks, indent, sheet);
     let margin = " ".repeat(indent);
     let look = sheet.look;
-    let faint = |words: &str| format!("{margin}{}", look.paint(Ink::Faint, words));
-    let ellipsis = look.sign(Sign::Ellipsis);
+    let faint = |words: &str| format!("{margin}{}", look.paint(TextRole::Faint, words));
+    let ellipsis = look.sign(Symbol::Ellipsis);
     if folded > 0 {
         lines.push(faint(&format!(
             "{ellipsis} {folded} more, `--full` shows all"
@@ -192,7 +194,7 @@ fn attribute_lines(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<
 }
 
 /// Attributes of a new resource that are known later, in one list: they are the same every time.
-fn known_later(change: &ResourceChange, indent: usize, sheet: Sheet) -> Vec<String> {
+fn known_later(change: &ResourceChange, indent: usize, sheet: PlanViewOptions) -> Vec<String> {
     let names: Vec<String> = change
         .attributes
         .iter()

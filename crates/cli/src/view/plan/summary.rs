@@ -2,27 +2,32 @@
 
 use model::plan::{Plan, PlanCounts};
 
-use crate::view::look::{Ink, Look, Sign};
+use crate::view::look::{Symbol, TextRole, ViewOptions};
 use crate::view::text::count;
 
 /// `-/+ 1 replace, ~ 2 change`: the counts of one stack.
-pub(super) fn marks(plan: &Plan, look: Look) -> String {
+pub(super) fn marks(plan: &Plan, look: ViewOptions) -> String {
     let counts = plan.counts();
-    let arrow = look.sign(Sign::Arrow);
+    let arrow = look.sign(Symbol::Arrow);
     let kinds = [
-        (counts.create, Ink::Add, "+", "add"),
-        (counts.replace, Ink::Replace, "-/+", "replace"),
-        (counts.update, Ink::Change, "~", "change"),
-        (counts.delete, Ink::Remove, "-", "destroy"),
-        (counts.import, Ink::Move, look.sign(Sign::Import), "import"),
-        (counts.moved, Ink::Move, arrow, "move"),
+        (counts.create, TextRole::Add, "+", "add"),
+        (counts.replace, TextRole::Replace, "-/+", "replace"),
+        (counts.update, TextRole::Change, "~", "change"),
+        (counts.delete, TextRole::Remove, "-", "destroy"),
+        (
+            counts.import,
+            TextRole::Move,
+            look.sign(Symbol::Import),
+            "import",
+        ),
+        (counts.moved, TextRole::Move, arrow, "move"),
         (
             counts.forget,
-            Ink::Remove,
-            look.sign(Sign::Forget),
+            TextRole::Remove,
+            look.sign(Symbol::Forget),
             "forget",
         ),
-        (counts.drift, Ink::Change, "~", "changed outside"),
+        (counts.drift, TextRole::Change, "~", "changed outside"),
     ];
     let parts: Vec<String> = kinds
         .iter()
@@ -30,10 +35,10 @@ pub(super) fn marks(plan: &Plan, look: Look) -> String {
         .map(|(number, ink, mark, verb)| format!("{} {number} {verb}", look.paint(*ink, mark)))
         .collect();
     match (parts.is_empty(), counts.outputs) {
-        (true, 0) => look.paint(Ink::Faint, "no changes"),
+        (true, 0) => look.paint(TextRole::Faint, "no changes"),
         (true, outputs) => format!(
             "{} {}",
-            look.paint(Ink::Change, "~"),
+            look.paint(TextRole::Change, "~"),
             count(outputs, "output")
         ),
         (false, _) => parts.join(", "),

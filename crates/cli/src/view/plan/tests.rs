@@ -4,11 +4,11 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use model::plan::{Action, AttributeChange, Mode, OutputChange, PlanValue};
+use model::plan::{AttributeChange, ChangeAction, Mode, OutputChange, PlanValue};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::view::diagnostics::EngineSource;
+use crate::view::diagnostics::DiagnosticSource;
 use crate::view::tagged::tagged;
 
 fn known(value: Value) -> PlanValue {
@@ -28,7 +28,11 @@ fn set_to(path: &str, value: Value) -> AttributeChange {
     attribute(path, PlanValue::Absent, known(value))
 }
 
-fn resource(action: Action, address: &str, attributes: Vec<AttributeChange>) -> ResourceChange {
+fn resource(
+    action: ChangeAction,
+    address: &str,
+    attributes: Vec<AttributeChange>,
+) -> ResourceChange {
     let parts: Vec<&str> = address.split('.').collect();
     let module = if parts.len() > 2 {
         parts[..parts.len() - 2].join(".")
@@ -79,12 +83,12 @@ fn alone(change: ResourceChange) -> PlanSet {
 
 /// One resource, 80 columns wide.
 fn seen(change: ResourceChange) -> String {
-    render(&alone(change), false, Look::plain(80))
+    render(&alone(change), false, ViewOptions::plain(80))
 }
 
 fn change_set() -> PlanSet {
     let subnet = resource(
-        Action::Update,
+        ChangeAction::Update,
         "azurerm_subnet.nodes",
         vec![attribute(
             "address_prefixes[0]",
@@ -93,7 +97,7 @@ fn change_set() -> PlanSet {
         )],
     );
     let mut cluster = resource(
-        Action::DeleteCreate,
+        ChangeAction::DeleteCreate,
         "module.cluster.azurerm_kubernetes_cluster.this",
         vec![
             attribute(
@@ -128,7 +132,7 @@ fn change_set() -> PlanSet {
 
 #[test]
 fn a_change_set() {
-    insta::assert_snapshot!(render(&change_set(), false, Look::plain(110)), @r#"
+    insta::assert_snapshot!(render(&change_set(), false, ViewOptions::plain(110)), @r#"
     change set c42 on `azure`, source 3f9c1e2 (clean)
 
     network   ~ 1 change
@@ -151,7 +155,7 @@ fn a_change_set() {
 
 #[test]
 fn a_change_set_in_ascii_and_narrow() {
-    insta::assert_snapshot!(render(&change_set(), false, Look::ascii(60)), @r#"
+    insta::assert_snapshot!(render(&change_set(), false, ViewOptions::ascii(60)), @r#"
     change set c42 on `azure`, source 3f9c1e2 (clean)
 
     network   ~ 1 change
@@ -189,7 +193,7 @@ fn nothing_is_wider_than_a_narrow_terminal() {
     );
     subnet.forces_replacement = true;
     let change = resource(
-        Action::DeleteCreate,
+        ChangeAction::DeleteCreate,
         "terraform_data.deployment",
         vec![
             attribute("config", PlanValue::Absent, later.clone()),
@@ -204,12 +208,12 @@ fn nothing_is_wider_than_a_narrow_terminal() {
     let mut set = alone(change);
     set.stacks.push(stack("dns", StackStatus::NoChanges));
     for width in [40, 50, 59] {
-        let seen = render(&set, false, Look::plain(width));
+        let seen = render(&set, false, ViewOptions::plain(width));
         for line in seen.lines() {
             assert!(text::width(line) <= width, "{width}: {line}");
         }
     }
-    insta::assert_snapshot!(render(&set, false, Look::plain(50)), @r#"
+    insta::assert_snapshot!(render(&set, false, ViewOptions::plain(50)), @r#"
     network  -/+ 1 replace
       -/+ terraform_data.deployment
           replaced, because 5 attributes change
@@ -232,9 +236,9 @@ fn nothing_is_wider_than_a_narrow_terminal() {
 
 #[test]
 fn a_change_set_in_colour() {
-    let look = Look {
+    let look = ViewOptions {
         color: true,
-        ..Look::plain(110)
+        ..ViewOptions::plain(110)
     };
     insta::assert_snapshot!(tagged(&render(&change_set(), false, look)), @r#"
     change set c42 on `azure`, source 3f9c1e2 (clean)
@@ -259,45 +263,45 @@ fn a_change_set_in_colour() {
 
 #[test]
 fn a_plan_in_a_few_words() {
-    let look = Look {
+    let look = ViewOptions {
         color: true,
-        ..Look::plain(80)
+        ..ViewOptions::plain(80)
     };
-    let change = resource(Action::Update, "aws_lb.web", Vec::new());
+    let change = resource(ChangeAction::Update, "aws_lb.web", Vec::new());
     assert_eq!(brief(&plan(vec![change]), look), "~ 1 change");
     assert_eq!(brief(&Plan::default(), look), "no changes");
 }
 
 #[test]
 fn every_mark_grouped_by_module() {
-    let mut moved = resource(Action::NoOp, "module.net.random_pet.b", Vec::new());
+    let mut moved = resource(ChangeAction::NoOp, "module.net.random_pet.b", Vec::new());
     moved.moved_from = Some("random_pet.a".to_owned());
-    let mut imported = resource(Action::NoOp, "aws_eip.gateway", Vec::new());
+    let mut imported = resource(ChangeAction::NoOp, "aws_eip.gateway", Vec::new());
     imported.importing = Some("eipalloc-1".to_owned());
     let mut imported_later = resource(
-        Action::Update,
+        ChangeAction::Update,
         "aws_eip.nat",
         vec![set_to("tags.env", json!("prod"))],
     );
     imported_later.importing = Some(String::new());
     imported_later.unchanged = 3;
     let mut deleted = resource(
-        Action::Delete,
+        ChangeAction::Delete,
         "module.net.aws_vpc.old",
         vec![set_to("id", json!("vpc-1"))],
     );
     deleted.reason = Some("delete_because_no_resource_config".to_owned());
     let mut tainted = resource(
-        Action::DeleteCreate,
+        ChangeAction::DeleteCreate,
         "module.net.aws_instance.x",
         Vec::new(),
     );
     tainted.reason = Some("replace_because_tainted".to_owned());
-    let mut requested = resource(Action::CreateDelete, "aws_instance.y", Vec::new());
+    let mut requested = resource(ChangeAction::CreateDelete, "aws_instance.y", Vec::new());
     requested.reason = Some("replace_by_request".to_owned());
-    let forgotten = resource(Action::Forget, "aws_s3_bucket.logs", Vec::new());
+    let forgotten = resource(ChangeAction::Forget, "aws_s3_bucket.logs", Vec::new());
     let created = resource(
-        Action::Create,
+        ChangeAction::Create,
         "module.net.aws_vpc.new",
         vec![set_to("cidr", json!("10.0.0.0/8"))],
     );
@@ -318,7 +322,7 @@ fn every_mark_grouped_by_module() {
         policy: Vec::new(),
         stacks: vec![stack("network", StackStatus::Planned(plan(changes)))],
     };
-    insta::assert_snapshot!(render(&set, false, Look::plain(100)), @r#"
+    insta::assert_snapshot!(render(&set, false, ViewOptions::plain(100)), @r#"
     network  + 1 add, -/+ 2 replace, ~ 1 change, - 1 destroy, ← 2 import, → 1 move, ⌫ 1 forget
       ← aws_eip.gateway   imported as `eipalloc-1`
       ~ aws_eip.nat   imported, by an id that is known later
@@ -335,7 +339,7 @@ fn every_mark_grouped_by_module() {
 
     Plan: 1 to add, 1 to change, 2 to replace, 1 to destroy, 2 to import, 1 to move, 1 to forget.
     "#);
-    insta::assert_snapshot!(render(&set, false, Look::ascii(100)), @r#"
+    insta::assert_snapshot!(render(&set, false, ViewOptions::ascii(100)), @r#"
     network  + 1 add, -/+ 2 replace, ~ 1 change, - 1 destroy, <- 2 import, -> 1 move, x 1 forget
       <- aws_eip.gateway   imported as `eipalloc-1`
       ~ aws_eip.nat   imported, by an id that is known later
@@ -366,22 +370,30 @@ fn outputs_and_drift() {
             (
                 "url".to_owned(),
                 output(
-                    Action::Create,
+                    ChangeAction::Create,
                     PlanValue::Absent,
                     known(json!("https://a.example.io")),
                 ),
             ),
             (
                 "old".to_owned(),
-                output(Action::Delete, known(json!([1, 2])), PlanValue::Absent),
+                output(
+                    ChangeAction::Delete,
+                    known(json!([1, 2])),
+                    PlanValue::Absent,
+                ),
             ),
             (
                 "nodes".to_owned(),
-                output(Action::Update, known(json!(3)), known(json!(5))),
+                output(ChangeAction::Update, known(json!(3)), known(json!(5))),
             ),
             (
                 "kube_config".to_owned(),
-                output(Action::Update, PlanValue::Sensitive, PlanValue::Unknown),
+                output(
+                    ChangeAction::Update,
+                    PlanValue::Sensitive,
+                    PlanValue::Unknown,
+                ),
             ),
         ]),
         ..Plan::default()
@@ -389,7 +401,7 @@ fn outputs_and_drift() {
     let drifted = Plan {
         drift: vec![
             resource(
-                Action::Update,
+                ChangeAction::Update,
                 "aws_vpc.main",
                 vec![attribute(
                     "tags.env",
@@ -397,14 +409,14 @@ fn outputs_and_drift() {
                     known(json!("test")),
                 )],
             ),
-            resource(Action::Delete, "aws_eip.nat", Vec::new()),
+            resource(ChangeAction::Delete, "aws_eip.nat", Vec::new()),
         ],
         ..Plan::default()
     };
     let stopped = Plan {
         errored: true,
         ..plan(vec![resource(
-            Action::Create,
+            ChangeAction::Create,
             "null_resource.a",
             Vec::new(),
         )])
@@ -420,7 +432,7 @@ fn outputs_and_drift() {
             stack("other", StackStatus::Planned(stopped)),
         ],
     };
-    insta::assert_snapshot!(render(&set, false, Look::plain(80)), @r#"
+    insta::assert_snapshot!(render(&set, false, ViewOptions::plain(80)), @r#"
     app    ~ 4 outputs
       outputs
         ~ kube_config   (sensitive) → (known after apply)
@@ -448,16 +460,16 @@ fn stacks_that_could_not_be_planned() {
         stage: "planning".to_owned(),
         is_interrupted: false,
         lines: vec!["`tofu plan` ended with 1".to_owned()],
-        diagnostics: vec![EngineDiagnostic {
+        diagnostics: vec![DiagnosticView {
             summary: "Invalid reference".to_owned(),
             detail: "A managed resource \"a\" \"b\" has not been declared in the root module."
                 .to_owned(),
-            source: Some(EngineSource {
+            source: Some(DiagnosticSource {
                 file: "infra/network/main.tf".to_owned(),
                 line: 7,
                 code: Some("  value = a.b.id".to_owned()),
             }),
-            ..EngineDiagnostic::default()
+            ..DiagnosticView::default()
         }],
     };
     let stopped = StackStatus::Failed {
@@ -478,7 +490,7 @@ fn stacks_that_could_not_be_planned() {
             stack("disk", stopped),
         ],
     };
-    insta::assert_snapshot!(render(&set, false, Look::plain(80)), @r#"
+    insta::assert_snapshot!(render(&set, false, ViewOptions::plain(80)), @r#"
     network  failed while planning
         `tofu plan` ended with 1
         Error: Invalid reference
@@ -504,7 +516,7 @@ fn nothing_to_do() {
         policy: Vec::new(),
         stacks: vec![stack("network", StackStatus::NoChanges)],
     };
-    insta::assert_snapshot!(render(&set, false, Look::plain(80)), @"
+    insta::assert_snapshot!(render(&set, false, ViewOptions::plain(80)), @"
     network  no changes
 
     No changes: everything is as the configuration says.
@@ -519,7 +531,7 @@ fn big() -> ResourceChange {
     attributes.extend(
         (0..12).map(|n| attribute(&format!("later_{n}"), PlanValue::Absent, PlanValue::Unknown)),
     );
-    resource(Action::Create, "aws_instance.big", attributes)
+    resource(ChangeAction::Create, "aws_instance.big", attributes)
 }
 
 #[test]
@@ -547,7 +559,7 @@ fn a_new_resource_is_folded() {
 
 #[test]
 fn a_new_resource_in_full() {
-    let full = render(&alone(big()), true, Look::plain(80));
+    let full = render(&alone(big()), true, ViewOptions::plain(80));
     assert!(
         full.contains("option_19") && full.contains("later_11"),
         "{full}"

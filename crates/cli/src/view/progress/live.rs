@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::Frame;
-use crate::view::look::Look;
+use super::ProgressFrame;
+use crate::view::look::ViewOptions;
 use crate::view::text;
 
 const HIDE_CURSOR: &str = "\x1b[?25l";
@@ -12,7 +12,7 @@ const CLEAR_LINE_END: &str = "\x1b[K";
 
 /// The current size of the terminal; it may differ for the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct TerminalSize {
     pub width: usize,
     pub height: usize,
 }
@@ -20,15 +20,15 @@ pub struct Size {
 /// Draws frames in place, below earlier output. Hides the cursor, and shows it again when dropped, also by a
 /// panic.
 #[derive(Debug)]
-pub struct Live<W: Write> {
+pub struct LiveProgress<W: Write> {
     out: W,
-    look: Look,
+    look: ViewOptions,
     drawn: Vec<String>,
     hidden: bool,
 }
 
-impl<W: Write> Live<W> {
-    pub fn new(out: W, look: Look) -> Self {
+impl<W: Write> LiveProgress<W> {
+    pub fn new(out: W, look: ViewOptions) -> Self {
         Self {
             out,
             look,
@@ -38,10 +38,10 @@ impl<W: Write> Live<W> {
     }
 
     /// Draws a frame over the last one; writes nothing if it looks the same.
-    pub fn draw(&mut self, frame: &Frame, size: Size) -> io::Result<()> {
+    pub fn draw(&mut self, frame: &ProgressFrame, size: TerminalSize) -> io::Result<()> {
         // The cursor is below the last line and needs a line, too. The last column stays free: some terminals
         // wrap the line there.
-        let look = Look {
+        let look = ViewOptions {
             width: size.width.saturating_sub(1),
             ..self.look
         };
@@ -60,7 +60,7 @@ impl<W: Write> Live<W> {
     }
 
     /// Prints permanent lines above the frame, wrapped between words. The next `draw` shows the frame again.
-    pub fn print(&mut self, words: &str, size: Size) -> io::Result<()> {
+    pub fn print(&mut self, words: &str, size: TerminalSize) -> io::Result<()> {
         let lines = text::wrap(words, size.width);
         self.write_over(String::new(), &lines, size)?;
         self.drawn.clear();
@@ -68,7 +68,7 @@ impl<W: Write> Live<W> {
     }
 
     /// Removes the frame.
-    pub fn clear(&mut self, size: Size) -> io::Result<()> {
+    pub fn clear(&mut self, size: TerminalSize) -> io::Result<()> {
         self.print("", size)
     }
 
@@ -80,7 +80,12 @@ impl<W: Write> Live<W> {
 
     /// Replaces the last frame with these lines and clears its rest. Clears line by line: some terminals keep
     /// a screen that is cleared as a whole in their history.
-    fn write_over(&mut self, mut screen: String, lines: &[String], size: Size) -> io::Result<()> {
+    fn write_over(
+        &mut self,
+        mut screen: String,
+        lines: &[String],
+        size: TerminalSize,
+    ) -> io::Result<()> {
         // A terminal that became narrower has wrapped the lines of the last frame.
         let broken = |line: &String| text::width(line).div_ceil(size.width.max(1)).max(1);
         let rows: usize = self.drawn.iter().map(broken).sum();
@@ -110,7 +115,7 @@ impl<W: Write> Live<W> {
     }
 }
 
-impl<W: Write> Drop for Live<W> {
+impl<W: Write> Drop for LiveProgress<W> {
     fn drop(&mut self) {
         // Errors are ignored: the terminal may be gone.
         drop(self.show_cursor());

@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Frame, Mark, Row};
+use super::{ProgressFrame, ProgressRow, ProgressStatus};
 use crate::view::duration::clock;
-use crate::view::look::Look;
+use crate::view::look::ViewOptions;
 use crate::view::text::{self, clean};
 
 /// Remembers what was printed, so that a line is printed only when something changed.
 #[derive(Clone, Debug)]
-pub struct Plain {
-    look: Look,
+pub struct PlainProgress {
+    look: ViewOptions,
     title: Option<String>,
-    said: BTreeMap<String, (Mark, String)>,
+    said: BTreeMap<String, (ProgressStatus, String)>,
 }
 
-impl Plain {
-    pub fn new(look: Look) -> Self {
+impl PlainProgress {
+    pub fn new(look: ViewOptions) -> Self {
         Self {
-            look: Look {
+            look: ViewOptions {
                 color: false,
                 ..look
             },
@@ -29,7 +29,7 @@ impl Plain {
     }
 
     /// The lines for changes in this frame; empty if there are none.
-    pub fn lines(&mut self, frame: &Frame) -> String {
+    pub fn lines(&mut self, frame: &ProgressFrame) -> String {
         let mut out = String::new();
         if self.title.as_ref() != Some(&frame.title) {
             out.extend([&*clean(&frame.title), "\n"]);
@@ -50,21 +50,21 @@ impl Plain {
         let line = format!(
             "{}  {} {}   {}",
             clock(elapsed),
-            Mark::Running.sign(self.look),
+            ProgressStatus::Running.sign(self.look),
             clean(stack),
             clean(words),
         );
         format!("{}\n", line.trim_end())
     }
 
-    fn is_new(&mut self, row: &Row) -> bool {
+    fn is_new(&mut self, row: &ProgressRow) -> bool {
         let now = (row.mark, row.text.clone());
         let before = self.said.insert(row.stack.clone(), now.clone());
         // Waiting rows are useful in the full view only; a log leaves them out.
-        before.as_ref() != Some(&now) && row.mark != Mark::Waiting
+        before.as_ref() != Some(&now) && row.mark != ProgressStatus::Waiting
     }
 
-    fn line(&self, frame: &Frame, row: &Row, name_width: usize) -> String {
+    fn line(&self, frame: &ProgressFrame, row: &ProgressRow, name_width: usize) -> String {
         let line = format!(
             "{}  {} {}   {}",
             clock(frame.elapsed),

@@ -1,12 +1,12 @@
 //! Frames as they are seen, on a terminal and in a log.
 
-use super::live::{Live, Size};
-use super::plain::Plain;
+use super::live::{LiveProgress, TerminalSize};
+use super::plain::PlainProgress;
 use super::*;
 use crate::view::tagged::tagged;
 
-fn row(stack: &str, mark: Mark, text: &str, elapsed: Option<u64>) -> Row {
-    Row {
+fn row(stack: &str, mark: ProgressStatus, text: &str, elapsed: Option<u64>) -> ProgressRow {
+    ProgressRow {
         stack: stack.to_owned(),
         mark,
         text: text.to_owned(),
@@ -14,8 +14,8 @@ fn row(stack: &str, mark: Mark, text: &str, elapsed: Option<u64>) -> Row {
     }
 }
 
-fn frame() -> Frame {
-    Frame {
+fn frame() -> ProgressFrame {
+    ProgressFrame {
         title: "change set c42 on `azure`".to_owned(),
         elapsed: Duration::from_secs(41),
         done: 2,
@@ -23,34 +23,34 @@ fn frame() -> Frame {
         rows: vec![
             row(
                 "network",
-                Mark::Done,
+                ProgressStatus::Done,
                 "applied 1 change, verified",
                 Some(14),
             ),
             row(
                 "k8s-prod",
-                Mark::Running,
+                ProgressStatus::Running,
                 "applying   module.cluster.azurerm_kubernetes_cluster.this: still creating",
                 Some(27),
             ),
             row(
                 "dns",
-                Mark::Waiting,
+                ProgressStatus::Waiting,
                 "waits for `k8s-prod` to be verified",
                 None,
             ),
-            row("k8s-dev", Mark::Unchanged, "no changes", None),
+            row("k8s-dev", ProgressStatus::Unchanged, "no changes", None),
         ],
     }
 }
 
-fn shown(frame: &Frame, look: Look, height: usize) -> String {
+fn shown(frame: &ProgressFrame, look: ViewOptions, height: usize) -> String {
     frame.lines(look, height).join("\n")
 }
 
 #[test]
 fn a_frame() {
-    insta::assert_snapshot!(shown(&frame(), Look::plain(100), 30), @"
+    insta::assert_snapshot!(shown(&frame(), ViewOptions::plain(100), 30), @"
     change set c42 on `azure`                                   00:41  ━━━━━━━━━━━━╸────────────  2 of 4
     ✓ network    applied 1 change, verified                                                        00:14
     ● k8s-prod   applying   module.cluster.azurerm_kubernetes_cluster.this: still creating         00:27
@@ -61,7 +61,7 @@ fn a_frame() {
 
 #[test]
 fn a_frame_in_ascii() {
-    insta::assert_snapshot!(shown(&frame(), Look::ascii(80), 30), @"
+    insta::assert_snapshot!(shown(&frame(), ViewOptions::ascii(80), 30), @"
     change set c42 on `azure`               00:41  ============>------------  2 of 4
     * network    applied 1 change, verified                                    00:14
     > k8s-prod   applying   module.cluster.azurerm_...r.this: still creating   00:27
@@ -72,9 +72,9 @@ fn a_frame_in_ascii() {
 
 #[test]
 fn a_frame_in_colour() {
-    let look = Look {
+    let look = ViewOptions {
         color: true,
-        ..Look::plain(80)
+        ..ViewOptions::plain(80)
     };
     insta::assert_snapshot!(tagged(&shown(&frame(), look, 30)), @"
     <bold>change set c42 on `azure`</>               00:41  <green>━━━━━━━━━━━━╸</><faint>────────────</>  2 of 4
@@ -85,31 +85,31 @@ fn a_frame_in_colour() {
     ");
 }
 
-fn crowd() -> Frame {
+fn crowd() -> ProgressFrame {
     let mut rows = vec![row(
         "broken",
-        Mark::Failed,
+        ProgressStatus::Failed,
         "failed while planning",
         Some(2),
     )];
     rows.extend((0..12).map(|n| {
         row(
             &format!("done-{n}"),
-            Mark::Done,
+            ProgressStatus::Done,
             "applied 1 change",
             Some(n),
         )
     }));
-    rows.push(row("busy", Mark::Running, "planning", Some(3723)));
+    rows.push(row("busy", ProgressStatus::Running, "planning", Some(3723)));
     rows.extend((0..6).map(|n| {
         row(
             &format!("later-{n}"),
-            Mark::Waiting,
+            ProgressStatus::Waiting,
             "waits for `busy`",
             None,
         )
     }));
-    Frame {
+    ProgressFrame {
         done: 13,
         total: 20,
         rows,
@@ -119,7 +119,7 @@ fn crowd() -> Frame {
 
 #[test]
 fn more_stacks_than_lines() {
-    insta::assert_snapshot!(shown(&crowd(), Look::plain(80), 9), @"
+    insta::assert_snapshot!(shown(&crowd(), ViewOptions::plain(80), 9), @"
     change set c42 on `azure`             00:41  ━━━━━━━━━━━━━━━━╸────────  13 of 20
     ✗ broken    failed while planning                                          00:02
     ✓ done-10   applied 1 change                                               00:10
@@ -137,11 +137,11 @@ fn no_line_is_wider_and_no_frame_higher_than_the_terminal() {
     for mut frame in [frame(), crowd()] {
         frame.rows.push(row(
             &"名".repeat(40),
-            Mark::Running,
+            ProgressStatus::Running,
             &"東京\x1b[2J".repeat(40),
             Some(90_000),
         ));
-        for look in [Look::plain, Look::ascii] {
+        for look in [ViewOptions::plain, ViewOptions::ascii] {
             for width in 0..130 {
                 for height in 0..30 {
                     let lines = frame.lines(look(width), height);
@@ -158,30 +158,35 @@ fn no_line_is_wider_and_no_frame_higher_than_the_terminal() {
 
 #[test]
 fn a_log_has_a_line_for_each_change() {
-    let mut plain = Plain::new(Look {
+    let mut plain = PlainProgress::new(ViewOptions {
         color: true,
-        ..Look::plain(80)
+        ..ViewOptions::plain(80)
     });
     let mut frame = frame();
-    frame.rows[0] = row("network", Mark::Running, "planning", None);
-    frame.rows[1] = row("k8s-prod", Mark::Waiting, "waits for `network`", None);
+    frame.rows[0] = row("network", ProgressStatus::Running, "planning", None);
+    frame.rows[1] = row(
+        "k8s-prod",
+        ProgressStatus::Waiting,
+        "waits for `network`",
+        None,
+    );
     frame.elapsed = Duration::ZERO;
     let mut log = plain.lines(&frame);
     frame.elapsed = Duration::from_secs(2);
     assert_eq!(plain.lines(&frame), "");
-    frame.rows[0] = row("network", Mark::Done, "applied 1 change", Some(2));
-    frame.rows[1] = row("k8s-prod", Mark::Running, "planning", Some(0));
+    frame.rows[0] = row("network", ProgressStatus::Done, "applied 1 change", Some(2));
+    frame.rows[1] = row("k8s-prod", ProgressStatus::Running, "planning", Some(0));
     log.push_str(&plain.lines(&frame));
     frame.elapsed = Duration::from_secs(3605);
     frame.rows[1] = row(
         "k8s-prod",
-        Mark::Failed,
+        ProgressStatus::Failed,
         "failed while planning\x1b[2J",
         Some(3603),
     );
     frame.rows[2] = row(
         "dns",
-        Mark::Skipped,
+        ProgressStatus::Skipped,
         "skipped, poisoned by `k8s-prod`",
         None,
     );
@@ -250,12 +255,12 @@ impl Screen {
 
 #[test]
 fn frames_are_drawn_over_each_other() {
-    let size = Size {
+    let size = TerminalSize {
         width: 81,
         height: 24,
     };
     let mut bytes = Vec::new();
-    let mut live = Live::new(&mut bytes, Look::plain(80));
+    let mut live = LiveProgress::new(&mut bytes, ViewOptions::plain(80));
     live.draw(&crowd(), size).unwrap();
     live.print("warning: something that stays, and is too long for one line of this terminal: broken between words\n", size)
         .unwrap();
@@ -279,12 +284,12 @@ fn frames_are_drawn_over_each_other() {
 
 #[test]
 fn the_same_frame_is_not_drawn_again() {
-    let size = Size {
+    let size = TerminalSize {
         width: 80,
         height: 24,
     };
     let mut bytes = Vec::new();
-    let mut live = Live::new(&mut bytes, Look::plain(80));
+    let mut live = LiveProgress::new(&mut bytes, ViewOptions::plain(80));
     live.draw(&frame(), size).unwrap();
     live.draw(&frame(), size).unwrap();
     drop(live);
@@ -296,16 +301,16 @@ fn the_same_frame_is_not_drawn_again() {
 #[test]
 fn a_frame_that_the_terminal_has_broken_is_cleared_whole() {
     let mut bytes = Vec::new();
-    let mut live = Live::new(&mut bytes, Look::plain(80));
+    let mut live = LiveProgress::new(&mut bytes, ViewOptions::plain(80));
     live.draw(
         &frame(),
-        Size {
+        TerminalSize {
             width: 81,
             height: 24,
         },
     )
     .unwrap();
-    live.clear(Size {
+    live.clear(TerminalSize {
         width: 41,
         height: 24,
     })

@@ -8,18 +8,18 @@ use model::plan::PlanValue;
 use serde_json::{Value, json};
 
 use super::{ago, author_words, json as data};
-use crate::view::look::{Ink, Look};
+use crate::view::look::{TextRole, ViewOptions};
 use crate::view::plan;
 use crate::view::text::{self, clean};
 
-pub(crate) fn text(blame: &Blame, now: Timestamp, full: bool, look: Look) -> String {
+pub(crate) fn text(blame: &Blame, now: Timestamp, full: bool, look: ViewOptions) -> String {
     let mut out = String::new();
     for (n, object) in blame.objects.iter().enumerate() {
         if n > 0 {
             out.push('\n');
         }
         let address = clean(&object.address);
-        out.extend([&look.paint(Ink::Strong, &address), "\n"]);
+        out.extend([&look.paint(TextRole::Strong, &address), "\n"]);
         let mut groups: BTreeMap<i64, Vec<&BlameLine>> = BTreeMap::new();
         for line in &object.lines {
             groups.entry(line.since).or_default().push(line);
@@ -49,7 +49,13 @@ fn name(path: &str) -> String {
 }
 
 /// `  serial 18   2 days ago   r40   3f9c1e2 "network: widen nodes"   operator`
-fn heading(since: i64, lines: &[&BlameLine], is_first: bool, now: Timestamp, look: Look) -> String {
+fn heading(
+    since: i64,
+    lines: &[&BlameLine],
+    is_first: bool,
+    now: Timestamp,
+    look: ViewOptions,
+) -> String {
     let Some(line) = lines.first() else {
         return String::new();
     };
@@ -80,7 +86,7 @@ fn heading(since: i64, lines: &[&BlameLine], is_first: bool, now: Timestamp, loo
         row.push_str(if row == " " { " " } else { "   " });
         row.push_str(word);
     }
-    look.paint(Ink::Faint, &(said + &row)) + "\n"
+    look.paint(TextRole::Faint, &(said + &row)) + "\n"
 }
 
 pub(crate) fn json(blame: &Blame) -> Value {

@@ -1,14 +1,14 @@
 //! The differences between two versions, in the form of a plan.
 
 use jiff::Timestamp;
-use model::plan::{Action, Plan};
+use model::plan::{ChangeAction, Plan};
 use model::state::StateVersion;
 use model::state::diff::StateDiff;
 use serde_json::{Value, json};
 
 use super::json::{value, version};
 use super::version_words;
-use crate::view::look::{Look, Sign};
+use crate::view::look::{Symbol, ViewOptions};
 use crate::view::plan;
 use crate::view::text::{clean, count, width};
 
@@ -18,14 +18,14 @@ pub(crate) fn text(
     difference: StateDiff,
     now: Timestamp,
     full: bool,
-    look: Look,
+    look: ViewOptions,
 ) -> String {
     let old = before.map_or_else(
         || "nothing".to_owned(),
         |version| version_words(version, now),
     );
     let start = format!("state `{}`: ", clean(&after.state.name));
-    let new = format!("{} {}", look.sign(Sign::Arrow), version_words(after, now));
+    let new = format!("{} {}", look.sign(Symbol::Arrow), version_words(after, now));
     let columns = [&start, &old, &new]
         .map(|part| width(part))
         .iter()
@@ -51,16 +51,16 @@ pub(crate) fn text(
 
 /// `1 added, 2 changed, 1 replaced, 0 removed; 1 output differs.`
 fn closing(difference: &StateDiff) -> String {
-    let of = |fits: fn(Action) -> bool| {
+    let of = |fits: fn(ChangeAction) -> bool| {
         let changes = difference.changes.iter();
         changes.filter(|change| fits(change.action)).count()
     };
     let resources = format!(
         "{} added, {} changed, {} replaced, {} removed",
-        of(|action| action == Action::Create),
-        of(|action| action == Action::Update),
-        of(Action::is_replace),
-        of(|action| action == Action::Delete),
+        of(|action| action == ChangeAction::Create),
+        of(|action| action == ChangeAction::Update),
+        of(ChangeAction::is_replace),
+        of(|action| action == ChangeAction::Delete),
     );
     let outputs = match difference.outputs.len() {
         0 => String::new(),
@@ -109,11 +109,11 @@ pub(crate) fn json(
     })
 }
 
-fn action(action: Action) -> &'static str {
+fn action(action: ChangeAction) -> &'static str {
     match action {
-        Action::Create => "added",
-        Action::Delete | Action::Forget => "removed",
-        Action::DeleteCreate | Action::CreateDelete => "replaced",
-        Action::NoOp | Action::Read | Action::Update => "changed",
+        ChangeAction::Create => "added",
+        ChangeAction::Delete | ChangeAction::Forget => "removed",
+        ChangeAction::DeleteCreate | ChangeAction::CreateDelete => "replaced",
+        ChangeAction::NoOp | ChangeAction::Read | ChangeAction::Update => "changed",
     }
 }

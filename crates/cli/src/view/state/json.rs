@@ -1,12 +1,12 @@
 //! Results of state queries as data.
 
-use control::state::queries::ask::Asked;
+use control::state::queries::ask::VersionDocument;
 use control::state::queries::author::Author;
-use control::state::queries::deleted::Deleted;
+use control::state::queries::deleted::Deletion;
 use control::state::queries::listing::StateLine;
 use control::state::queries::versions::VersionLine;
 use model::plan::PlanValue;
-use model::state::{Mark, StateName, StateVersion};
+use model::state::{StateName, StateVersion, VersionMark};
 use serde_json::{Value, json};
 
 /// A value as data, or what may be shown of it.
@@ -32,7 +32,7 @@ pub(super) fn version(version: &StateVersion) -> Value {
         "serial": version.serial,
         "lineage": version.lineage,
         "size": version.size,
-        "mark": version.mark.map(Mark::as_str),
+        "mark": version.mark.map(VersionMark::as_str),
         "run": version.run.map(|run| run.to_string()),
         "at": version.created_at.to_string(),
     })
@@ -73,7 +73,7 @@ pub(crate) fn states(lines: &[StateLine]) -> Value {
     json!({ "states": states })
 }
 
-pub(crate) fn resources(asked: &Asked) -> Value {
+pub(crate) fn resources(asked: &VersionDocument) -> Value {
     let resources: Vec<Value> = asked
         .document
         .instances
@@ -91,7 +91,7 @@ pub(crate) fn resources(asked: &Asked) -> Value {
     json!({ "version": version(&asked.version), "resources": resources })
 }
 
-pub(crate) fn versions(lines: &[VersionLine], deleted: Option<&Deleted>) -> Value {
+pub(crate) fn versions(lines: &[VersionLine], deleted: Option<&Deletion>) -> Value {
     let versions: Vec<Value> = lines
         .iter()
         .map(|line| {

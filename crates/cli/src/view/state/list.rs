@@ -1,17 +1,22 @@
 //! All states, and the resources of one.
 
-use control::state::queries::ask::Asked;
-use control::state::queries::listing::{Lock, StateLine};
+use control::state::queries::ask::VersionDocument;
+use control::state::queries::listing::{LockStatus, StateLine};
 use jiff::Timestamp;
 use model::plan::Mode;
-use model::state::Mark;
+use model::state::VersionMark;
 
-use super::{Names, ago, author_words, dash, size};
-use crate::view::look::Look;
+use super::{StateLabels, ago, author_words, dash, size};
+use crate::view::look::ViewOptions;
 use crate::view::table::Table;
 use crate::view::text::{clean, count};
 
-pub(crate) fn states(lines: &[StateLine], names: &Names, now: Timestamp, look: Look) -> String {
+pub(crate) fn states(
+    lines: &[StateLine],
+    names: &StateLabels,
+    now: Timestamp,
+    look: ViewOptions,
+) -> String {
     let headings = [
         "STATE",
         "SERIAL",
@@ -24,7 +29,11 @@ pub(crate) fn states(lines: &[StateLine], names: &Names, now: Timestamp, look: L
     let mut table = Table::new(headings).right(1).right(2).right(3).right(4);
     for line in lines {
         let mut written = vec![ago(line.head.created_at, now)];
-        written.extend(line.head.is_copy().then(|| Mark::Copy.words().to_owned()));
+        written.extend(
+            line.head
+                .is_copy()
+                .then(|| VersionMark::Copy.words().to_owned()),
+        );
         written.extend(author_words(
             &line.author,
             look.width.saturating_sub(96),
@@ -46,7 +55,7 @@ pub(crate) fn states(lines: &[StateLine], names: &Names, now: Timestamp, look: L
     table.render(look)
 }
 
-fn lock(lock: &Lock) -> String {
+fn lock(lock: &LockStatus) -> String {
     match (lock.held.run, lock.is_alive) {
         (Some(run), Some(true)) => run.to_string(),
         (Some(run), _) => format!("{run}, gone"),
@@ -55,7 +64,7 @@ fn lock(lock: &Lock) -> String {
 }
 
 /// One address on a line, so that other programs can read it.
-pub(crate) fn resources(asked: &Asked) -> String {
+pub(crate) fn resources(asked: &VersionDocument) -> String {
     let lines = asked.document.instances.iter().map(|instance| {
         let tainted = if instance.is_tainted {
             "   tainted"
@@ -68,7 +77,7 @@ pub(crate) fn resources(asked: &Asked) -> String {
 }
 
 /// `12 resources and 3 data sources in version 4 (serial 18).`
-pub(crate) fn closing(asked: &Asked) -> String {
+pub(crate) fn closing(asked: &VersionDocument) -> String {
     let of = |mode: Mode| {
         let instances = asked.document.instances.iter();
         instances.filter(|instance| instance.mode == mode).count()

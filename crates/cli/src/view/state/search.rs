@@ -1,31 +1,31 @@
 //! Search results, below their state and address.
 
-use control::state::queries::search::{Found, Hit};
+use control::state::queries::search::{SearchHit, SearchResult};
 use model::plan::PlanValue;
 use model::state::StateName;
 use serde_json::{Value, json};
 
-use super::{Names, json as data};
-use crate::view::look::{Ink, Look};
+use super::{StateLabels, json as data};
+use crate::view::look::{TextRole, ViewOptions};
 use crate::view::text::{self, clean, count};
 use crate::view::{errors, plan};
 
-pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
+pub(crate) fn text(found: &SearchResult, names: &StateLabels, look: ViewOptions) -> String {
     let mut out = String::new();
     let mut hits = found.hits.as_slice();
     let mut state = None;
     while let Some(first) = hits.first() {
         if state != Some(&first.state) {
             let gap = if state.is_some() { "\n" } else { "" };
-            let name = look.paint(Ink::Strong, &names.of(&first.state));
+            let name = look.paint(TextRole::Strong, &names.of(&first.state));
             out.extend([gap, &name, "\n"]);
             state = Some(&first.state);
         }
-        let same = |hit: &&Hit| hit.state == first.state && hit.address == first.address;
+        let same = |hit: &&SearchHit| hit.state == first.state && hit.address == first.address;
         let length = hits.iter().take_while(same).count();
         let (here, rest) = hits.split_at(length);
         hits = rest;
-        let span = |hit: &Hit| span(hit, found.through_time);
+        let span = |hit: &SearchHit| span(hit, found.through_time);
         let spans = here.iter().filter(|hit| hit.value.is_none()).map(span);
         out.push_str(&address_line(&first.address, spans, look));
         let values: Vec<(String, PlanValue)> = here
@@ -48,7 +48,7 @@ pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
             .max();
         for ((path, value), span) in values.into_iter().zip(spans) {
             let padded = text::pad(&path, widest.unwrap_or(0).min(44));
-            let narrow = Look {
+            let narrow = ViewOptions {
                 width: look
                     .width
                     .saturating_sub(if span.is_empty() { 0 } else { span.len() + 3 }),
@@ -58,7 +58,7 @@ pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
             for (n, line) in lines.iter().enumerate() {
                 out.push_str(line.trim_end());
                 if n == 0 && !span.is_empty() {
-                    out.extend(["   ", &look.paint(Ink::Faint, &span)]);
+                    out.extend(["   ", &look.paint(TextRole::Faint, &span)]);
                 }
                 out.push('\n');
             }
@@ -68,17 +68,20 @@ pub(crate) fn text(found: &Found, names: &Names, look: Look) -> String {
 }
 
 /// The address, and the versions that contain it if the address itself was found.
-fn address_line(address: &str, spans: impl Iterator<Item = String>, look: Look) -> String {
+fn address_line(address: &str, spans: impl Iterator<Item = String>, look: ViewOptions) -> String {
     let spans: Vec<String> = spans.filter(|span| !span.is_empty()).collect();
     let mut line = format!("  {}", clean(address));
     if !spans.is_empty() {
-        line = format!("{line}   {}", look.paint(Ink::Faint, &spans.join(", ")));
+        line = format!(
+            "{line}   {}",
+            look.paint(TextRole::Faint, &spans.join(", "))
+        );
     }
     line + "\n"
 }
 
 /// `versions 3 to 7`, `since version 9`; empty for a current value if no other version was searched.
-fn span(hit: &Hit, through_time: bool) -> String {
+fn span(hit: &SearchHit, through_time: bool) -> String {
     match hit.last {
         None if through_time => format!("since version {}", hit.first),
         None => String::new(),
@@ -88,7 +91,7 @@ fn span(hit: &Hit, through_time: bool) -> String {
 }
 
 /// How much was found and searched, and what could not be searched.
-pub(crate) fn closing(found: &Found, names: &Names, look: Look) -> String {
+pub(crate) fn closing(found: &SearchResult, names: &StateLabels, look: ViewOptions) -> String {
     let hits = match found.hits.len() {
         0 => "Nothing found".to_owned(),
         hits => format!("{hits} found"),
@@ -137,7 +140,7 @@ pub(crate) fn closing(found: &Found, names: &Names, look: Look) -> String {
     out
 }
 
-pub(crate) fn json(found: &Found) -> Value {
+pub(crate) fn json(found: &SearchResult) -> Value {
     let hits: Vec<Value> = found
         .hits
         .iter()

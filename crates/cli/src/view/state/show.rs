@@ -1,35 +1,35 @@
 //! The content of a version, value by value.
 
-use control::state::queries::ask::Asked;
+use control::state::queries::ask::VersionDocument;
 use jiff::Timestamp;
 use model::masking::Mask;
 use model::plan::{Mode, PlanValue};
-use model::state::diff::{Showing, leaf_values};
+use model::state::diff::{SensitiveDisplay, leaf_values};
 use model::state::leaves::leaves;
-use model::state::resources::Instance;
+use model::state::resources::ResourceInstance;
 use model::state::secret_paths::distinct_names;
 use serde_json::{Map, Value, json};
 
 use super::json::{value, version};
 use super::{ellipsis, version_words};
-use crate::view::look::{Ink, Look};
+use crate::view::look::{TextRole, ViewOptions};
 use crate::view::plan;
 use crate::view::text::clean;
 
 /// How many attributes of a resource are shown among others before the rest is folded.
 const MOST: usize = 10;
 
-pub(crate) struct Sheet<'a> {
-    pub(crate) asked: &'a Asked,
+pub(crate) struct StateView<'a> {
+    pub(crate) asked: &'a VersionDocument,
     /// The whole version is shown, not only one address.
     pub(crate) is_whole: bool,
     /// The mask of the whole version, also if only a part of it is shown.
     pub(crate) mask: Mask,
     pub(crate) full: bool,
-    pub(crate) showing: Showing<'a>,
+    pub(crate) showing: SensitiveDisplay<'a>,
 }
 
-pub(crate) fn text(sheet: &Sheet<'_>, now: Timestamp, look: Look) -> String {
+pub(crate) fn text(sheet: &StateView<'_>, now: Timestamp, look: ViewOptions) -> String {
     let mut out = String::new();
     if sheet.is_whole {
         let version = &sheet.asked.version;
@@ -51,7 +51,7 @@ pub(crate) fn text(sheet: &Sheet<'_>, now: Timestamp, look: Look) -> String {
     }
     if !sheet.asked.document.outputs.is_empty() {
         let outputs = outputs(sheet, mask);
-        let mut lines = vec![look.paint(Ink::Strong, "outputs")];
+        let mut lines = vec![look.paint(TextRole::Strong, "outputs")];
         lines.extend(value_lines(&outputs, true, look));
         blocks.push(lines.join("\n") + "\n");
     }
@@ -61,17 +61,17 @@ pub(crate) fn text(sheet: &Sheet<'_>, now: Timestamp, look: Look) -> String {
     out + &blocks.join("\n")
 }
 
-fn heading(instance: &Instance, look: Look) -> String {
-    let address = look.paint(Ink::Strong, &clean(&instance.address));
+fn heading(instance: &ResourceInstance, look: ViewOptions) -> String {
+    let address = look.paint(TextRole::Strong, &clean(&instance.address));
     let tainted = if instance.is_tainted {
-        format!("   {}", look.paint(Ink::Warning, "tainted"))
+        format!("   {}", look.paint(TextRole::Warning, "tainted"))
     } else {
         String::new()
     };
     format!("{address}{tainted}")
 }
 
-fn value_lines(values: &[(String, PlanValue)], full: bool, look: Look) -> Vec<String> {
+fn value_lines(values: &[(String, PlanValue)], full: bool, look: ViewOptions) -> Vec<String> {
     // Folding a single line would not save one.
     let folded = if full || values.len() <= MOST + 1 {
         0
@@ -82,19 +82,20 @@ fn value_lines(values: &[(String, PlanValue)], full: bool, look: Look) -> Vec<St
     let mut lines = plan::values(kept, 4, full, look);
     if folded > 0 {
         let words = format!("{} {folded} more, `--full` shows all", ellipsis(look));
-        lines.push(format!("    {}", look.paint(Ink::Faint, &words)));
+        lines.push(format!("    {}", look.paint(TextRole::Faint, &words)));
     }
     lines
 }
 
 /// Each output as a whole, unless a part is sensitive.
-fn outputs(sheet: &Sheet<'_>, mask: &Mask) -> Vec<(String, PlanValue)> {
+fn outputs(sheet: &StateView<'_>, mask: &Mask) -> Vec<(String, PlanValue)> {
     let mut all = Vec::new();
     for (name, output) in &sheet.asked.document.outputs {
-        let is_plain = output.sensitive.is_null() || matches!(sheet.showing, Showing::Revealed);
+        let is_plain =
+            output.sensitive.is_null() || matches!(sheet.showing, SensitiveDisplay::Revealed);
         if is_plain {
             let mut known = PlanValue::Known(output.value.clone());
-            if let Showing::Masked(_) = sheet.showing {
+            if let SensitiveDisplay::Masked(_) = sheet.showing {
                 mask.mask_plan_value(&mut known);
             }
             all.push((name.clone(), known));
@@ -113,7 +114,7 @@ fn outputs(sheet: &Sheet<'_>, mask: &Mask) -> Vec<(String, PlanValue)> {
     all
 }
 
-pub(crate) fn json(sheet: &Sheet<'_>) -> Value {
+pub(crate) fn json(sheet: &StateView<'_>) -> Value {
     let document = &sheet.asked.document;
     let mask = &sheet.mask;
     let values = |values: Vec<(String, PlanValue)>| -> Map<String, Value> {

@@ -1,12 +1,12 @@
 //! Answers as they are seen, whole.
 
-use control::state::queries::ask::Asked;
+use control::state::queries::ask::VersionDocument;
 use control::state::queries::blame::{BlameLine, BlamedObject};
-use control::state::queries::search::{Found, Hit};
+use control::state::queries::search::{SearchHit, SearchResult};
 use model::ids::RunId;
 use model::plan::PlanValue;
 use model::state::Contents;
-use model::state::resources::Document;
+use model::state::resources::StateDocument;
 use serde_json::json;
 
 use super::*;
@@ -36,7 +36,7 @@ fn author(run: i64, commit: &str, subject: &str, person: &str) -> Author {
     Author {
         run: Some(RunId(run)),
         change_set: None,
-        commit: Some(Commit {
+        commit: Some(CommitRef {
             id: commit.to_owned(),
             subject: Some(subject.to_owned()),
             is_dirty: false,
@@ -72,9 +72,9 @@ fn blame() -> control::state::queries::blame::Blame {
     ];
     let address = "azurerm_subnet.nodes".to_owned();
     control::state::queries::blame::Blame {
-        asked: Asked {
+        asked: VersionDocument {
             version: version(8, 2),
-            document: Document::default(),
+            document: StateDocument::default(),
         },
         objects: vec![BlamedObject { address, lines }],
     }
@@ -82,7 +82,7 @@ fn blame() -> control::state::queries::blame::Blame {
 
 #[test]
 fn who_gave_each_value() {
-    insta::assert_snapshot!(blame::text(&blame(), now(), false, Look::plain(80)), @r#"
+    insta::assert_snapshot!(blame::text(&blame(), now(), false, ViewOptions::plain(80)), @r#"
     azurerm_subnet.nodes
       serial 18   6 days ago   r40   3f9c1e2 "network: widen nodes"   ci
         address_prefixes[0]   "10.0.0.0/23"
@@ -96,7 +96,7 @@ fn who_gave_each_value() {
 
 #[test]
 fn who_gave_each_value_narrow() {
-    insta::assert_snapshot!(blame::text(&blame(), now(), false, Look::ascii(44)), @r#"
+    insta::assert_snapshot!(blame::text(&blame(), now(), false, ViewOptions::ascii(44)), @r#"
     azurerm_subnet.nodes
       serial 18   6 days ago   r40
           3f9c1e2 "network: widen nodes"   ci
@@ -116,14 +116,14 @@ fn who_gave_each_value_narrow() {
 
 #[test]
 fn what_was_found() {
-    let hit = |state: &str, address: &str, value: Option<(&str, &str)>, first, last| Hit {
+    let hit = |state: &str, address: &str, value: Option<(&str, &str)>, first, last| SearchHit {
         state: StateName::new("p", state),
         address: address.to_owned(),
         value: value.map(|(path, text)| (path.to_owned(), PlanValue::Known(json!(text)))),
         first,
         last,
     };
-    let found = Found {
+    let found = SearchResult {
         hits: vec![
             hit(
                 "dns",
@@ -142,11 +142,11 @@ fn what_was_found() {
         copies: vec![StateName::new("p", "dns")],
         through_time: true,
     };
-    let names = Names {
+    let names = StateLabels {
         project: "p".to_owned(),
         stacks: BTreeMap::new(),
     };
-    let look = Look::plain(80);
+    let look = ViewOptions::plain(80);
     let seen = search::text(&found, &names, look) + &search::closing(&found, &names, look);
     insta::assert_snapshot!(seen, @r#"
     dns

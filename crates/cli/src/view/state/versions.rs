@@ -1,14 +1,14 @@
 //! The versions of a state.
 
-use control::state::queries::deleted::Deleted;
+use control::state::queries::deleted::Deletion;
 use control::state::queries::versions::VersionLine;
 use jiff::Timestamp;
 
 use super::{ago, author_words, dash, size};
-use crate::view::look::Look;
+use crate::view::look::ViewOptions;
 use crate::view::table::Table;
 
-pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: Look) -> String {
+pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: ViewOptions) -> String {
     let headings = ["VERSION", "SERIAL", "WHEN", "CHANGES", "SIZE", "BY"];
     let mut table = Table::new(headings).right(0).right(1).right(4);
     for line in lines {
@@ -33,7 +33,7 @@ pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: Look) -> String 
 }
 
 /// The message that the state was deleted, and how to restore it.
-pub(crate) fn deleted(deleted: &Deleted, state: &str, newest: i64, now: Timestamp) -> String {
+pub(crate) fn deleted(deleted: &Deletion, state: &str, newest: i64, now: Timestamp) -> String {
     let actor = deleted.actor.as_ref();
     let by = actor.map(|actor| format!(", by {actor}"));
     format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use testkit::{Dice, TestTerrane};
+use testkit::{SeededRng, TestTerrane};
 
 use crate::project::{HEAD, stack, terrane};
 use crate::story::files;
@@ -57,7 +57,7 @@ fn check_whole(test: &TestTerrane, versions: &BTreeSet<usize>, what: &str) {
 #[test]
 fn killed_at_any_moment_it_leaves_whole_files_and_ends_next_time() {
     let seed = testkit::seed();
-    let mut dice = Dice::new(seed);
+    let mut dice = SeededRng::new(seed);
     let test = project();
     test.write("data.yaml", "version: 0\n");
     let _ = test.cli(&["render"]).expect(0);

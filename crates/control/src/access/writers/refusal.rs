@@ -6,7 +6,7 @@ use std::fmt;
 use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::project::{Target, Writer};
 
-use super::{JobKind, Refusal, Who};
+use super::{Caller, JobKind, WriterMismatch};
 
 #[derive(Debug, thiserror::Error)]
 #[error("target `{target}` is applied by {by}")]
@@ -14,7 +14,7 @@ pub struct NotAWriterError {
     target: String,
     by: &'static str,
     #[source]
-    why: Why,
+    why: Reasons,
     next_step: NextStep,
 }
 
@@ -30,17 +30,17 @@ impl Explain for NotAWriterError {
 
 /// One line for each unmet requirement.
 #[derive(Debug)]
-struct Why(Vec<String>);
+struct Reasons(Vec<String>);
 
-impl std::error::Error for Why {}
+impl std::error::Error for Reasons {}
 
-impl fmt::Display for Why {
+impl fmt::Display for Reasons {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("\n"))
     }
 }
 
-impl Who {
+impl Caller {
     pub(super) fn refused(&self, target: &Target) -> NotAWriterError {
         let has_server = target.writers.iter().any(|name| name == "server");
         let has_ci = target.writers.iter().any(|name| name != "server");
@@ -53,7 +53,7 @@ impl Who {
         NotAWriterError {
             target: target.name.clone(),
             by,
-            why: Why(self.why(target, has_server)),
+            why: Reasons(self.why(target, has_server)),
             next_step: advice(self.advice(target)),
         }
     }
@@ -63,17 +63,17 @@ impl Who {
         for (writer, refusal) in self.refusals_of(target) {
             let name = &writer.name;
             match refusal {
-                Refusal::NoToken => {
+                WriterMismatch::NoToken => {
                     let line = self.no_token(writer);
                     if !lines.contains(&line) {
                         lines.push(line);
                     }
                 }
-                Refusal::Unverified { why, .. } => {
+                WriterMismatch::Unverified { why, .. } => {
                     lines.push(format!("this job is not known to be writer `{name}`:"));
                     lines.extend(why.iter().map(|line| format!("  {line}")));
                 }
-                Refusal::Other { identity, wrong } => {
+                WriterMismatch::Other { identity, wrong } => {
                     lines.push(format!("this is {identity}, not writer `{name}`:"));
                     lines.extend(wrong.iter().map(|wrong| format!("  {wrong}")));
                 }
@@ -100,16 +100,16 @@ impl Who {
     }
 
     fn advice(&self, target: &Target) -> String {
-        let is_unavailable = |refusal: &Refusal| match refusal {
-            Refusal::Unverified { is_unavailable, .. } => *is_unavailable,
-            Refusal::NoToken | Refusal::Other { .. } => false,
+        let is_unavailable = |refusal: &WriterMismatch| match refusal {
+            WriterMismatch::Unverified { is_unavailable, .. } => *is_unavailable,
+            WriterMismatch::NoToken | WriterMismatch::Other { .. } => false,
         };
         let mut all = self.refusals_of(target);
         if all.any(|(_, refusal)| is_unavailable(refusal)) {
             return "nothing was changed: run the job again when the issuer responds".to_owned();
         }
         let mut all = self.refusals_of(target);
-        let unarmed = all.find(|(_, refusal)| matches!(refusal, Refusal::NoToken));
+        let unarmed = all.find(|(_, refusal)| matches!(refusal, WriterMismatch::NoToken));
         let unarmed = unarmed.map(|(writer, _)| writer);
         match (self.job, unarmed) {
             (JobKind::GitHub, Some(_)) => {
@@ -145,7 +145,7 @@ impl Who {
     fn refusals_of<'a>(
         &'a self,
         target: &'a Target,
-    ) -> impl Iterator<Item = (&'a Writer, &'a Refusal)> {
+    ) -> impl Iterator<Item = (&'a Writer, &'a WriterMismatch)> {
         let all = self.refusals.iter();
         all.filter(|(writer, _)| target.writers.contains(&writer.name))
             .map(|(writer, refusal)| (writer, refusal))

@@ -14,7 +14,7 @@ use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, StateFacts, StateVersion};
 use store::{AppendError, StoreError};
 
-use super::{BackendError, Seat, Which};
+use super::{BackendChoice, BackendEngine, BackendError};
 use crate::Control;
 use crate::project::open::OpenProject;
 
@@ -77,7 +77,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Which copies may be used without reading the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copies {
+pub enum CopyFreshness {
     /// Any copy: the values do not matter.
     Any,
     /// None, if the backend can be read.
@@ -86,7 +86,7 @@ pub enum Copies {
 
 /// A state that could not be read from its backend; only a copy is known.
 #[derive(Clone, Debug)]
-pub struct Unseen {
+pub struct UnreadState {
     pub stack: StackName,
     /// When the copy was made.
     pub since: Timestamp,
@@ -102,16 +102,18 @@ pub async fn look_again(
     project: &Project,
     env: &BTreeMap<String, String>,
     stacks: &BTreeSet<StackName>,
-    copies: Copies,
-) -> Result<Vec<Unseen>, LookAgainError> {
+    copies: CopyFreshness,
+) -> Result<Vec<UnreadState>, RefreshCopyError> {
     let looks = stacks.iter().map(|stack| async move {
         let state = &project.stacks[stack].state;
         let copy = copy_here(control, stack, state).await?;
-        if copy.is_some() && copies == Copies::Any {
+        if copy.is_some() && copies == CopyFreshness::Any {
             return Ok(None);
         }
         let look = async {
-            let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
+            let seat =
+                BackendEngine::open(control, open, project, stack, env, BackendChoice::Target)
+                    .await?;
             let body = seat.pull().await?.unwrap_or_default();
             Ok((seat, body))
         };
@@ -120,14 +122,14 @@ pub async fn look_again(
         let (seat, body) = match (looked, copy) {
             (Ok(seen), _) => seen,
             (Err(err), Some(copy)) => {
-                return Ok(Some(Unseen {
+                return Ok(Some(UnreadState {
                     stack: stack.clone(),
                     since: copy.created_at,
                     why: err.to_string(),
                 }));
             }
             (Err(source), None) => {
-                return Err(LookAgainError::Backend {
+                return Err(RefreshCopyError::Backend {
                     stack: stack.clone(),
                     source: Box::new(source),
                 });
@@ -135,12 +137,13 @@ pub async fn look_again(
         };
         is_where_it_was(control, stack, state, &body).await?;
         let kept = seat.keep_copy(control, state, body).await;
-        kept.map(|()| None).map_err(|source| LookAgainError::Copy {
-            stack: stack.clone(),
-            source: Box::new(source),
-        })
+        kept.map(|()| None)
+            .map_err(|source| RefreshCopyError::Copy {
+                stack: stack.clone(),
+                source: Box::new(source),
+            })
     });
-    let unseen: Vec<Option<Unseen>> = stream::iter(looks)
+    let unseen: Vec<Option<UnreadState>> = stream::iter(looks)
         .buffer_unordered(AT_ONCE)
         .try_collect()
         .await?;
@@ -152,15 +155,15 @@ async fn copy_here(
     control: &Control,
     stack: &StackName,
     state: &str,
-) -> Result<Option<StateVersion>, LookAgainError> {
+) -> Result<Option<StateVersion>, RefreshCopyError> {
     let head = control.store.state_head(&control.state_name(state)).await;
-    let head = head.map_err(|source| LookAgainError::Read {
+    let head = head.map_err(|source| RefreshCopyError::Read {
         stack: stack.clone(),
         source: Box::new(source),
     })?;
     match head {
         Some(head) if !head.is_copy() && head.contents.may_hold_resources() => {
-            Err(LookAgainError::StateHere {
+            Err(RefreshCopyError::StateHere {
                 stack: stack.clone(),
                 serial: head.serial,
             })
@@ -170,7 +173,7 @@ async fn copy_here(
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum LookAgainError {
+pub enum RefreshCopyError {
     #[error("could not look at the state of stack `{stack}` in its backend")]
     Backend {
         stack: StackName,
@@ -196,7 +199,7 @@ pub enum LookAgainError {
     },
 }
 
-impl Explain for LookAgainError {
+impl Explain for RefreshCopyError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::StateHere { .. } | Self::Gone { .. } => ErrorKind::Refused,
@@ -227,14 +230,14 @@ async fn is_where_it_was(
     stack: &StackName,
     state: &str,
     body: &[u8],
-) -> Result<(), LookAgainError> {
+) -> Result<(), RefreshCopyError> {
     let before = held_before(control, state, body).await;
-    let before = before.map_err(|source| LookAgainError::Read {
+    let before = before.map_err(|source| RefreshCopyError::Read {
         stack: stack.clone(),
         source: Box::new(source),
     })?;
     before.map_or(Ok(()), |before| {
-        Err(LookAgainError::Gone {
+        Err(RefreshCopyError::Gone {
             stack: stack.clone(),
             serial: before.serial,
         })

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use drivers::engine::EngineCall;
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::engine::Flavor;
 use model::ids::StackName;
 use model::lock::LockInfo;
 use model::project::{Backend, Project};
 use store::NewBreakGlass;
 
-use super::{BackendError, Seat, Which};
+use super::{BackendChoice, BackendEngine, BackendError};
 use crate::Control;
 use crate::project::open::OpenProject;
 use crate::state::reasons::without_secrets;
@@ -26,7 +26,7 @@ pub enum BackendLock {
 
 /// A lock in a backend of the engine.
 #[derive(Debug)]
-pub struct FoundLock {
+pub struct StackLock {
     pub stack: StackName,
     pub lock: Result<BackendLock, BackendError>,
 }
@@ -38,12 +38,12 @@ pub async fn locks(
     open: &OpenProject,
     project: &Project,
     env: &BTreeMap<String, String>,
-) -> Vec<FoundLock> {
+) -> Vec<StackLock> {
     let mut found = Vec::new();
     for stack in project.stacks.keys() {
         if !project.is_on_terrane_backend(stack) {
             let lock = lock_of(control, open, project, stack, env).await;
-            found.push(FoundLock {
+            found.push(StackLock {
                 stack: stack.clone(),
                 lock,
             });
@@ -73,7 +73,8 @@ pub async fn lock_of(
         Backend::Engine { kind, .. } if ["s3", "azurerm"].contains(&kind.as_str()) => {}
         Backend::Engine { .. } => return Ok(BackendLock::NotRevealed),
     }
-    let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
+    let seat =
+        BackendEngine::open(control, open, project, stack, env, BackendChoice::Target).await?;
     let call = EngineCall::ForceUnlock {
         id: "1",
         var_files: &[],
@@ -105,7 +106,7 @@ const NOT_LOCKED: [&str; 6] = [
 
 /// How certain it is that a lock was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum BreakOutcome {
     /// The engine compared the id.
     Surely,
     /// The server accepted the request and does not report whether the lock was held.
@@ -124,7 +125,7 @@ pub async fn break_lock(
     id: &str,
     actor: &str,
     reason: &str,
-) -> Result<Broken, BackendError> {
+) -> Result<BreakOutcome, BackendError> {
     let target = &project.stacks[stack].target;
     let (deed, broken) = match &project.targets[target].backend {
         Backend::Engine { kind, .. } if kind == "pg" => {
@@ -132,11 +133,14 @@ pub async fn break_lock(
             return Err(BackendError::Unbreakable { kind });
         }
         // The server decides what it releases, and only accepts the request.
-        Backend::Engine { kind, .. } if kind == "http" => ("asked to end lock", Broken::Asked),
-        Backend::Engine { .. } | Backend::Terrane => ("lock", Broken::Surely),
+        Backend::Engine { kind, .. } if kind == "http" => {
+            ("asked to end lock", BreakOutcome::Asked)
+        }
+        Backend::Engine { .. } | Backend::Terrane => ("lock", BreakOutcome::Surely),
     };
-    let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
-    if broken == Broken::Asked && seat.engine.flavor == Flavor::Terraform {
+    let seat =
+        BackendEngine::open(control, open, project, stack, env, BackendChoice::Target).await?;
+    if broken == BreakOutcome::Asked && seat.engine.flavor == Flavor::Terraform {
         seat.unlock_by_id(id).await?;
     } else {
         let call = EngineCall::ForceUnlock { id, var_files: &[] };
@@ -145,7 +149,7 @@ pub async fn break_lock(
     let state = control.state_name(&project.stacks[stack].state);
     let reason = without_secrets(control, std::slice::from_ref(&state), reason).await;
     let record = NewBreakGlass {
-        act: Act::LockBroken,
+        act: BreakGlassAction::LockBroken,
         state: &state,
         actor,
         reason: Some(&reason),

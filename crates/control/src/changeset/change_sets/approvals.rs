@@ -4,17 +4,17 @@
 
 use std::collections::BTreeSet;
 
-use model::approval::{ApprovalBlock, ApprovalRule, ApprovalScope, Requirement};
+use model::approval::{ApprovalBlock, ApprovalRequirement, ApprovalRule, ApprovalScope};
 use model::changeset::{Action, Request};
 use model::ids::StackName;
 use model::project::Project;
 
-use super::Wanted;
+use super::ChangeSetRequest;
 
 /// The approvals that are required before an apply. A target's rule counts once for all its stacks, a stack's
 /// rule only for itself.
-pub(super) fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> {
-    let mut found: Vec<Requirement> = Vec::new();
+pub(super) fn approvals(project: &Project, wanted: &ChangeSetRequest) -> Vec<ApprovalRequirement> {
+    let mut found: Vec<ApprovalRequirement> = Vec::new();
     match wanted.action {
         Action::Apply | Action::Destroy => {}
         // Engine commands have their own record.
@@ -28,7 +28,7 @@ pub(super) fn approvals(project: &Project, wanted: &Wanted) -> Vec<Requirement> 
             Some(known) => {
                 known.stacks.insert(name.clone());
             }
-            None => found.push(Requirement {
+            None => found.push(ApprovalRequirement {
                 by,
                 rule,
                 stacks: BTreeSet::from([name.clone()]),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 
-use model::changeset::{Action, ChangeSet, Origin, Request};
+use model::changeset::{Action, ChangeSet, Request, Trigger};
 use model::engine::{Constraint, EngineRequirement};
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::exception::Exceptions;
@@ -13,18 +13,18 @@ use model::project::{Backend, Project};
 use model::run::confirmation::{Confirmation, ConfirmationFacts, decide};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use model::seal::{self, Seal, SealedHead};
-use store::{BundleInsertion, Scope};
+use store::{BundleInsertion, KeyScope};
 
-use super::{Begun, PrepareError, Wanted, approvals, checks, source};
+use super::{ChangeSetRequest, PrepareError, StartedChangeSet, approvals, checks, source};
 use crate::Control;
-use crate::changeset::backends::{self, Copies, Unseen};
-use crate::changeset::bundle::{Bundle, LayOutBundleError, Planned};
+use crate::changeset::backends::{self, CopyFreshness, UnreadState};
+use crate::changeset::bundle::{Bundle, BundledRun, LayOutBundleError};
 use crate::home::make_private;
 use crate::policy::{PolicyError, now};
-use crate::project::engines::{self, Search};
+use crate::project::engines::{self, EngineSearch};
 use crate::project::open::OpenProject;
 use crate::run::client_presence;
-use crate::secrets::caller_env::Asker;
+use crate::secrets::caller_env::CallerEnv;
 use crate::state::{last_write, quarantine, reasons};
 
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +105,7 @@ impl Explain for BeginBundleError {
 pub async fn find_bundled(
     control: &Control,
     bundle: &Bundle,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<Option<ChangeSet>, BeginBundleError> {
     let sets = control
         .store
@@ -160,9 +160,9 @@ pub async fn begin_bundled(
     project: &Project,
     env: &BTreeMap<String, String>,
     bundle: &Bundle,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
     begun: Option<&ChangeSet>,
-) -> Result<Begun, BeginBundleError> {
+) -> Result<StartedChangeSet, BeginBundleError> {
     let unknown = |name: &&StackName| !project.stacks.contains_key(*name);
     if let Some(stack) = wanted.stacks.iter().find(unknown) {
         let stack = stack.clone();
@@ -187,7 +187,7 @@ pub async fn begin_bundled(
     }
     checks::reserve_for_runs(control, project, wanted).await?;
     let path = env.get("PATH").map(OsStr::new);
-    let search = Search::new(path, &control.cache);
+    let search = EngineSearch::new(path, &control.cache);
     let specs = bundle.runs.iter();
     let specs = specs.map(|run| here(&run.spec, open, &search));
     let mut specs: Vec<RunSpec> = specs.collect::<Result<_, _>>()?;
@@ -198,7 +198,7 @@ pub async fn begin_bundled(
     // Only the home that publishes facts has their locations.
     let located = crate::stage::facts::add_locations(control, project, &mut specs).await;
     located.map_err(PrepareError::FactLocations)?;
-    let asker = Asker::gather(env, &open.root, &specs, &open.loaded.secrets);
+    let asker = CallerEnv::gather(env, &open.root, &specs, &open.loaded.secrets);
     let asker = asker.map_err(PrepareError::from)?;
     let signed = asker.sign(&control.store, &mut specs).await;
     signed.map_err(PrepareError::Digest)?;
@@ -235,7 +235,7 @@ pub async fn begin_bundled(
         bundle.lay_out(control, run.id, spec).await?;
         now::add(control, run.id, spec, lacking).await?;
     }
-    Ok(Begun {
+    Ok(StartedChangeSet {
         moved: BTreeMap::new(),
         id,
         asker,
@@ -250,7 +250,7 @@ pub async fn begin_bundled(
 /// lock.
 async fn are_as_planned(control: &Control, bundle: &Bundle) -> Result<(), BeginBundleError> {
     let later = bundle.later();
-    for Planned { spec, outcome, .. } in &bundle.runs {
+    for BundledRun { spec, outcome, .. } in &bundle.runs {
         let Outcome::Planned { plan } = outcome else {
             continue;
         };
@@ -285,7 +285,7 @@ async fn insert(
     control: &Control,
     project: &Project,
     bundle: &Bundle,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
     (exceptions, policy_override): (Option<Exceptions>, Option<String>),
     planned: Vec<(RunSpec, Vec<RunEvent>)>,
 ) -> Result<ChangeSetId, BeginBundleError> {
@@ -311,7 +311,7 @@ async fn insert(
         bundle: Some(bundle.origin.clone()),
         exceptions,
         policy_override,
-        origin: Origin::Person,
+        origin: Trigger::Person,
         approvals: approvals(project, wanted),
         ..bundle.request.clone()
     };
@@ -345,7 +345,7 @@ async fn take_over(
 fn here(
     spec: &RunSpec,
     open: &OpenProject,
-    search: &Search<'_>,
+    search: &EngineSearch<'_>,
 ) -> Result<RunSpec, BeginBundleError> {
     let pin = &spec.engine;
     let constraint = pin.version.parse::<Constraint>().ok();
@@ -368,7 +368,7 @@ fn here(
 }
 
 /// A plan of a bundle is applied as it was reviewed. Its approvals are counted before it starts.
-fn confirmation(wanted: &Wanted) -> Confirmation {
+fn confirmation(wanted: &ChangeSetRequest) -> Confirmation {
     decide(&ConfirmationFacts {
         auto_approve: wanted.auto_approve,
         is_bundled: true,
@@ -378,7 +378,7 @@ fn confirmation(wanted: &Wanted) -> Confirmation {
 }
 
 /// The events of a run from where it was planned, to be recorded here.
-fn events(planned: &Planned, spec: &RunSpec, confirmation: Confirmation) -> Vec<RunEvent> {
+fn events(planned: &BundledRun, spec: &RunSpec, confirmation: Confirmation) -> Vec<RunEvent> {
     // Facts and gates are checked again, changed or not.
     let then = spec.stages_after().first().copied();
     match &planned.outcome {
@@ -422,7 +422,7 @@ async fn see_outputs(
     project: &Project,
     env: &BTreeMap<String, String>,
     bundle: &Bundle,
-) -> Result<Vec<Unseen>, PrepareError> {
+) -> Result<Vec<UnreadState>, PrepareError> {
     let needed = bundle.runs.iter();
     let needed = needed.flat_map(|run| run.spec.output_states.keys());
     let is_elsewhere = |stack: &&StackName| {
@@ -434,7 +434,7 @@ async fn see_outputs(
         .into_iter()
         .partition(|stack| changing.contains(stack));
     let mut unseen = Vec::new();
-    for (stacks, copies) in [(rest, Copies::Fresh), (applied, Copies::Any)] {
+    for (stacks, copies) in [(rest, CopyFreshness::Fresh), (applied, CopyFreshness::Any)] {
         let looked = backends::look_again(control, open, project, env, &stacks, copies).await?;
         unseen.extend(looked);
     }
@@ -453,7 +453,7 @@ async fn keep_source(control: &Control, bundle: &Bundle) -> Result<(), PrepareEr
     };
     let purpose = format!("snapshot {digest}");
     let plain = bundle.source().to_vec();
-    let sealed = control.store.seal(Scope::Project, &purpose, plain).await;
+    let sealed = control.store.seal(KeyScope::Project, &purpose, plain).await;
     let sealed = sealed.map_err(PrepareError::Seal)?;
     if let Some(dir) = path.parent() {
         make_private(dir).map_err(keep)?;

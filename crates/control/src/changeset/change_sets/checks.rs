@@ -7,23 +7,27 @@ use model::changeset::{Action, Dependent, reopen};
 use model::graph::Graph;
 use model::hold::HoldOn;
 use model::ids::StackName;
-use model::ignored::Listed;
+use model::ignored::SourceListing;
 use model::module::Module;
 use model::project::{Backend, EdgeKind, Project, Stack};
 use model::run::{Outcome, OutputState, Run, RunState, Stage};
 use model::state::{Contents, StateFacts};
 use render::check_fresh;
 
-use super::{PrepareError, Resumed, Wanted};
+use super::{ChangeSetRequest, PrepareError, ResumeRequest};
 use crate::Control;
-use crate::changeset::staleness::{self, LookError};
+use crate::changeset::staleness::{self, StalenessError};
 use crate::changeset::upstreams;
 use crate::project::ignored;
 use crate::project::open::OpenProject;
 use crate::state::outputs::{self, OutputsError};
 
 /// Checks that the requester and this machine may do it.
-pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(), PrepareError> {
+pub(super) fn may(
+    project: &Project,
+    stack: &Stack,
+    wanted: &ChangeSetRequest,
+) -> Result<(), PrepareError> {
     let target = &project.targets[&stack.target];
     if !wanted.changes() {
         return Ok(());
@@ -41,7 +45,7 @@ pub(super) fn may(project: &Project, stack: &Stack, wanted: &Wanted) -> Result<(
 pub(super) fn are_rendered(
     open: &OpenProject,
     project: &Project,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<(), PrepareError> {
     if wanted.action == Action::Destroy || open.commit.is_some() {
         return Ok(());
@@ -61,10 +65,10 @@ pub(super) fn is_in_the_source(
     open: &OpenProject,
     project: &Project,
     snapshot: &Snapshot,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<(), PrepareError> {
     let listed = snapshot.files.iter().map(|file| file.path.as_str());
-    let listed: Listed = listed.collect();
+    let listed: SourceListing = listed.collect();
     for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
         if let Some(ignored) = ignored::of(open, stack, &listed) {
             return Err(PrepareError::Ignored {
@@ -81,7 +85,7 @@ pub(super) fn is_in_the_source(
 pub(super) fn no_file_twice(
     project: &Project,
     snapshot: &Snapshot,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<(), PrepareError> {
     let paths: BTreeSet<&str> = snapshot.files.iter().map(|it| it.path.as_str()).collect();
     for stack in wanted.stacks.iter().map(|name| &project.stacks[name]) {
@@ -140,7 +144,7 @@ fn in_the_way(paths: &BTreeSet<&str>, dir: &str, file: &str) -> Option<String> {
 pub(super) async fn check_holds(
     control: &Control,
     project: &Project,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
     free: &BTreeSet<StackName>,
 ) -> Result<(), PrepareError> {
     if !wanted.changes() {
@@ -166,7 +170,7 @@ pub(super) async fn check_holds(
 /// are checked.
 pub(super) async fn free_of_holds(
     control: &Control,
-    resumed: &Resumed,
+    resumed: &ResumeRequest,
 ) -> Result<BTreeSet<StackName>, PrepareError> {
     let runs = control.store.run_list(resumed.set.id).await?;
     let again = reopen(&resumed.set, &runs, &resumed.what)?;
@@ -196,13 +200,16 @@ pub(super) async fn check_state(
     match staleness::moved(control, run.id, &run.stack, &state).await {
         Ok(None) => Ok(()),
         Ok(Some(moved)) => Err(PrepareError::StateMoved(Box::new(moved))),
-        Err(LookError::History(err)) => Err(err.into()),
-        Err(LookError::State(err)) => Err(PrepareError::Reserve(err)),
+        Err(StalenessError::History(err)) => Err(err.into()),
+        Err(StalenessError::State(err)) => Err(PrepareError::Reserve(err)),
     }
 }
 
 /// Checks that the gates to skip and the installation to take back exist.
-pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(), PrepareError> {
+pub(super) fn check_exceptions(
+    project: &Project,
+    wanted: &ChangeSetRequest,
+) -> Result<(), PrepareError> {
     let Some(exceptions) = &wanted.exceptions else {
         return Ok(());
     };
@@ -245,7 +252,7 @@ pub(super) fn check_exceptions(project: &Project, wanted: &Wanted) -> Result<(),
 pub(super) async fn check_upstreams_done(
     control: &Control,
     project: &Project,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<(), PrepareError> {
     if wanted.action != Action::Apply {
         return Ok(());
@@ -271,7 +278,7 @@ pub(super) async fn check_upstreams_done(
 pub(super) async fn reserve_for_runs(
     control: &Control,
     project: &Project,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<(), PrepareError> {
     let store = &control.store;
     let reserved = store.state_list_reserved(control.home.project()).await;
@@ -346,7 +353,10 @@ pub(super) async fn check_earlier_state(
 
 /// Stacks outside of this change set that provide values to it, and whose states are in backends of the
 /// engine.
-pub(super) fn upstreams_elsewhere(project: &Project, wanted: &Wanted) -> BTreeSet<StackName> {
+pub(super) fn upstreams_elsewhere(
+    project: &Project,
+    wanted: &ChangeSetRequest,
+) -> BTreeSet<StackName> {
     let edges = wanted.stacks.iter();
     let edges = edges.flat_map(|name| &project.stacks[name].edges);
     let gives = |kind: &EdgeKind| matches!(kind, EdgeKind::Output { .. });
@@ -361,7 +371,7 @@ pub(super) fn upstreams_elsewhere(project: &Project, wanted: &Wanted) -> BTreeSe
 pub(super) async fn check_upstreams(
     control: &Control,
     project: &Project,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<(), PrepareError> {
     let mut known = BTreeMap::new();
     for name in &wanted.stacks {
@@ -404,7 +414,7 @@ pub(super) async fn check_downstreams(
     open: &OpenProject,
     project: &Project,
     graph: &Graph,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<Vec<Dependent>, PrepareError> {
     let mut dependents = Vec::new();
     if wanted.action != Action::Destroy && !wanted.destroy {
@@ -444,7 +454,7 @@ pub(super) async fn check_downstreams(
 async fn check_removed(
     control: &Control,
     now: &Project,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<(), PrepareError> {
     let wrong = |state: &str| {
         let state = state.to_owned();

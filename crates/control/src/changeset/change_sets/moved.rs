@@ -6,24 +6,24 @@ use std::fmt;
 use model::ids::StackName;
 use model::run::{Outcome, Run, RunSpec, RunState};
 
-use super::{PrepareError, Resumed};
+use super::{PrepareError, ResumeRequest};
 use crate::Control;
-use crate::changeset::staleness::{self, LookError, StateMovedError};
+use crate::changeset::staleness::{self, StalenessError, StateChangedError};
 use crate::changeset::up_to_date::{self, KnownOutputs};
 
 /// Why a stack that was applied before is planned again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moved {
+pub enum StaleReason {
     Source,
     Engine,
-    State(Box<StateMovedError>),
+    State(Box<StateChangedError>),
     /// A value that it takes from another stack.
     Consumed,
     /// It was not planned, because nothing of it had changed; now something has.
     Unsettled,
 }
 
-impl fmt::Display for Moved {
+impl fmt::Display for StaleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Source => f.write_str("its source changed since"),
@@ -39,9 +39,9 @@ impl fmt::Display for Moved {
 /// determined without an engine.
 pub(super) async fn find(
     control: &Control,
-    resumed: &Resumed,
+    resumed: &ResumeRequest,
     specs: &[RunSpec],
-) -> Result<BTreeMap<StackName, Moved>, PrepareError> {
+) -> Result<BTreeMap<StackName, StaleReason>, PrepareError> {
     let mut found = BTreeMap::new();
     let mut known = KnownOutputs::default();
     for run in control.store.run_list(resumed.set.id).await? {
@@ -61,13 +61,13 @@ async fn look(
     run: &Run,
     spec: &RunSpec,
     known: &mut KnownOutputs,
-) -> Result<Option<Moved>, PrepareError> {
+) -> Result<Option<StaleReason>, PrepareError> {
     let before = control.store.run_spec(run.id).await?;
     if before.own_source != spec.own_source {
-        return Ok(Some(Moved::Source));
+        return Ok(Some(StaleReason::Source));
     }
     if before.engine != spec.engine {
-        return Ok(Some(Moved::Engine));
+        return Ok(Some(StaleReason::Engine));
     }
     if let RunState::Finished {
         outcome: Outcome::Untouched,
@@ -75,15 +75,15 @@ async fn look(
     } = run.state
     {
         let is_settled = up_to_date::is_settled(control, spec, known).await;
-        return Ok((!is_settled).then_some(Moved::Unsettled));
+        return Ok((!is_settled).then_some(StaleReason::Unsettled));
     }
     let state = control.state_name(&spec.stack.state);
     match staleness::moved(control, run.id, &run.stack, &state).await {
         Ok(None) => {}
-        Ok(Some(moved)) => return Ok(Some(Moved::State(Box::new(moved)))),
-        Err(LookError::History(err)) => return Err(err.into()),
-        Err(LookError::State(err)) => return Err(PrepareError::Reserve(err)),
+        Ok(Some(moved)) => return Ok(Some(StaleReason::State(Box::new(moved)))),
+        Err(StalenessError::History(err)) => return Err(err.into()),
+        Err(StalenessError::State(err)) => return Err(PrepareError::Reserve(err)),
     }
     let takes_others = up_to_date::takes_others(control, run.id, spec, known).await;
-    Ok(takes_others.then_some(Moved::Consumed))
+    Ok(takes_others.then_some(StaleReason::Consumed))
 }

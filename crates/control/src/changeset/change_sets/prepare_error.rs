@@ -9,17 +9,17 @@ use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::exception::GateOfStack;
 use model::hold::Hold;
 use model::ids::{ChangeSetId, StackName};
-use model::ignored::Ignored;
-use render::Stale;
+use model::ignored::IgnoredFile;
+use render::StaleRender;
 use store::ChangeSetError;
 
 use crate::access::writers::NotAWriterError;
-use crate::changeset::backends::{LookAgainError, export_to_engine};
-use crate::changeset::staleness::StateMovedError;
-use crate::changeset::upstreams::Undone;
-use crate::secrets::caller_env::GatherError;
+use crate::changeset::backends::{RefreshCopyError, export_to_engine};
+use crate::changeset::staleness::StateChangedError;
+use crate::changeset::upstreams::UnfinishedUpstream;
+use crate::secrets::caller_env::MissingValuesError;
 use crate::state::outputs::OutputsError;
-use crate::state::quarantine::KeptAsideError;
+use crate::state::quarantine::QuarantineError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
@@ -38,10 +38,10 @@ pub enum PrepareError {
     #[error("stack `{stack}` is not applied: {}", undone.words())]
     UpstreamNotDone {
         stack: StackName,
-        undone: Box<Undone>,
+        undone: Box<UnfinishedUpstream>,
     },
     #[error(transparent)]
-    StateMoved(#[from] Box<StateMovedError>),
+    StateMoved(#[from] Box<StateChangedError>),
     #[error("there is no gate `{gate}` here")]
     NoSuchGate {
         gate: GateOfStack,
@@ -55,7 +55,7 @@ pub enum PrepareError {
     #[error("none of these stacks has a `bootstrap` that installs something")]
     NothingToReinstall,
     #[error(transparent)]
-    LookAgain(#[from] LookAgainError),
+    LookAgain(#[from] RefreshCopyError),
     #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
     StillNeeded {
         stack: StackName,
@@ -68,7 +68,7 @@ pub enum PrepareError {
     #[error("stack `{stack}` may not be applied now")]
     KeptAside {
         stack: StackName,
-        source: Box<KeptAsideError>,
+        source: Box<QuarantineError>,
     },
     #[error(
         "stack `{stack}` has no state here, and `{file}` holds one: everything in it would be made again"
@@ -101,7 +101,10 @@ pub enum PrepareError {
         ignored.message(stack.as_str()),
         ignored.named_at().map_or_else(String::new, |at| format!(", named in `{at}`"))
     )]
-    Ignored { stack: StackName, ignored: Ignored },
+    Ignored {
+        stack: StackName,
+        ignored: IgnoredFile,
+    },
     #[error("stack `{stack}` is no longer in the project")]
     Gone { stack: StackName },
     #[error("change set {set} is a command of the engine, which is not tried again by itself")]
@@ -129,7 +132,7 @@ pub enum PrepareError {
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },
     #[error(transparent)]
-    Gather(#[from] GatherError),
+    Gather(#[from] MissingValuesError),
     #[error(transparent)]
     Outputs(#[from] OutputsError),
     #[error(
@@ -142,7 +145,7 @@ pub enum PrepareError {
         at: String,
     },
     #[error(transparent)]
-    Stale(#[from] Stale),
+    Stale(#[from] StaleRender),
     #[error(
         "context `{context}` gives stack `{stack}` the file `{file}`, and the source has one at `{path}`"
     )]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use drivers::snapshot::{self, Extras, Snapshot};
+use drivers::snapshot::{self, ExtraFiles, Snapshot};
 use model::ids::StackName;
 use model::project::Project;
-use store::Scope;
+use store::KeyScope;
 
 use super::PrepareError;
 use crate::Control;
@@ -50,7 +50,7 @@ pub(super) async fn keep_source(
         let packed = packed.map_or_else(|| source.pack(&open.root), Ok)?;
         let small = zstd::encode_all(packed.as_slice(), 1).map_err(keep)?;
         let purpose = format!("snapshot {}", source.digest);
-        let sealed = control.store.seal(Scope::Project, &purpose, small).await;
+        let sealed = control.store.seal(KeyScope::Project, &purpose, small).await;
         let sealed = sealed.map_err(PrepareError::Seal)?;
         if let Some(dir) = path.parent() {
             make_private(dir).map_err(keep)?;
@@ -73,13 +73,13 @@ pub(super) fn look(
         let committed = snapshot::collect_commit(git, &commit.id)?;
         return Ok((committed.snapshot, Some(committed.pack)));
     }
-    let snapshot = snapshot::collect(&open.root, git, &Extras::of(project))?;
+    let snapshot = snapshot::collect(&open.root, git, &ExtraFiles::of(project))?;
     Ok((snapshot, None))
 }
 
 /// The digest of a change set's source, and of each stack's own source.
 #[derive(Default)]
-pub(super) struct Source {
+pub(super) struct ChangeSetSource {
     pub(super) digest: String,
     pub(super) own: BTreeMap<StackName, String>,
     /// The tree that each stack works in.

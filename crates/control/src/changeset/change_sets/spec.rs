@@ -10,13 +10,13 @@ use model::graph::Graph;
 use model::ids::StackName;
 use model::module::{self, Module};
 use model::project::{
-    Backend, EdgeKind, FactsPlace, Input, LaneScope, Project, Stack, Target, Wait,
+    Backend, EdgeKind, FactsBranch, Input, LaneScope, Project, Stack, Target, WaitFor,
 };
 use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 
-use super::source::Source;
-use super::{PrepareError, Wanted};
-use crate::access::writers::Who;
+use super::source::ChangeSetSource;
+use super::{ChangeSetRequest, PrepareError};
+use crate::access::writers::Caller;
 use crate::changeset::upstreams;
 use crate::project::open::OpenProject;
 
@@ -25,9 +25,9 @@ pub(super) fn spec(
     project: &Project,
     graph: &Graph,
     engines: &BTreeMap<StackName, Engine>,
-    source: &Source,
+    source: &ChangeSetSource,
     name: &StackName,
-    wanted: &Wanted,
+    wanted: &ChangeSetRequest,
 ) -> Result<RunSpec, PrepareError> {
     let stack = &project.stacks[name];
     let engine = engines.get(name).ok_or_else(|| PrepareError::NoEngine {
@@ -98,7 +98,7 @@ pub(super) fn spec(
 }
 
 /// The places a stack publishes to.
-fn facts_of(project: &Project, stack: &Stack) -> BTreeMap<String, FactsPlace> {
+fn facts_of(project: &Project, stack: &Stack) -> BTreeMap<String, FactsBranch> {
     let places = stack.stages.publish.iter();
     let places = places.filter_map(|block| project.facts.get_key_value(&block.name));
     places
@@ -113,7 +113,7 @@ pub(crate) fn spec_alone(
     engines: &BTreeMap<StackName, Engine>,
     name: &StackName,
 ) -> Result<RunSpec, PrepareError> {
-    let wanted = Wanted {
+    let wanted = ChangeSetRequest {
         action: Action::Plan,
         stacks: BTreeSet::from([name.clone()]),
         in_any_case: BTreeSet::new(),
@@ -125,16 +125,16 @@ pub(crate) fn spec_alone(
         no_state: false,
         keeps_plans: false,
         asker: String::new(),
-        who: Who::person(""),
+        who: Caller::person(""),
         exec: None,
         may_keep_state: false,
         policy_override: None,
         exceptions: None,
     };
     let graph = Graph::new(project);
-    let source = Source {
+    let source = ChangeSetSource {
         slots: slots(&open.root, project),
-        ..Source::default()
+        ..ChangeSetSource::default()
     };
     spec(open, project, &graph, engines, &source, name, &wanted)
 }
@@ -195,7 +195,12 @@ fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {
 }
 
 /// The stacks that a run waits for: its upstreams, or for a destroy its downstreams.
-fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted) -> Vec<Upstream> {
+fn waits_for(
+    project: &Project,
+    graph: &Graph,
+    name: &StackName,
+    wanted: &ChangeSetRequest,
+) -> Vec<Upstream> {
     if wanted.action == Action::Destroy {
         return graph
             .downstreams(name)
@@ -204,7 +209,7 @@ fn waits_for(project: &Project, graph: &Graph, name: &StackName, wanted: &Wanted
             .map(|stack| Upstream {
                 stack: stack.clone(),
                 outputs: BTreeSet::new(),
-                wait: Wait::Verified,
+                wait: WaitFor::Verified,
             })
             .collect();
     }

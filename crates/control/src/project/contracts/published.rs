@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use model::config::resolve::{StageValues, resolve};
-use model::contract::{Contract, ContractName, Planned, declared_fields};
+use model::contract::{Contract, ContractName, PlannedFields, declared_fields};
 use model::project::Input;
 use model::secret::Secret;
-use model::stage::{Ask, ResolvedBlock, StageBlock};
+use model::stage::{ExternalQuery, ResolvedBlock, StageBlock};
 use serde_json::Value;
 
 /// The values known at plan time: planned outputs and the caller's environment.
 #[derive(Clone, Copy)]
 pub(crate) struct PlannedValues<'a> {
-    pub(crate) planned: &'a Planned,
+    pub(crate) planned: &'a PlannedFields,
     pub(crate) env: &'a BTreeMap<String, String>,
 }
 
@@ -37,7 +37,7 @@ impl StageValues for PlannedValues<'_> {
         None
     }
 
-    fn answer(&self, _ask: &Ask) -> Option<Value> {
+    fn answer(&self, _ask: &ExternalQuery) -> Option<Value> {
         None
     }
 }
@@ -78,14 +78,14 @@ pub(crate) fn resolve_planned_sinks(
 
 /// What all blocks of a stack would publish.
 #[derive(Debug)]
-pub(super) struct WouldPublish {
+pub(super) struct PlannedPublication {
     /// `None` if one of them is not known yet.
     pub(super) paths: Option<Vec<String>>,
     /// The fields of all files together; `None` if those of one file are not known.
-    pub(super) fields: Option<Planned>,
+    pub(super) fields: Option<PlannedFields>,
 }
 
-impl WouldPublish {
+impl PlannedPublication {
     /// `contract` looks up a contract by name.
     pub(super) fn by(
         blocks: &[StageBlock],
@@ -93,7 +93,7 @@ impl WouldPublish {
         contract: impl Fn(&ContractName) -> Option<Contract>,
     ) -> Self {
         let mut paths = Some(Vec::new());
-        let mut fields = Some(Planned::default());
+        let mut fields = Some(PlannedFields::default());
         for block in blocks {
             let known = resolve_planned(block, &["path"], values).and_then(|blocks| {
                 let path = |one: &ResolvedBlock| Some(one.attrs.get("path")?.as_str()?.to_owned());
@@ -120,7 +120,7 @@ fn fields_of(
     block: &StageBlock,
     values: PlannedValues<'_>,
     contract: &impl Fn(&ContractName) -> Option<Contract>,
-) -> Option<Vec<Planned>> {
+) -> Option<Vec<PlannedFields>> {
     if let Some(written) = block.attrs.get("values") {
         let Some(resolved) = resolve_planned(block, &["values"], values) else {
             return declared_fields(written).map(|fields| vec![fields]);
@@ -129,9 +129,9 @@ fn fields_of(
             let Some(Value::Object(fields)) = one.attrs.remove("values") else {
                 return None;
             };
-            Some(Planned {
+            Some(PlannedFields {
                 fields,
-                ..Planned::default()
+                ..PlannedFields::default()
             })
         });
         return fields.collect();
@@ -140,7 +140,7 @@ fn fields_of(
     let names = contracts_of(block, values)?;
     let of_contract = |(name, _): &(ContractName, Vec<String>)| {
         let contract = contract(name)?;
-        let mut picked = Planned::default();
+        let mut picked = PlannedFields::default();
         for field in contract.fields() {
             if let Some(value) = planned.fields.get(field) {
                 picked.fields.insert(field.to_owned(), value.clone());

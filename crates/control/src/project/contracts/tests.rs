@@ -173,7 +173,7 @@ fn taken_away(before: &Value, publish: &str) -> String {
         relied: &reliance(&project, &stack),
         locations: &[location],
         before: outputs,
-        planned: &Planned::known(outputs.clone()),
+        planned: &PlannedFields::known(outputs.clone()),
         env: &BTreeMap::new(),
     });
     breaks.unwrap().lines().join("\n")
@@ -264,7 +264,7 @@ spec:
         relied: &reliance(&project, &stack),
         locations: &[location],
         before: outputs,
-        planned: &Planned::known(outputs.clone()),
+        planned: &PlannedFields::known(outputs.clone()),
         env: &BTreeMap::new(),
     });
     insta::assert_snapshot!(breaks.unwrap().lines().join("\n"), @r"

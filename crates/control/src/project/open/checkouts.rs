@@ -16,22 +16,22 @@ use model::error::{ErrorKind, Explain, NextStep, advice};
 use model::state::Contents;
 use serde::{Deserialize, Serialize};
 
-use super::{IdentitySource, OpenProject};
-use crate::home::{Home, Settings, StorePlace, make_private};
+use super::{OpenProject, ProjectIdSource};
+use crate::home::{Home, HomeLocation, HomeSettings, make_private};
 
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot use the project id `{now}`{}: this checkout was last used with the id `{before}` (project `{name}`), \
      whose states are in `{home}`, and everything in them would be created again",
     match from {
-        IdentitySource::Written => "",
-        IdentitySource::GitDirectory | IdentitySource::Path => " (derived, because terrane.hcl has no `id`)",
+        ProjectIdSource::Written => "",
+        ProjectIdSource::GitDirectory | ProjectIdSource::Path => " (derived, because terrane.hcl has no `id`)",
     }
 )]
 pub struct ProjectIdChanged {
     pub before: String,
     pub now: String,
-    from: IdentitySource,
+    from: ProjectIdSource,
     name: String,
     home: String,
 }
@@ -89,7 +89,7 @@ impl LastUse {
 
 /// Fails if this checkout was last used with another project id that has states of the same stacks, and the
 /// current id has none.
-pub async fn check(settings: &Settings, open: &OpenProject) -> Result<(), ProjectIdChanged> {
+pub async fn check(settings: &HomeSettings, open: &OpenProject) -> Result<(), ProjectIdChanged> {
     let id = &open.identity.id;
     let (Some(last), Some(now)) = (read(&file(settings, open)), LastUse::of(open)) else {
         return Ok(());
@@ -121,7 +121,7 @@ pub async fn check(settings: &Settings, open: &OpenProject) -> Result<(), Projec
 }
 
 /// Records that this checkout is used with its current id.
-pub fn record(settings: &Settings, open: &OpenProject) -> io::Result<()> {
+pub fn record(settings: &HomeSettings, open: &OpenProject) -> io::Result<()> {
     let file = file(settings, open);
     let Some(now) = LastUse::of(open).filter(|now| read(&file).as_ref() != Some(now)) else {
         return Ok(());
@@ -134,11 +134,11 @@ pub fn record(settings: &Settings, open: &OpenProject) -> io::Result<()> {
     Ok(())
 }
 
-fn file(settings: &Settings, open: &OpenProject) -> PathBuf {
+fn file(settings: &HomeSettings, open: &OpenProject) -> PathBuf {
     let dir = match &settings.named_home {
-        Some(StorePlace::Directory(home)) => home.join("checkouts"),
+        Some(HomeLocation::Directory(home)) => home.join("checkouts"),
         // No project id begins with a dot.
-        Some(StorePlace::Shared(_)) | None => settings.data_dir.join(".checkouts"),
+        Some(HomeLocation::Shared(_)) | None => settings.data_dir.join(".checkouts"),
     };
     dir.join(drivers::snapshot::sha256(
         open.checkout.as_os_str().as_encoded_bytes(),

@@ -3,21 +3,23 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use model::bootstrap::{Bootstrap, BootstrapReport, BootstrapSettingError, Deed, StepEnd};
-use model::break_glass::Act;
+use model::bootstrap::{
+    Bootstrap, BootstrapAction, BootstrapReport, BootstrapSettingError, StepEnd,
+};
+use model::break_glass::BreakGlassAction;
 use model::stage::StageBlock;
 use serde_json::json;
 
-use super::{Failure, Part, Report, count, record_act};
-use crate::program_output::progress_interval::Cadence;
-use crate::stage::bootstrap::{self, Manner, Progress};
+use super::{Failure, StageReport, StageWork, count, record_act};
+use crate::program_output::progress_interval::ProgressInterval;
+use crate::stage::bootstrap::{self, BootstrapProgress, ConflictPolicy};
 use crate::stage::cluster::ClusterContext;
 
 pub(super) async fn bootstrap(
-    part: &Part<'_>,
+    part: &StageWork<'_>,
     source: &Path,
     blocks: &[StageBlock],
-) -> Result<Report, Failure> {
+) -> Result<StageReport, Failure> {
     let resolved = part.resolve(blocks)?;
     let blocks = resolved
         .iter()
@@ -51,7 +53,7 @@ pub(super) async fn bootstrap(
         }
         reports.push(report);
     }
-    Ok(Report {
+    Ok(StageReport {
         changed: None,
         summary: summary(steps, &reports),
         details: json!(reports),
@@ -80,20 +82,20 @@ fn wrong(err: &BootstrapSettingError) -> Failure {
 
 /// Carries out one block, and logs from time to time what it waits for.
 async fn run(
-    part: &Part<'_>,
+    part: &StageWork<'_>,
     block: &Bootstrap,
     cluster: ClusterContext<'_>,
-    manner: Manner,
+    manner: ConflictPolicy,
 ) -> BootstrapReport {
     let now = Mutex::new(String::new());
     let at = |words: &str| {
         part.log.say(words);
         words.clone_into(&mut now.lock().unwrap_or_else(PoisonError::into_inner));
     };
-    let mut said = |progress: Progress<'_>| match progress {
-        Progress::Began(step) => at(step.title()),
-        Progress::Seen(_, seen) => at(seen),
-        Progress::Ended(step) => {
+    let mut said = |progress: BootstrapProgress<'_>| match progress {
+        BootstrapProgress::Began(step) => at(step.title()),
+        BootstrapProgress::Seen(_, seen) => at(seen),
+        BootstrapProgress::Ended(step) => {
             for note in &step.notes {
                 part.log.say(note);
             }
@@ -104,7 +106,7 @@ async fn run(
     };
     let running = bootstrap::run(block, cluster, manner, &mut said);
     tokio::pin!(running);
-    let mut cadence = Cadence::begin();
+    let mut cadence = ProgressInterval::begin();
     loop {
         tokio::select! {
             report = &mut running => return report,
@@ -117,15 +119,15 @@ async fn run(
 }
 
 /// Leaves objects alone that others manage now, unless the user requests a reinstall with a reason.
-async fn manner(part: &Part<'_>, blocks: &[Bootstrap]) -> Result<Manner, Failure> {
+async fn manner(part: &StageWork<'_>, blocks: &[Bootstrap]) -> Result<ConflictPolicy, Failure> {
     let exceptions = part.job.set.request.exceptions.as_ref();
     let installs = blocks
         .iter()
-        .any(|block| matches!(block.deed, Deed::Agent(_)));
+        .any(|block| matches!(block.deed, BootstrapAction::Agent(_)));
     if !installs || !exceptions.is_some_and(|exceptions| exceptions.reinstall) {
-        return Ok(Manner::Yield);
+        return Ok(ConflictPolicy::Yield);
     }
     let detail = format!("run {}", part.job.run);
-    record_act(part.job, Act::Reinstalled, detail).await?;
-    Ok(Manner::Reinstall)
+    record_act(part.job, BreakGlassAction::Reinstalled, detail).await?;
+    Ok(ConflictPolicy::Reinstall)
 }

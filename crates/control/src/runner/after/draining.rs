@@ -9,9 +9,9 @@ use model::run::Stage;
 use model::stage::StageBlock;
 use serde_json::json;
 
-use super::{Failure, Job, count, part_of};
+use super::{Failure, StageJob, count, part_of};
 use crate::stage::cluster::ClusterContext;
-use crate::stage::drain::{self, Progress};
+use crate::stage::drain::{self, DrainProgress};
 
 /// How long the deletion of load balancers and disks may take.
 const LIMIT: Duration = Duration::from_mins(15);
@@ -21,7 +21,7 @@ const NO_WAY: &str = "what the cluster made outside of itself must go first; if 
 
 /// Drains the clusters that the stack's `bootstrap` blocks name, if the stack is to be destroyed. Returns
 /// whether there was one.
-pub(in crate::runner) async fn before_destroy(job: &Job<'_>) -> Result<bool, Failure> {
+pub(in crate::runner) async fn before_destroy(job: &StageJob<'_>) -> Result<bool, Failure> {
     let blocks: Vec<StageBlock> = job
         .spec
         .stack
@@ -54,7 +54,7 @@ fn cluster_of(block: &StageBlock) -> Option<StageBlock> {
     })
 }
 
-async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> {
+async fn drain_all(job: &StageJob<'_>, blocks: &[StageBlock]) -> Result<(), Failure> {
     let part = part_of(job, Stage::Bootstrapping, blocks).await?;
     let resolved = match part.values.resolve(blocks) {
         Ok(resolved) => resolved,
@@ -74,12 +74,12 @@ async fn drain_all(job: &Job<'_>, blocks: &[StageBlock]) -> Result<(), Failure> 
         held: None,
     };
     for config in &configs {
-        let mut said = |progress: Progress<'_>| {
+        let mut said = |progress: DrainProgress<'_>| {
             let words = match progress {
-                Progress::Suspended(object) => format!("no longer reconciled: {object}"),
-                Progress::ScaledDown(object) => format!("scaled down: {object}"),
-                Progress::Deleted(object) => format!("deleted: {object}"),
-                Progress::Waiting(left) => {
+                DrainProgress::Suspended(object) => format!("no longer reconciled: {object}"),
+                DrainProgress::ScaledDown(object) => format!("scaled down: {object}"),
+                DrainProgress::Deleted(object) => format!("deleted: {object}"),
+                DrainProgress::Waiting(left) => {
                     let mut words = format!("waits for {} to go", count(left.len(), "object"));
                     if let Some(first) = left.first() {
                         let more = left.len() - 1;

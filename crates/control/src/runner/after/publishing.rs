@@ -6,13 +6,13 @@ use std::error::Error as _;
 use std::path::Path;
 
 use model::facts::{FileChange, Publish, StateMark};
-use model::project::FactsPlace;
+use model::project::FactsBranch;
 use model::run::RunSpec;
 use model::stage::StageBlock;
 use model::state::Contents;
 use serde_json::json;
 
-use super::{Failure, Part, Report, count};
+use super::{Failure, StageReport, StageWork, count};
 use crate::stage::cluster::ClusterContext;
 use crate::stage::facts::{self, ClusterSink, Destination, Publication, PublishOutcome};
 
@@ -26,16 +26,16 @@ pub(super) fn reads_source(spec: &RunSpec) -> bool {
             || spec
                 .facts
                 .get(&block.name)
-                .is_some_and(FactsPlace::may_encrypt)
+                .is_some_and(FactsBranch::may_encrypt)
     };
     !spec.destroy && blocks.iter().any(reads)
 }
 
 pub(super) async fn publish(
-    part: &Part<'_>,
+    part: &StageWork<'_>,
     source: &Path,
     blocks: &[StageBlock],
-) -> Result<Report, Failure> {
+) -> Result<StageReport, Failure> {
     let (job, spec) = (part.job, part.job.spec);
     let (publish, sinks) = publish_blocks(part, blocks)?;
     let asker = job.asker.env();
@@ -101,7 +101,7 @@ pub(super) async fn publish(
 /// What the blocks publish, and their sinks in clusters. A destroyed stack publishes nothing. Its sinks are
 /// resolved with the values from before the destroy.
 fn publish_blocks(
-    part: &Part<'_>,
+    part: &StageWork<'_>,
     blocks: &[StageBlock],
 ) -> Result<(Vec<Publish>, Vec<ClusterSink>), Failure> {
     if part.job.spec.destroy {
@@ -119,7 +119,7 @@ fn publish_blocks(
     Ok((publish, sinks))
 }
 
-fn report(part: &Part<'_>, done: &PublishOutcome) -> Report {
+fn report(part: &StageWork<'_>, done: &PublishOutcome) -> StageReport {
     let (mut written, mut withdrawn, mut all) = (0, 0, 0);
     for one in &done.places {
         for file in &one.files {
@@ -161,7 +161,7 @@ fn report(part: &Part<'_>, done: &PublishOutcome) -> Report {
     if parts.is_empty() {
         parts.push("nothing to publish".to_owned());
     }
-    Report {
+    StageReport {
         summary: parts.join(", "),
         details: json!({ "published": done.places, "elsewhere": done.elsewhere }),
         changed: Some(written + withdrawn > 0 || done.elsewhere.iter().any(|one| one.is_changed)),

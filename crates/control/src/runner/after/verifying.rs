@@ -3,32 +3,32 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::gate::{Gate, GateReport};
 use model::stage::StageBlock;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::{Failure, Part, Report, count, record_act};
+use super::{Failure, StageReport, StageWork, count, record_act};
 use crate::runner::seal;
 use crate::stage::facts;
-use crate::stage::gates::{self, Around, GateEvent, Missing, Skipped};
-use crate::stage::values::Side;
+use crate::stage::gates::{self, GateContext, GateEvent, OpenGates, SkippedGate};
+use crate::stage::values::CallerContext;
 
 pub(super) async fn verify(
-    mut part: Part<'_>,
+    mut part: StageWork<'_>,
     source: &Path,
     blocks: &[StageBlock],
-) -> Result<Report, Failure> {
+) -> Result<StageReport, Failure> {
     if part.job.spec.destroy && seal::head(part.job).await?.is_none() {
-        return Ok(Report {
+        return Ok(StageReport {
             changed: None,
             summary: "nothing was ever made".to_owned(),
             details: json!([]),
         });
     }
     let gates = read(&mut part, blocks).await?;
-    let around = Around {
+    let around = GateContext {
         dir: source.to_owned(),
         env: part.env.clone(),
         mask: part.values.mask(&part.hidden),
@@ -36,7 +36,7 @@ pub(super) async fn verify(
         skipped: skipped(&part, &gates).await?,
     };
     let (events, mut heard) = unbounded_channel();
-    let mut missing = Missing::of(&gates);
+    let mut missing = OpenGates::of(&gates);
     let looking = gates::run(gates, around, &events);
     tokio::pin!(looking);
     let reports = loop {
@@ -59,13 +59,13 @@ pub(super) async fn verify(
     ended(&part, &reports)
 }
 
-fn ended(part: &Part<'_>, reports: &[GateReport]) -> Result<Report, Failure> {
+fn ended(part: &StageWork<'_>, reports: &[GateReport]) -> Result<StageReport, Failure> {
     let open: Vec<&GateReport> = reports
         .iter()
         .filter(|report| !report.verdict.lets_on())
         .collect();
     if open.is_empty() {
-        return Ok(Report {
+        return Ok(StageReport {
             changed: None,
             summary: summary(reports),
             details: json!(reports),
@@ -99,7 +99,10 @@ fn summary(reports: &[GateReport]) -> String {
 }
 
 /// The gates that the request skips. Each skip is recorded.
-async fn skipped(part: &Part<'_>, gates: &[Gate]) -> Result<BTreeMap<String, Skipped>, Failure> {
+async fn skipped(
+    part: &StageWork<'_>,
+    gates: &[Gate],
+) -> Result<BTreeMap<String, SkippedGate>, Failure> {
     let job = part.job;
     let mut skipped = BTreeMap::new();
     let Some(exceptions) = &job.set.request.exceptions else {
@@ -108,8 +111,8 @@ async fn skipped(part: &Part<'_>, gates: &[Gate]) -> Result<BTreeMap<String, Ski
     for gate in gates {
         if exceptions.skips(&job.spec.stack.name, gate) {
             let detail = format!("gate `{}`, run {}", gate.name, job.run);
-            record_act(job, Act::GateSkipped, detail).await?;
-            let one = Skipped {
+            record_act(job, BreakGlassAction::GateSkipped, detail).await?;
+            let one = SkippedGate {
                 by: job.asker_name().to_owned(),
                 reason: exceptions.reason.clone(),
             };
@@ -119,7 +122,7 @@ async fn skipped(part: &Part<'_>, gates: &[Gate]) -> Result<BTreeMap<String, Ski
     Ok(skipped)
 }
 
-fn say(part: &Part<'_>, event: &GateEvent) {
+fn say(part: &StageWork<'_>, event: &GateEvent) {
     match event {
         GateEvent::Began { gate } => part.log.say(&format!("{gate}: looking")),
         GateEvent::Looked { gate, said, .. } => part.log.say(&format!("{gate}: {said}")),
@@ -132,9 +135,9 @@ fn say(part: &Part<'_>, event: &GateEvent) {
 
 /// Resolves the gates with their values. Published facts are read first. A gate itself reads what changes
 /// while it waits.
-async fn read(part: &mut Part<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, Failure> {
+async fn read(part: &mut StageWork<'_>, blocks: &[StageBlock]) -> Result<Vec<Gate>, Failure> {
     let (job, values) = (part.job, &mut part.values);
-    let side = Side {
+    let side = CallerContext {
         asker: job.asker,
         root: part.root,
         env: &part.base,

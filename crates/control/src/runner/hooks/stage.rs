@@ -8,15 +8,15 @@ use model::masking::Mask;
 use model::run::{RunEvent, Stage};
 use serde_json::json;
 
-use super::{Ending, Hooks};
+use super::{Hooks, StageResult};
 use crate::runner::inputs::for_hooks;
-use crate::runner::limit::{self, Limit};
-use crate::runner::workspace::{Scratch, Workspace};
-use crate::runner::{Failure, Job, failed};
+use crate::runner::limit::{self, Deadline};
+use crate::runner::workspace::{ScratchDir, Workspace};
+use crate::runner::{Failure, StageJob, failed};
 
 /// Runs a stage after the apply with its hooks.
 pub(in crate::runner) async fn around_part<T>(
-    job: &Job<'_>,
+    job: &StageJob<'_>,
     stage: Stage,
     workspace: Option<&mut Workspace>,
     work: impl Future<Output = Result<T, Failure>>,
@@ -33,12 +33,12 @@ pub(in crate::runner) async fn around_part<T>(
 
 /// Prepares hooks that run without an engine of their stage.
 async fn prepare<'a>(
-    job: &'a Job<'a>,
+    job: &'a StageJob<'a>,
     workspace: &mut Workspace,
-    limit: Option<Limit>,
-) -> Result<(Hooks<'a>, Scratch), Failure> {
+    limit: Option<Deadline>,
+) -> Result<(Hooks<'a>, ScratchDir), Failure> {
     let values = job.unless_stopped(None, for_hooks(job)).await?;
-    let scratch = Scratch::open(job)?;
+    let scratch = ScratchDir::open(job)?;
     scratch.write_hidden(values.hidden.iter())?;
     workspace.mount(&values.files)?;
     let hooks = Hooks {
@@ -55,11 +55,11 @@ async fn prepare<'a>(
 }
 
 /// Runs the hooks after a successful apply.
-pub(in crate::runner) async fn after_apply(job: &Job<'_>) -> RunEvent {
+pub(in crate::runner) async fn after_apply(job: &StageJob<'_>) -> RunEvent {
     let stage = Stage::Applying;
     // The rest of the apply's limit; a retry gets the whole limit.
     let kept = *job.limit_of_apply.lock().await;
-    let mut limit = kept.or_else(|| Limit::from_now("apply", job.spec.stack.timeout_apply));
+    let mut limit = kept.or_else(|| Deadline::from_now("apply", job.spec.stack.timeout_apply));
     let prepared = limit::apart_from(&mut limit, Workspace::prepare(job)).await;
     let mut workspace = match prepared {
         Ok(workspace) => workspace,
@@ -69,7 +69,7 @@ pub(in crate::runner) async fn after_apply(job: &Job<'_>) -> RunEvent {
         let (hooks, scratch) = prepare(job, &mut workspace, limit).await?;
         // A hook may fetch artifacts that the engine cannot write.
         workspace.owe_artifacts()?;
-        let done = hooks.after(HookStage::Apply, Ending::Succeeded).await;
+        let done = hooks.after(HookStage::Apply, StageResult::Succeeded).await;
         scratch.remove();
         let kept = workspace.keep_artifacts(job).await;
         done.and(kept)

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::context::{HookStage, When, hooks_around};
+use model::context::{HookStage, HookTiming, hooks_around};
 use model::project::Context;
 use model::run::RunSpec;
 use model::secret::Secret;
 use serde_json::Value;
 
-use super::Known;
+use super::FetchedValues;
 use crate::runner::Failure;
 use crate::stage::values::text_of;
 
 /// A hook with all its values.
 #[derive(Clone)]
 pub(in crate::runner) struct ReadyHook {
-    pub(in crate::runner) when: When,
+    pub(in crate::runner) when: HookTiming,
     pub(in crate::runner) stage: HookStage,
     pub(in crate::runner) context: String,
     pub(in crate::runner) run: Vec<String>,
@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 /// The files of a stack by path; the stronger context wins.
 pub(super) fn files(
     spec: &RunSpec,
-    known: &Known<'_>,
+    known: &FetchedValues<'_>,
 ) -> Result<BTreeMap<String, Secret>, Failure> {
     let mut files = BTreeMap::new();
     for context in &spec.contexts {
@@ -45,11 +45,11 @@ pub(super) fn files(
 }
 
 /// The hooks of a stack, in the order they run.
-pub(super) fn hooks(spec: &RunSpec, known: &Known<'_>) -> Result<Vec<ReadyHook>, Failure> {
+pub(super) fn hooks(spec: &RunSpec, known: &FetchedValues<'_>) -> Result<Vec<ReadyHook>, Failure> {
     let contexts: Vec<&Context> = spec.contexts.iter().collect();
     let mut ready = Vec::new();
     for stage in HookStage::ALL {
-        for when in [When::Before, When::After] {
+        for when in [HookTiming::Before, HookTiming::After] {
             for (context, hook) in hooks_around(&contexts, when, stage) {
                 let what = format!("the hook {hook} of context `{}`", context.name);
                 let run = match known.evaluate(&hook.run, &what)? {

@@ -4,15 +4,15 @@ use std::io;
 
 use drivers::snapshot::Slot;
 
-use super::{Locks, Taking, Workspace, artifacts, settled};
+use super::{TreeLocks, Workspace, WorkspaceRequest, artifacts, settled};
 use crate::home::make_private;
 use crate::run::lock::try_lock;
-use crate::runner::{Failure, Job};
+use crate::runner::{Failure, StageJob};
 
 impl Workspace {
     /// Takes a whole tree with the run's source unpacked. Files that its last user wrote are removed.
-    pub(in crate::runner) async fn prepare_apart(job: &Job<'_>) -> Result<Self, Failure> {
-        let mut taking = Taking::of(job)?;
+    pub(in crate::runner) async fn prepare_apart(job: &StageJob<'_>) -> Result<Self, Failure> {
+        let mut taking = WorkspaceRequest::of(job)?;
         taking.spec.slot = format!("_{}.preview", job.spec.target.name);
         let slots = job.control.home.slots(&taking.spec.slot);
         make_private(&slots).map_err(|err| Failure::because("could not make a slot", &err))?;
@@ -22,8 +22,8 @@ impl Workspace {
     }
 }
 
-impl Taking {
-    fn take_alone(&self) -> io::Result<(usize, Slot, Locks)> {
+impl WorkspaceRequest {
+    fn take_alone(&self) -> io::Result<(usize, Slot, TreeLocks)> {
         let slots = self.control.home.slots(&self.spec.slot);
         for number in 0..Self::MOST {
             let Some(tree) = try_lock(&slots.join(format!("{number}.lock")))? else {
@@ -35,7 +35,7 @@ impl Taking {
                 .block_on(artifacts::settle_all(&self.control, &slot, number))?;
             self.lay_out(&slot)?;
             let stack = tree.try_clone()?;
-            return Ok((number, slot, Locks { tree, stack }));
+            return Ok((number, slot, TreeLocks { tree, stack }));
         }
         let most = Self::MOST;
         Err(io::Error::other(format!(

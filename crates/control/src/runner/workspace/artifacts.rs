@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use drivers::artifacts::{Gathered, Grounds};
+use drivers::artifacts::{ArtifactDir, CollectedArtifacts};
 use drivers::snapshot::Slot;
 use model::artifact::{ArtifactGlobs, ArtifactSet};
 use model::ids::{RunId, StackName};
@@ -30,12 +30,12 @@ use super::mounted::{note_path as mounted_note, noted_below};
 use crate::Control;
 use crate::home::retry::retry_unavailable;
 use crate::home::write_private;
-use crate::runner::{Failure, Job, warn};
+use crate::runner::{Failure, StageJob, warn};
 use crate::state::artifacts;
 
 /// Which artifacts are in a stack's directory, and whether they must be stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Note {
+struct ArtifactNote {
     run: RunId,
     stack: StackName,
     state: String,
@@ -50,16 +50,20 @@ struct Note {
 
 /// Artifacts from the store in a stack's directory. They are removed when this is dropped, unless they are
 /// pending.
-pub(super) struct Lent {
+pub(super) struct ArtifactLoan {
     path: PathBuf,
-    note: Note,
-    grounds: Grounds,
+    note: ArtifactNote,
+    grounds: ArtifactDir,
     owed: AtomicBool,
 }
 
-impl Lent {
+impl ArtifactLoan {
     /// Writes a stack's artifacts to its directory, which the caller holds exclusively.
-    pub(super) async fn put(job: &Job<'_>, slot: &Slot, number: usize) -> io::Result<Option<Self>> {
+    pub(super) async fn put(
+        job: &StageJob<'_>,
+        slot: &Slot,
+        number: usize,
+    ) -> io::Result<Option<Self>> {
         let stack = &job.spec.stack;
         if stack.artifacts.is_empty() {
             return Ok(None);
@@ -78,7 +82,7 @@ impl Lent {
                 set => set.map_err(io::Error::other)?,
             },
         };
-        let note = Note {
+        let note = ArtifactNote {
             run: job.run,
             stack: stack.name.clone(),
             state: stack.state.clone(),
@@ -107,7 +111,7 @@ impl Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for ArtifactLoan {
     fn drop(&mut self) {
         if !self.owed.load(Ordering::Relaxed) && self.grounds.clear().is_ok() {
             drop(fs::remove_file(&self.path));
@@ -127,7 +131,10 @@ impl Workspace {
     }
 
     /// Stores what an engine or a hook left. Fails if an artifact must not or cannot be stored.
-    pub(in crate::runner) async fn keep_artifacts(&self, job: &Job<'_>) -> Result<(), Failure> {
+    pub(in crate::runner) async fn keep_artifacts(
+        &self,
+        job: &StageJob<'_>,
+    ) -> Result<(), Failure> {
         let Some(lent) = &self.lent else {
             return Ok(());
         };
@@ -166,7 +173,7 @@ pub(super) async fn settle(
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(()),
         bytes => bytes?,
     };
-    let note: Note = serde_json::from_slice(&bytes)?;
+    let note: ArtifactNote = serde_json::from_slice(&bytes)?;
     let grounds = note.grounds(slot, number)?;
     if note.owed {
         let gathered = grounds.gather()?;
@@ -209,7 +216,7 @@ pub(super) fn note_path(slot: &Slot, number: usize, stack: &StackName) -> PathBu
         .with_file_name(format!("{number}.{stack}{SUFFIX}"))
 }
 
-impl Note {
+impl ArtifactNote {
     /// Replaces the note as a whole. It is durable when this returns.
     fn write(&self, path: &Path) -> io::Result<()> {
         let new = path.with_extension("artifacts-new");
@@ -219,7 +226,7 @@ impl Note {
         File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    fn grounds(&self, slot: &Slot, number: usize) -> io::Result<Grounds> {
+    fn grounds(&self, slot: &Slot, number: usize) -> io::Result<ArtifactDir> {
         let dir = slot.tree().join(&self.dir);
         let slots = slot.tree().parent().unwrap_or(Path::new("."));
         let mut others = noted_below(&mounted_note(slots, number, &self.stack), &dir)?;
@@ -230,7 +237,7 @@ impl Note {
         let source = slot.source().into_iter();
         others.extend(source.filter_map(|path| path.strip_prefix(&prefix).map(str::to_owned)));
         let globs = ArtifactGlobs::new(&self.globs).map_err(io::Error::other)?;
-        Ok(Grounds { dir, globs, others })
+        Ok(ArtifactDir { dir, globs, others })
     }
 
     async fn keep(&self, control: &Control, set: &ArtifactSet) -> Result<(), KeepArtifactsError> {
@@ -240,7 +247,7 @@ impl Note {
 }
 
 /// Describes the artifacts that are named but not stored.
-fn refused(gathered: &Gathered) -> Option<String> {
+fn refused(gathered: &CollectedArtifacts) -> Option<String> {
     const SHOWN: usize = 5;
     let refused = &gathered.refused;
     let mut words: Vec<String> = refused

@@ -18,11 +18,11 @@ use crate::home::write_private;
 use crate::runner::Failure;
 
 /// Removes the files when dropped.
-pub(super) struct Mounted {
+pub(super) struct MountedFiles {
     note: PathBuf,
 }
 
-impl Drop for Mounted {
+impl Drop for MountedFiles {
     fn drop(&mut self) {
         // Files that cannot be removed now stay in the note and are removed later.
         drop(sweep(&self.note));
@@ -44,7 +44,7 @@ impl Workspace {
                 let bytes = serde_json::to_vec(&made)?;
                 write_private(&self.note, &bytes)
             })
-            .map(|()| Mounted {
+            .map(|()| MountedFiles {
                 note: self.note.clone(),
             });
         let failed =

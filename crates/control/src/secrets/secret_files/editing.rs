@@ -6,31 +6,31 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use drivers::process::{self, Environment, Keeper};
+use drivers::process::{self, DirGuard, Environment};
 use drivers::secrets::split_words;
-use drivers::sops::{self, Format, Opened, Plugins, Rule};
+use drivers::sops::{self, DecryptedDocument, EncryptionRule, Plugins, SopsFormat};
 use jiff::Timestamp;
 use model::secret::Secret;
 
-use super::{Place, SecretFileError, SecretFiles, Written, run};
+use super::{SecretFile, SecretFileError, SecretFileWrite, SecretFiles, run};
 
 /// A plain copy in an editor. It is removed, with the editor's own files beside it, on drop or when this
 /// process is killed.
-pub struct Editing {
-    file: Place,
-    opened: Opened,
-    rule: Rule,
+pub struct EditSession {
+    file: SecretFile,
+    opened: DecryptedDocument,
+    rule: EncryptionRule,
     plugins: Plugins,
     copy: PathBuf,
     before: Secret,
     /// The encrypted text as it was opened, if there was one.
     seen: Option<String>,
-    _keeper: Keeper,
+    _keeper: DirGuard,
 }
 
 impl SecretFiles<'_> {
     /// Opens a file for editing; a missing file counts as empty.
-    pub fn edit(&self, path: &Path) -> Result<Editing, SecretFileError> {
+    pub fn edit(&self, path: &Path) -> Result<EditSession, SecretFileError> {
         let file = self.find(path)?;
         let layout = Self::layout_for(&file)?;
         let seen = fs::read_to_string(&file.path).ok();
@@ -41,8 +41,8 @@ impl SecretFiles<'_> {
             (opened, rule, plain)
         } else {
             let nothing = match file.format {
-                Format::Json => "{}\n",
-                Format::Yaml | Format::Dotenv | Format::Ini => "",
+                SopsFormat::Json => "{}\n",
+                SopsFormat::Yaml | SopsFormat::Dotenv | SopsFormat::Ini => "",
             };
             (
                 self.empty(&file)?,
@@ -72,7 +72,7 @@ impl SecretFiles<'_> {
             .open(&copy)
             .and_then(|mut file| file.write_all(before.expose().as_bytes()))
             .map_err(failed)?;
-        Ok(Editing {
+        Ok(EditSession {
             file,
             opened,
             rule,
@@ -85,7 +85,7 @@ impl SecretFiles<'_> {
     }
 
     /// Runs the editor: `SOPS_EDITOR`, `VISUAL`, `EDITOR`, or `vi`.
-    pub async fn run_editor(&self, editing: &Editing) -> Result<(), SecretFileError> {
+    pub async fn run_editor(&self, editing: &EditSession) -> Result<(), SecretFileError> {
         let named = ["SOPS_EDITOR", "VISUAL", "EDITOR"]
             .iter()
             .find_map(|name| self.env.get(*name).filter(|editor| !editor.is_empty()));
@@ -118,16 +118,16 @@ impl SecretFiles<'_> {
     }
 }
 
-impl Editing {
+impl EditSession {
     /// Encrypts the edited text; unchanged values keep their ciphertext.
-    pub fn save(&self) -> Result<Written, SecretFileError> {
+    pub fn save(&self) -> Result<SecretFileWrite, SecretFileError> {
         let text = fs::read_to_string(&self.copy).map_err(|source| SecretFileError::Read {
             path: self.copy.clone(),
             source,
         })?;
         let text = Secret::new(text);
         if text == self.before {
-            return Ok(Written {
+            return Ok(SecretFileWrite {
                 is_new: false,
                 changed: false,
                 recipients: super::names(&self.rule),

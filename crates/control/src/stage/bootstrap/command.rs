@@ -4,16 +4,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drivers::process::{Capture, Exit, Keeper, find_program, remove_when_gone, run_to_end};
+use drivers::process::{Capture, DirGuard, Exit, find_program, remove_when_gone, run_to_end};
 use model::bootstrap::CommandStep;
 use model::duration::seconds;
 use model::error::one_line;
 use model::masking::Mask;
 use model::secret::Secret;
 
-use super::{Done, Failure};
+use super::{StepFailure, StepResult};
 use crate::home::write_private;
-use crate::program_output::output_tail::LastWords;
+use crate::program_output::output_tail::OutputTail;
 use crate::stage::cluster::ClusterContext;
 
 /// How many lines of its output are kept, and how many bytes are searched for secrets.
@@ -26,23 +26,23 @@ pub(super) async fn run(
     cluster: ClusterContext<'_>,
     limit: Duration,
     mask: &Mask,
-) -> Result<Done, Failure> {
+) -> Result<StepResult, StepFailure> {
     let mut env = cluster.env.clone();
     for (name, value) in &step.env {
         env.set_secret(name, value.clone());
     }
-    let file = kubeconfig.map(InMemory::new).transpose()?;
+    let file = kubeconfig.map(KubeconfigFile::new).transpose()?;
     if let Some(file) = &file {
         env.set("KUBECONFIG", file.path.to_string_lossy());
     }
     let (name, args) = step
         .run
         .split_first()
-        .ok_or_else(|| Failure::new("no program is named"))?;
+        .ok_or_else(|| StepFailure::new("no program is named"))?;
     let path = env.get("PATH").map(Secret::expose).unwrap_or_default();
-    let program = locate(name, path, cluster.source).ok_or_else(|| Failure {
+    let program = locate(name, path, cluster.source).ok_or_else(|| StepFailure {
         hint: Some("a program of the project is named by its path: `./scripts/step.sh`".to_owned()),
-        ..Failure::new(format!("there is no program `{name}`"))
+        ..StepFailure::new(format!("there is no program `{name}`"))
     })?;
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
     let call = Capture {
@@ -52,30 +52,30 @@ pub(super) async fn run(
         ..Capture::new(&program, &args, cluster.source, &env)
     };
     let ended = run_to_end(call).await;
-    let ended = ended.map_err(|err| Failure::new(one_line(&err)))?;
+    let ended = ended.map_err(|err| StepFailure::new(one_line(&err)))?;
     let how = match &ended.exit {
         Some(exit) => format!("`{name}` ended with {exit}"),
         None => format!("`{name}` did not end within {}", seconds(limit)),
     };
     let mut notes = vec![how.clone()];
     for output in [&ended.stdout, &ended.stderr] {
-        let words = LastWords {
+        let words = OutputTail {
             output,
             limit: MAX_SAID,
             was_stopped: ended.exit.is_none(),
         };
         notes.extend(end_of(&words.masked(&[mask])));
     }
-    let done = Done {
+    let done = StepResult {
         notes,
-        ..Done::default()
+        ..StepResult::default()
     };
     if ended.exit.is_some_and(Exit::success) {
         return Ok(done);
     }
-    Err(Failure {
+    Err(StepFailure {
         done,
-        ..Failure::new(how)
+        ..StepFailure::new(how)
     })
 }
 
@@ -87,20 +87,20 @@ fn locate(name: &str, path: &str, source: &Path) -> Option<PathBuf> {
 }
 
 /// A kubeconfig as a private file in memory, removed with the step, also if terrane is killed.
-struct InMemory {
+struct KubeconfigFile {
     path: PathBuf,
-    _keeper: Keeper,
+    _keeper: DirGuard,
 }
 
-impl InMemory {
-    fn new(kubeconfig: &Secret) -> Result<Self, Failure> {
+impl KubeconfigFile {
+    fn new(kubeconfig: &Secret) -> Result<Self, StepFailure> {
         let place = Path::new("/dev/shm");
-        let refused = |why: String| Failure {
+        let refused = |why: String| StepFailure {
             hint: Some(
                 "hand it to the program in `env`, without `kubeconfig`, and let it keep it"
                     .to_owned(),
             ),
-            ..Failure::new(why)
+            ..StepFailure::new(why)
         };
         if !place.is_dir() {
             return Err(refused(

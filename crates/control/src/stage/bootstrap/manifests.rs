@@ -76,7 +76,7 @@ impl Explain for ManifestsError {
     }
 }
 
-pub(super) struct Loaded {
+pub(super) struct LoadedManifests {
     pub(super) objects: Vec<Value>,
     /// Their origin, for the evidence.
     pub(super) note: String,
@@ -86,7 +86,7 @@ pub(super) struct Loaded {
 pub(super) async fn of_agent(
     agent: &Agent,
     cluster: ClusterContext<'_>,
-) -> Result<Loaded, ManifestsError> {
+) -> Result<LoadedManifests, ManifestsError> {
     let mut texts = Vec::new();
     for path in &agent.manifests {
         texts.extend(rendered(path, agent, cluster).await?);
@@ -112,7 +112,7 @@ pub(super) async fn of_agent(
         }
         Some(_) => {}
     }
-    Ok(Loaded {
+    Ok(LoadedManifests {
         objects: objects(&texts)?,
         note: format!("installed from `{seen}`"),
     })

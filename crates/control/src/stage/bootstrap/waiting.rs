@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use drivers::kubernetes::{Among, Client, KubernetesError};
+use drivers::kubernetes::{KubernetesClient, KubernetesError, ObjectFilter};
 use model::duration::seconds;
 use model::error::one_line;
 use model::kubernetes::{Health, ObjectRef, agent_health, rollout};
 use serde_json::Value;
 
-use super::{Done, Failure};
+use super::{StepFailure, StepResult};
 use crate::stage::cluster::Poll;
 
 /// Waits until the API server answers. A new one may refuse connections or credentials at first.
 pub(super) async fn for_api(
-    client: &Client,
+    client: &KubernetesClient,
     limit: Duration,
     seen: &mut (dyn FnMut(&str) + Send),
-) -> Result<String, Failure> {
+) -> Result<String, StepFailure> {
     let mut poll = Poll::new(limit);
     loop {
         let err = match poll.look(client.version()).await {
@@ -31,19 +31,19 @@ pub(super) async fn for_api(
         let said = one_line(&err);
         seen(&said);
         if !poll.pause().await {
-            return Err(Failure {
+            return Err(StepFailure {
                 why: format!("{said}, for {}", seconds(limit)),
-                ..Failure::from(err)
+                ..StepFailure::from(err)
             });
         }
     }
 }
 
 /// The failure when the time is over without an answer.
-fn unanswered(client: &Client, limit: Duration) -> Failure {
+fn unanswered(client: &KubernetesClient, limit: Duration) -> StepFailure {
     match client.hung_plugin(limit) {
         Some(hung) => hung.into(),
-        None => Failure::new(format!("{} does not answer", client.server())),
+        None => StepFailure::new(format!("{} does not answer", client.server())),
     }
 }
 
@@ -62,12 +62,12 @@ pub(super) fn is_of_agent(object: &Value) -> bool {
 
 /// Waits until the workloads of the agent are rolled out: those that were installed, or all in its namespace.
 pub(super) async fn for_workloads(
-    client: &Client,
+    client: &KubernetesClient,
     installed: &[Value],
     namespace: &str,
     limit: Duration,
     seen: &mut (dyn FnMut(&str) + Send),
-) -> Result<Done, Failure> {
+) -> Result<StepResult, StepFailure> {
     if !installed.is_empty() {
         return for_objects(client, Objects::These(installed), rollout, limit, seen).await;
     }
@@ -76,11 +76,11 @@ pub(super) async fn for_workloads(
 
 /// Waits until the agent reports the root objects as healthy.
 pub(super) async fn for_roots(
-    client: &Client,
+    client: &KubernetesClient,
     roots: &[Value],
     limit: Duration,
     seen: &mut (dyn FnMut(&str) + Send),
-) -> Result<Done, Failure> {
+) -> Result<StepResult, StepFailure> {
     for_objects(client, Objects::These(roots), agent_health, limit, seen).await
 }
 
@@ -90,12 +90,12 @@ enum Objects<'a> {
 }
 
 async fn for_objects(
-    client: &Client,
+    client: &KubernetesClient,
     objects: Objects<'_>,
     judge: fn(&Value) -> Health,
     limit: Duration,
     seen: &mut (dyn FnMut(&str) + Send),
-) -> Result<Done, Failure> {
+) -> Result<StepResult, StepFailure> {
     let mut poll = Poll::new(limit);
     let mut last = Observed::default();
     loop {
@@ -106,9 +106,9 @@ async fn for_objects(
             None => {}
         }
         if last.is_well() {
-            return Ok(Done {
+            return Ok(StepResult {
                 notes: last.lines,
-                ..Done::default()
+                ..StepResult::default()
             });
         }
         seen(&last.brief());
@@ -144,7 +144,7 @@ impl Observed {
         }
     }
 
-    async fn failure(self, client: &Client, limit: Duration) -> Failure {
+    async fn failure(self, client: &KubernetesClient, limit: Duration) -> StepFailure {
         const SHOWN: usize = 3;
         let why = format!("not well after {}: {}", seconds(limit), self.brief());
         let mut notes: Vec<String> = self.unwell.iter().map(|(_, line)| line.clone()).collect();
@@ -152,18 +152,18 @@ impl Observed {
         for object in objects.take(SHOWN) {
             notes.extend(client.around(object).await);
         }
-        Failure {
-            done: Done {
+        StepFailure {
+            done: StepResult {
                 notes,
-                ..Done::default()
+                ..StepResult::default()
             },
-            ..Failure::new(why)
+            ..StepFailure::new(why)
         }
     }
 }
 
 async fn look(
-    client: &Client,
+    client: &KubernetesClient,
     objects: &Objects<'_>,
     judge: fn(&Value) -> Health,
 ) -> Result<Observed, KubernetesError> {
@@ -187,9 +187,9 @@ async fn look(
         Objects::Namespace(namespace) => {
             for kind in ["Deployment", "StatefulSet"] {
                 let resource = client.resource(kind).await?;
-                let among = Among {
+                let among = ObjectFilter {
                     namespace: Some(namespace),
-                    ..Among::default()
+                    ..ObjectFilter::default()
                 };
                 for live in client.list(&resource, among).await? {
                     looked.add(live, judge);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drivers::kubernetes::{Apply, Client, Conflict, FIELD_MANAGER, KubernetesError};
+use drivers::kubernetes::{
+    ApplyOptions, Conflict, FIELD_MANAGER, KubernetesClient, KubernetesError,
+};
 use model::bootstrap::{ObjectOutcome, ObjectReport, is_adoptable, is_gitops_manager};
 use model::kubernetes::{ObjectRef, condition, managers, without_bookkeeping};
 use serde_json::{Value, json};
@@ -15,7 +17,7 @@ const AT_ONCE: usize = 8;
 
 /// Objects that are applied together.
 pub(crate) struct ApplyAll {
-    pub(crate) client: Client,
+    pub(crate) client: KubernetesClient,
     pub(crate) objects: Vec<Value>,
     /// Take over objects that were installed by other means.
     pub(crate) adopt: bool,
@@ -25,7 +27,7 @@ pub(crate) struct ApplyAll {
 
 /// An object in the cluster, compared with its manifest.
 #[derive(Clone, Debug)]
-struct Found {
+struct LiveObject {
     state: LiveState,
     /// The GitOps controller that writes to it.
     gitops: Option<String>,
@@ -40,7 +42,7 @@ enum LiveState {
     Held(Vec<Conflict>),
 }
 
-const FOR_REAL: Apply = Apply {
+const FOR_REAL: ApplyOptions = ApplyOptions {
     dry_run: false,
     force: false,
 };
@@ -57,7 +59,7 @@ impl ApplyAll {
             .await?;
         let holder = found.iter().find_map(|found| found.gitops.clone());
         let holder = holder.filter(|_| !self.force);
-        let found: Arc<[Found]> = found.into();
+        let found: Arc<[LiveObject]> = found.into();
 
         let (first, rest): (Vec<usize>, Vec<usize>) = all
             .into_iter()
@@ -102,7 +104,7 @@ impl ApplyAll {
     ) -> Result<Vec<T>, KubernetesError>
     where
         T: Send + 'static,
-        F: Fn(Client, Value, usize) -> W,
+        F: Fn(KubernetesClient, Value, usize) -> W,
         W: Future<Output = Result<T, KubernetesError>> + Send + 'static,
     {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
@@ -129,7 +131,7 @@ impl ApplyAll {
 
 /// Applies one object as [`ApplyAll`] does, regardless of GitOps controllers.
 pub(crate) async fn apply_one(
-    client: &Client,
+    client: &KubernetesClient,
     object: &Value,
     force: bool,
 ) -> Result<ObjectOutcome, KubernetesError> {
@@ -157,9 +159,13 @@ fn comes_first(object: &Value) -> bool {
     matches!(kind, Some("Namespace" | "CustomResourceDefinition"))
 }
 
-async fn look(client: &Client, object: &Value, adopt: bool) -> Result<Found, KubernetesError> {
+async fn look(
+    client: &KubernetesClient,
+    object: &Value,
+    adopt: bool,
+) -> Result<LiveObject, KubernetesError> {
     let identity = ObjectRef::of(object).ok_or(KubernetesError::NoObject)?;
-    let missing = Found {
+    let missing = LiveObject {
         state: LiveState::Missing,
         gitops: None,
         adopted_from: Vec::new(),
@@ -174,7 +180,7 @@ async fn look(client: &Client, object: &Value, adopt: bool) -> Result<Found, Kub
     let gitops = managers(&live)
         .into_iter()
         .find(|manager| manager.subresource.is_none() && is_gitops_manager(&manager.name));
-    let dry = Apply {
+    let dry = ApplyOptions {
         dry_run: true,
         ..FOR_REAL
     };
@@ -184,7 +190,7 @@ async fn look(client: &Client, object: &Value, adopt: bool) -> Result<Found, Kub
         Err(KubernetesError::Conflict { conflicts, .. }) => LiveState::Held(conflicts),
         Err(err) => return Err(err),
     };
-    Ok(Found {
+    Ok(LiveObject {
         state,
         gitops: gitops.map(|manager| manager.name),
         adopted_from,
@@ -192,9 +198,9 @@ async fn look(client: &Client, object: &Value, adopt: bool) -> Result<Found, Kub
 }
 
 async fn act(
-    client: &Client,
+    client: &KubernetesClient,
     object: &Value,
-    found: Found,
+    found: LiveObject,
     holder: Option<String>,
     force: bool,
 ) -> Result<ObjectOutcome, KubernetesError> {
@@ -205,7 +211,7 @@ async fn act(
             None => ObjectOutcome::Created,
         },
         LiveState::Held(conflicts) if force => {
-            let all = Apply {
+            let all = ApplyOptions {
                 force: true,
                 ..FOR_REAL
             };
@@ -248,7 +254,7 @@ fn named(conflicts: &[Conflict]) -> (Vec<String>, Vec<String>) {
 /// Removes other field managers from an object that terrane never managed. All values stay, also those that
 /// the manifest does not have. Returns the former managers and the object.
 async fn take_over(
-    client: &Client,
+    client: &KubernetesClient,
     identity: &ObjectRef,
     live: &Value,
 ) -> Result<Option<(Vec<String>, Value)>, KubernetesError> {
@@ -294,7 +300,7 @@ async fn take_over(
 }
 
 /// Waits until a new kind is served.
-async fn established(client: &Client, object: &Value) -> Result<(), KubernetesError> {
+async fn established(client: &KubernetesClient, object: &Value) -> Result<(), KubernetesError> {
     const MOMENT: Duration = Duration::from_millis(100);
     let Some(identity) = ObjectRef::of(object) else {
         return Ok(());
@@ -313,7 +319,7 @@ async fn established(client: &Client, object: &Value) -> Result<(), KubernetesEr
     }
 }
 
-async fn is_served(client: &Client, definition: &Value) -> Result<bool, KubernetesError> {
+async fn is_served(client: &KubernetesClient, definition: &Value) -> Result<bool, KubernetesError> {
     let versions = definition["spec"]["versions"].as_array();
     let served = versions
         .into_iter()
@@ -339,7 +345,7 @@ async fn is_served(client: &Client, definition: &Value) -> Result<bool, Kubernet
 
 /// Gives an object without a namespace this one, if its kind is namespaced.
 pub(crate) async fn place(
-    client: &Client,
+    client: &KubernetesClient,
     object: &mut Value,
     namespace: &str,
 ) -> Result<(), KubernetesError> {

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use drivers::git::GitError;
 use model::config::resolve::{self, ResolveError};
 use model::error::one_line;
-use model::project::FactsPlace;
-use model::stage::{Ask, StageBlock};
+use model::project::FactsBranch;
+use model::stage::{ExternalQuery, StageBlock};
 use serde_json::Value;
 
 use super::{Destination, PublishFactsError, ReadDestinationError, own_remote, read_file};
 use crate::Control;
-use crate::stage::values::{Side, StackValues, StageValuesError};
+use crate::stage::values::{CallerContext, StackValues, StageValuesError};
 
 #[derive(Debug, thiserror::Error)]
-enum AnswerFactsError {
+enum QueryFactsError {
     #[error(transparent)]
     Destination(#[from] ReadDestinationError),
     #[error(transparent)]
@@ -29,8 +29,8 @@ enum AnswerFactsError {
 /// encrypted stays unanswered; a file that cannot be read, with the reason.
 pub async fn answer(
     control: &Control,
-    side: &Side<'_>,
-    places: &BTreeMap<String, FactsPlace>,
+    side: &CallerContext<'_>,
+    places: &BTreeMap<String, FactsBranch>,
     blocks: &[StageBlock],
     values: &mut StackValues,
 ) {
@@ -41,7 +41,7 @@ pub async fn answer(
         }
     }
     for ask in asks {
-        let Ask::Fact { facts, path } = &ask else {
+        let ExternalQuery::Fact { facts, path } = &ask else {
             continue;
         };
         let Some(place) = places.get(facts) else {
@@ -57,11 +57,11 @@ pub async fn answer(
 
 async fn published(
     control: &Control,
-    side: &Side<'_>,
-    place: &FactsPlace,
+    side: &CallerContext<'_>,
+    place: &FactsBranch,
     path: &str,
     values: &mut StackValues,
-) -> Result<Option<Value>, AnswerFactsError> {
+) -> Result<Option<Value>, QueryFactsError> {
     values.add_secrets(place.inputs(), side).await?;
     let own = own_remote(side.asker.env(), side.root, [place])?;
     let place = Destination::read(place, values, own.as_deref())?;

@@ -8,15 +8,15 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drivers::git::publish::{PublishError, Publisher, Push};
+use drivers::git::publish::{PublishError, Publisher, PushOutcome};
 use model::break_glass::BreakGlass;
 use model::diagnostic::Location;
 use model::facts::{
-    Changes, CommitMessage, Encrypt, FactFile, FactLocation, FieldDifference, FileChange, MANIFEST,
-    Manifest, Published, PublishedFile, Wanted, changes, field_differences, file_header,
-    holds_fields, shape,
+    CommitChanges, CommitMessage, DesiredFiles, Encrypt, FactFile, FactLocation, FactsManifest,
+    FieldDifference, FileChange, MANIFEST, Published, PublishedFile, changes, field_differences,
+    file_header, holds_fields, shape,
 };
-use model::project::{FactsPlace, Owns};
+use model::project::{BranchOwnership, FactsBranch};
 use store::{FactDigest, KeyedDigester, NewFactCommit};
 
 use super::{
@@ -30,7 +30,7 @@ use crate::home::make_private;
 const ATTEMPTS: usize = 64;
 
 /// A publication to one place.
-pub(super) struct Job<'a> {
+pub(super) struct BranchJob<'a> {
     pub(super) control: &'a Control,
     pub(super) publication: &'a Publication<'a>,
     pub(super) place: &'a Destination,
@@ -46,7 +46,7 @@ pub(super) struct Job<'a> {
 
 /// How a branch differs from what a stack would publish.
 #[derive(Clone, Debug)]
-pub struct Compared {
+pub struct BranchComparison {
     /// What a publication would do.
     pub would: Published,
     /// The change by somebody else that would stop it.
@@ -59,7 +59,7 @@ pub struct Compared {
     pub unreadable: BTreeSet<String>,
 }
 
-impl Compared {
+impl BranchComparison {
     /// Whether the branch matches the state and has no foreign changes.
     pub fn agrees(&self) -> bool {
         let is_same =
@@ -71,7 +71,7 @@ impl Compared {
 /// The branch as it is now.
 pub(super) struct BranchState {
     pub(super) tip: Option<String>,
-    pub(super) manifest: Manifest,
+    pub(super) manifest: FactsManifest,
     /// Whether its manifest cannot be read.
     pub(super) is_broken: bool,
     /// The files that this publication may change.
@@ -79,7 +79,7 @@ pub(super) struct BranchState {
 }
 
 /// The bytes of a file to publish.
-pub(super) struct Sealed {
+pub(super) struct SealedFile {
     pub(super) bytes: Vec<u8>,
     /// Keyed digest of its plaintext and its recipients.
     pub(super) plain: Option<String>,
@@ -149,7 +149,7 @@ async fn lock(cache: PathBuf) -> Result<File, PublishFactsError> {
     locked.map_err(|source| PublishFactsError::File { path, source })
 }
 
-impl Job<'_> {
+impl BranchJob<'_> {
     /// Publishes, and writes the files of `sink "file"`.
     pub(super) async fn publish(&self) -> Result<(Published, Vec<SinkOutcome>), PublishFactsError> {
         let _turn = lock(self.cache()).await?;
@@ -186,13 +186,13 @@ impl Job<'_> {
             self.remember(&commit, &files).await?;
             let pushed = publisher.push(&commit, seen.tip.as_deref()).await;
             match pushed.map_err(|err| self.git(err))? {
-                Push::Done => {
+                PushOutcome::Done => {
                     self.note_pushed(&commit).await?;
                     let files = self.write_files(&sealed, &digester).await?;
                     self.note_location(false).await?;
                     return Ok((self.report(Some(commit), &changes, &left, true), files));
                 }
-                Push::Late => {}
+                PushOutcome::Late => {}
             }
         }
         Err(PublishFactsError::Busy {
@@ -215,7 +215,7 @@ impl Job<'_> {
         }
     }
 
-    pub(super) async fn compare(&self) -> Result<Compared, PublishFactsError> {
+    pub(super) async fn compare(&self) -> Result<BranchComparison, PublishFactsError> {
         let _turn = lock(self.cache()).await?;
         let publisher = self.open().await?;
         let digester = self.control.store.keyed_digester("facts").await?;
@@ -242,7 +242,7 @@ impl Job<'_> {
             }
         }
         let left = self.left(&seen, &changes);
-        Ok(Compared {
+        Ok(BranchComparison {
             would: self.report(seen.tip, &changes, &left, false),
             foreign,
             is_gone,
@@ -281,7 +281,7 @@ impl Job<'_> {
             }
             return Ok(());
         }
-        let place = Box::new(FactsPlace {
+        let place = Box::new(FactsBranch {
             declared_at: Location::default(),
             ..self.place.declared.clone()
         });
@@ -295,11 +295,11 @@ impl Job<'_> {
     }
 
     /// Files that the stack no longer publishes and that somebody else changed: they stay.
-    fn left(&self, seen: &BranchState, changes: &Changes) -> BTreeSet<String> {
+    fn left(&self, seen: &BranchState, changes: &CommitChanges) -> BTreeSet<String> {
         let remembered = self.remembered.iter();
         let named = |path: &String| self.files.iter().any(|file| file.path == *path);
         remembered
-            .filter(|path| self.place.owns == Owns::Paths && !named(path))
+            .filter(|path| self.place.owns == BranchOwnership::Paths && !named(path))
             .filter(|path| seen.files.contains_key(*path) && !changes.remove.contains(*path))
             .cloned()
             .collect()
@@ -343,7 +343,7 @@ impl Job<'_> {
         let Some(mut tip) = publisher.tip().await.map_err(git)? else {
             return Ok(BranchState {
                 tip: None,
-                manifest: Manifest::default(),
+                manifest: FactsManifest::default(),
                 is_broken: false,
                 files: BTreeMap::new(),
             });
@@ -362,12 +362,12 @@ impl Job<'_> {
         let files = files.unwrap_or_default();
         let bytes = files
             .get(MANIFEST)
-            .filter(|_| self.place.owns == Owns::Branch);
-        let manifest = Manifest::read(bytes.map(Vec::as_slice));
+            .filter(|_| self.place.owns == BranchOwnership::Branch);
+        let manifest = FactsManifest::read(bytes.map(Vec::as_slice));
         let is_broken = manifest.is_err();
         let manifest = match (manifest, self.publication.take_over) {
             (Ok(manifest), _) => manifest,
-            (Err(_), Some(_)) => Manifest::default(),
+            (Err(_), Some(_)) => FactsManifest::default(),
             (Err(source), None) => {
                 return Err(PublishFactsError::Manifest {
                     stack: self.publication.stack.clone(),
@@ -389,7 +389,7 @@ impl Job<'_> {
         &self,
         seen: &BranchState,
         digester: &KeyedDigester,
-    ) -> Result<BTreeMap<String, Sealed>, PublishFactsError> {
+    ) -> Result<BTreeMap<String, SealedFile>, PublishFactsError> {
         let mut all = BTreeMap::new();
         for file in &self.files {
             let current = seen.files.get(&file.path);
@@ -430,7 +430,7 @@ impl Job<'_> {
     /// Writes the files of `sink "file"` that blocks of this place name.
     async fn write_files(
         &self,
-        sealed: &BTreeMap<String, Sealed>,
+        sealed: &BTreeMap<String, SealedFile>,
         digester: &KeyedDigester,
     ) -> Result<Vec<SinkOutcome>, PublishFactsError> {
         let (store, stack) = (&self.control.store, self.publication.stack.as_str());
@@ -470,7 +470,7 @@ impl Job<'_> {
         Ok(done)
     }
 
-    fn sink_files(&self, sealed: &BTreeMap<String, Sealed>) -> Vec<(&str, Vec<u8>)> {
+    fn sink_files(&self, sealed: &BTreeMap<String, SealedFile>) -> Vec<(&str, Vec<u8>)> {
         let mut all = Vec::new();
         for block in self.publication.blocks {
             let file = self.files.iter().find(|file| file.path == block.path);
@@ -493,19 +493,19 @@ impl Job<'_> {
     async fn changes(
         &self,
         seen: &BranchState,
-        sealed: &BTreeMap<String, Sealed>,
+        sealed: &BTreeMap<String, SealedFile>,
         acts: &[BreakGlass],
         digester: &KeyedDigester,
-    ) -> Result<Changes, PublishFactsError> {
+    ) -> Result<CommitChanges, PublishFactsError> {
         let files: BTreeMap<String, Vec<u8>> = sealed
             .iter()
             .map(|(path, sealed)| (path.clone(), sealed.bytes.clone()))
             .collect();
         let (common, remembered) = match self.place.owns {
-            Owns::Branch => (self.break_glass(seen, acts), BTreeSet::new()),
-            Owns::Paths => (BTreeMap::new(), self.still_ours(seen, digester).await?),
+            BranchOwnership::Branch => (self.break_glass(seen, acts), BTreeSet::new()),
+            BranchOwnership::Paths => (BTreeMap::new(), self.still_ours(seen, digester).await?),
         };
-        let wanted = Wanted {
+        let wanted = DesiredFiles {
             project: self.project(),
             stack: self.stack(),
             files: &files,
@@ -551,7 +551,7 @@ impl Job<'_> {
         Ok(store.break_glass_list_of(self.project()).await?)
     }
 
-    fn message(&self, changes: &Changes, taken_over: bool) -> String {
+    fn message(&self, changes: &CommitChanges, taken_over: bool) -> String {
         let publication = self.publication;
         let is_fact = |path: &&String| !path.starts_with(".terrane/");
         let contracts: BTreeSet<_> = self
@@ -585,8 +585,8 @@ impl Job<'_> {
     /// The digests of what a commit changes, as they are stored.
     fn digests(
         &self,
-        changes: &Changes,
-        sealed: &BTreeMap<String, Sealed>,
+        changes: &CommitChanges,
+        sealed: &BTreeMap<String, SealedFile>,
         acts: &[BreakGlass],
         digester: &KeyedDigester,
     ) -> Vec<FactDigest> {
@@ -640,7 +640,7 @@ impl Job<'_> {
     fn report(
         &self,
         commit: Option<String>,
-        changes: &Changes,
+        changes: &CommitChanges,
         left: &BTreeSet<String>,
         is_new: bool,
     ) -> Published {

@@ -8,7 +8,7 @@ use model::config::eval::{EvaluateError, Values, evaluate};
 use model::config::resolve::StageValues;
 use model::error::{Explain, NextStep, advice};
 use model::ids::StackName;
-use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
+use model::project::{BranchOwnership, FactsBranch, Input, SensitiveFacts};
 use model::secret::Secret;
 use serde_json::Value;
 
@@ -24,13 +24,13 @@ pub struct Destination {
     /// A Git remote or a path, which starts at the project's root.
     pub repository: String,
     pub branch: String,
-    pub owns: Owns,
+    pub owns: BranchOwnership,
     pub on_sensitive: SensitiveFacts,
     /// Whether every value is encrypted.
     pub encrypt_all: bool,
     pub credential: Option<Secret>,
     /// The block it was read from.
-    pub declared: FactsPlace,
+    pub declared: FactsBranch,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub enum ReadDestinationError {
 pub fn own_remote<'p>(
     asker: &BTreeMap<String, String>,
     root: &Path,
-    places: impl IntoIterator<Item = &'p FactsPlace>,
+    places: impl IntoIterator<Item = &'p FactsBranch>,
 ) -> Result<Option<String>, GitError> {
     if places.into_iter().all(|place| place.repository.is_some()) {
         return Ok(None);
@@ -79,7 +79,7 @@ impl Explain for ReadDestinationError {
 impl Destination {
     /// `own_remote` is the project's own repository, where the block names none.
     pub fn read(
-        place: &FactsPlace,
+        place: &FactsBranch,
         values: &dyn Values,
         own_remote: Option<&str>,
     ) -> Result<Self, ReadDestinationError> {
@@ -122,11 +122,11 @@ impl Destination {
 
     /// All places of a project.
     pub fn read_all(
-        places: &BTreeMap<String, FactsPlace>,
+        places: &BTreeMap<String, FactsBranch>,
         values: &dyn Values,
         own_remote: Option<&str>,
     ) -> Result<BTreeMap<String, Self>, ReadDestinationError> {
-        let read = |(name, place): (&String, &FactsPlace)| {
+        let read = |(name, place): (&String, &FactsBranch)| {
             Ok((name.clone(), Self::read(place, values, own_remote)?))
         };
         places.iter().map(read).collect()

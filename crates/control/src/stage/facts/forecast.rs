@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::Environment;
-use model::contract::Planned;
+use model::contract::PlannedFields;
 use model::error::{ErrorKind, Explain, NextStep};
 use model::facts::{
-    Clash, Encrypt, FactFile, FactLocation, Forecast, ForecastChange, Outputs, Paths,
+    Encrypt, FactFile, FactLocation, Forecast, ForecastChange, Outputs, PathClash, PathMap,
     PrepareFactsError, Publish, ReadPublishError, file_header, prepare, render,
 };
 use model::ids::RunId;
-use model::project::FactsPlace;
+use model::project::FactsBranch;
 use model::run::RunSpec;
 use model::stage::StageBlock;
 use serde_json::{Map, Value};
@@ -26,19 +26,19 @@ use crate::home::Home;
 use crate::project::contracts::{
     FindContractError, PlannedValues, find, resolve_planned, resolve_planned_sinks,
 };
-use crate::secrets::caller_env::Asker;
-use crate::stage::values::Side;
+use crate::secrets::caller_env::CallerEnv;
+use crate::stage::values::CallerContext;
 
 /// What a forecast is made from.
 #[derive(Clone, Copy)]
 pub(crate) struct ForecastContext<'a> {
     pub(crate) control: &'a Control,
     pub(crate) spec: &'a RunSpec,
-    pub(crate) asker: &'a Asker,
+    pub(crate) asker: &'a CallerEnv,
     pub(crate) env: &'a Environment,
     /// The tree that is planned.
     pub(crate) tree: &'a Path,
-    pub(crate) planned: &'a Planned,
+    pub(crate) planned: &'a PlannedFields,
 }
 
 const FILE: &str = "file";
@@ -207,7 +207,7 @@ impl ForecastContext<'_> {
         others: &BTreeSet<String>,
         path: &str,
     ) -> Result<(), ForecastError> {
-        let mut paths = Paths::default();
+        let mut paths = PathMap::default();
         for other in others {
             paths.add(other, ());
         }
@@ -340,8 +340,8 @@ impl ForecastContext<'_> {
     }
 
     /// The identity of a branch in the store; none if it cannot be determined now.
-    async fn key(&self, place: &FactsPlace) -> Option<String> {
-        let side = Side {
+    async fn key(&self, place: &FactsBranch) -> Option<String> {
+        let side = CallerContext {
             asker: self.asker,
             root: Path::new(&self.spec.root),
             env: self.env,
@@ -366,7 +366,7 @@ impl ForecastContext<'_> {
             upstreams.any(|upstream| upstream.stack.as_str() == owner)
         };
         if let Some(owner) = foreign::owner(&past).filter(|it| *it != stack && !is_upstream(it)) {
-            let clash = (file.path.as_str(), file.path.as_str(), Clash::Same);
+            let clash = (file.path.as_str(), file.path.as_str(), PathClash::Same);
             let taken = foreign::taken(project, place, clash, owner);
             return Err(ForecastError::Taken(Box::new(taken)));
         }

@@ -15,13 +15,14 @@ use std::fmt;
 use drivers::git::publish::{Commit, Publisher};
 use jiff::Timestamp;
 use model::facts::{
-    Clash, MANIFEST, Manifest, Owner, Paths, TRAILER_PROJECT, TakenPath, foreign_files, trailer,
+    FactsManifest, FileOwner, MANIFEST, PathClash, PathMap, TRAILER_PROJECT, TakenPath,
+    foreign_files, trailer,
 };
-use model::project::Owns;
+use model::project::BranchOwnership;
 use store::{KeyedDigester, PastFact};
 
 use super::PublishFactsError;
-use super::branch::{BranchState, Job};
+use super::branch::{BranchJob, BranchState};
 
 /// A change by somebody else, as the commit that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl fmt::Display for ForeignCommit {
     }
 }
 
-impl Job<'_> {
+impl BranchJob<'_> {
     /// Refuses if somebody else changed what is ours.
     pub(super) async fn check_foreign(
         &self,
@@ -73,8 +74,8 @@ impl Job<'_> {
         digester: &KeyedDigester,
     ) -> Result<(), PublishFactsError> {
         match self.place.owns {
-            Owns::Branch => self.check_branch(publisher, now).await,
-            Owns::Paths => self.check_files(publisher, now, digester).await,
+            BranchOwnership::Branch => self.check_branch(publisher, now).await,
+            BranchOwnership::Paths => self.check_files(publisher, now, digester).await,
         }
     }
 
@@ -153,10 +154,10 @@ impl Job<'_> {
         &self,
         publisher: &Publisher,
         commit: &str,
-    ) -> Result<Manifest, PublishFactsError> {
+    ) -> Result<FactsManifest, PublishFactsError> {
         let files = publisher.files(commit, &[MANIFEST]).await;
         let files = files.map_err(|err| self.git(err))?.unwrap_or_default();
-        let manifest = Manifest::read(files.get(MANIFEST).map(Vec::as_slice));
+        let manifest = FactsManifest::read(files.get(MANIFEST).map(Vec::as_slice));
         manifest.map_err(|source| PublishFactsError::Manifest {
             stack: self.publication.stack.clone(),
             place: self.place.name.clone(),
@@ -176,7 +177,7 @@ impl Job<'_> {
         for file in &self.files {
             let path = &file.path;
             let past = self.history(path).await?;
-            self.check_owner(path, path, Clash::Same, &past)?;
+            self.check_owner(path, path, PathClash::Same, &past)?;
             let foreign = match now.files.get(path) {
                 None if is_as_we_left_it(&past, None) => {
                     self.in_the_way(publisher, now, tip, path, digester).await?
@@ -211,7 +212,7 @@ impl Job<'_> {
         &self,
         path: &str,
         there: &str,
-        how: Clash,
+        how: PathClash,
         past: &[PastFact],
     ) -> Result<(), PublishFactsError> {
         let Some(owner) = owner(past) else {
@@ -244,7 +245,7 @@ impl Job<'_> {
         // This publication removes what it no longer names.
         let ours = self.still_ours(now, digester).await?;
         let is_named = |other: &String| self.files.iter().any(|file| file.path == *other);
-        let mut others = Paths::default();
+        let mut others = PathMap::default();
         for other in all.iter().filter(|it| !ours.contains(*it) || is_named(it)) {
             others.add(other, ());
         }
@@ -332,7 +333,7 @@ pub(super) fn owner(past: &[PastFact]) -> Option<&str> {
 pub(super) fn taken(
     project: &str,
     place: &str,
-    (path, there, how): (&str, &str, Clash),
+    (path, there, how): (&str, &str, PathClash),
     owner: &str,
 ) -> PublishFactsError {
     PublishFactsError::Taken {
@@ -341,7 +342,7 @@ pub(super) fn taken(
             path: path.to_owned(),
             there: there.to_owned(),
             how,
-            owner: Owner {
+            owner: FileOwner {
                 project: project.to_owned(),
                 stack: owner.to_owned(),
             },

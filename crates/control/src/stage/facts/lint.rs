@@ -6,19 +6,19 @@ use std::path::Path;
 
 use drivers::git::publish::RemoteUrl;
 use drivers::sops;
-use model::config::Loaded;
+use model::config::LoadedProject;
 use model::contract::{self, mapped};
 use model::diagnostic::{Finding, Location};
 use model::error::Explain;
-use model::facts::{Clash, Paths, SOPS_RULES as RULES, path_problem};
+use model::facts::{PathClash, PathMap, SOPS_RULES as RULES, path_problem};
 use model::module::Module;
-use model::project::{FactsPlace, Input, Project, SensitiveFacts};
+use model::project::{FactsBranch, Input, Project, SensitiveFacts};
 use model::stage::StageBlock;
 
 use crate::project::contracts;
 
 /// Adds what is wrong to the findings of the project.
-pub(crate) fn check(loaded: &mut Loaded, root: &Path) {
+pub(crate) fn check(loaded: &mut LoadedProject, root: &Path) {
     let Some(project) = &loaded.project else {
         return;
     };
@@ -61,7 +61,7 @@ fn literal(input: Option<&Input>) -> Option<&str> {
 }
 
 /// A local repository that does not exist: a warning, because it may exist where the project is applied.
-fn repository(place: &FactsPlace, root: &Path) -> Option<Finding> {
+fn repository(place: &FactsBranch, root: &Path) -> Option<Finding> {
     let text = literal(place.repository.as_ref())?;
     let url = match RemoteUrl::parse(text, root) {
         Ok(url) => url,
@@ -98,7 +98,7 @@ fn shared(project: &Project, findings: &mut Vec<Finding>) {
             literal(place.branch.as_ref()).unwrap_or("facts"),
         ))
     };
-    let mut seen: BTreeMap<_, Paths<(&str, &Location)>> = BTreeMap::new();
+    let mut seen: BTreeMap<_, PathMap<(&str, &Location)>> = BTreeMap::new();
     for stack in project.stacks.values() {
         for block in &stack.stages.publish {
             let path = literal(block.attrs.get("path"));
@@ -114,8 +114,8 @@ fn shared(project: &Project, findings: &mut Vec<Finding>) {
                 continue; // another check reports it
             }
             let what = match how {
-                Clash::Same => format!("`{path}` is published twice"),
-                Clash::Directory | Clash::Case => {
+                PathClash::Same => format!("`{path}` is published twice"),
+                PathClash::Directory | PathClash::Case => {
                     let why = how.why();
                     format!("`{path}` and `{other}` cannot both be published, {why}")
                 }
@@ -130,7 +130,7 @@ fn shared(project: &Project, findings: &mut Vec<Finding>) {
 
 /// Files of the project that cannot be written.
 fn sink_files(project: &Project, findings: &mut Vec<Finding>) {
-    let mut seen: Paths<&Location> = Paths::default();
+    let mut seen: PathMap<&Location> = PathMap::default();
     for stack in project.stacks.values() {
         let sinks = stack.stages.publish.iter().flat_map(|block| &block.blocks);
         for sink in sinks.filter(|sink| sink.kind == "file") {
@@ -149,8 +149,8 @@ fn sink_files(project: &Project, findings: &mut Vec<Finding>) {
                 continue;
             };
             let message = match how {
-                Clash::Same => format!("`{path}` is written by two sinks"),
-                Clash::Directory | Clash::Case => {
+                PathClash::Same => format!("`{path}` is written by two sinks"),
+                PathClash::Directory | PathClash::Case => {
                     format!(
                         "`{path}` and `{other}` cannot both be written: {}",
                         how.why()
@@ -193,7 +193,7 @@ fn shown_by_name(block: &StageBlock, module: &Module) -> Option<Finding> {
 }
 
 fn refused(
-    place: &FactsPlace,
+    place: &FactsBranch,
     block: &StageBlock,
     sensitive: &BTreeSet<String>,
 ) -> Option<Finding> {

@@ -3,14 +3,14 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use model::facts::{Encrypt, FactFile, Format, encrypted_fields, render};
+use model::facts::{Encrypt, FactFile, FactsFormat, encrypted_fields, render};
 use serde_json::Value;
 
 use super::PublishFactsError;
 
 /// The bytes for a path, in the format of its name. `sealed` are the published bytes, used if something is encrypted.
 pub(super) fn bytes(file: &FactFile, sealed: &[u8], path: &str, header: &str) -> Vec<u8> {
-    match (&file.encrypt, Format::of(path)) {
+    match (&file.encrypt, FactsFormat::of(path)) {
         (Encrypt::Nothing, format) => {
             render(format.unwrap_or(file.format), &file.values, Some(header))
         }
@@ -23,7 +23,7 @@ pub(super) fn bytes(file: &FactFile, sealed: &[u8], path: &str, header: &str) ->
 }
 
 /// An encrypted file in the other format: its fields are the same, and its checksum covers only values.
-fn turned(sealed: &[u8], format: Format) -> Option<Vec<u8>> {
+fn turned(sealed: &[u8], format: FactsFormat) -> Option<Vec<u8>> {
     match encrypted_fields(sealed)? {
         Value::Object(fields) => Some(render(format, &fields, None)),
         _ => None,

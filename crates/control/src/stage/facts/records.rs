@@ -10,15 +10,15 @@ use drivers::process::engine_environment;
 use model::error::one_line;
 use model::facts::{BREAK_GLASS, records};
 use model::ids::StackName;
-use model::project::{FactsPlace, Owns};
+use model::project::{BranchOwnership, FactsBranch};
 use store::StoreError;
 
-use super::branch::Job;
+use super::branch::BranchJob;
 use super::{Destination, Publication, own_remote, place_key};
 use crate::Control;
-use crate::secrets::caller_env::Asker;
+use crate::secrets::caller_env::CallerEnv;
 use crate::stage::cluster::ClusterContext;
-use crate::stage::values::{Side, StackValues};
+use crate::stage::values::{CallerContext, StackValues};
 
 /// A branch that does not have the records yet. The next publication there commits them.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub async fn publish_records(
     control: &Control,
     root: &Path,
     asker: &BTreeMap<String, String>,
-    places: &BTreeMap<String, FactsPlace>,
+    places: &BTreeMap<String, FactsBranch>,
 ) -> Result<Vec<MissedRecord>, StoreError> {
     let acts = control.store.break_glass_list_of(control.home.project());
     let acts = acts.await?;
@@ -48,7 +48,9 @@ pub async fn publish_records(
     }
     let digester = control.store.keyed_digester("facts").await?;
     let digest = digester.digest(&records(None, &acts));
-    let owned = places.values().filter(|place| place.owns == Owns::Branch);
+    let owned = places
+        .values()
+        .filter(|place| place.owns == BranchOwnership::Branch);
     let mut done = BTreeSet::new();
     for place in owned {
         let publishing = Publishing {
@@ -67,14 +69,17 @@ pub async fn publish_records(
 }
 
 /// The identity of a branch in the store. Its credential is not read. The error is a sentence.
-pub(super) async fn key_of(declared: &FactsPlace, side: &Side<'_>) -> Result<String, String> {
+pub(super) async fn key_of(
+    declared: &FactsBranch,
+    side: &CallerContext<'_>,
+) -> Result<String, String> {
     let mut values = StackValues::of_nothing(side);
     let where_to = [&declared.repository, &declared.branch];
     let secrets = values.add_secrets(where_to.into_iter().flatten(), side);
     secrets.await.map_err(|err| one_line(&err))?;
     let own = own_remote(side.asker.env(), side.root, [declared]);
     let own = own.map_err(|err| one_line(&err))?;
-    let without = FactsPlace {
+    let without = FactsBranch {
         credential: None,
         ..declared.clone()
     };
@@ -93,13 +98,13 @@ impl Publishing<'_> {
     /// `digest` is that of the records of this home; `done` are the branches that are already handled.
     async fn publish(
         &self,
-        declared: &FactsPlace,
+        declared: &FactsBranch,
         digest: &str,
         done: &mut BTreeSet<String>,
     ) -> Result<(), String> {
         let env = engine_environment(self.asker, true);
-        let side = Side {
-            asker: &Asker::of_environment(self.asker),
+        let side = CallerContext {
+            asker: &CallerEnv::of_environment(self.asker),
             root: self.root,
             env: &env,
         };
@@ -148,7 +153,7 @@ impl Publishing<'_> {
             stacks: &BTreeMap::new(),
             take_over: None,
         };
-        let job = Job {
+        let job = BranchJob {
             control: self.control,
             publication: &publication,
             place: &place,

@@ -5,14 +5,14 @@ use std::io;
 use std::path::Path;
 
 use drivers::sops::{
-    self, EncryptError, Plugins, RuleError, RulesError, Selection, SelectionError,
+    self, EncryptError, EncryptionFilter, EncryptionFilterError, Plugins, RuleError, RulesError,
 };
 use jiff::Timestamp;
 use model::error::{Explain, NextStep, advice};
-use model::facts::{Encrypt, FactFile, Format, SOPS_RULES as RULES, render};
+use model::facts::{Encrypt, FactFile, FactsFormat, SOPS_RULES as RULES, render};
 use serde_json::{Map, Value};
 
-use super::branch::Sealed;
+use super::branch::SealedFile;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SealFactsError {
@@ -27,7 +27,7 @@ pub enum SealFactsError {
     #[error("cannot find a recipient")]
     Rule(#[from] RuleError),
     #[error("SOPS cannot select fields by these names")]
-    Selection(#[from] SelectionError),
+    Selection(#[from] EncryptionFilterError),
     #[error("SOPS refused it")]
     Encrypt(#[from] EncryptError),
 }
@@ -54,10 +54,10 @@ pub(super) fn seal(
     header: &str,
     now: Timestamp,
     reuse: impl FnOnce(&[u8]) -> (String, Option<Vec<u8>>),
-) -> Result<Sealed, SealFactsError> {
+) -> Result<SealedFile, SealFactsError> {
     let keys = match &file.encrypt {
         Encrypt::Nothing => {
-            return Ok(Sealed {
+            return Ok(SealedFile {
                 bytes: render(file.format, &file.values, Some(header)),
                 plain: None,
             });
@@ -72,8 +72,8 @@ pub(super) fn seal(
     };
     let rule = sops::rules(&text)?.for_path(&file.path)?;
     let selection = match &keys {
-        Some(keys) => Selection::only(keys.iter().map(String::as_str))?,
-        None => Selection::default(),
+        Some(keys) => EncryptionFilter::only(keys.iter().map(String::as_str))?,
+        None => EncryptionFilter::default(),
     };
     let rule = rule.selecting(selection);
     // SOPS would encrypt a comment as well.
@@ -94,8 +94,8 @@ pub(super) fn seal(
         bytes
     } else {
         let format = match file.format {
-            Format::Yaml => sops::Format::Yaml,
-            Format::Json => sops::Format::Json,
+            FactsFormat::Yaml => sops::SopsFormat::Yaml,
+            FactsFormat::Json => sops::SopsFormat::Json,
         };
         let plain = String::from_utf8_lossy(&plain);
         let plugins = Plugins::new(asker, None);
@@ -106,7 +106,7 @@ pub(super) fn seal(
     {
         return Err(SealFactsError::InClear);
     }
-    Ok(Sealed {
+    Ok(SealedFile {
         bytes,
         plain: Some(digest),
     })

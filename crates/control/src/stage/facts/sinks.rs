@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::{Publication, PublishFactsError, project_files};
 use crate::Control;
-use crate::stage::sinks::{self, Difference, SinkError};
+use crate::stage::sinks::{self, SinkDifference, SinkError};
 
 /// The kind of `sink` that is a file of the project.
 const FILE: &str = "file";
@@ -146,7 +146,7 @@ pub enum SinkState {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ComparedSink {
+pub struct SinkComparison {
     pub what: String,
     pub found: SinkState,
 }
@@ -267,7 +267,7 @@ pub(super) async fn compare(
     publication: &Publication<'_>,
     files: &Files,
     keys: &[String],
-) -> Result<Vec<ComparedSink>, PublishFactsError> {
+) -> Result<Vec<SinkComparison>, PublishFactsError> {
     let mut all = Vec::new();
     for block in publication.blocks {
         let mut there = files.get(&block.place).into_iter().flatten();
@@ -277,12 +277,12 @@ pub(super) async fn compare(
         for path in &block.files {
             let found = compare_file(control, publication, file, path).await?;
             let what = format!("file `{path}`");
-            all.push(ComparedSink { what, found });
+            all.push(SinkComparison { what, found });
         }
     }
     for sink in publication.sinks {
         if let Some(file) = file_of(files, sink) {
-            all.push(ComparedSink {
+            all.push(SinkComparison {
                 what: sink.object().to_string(),
                 found: compare_object(publication, sink, file).await?,
             });
@@ -310,7 +310,7 @@ pub(super) async fn compare(
             FactLocation::Branch { .. } => SinkState::Left,
         };
         let what = location.to_string();
-        all.push(ComparedSink { what, found });
+        all.push(SinkComparison { what, found });
     }
     Ok(all)
 }
@@ -330,8 +330,8 @@ async fn compare_object(
     let mut fields = Vec::new();
     for difference in differences {
         match difference {
-            Difference::Missing => return Ok(SinkState::Missing),
-            Difference::Field(field) => fields.push(field),
+            SinkDifference::Missing => return Ok(SinkState::Missing),
+            SinkDifference::Field(field) => fields.push(field),
         }
     }
     Ok(if fields.is_empty() {

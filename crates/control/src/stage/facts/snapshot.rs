@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use drivers::git::GitError;
 use drivers::process::engine_environment;
 use jiff::Timestamp;
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::config::eval;
 use model::config::resolve::ResolveError;
-use model::contract::Planned;
+use model::contract::PlannedFields;
 use model::error::{Explain, NextStep, command};
 use model::facts::{FactLocation, Publish, ReadPublishError, StateMark};
 use model::ids::StackName;
-use model::project::{FactsPlace, Project, Stack};
+use model::project::{FactsBranch, Project, Stack};
 use model::run::RunSpec;
 use model::state::{Contents, StateName};
 use serde_json::{Map, Value};
@@ -26,13 +26,13 @@ use super::{
     own_remote, reaches_clusters, sinks_of,
 };
 use crate::Control;
-use crate::project::contracts::{CheckPlanError, PlanBreaks, PlanCheck, check_plan};
+use crate::project::contracts::{BreakingChanges, CheckPlanError, PlanCheck, check_plan};
 use crate::project::fact_readers::reliance;
 use crate::project::open::OpenProject;
-use crate::secrets::caller_env::Asker;
+use crate::secrets::caller_env::CallerEnv;
 use crate::stage::cluster::ClusterContext;
-use crate::stage::values::{Side, StackValues, StageEnvironment, StageValuesError};
-use crate::state::outputs::Output;
+use crate::stage::values::{CallerContext, StackValues, StageEnvironment, StageValuesError};
+use crate::state::outputs::OutputValue;
 
 /// Everything that a publication of one stack needs. No `Debug`: it holds secrets.
 pub struct FactsSnapshot {
@@ -42,7 +42,7 @@ pub struct FactsSnapshot {
     state_name: String,
     places: BTreeMap<String, Destination>,
     blocks: Vec<Publish>,
-    outputs: BTreeMap<String, Output>,
+    outputs: BTreeMap<String, OutputValue>,
     state: Option<StateMark>,
     source: Option<String>,
     at: Timestamp,
@@ -112,8 +112,8 @@ impl FactsSnapshot {
         let declared = project.stacks.get(stack);
         let is_open = declared.is_none_or(|it| project.targets[&it.target].is_open());
         let env = engine_environment(asker, is_open);
-        let side = Side {
-            asker: &Asker::of_environment(asker),
+        let side = CallerContext {
+            asker: &CallerEnv::of_environment(asker),
             root: &open.root,
             env: &env,
         };
@@ -152,7 +152,7 @@ impl FactsSnapshot {
             }
             None => StackValues::of_nothing(&side),
         };
-        let inputs = project.facts.values().flat_map(FactsPlace::inputs);
+        let inputs = project.facts.values().flat_map(FactsBranch::inputs);
         values.add_secrets(inputs, &side).await?;
         snapshot.places = Destination::read_all(&project.facts, &values, own.as_deref())?;
         snapshot.stacks = at_one_branch(&publishers(project), &snapshot.places);
@@ -165,7 +165,7 @@ impl FactsSnapshot {
         control: &Control,
         declared: &Stack,
         is_ours: bool,
-        side: &Side<'_>,
+        side: &CallerContext<'_>,
     ) -> Result<StackValues, ReadFactsError> {
         let publish = &declared.stages.publish;
         let values = StackValues::gather(control, declared, is_ours, publish, side).await?;
@@ -205,9 +205,9 @@ impl FactsSnapshot {
 
     /// What a publication would withdraw although it has known readers; a plan is refused for the same. A
     /// destroyed stack is not checked: its destroy was confirmed.
-    pub fn takes_away(&self, project: &Project) -> Result<PlanBreaks, CheckPlanError> {
+    pub fn takes_away(&self, project: &Project) -> Result<BreakingChanges, CheckPlanError> {
         if !self.is_applied && !self.is_removed {
-            return Ok(PlanBreaks::default());
+            return Ok(BreakingChanges::default());
         }
         let declared = project.stacks.get(&self.stack);
         let blocks = declared.map(|stack| stack.stages.publish.as_slice());
@@ -216,9 +216,9 @@ impl FactsSnapshot {
             .map(|(name, output)| (name.clone(), output.value.clone()))
             .collect();
         let sensitive = self.outputs.iter().filter(|(_, output)| output.sensitive);
-        let planned = Planned {
+        let planned = PlannedFields {
             sensitive: sensitive.map(|(name, _)| name.clone()).collect(),
-            ..Planned::known(values.clone())
+            ..PlannedFields::known(values.clone())
         };
         let breaks = check_plan(PlanCheck {
             source: &self.root,
@@ -231,7 +231,7 @@ impl FactsSnapshot {
             env: &self.asker,
         })?;
         // The publication itself checks the contracts.
-        Ok(PlanBreaks {
+        Ok(BreakingChanges {
             problems: Vec::new(),
             ..breaks
         })
@@ -241,12 +241,12 @@ impl FactsSnapshot {
     pub async fn record_withdrawal(
         &self,
         control: &Control,
-        breaks: &PlanBreaks,
+        breaks: &BreakingChanges,
         by: &TakeOver,
     ) -> Result<(), StoreError> {
         let state = self.state(control);
         let record = NewBreakGlass {
-            act: Act::FactsWithdrawn,
+            act: BreakGlassAction::FactsWithdrawn,
             state: &state,
             actor: &by.person,
             reason: Some(&by.reason),
@@ -323,7 +323,7 @@ pub(crate) async fn add_locations(
             let FactLocation::Branch { place, .. } = location else {
                 continue;
             };
-            let is_there = |(_, it): &(&String, &FactsPlace)| {
+            let is_there = |(_, it): &(&String, &FactsBranch)| {
                 it.repository == place.repository && it.branch == place.branch
             };
             let named = spec.facts.iter().any(|named| is_there(&named));

@@ -7,18 +7,18 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use drivers::git::publish::{Publisher, Push};
+use drivers::git::publish::{Publisher, PushOutcome};
 use drivers::process::Environment;
 use model::diagnostic::Location;
-use model::facts::{Changes, FactLocation, FileChange, MANIFEST, Manifest};
-use model::project::{FactsPlace, Input, Owns, SensitiveFacts};
+use model::facts::{CommitChanges, FactLocation, FactsManifest, FileChange, MANIFEST};
+use model::project::{BranchOwnership, FactsBranch, Input, SensitiveFacts};
 use model::secret::Secret;
 use serde_json::json;
 use store::{FactDigest, NewFactCommit};
 
 use super::*;
 use crate::home::master_keys::KeySource;
-use crate::home::{Home, Opened, StorePlace};
+use crate::home::{Home, HomeLocation, OpenedHome};
 
 /// A machine with a home, and a repository that others can write to as well.
 struct World {
@@ -39,9 +39,9 @@ impl World {
     async fn beside(dir: &Arc<tempfile::TempDir>, home: &str, project: &str) -> Self {
         let key = KeySource::File(dir.path().join(format!("{home}.key")));
         let path = dir.path().join(home);
-        let place = StorePlace::Directory(path.clone());
+        let place = HomeLocation::Directory(path.clone());
         let home = Home::at(place, path, key, project.to_owned());
-        let Opened { store, home, .. } = home.open().await.unwrap();
+        let OpenedHome { store, home, .. } = home.open().await.unwrap();
         Self {
             dir: Arc::clone(dir),
             control: Control {
@@ -176,12 +176,12 @@ impl World {
 }
 
 /// A `facts` block that says no more than where.
-fn declared(name: &str, branch: &str) -> FactsPlace {
-    FactsPlace {
+fn declared(name: &str, branch: &str) -> FactsBranch {
+    FactsBranch {
         name: name.to_owned(),
         repository: Some(Input::Known(json!("facts.git"))),
         branch: Some(Input::Known(json!(branch))),
-        owns: Owns::Branch,
+        owns: BranchOwnership::Branch,
         credential: None,
         sensitive: SensitiveFacts::Refuse,
         encrypt_all: false,
@@ -204,7 +204,7 @@ struct Call<'a> {
     stack: &'a str,
     files: &'a [(&'a str, &'a str)],
     branch: &'a str,
-    owns: Owns,
+    owns: BranchOwnership,
     stacks: &'a [&'a str],
     sinks: &'a [&'a str],
     take_over: Option<&'a str>,
@@ -215,7 +215,7 @@ fn call<'a>(stack: &'a str, files: &'a [(&'a str, &'a str)]) -> Call<'a> {
         stack,
         files,
         branch: "facts",
-        owns: Owns::Branch,
+        owns: BranchOwnership::Branch,
         stacks: &[],
         sinks: &[],
         take_over: None,
@@ -438,7 +438,7 @@ async fn two_projects_share_a_branch_and_leave_each_other_alone() {
 async fn named_files_are_ours_and_the_rest_is_not() {
     let world = World::new().await;
     let paths = |value| Call {
-        owns: Owns::Paths,
+        owns: BranchOwnership::Paths,
         ..call(
             "one",
             if value == "1" {
@@ -490,7 +490,7 @@ async fn named_files_are_ours_and_the_rest_is_not() {
 async fn what_people_made_of_a_file_is_not_withdrawn() {
     let world = World::new().await;
     let paths = |files| Call {
-        owns: Owns::Paths,
+        owns: BranchOwnership::Paths,
         ..call("one", files)
     };
     world
@@ -504,7 +504,7 @@ async fn what_people_made_of_a_file_is_not_withdrawn() {
 
 #[tokio::test]
 async fn a_crash_between_push_and_record_is_no_foreign_commit() {
-    for owns in [Owns::Branch, Owns::Paths] {
+    for owns in [BranchOwnership::Branch, BranchOwnership::Paths] {
         let world = World::new().await;
         let wanted = |files| Call {
             owns,
@@ -535,7 +535,7 @@ async fn a_crash_between_push_and_record_is_no_foreign_commit() {
             bytes: store.keyed_digester("facts").await.unwrap().digest(&bytes),
             plain: None,
         };
-        let changes = Changes {
+        let changes = CommitChanges {
             write: BTreeMap::from([("a.yaml".to_owned(), bytes)]),
             remove: BTreeSet::new(),
         };
@@ -551,7 +551,7 @@ async fn a_crash_between_push_and_record_is_no_foreign_commit() {
         store.fact_commit_insert(&new).await.unwrap();
         assert_eq!(
             publisher.push(&commit, Some(&tip)).await.unwrap(),
-            Push::Done
+            PushOutcome::Done
         );
 
         world.publish(wanted(&[("a.yaml", "3")])).await.unwrap();
@@ -612,7 +612,7 @@ async fn publishers_at_once_all_end_well() {
         publisher.await.unwrap();
     }
     let last = World::beside(&dir, "look", "look").await;
-    let manifest = Manifest::read(Some(last.file(MANIFEST).as_bytes())).unwrap();
+    let manifest = FactsManifest::read(Some(last.file(MANIFEST).as_bytes())).unwrap();
     assert_eq!(manifest.files.len(), 8);
     assert_eq!(last.commits(), 16);
     for path in manifest.files.keys() {
@@ -636,7 +636,7 @@ async fn outputs_that_break_their_contract_are_not_published() {
         plain: Vec::new(),
         files: Vec::new(),
     };
-    let output = Output {
+    let output = OutputValue {
         value: json!("not an address"),
         sensitive: false,
     };

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use drivers::kubernetes::{AgentObjects, ClusterLook, Clusters, KubernetesError, Wanted};
+use drivers::kubernetes::{
+    AgentObjects, ClusterCheck, ClusterClients, KubernetesError, ObjectCondition,
+};
 use model::duration::seconds;
 use model::error::{Explain, one_line};
 use model::gate::{
-    AgentGate, ClusterSeen, Evidence, KubernetesGate, Look, Miss, NotAsked, ObjectSeen, Want,
+    AgentGate, CheckResult, ClusterEvidence, Evidence, GateMismatch, KubernetesGate,
+    ObjectEvidence, ObjectRequirement, ProbeQueryError,
 };
 use model::kubernetes::FieldPath;
 use model::secret::Secret;
@@ -17,34 +20,38 @@ use tokio::time::timeout;
 pub(super) async fn within(
     limit: Duration,
     kubeconfig: &Secret,
-    clusters: &Clusters,
-    looking: impl Future<Output = Look>,
-) -> Look {
+    clusters: &ClusterClients,
+    looking: impl Future<Output = CheckResult>,
+) -> CheckResult {
     match timeout(limit, looking).await {
         Ok(look) => look,
-        Err(_) => Look::impossible(late(limit, kubeconfig, clusters).await),
+        Err(_) => CheckResult::impossible(late(limit, kubeconfig, clusters).await),
     }
 }
 
 /// Describes what did not answer: a credential plugin or the cluster.
-pub(super) async fn late(limit: Duration, kubeconfig: &Secret, clusters: &Clusters) -> String {
+pub(super) async fn late(
+    limit: Duration,
+    kubeconfig: &Secret,
+    clusters: &ClusterClients,
+) -> String {
     match clusters.hung_plugin(kubeconfig, limit).await {
         Some(hung) => why(&hung),
         None => format!("the cluster did not answer within {}", seconds(limit)),
     }
 }
 
-pub(super) async fn object(gate: &KubernetesGate, clusters: &Clusters) -> Look {
+pub(super) async fn object(gate: &KubernetesGate, clusters: &ClusterClients) -> CheckResult {
     let wanted = match &gate.want {
-        Want::Present => Wanted::Present,
-        Want::Condition(condition) => Wanted::Condition(condition.clone()),
-        Want::Listener(port) => Wanted::Listener(*port),
-        Want::Field { path, expect } => match path.parse() {
-            Ok(path) => Wanted::Field {
+        ObjectRequirement::Present => ObjectCondition::Present,
+        ObjectRequirement::Condition(condition) => ObjectCondition::Condition(condition.clone()),
+        ObjectRequirement::Listener(port) => ObjectCondition::Listener(*port),
+        ObjectRequirement::Field { path, expect } => match path.parse() {
+            Ok(path) => ObjectCondition::Field {
                 path,
                 expect: expect.clone(),
             },
-            Err(err) => return Look::impossible(one_line(&err)),
+            Err(err) => return CheckResult::impossible(one_line(&err)),
         },
     };
     let namespace = gate.namespace.as_deref();
@@ -54,7 +61,11 @@ pub(super) async fn object(gate: &KubernetesGate, clusters: &Clusters) -> Look {
     judged(looked, Evidence::Kubernetes)
 }
 
-pub(super) async fn agent(gate: &AgentGate, whose: AgentObjects, clusters: &Clusters) -> Look {
+pub(super) async fn agent(
+    gate: &AgentGate,
+    whose: AgentObjects,
+    clusters: &ClusterClients,
+) -> CheckResult {
     let namespace = gate.namespace.as_deref();
     let looked = clusters
         .agent(&gate.kubeconfig, whose, namespace, &gate.names)
@@ -70,39 +81,41 @@ pub(super) async fn field(
     kubeconfig: &Secret,
     object: &str,
     field: &str,
-    clusters: &Clusters,
-) -> Result<Value, NotAsked> {
-    let path: FieldPath = field.parse().map_err(|err| NotAsked(one_line(&err)))?;
+    clusters: &ClusterClients,
+) -> Result<Value, ProbeQueryError> {
+    let path: FieldPath = field
+        .parse()
+        .map_err(|err| ProbeQueryError(one_line(&err)))?;
     let found = clusters.field(kubeconfig, object, &path).await;
-    let found = found.map_err(|err| NotAsked(why(&err)))?;
-    found.ok_or_else(|| NotAsked(format!("{object} is not there, or has no `{path}`")))
+    let found = found.map_err(|err| ProbeQueryError(why(&err)))?;
+    found.ok_or_else(|| ProbeQueryError(format!("{object} is not there, or has no `{path}`")))
 }
 
 fn judged(
-    looked: Result<ClusterLook, KubernetesError>,
-    evidence: impl Fn(ClusterSeen) -> Evidence,
-) -> Look {
+    looked: Result<ClusterCheck, KubernetesError>,
+    evidence: impl Fn(ClusterEvidence) -> Evidence,
+) -> CheckResult {
     let looked = match looked {
         Ok(looked) => looked,
-        Err(err) => return Look::impossible(why(&err)),
+        Err(err) => return CheckResult::impossible(why(&err)),
     };
     let misses = looked.objects.iter().filter(|object| !object.is_well);
     let misses = misses
-        .map(|object| Miss::new(&object.object, &object.expected, &object.seen))
+        .map(|object| GateMismatch::new(&object.object, &object.expected, &object.seen))
         .collect();
-    let seen = ClusterSeen {
+    let seen = ClusterEvidence {
         server: looked.server,
         objects: looked
             .objects
             .into_iter()
-            .map(|object| ObjectSeen {
+            .map(|object| ObjectEvidence {
                 object: object.object,
                 values: object.values,
                 notes: object.notes,
             })
             .collect(),
     };
-    Look::judged(evidence(seen), misses)
+    CheckResult::judged(evidence(seen), misses)
 }
 
 fn why(err: &KubernetesError) -> String {

@@ -4,17 +4,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drivers::kubernetes::{AgentObjects, Clusters};
+use drivers::kubernetes::{AgentObjects, ClusterClients};
 use drivers::probe::{Probes, dns, http, oidc, tcp, tls};
 use drivers::process::{self, Capture, Exit};
 use model::duration::seconds;
 use model::error::one_line;
-use model::gate::{Asked, CommandGate, CommandSeen, EqualGate, Gate, Look, NotAsked, Probe};
+use model::gate::{
+    CheckResult, CommandEvidence, CommandGate, EqualGate, Gate, Probe, ProbeQuery, ProbeQueryError,
+};
 use model::masking::Mask;
 use tokio::time::{Instant, timeout};
 
-use super::{Around, clusters};
-use crate::program_output::output_tail::LastWords;
+use super::{GateContext, clusters};
+use crate::program_output::output_tail::OutputTail;
 
 /// A probe ends by itself at its limit; after this extra time it is stopped.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,10 +27,10 @@ const READ_OUTPUT: usize = 64 << 10;
 pub(super) async fn look(
     gate: &Gate,
     probes: &Probes,
-    known: &Clusters,
-    around: &Around,
+    known: &ClusterClients,
+    around: &GateContext,
     limit: Duration,
-) -> Look {
+) -> CheckResult {
     let looking = async {
         match &gate.probe {
             Probe::Dns(gate) => dns::look(gate, limit).await,
@@ -49,32 +51,36 @@ pub(super) async fn look(
                 clusters::within(limit, &gate.kubeconfig, known, looking).await
             }
             Probe::Equal(gate) => equal(gate, known, limit).await,
-            Probe::Unready { why, .. } => Look::impossible(why),
+            Probe::Unready { why, .. } => CheckResult::impossible(why),
             Probe::Command(program) => command(program, &gate.mask, around, limit).await,
         }
     };
     let ended = timeout(limit + GRACE, Box::pin(looking)).await;
     ended.unwrap_or_else(|_| {
-        Look::impossible(format!("the look did not end within {}", seconds(limit)))
+        CheckResult::impossible(format!("the look did not end within {}", seconds(limit)))
     })
 }
 
-async fn equal(gate: &EqualGate, known: &Clusters, limit: Duration) -> Look {
+async fn equal(gate: &EqualGate, known: &ClusterClients, limit: Duration) -> CheckResult {
     let mut answers = Vec::new();
     let end = Instant::now() + limit;
     for asked in gate.asked() {
         let left = end.saturating_duration_since(Instant::now());
         answers.push(match asked {
-            Asked::Dns { name, record } => dns::resolve(&name, record, left).await,
-            Asked::Kubernetes { object, field } => {
+            ProbeQuery::Dns { name, record } => dns::resolve(&name, record, left).await,
+            ProbeQuery::Kubernetes { object, field } => {
                 let Some(kubeconfig) = gate.kubeconfig.as_ref() else {
-                    answers.push(Err(NotAsked("the gate has no `kubeconfig`".to_owned())));
+                    answers.push(Err(ProbeQueryError(
+                        "the gate has no `kubeconfig`".to_owned(),
+                    )));
                     continue;
                 };
                 let asking = clusters::field(kubeconfig, &object, &field, known);
                 match timeout(left, asking).await {
                     Ok(found) => found,
-                    Err(_) => Err(NotAsked(clusters::late(left, kubeconfig, known).await)),
+                    Err(_) => Err(ProbeQueryError(
+                        clusters::late(left, kubeconfig, known).await,
+                    )),
                 }
             }
         });
@@ -82,7 +88,12 @@ async fn equal(gate: &EqualGate, known: &Clusters, limit: Duration) -> Look {
     gate.judge(answers)
 }
 
-async fn command(gate: &CommandGate, mask: &Mask, around: &Around, limit: Duration) -> Look {
+async fn command(
+    gate: &CommandGate,
+    mask: &Mask,
+    around: &GateContext,
+    limit: Duration,
+) -> CheckResult {
     let mut env = around.env.clone();
     for (name, value) in &gate.env {
         env.set_secret(name, value.clone());
@@ -97,10 +108,10 @@ async fn command(gate: &CommandGate, mask: &Mask, around: &Around, limit: Durati
     });
     let ended = match ended.await {
         Ok(ended) => ended,
-        Err(err) => return Look::impossible(one_line(&err)),
+        Err(err) => return CheckResult::impossible(one_line(&err)),
     };
     let said = |output: &[u8]| {
-        let words = LastWords {
+        let words = OutputTail {
             output,
             limit: READ_OUTPUT,
             was_stopped: ended.exit.is_none(),
@@ -108,7 +119,7 @@ async fn command(gate: &CommandGate, mask: &Mask, around: &Around, limit: Durati
         end_of(&words.masked(&[mask, &around.mask]))
     };
     let late = || format!("it did not end within {}", seconds(limit));
-    gate.judge(CommandSeen {
+    gate.judge(CommandEvidence {
         program: gate.program.clone(),
         exit: ended.exit.map_or_else(late, |exit| exit.to_string()),
         passed: ended.exit.is_some_and(Exit::success),

@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use model::gate::Gate;
 
 use super::GateEvent;
-use crate::program_output::progress_interval::Cadence;
+use crate::program_output::progress_interval::ProgressInterval;
 
 /// How many gates are named.
 const NAMED: usize = 3;
 
 /// The gates of a stack that have not passed yet, with their last results.
 #[derive(Clone, Debug)]
-pub struct Missing {
-    cadence: Cadence,
+pub struct OpenGates {
+    cadence: ProgressInterval,
     open: BTreeMap<String, Option<String>>,
 }
 
-impl Missing {
+impl OpenGates {
     pub fn of(gates: &[Gate]) -> Self {
         Self {
-            cadence: Cadence::begin(),
+            cadence: ProgressInterval::begin(),
             open: gates.iter().map(|gate| (gate.name.clone(), None)).collect(),
         }
     }

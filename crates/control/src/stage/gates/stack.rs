@@ -8,17 +8,17 @@ use model::config::eval;
 use model::config::resolve::{self, ResolveError};
 use model::diagnostic::Location;
 use model::error::Explain;
-use model::gate::{Asked, Gate, RecordKind, SettingError};
+use model::gate::{Gate, GateSettingError, ProbeQuery, RecordKind};
 use model::masking::Mask;
 use model::project::{Input, Project, Stack};
-use model::stage::{Ask, StageBlock};
+use model::stage::{ExternalQuery, StageBlock};
 use model::state::Contents;
 use serde_json::Value;
 
 use crate::Control;
-use crate::secrets::caller_env::Asker;
+use crate::secrets::caller_env::CallerEnv;
 use crate::stage::facts;
-use crate::stage::values::{Side, StackValues, StageEnvironment, StageValuesError};
+use crate::stage::values::{CallerContext, StackValues, StageEnvironment, StageValuesError};
 
 /// Gates that are ready to run.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub enum StackGatesError {
     #[error("the gates of stack `{stack}` cannot be looked at")]
     Settings {
         stack: String,
-        problems: Vec<Problem>,
+        problems: Vec<GateProblem>,
     },
 }
 
@@ -46,7 +46,7 @@ impl Explain for StackGatesError {}
 
 /// One problem of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct GateProblem {
     pub message: String,
     pub hint: Option<String>,
     pub at: Location,
@@ -78,8 +78,8 @@ pub async fn of_stack(
         stack.stages.gates_when(false)
     };
     let blocks = &picked(blocks, wanted);
-    let asker = Asker::of_environment(env);
-    let side = Side {
+    let asker = CallerEnv::of_environment(env);
+    let side = CallerContext {
         asker: &asker,
         root,
         env: &engine_environment(env, project.targets[&stack.target].is_open()),
@@ -131,7 +131,10 @@ fn picked(blocks: Vec<StageBlock>, wanted: &[String]) -> Vec<StageBlock> {
 
 /// Makes gates from blocks. A gate queries DNS and clusters itself at each check; published facts must be
 /// among the values already. A gate without its values fails alone; an error concerns all gates.
-pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>, Vec<Problem>> {
+pub fn read(
+    blocks: &[StageBlock],
+    values: &mut StackValues,
+) -> Result<Vec<Gate>, Vec<GateProblem>> {
     let mut gates = Vec::new();
     for block in blocks {
         let mut result = resolve::resolve(block, values);
@@ -156,9 +159,9 @@ pub fn read(blocks: &[StageBlock], values: &mut StackValues) -> Result<Vec<Gate>
             }
         }
     }
-    let problems: Vec<Problem> = Gate::check_order(&gates)
+    let problems: Vec<GateProblem> = Gate::check_order(&gates)
         .into_iter()
-        .map(Problem::from)
+        .map(GateProblem::from)
         .collect();
     if problems.is_empty() {
         Ok(gates)
@@ -197,22 +200,22 @@ fn unresolved(err: &ResolveError, values: &StackValues) -> String {
 }
 
 /// A query that the gate makes itself.
-pub fn asked(ask: &Ask) -> Option<Asked> {
+pub fn asked(ask: &ExternalQuery) -> Option<ProbeQuery> {
     match ask {
-        Ask::Dns { name, record } => Some(Asked::Dns {
+        ExternalQuery::Dns { name, record } => Some(ProbeQuery::Dns {
             name: name.clone(),
             record: RecordKind::read(record)?,
         }),
-        Ask::Kubernetes { object, field } => Some(Asked::Kubernetes {
+        ExternalQuery::Kubernetes { object, field } => Some(ProbeQuery::Kubernetes {
             object: object.clone(),
             field: field.clone(),
         }),
-        Ask::Fact { .. } => None,
+        ExternalQuery::Fact { .. } => None,
     }
 }
 
-impl From<SettingError> for Problem {
-    fn from(err: SettingError) -> Self {
+impl From<GateSettingError> for GateProblem {
+    fn from(err: GateSettingError) -> Self {
         Self {
             message: err.to_string(),
             hint: err.hint,

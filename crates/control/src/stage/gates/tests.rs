@@ -26,8 +26,8 @@ fn block(kind: &str, name: &str, attrs: Value) -> ResolvedBlock {
     }
 }
 
-fn around(once: bool) -> Around {
-    Around {
+fn around(once: bool) -> GateContext {
+    GateContext {
         dir: std::env::temp_dir(),
         env: Environment::from_iter([("PATH", "/usr/bin:/bin")]),
         mask: Mask::default(),
@@ -111,7 +111,7 @@ async fn it_is_looked_at_again_until_it_passes() {
     };
     let reports = running.await.unwrap();
     drop(listener);
-    assert_eq!(reports[0].verdict, Verdict::Passed);
+    assert_eq!(reports[0].verdict, GateVerdict::Passed);
     assert!(reports[0].tries >= 2 && reports[0].evidence.is_some());
 }
 
@@ -191,7 +191,7 @@ async fn what_a_program_said_is_kept_however_it_ends() {
     let hung = lines(1);
     assert!(hung.contains("it did not end within 1 s: err"), "{hung}");
     assert!(hung.contains("its output ends with: out"), "{hung}");
-    assert_eq!(reports[2].verdict, Verdict::Passed);
+    assert_eq!(reports[2].verdict, GateVerdict::Passed);
     let kept = serde_json::to_string(&reports[2].evidence).unwrap();
     assert!(kept.contains("......"), "{kept}");
     assert!(

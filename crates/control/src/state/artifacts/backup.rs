@@ -19,7 +19,7 @@ pub(crate) const LIST: &str = "artifacts.json";
 
 /// One artifact in an export of all states.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct ArtifactEntry {
     project: String,
     state: String,
     /// Relative to the stack's directory.
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum BringArtifactsError {
+pub enum RestoreArtifactsError {
     #[error("could not read `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("`{}` is not what was exported: its digest is another one", path.display())]
@@ -52,7 +52,7 @@ pub enum BringArtifactsError {
 
 /// The number of restored files, and the states that keep other artifacts.
 #[derive(Debug, Default)]
-pub struct Brought {
+pub struct RestoredArtifacts {
     pub files: usize,
     pub stay: Vec<StateName>,
 }
@@ -62,9 +62,9 @@ pub(crate) fn entries<'a>(
     state: &'a StateName,
     set: &'a ArtifactSet,
     dir: &str,
-) -> impl Iterator<Item = (Entry, &'a Artifact)> {
+) -> impl Iterator<Item = (ArtifactEntry, &'a Artifact)> {
     set.iter().map(move |(path, file)| {
-        let entry = Entry {
+        let entry = ArtifactEntry {
             project: state.project.clone(),
             state: state.name.clone(),
             path: path.to_owned(),
@@ -77,28 +77,28 @@ pub(crate) fn entries<'a>(
 }
 
 /// The artifacts in an export; an older export has no list.
-pub(crate) fn read(dir: &Path) -> Result<BTreeMap<StateName, ArtifactSet>, BringArtifactsError> {
+pub(crate) fn read(dir: &Path) -> Result<BTreeMap<StateName, ArtifactSet>, RestoreArtifactsError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
-        move |source| BringArtifactsError::File { path, source }
+        move |source| RestoreArtifactsError::File { path, source }
     };
     let list = dir.join(LIST);
     let bytes = match fs::read(&list) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         bytes => bytes.map_err(failed(&list))?,
     };
-    let entries: Result<Vec<Entry>, _> = serde_json::from_slice(&bytes);
+    let entries: Result<Vec<ArtifactEntry>, _> = serde_json::from_slice(&bytes);
     let mut sets: BTreeMap<StateName, ArtifactSet> = BTreeMap::new();
     for entry in entries.map_err(|err| failed(&list)(err.into()))? {
         let path = dir.join(&entry.file);
         let content = fs::read(&path).map_err(failed(&path))?;
         if sha256(&content) != entry.sha256 {
-            return Err(BringArtifactsError::Changed { path });
+            return Err(RestoreArtifactsError::Changed { path });
         }
         let set = sets.entry(StateName::new(entry.project, entry.state));
         let file = Artifact::new(entry.mode, content);
         let added = set.or_default().add(&entry.path, file);
-        added.map_err(|source| BringArtifactsError::Refused { path, source })?;
+        added.map_err(|source| RestoreArtifactsError::Refused { path, source })?;
     }
     Ok(sets)
 }
@@ -108,8 +108,8 @@ pub(crate) fn read(dir: &Path) -> Result<BTreeMap<StateName, ArtifactSet>, Bring
 pub(crate) async fn bring(
     control: &Control,
     sets: &BTreeMap<StateName, ArtifactSet>,
-) -> Result<Brought, BringArtifactsError> {
-    let mut brought = Brought::default();
+) -> Result<RestoredArtifacts, RestoreArtifactsError> {
+    let mut brought = RestoredArtifacts::default();
     for (state, set) in sets {
         let here = of_any_state(control, state).await?;
         if !here.is_empty() && here != *set {
@@ -117,7 +117,7 @@ pub(crate) async fn bring(
             continue;
         }
         let seen = control.store.artifacts_get(state).await;
-        let failed = |source| BringArtifactsError::Keep {
+        let failed = |source| RestoreArtifactsError::Keep {
             state: state.clone(),
             source: Box::new(source),
         };

@@ -1,16 +1,16 @@
 //! Reads one version of a state: which one is selected, what it contains, what may be shown.
 
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::error::{Explain, NextStep, advice, command};
 use model::masking::Mask;
-use model::state::pick::Pick;
-use model::state::resources::{Document, Opaque};
+use model::state::pick::VersionRef;
+use model::state::resources::{OpaqueState, StateDocument};
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::{ChangeSetError, KeyedDigester, NewBreakGlass, Store, StoreError};
 
 use super::ReadStateError;
-use super::deleted::{self, Deleted};
+use super::deleted::{self, Deletion};
 use crate::Control;
 use crate::state::reasons::without_secrets;
 use crate::state::secret_paths;
@@ -36,7 +36,7 @@ pub enum AskStateError {
     )]
     Deleted {
         state: StateName,
-        deleted: Deleted,
+        deleted: Deletion,
         /// The newest version before the deletion.
         version: i64,
     },
@@ -44,7 +44,7 @@ pub enum AskStateError {
     Opaque {
         state: StateName,
         version: i64,
-        source: Opaque,
+        source: OpaqueState,
     },
     #[error("there is no `{address}` in version {version} of state `{state}`")]
     NoAddress {
@@ -106,7 +106,7 @@ impl Explain for AskStateError {
                 ReadStateError::Store { .. } => Vec::new(),
             },
             Self::Opaque {
-                source: Opaque::Encrypted,
+                source: OpaqueState::Encrypted,
                 state,
                 ..
             } => vec![
@@ -148,16 +148,16 @@ pub(super) fn store_failed(
 
 /// A version and its content.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct VersionDocument {
     pub version: StateVersion,
-    pub document: Document,
+    pub document: StateDocument,
 }
 
 /// Digests of values: equal values of a home have equal digests, which reveal nothing else.
 #[derive(Clone, Debug)]
-pub struct Digests(KeyedDigester);
+pub struct ValueDigests(KeyedDigester);
 
-impl Digests {
+impl ValueDigests {
     pub async fn of(control: &Control) -> Result<Self, AskStateError> {
         let digester = control.store.keyed_digester("state value").await;
         digester.map(Self).map_err(AskStateError::Digest)
@@ -179,7 +179,7 @@ impl Digests {
 pub async fn pick(
     control: &Control,
     state: &StateName,
-    pick: Pick,
+    pick: VersionRef,
 ) -> Result<StateVersion, AskStateError> {
     let versions = control.store.state_version_list(state).await;
     let versions = versions.map_err(store_failed("list the versions of", state))?;
@@ -199,10 +199,10 @@ pub async fn pick(
     match pick.find(&versions) {
         Some(version) => Ok(version.clone()),
         None => Err(match pick {
-            Pick::Head => ReadStateError::NoState { state }.into(),
-            Pick::Version(version) => ReadStateError::NoVersion { state, version }.into(),
-            Pick::Serial(serial) => AskStateError::NoSerial { state, serial },
-            Pick::At(at) => AskStateError::NotYet { state, at },
+            VersionRef::Head => ReadStateError::NoState { state }.into(),
+            VersionRef::Version(version) => ReadStateError::NoVersion { state, version }.into(),
+            VersionRef::Serial(serial) => AskStateError::NoSerial { state, serial },
+            VersionRef::At(at) => AskStateError::NotYet { state, at },
         }),
     }
 }
@@ -211,8 +211,8 @@ pub async fn pick(
 pub async fn document(
     control: &Control,
     state: &StateName,
-    which: Pick,
-) -> Result<Asked, AskStateError> {
+    which: VersionRef,
+) -> Result<VersionDocument, AskStateError> {
     let version = pick(control, state, which).await?;
     let read = look_into(&control.store, &version).await?;
     let document = read.map_err(|source| AskStateError::Opaque {
@@ -220,14 +220,14 @@ pub async fn document(
         version: version.version,
         source,
     })?;
-    Ok(Asked { version, document })
+    Ok(VersionDocument { version, document })
 }
 
 /// The content of a version, or why it cannot be read.
 pub async fn look_into(
     store: &Store,
     version: &StateVersion,
-) -> Result<Result<Document, Opaque>, AskStateError> {
+) -> Result<Result<StateDocument, OpaqueState>, AskStateError> {
     let document = secret_paths::document(store, version).await;
     document.map_err(store_failed("read", &version.state))
 }
@@ -244,7 +244,7 @@ pub async fn predecessor(
     Ok(before.next())
 }
 
-impl Asked {
+impl VersionDocument {
     /// Keeps only the objects at an address: of a resource, of one instance, or an output.
     pub fn only(mut self, address: &str) -> Result<Self, AskStateError> {
         let not_there = self.no_address(address);
@@ -315,7 +315,7 @@ pub async fn record_reveal(
 ) -> Result<(), AskStateError> {
     let reason = without_secrets(control, std::slice::from_ref(state), reason).await;
     let record = NewBreakGlass {
-        act: Act::Revealed,
+        act: BreakGlassAction::Revealed,
         state,
         actor,
         reason: Some(&reason),

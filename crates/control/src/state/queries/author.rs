@@ -13,13 +13,13 @@ use crate::Control;
 pub struct Author {
     pub run: Option<RunId>,
     pub change_set: Option<ChangeSetId>,
-    pub commit: Option<Commit>,
+    pub commit: Option<CommitRef>,
     /// The person who requested the run.
     pub person: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Commit {
+pub struct CommitRef {
     pub id: String,
     pub subject: Option<String>,
     /// Whether there were uncommitted changes.
@@ -28,12 +28,12 @@ pub struct Commit {
 
 /// Looks up the author of each run once.
 #[derive(Debug)]
-pub struct Authors<'a> {
+pub struct AuthorCache<'a> {
     control: &'a Control,
     known: HashMap<RunId, Author>,
 }
 
-impl<'a> Authors<'a> {
+impl<'a> AuthorCache<'a> {
     pub fn new(control: &'a Control) -> Self {
         Self {
             control,
@@ -75,7 +75,7 @@ impl<'a> Authors<'a> {
         author.change_set = Some(set.id);
         author.person = set.request.asker;
         let (subject, is_dirty) = (set.request.subject, set.request.dirty);
-        author.commit = set.request.commit.map(|id| Commit {
+        author.commit = set.request.commit.map(|id| CommitRef {
             id,
             subject: subject.filter(|subject| !subject.is_empty()),
             is_dirty,

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use model::plan::PlanValue;
-use model::state::diff::{Showing, leaf_values};
-use model::state::leaves::Entry;
-use model::state::pick::Pick;
+use model::state::diff::{SensitiveDisplay, leaf_values};
+use model::state::leaves::StateEntry;
+use model::state::pick::VersionRef;
 use model::state::{StateName, StateVersion};
 
-use super::ask::{self, AskStateError, Asked, Digests, is_at, store_failed};
-use super::author::{Author, Authors};
+use super::ask::{self, AskStateError, ValueDigests, VersionDocument, is_at, store_failed};
+use super::author::{Author, AuthorCache};
 use super::index;
 use crate::Control;
 
 #[derive(Clone, Debug)]
 pub struct Blame {
-    pub asked: Asked,
+    pub asked: VersionDocument,
     pub objects: Vec<BlamedObject>,
 }
 
@@ -40,14 +40,14 @@ pub struct BlameLine {
 pub async fn blame(
     control: &Control,
     state: &StateName,
-    which: Pick,
+    which: VersionRef,
     address: &str,
     attribute: Option<&str>,
     reveal: bool,
 ) -> Result<Blame, AskStateError> {
     let failed = &store_failed("look through the versions of", state);
     let asked = ask::document(control, state, which).await?;
-    let digests = Digests::of(control).await?;
+    let digests = ValueDigests::of(control).await?;
     index::update(&control.store, state, &digests).await?;
     let versions = control.store.state_version_list(state).await;
     let versions: BTreeMap<i64, StateVersion> = versions
@@ -57,12 +57,12 @@ pub async fn blame(
         .collect();
     let short = |value: &serde_json::Value| digests.short(value);
     let showing = if reveal {
-        Showing::Revealed
+        SensitiveDisplay::Revealed
     } else {
-        Showing::Masked(&short)
+        SensitiveDisplay::Masked(&short)
     };
     let mask = asked.document.mask();
-    let mut authors = Authors::new(control);
+    let mut authors = AuthorCache::new(control);
     let mut objects = Vec::new();
     for entry in entries_at(&asked, address)? {
         let changes =
@@ -111,8 +111,8 @@ pub async fn blame(
         }
         objects.push(BlamedObject {
             address: match showing {
-                Showing::Revealed => entry.address,
-                Showing::Masked(_) => mask.mask_text(&entry.address),
+                SensitiveDisplay::Revealed => entry.address,
+                SensitiveDisplay::Masked(_) => mask.mask_text(&entry.address),
             },
             lines,
         });
@@ -120,10 +120,13 @@ pub async fn blame(
     Ok(Blame { asked, objects })
 }
 
-fn entries_at<'a>(asked: &'a Asked, address: &str) -> Result<Vec<Entry<'a>>, AskStateError> {
+fn entries_at<'a>(
+    asked: &'a VersionDocument,
+    address: &str,
+) -> Result<Vec<StateEntry<'a>>, AskStateError> {
     let all = asked.document.entries().into_iter();
     let mask = asked.document.mask();
-    let found: Vec<Entry<'a>> = all
+    let found: Vec<StateEntry<'a>> = all
         .filter(|entry| is_at(&entry.address, address, &mask))
         .collect();
     if found.is_empty() {

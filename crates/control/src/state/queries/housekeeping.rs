@@ -24,15 +24,15 @@ const MARKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 #[error("could not {deed}")]
-pub struct KeepHouseError {
+pub struct RetentionError {
     deed: &'static str,
     source: StoreError,
 }
 
-impl Explain for KeepHouseError {}
+impl Explain for RetentionError {}
 
 #[derive(Debug)]
-pub struct HouseKept {
+pub struct RetentionReport {
     pub versions: Vec<RemovedVersion>,
     pub refused: usize,
     pub swept: SweepReport,
@@ -42,7 +42,7 @@ pub struct HouseKept {
 pub async fn regularly(
     control: Control,
     policy: RetentionPolicy,
-    tell: fn(Result<HouseKept, KeepHouseError>),
+    tell: fn(Result<RetentionReport, RetentionError>),
 ) {
     let store = control.store;
     let rounds = async {
@@ -63,10 +63,10 @@ pub async fn regularly(
 }
 
 /// Before a server ends: marks acknowledged versions in the bucket, too.
-pub async fn settle(control: &Control) -> Result<(), KeepHouseError> {
+pub async fn settle(control: &Control) -> Result<(), RetentionError> {
     let deed = "note what was acknowledged";
     let settled = control.store.blobs_settle().await;
-    settled.map_err(|source| KeepHouseError { deed, source })
+    settled.map_err(|source| RetentionError { deed, source })
 }
 
 /// One round. Another process may run one at the same time.
@@ -74,8 +74,8 @@ pub async fn keep_house(
     store: &Store,
     policy: &RetentionPolicy,
     now: Timestamp,
-) -> Result<HouseKept, KeepHouseError> {
-    let failed = |deed| move |source| KeepHouseError { deed, source };
+) -> Result<RetentionReport, RetentionError> {
+    let failed = |deed| move |source| RetentionError { deed, source };
     let versions = let_go_of_versions(store, policy, now)
         .await
         .map_err(failed("let go of old versions"))?;
@@ -91,7 +91,7 @@ pub async fn keep_house(
         .blobs_sweep(now - KEEP_UNFINISHED)
         .await
         .map_err(failed("remove what nobody needs"))?;
-    Ok(HouseKept {
+    Ok(RetentionReport {
         versions,
         refused,
         swept,

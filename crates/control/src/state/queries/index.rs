@@ -1,19 +1,19 @@
 //! Updates the index of a state: a query reads the versions that are not indexed yet.
 
-use model::state::history::{Holdings, holdings, step};
+use model::state::history::{IndexedObjects, holdings, step};
 use model::state::leaves::FORMAT;
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::Store;
 
-use super::ask::{AskStateError, Digests, look_into, store_failed};
+use super::ask::{AskStateError, ValueDigests, look_into, store_failed};
 
 /// Indexes new versions. It is idempotent; a second process continues where the first one stopped. If nothing
 /// can be written, the index is in memory, for this process only.
 pub(super) async fn update(
     store: &Store,
     state: &StateName,
-    digests: &Digests,
+    digests: &ValueDigests,
 ) -> Result<(), AskStateError> {
     match try_update(store, state, digests).await {
         Err(AskStateError::Store { source, .. }) if store.state_index_in_memory(&source).await => {
@@ -26,7 +26,7 @@ pub(super) async fn update(
 async fn try_update(
     store: &Store,
     state: &StateName,
-    digests: &Digests,
+    digests: &ValueDigests,
 ) -> Result<(), AskStateError> {
     let failed = &store_failed("index", state);
     // Digests made with another key cannot be compared, so the form includes a digest of this key.
@@ -46,7 +46,7 @@ async fn try_update(
             let (after, opaque) = match look_into(store, version).await? {
                 Ok(document) => (holdings(&document, |value| digests.whole(value)), None),
                 // The content is unknown, so the previous content counts as still there.
-                Err(opaque) => (Holdings::clone(&before), Some(opaque.to_string())),
+                Err(opaque) => (IndexedObjects::clone(&before), Some(opaque.to_string())),
             };
             let did = step(&before, &after);
             let opaque = opaque.as_deref();

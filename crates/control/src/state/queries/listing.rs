@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use model::ids::RunId;
-use model::state::pick::Pick;
-use model::state::resources::Opaque;
+use model::state::pick::VersionRef;
+use model::state::resources::OpaqueState;
 use model::state::{HeldLock, StateName, StateVersion};
 use store::StateRow;
 
 use super::ask::{AskStateError, look_into, store_failed};
-use super::author::{Author, Authors};
+use super::author::{Author, AuthorCache};
 use super::deleted::is_deleted_by;
 use crate::Control;
 use crate::run::lock::RunLock;
@@ -19,30 +19,30 @@ pub struct StateLine {
     pub state: StateName,
     pub head: StateVersion,
     /// The number of resources, or why it is unknown.
-    pub resources: Result<usize, Opaque>,
-    pub lock: Option<Lock>,
+    pub resources: Result<usize, OpaqueState>,
+    pub lock: Option<LockStatus>,
     pub author: Author,
 }
 
 #[derive(Clone, Debug)]
-pub struct Lock {
+pub struct LockStatus {
     pub held: HeldLock,
     /// Whether the run that holds the lock is alive; `None` if no run of ours holds it.
     pub is_alive: Option<bool>,
 }
 
 #[derive(Debug, Default)]
-pub struct Listing {
+pub struct StateListing {
     pub lines: Vec<StateLine>,
     /// States that could not be read; a damaged state does not hide others.
     pub unread: Vec<AskStateError>,
 }
 
 /// All states that have a version, as they are now or were at a time.
-pub async fn list(control: &Control, pick: Pick) -> Result<Listing, AskStateError> {
+pub async fn list(control: &Control, pick: VersionRef) -> Result<StateListing, AskStateError> {
     let rows = control.store.state_list().await;
-    let mut authors = Authors::new(control);
-    let mut listing = Listing::default();
+    let mut authors = AuthorCache::new(control);
+    let mut listing = StateListing::default();
     let mut known = BTreeSet::new();
     for row in rows.map_err(AskStateError::List)? {
         known.insert(row.name.clone());
@@ -62,19 +62,19 @@ pub async fn list(control: &Control, pick: Pick) -> Result<Listing, AskStateErro
 
 async fn line(
     control: &Control,
-    authors: &mut Authors<'_>,
+    authors: &mut AuthorCache<'_>,
     row: StateRow,
-    pick: Pick,
+    pick: VersionRef,
 ) -> Result<Option<StateLine>, AskStateError> {
     if is_deleted_by(&row, pick) {
         return Ok(None);
     }
     let versions = match pick {
-        Pick::Head => {
+        VersionRef::Head => {
             let head = control.store.state_head(&row.name).await;
             head.map(Vec::from_iter)
         }
-        Pick::Version(_) | Pick::Serial(_) | Pick::At(_) => {
+        VersionRef::Version(_) | VersionRef::Serial(_) | VersionRef::At(_) => {
             control.store.state_version_list(&row.name).await
         }
     };
@@ -91,10 +91,13 @@ async fn line(
     Ok(Some(StateLine {
         state: row.name,
         resources: document.map(|document| document.resource_count()),
-        lock: row.lock.filter(|_| pick == Pick::Head).map(|held| Lock {
-            is_alive: held.run.map(alive),
-            held,
-        }),
+        lock: row
+            .lock
+            .filter(|_| pick == VersionRef::Head)
+            .map(|held| LockStatus {
+                is_alive: held.run.map(alive),
+                held,
+            }),
         author: authors.of(&head).await?,
         head,
     }))

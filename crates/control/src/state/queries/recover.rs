@@ -10,10 +10,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::error::{ErrorKind, Explain, NextStep, advice, causes, command};
 use model::state::secret_paths::SecretPaths;
-use model::state::{Contents, ExpectedHead, Mark, StateName, StateVersion, with_identity};
+use model::state::{Contents, ExpectedHead, StateName, StateVersion, VersionMark, with_identity};
 use serde::Serialize;
 use serde_json::json;
 use store::{
@@ -24,7 +24,7 @@ pub use store::{LostVersion, RebuildReport, RivalVersion};
 
 use crate::home::master_keys::{KeySource, ReadKeyError};
 use crate::home::{Home, make_private};
-use crate::state::reasons::Reason;
+use crate::state::reasons::BreakGlassReason;
 use crate::state::surgery::lock_by_hand;
 
 /// The next step for a home whose keys another master key encrypts.
@@ -143,7 +143,7 @@ pub struct AcceptedLoss {
 
 /// The result of `into_home`.
 #[derive(Debug)]
-pub struct IntoHome {
+pub struct HomeRebuild {
     pub rebuilt: RebuildReport,
     /// The new heads of states whose newest versions are lost.
     pub went_on: Vec<StateVersion>,
@@ -154,8 +154,8 @@ pub struct IntoHome {
 pub async fn into_home(
     home: &Home,
     accepted: &[AcceptedLoss],
-    reason: Option<&Reason>,
-) -> Result<IntoHome, RebuildError> {
+    reason: Option<&BreakGlassReason>,
+) -> Result<HomeRebuild, RebuildError> {
     let name = home.store().describe();
     // Only tables are created here: a new home, or a new key, would contain nothing.
     if home.store().directory().is_some_and(|dir| !dir.is_dir()) {
@@ -187,14 +187,14 @@ pub async fn into_home(
         };
         let reason = reason.ok_or_else(nothing_lost)?;
         let wrote = if loss.version == BEGINNING {
-            let lost = GoingOn::of(&rebuilt, is_its);
+            let lost = ContinuedState::of(&rebuilt, is_its);
             let all = store.state_list().await.map_err(listed)?;
             let mut all = all.into_iter().map(|row| row.name);
             let state = lost.as_ref().map(|lost| lost.state.clone());
             let state = state.or_else(|| all.find(|name| is_its(name)));
             begin_anew(&store, lost, state.ok_or_else(nothing_lost)?, reason).await?
         } else {
-            let from = GoingOn::of(&rebuilt, is_its).ok_or_else(nothing_lost)?;
+            let from = ContinuedState::of(&rebuilt, is_its).ok_or_else(nothing_lost)?;
             go_on(&store, &from, loss.version, reason).await?
         };
         rebuilt.lost.retain(|lost| lost.state != wrote.state);
@@ -203,11 +203,11 @@ pub async fn into_home(
             .retain(|rival| rival.version.state != wrote.state);
         went_on.push(wrote);
     }
-    Ok(IntoHome { rebuilt, went_on })
+    Ok(HomeRebuild { rebuilt, went_on })
 }
 
 /// How a state continues after a person's decision.
-struct GoingOn {
+struct ContinuedState {
     state: StateName,
     /// Version numbers up to this one are skipped.
     beyond: i64,
@@ -219,7 +219,7 @@ struct GoingOn {
     lost: String,
 }
 
-impl GoingOn {
+impl ContinuedState {
     fn of(rebuilt: &RebuildReport, is_its: impl Fn(&StateName) -> bool) -> Option<Self> {
         let lost = rebuilt.lost.iter().find(|lost| is_its(&lost.state));
         let of_lost = lost.map(|lost| Self {
@@ -256,9 +256,9 @@ impl GoingOn {
 /// had. A written version is never withdrawn, and a lost one is never confused with another.
 async fn go_on(
     store: &Store,
-    from: &GoingOn,
+    from: &ContinuedState,
     version: i64,
-    reason: &Reason,
+    reason: &BreakGlassReason,
 ) -> Result<StateVersion, RebuildError> {
     let state = &from.state;
     if from.of_the_key {
@@ -294,9 +294,9 @@ async fn go_on(
 /// Makes an empty version the newest, if no other version can be decrypted.
 async fn begin_anew(
     store: &Store,
-    lost: Option<GoingOn>,
+    lost: Option<ContinuedState>,
     state: StateName,
-    reason: &Reason,
+    reason: &BreakGlassReason,
 ) -> Result<StateVersion, RebuildError> {
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| RebuildError::Begin {
         state: state.clone(),
@@ -325,7 +325,7 @@ async fn begin_anew(
     let newest = versions.last();
     let from = match (lost, newest) {
         (Some(lost), _) => lost,
-        (None, Some(newest)) => GoingOn {
+        (None, Some(newest)) => ContinuedState {
             state: state.clone(),
             beyond: newest.version.saturating_add(1),
             serial: newest.serial.saturating_add(1),
@@ -356,10 +356,10 @@ async fn begin_anew(
 
 async fn write(
     store: &Store,
-    from: &GoingOn,
+    from: &ContinuedState,
     (body, secret_paths): (Vec<u8>, &SecretPaths),
     detail: String,
-    reason: &Reason,
+    reason: &BreakGlassReason,
 ) -> Result<StateVersion, Box<dyn std::error::Error + Send + Sync>> {
     let state = &from.state;
     let info = lock_by_hand(reason, Timestamp::now());
@@ -367,12 +367,12 @@ async fn write(
     store.lock_acquire(state, &info, None, expected).await?;
     let by_hand = ManualWrite {
         lock_id: info.id.clone(),
-        mark: Some(Mark::RolledBack),
+        mark: Some(VersionMark::RolledBack),
         surgery: true,
         beyond: from.beyond,
         secret_paths: secret_paths.clone(),
         record: BreakGlassRecord {
-            act: Act::StateRolledBack,
+            act: BreakGlassAction::StateRolledBack,
             actor: reason.actor.clone(),
             reason: reason.text.clone(),
             detail,
@@ -415,14 +415,14 @@ pub struct RecoverReport {
 pub struct RecoveredVersion {
     /// Relative to the given directory.
     pub file: PathBuf,
-    pub standing: RecoveredStanding,
+    pub standing: RecoveredStatus,
     #[serde(flatten)]
     pub version: StateVersion,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RecoveredStanding {
+pub enum RecoveredStatus {
     Acknowledged,
     NotProvablyAcknowledged,
     /// Another version with the same number was acknowledged.
@@ -461,7 +461,7 @@ pub async fn recover(
             path: to.to_owned(),
         });
     }
-    let mut output = Output::new(to);
+    let mut output = RecoverOutput::new(to);
     for home in homes {
         let mut failed = None;
         let each = |recovered| {
@@ -498,13 +498,13 @@ fn homes(data: &Path) -> Vec<PathBuf> {
     homes
 }
 
-struct Output<'a> {
+struct RecoverOutput<'a> {
     to: &'a Path,
     taken: BTreeSet<PathBuf>,
     report: RecoverReport,
 }
 
-impl<'a> Output<'a> {
+impl<'a> RecoverOutput<'a> {
     fn new(to: &'a Path) -> Self {
         Self {
             to,
@@ -531,9 +531,9 @@ impl<'a> Output<'a> {
                 self.report.versions.push(RecoveredVersion {
                     file,
                     standing: match standing {
-                        Acknowledgement::Acknowledged => RecoveredStanding::Acknowledged,
-                        Acknowledgement::NotProvable => RecoveredStanding::NotProvablyAcknowledged,
-                        Acknowledgement::Superseded => RecoveredStanding::Superseded,
+                        Acknowledgement::Acknowledged => RecoveredStatus::Acknowledged,
+                        Acknowledgement::NotProvable => RecoveredStatus::NotProvablyAcknowledged,
+                        Acknowledgement::Superseded => RecoveredStatus::Superseded,
                     },
                     version: *version,
                 });

@@ -9,19 +9,19 @@ use model::plan::PlanValue;
 use model::state::glob::Glob;
 use model::state::history;
 use model::state::leaves::Leaf;
-use model::state::pick::Pick;
-use model::state::resources::Document;
+use model::state::pick::VersionRef;
+use model::state::resources::StateDocument;
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::StateRow;
 
-use super::ask::{AskStateError, Digests, look_into, store_failed};
+use super::ask::{AskStateError, ValueDigests, look_into, store_failed};
 use super::deleted::is_deleted_by;
 use super::index;
 use crate::Control;
 
 #[derive(Clone, Debug, Default)]
-pub struct Query {
+pub struct SearchQuery {
     pub text: String,
     pub types: Option<Glob>,
     /// Search the heads at that time, instead of the current ones.
@@ -30,8 +30,8 @@ pub struct Query {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Found {
-    pub hits: Vec<Hit>,
+pub struct SearchResult {
+    pub hits: Vec<SearchHit>,
     /// States that could not be read, and why.
     pub opaque: Vec<(StateName, i64, String)>,
     pub states: usize,
@@ -43,7 +43,7 @@ pub struct Found {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hit {
+pub struct SearchHit {
     pub state: StateName,
     pub address: String,
     /// The path and the value; `None` if the address itself matches.
@@ -54,16 +54,16 @@ pub struct Hit {
     pub last: Option<i64>,
 }
 
-pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateError> {
+pub async fn search(control: &Control, query: &SearchQuery) -> Result<SearchResult, AskStateError> {
     // An empty result is meaningful only if all states were searched.
     let store = &control.store;
     store
         .state_check_all_current()
         .map_err(AskStateError::List)?;
-    let seeker = Seeker::new(control, query).await?;
-    let mut found = Found {
+    let seeker = Searcher::new(control, query).await?;
+    let mut found = SearchResult {
         through_time: query.all_versions,
-        ..Found::default()
+        ..SearchResult::default()
     };
     for row in control
         .store
@@ -81,7 +81,7 @@ pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateE
             looked.await?;
             continue;
         }
-        let pick = query.at.map_or(Pick::Head, Pick::At);
+        let pick = query.at.map_or(VersionRef::Head, VersionRef::At);
         if is_deleted_by(&row, pick) {
             continue;
         }
@@ -94,19 +94,19 @@ pub async fn search(control: &Control, query: &Query) -> Result<Found, AskStateE
     Ok(found)
 }
 
-struct Seeker<'a> {
+struct Searcher<'a> {
     control: &'a Control,
-    digests: Digests,
+    digests: ValueDigests,
     text: String,
     lower: String,
     types: Option<Glob>,
 }
 
-impl<'a> Seeker<'a> {
-    async fn new(control: &'a Control, query: &Query) -> Result<Self, AskStateError> {
+impl<'a> Searcher<'a> {
+    async fn new(control: &'a Control, query: &SearchQuery) -> Result<Self, AskStateError> {
         Ok(Self {
             control,
-            digests: Digests::of(control).await?,
+            digests: ValueDigests::of(control).await?,
             text: query.text.clone(),
             lower: query.text.to_lowercase(),
             types: query.types.clone(),
@@ -117,7 +117,7 @@ impl<'a> Seeker<'a> {
         &self,
         version: &StateVersion,
         is_newest: bool,
-        found: &mut Found,
+        found: &mut SearchResult,
     ) -> Result<(), AskStateError> {
         let Some(document) = self.open(version, found).await? else {
             return Ok(());
@@ -129,7 +129,7 @@ impl<'a> Seeker<'a> {
             if !self.fits(entry.type_name) {
                 continue;
             }
-            let hit = |value| Hit {
+            let hit = |value| SearchHit {
                 state: version.state.clone(),
                 address: mask.mask_text(&entry.address),
                 value,
@@ -156,7 +156,7 @@ impl<'a> Seeker<'a> {
         &self,
         row: &StateRow,
         versions: &[StateVersion],
-        found: &mut Found,
+        found: &mut SearchResult,
     ) -> Result<(), AskStateError> {
         let state = &row.name;
         let store = &self.control.store;
@@ -173,7 +173,7 @@ impl<'a> Seeker<'a> {
             .filter(|version| !opaque.contains_key(version))
             .collect();
         let seen = |first, last| history::seen(first, last, &known, row.head);
-        let (mut hits, mut secrets) = (Vec::<Hit>::new(), Vec::new());
+        let (mut hits, mut secrets) = (Vec::<SearchHit>::new(), Vec::new());
         let mut done = 0;
         for version in versions {
             if let Some(why) = opaque.get(&version.version) {
@@ -210,7 +210,7 @@ impl<'a> Seeker<'a> {
                         continue;
                     };
                     if let Some(value) = self.value(leaf, &mask) {
-                        hits.push(Hit {
+                        hits.push(SearchHit {
                             state: state.clone(),
                             address: mask.mask_text(&place.0),
                             value: Some((mask.mask_text(&place.1), value)),
@@ -235,7 +235,7 @@ impl<'a> Seeker<'a> {
                 continue;
             };
             if self.fits(&entry.type_name) && self.is_in_name(&entry.address, &mask) {
-                hits.push(Hit {
+                hits.push(SearchHit {
                     state: state.clone(),
                     address: mask.mask_text(&entry.address),
                     value: None,
@@ -245,7 +245,7 @@ impl<'a> Seeker<'a> {
             }
         }
         found.states += usize::from(!versions.is_empty());
-        let path = |hit: &Hit| hit.value.as_ref().map(|value| value.0.clone());
+        let path = |hit: &SearchHit| hit.value.as_ref().map(|value| value.0.clone());
         hits.sort_by_key(|hit| (hit.address.clone(), path(hit), hit.first));
         found.hits.extend(hits);
         Ok(())
@@ -254,8 +254,8 @@ impl<'a> Seeker<'a> {
     async fn open(
         &self,
         version: &StateVersion,
-        found: &mut Found,
-    ) -> Result<Option<Document>, AskStateError> {
+        found: &mut SearchResult,
+    ) -> Result<Option<StateDocument>, AskStateError> {
         match look_into(&self.control.store, version).await? {
             Ok(document) => {
                 found.versions += 1;
@@ -362,10 +362,10 @@ mod tests {
     use crate::state::surgery::tests::{Place, full, network};
 
     async fn spans(place: &Place, text: &str) -> Vec<(String, i64, Option<i64>)> {
-        let query = Query {
+        let query = SearchQuery {
             text: text.to_owned(),
             all_versions: true,
-            ..Query::default()
+            ..SearchQuery::default()
         };
         let found = search(&place.control, &query).await.unwrap();
         let hits = found.hits.into_iter();

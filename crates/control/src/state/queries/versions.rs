@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use model::state::{StateName, StateVersion};
 use store::VersionSummary;
 
-use super::ask::{AskStateError, Digests, store_failed};
-use super::author::{Author, Authors};
+use super::ask::{AskStateError, ValueDigests, store_failed};
+use super::author::{Author, AuthorCache};
 use super::{ReadStateError, index};
 use crate::Control;
 
@@ -30,7 +30,7 @@ pub async fn versions(
         let state = state.clone();
         return Err(ReadStateError::NoState { state }.into());
     }
-    let digests = Digests::of(control).await?;
+    let digests = ValueDigests::of(control).await?;
     // A version that cannot be read is still listed, without its changes.
     drop(index::update(&control.store, state, &digests).await);
     let summaries = control.store.state_index_versions(state).await;
@@ -39,7 +39,7 @@ pub async fn versions(
         .into_iter()
         .map(|summary| (summary.version, summary))
         .collect();
-    let mut authors = Authors::new(control);
+    let mut authors = AuthorCache::new(control);
     let mut lines = Vec::new();
     for version in versions {
         lines.push(VersionLine {

@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 use model::error::{ErrorKind, Explain, NextStep, advice};
-use model::state::pick::Pick;
+use model::state::pick::VersionRef;
 use model::state::{StateName, StateVersion};
 
 use super::SurgeryError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum RollbackTarget {
     Version(i64),
     /// The version with that serial; if there are several, all must have the same content.
     Serial(u64),
@@ -18,9 +18,9 @@ pub enum Target {
 
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is neither a version, nor `serial:N`, nor a time")]
-pub struct InvalidTarget(String);
+pub struct InvalidRollbackTarget(String);
 
-impl Explain for InvalidTarget {
+impl Explain for InvalidRollbackTarget {
     fn kind(&self) -> ErrorKind {
         ErrorKind::Usage
     }
@@ -32,23 +32,23 @@ impl Explain for InvalidTarget {
     }
 }
 
-impl Target {
+impl RollbackTarget {
     /// Parses `12` or `v12`, `serial:40`, or a time as in other commands.
-    pub fn parse(raw: &str, now: Timestamp) -> Result<Self, InvalidTarget> {
+    pub fn parse(raw: &str, now: Timestamp) -> Result<Self, InvalidRollbackTarget> {
         let raw = raw
             .strip_prefix('v')
             .filter(|rest| rest.parse::<i64>().is_ok())
             .unwrap_or(raw);
-        match Pick::parse(raw, now) {
-            Ok(Pick::Version(version)) => Ok(Self::Version(version)),
-            Ok(Pick::Serial(serial)) => Ok(Self::Serial(serial)),
-            Ok(Pick::At(at)) => Ok(Self::Time(at)),
-            Ok(Pick::Head) | Err(_) => Err(InvalidTarget(raw.to_owned())),
+        match VersionRef::parse(raw, now) {
+            Ok(VersionRef::Version(version)) => Ok(Self::Version(version)),
+            Ok(VersionRef::Serial(serial)) => Ok(Self::Serial(serial)),
+            Ok(VersionRef::At(at)) => Ok(Self::Time(at)),
+            Ok(VersionRef::Head) | Err(_) => Err(InvalidRollbackTarget(raw.to_owned())),
         }
     }
 }
 
-impl Target {
+impl RollbackTarget {
     /// `versions` are ordered oldest first.
     pub(super) fn find<'a>(
         self,
@@ -94,14 +94,14 @@ mod tests {
     #[test]
     fn what_may_be_said() {
         let now: Timestamp = "2026-11-16T04:00:00Z".parse().unwrap();
-        let check = |raw: &str| Target::parse(raw, now).map_err(|err| err.to_string());
-        assert_eq!(check("3"), Ok(Target::Version(3)));
-        assert_eq!(check("v3"), Ok(Target::Version(3)));
-        assert_eq!(check("serial:12"), Ok(Target::Serial(12)));
+        let check = |raw: &str| RollbackTarget::parse(raw, now).map_err(|err| err.to_string());
+        assert_eq!(check("3"), Ok(RollbackTarget::Version(3)));
+        assert_eq!(check("v3"), Ok(RollbackTarget::Version(3)));
+        assert_eq!(check("serial:12"), Ok(RollbackTarget::Serial(12)));
         let at: Timestamp = "2026-11-16T02:00:00Z".parse().unwrap();
-        assert_eq!(check("2026-11-16T02:00:00Z"), Ok(Target::Time(at)));
-        assert_eq!(check("2026-11-16 02:00"), Ok(Target::Time(at)));
-        assert_eq!(check("2h"), Ok(Target::Time(at)));
+        assert_eq!(check("2026-11-16T02:00:00Z"), Ok(RollbackTarget::Time(at)));
+        assert_eq!(check("2026-11-16 02:00"), Ok(RollbackTarget::Time(at)));
+        assert_eq!(check("2h"), Ok(RollbackTarget::Time(at)));
         let wrong = "`yesterday` is neither a version, nor `serial:N`, nor a time";
         assert_eq!(check("yesterday"), Err(wrong.to_owned()));
     }

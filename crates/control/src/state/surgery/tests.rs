@@ -7,7 +7,7 @@ use store::StateWriter;
 
 use super::*;
 use crate::home::master_keys::KeySource;
-use crate::home::{Home, Opened, StorePlace};
+use crate::home::{Home, HomeLocation, OpenedHome};
 
 pub(crate) struct Place {
     pub(crate) control: Control,
@@ -20,12 +20,12 @@ impl Place {
         let key = KeySource::File(dir.path().join("key"));
         let home = dir.path().join("home");
         let home = Home::at(
-            StorePlace::Directory(home.clone()),
+            HomeLocation::Directory(home.clone()),
             home,
             key,
             "p".to_owned(),
         );
-        let Opened { store, home, .. } = home.open().await.unwrap();
+        let OpenedHome { store, home, .. } = home.open().await.unwrap();
         let control = Control {
             store,
             home,
@@ -63,10 +63,10 @@ impl Place {
     }
 
     /// The serial that what was proposed is stored under, and was shown with.
-    async fn serial_of(&self, proposal: Proposal) -> u64 {
+    async fn serial_of(&self, proposal: SurgeryProposal) -> u64 {
         let shown = proposal.serial;
         let done = carry_out(&self.control, proposal, &reason()).await.unwrap();
-        let Done::Wrote(version) = done else {
+        let SurgeryOutcome::Wrote(version) = done else {
             panic!("{done:?}");
         };
         assert_eq!(version.serial, shown);
@@ -110,8 +110,8 @@ pub(crate) fn full(serial: u64, value: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn reason() -> Reason {
-    Reason {
+fn reason() -> BreakGlassReason {
+    BreakGlassReason {
         actor: "me".to_owned(),
         text: "because".to_owned(),
     }
@@ -131,12 +131,12 @@ async fn equal_bytes_decide_nothing() {
 
     let same = push(control, &state, body(1), false).await.unwrap();
     let done = carry_out(control, same, &reason()).await.unwrap();
-    assert!(matches!(done, Done::Same(_)));
+    assert!(matches!(done, SurgeryOutcome::Same(_)));
     assert_eq!(waiting().await, 1);
 
     let other = push(control, &state, body(2), false).await.unwrap();
     let done = carry_out(control, other, &reason()).await.unwrap();
-    assert!(matches!(done, Done::Wrote(_)));
+    assert!(matches!(done, SurgeryOutcome::Wrote(_)));
     assert_eq!(waiting().await, 0);
 }
 
@@ -144,19 +144,27 @@ async fn equal_bytes_decide_nothing() {
 async fn a_deleted_state_is_brought_back_under_the_next_serial() {
     let place = Place::new().await;
     let (control, state) = (&place.control, network());
-    let nothing = rollback(control, &state, Target::Version(1)).await;
+    let nothing = rollback(control, &state, RollbackTarget::Version(1)).await;
     assert!(matches!(nothing, Err(SurgeryError::NoState { .. })));
     place.write(7).await;
     place.delete().await;
-    let back = rollback(control, &state, Target::Version(1)).await.unwrap();
-    let Done::Wrote(version) = carry_out(control, back, &reason()).await.unwrap() else {
+    let back = rollback(control, &state, RollbackTarget::Version(1))
+        .await
+        .unwrap();
+    let SurgeryOutcome::Wrote(version) = carry_out(control, back, &reason()).await.unwrap() else {
         panic!("it was deleted");
     };
     assert_eq!((version.version, version.serial), (2, 8));
     assert_eq!((version.lineage.as_str(), version.parent), ("l", None));
     let records = control.store.break_glass_list(&state).await.unwrap();
-    let acts: Vec<Act> = records.iter().map(|one| one.act).collect();
-    assert_eq!(acts, [Act::StateDeleted, Act::StateRolledBack]);
+    let acts: Vec<BreakGlassAction> = records.iter().map(|one| one.act).collect();
+    assert_eq!(
+        acts,
+        [
+            BreakGlassAction::StateDeleted,
+            BreakGlassAction::StateRolledBack
+        ]
+    );
 }
 
 #[tokio::test]
@@ -172,10 +180,14 @@ async fn a_used_serial_needs_force_and_gets_the_next() {
         Some("`--force` gives it the next serial")
     );
     let forced = push(control, &state, body(3), true).await.unwrap();
-    let Done::Wrote(version) = carry_out(control, forced, &reason()).await.unwrap() else {
+    let SurgeryOutcome::Wrote(version) = carry_out(control, forced, &reason()).await.unwrap()
+    else {
         panic!("it was deleted");
     };
-    assert_eq!((version.serial, version.mark), (8, Some(Mark::Forced)));
+    assert_eq!(
+        (version.serial, version.mark),
+        (8, Some(VersionMark::Forced))
+    );
 }
 
 /// Serials 3 and 4 were used, and plans may have been made from what had them.
@@ -188,7 +200,7 @@ async fn no_deed_by_hand_uses_a_serial_again() {
             place.write_body(full(serial, &format!("v{serial}"))).await;
         }
         place.force(full(2, "v1")).await;
-        let back = |version| rollback(control, &state, Target::Version(version));
+        let back = |version| rollback(control, &state, RollbackTarget::Version(version));
         let proposal = match deed {
             "rm" => take_out(control, &state, &["x.y".to_owned()]).await,
             "push" => push(control, &state, full(3, "by hand"), true).await,
@@ -222,13 +234,15 @@ async fn a_serial_that_two_contents_have_names_neither() {
         place.write_body(full(serial, &format!("v{serial}"))).await;
     }
     place.force(full(2, "other")).await;
-    let back = rollback(control, &state, Target::Serial(2)).await;
+    let back = rollback(control, &state, RollbackTarget::Serial(2)).await;
     let refused = back.unwrap_err();
     let said = "serial 2 of state `p/network` is that of several versions: 2, 4";
     assert_eq!(refused.to_string(), said);
     let hint = "name one of them by its number: `--to 2`";
     assert_eq!(refused.hint().as_deref(), Some(hint));
-    let one = rollback(control, &state, Target::Serial(3)).await.unwrap();
+    let one = rollback(control, &state, RollbackTarget::Serial(3))
+        .await
+        .unwrap();
     assert_eq!((one.older, one.serial), (Some(3), 4));
 }
 
@@ -249,7 +263,7 @@ async fn a_refused_write_is_brought_back_by_its_number() {
     assert!(matches!(other, Err(SurgeryError::NothingRefused { .. })));
     let back = push_refused(control, &state, number, false).await.unwrap();
     let done = carry_out(control, back, &reason()).await.unwrap();
-    assert!(matches!(done, Done::Wrote(version) if version.serial == 8));
+    assert!(matches!(done, SurgeryOutcome::Wrote(version) if version.serial == 8));
 }
 
 #[tokio::test]
@@ -262,10 +276,10 @@ async fn a_state_emptied_by_hand_is_kept_with_what_it_was() {
         let proposal = match deed {
             "rm" => take_out(control, &state, &["x.y".to_owned()]).await,
             "push" => push(control, &state, body(2), true).await,
-            _ => rollback(control, &state, Target::Version(1)).await,
+            _ => rollback(control, &state, RollbackTarget::Version(1)).await,
         };
         let done = carry_out(control, proposal.unwrap(), &reason()).await;
-        assert!(matches!(done.unwrap(), Done::Wrote(_)));
+        assert!(matches!(done.unwrap(), SurgeryOutcome::Wrote(_)));
         for serial in 4..40 {
             place.write_body(full(serial, "v")).await;
         }

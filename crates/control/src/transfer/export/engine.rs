@@ -18,9 +18,9 @@ use store::{AcquireLockError, StoreError};
 
 use super::{ExportError, Exported, newer_words};
 use crate::Control;
-use crate::changeset::backends::{BackendError, Seat, Which};
+use crate::changeset::backends::{BackendChoice, BackendEngine, BackendError};
 use crate::project::open::OpenProject;
-use crate::state::http_backend_lock::{HoldError, told_to_stop};
+use crate::state::http_backend_lock::{HttpLockError, told_to_stop};
 use crate::state::queries::{self, ReadStateError};
 use crate::transfer::import::lock_info;
 
@@ -40,15 +40,15 @@ pub async fn export(
     let target = &project.targets[&project.stacks[stack].target];
     let (which, place) = match &target.backend {
         Backend::Terrane => (
-            Which::Source,
+            BackendChoice::Source,
             "the backend that the source names".to_owned(),
         ),
         Backend::Engine { .. } => (
-            Which::Target,
+            BackendChoice::Target,
             format!("the backend of target `{}`", target.name),
         ),
     };
-    let ours = Ours {
+    let ours = OutgoingVersion {
         control,
         stack,
         which,
@@ -61,18 +61,18 @@ pub async fn export(
     let lock = ours.lock(who).await?;
     let bring = async {
         let look = async {
-            let seat = Seat::open(control, open, project, stack, env, which).await?;
+            let seat = BackendEngine::open(control, open, project, stack, env, which).await?;
             let there = seat.pull().await?;
             Ok::<_, BackendError>((seat, there))
         };
         let (seat, there) = tokio::select! {
             looked = look => looked?,
-            () = &mut told_to_stop => return Err(ExportError::Held(HoldError::Interrupted)),
+            () = &mut told_to_stop => return Err(ExportError::Held(HttpLockError::Interrupted)),
         };
         // Do not interrupt from here on: an engine that is killed while it writes leaves its lock there.
         let (there, was_there) = match ours.way(there).await? {
-            Way::There(there) => (there, true),
-            Way::Write(body) => (seat.push(&body, false).await?, false),
+            ExportAction::There(there) => (there, true),
+            ExportAction::Write(body) => (seat.push(&body, false).await?, false),
         };
         Ok((seat, there, was_there))
     };
@@ -83,7 +83,7 @@ pub async fn export(
     let (seat, there, was_there) = brought?;
     freed?;
     let serial = StateFacts::read(&there).map_or(version.serial, |facts| facts.serial);
-    if which == Which::Target {
+    if which == BackendChoice::Target {
         // From now on the state is in that backend, and the version here is a copy.
         let kept = seat.keep_copy(control, &state.name, there).await;
         kept.map_err(|source| ExportError::NoCopy(Box::new(source)))?;
@@ -99,7 +99,7 @@ pub async fn export(
 }
 
 /// What to do with the state in the backend.
-enum Way<'a> {
+enum ExportAction<'a> {
     /// Keep it: it is this version, or a later one.
     There(Vec<u8>),
     /// Write this over it, or into an empty backend.
@@ -107,17 +107,17 @@ enum Way<'a> {
 }
 
 /// The newest version here, to be exported.
-struct Ours<'a> {
+struct OutgoingVersion<'a> {
     control: &'a Control,
     stack: &'a StackName,
-    which: Which,
+    which: BackendChoice,
     place: &'a str,
     version: &'a StateVersion,
     body: &'a [u8],
     of_copy: bool,
 }
 
-impl<'a> Ours<'a> {
+impl<'a> OutgoingVersion<'a> {
     /// Locks the state, so that no run is writing it here, now or meanwhile. A copy is not written here and
     /// needs no lock.
     async fn lock(&self, who: &str) -> Result<Option<String>, ExportError> {
@@ -156,8 +156,8 @@ impl<'a> Ours<'a> {
 
     /// Decides by content. Serials are not enough: both sides may have increased them, and an empty backend
     /// counts the first push twice.
-    async fn way(&self, there: Option<Vec<u8>>) -> Result<Way<'a>, ExportError> {
-        let as_it_is = Way::Write(Cow::Borrowed(self.body));
+    async fn way(&self, there: Option<Vec<u8>>) -> Result<ExportAction<'a>, ExportError> {
+        let as_it_is = ExportAction::Write(Cow::Borrowed(self.body));
         let Some(there) = there else {
             // Others may have written where the copy was seen.
             if self.version.is_copy() && !self.of_copy {
@@ -170,7 +170,7 @@ impl<'a> Ours<'a> {
             return Ok(as_it_is);
         };
         if holds_the_same(&there, self.body) {
-            return Ok(Way::There(there));
+            return Ok(ExportAction::There(there));
         }
         // The engine itself refuses another lineage or an unreadable state.
         let (Ok(seen), Ok(own)) = (StateFacts::read(&there), StateFacts::read(self.body)) else {
@@ -186,18 +186,18 @@ impl<'a> Ours<'a> {
         let versions = self.control.store.state_version_list(&self.version.state);
         let versions = versions.await.map_err(|source| self.unread(source))?;
         if self.is_followed_by(&seen, &versions).await? {
-            return Ok(Way::There(there));
+            return Ok(ExportAction::There(there));
         }
         if own.contents != Contents::Encrypted
             && self.was_ours(&there, &seen, &versions).await?
             && let Ok(next) = with_identity(self.body, seen.serial + 1, &own.lineage)
         {
-            return Ok(Way::Write(Cow::Owned(next)));
+            return Ok(ExportAction::Write(Cow::Owned(next)));
         }
         Err(ExportError::InTheWay {
             place: self.place.to_owned(),
             what,
-            stack: (self.which == Which::Target).then(|| self.stack.clone()),
+            stack: (self.which == BackendChoice::Target).then(|| self.stack.clone()),
         })
     }
 
@@ -208,7 +208,7 @@ impl<'a> Ours<'a> {
         seen: &StateFacts,
         versions: &[StateVersion],
     ) -> Result<bool, ExportError> {
-        if self.which == Which::Source {
+        if self.which == BackendChoice::Source {
             return Ok(false);
         }
         if self.version.is_copy() {

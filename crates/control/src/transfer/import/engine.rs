@@ -11,11 +11,11 @@ use model::ids::StackName;
 use model::project::Project;
 use model::state::StateName;
 
-use super::{Import, ImportError, Imported, OldHome, store};
+use super::{ImportError, ImportRequest, Imported, SourceLockState, store};
 use crate::Control;
-use crate::changeset::backends::{Locks, Seat, Which};
+use crate::changeset::backends::{BackendChoice, BackendEngine, LockSupport};
 use crate::project::open::OpenProject;
-use crate::state::http_backend_lock::{HoldError, told_to_stop};
+use crate::state::http_backend_lock::{HttpLockError, told_to_stop};
 
 /// How long an interrupted process waits for an engine that is about to lock.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ pub(super) async fn import(
     open: &OpenProject,
     project: &Project,
     env: &BTreeMap<String, String>,
-    import: &Import<'_>,
+    import: &ImportRequest<'_>,
 ) -> Result<Imported, ImportError> {
     let stack = import.stack;
     let state = control.state_name(&project.stacks[stack].state);
@@ -37,7 +37,7 @@ pub(super) async fn import(
         return look_again(control, open, project, env, stack).await;
     }
     let mut told_to_stop = pin!(told_to_stop());
-    let opening = Seat::open(control, open, project, stack, env, Which::Source);
+    let opening = BackendEngine::open(control, open, project, stack, env, BackendChoice::Source);
     let seat = tokio::select! {
         seat = Box::pin(opening) => seat?,
         () = &mut told_to_stop => return Err(interrupted()),
@@ -73,11 +73,11 @@ pub(super) async fn import(
     };
     let brought = brought.await;
     let old_home = match held {
-        None => OldHome::NoLock,
+        None => SourceLockState::NoLock,
         Some(held) if import.leave_locked && brought.is_ok() => {
             let left = held.leave_locked().await;
             left.map_err(ImportError::EndOfEngine)?;
-            OldHome::LeftLocked { id: None }
+            SourceLockState::LeftLocked { id: None }
         }
         // After a failure nothing was imported, so the old place stays in use.
         Some(held) => {
@@ -87,7 +87,7 @@ pub(super) async fn import(
                     Err(failed) => left_locked(&state, None, failed),
                 });
             }
-            OldHome::Released
+            SourceLockState::Released
         }
     };
     let (version, was_here) = brought?;
@@ -99,15 +99,15 @@ pub(super) async fn import(
     })
 }
 
-fn can_be_left_locked(seat: &Seat) -> Result<(), ImportError> {
+fn can_be_left_locked(seat: &BackendEngine) -> Result<(), ImportError> {
     let kind = seat.kind();
     let why = match seat.locks() {
-        Locks::Lasting => return Ok(()),
-        Locks::File => {
+        LockSupport::Lasting => return Ok(()),
+        LockSupport::File => {
             format!("backend `{kind}` of the source is a file, which cannot be kept locked")
         }
-        Locks::Never => format!("backend `{kind}` of the source is set up without locks"),
-        Locks::WhileHeld => {
+        LockSupport::Never => format!("backend `{kind}` of the source is set up without locks"),
+        LockSupport::WhileHeld => {
             format!(
                 "a lock in backend `{kind}` of the source ends with the connection that holds it"
             )
@@ -117,7 +117,7 @@ fn can_be_left_locked(seat: &Seat) -> Result<(), ImportError> {
 }
 
 /// The hint that the state may be in another workspace, if that kind of backend has workspaces.
-fn other_workspaces(seat: &Seat, stack: &StackName) -> Option<String> {
+fn other_workspaces(seat: &BackendEngine, stack: &StackName) -> Option<String> {
     let engine = seat.flavor();
     (seat.kind() != "http").then(|| {
         format!(
@@ -137,7 +137,7 @@ fn left_locked(state: &StateName, imported: Option<u64>, source: ImportError) ->
 }
 
 fn interrupted() -> ImportError {
-    ImportError::Held(HoldError::Interrupted)
+    ImportError::Held(HttpLockError::Interrupted)
 }
 
 /// For a state in the backend of its target: accepts what is there now, whatever was there before.
@@ -159,7 +159,8 @@ async fn look_again(
             stack: stack.clone(),
         });
     }
-    let seat = Seat::open(control, open, project, stack, env, Which::Target).await?;
+    let seat =
+        BackendEngine::open(control, open, project, stack, env, BackendChoice::Target).await?;
     let body = seat.pull().await?.unwrap_or_default();
     let kept = seat.keep_copy(control, &state.name, body).await;
     kept.map_err(|source| ImportError::Append {
@@ -173,7 +174,7 @@ async fn look_again(
     Ok(Imported {
         version,
         was_here: false,
-        old_home: OldHome::Stays,
+        old_home: SourceLockState::Stays,
         locked_by: None,
     })
 }

@@ -34,7 +34,7 @@ impl Slot {
         self.dir.path().join(name)
     }
 
-    fn start(&self, call: &EngineCall<'_>) -> Running {
+    fn start(&self, call: &EngineCall<'_>) -> ChildProcess {
         for name in ["events", "stderr"] {
             let _ = fs::remove_file(self.path(name));
         }
@@ -99,8 +99,8 @@ impl Answer {
     }
 }
 
-fn init(lock_file: LockFile, backend: &[(String, String)]) -> EngineCall<'_> {
-    EngineCall::Init(Init {
+fn init(lock_file: LockFileMode, backend: &[(String, String)]) -> EngineCall<'_> {
+    EngineCall::Init(InitCall {
         lock_file,
         backend_config: backend,
         var_files: &[],
@@ -109,7 +109,7 @@ fn init(lock_file: LockFile, backend: &[(String, String)]) -> EngineCall<'_> {
 }
 
 fn plan<'a>(out: &'a Path, mode: PlanMode, var_files: &'a [PathBuf]) -> EngineCall<'a> {
-    EngineCall::Plan(Plan {
+    EngineCall::Plan(PlanCall {
         out,
         mode,
         var_files,
@@ -138,13 +138,13 @@ async fn from_init_to_destroy() {
     for engine in engines() {
         let slot = Slot::new(engine, SOURCE);
         let backend = [("path".to_owned(), "kept.tfstate".to_owned())];
-        slot.call(&init(LockFile::Completed, &backend))
+        slot.call(&init(LockFileMode::Completed, &backend))
             .await
             .expect(0);
-        slot.call(&init(LockFile::Readonly, &backend))
+        slot.call(&init(LockFileMode::Readonly, &backend))
             .await
             .expect(0);
-        slot.call(&init(LockFile::Upgraded, &backend))
+        slot.call(&init(LockFileMode::Upgraded, &backend))
             .await
             .expect(0);
 
@@ -221,7 +221,9 @@ async fn from_init_to_destroy() {
 async fn other_values_at_apply_are_refused() {
     for engine in engines() {
         let slot = Slot::new(engine, SOURCE);
-        slot.call(&init(LockFile::Completed, &[])).await.expect(0);
+        slot.call(&init(LockFileMode::Completed, &[]))
+            .await
+            .expect(0);
         let names = ["plan.tfvars.json", "apply.tfvars.json"];
         for (name, value) in names.iter().zip(["x", "y"]) {
             let text = format!(r#"{{"name":"{value}","token":"hush-hush"}}"#);
@@ -257,16 +259,16 @@ async fn validate_and_fmt() {
             "{json}"
         );
 
-        let stdin = EngineCall::Fmt(Fmt::Stdin);
+        let stdin = EngineCall::Fmt(FmtCall::Stdin);
         let (exit, text) = slot.capture(&stdin, b"a    = 1\nbcd = 2\n").await;
         assert_eq!((exit, text.as_str()), (Exit::Code(0), "a   = 1\nbcd = 2\n"));
 
         fs::create_dir(slot.path("inner")).unwrap();
         fs::write(slot.path("inner/ugly.tf"), "output \"a\" {\nvalue=1\n}\n").unwrap();
-        let check = EngineCall::Fmt(Fmt::Check { paths: &[] });
+        let check = EngineCall::Fmt(FmtCall::Check { paths: &[] });
         let ugly = (Exit::Code(3), "inner/ugly.tf\n".to_owned());
         assert_eq!(slot.capture(&check, b"").await, ugly);
-        let write = EngineCall::Fmt(Fmt::Write {
+        let write = EngineCall::Fmt(FmtCall::Write {
             paths: &[slot.path("inner")],
         });
         assert_eq!(slot.capture(&write, b"").await.0, Exit::Code(0));
@@ -301,7 +303,9 @@ resource "terraform_data" "slow" {
 "#;
     for engine in engines() {
         let slot = Slot::new(engine, SLOW);
-        slot.call(&init(LockFile::Completed, &[])).await.expect(0);
+        slot.call(&init(LockFileMode::Completed, &[]))
+            .await
+            .expect(0);
         let file = slot.path("plan.bin");
         slot.call(&plan(&file, PlanMode::Normal, &[]))
             .await

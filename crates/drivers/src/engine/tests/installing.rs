@@ -110,7 +110,7 @@ async fn install_from(base: &str, constraint: &str, cache: &Path) -> String {
     let tools = cache.join("bin");
     let _ = fs::create_dir_all(&tools);
     let options = InstallOptions {
-        search: Search::new(Some(tools.as_os_str()), cache),
+        search: EngineSearch::new(Some(tools.as_os_str()), cache),
         source,
     };
     let mut steps = Vec::new();
@@ -118,7 +118,7 @@ async fn install_from(base: &str, constraint: &str, cache: &Path) -> String {
     let said = match seen {
         Ok(engine) => {
             assert!(engine.program.is_file());
-            let finished = steps.contains(&Progress::Unpacking);
+            let finished = steps.contains(&InstallProgress::Unpacking);
             format!("{engine} {:?}, unpacked now: {finished}", engine.origin)
         }
         Err(err) => {

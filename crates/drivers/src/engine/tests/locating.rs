@@ -43,7 +43,7 @@ impl Machine {
         };
         let path: OsString = std::env::join_paths(&self.path).unwrap();
         let cache = self.dir.path().join("cache");
-        let seen = match locate(&requirement, &Search::new(Some(&path), &cache)) {
+        let seen = match locate(&requirement, &EngineSearch::new(Some(&path), &cache)) {
             Ok(engine) => format!("{engine} {:?} {}", engine.origin, engine.program.display()),
             Err(err) => format!("{err}\nhint: {}", err.hint().unwrap()),
         };
@@ -115,7 +115,7 @@ fn a_version_is_asked_for_once() {
         flavor: engine.flavor,
         constraint: None,
     };
-    let search = Search::new(Some(bin.as_os_str()), &cache);
+    let search = EngineSearch::new(Some(bin.as_os_str()), &cache);
     assert_eq!(
         locate(&requirement, &search).unwrap().version,
         engine.version

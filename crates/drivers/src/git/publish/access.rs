@@ -24,7 +24,7 @@ use crate::process::Environment;
 pub struct Remote {
     pub url: RemoteUrl,
     pub branch: String,
-    pub credential: Option<Credential>,
+    pub credential: Option<GitCredential>,
 }
 
 /// The address of a repository. It never holds a password.
@@ -42,14 +42,14 @@ enum Kind {
 }
 
 #[derive(Clone, Debug)]
-pub enum Credential {
+pub enum GitCredential {
     /// `TOKEN` or `USER:TOKEN`.
     Token(Secret),
     /// A private key in the format of OpenSSH.
     SshKey(Secret),
 }
 
-impl Credential {
+impl GitCredential {
     pub fn new(secret: Secret) -> Self {
         if secret.expose().trim_start().starts_with("-----BEGIN") {
             Self::SshKey(secret)
@@ -243,7 +243,7 @@ pub(super) fn prepare(
         (None, Kind::Ssh) => {
             env.set("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
         }
-        (Some(Credential::Token(token)), Kind::Http { is_safe: true }) => {
+        (Some(GitCredential::Token(token)), Kind::Http { is_safe: true }) => {
             let token = token.expose().trim();
             let pair = if token.contains(':') {
                 token.to_owned()
@@ -254,16 +254,18 @@ pub(super) fn prepare(
             let header = format!("Authorization: Basic {}", STANDARD.encode(pair));
             settings.push(("http.extraHeader".to_owned(), header));
         }
-        (Some(Credential::Token(_)), Kind::Http { is_safe: false }) => {
+        (Some(GitCredential::Token(_)), Kind::Http { is_safe: false }) => {
             return Err(AccessError::ClearToken {
                 url: url.text.clone(),
             });
         }
-        (Some(Credential::Token(_)), Kind::Ssh) => return Err(wrong_kind("an SSH key", "a token")),
-        (Some(Credential::SshKey(_)), Kind::Http { .. }) => {
+        (Some(GitCredential::Token(_)), Kind::Ssh) => {
+            return Err(wrong_kind("an SSH key", "a token"));
+        }
+        (Some(GitCredential::SshKey(_)), Kind::Http { .. }) => {
             return Err(wrong_kind("a token", "an SSH key"));
         }
-        (Some(Credential::SshKey(secret)), Kind::Ssh) => {
+        (Some(GitCredential::SshKey(secret)), Kind::Ssh) => {
             let (dir, command) = write_key(secret, private).map_err(AccessError::Key)?;
             env.set("GIT_SSH_COMMAND", command);
             key = Some(dir);

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use model::facts::Changes;
+use model::facts::CommitChanges;
 use model::secret::Secret;
 use testkit::{GitHttp, Sshd};
 
@@ -47,15 +47,15 @@ impl Place {
         let remote = Remote {
             url: RemoteUrl::parse(url, root)?,
             branch: "main".to_owned(),
-            credential: credential.map(|secret| Credential::new(Secret::new(secret))),
+            credential: credential.map(|secret| GitCredential::new(Secret::new(secret))),
         };
         let asker = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
         Publisher::open(&asker, &root.join(cache), &root.join("private"), &remote).await
     }
 }
 
-fn writes(files: &[(&str, &str)]) -> Changes {
-    Changes {
+fn writes(files: &[(&str, &str)]) -> CommitChanges {
+    CommitChanges {
         write: files
             .iter()
             .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()))
@@ -77,7 +77,10 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
         .commit(None, &change, "one\n", noon())
         .await
         .unwrap();
-    assert_eq!(publisher.push(&first, None).await.unwrap(), Push::Done);
+    assert_eq!(
+        publisher.push(&first, None).await.unwrap(),
+        PushOutcome::Done
+    );
     assert_eq!(publisher.tip().await.unwrap().as_ref(), Some(&first));
 
     // Another home, with an empty cache.
@@ -94,7 +97,10 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
     change.remove.insert("x".to_owned());
     let second = other.commit(Some(&first), &change, "two\n\nTerrane-Project: p\n", noon());
     let second = second.await.unwrap();
-    assert_eq!(other.push(&second, Some(&first)).await.unwrap(), Push::Done);
+    assert_eq!(
+        other.push(&second, Some(&first)).await.unwrap(),
+        PushOutcome::Done
+    );
 
     // The first publisher's push is now stale, and reports it.
     let late = publisher
@@ -103,7 +109,7 @@ async fn round_trip(place: &Place, url: &str, credential: Option<&str>) {
         .unwrap();
     assert_eq!(
         publisher.push(&late, Some(&first)).await.unwrap(),
-        Push::Late
+        PushOutcome::Late
     );
     let tip = publisher.fetch(false).await.unwrap();
     assert_eq!(tip, second);

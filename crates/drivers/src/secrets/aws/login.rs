@@ -29,14 +29,14 @@ pub(super) struct Credentials {
 /// The answer of container and instance metadata.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Lent {
+struct TemporaryCredentials {
     access_key_id: String,
     secret_access_key: Secret,
     token: Option<Secret>,
 }
 
-impl From<Lent> for Credentials {
-    fn from(lent: Lent) -> Self {
+impl From<TemporaryCredentials> for Credentials {
+    fn from(lent: TemporaryCredentials) -> Self {
         Self {
             id: lent.access_key_id,
             secret: lent.secret_access_key,
@@ -163,7 +163,9 @@ async fn of_container(
             ways: WAYS,
         });
     };
-    let lent = answer.read::<Lent>().map_err(failed(deed, |_| None))?;
+    let lent = answer
+        .read::<TemporaryCredentials>()
+        .map_err(failed(deed, |_| None))?;
     Ok(Some(lent.into()))
 }
 
@@ -205,7 +207,9 @@ async fn of_machine(
         let answer = exchange
             .ask_nearby(with(format!("{path}{}", role.trim())))
             .await?;
-        let lent = answer.map(|answer| answer.read::<Lent>()).transpose()?;
+        let lent = answer
+            .map(|answer| answer.read::<TemporaryCredentials>())
+            .transpose()?;
         Ok(lent.map(Credentials::from))
     };
     read.await.map_err(failed(deed, |_| None))

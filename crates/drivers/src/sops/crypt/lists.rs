@@ -9,15 +9,15 @@ use super::ValueError;
 /// Refuses documents that could be encrypted but not decrypted again.
 pub(super) fn check(map: &Map, regex: &Regex) -> Result<(), ValueError> {
     let path = &mut Vec::new();
-    Look { regex, path }.map(map, false)
+    ListCheck { regex, path }.map(map, false)
 }
 
-struct Look<'a> {
+struct ListCheck<'a> {
     regex: &'a Regex,
     path: &'a mut Vec<String>,
 }
 
-impl Look<'_> {
+impl ListCheck<'_> {
     /// `decided`: a comment of an enclosing map or list already applies to all of this one.
     fn map(&mut self, map: &Map, decided: bool) -> Result<(), ValueError> {
         let mut matched = false;

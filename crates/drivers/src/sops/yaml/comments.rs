@@ -3,15 +3,15 @@
 //! The parser skips comments. They are in the gaps between its events, which contain no quoted text.
 
 /// A comment and its position.
-pub(super) struct Found {
+pub(super) struct PlacedComment {
     pub(super) text: String,
     /// Counted from 0.
     pub(super) column: usize,
-    pub(super) stands: Stands,
+    pub(super) stands: CommentPosition,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stands {
+pub(super) enum CommentPosition {
     /// On a line of its own.
     Alone,
     /// After a dash, with nothing else on the line.
@@ -25,7 +25,7 @@ pub(super) enum Stands {
 /// The contents of a gap.
 #[derive(Default)]
 pub(super) struct Gap {
-    pub(super) comments: Vec<Found>,
+    pub(super) comments: Vec<PlacedComment>,
     /// The column of the last dash.
     pub(super) dash: Option<usize>,
     /// Whether a dash follows the last comment, so the list continues.
@@ -71,10 +71,10 @@ fn scan_line(text: &str, start: usize, from: usize, to: usize, line_end: usize, 
     // Directives and document markers are not lists.
     if start == from && (line.starts_with("---") || line.starts_with('%')) {
         if let Some(at) = line.find(" #") {
-            gap.comments.push(Found {
+            gap.comments.push(PlacedComment {
                 text: line[at + 2..].trim_end_matches('\r').to_owned(),
                 column: at + 1,
-                stands: Stands::Behind,
+                stands: CommentPosition::Behind,
             });
         }
         return;
@@ -87,15 +87,15 @@ fn scan_line(text: &str, start: usize, from: usize, to: usize, line_end: usize, 
             '#' if is_separated => {
                 let before = &text[start..at];
                 let stands = if before.trim().is_empty() {
-                    Stands::Alone
+                    CommentPosition::Alone
                 } else if before.chars().all(|c| c == ' ' || c == '-') {
-                    Stands::BehindDash
+                    CommentPosition::BehindDash
                 } else if is_mark(&text[from..at]) {
-                    Stands::BehindMark
+                    CommentPosition::BehindMark
                 } else {
-                    Stands::Behind
+                    CommentPosition::Behind
                 };
-                gap.comments.push(Found {
+                gap.comments.push(PlacedComment {
                     text: text[at + 1..line_end].trim_end_matches('\r').to_owned(),
                     column: before.chars().count(),
                     stands,

@@ -12,7 +12,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::super::ReadError;
 use super::super::tree::{Comment, Document, Element, Entry, Map, Node, Scalar};
-use super::comments::{self, Found, Gap, Stands};
+use super::comments::{self, CommentPosition, Gap, PlacedComment};
 use super::plain::{self, TooLarge};
 
 /// Limits for nesting and for the number of values once aliases are expanded.
@@ -310,7 +310,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn place_one(&mut self, found: Found, next: &Event<'_>, list_goes_on: bool) {
+    fn place_one(&mut self, found: PlacedComment, next: &Event<'_>, list_goes_on: bool) {
         let comment = Comment::new(found.text, false);
         let Some(top) = self.frames.last_mut() else {
             // After the last document, a comment belongs to it; before the first, it starts it.
@@ -330,19 +330,20 @@ impl<'t> Reader<'t> {
                     entries,
                     key: Some(_),
                 },
-                Stands::Behind | Stands::BehindMark,
+                CommentPosition::Behind | CommentPosition::BehindMark,
             ) => {
-                let inline = found.stands == Stands::BehindMark;
+                let inline = found.stands == CommentPosition::BehindMark;
                 entries.push(Entry::Comment(Comment { inline, ..comment }));
             }
             // `- | # about the text`.
-            (Collected::List(elements), Stands::BehindMark) => {
+            (Collected::List(elements), CommentPosition::BehindMark) => {
                 let inline = true;
                 elements.push(Element::Comment(Comment { inline, ..comment }));
             }
-            (Collected::Map { key: Some(_), .. }, Stands::Alone | Stands::BehindDash)
-                if starts_value =>
-            {
+            (
+                Collected::Map { key: Some(_), .. },
+                CommentPosition::Alone | CommentPosition::BehindDash,
+            ) if starts_value => {
                 self.opening.push(comment);
             }
             (
@@ -350,26 +351,32 @@ impl<'t> Reader<'t> {
                     entries,
                     key: Some(_),
                 },
-                Stands::Alone | Stands::BehindDash,
+                CommentPosition::Alone | CommentPosition::BehindDash,
             ) => {
                 entries.push(Entry::Comment(comment));
             }
-            (Collected::Map { entries, key: None }, Stands::Behind | Stands::BehindMark) => {
+            (
+                Collected::Map { entries, key: None },
+                CommentPosition::Behind | CommentPosition::BehindMark,
+            ) => {
                 let at = entries.len().saturating_sub(1);
                 let inline =
                     matches!(entries.last(), Some(Entry::Item(_, node)) if is_scalar(node));
                 entries.insert(at, Entry::Comment(Comment { inline, ..comment }));
             }
-            (Collected::List(elements), Stands::Behind) => {
+            (Collected::List(elements), CommentPosition::Behind) => {
                 let at = elements.len().saturating_sub(1);
                 let inline =
                     matches!(elements.last(), Some(Element::Node(node)) if is_scalar(node));
                 elements.insert(at, Element::Comment(Comment { inline, ..comment }));
             }
-            (Collected::Map { key: None, .. } | Collected::List(_), Stands::Alone) => {
+            (Collected::Map { key: None, .. } | Collected::List(_), CommentPosition::Alone) => {
                 self.place_by_column(comment, found.column, list_goes_on);
             }
-            (Collected::Map { key: None, .. } | Collected::List(_), Stands::BehindDash) => {
+            (
+                Collected::Map { key: None, .. } | Collected::List(_),
+                CommentPosition::BehindDash,
+            ) => {
                 self.place_by_column(comment, found.column.saturating_sub(2), true);
             }
         }

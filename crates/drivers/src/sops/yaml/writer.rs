@@ -182,7 +182,7 @@ impl Writer {
     }
 
     fn text(&mut self, text: &str, is_key: bool, indent: usize, inline: &[&Comment]) -> bool {
-        let looks = Looks::of(text);
+        let looks = ScalarStyles::of(text);
         if text.contains('\n') {
             if looks.as_block && !is_key {
                 self.block(text, indent, inline);
@@ -344,13 +344,13 @@ impl Entry {
 }
 
 /// The styles in which a text may be written.
-struct Looks {
+struct ScalarStyles {
     plain: bool,
     single_quoted: bool,
     as_block: bool,
 }
 
-impl Looks {
+impl ScalarStyles {
     fn of(text: &str) -> Self {
         let mut indicators = text.starts_with("---") || text.starts_with("...");
         let (mut special, mut tab, mut space_break, mut break_space) = (false, false, false, false);

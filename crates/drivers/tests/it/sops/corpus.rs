@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use testkit::Dice;
+use testkit::SeededRng;
 
 const KEYS: [&str; 12] = [
     "data",
@@ -66,7 +66,7 @@ const COMMENTS: [&str; 5] = [
     "comment-5 ü",
 ];
 
-pub(crate) fn yaml(dice: &mut Dice) -> String {
+pub(crate) fn yaml(dice: &mut SeededRng) -> String {
     let mut out = String::new();
     if dice.roll(3) == 0 {
         comment(dice, 0, &mut out);
@@ -78,7 +78,7 @@ pub(crate) fn yaml(dice: &mut Dice) -> String {
     out
 }
 
-fn map(dice: &mut Dice, indent: usize, depth: usize, goes_on: bool, out: &mut String) {
+fn map(dice: &mut SeededRng, indent: usize, depth: usize, goes_on: bool, out: &mut String) {
     let mut keys: Vec<&str> = KEYS.to_vec();
     let mut first = goes_on;
     for _ in 0..=dice.roll(4) {
@@ -116,7 +116,7 @@ fn map(dice: &mut Dice, indent: usize, depth: usize, goes_on: bool, out: &mut St
     }
 }
 
-fn list(dice: &mut Dice, indent: usize, depth: usize, out: &mut String) {
+fn list(dice: &mut SeededRng, indent: usize, depth: usize, out: &mut String) {
     for _ in 0..=dice.roll(3) {
         if dice.roll(4) == 0 {
             comment(dice, indent, out);
@@ -134,7 +134,7 @@ fn list(dice: &mut Dice, indent: usize, depth: usize, out: &mut String) {
     }
 }
 
-fn scalar(dice: &mut Dice, out: &mut String) {
+fn scalar(dice: &mut SeededRng, out: &mut String) {
     let _ = write!(out, " {}", dice.pick(&VALUES));
     if dice.roll(6) == 0 {
         let _ = write!(out, " # {}", dice.pick(&COMMENTS));
@@ -142,7 +142,7 @@ fn scalar(dice: &mut Dice, out: &mut String) {
     out.push('\n');
 }
 
-fn block(dice: &mut Dice, indent: usize, out: &mut String) {
+fn block(dice: &mut SeededRng, indent: usize, out: &mut String) {
     let _ = writeln!(out, " {}", dice.pick(&["|", "|-", ">", ">-"]));
     for line in ["-----BEGIN KEY-----", "  # set in", "", "-----END KEY-----"] {
         if !line.is_empty() {
@@ -152,7 +152,7 @@ fn block(dice: &mut Dice, indent: usize, out: &mut String) {
     }
 }
 
-fn comment(dice: &mut Dice, indent: usize, out: &mut String) {
+fn comment(dice: &mut SeededRng, indent: usize, out: &mut String) {
     pad(indent, out);
     let _ = writeln!(out, "# {}", dice.pick(&COMMENTS));
     if dice.roll(4) == 0 {
@@ -164,13 +164,13 @@ fn pad(indent: usize, out: &mut String) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-pub(crate) fn json(dice: &mut Dice) -> String {
+pub(crate) fn json(dice: &mut SeededRng) -> String {
     let mut out = String::new();
     json_map(dice, 0, &mut out);
     out
 }
 
-fn json_map(dice: &mut Dice, depth: usize, out: &mut String) {
+fn json_map(dice: &mut SeededRng, depth: usize, out: &mut String) {
     const KEYS: [&str; 8] = [
         "data",
         "secret",
@@ -194,7 +194,7 @@ fn json_map(dice: &mut Dice, depth: usize, out: &mut String) {
     out.push('}');
 }
 
-fn json_value(dice: &mut Dice, depth: usize, out: &mut String) {
+fn json_value(dice: &mut SeededRng, depth: usize, out: &mut String) {
     const VALUES: [&str; 14] = [
         "\"text\"",
         "\"\"",
@@ -226,7 +226,7 @@ fn json_value(dice: &mut Dice, depth: usize, out: &mut String) {
 }
 
 /// Lines as programs read them: no quotes, `\n` for a line break.
-pub(crate) fn dotenv(dice: &mut Dice) -> String {
+pub(crate) fn dotenv(dice: &mut SeededRng) -> String {
     const VALUES: [&str; 12] = [
         "text",
         "",
@@ -253,7 +253,7 @@ pub(crate) fn dotenv(dice: &mut Dice) -> String {
 }
 
 /// Sections with keys in line, as both tools write them.
-pub(crate) fn ini(dice: &mut Dice) -> String {
+pub(crate) fn ini(dice: &mut SeededRng) -> String {
     const VALUES: [&str; 8] = [
         "text",
         "two words",

@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::{env, fs};
 
-use drivers::sops::{Ask, Format, Identities, Plugins, Question, Rules, decrypt, encrypt};
+use drivers::sops::{
+    CreationRules, Identities, Plugins, Prompt, PromptFn, SopsFormat, decrypt, encrypt,
+};
 use jiff::Timestamp;
 use model::error::Explain;
 use model::secret::Secret;
@@ -18,7 +20,7 @@ const PLAIN: &str = "a: one\nb: 2\n";
 /// A directory with a key file and rules for it, and the plugins of `path`.
 struct Place {
     dir: TempDir,
-    rules: Rules,
+    rules: CreationRules,
     environment: BTreeMap<String, String>,
 }
 
@@ -37,7 +39,7 @@ impl Place {
             ("PATH".to_owned(), path.into_string().unwrap()),
         ]);
         Self {
-            rules: Rules::read(&rules).unwrap(),
+            rules: CreationRules::read(&rules).unwrap(),
             dir,
             environment,
         }
@@ -51,16 +53,23 @@ impl Place {
     fn sealed(&self) -> Result<String, String> {
         let rule = self.rules.for_path("a.yaml").unwrap();
         let plugins = Plugins::new(&self.environment, None);
-        let sealed = encrypt(PLAIN, Format::Yaml, &rule, &plugins, None, Timestamp::now());
+        let sealed = encrypt(
+            PLAIN,
+            SopsFormat::Yaml,
+            &rule,
+            &plugins,
+            None,
+            Timestamp::now(),
+        );
         sealed.map_err(|err| told(&err))
     }
 
-    fn opened(&self, sealed: &str, ask: Option<Ask>) -> Result<String, String> {
+    fn opened(&self, sealed: &str, ask: Option<PromptFn>) -> Result<String, String> {
         let identities = match ask {
             Some(ask) => Identities::asking(&self.environment, ask),
             None => Identities::from_environment(&self.environment),
         };
-        let opened = decrypt(sealed, Format::Yaml, &identities.unwrap());
+        let opened = decrypt(sealed, SopsFormat::Yaml, &identities.unwrap());
         match opened {
             Ok(opened) => Ok(opened.value("a").unwrap().expose().to_owned()),
             Err(err) => Err(format!("{}\nhint: {:?}", told(&err), err.hint())),
@@ -163,14 +172,14 @@ fn a_plugin_may_ask() {
     let sealed = place.sealed().unwrap();
 
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let answering = |pin: &'static str| -> Ask {
+    let answering = |pin: &'static str| -> PromptFn {
         let asked = Arc::clone(&asked);
-        Arc::new(move |question: &Question<'_>| {
+        Arc::new(move |question: &Prompt<'_>| {
             asked.lock().unwrap().push(format!("{question:?}"));
             Some(Secret::new(match question {
-                Question::Secret { .. } => pin,
-                Question::Text { .. } => "y",
-                Question::Message { .. } | Question::Passphrase { .. } => "",
+                Prompt::Secret { .. } => pin,
+                Prompt::Text { .. } => "y",
+                Prompt::Message { .. } | Prompt::Passphrase { .. } => "",
             }))
         })
     };

@@ -6,18 +6,20 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::changeset::{self, HearError, Origin, Reopen, Reopened, Request, Say};
+use crate::changeset::{
+    self, Reopen, ReopenedRun, Request, Trigger, UserCommand, UserCommandError,
+};
 use crate::ids::ChangeSetId;
 use crate::plan::PlanCounts;
-use crate::project::Wait;
-use crate::run::{PlanRecord, Preview, Problem, Stage, Upstream, advance};
+use crate::project::WaitFor;
+use crate::run::{PlanRecord, Preview, RunProblem, Stage, Upstream, advance};
 use crate::seal::Seal;
 
 mod stages;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 /// Without holds and approvals.
-const AROUND: Around<'static> = Around {
+const AROUND: DecisionContext<'static> = DecisionContext {
     holds: &[],
     approvals: &[],
     now: NOW,
@@ -40,7 +42,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
                             .filter(|o| !o.is_empty())
                             .into_iter()
                             .collect(),
-                        wait: Wait::Verified,
+                        wait: WaitFor::Verified,
                     }
                 });
             Run {
@@ -75,7 +77,7 @@ fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
         unasked: BTreeSet::new(),
         bundle: None,
         policy_override: None,
-        origin: Origin::Person,
+        origin: Trigger::Person,
         approvals: Vec::new(),
         identity: None,
         exec: None,
@@ -118,8 +120,8 @@ fn record(outputs: &[&str], destroys: bool) -> PlanRecord {
     }
 }
 
-fn problem() -> Problem {
-    Problem::new(Stage::Applying, "no")
+fn problem() -> RunProblem {
+    RunProblem::new(Stage::Applying, "no")
 }
 
 /// Commits steps until there are none, as the store does. Returns what was started.
@@ -135,15 +137,15 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
         }
         for step in steps {
             let (id, event) = match step {
-                Step::Move(event) => {
+                Transition::Move(event) => {
                     set.status = changeset::advance(&set.status, &event).unwrap();
                     continue;
                 }
-                Step::StartPlan(id) => (id, RunEvent::PlanStarted),
-                Step::StartPreview(id, on) => (id, RunEvent::PreviewStarted { on }),
-                Step::StartApply(id) => (id, RunEvent::ApplyStarted),
-                Step::StartStage(id, part) => (id, RunEvent::StageStarted { part }),
-                Step::Record(id, event) => (id, *event),
+                Transition::StartPlan(id) => (id, RunEvent::PlanStarted),
+                Transition::StartPreview(id, on) => (id, RunEvent::PreviewStarted { on }),
+                Transition::StartApply(id) => (id, RunEvent::ApplyStarted),
+                Transition::StartStage(id, part) => (id, RunEvent::StageStarted { part }),
+                Transition::Record(id, event) => (id, *event),
             };
             let run = runs.iter_mut().find(|run| run.id == id).unwrap();
             match event {
@@ -161,27 +163,29 @@ fn settle(set: &mut ChangeSet, runs: &mut [Run]) -> Vec<String> {
 }
 
 /// Executes a person's command.
-fn say(set: &mut ChangeSet, runs: &mut [Run], say: Say) -> Result<(), HearError> {
+fn say(set: &mut ChangeSet, runs: &mut [Run], say: UserCommand) -> Result<(), UserCommandError> {
     say_around(set, runs, say, &AROUND)
 }
 
 fn say_around(
     set: &mut ChangeSet,
     runs: &mut [Run],
-    say: Say,
-    around: &Around<'_>,
-) -> Result<(), HearError> {
+    say: UserCommand,
+    around: &DecisionContext<'_>,
+) -> Result<(), UserCommandError> {
     for step in changeset::hear(set, runs, around, say)? {
         match step {
-            Step::Move(event) => set.status = changeset::advance(&set.status, &event).unwrap(),
-            Step::Record(id, event) => {
+            Transition::Move(event) => {
+                set.status = changeset::advance(&set.status, &event).unwrap()
+            }
+            Transition::Record(id, event) => {
                 let run = runs.iter_mut().find(|run| run.id == id).unwrap();
                 run.state = advance(&run.state, *event, NOW).unwrap();
             }
-            Step::StartPlan(_)
-            | Step::StartPreview(..)
-            | Step::StartApply(_)
-            | Step::StartStage(..) => {
+            Transition::StartPlan(_)
+            | Transition::StartPreview(..)
+            | Transition::StartApply(_)
+            | Transition::StartStage(..) => {
                 panic!("a word starts nothing by itself")
             }
         }
@@ -191,7 +195,7 @@ fn say_around(
 
 fn confirm(set: &mut ChangeSet, runs: &mut [Run]) {
     let by = "me".to_owned();
-    say(set, runs, Say::Confirm { by }).unwrap();
+    say(set, runs, UserCommand::Confirm { by }).unwrap();
 }
 
 fn happen(runs: &mut [Run], stack: &str, event: RunEvent) {
@@ -435,7 +439,7 @@ fn poison_spreads_to_all_dependents_and_to_no_one_else() {
     let (a, b) = ("a".parse().unwrap(), "b".parse().unwrap());
     assert_eq!(
         *because,
-        Skip::Poisoned {
+        SkipReason::Poisoned {
             by: a,
             through: Some(b)
         }
@@ -582,32 +586,33 @@ fn a_held_stack_is_not_applied_and_the_rest_is() {
     happen(&mut runs, "b", planned(&[]));
     settle(&mut set, &mut runs);
     let holds = [held("a")];
-    let around = Around {
+    let around = DecisionContext {
         holds: &holds,
         ..AROUND
     };
     let by = "me".to_owned();
-    say_around(&mut set, &mut runs, Say::Confirm { by }, &around).unwrap();
+    say_around(&mut set, &mut runs, UserCommand::Confirm { by }, &around).unwrap();
     set.status = Status::Confirmed;
     let steps = next(&set, &runs, &around);
-    assert_eq!(steps, [Step::StartApply(RunId(2))]);
+    assert_eq!(steps, [Transition::StartApply(RunId(2))]);
     runs[1].state = advance(&runs[1].state, RunEvent::ApplyStarted, NOW).unwrap();
     happen(&mut runs, "b", applied());
     assert_eq!(
         next(&set, &runs, &around),
-        [Step::Move(SetEvent::CameToRest)],
+        [Transition::Move(SetEvent::CameToRest)],
         "lanes are not kept for what a person holds"
     );
     set.status = Status::AwaitingConfirm;
     let by = "me".to_owned();
-    let refused = say_around(&mut set, &mut runs, Say::Confirm { by }, &around).unwrap_err();
+    let refused =
+        say_around(&mut set, &mut runs, UserCommand::Confirm { by }, &around).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "change set `c1` may not be confirmed now: held by `ops`: migration (until 1970-01-01 01:00 UTC)"
     );
     assert_eq!(
         next(&set, &runs, &AROUND),
-        [Step::Move(SetEvent::Confirmed { by: None })],
+        [Transition::Move(SetEvent::Confirmed { by: None })],
         "it was said already: when the hold is over it goes on"
     );
 }
@@ -626,7 +631,7 @@ fn a_retry_opens_the_run_and_what_it_poisoned() {
     let why = "2 failed, 3 skipped".to_owned();
     assert_eq!(set.status, Status::Stopped { why });
     let one = changeset::reopen(&set, &runs, &Reopen::Run(RunId(1))).unwrap();
-    let as_it_is = |run| Reopened {
+    let as_it_is = |run| ReopenedRun {
         run: RunId(run),
         moved: false,
     };
@@ -677,18 +682,18 @@ fn what_moved_since_is_planned_afresh_with_all_that_stand_on_it() {
 
 #[test]
 fn only_what_a_push_started_is_superseded() {
-    let set = |id: i64, origin: Origin, stacks: &[&str], status: Status| {
+    let set = |id: i64, origin: Trigger, stacks: &[&str], status: Status| {
         let (mut set, _) = change_set(Action::Apply, stacks);
         set.id = ChangeSetId(id);
         set.request.origin = origin;
         set.status = status;
         set
     };
-    let push = |branch: &str| Origin::Push {
+    let push = |branch: &str| Trigger::Push {
         branch: branch.to_owned(),
     };
     let open = [
-        set(1, Origin::Person, &["a"], Status::Waiting),
+        set(1, Trigger::Person, &["a"], Status::Waiting),
         set(2, push("main"), &["a"], Status::Waiting),
         set(3, push("main"), &["a", "b"], Status::AwaitingConfirm),
         set(4, push("main"), &["a"], Status::Confirmed),
@@ -702,7 +707,7 @@ fn only_what_a_push_started_is_superseded() {
         [ChangeSetId(2), ChangeSetId(6)],
         "not a person's, not one with more stacks, not one under way, not another branch's"
     );
-    let asked = set(9, Origin::Person, &["a"], Status::Planning);
+    let asked = set(9, Trigger::Person, &["a"], Status::Planning);
     assert!(changeset::superseded(&asked, &open).is_empty());
 }
 
@@ -749,7 +754,7 @@ proptest! {
             if busy.is_empty() {
                 match set.status {
                     Status::AwaitingConfirm => {
-                        say(&mut set, &mut runs, Say::Confirm { by: "me".to_owned() }).unwrap();
+                        say(&mut set, &mut runs, UserCommand::Confirm { by: "me".to_owned() }).unwrap();
                         continue;
                     }
                     _ => break,

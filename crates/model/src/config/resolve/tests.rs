@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::{Surroundings, load};
+use crate::config::{LoadEnvironment, load};
 use crate::project::Stack;
 use crate::tree::MemoryTree;
 
 struct World {
-    answers: Vec<(Ask, Value)>,
+    answers: Vec<(ExternalQuery, Value)>,
 }
 
 impl StageValues for World {
@@ -36,7 +36,7 @@ impl StageValues for World {
         (reference == "env:AGE").then(|| Secret::new("AGE-SECRET-KEY-1".to_owned()))
     }
 
-    fn answer(&self, ask: &Ask) -> Option<Value> {
+    fn answer(&self, ask: &ExternalQuery) -> Option<Value> {
         let mut answers = self.answers.iter();
         answers.find_map(|(asked, value)| (asked == ask).then(|| value.clone()))
     }
@@ -71,7 +71,7 @@ output "kubeconfig" { value = "" }
 "#;
     let files = [("terrane.hcl", text.as_str()), ("edge/main.tf", module)];
     let tree: MemoryTree = files.into_iter().collect();
-    let around = Surroundings {
+    let around = LoadEnvironment {
         env: &|_| None,
         git_commit: None,
         git_branch: None,
@@ -141,11 +141,11 @@ fn what_the_world_says_is_asked_first() {
 "#,
     );
     let gate = &stack.stages.gates[0];
-    let fact = Ask::Fact {
+    let fact = ExternalQuery::Fact {
         facts: "runtime".to_owned(),
         path: "clusters/prod.yaml".to_owned(),
     };
-    let dns = Ask::Dns {
+    let dns = ExternalQuery::Dns {
         name: "*.example.io".to_owned(),
         record: "A".to_owned(),
     };

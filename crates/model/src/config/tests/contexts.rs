@@ -1,7 +1,7 @@
 //! Contexts: invalid files and hooks, priorities, and the sources of values.
 
 use super::*;
-use crate::context::{Origins, Source};
+use crate::context::{ValueOrigins, ValueSource};
 use crate::project::Input;
 
 const STACK: &str = "stack \"s\" {\n  path   = \"m\"\n  target = \"t\"\n  layer  = \"low\"\n  labels = [\"l\"]\n  inputs = { v = 3 }\n}\n";
@@ -198,7 +198,7 @@ context "strong" {{
     let stack = project.stacks.values().next().unwrap();
     let caller = ["A", "B1", "C"].map(str::to_owned);
     let module = loaded.modules.get("m");
-    let origins = Origins::of(project, stack, module, &caller, matches);
+    let origins = ValueOrigins::of(project, stack, module, &caller, matches);
     let mut out = String::new();
     for context in &origins.contexts {
         let by = &context.written.attached[&stack.name];
@@ -218,9 +218,9 @@ context "strong" {{
             let all: Vec<String> = all
                 .map(|taken| {
                     let from = match taken.source {
-                        Source::Inputs => "inputs".to_owned(),
-                        Source::Context(context) => context.name.clone(),
-                        Source::Passed(context, pattern) => {
+                        ValueSource::Inputs => "inputs".to_owned(),
+                        ValueSource::Context(context) => context.name.clone(),
+                        ValueSource::Passed(context, pattern) => {
                             format!("{} by {pattern}", context.name)
                         }
                     };
@@ -331,7 +331,7 @@ output "kubeconfig" {{ value = "" }}
     assert_eq!(has(0), r#"sops-age {"env:OWN"}, repository {"env:S"}"#);
     assert_eq!(has(1), r#"sops-age {"env:A"}, repository {"env:S"}"#);
     assert_eq!(has(2), "");
-    let origins = Origins::of(&project, stack, None, &[], |_, _| false);
+    let origins = ValueOrigins::of(&project, stack, None, &[], |_, _| false);
     let shown = origins.secrets.iter().map(|(context, secret, unused)| {
         let (keys, references) = (secret.keys.join("+"), secret.references().join("+"));
         format!(

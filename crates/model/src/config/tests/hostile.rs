@@ -36,7 +36,7 @@ fn check_hostile(name: &str, bytes: Vec<u8>) -> String {
     format!("{name}: {out}\n")
 }
 
-fn codes(loaded: &Loaded) -> String {
+fn codes(loaded: &LoadedProject) -> String {
     let codes: BTreeSet<&str> = loaded.findings.iter().map(|finding| finding.code).collect();
     codes.into_iter().collect::<Vec<_>>().join(" ")
 }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::tree::{Entry, ReadFailure};
+use crate::tree::{ReadFailure, TreeEntry};
 
 pub(super) fn thousand() -> MemoryTree {
     let mut text = BASE.to_owned();
@@ -44,7 +44,7 @@ impl Tree for Counting {
         self.tree.read(path)
     }
 
-    fn list(&self, dir: &str) -> Option<Vec<Entry>> {
+    fn list(&self, dir: &str) -> Option<Vec<TreeEntry>> {
         self.tree.list(dir)
     }
 }

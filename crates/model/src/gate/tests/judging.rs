@@ -17,15 +17,15 @@ fn answer(server: &str, values: &[&str]) -> DnsAnswer {
     }
 }
 
-fn name(name: &str, answers: Vec<DnsAnswer>) -> NameSeen {
-    NameSeen {
+fn name(name: &str, answers: Vec<DnsAnswer>) -> DnsNameEvidence {
+    DnsNameEvidence {
         name: name.to_owned(),
         asked: name.replacen('*', "terrane-0", 1),
         answers,
     }
 }
 
-fn dns(attrs: Value, names: Vec<NameSeen>, expected: &[(&str, &[&str])]) -> String {
+fn dns(attrs: Value, names: Vec<DnsNameEvidence>, expected: &[(&str, &[&str])]) -> String {
     let Probe::Dns(gate) = gate("dns", attrs).probe else {
         panic!("a dns gate");
     };
@@ -33,7 +33,7 @@ fn dns(attrs: Value, names: Vec<NameSeen>, expected: &[(&str, &[&str])]) -> Stri
     let expected = expected
         .iter()
         .map(|(name, values)| ((*name).to_owned(), own(values)));
-    shown(&gate.judge(DnsSeen {
+    shown(&gate.judge(DnsEvidence {
         record: gate.record,
         names,
         expected: expected.collect(),
@@ -145,8 +145,8 @@ fn absence_must_be_proven() {
     );
 }
 
-fn certificate(subject: &str, names: &[&str], until: &str) -> CertificateSeen {
-    CertificateSeen {
+fn certificate(subject: &str, names: &[&str], until: &str) -> CertificateEvidence {
+    CertificateEvidence {
         subject: subject.to_owned(),
         issuer: "O=Example Trust, CN=Example CA".to_owned(),
         names: names.iter().map(|name| (*name).to_owned()).collect(),
@@ -160,7 +160,7 @@ fn tls(attrs: Value, handshake: Handshake) -> String {
     let Probe::Tls(gate) = gate("tls", attrs).probe else {
         panic!("a tls gate");
     };
-    let seen = TlsSeen {
+    let seen = TlsEvidence {
         host: gate.host.clone(),
         address: "192.0.2.1:443".to_owned(),
         handshake,
@@ -168,8 +168,8 @@ fn tls(attrs: Value, handshake: Handshake) -> String {
     shown(&gate.judge(seen, at("2026-06-01T00:00:00Z")))
 }
 
-fn done(leaf: CertificateSeen, trust: Trust, covers_host: bool) -> Handshake {
-    Handshake::Done(Connection {
+fn done(leaf: CertificateEvidence, trust: Trust, covers_host: bool) -> Handshake {
+    Handshake::Done(TlsConnection {
         version: "TLSv1.3".to_owned(),
         cipher: "TLS13_AES_256_GCM_SHA384".to_owned(),
         alpn: None,
@@ -268,22 +268,22 @@ fn certificates_good_and_bad() {
     ");
 }
 
-fn http(attrs: Value, answer: &HttpAnswer, target: Option<&str>) -> String {
+fn http(attrs: Value, answer: &HttpReply, target: Option<&str>) -> String {
     let Probe::Http(gate) = gate("http", attrs).probe else {
         panic!("an http gate");
     };
     shown(&gate.judge(answer, target))
 }
 
-fn page(status: u16, headers: &[(&str, &str)], body: &str) -> HttpAnswer {
+fn page(status: u16, headers: &[(&str, &str)], body: &str) -> HttpReply {
     let headers = headers.iter();
-    HttpAnswer {
+    HttpReply {
         status,
         headers: headers
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect(),
         body: body.as_bytes().to_vec(),
-        ..HttpAnswer::default()
+        ..HttpReply::default()
     }
 }
 
@@ -416,23 +416,23 @@ fn sign_ins_good_and_bad() {
     let Probe::Oidc(gate) = gate("oidc", attrs).probe else {
         panic!("an oidc gate");
     };
-    let good = || OidcSeen {
+    let good = || OidcEvidence {
         issuer: gate.issuer.clone(),
         discovery: Some(Discovery {
             issuer: gate.issuer.clone(),
             jwks_uri: "https://id.example.io/keys".to_owned(),
             authorization_endpoint: Some("https://id.example.io/auth".to_owned()),
         }),
-        keys: Some(vec![KeySeen {
+        keys: Some(vec![OidcKey {
             kid: Some("1".to_owned()),
             kty: "RSA".to_owned(),
             alg: None,
         }]),
         arrived: Some("https://id.example.io/auth".to_owned()),
         client_id: Some("argocd".to_owned()),
-        ..OidcSeen::default()
+        ..OidcEvidence::default()
     };
-    let with = |change: &dyn Fn(&mut OidcSeen)| {
+    let with = |change: &dyn Fn(&mut OidcEvidence)| {
         let mut seen = good();
         change(&mut seen);
         shown(&gate.judge(seen))
@@ -472,7 +472,7 @@ fn sign_ins_good_and_bad() {
 
 #[test]
 fn values_that_agree_and_do_not() {
-    let check = |values: Value, answers: Vec<Result<Value, NotAsked>>| {
+    let check = |values: Value, answers: Vec<Result<Value, ProbeQueryError>>| {
         let attrs = json!({ "values": values, "kubeconfig": "x: y" });
         let Probe::Equal(gate) = gate("equal", attrs).probe else {
             panic!("an equal gate");
@@ -480,14 +480,14 @@ fn values_that_agree_and_do_not() {
         shown(&gate.judge(answers))
     };
     let name = || {
-        Asked::Dns {
+        ProbeQuery::Dns {
             name: "*.dev.example.io".to_owned(),
             record: RecordKind::A,
         }
         .to_value()
     };
     let service = || {
-        Asked::Kubernetes {
+        ProbeQuery::Kubernetes {
             object: "Service/edge/gateway".to_owned(),
             field: "status.loadBalancer.ingress[0].ip".to_owned(),
         }
@@ -509,11 +509,11 @@ fn values_that_agree_and_do_not() {
         ),
         check(
             json!(["203.0.113.7", name()]),
-            vec![Err(NotAsked("NXDOMAIN".to_owned()))],
+            vec![Err(ProbeQueryError("NXDOMAIN".to_owned()))],
         ),
         check(
             json!([null, name()]),
-            vec![Err(NotAsked("NXDOMAIN".to_owned()))],
+            vec![Err(ProbeQueryError("NXDOMAIN".to_owned()))],
         ),
     ];
     insta::assert_snapshot!(said.join("\n\n"), @r#"
@@ -532,7 +532,7 @@ fn values_that_agree_and_do_not() {
     "#);
 }
 
-fn report(verdict: Verdict, evidence: Option<Evidence>) -> GateReport {
+fn report(verdict: GateVerdict, evidence: Option<Evidence>) -> GateReport {
     GateReport {
         name: "it".to_owned(),
         kind: "http".to_owned(),
@@ -597,7 +597,7 @@ fn a_short_secret_leaves_only_the_verdict() {
         panic!("an http gate");
     };
     let look = probe.judge(&page(200, &[], r#"{"pin":"4711","x":1}"#), None);
-    assert_eq!(look.verdict, Verdict::Passed);
+    assert_eq!(look.verdict, GateVerdict::Passed);
     let passed = mask_report(
         &report(look.verdict, look.evidence),
         gate.unmaskable,
@@ -618,7 +618,7 @@ fn reports_can_be_stored() {
     let Probe::Dns(gate) = gate("dns", json!({ "names": ["a.io"] })).probe else {
         panic!("a dns gate");
     };
-    let seen = DnsSeen {
+    let seen = DnsEvidence {
         record: RecordKind::A,
         names: vec![name("a.io", vec![answer("ns1", &[])])],
         expected: BTreeMap::new(),
@@ -638,7 +638,7 @@ fn a_password_in_an_address_is_never_shown() {
     let Probe::Http(probe) = &gate.probe else {
         panic!("no gate of HTTP");
     };
-    let silent = Unanswered::TooSlow("nothing within 1 s".to_owned());
+    let silent = HttpFailure::TooSlow("nothing within 1 s".to_owned());
     let look = probe.judge_failure(silent);
     let shown = serde_json::to_string(&look).unwrap() + &gate.look_further().join(" ");
     assert!(!shown.contains("ssw0rd"), "{shown}");

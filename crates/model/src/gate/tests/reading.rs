@@ -107,16 +107,25 @@ fn a_gate_waits_for_all_of_a_for_each() {
     );
     let gates = Gate::read_all(&[dev, prod, last]).unwrap();
     let mut ended = BTreeMap::new();
-    let standing = |ended: &BTreeMap<String, Verdict>| gates[2].standing(&gates, ended);
-    assert_eq!(standing(&ended), Standing::Waits("port-dev".to_owned()));
-    ended.insert("port-dev".to_owned(), Verdict::Passed);
-    assert_eq!(standing(&ended), Standing::Waits("port-prod".to_owned()));
-    ended.insert("port-prod".to_owned(), Verdict::Passed);
-    assert_eq!(standing(&ended), Standing::Ready);
+    let standing = |ended: &BTreeMap<String, GateVerdict>| gates[2].standing(&gates, ended);
+    assert_eq!(
+        standing(&ended),
+        GateReadiness::Waits("port-dev".to_owned())
+    );
+    ended.insert("port-dev".to_owned(), GateVerdict::Passed);
+    assert_eq!(
+        standing(&ended),
+        GateReadiness::Waits("port-prod".to_owned())
+    );
+    ended.insert("port-prod".to_owned(), GateVerdict::Passed);
+    assert_eq!(standing(&ended), GateReadiness::Ready);
     let why = "nobody is there".to_owned();
-    ended.insert("port-dev".to_owned(), Verdict::CannotLook { why });
+    ended.insert("port-dev".to_owned(), GateVerdict::CannotLook { why });
     let after = "port-dev".to_owned();
-    assert_eq!(standing(&ended), Standing::Stopped(Stop { after }));
+    assert_eq!(
+        standing(&ended),
+        GateReadiness::Stopped(BlockingGate { after })
+    );
 }
 
 #[test]
@@ -199,7 +208,7 @@ fn commands_to_look_further() {
         check("argocd", json!({ "kubeconfig": "x: y" })),
         check(
             "equal",
-            json!({ "values": [Asked::Dns { name: "example.io".to_owned(), record: RecordKind::A }.to_value(), "x"] }),
+            json!({ "values": [ProbeQuery::Dns { name: "example.io".to_owned(), record: RecordKind::A }.to_value(), "x"] }),
         ),
         check("command", json!({ "run": ["./check.sh", "it's"] })),
     ];

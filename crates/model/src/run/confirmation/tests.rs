@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::plan::PlanCounts;
 use crate::policy::{Remark, Verdict};
-use crate::run::Problem;
-use crate::run::{Skip, Stage};
+use crate::run::RunProblem;
+use crate::run::{SkipReason, Stage};
 use crate::seal::Seal;
 
 /// Facts from words. Every fact that is not named is false.
@@ -35,15 +35,15 @@ fn facts(words: &str) -> ConfirmationFacts {
 
 const APPLY: Confirmation = Confirmation::ApplyNow;
 const APPROVALS: Confirmation = Confirmation::NeedsApprovals;
-const fn ask(reason: Reason) -> Confirmation {
+const fn ask(reason: ConfirmationReason) -> Confirmation {
     Confirmation::NeedsConfirmation(reason)
 }
-const NOT_CONFIRMED: Confirmation = ask(Reason::NotConfirmed);
-const DIFFERENT: Confirmation = ask(Reason::Different);
-const OWN: Confirmation = ask(Reason::OwnApproval);
-const POLICY: Confirmation = ask(Reason::PolicyApproval);
-const UNKNOWN: Confirmation = ask(Reason::EndedUnknown);
-const REVIEW: Confirmation = ask(Reason::Review);
+const NOT_CONFIRMED: Confirmation = ask(ConfirmationReason::NotConfirmed);
+const DIFFERENT: Confirmation = ask(ConfirmationReason::Different);
+const OWN: Confirmation = ask(ConfirmationReason::OwnApproval);
+const POLICY: Confirmation = ask(ConfirmationReason::PolicyApproval);
+const UNKNOWN: Confirmation = ask(ConfirmationReason::EndedUnknown);
+const REVIEW: Confirmation = ask(ConfirmationReason::Review);
 
 #[track_caller]
 fn check(rows: &[(&str, Confirmation)]) {
@@ -282,7 +282,7 @@ fn lost() -> RunEvent {
 
 fn failed() -> RunEvent {
     RunEvent::Failed {
-        problem: Problem::new(Stage::Applying, "no"),
+        problem: RunProblem::new(Stage::Applying, "no"),
     }
 }
 
@@ -290,7 +290,12 @@ const REOPENED: RunEvent = RunEvent::Reopened { moved: false };
 
 /// The last plan shown, whether it was confirmed, and whether an apply ended `unknown`.
 #[track_caller]
-fn history(events: &[RunEvent], last: Option<&str>, confirmed: Confirmed, ended_unknown: bool) {
+fn history(
+    events: &[RunEvent],
+    last: Option<&str>,
+    confirmed: ConfirmationScope,
+    ended_unknown: bool,
+) {
     let history = ReviewHistory::of(events);
     let digest = history.last.and_then(|last| last.digest);
     let found = (digest.as_deref(), history.confirmed, history.ended_unknown);
@@ -299,7 +304,7 @@ fn history(events: &[RunEvent], last: Option<&str>, confirmed: Confirmed, ended_
 
 #[test]
 fn the_last_plan_that_people_saw_counts() {
-    use Confirmed::{No, WithChangeSet, Yes};
+    use ConfirmationScope::{No, WithChangeSet, Yes};
     use RunEvent::{ApplyStarted, Confirmed as Said};
     history(&[], None, No, false);
     history(&[planned("a", false, None)], Some("a"), No, false);
@@ -330,10 +335,10 @@ fn a_resume_takes_the_confirmation_back_and_keeps_the_approvals() {
     use RunEvent::{ApplyStarted, Confirmed as Said};
     let confirmed = [planned("a", false, None), Said, ApplyStarted, failed()];
     let resumed = [&confirmed[..], &[REOPENED]].concat();
-    history(&resumed, Some("a"), Confirmed::No, false);
-    let because = Skip::NotConfirmed;
+    history(&resumed, Some("a"), ConfirmationScope::No, false);
+    let because = SkipReason::NotConfirmed;
     let discarded = [seen("a"), RunEvent::Skipped { because }, REOPENED];
-    history(&discarded, Some("a"), Confirmed::No, false);
+    history(&discarded, Some("a"), ConfirmationScope::No, false);
 }
 
 #[test]
@@ -346,24 +351,24 @@ fn an_unknown_end_lasts_until_somebody_confirms_a_plan_after_it() {
         lost(),
         REOPENED,
     ];
-    history(&unknown, None, Confirmed::No, true);
+    history(&unknown, None, ConfirmationScope::No, true);
     let then = |more: &[RunEvent]| [&unknown[..], more].concat();
     let plan = planned("b", false, None);
     history(
         &then(std::slice::from_ref(&plan)),
         Some("b"),
-        Confirmed::No,
+        ConfirmationScope::No,
         true,
     );
     let failed_again = then(&[plan.clone(), failed(), REOPENED]);
-    history(&failed_again, Some("b"), Confirmed::No, true);
+    history(&failed_again, Some("b"), ConfirmationScope::No, true);
     history(
         &then(&[plan.clone(), Said]),
         Some("b"),
-        Confirmed::Yes,
+        ConfirmationScope::Yes,
         false,
     );
-    history(&then(&[lost()]), None, Confirmed::No, true);
+    history(&then(&[lost()]), None, ConfirmationScope::No, true);
     let nothing = RunEvent::NothingToChange {
         consumed: None,
         came_after: None,
@@ -371,24 +376,29 @@ fn an_unknown_end_lasts_until_somebody_confirms_a_plan_after_it() {
         lineage: None,
         then: None,
     };
-    history(&then(&[nothing]), None, Confirmed::No, false);
+    history(&then(&[nothing]), None, ConfirmationScope::No, false);
     // A runner that is lost during planning, or after the apply, leaves no unknown result.
-    history(&[RunEvent::PlanStarted, lost()], None, Confirmed::No, false);
+    history(
+        &[RunEvent::PlanStarted, lost()],
+        None,
+        ConfirmationScope::No,
+        false,
+    );
     let after = [planned("a", true, None), ApplyStarted, applied(), lost()];
-    history(&after, None, Confirmed::No, false);
+    history(&after, None, ConfirmationScope::No, false);
     // A policy evaluation before the apply does not end the apply.
     let asked = RunEvent::PolicyAsked {
-        at: Point::Approval,
+        at: PolicyPhase::Approval,
         by: None,
         said: Verdict::default(),
     };
     let lost_later = [planned("a", true, None), ApplyStarted, asked, lost()];
-    history(&lost_later, None, Confirmed::No, true);
+    history(&lost_later, None, ConfirmationScope::No, true);
 }
 
 #[test]
 fn approvals_that_policies_require_are_known_once_they_were_shown() {
-    let requirement = |count| Requirement {
+    let requirement = |count| RequiredApproval {
         count,
         role: None,
         remark: Remark {
@@ -399,7 +409,7 @@ fn approvals_that_policies_require_are_known_once_they_were_shown() {
         },
     };
     let asked = RunEvent::PolicyAsked {
-        at: Point::Approval,
+        at: PolicyPhase::Approval,
         by: None,
         said: Verdict {
             approvals: vec![requirement(1)],

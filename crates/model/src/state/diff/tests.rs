@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::*;
 
-fn document(resources: &Value, outputs: &Value) -> Document {
+fn document(resources: &Value, outputs: &Value) -> StateDocument {
     let state = json!({"version": 4, "serial": 1, "resources": resources, "outputs": outputs});
-    Document::read(state.to_string().as_bytes()).unwrap()
+    StateDocument::read(state.to_string().as_bytes()).unwrap()
 }
 
 fn vm(name: &str, attributes: &Value) -> Value {
@@ -14,9 +14,9 @@ fn vm(name: &str, attributes: &Value) -> Value {
 }
 
 /// One line per change. Digests are the lengths of the values.
-fn said(before: &Document, after: &Document) -> String {
+fn said(before: &StateDocument, after: &StateDocument) -> String {
     let digest = |value: &Value| value.to_string().len().to_string();
-    let diff = diff(before, after, Showing::Masked(&digest));
+    let diff = diff(before, after, SensitiveDisplay::Masked(&digest));
     let mut lines = Vec::new();
     for change in &diff.changes {
         lines.push(format!("{:?} {}", change.action, change.address));

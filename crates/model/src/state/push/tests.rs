@@ -343,7 +343,7 @@ proptest! {
         if head.contents == Contents::Resources && push.contents == Contents::Nothing {
             let seen = match push.run {
                 Some(_) => push.may_empty,
-                None => mark == Some(Mark::Emptied),
+                None => mark == Some(VersionMark::Emptied),
             };
             prop_assert!(seen);
         }

@@ -35,7 +35,7 @@ const WHOLE: &str = r#"{
 
 #[test]
 fn a_state_is_read() {
-    let document = Document::read(WHOLE.as_bytes()).unwrap();
+    let document = StateDocument::read(WHOLE.as_bytes()).unwrap();
     let seen: Vec<String> = document
         .instances
         .iter()
@@ -77,7 +77,9 @@ fn values_that_know_their_own_type_are_bare() {
 
 #[track_caller]
 fn check_opaque(body: &str, expected: &str) {
-    let seen = Document::read(body.as_bytes()).unwrap_err().to_string();
+    let seen = StateDocument::read(body.as_bytes())
+        .unwrap_err()
+        .to_string();
     assert_eq!(seen, expected);
 }
 
@@ -127,8 +129,8 @@ fn numbers_keep_their_digits() {
 proptest::proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(body in ".{0,200}") {
-        drop(Document::read(body.as_bytes()));
-        drop(Document::read(format!("{{\"version\":4,\"resources\":{body}}}").as_bytes()));
-        drop(Document::read(format!("{{\"version\":4,\"outputs\":{{\"a\":{{\"value\":{body}}}}}}}").as_bytes()));
+        drop(StateDocument::read(body.as_bytes()));
+        drop(StateDocument::read(format!("{{\"version\":4,\"resources\":{body}}}").as_bytes()));
+        drop(StateDocument::read(format!("{{\"version\":4,\"outputs\":{{\"a\":{{\"value\":{body}}}}}}}").as_bytes()));
     }
 }

@@ -9,17 +9,17 @@ use model::artifact::{Artifact, ArtifactSet};
 use model::retention::RetentionPolicy;
 
 use super::*;
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::state::secret_paths::SecretPaths;
-use model::state::{ExpectedHead, Mark, StateName};
+use model::state::{ExpectedHead, StateName, VersionMark};
 
 use crate::blob::Blobs;
 
 use crate::recover;
 use crate::testing::{TestHome, append, expire, lock_info, network, wide};
 use crate::{
-    Acknowledgement, AppendError, BlobsAt, BreakGlassRecord, Keyring, ManualWrite, OpenMode,
-    OpenStoreError, RecoveredItem, StateWriter, Store, TablesAt, blocking,
+    Acknowledgement, AppendError, BlobLocation, BreakGlassRecord, DatabaseLocation, Keyring,
+    ManualWrite, OpenMode, OpenStoreError, RecoveredItem, StateWriter, Store, blocking,
 };
 
 async fn open(home: &TestHome) -> Store {
@@ -47,12 +47,12 @@ async fn open_for(home: &TestHome, url: &str, how: OpenMode) -> Store {
 async fn try_open(home: &TestHome, url: &str, how: OpenMode) -> Result<Store, OpenStoreError> {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
     let settings: BTreeMap<String, String> = std::env::vars().collect();
-    let blobs = BlobsAt::Bucket {
+    let blobs = BlobLocation::Bucket {
         url,
         settings: &settings,
     };
     let file = home.path().join("tables/terrane.db");
-    let tables = TablesAt::File(&file);
+    let tables = DatabaseLocation::File(&file);
     Store::open_with(tables, blobs, keyring, how).await
 }
 
@@ -227,11 +227,11 @@ async fn settle(store: &Store, beyond: i64, body: Vec<u8>) {
     let by_hand = ManualWrite {
         secret_paths: SecretPaths::default(),
         lock_id: "a".to_owned(),
-        mark: Some(Mark::RolledBack),
+        mark: Some(VersionMark::RolledBack),
         surgery: true,
         beyond,
         record: BreakGlassRecord {
-            act: Act::StateRolledBack,
+            act: BreakGlassAction::StateRolledBack,
             actor: "me".to_owned(),
             reason: "compared".to_owned(),
             detail: String::new(),
@@ -340,19 +340,25 @@ async fn a_home_whose_bucket_does_not_answer_is_not_opened() {
     .into();
     let home = TestHome::new();
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
-    let blobs = BlobsAt::Bucket {
+    let blobs = BlobLocation::Bucket {
         url: "s3://states",
         settings: &settings,
     };
     let file = home.path().join("terrane.db");
-    let open =
-        |blobs| Store::open_with(TablesAt::File(&file), blobs, keyring.clone(), OpenMode::Cli);
+    let open = |blobs| {
+        Store::open_with(
+            DatabaseLocation::File(&file),
+            blobs,
+            keyring.clone(),
+            OpenMode::Cli,
+        )
+    };
     let refused = async |tables: &str| match open(blobs).await {
         Err(OpenStoreError::Compare(StoreError::Object { .. })) => {}
         opened => panic!("{tables}: {opened:?}"),
     };
     refused("a new database").await;
-    let elsewhere = open(BlobsAt::Directory(home.path())).await.unwrap();
+    let elsewhere = open(BlobLocation::Directory(home.path())).await.unwrap();
     elsewhere.state_ensure(&network()).await.unwrap();
     refused("a database that knows a state").await;
 }
@@ -405,12 +411,13 @@ async fn a_bucket_that_may_be_read_and_not_listed_is_refused() {
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into();
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
-    let blobs = BlobsAt::Bucket {
+    let blobs = BlobLocation::Bucket {
         url: "s3://states",
         settings: &settings,
     };
     let file = home.path().join("tables/terrane.db");
-    let opened = Store::open_with(TablesAt::File(&file), blobs, keyring, OpenMode::Cli).await;
+    let opened =
+        Store::open_with(DatabaseLocation::File(&file), blobs, keyring, OpenMode::Cli).await;
     assert!(
         matches!(opened, Err(OpenStoreError::NotListed { .. })),
         "{opened:?}"
@@ -661,12 +668,12 @@ async fn what_newer_tables_wrote_last_counts_though_they_died_before_they_said_s
 async fn open_to_rebuild(home: &TestHome, url: &str) -> Store {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
     let settings = BTreeMap::new();
-    let blobs = BlobsAt::Bucket {
+    let blobs = BlobLocation::Bucket {
         url,
         settings: &settings,
     };
     let file = home.path().join("tables/terrane.db");
-    let opened = Store::open_to_rebuild(TablesAt::File(&file), blobs, keyring).await;
+    let opened = Store::open_to_rebuild(DatabaseLocation::File(&file), blobs, keyring).await;
     opened.unwrap()
 }
 

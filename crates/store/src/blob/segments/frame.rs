@@ -61,7 +61,7 @@ pub(crate) fn open(mut bytes: Vec<u8>) -> Result<(Vec<u8>, Digest), UnsealError>
 
 /// What was found where a frame begins.
 #[derive(Debug)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum FramePiece<'a> {
     Whole(FoundFrame<'a>),
     /// The frame is complete, but its content was changed.
     Damaged(&'a [u8]),
@@ -72,19 +72,19 @@ pub(crate) enum Piece<'a> {
 /// All complete frames, in order.
 pub(crate) fn scan(bytes: &[u8]) -> impl Iterator<Item = FoundFrame<'_>> {
     pieces(bytes).filter_map(|piece| match piece {
-        Piece::Whole(found) => Some(found),
-        Piece::Damaged(_) | Piece::Torn(_) => None,
+        FramePiece::Whole(found) => Some(found),
+        FramePiece::Damaged(_) | FramePiece::Torn(_) => None,
     })
 }
 
 /// The same, with damaged ones whose length is known.
-pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
+pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = FramePiece<'_>> {
     let mut next = 0;
     std::iter::from_fn(move || {
         while next < bytes.len() {
             if let Some(found) = at(bytes, next) {
                 next += found.length;
-                return Some(Piece::Whole(found));
+                return Some(FramePiece::Whole(found));
             }
             let here = bytes.get(next..)?;
             let length = peek(here).and_then(|length| usize::try_from(length).ok());
@@ -98,9 +98,9 @@ pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
                 let is_torn =
                     last.is_none_or(|last| *last == 0) || (step.is_some() && step < length);
                 return Some(if is_torn {
-                    Piece::Torn(damaged)
+                    FramePiece::Torn(damaged)
                 } else {
-                    Piece::Damaged(damaged)
+                    FramePiece::Damaged(damaged)
                 });
             }
         }

@@ -20,13 +20,13 @@ const LARGEST: usize = 256;
 
 /// Dropping it waits for all pending jobs.
 #[derive(Debug)]
-pub(crate) struct Appends {
+pub(crate) struct AppendQueue {
     /// `None` once it is being dropped.
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<AppendJob>>,
     writer: Option<JoinHandle<()>>,
 }
 
-enum Job {
+enum AppendJob {
     /// Durable before the sender gets its location.
     Frame(Arc<Frame>, oneshot::Sender<io::Result<FrameLocation>>),
     /// Nothing waits for it; the next sync includes it.
@@ -35,7 +35,7 @@ enum Job {
     Settle(oneshot::Sender<()>),
 }
 
-impl Appends {
+impl AppendQueue {
     pub(crate) fn new(segments: Arc<Segments>) -> Self {
         let (jobs, queue) = mpsc::channel();
         let writer = thread::spawn(move || write_all(&queue, &segments));
@@ -48,32 +48,32 @@ impl Appends {
     /// Durable when this returns.
     pub(crate) async fn append(&self, frame: Arc<Frame>) -> io::Result<FrameLocation> {
         let (tell, told) = oneshot::channel();
-        self.send(Job::Frame(frame, tell));
+        self.send(AppendJob::Frame(frame, tell));
         let gone = |_| io::Error::other("nothing is written any more");
         told.await.map_err(gone)?
     }
 
     pub(crate) fn mark(&self, marker: Frame) {
         // The version is stored and acknowledged in any case.
-        self.send(Job::Marker(marker));
+        self.send(AppendJob::Marker(marker));
     }
 
     /// Returns when all earlier jobs are written, or never will be.
     pub(crate) async fn settle(&self) {
         let (tell, told) = oneshot::channel();
-        self.send(Job::Settle(tell));
+        self.send(AppendJob::Settle(tell));
         drop(told.await);
     }
 
     /// If the thread is gone, the dropped channel tells the caller.
-    fn send(&self, job: Job) {
+    fn send(&self, job: AppendJob) {
         if let Some(jobs) = &self.jobs {
             drop(jobs.send(job));
         }
     }
 }
 
-impl Drop for Appends {
+impl Drop for AppendQueue {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(writer) = self.writer.take() {
@@ -82,7 +82,7 @@ impl Drop for Appends {
     }
 }
 
-impl Job {
+impl AppendJob {
     fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Frame(frame, _) => Some(&frame.bytes),
@@ -96,29 +96,29 @@ impl Job {
     }
 }
 
-fn write_all(queue: &Receiver<Job>, segments: &Segments) {
+fn write_all(queue: &Receiver<AppendJob>, segments: &Segments) {
     while let Ok(first) = queue.recv() {
         let more = queue.try_iter().take(LARGEST);
-        let jobs: Vec<Job> = iter::once(first).chain(more).collect();
+        let jobs: Vec<AppendJob> = iter::once(first).chain(more).collect();
         let written = write(&jobs, segments);
         tell(jobs, &written);
     }
 }
 
 /// The location of each frame that was written.
-fn write(jobs: &[Job], segments: &Segments) -> io::Result<Vec<FrameLocation>> {
-    let frames: Vec<&[u8]> = jobs.iter().filter_map(Job::bytes).collect();
+fn write(jobs: &[AppendJob], segments: &Segments) -> io::Result<Vec<FrameLocation>> {
+    let frames: Vec<&[u8]> = jobs.iter().filter_map(AppendJob::bytes).collect();
     if frames.is_empty() {
         return Ok(Vec::new());
     }
     let (segment, places) = segments.append(&frames)?;
-    if jobs.iter().any(Job::is_awaited) {
+    if jobs.iter().any(AppendJob::is_awaited) {
         segment.sync()?;
     }
     Ok(places)
 }
 
-fn tell(jobs: Vec<Job>, written: &io::Result<Vec<FrameLocation>>) {
+fn tell(jobs: Vec<AppendJob>, written: &io::Result<Vec<FrameLocation>>) {
     let mut places = written.as_deref().unwrap_or_default().iter();
     for job in jobs {
         let place = if job.bytes().is_some() {
@@ -128,12 +128,12 @@ fn tell(jobs: Vec<Job>, written: &io::Result<Vec<FrameLocation>>) {
         };
         // The caller may be gone.
         match job {
-            Job::Frame(_, tell) => {
+            AppendJob::Frame(_, tell) => {
                 let place = place.cloned().ok_or_else(|| why(written));
                 drop(tell.send(place));
             }
-            Job::Marker(_) => {}
-            Job::Settle(tell) => drop(tell.send(())),
+            AppendJob::Marker(_) => {}
+            AppendJob::Settle(tell) => drop(tell.send(())),
         }
     }
 }
@@ -166,7 +166,7 @@ mod tests {
     async fn each_writer_is_told_its_own_place() {
         let home = tempfile::tempdir().unwrap();
         let segments = Arc::new(Segments::new(home.path(), SyncWatch::default()));
-        let appends = Arc::new(Appends::new(Arc::clone(&segments)));
+        let appends = Arc::new(AppendQueue::new(Arc::clone(&segments)));
         let mut writers = tokio::task::JoinSet::new();
         for number in 0..100 {
             let appends = Arc::clone(&appends);
@@ -192,7 +192,7 @@ mod tests {
         let watch = SyncWatch::default();
         watch.die_after(0);
         let segments = Segments::new(home.path(), watch);
-        let appends = Appends::new(Arc::new(segments));
+        let appends = AppendQueue::new(Arc::new(segments));
         let (one, two) = tokio::join!(appends.append(frame("a")), appends.append(frame("b")));
         for failed in [one, two] {
             assert_eq!(failed.unwrap_err().to_string(), "the machine is off");

@@ -5,7 +5,7 @@
 
 use model::state::StateName;
 
-use super::{KeyError, Keys, Scope, WRAPPED_FORMAT, wrap};
+use super::{KeyError, KeyScope, Keys, WRAPPED_FORMAT, wrap};
 use crate::blob::state_of_dir;
 use crate::{Store, StoreError, blocking};
 
@@ -99,10 +99,10 @@ impl Keys {
 }
 
 /// The owner of a key: from the directory's name, or, if that was shortened, from the states of the database.
-fn owner_of(dir: &str, states: &[StateName]) -> Option<Scope> {
-    let mut scopes = std::iter::once(Scope::Project)
-        .chain(states.iter().cloned().map(Scope::State))
-        .chain(state_of_dir(dir).map(Scope::State));
+fn owner_of(dir: &str, states: &[StateName]) -> Option<KeyScope> {
+    let mut scopes = std::iter::once(KeyScope::Project)
+        .chain(states.iter().cloned().map(KeyScope::State))
+        .chain(state_of_dir(dir).map(KeyScope::State));
     scopes.find(|scope| scope.dir() == dir)
 }
 
@@ -204,12 +204,12 @@ mod tests {
     #[test]
     fn owners_by_directory() {
         let check = |state: StateName| {
-            let dir = Scope::State(state.clone()).dir();
-            assert_eq!(owner_of(&dir, &[]), Some(Scope::State(state)));
+            let dir = KeyScope::State(state.clone()).dir();
+            assert_eq!(owner_of(&dir, &[]), Some(KeyScope::State(state)));
         };
         check(network());
         check(StateName::new("", "a%b~c"));
         check(StateName::new("", ""));
-        assert_eq!(owner_of("@project", &[]), Some(Scope::Project));
+        assert_eq!(owner_of("@project", &[]), Some(KeyScope::Project));
     }
 }

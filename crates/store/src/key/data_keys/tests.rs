@@ -26,8 +26,8 @@ impl Home {
     }
 }
 
-fn state(name: &str) -> Scope {
-    Scope::State(StateName::new("p", name))
+fn state(name: &str) -> KeyScope {
+    KeyScope::State(StateName::new("p", name))
 }
 
 #[test]
@@ -35,11 +35,11 @@ fn a_data_key_is_made_once_and_is_only_its_owners() {
     let home = Home::new();
     let first = home
         .keys("a")
-        .get_or_create(&Scope::State(network()))
+        .get_or_create(&KeyScope::State(network()))
         .unwrap();
     let again = home
         .keys("a")
-        .get_or_create(&Scope::State(network()))
+        .get_or_create(&KeyScope::State(network()))
         .unwrap();
     let other = home.keys("a").get_or_create(&state("other")).unwrap();
     assert_eq!(first.key.bytes(), again.key.bytes());
@@ -52,7 +52,7 @@ fn many_processes_agree_on_a_data_key() {
     let keys: Vec<_> = (0..16).map(|_| home.keys("a")).collect();
     let made: Vec<_> = std::thread::scope(|scope| {
         let get = |keys: &Keys| {
-            let project = keys.get_or_create(&Scope::Project).unwrap();
+            let project = keys.get_or_create(&KeyScope::Project).unwrap();
             (
                 *project.key.bytes(),
                 *keys.get_or_create(&state("x")).unwrap().key.bytes(),
@@ -98,11 +98,14 @@ fn another_master_key_is_named() {
 fn a_lost_key_of_the_project_is_not_replaced() {
     let home = Home::new();
     let keys = home.keys("a");
-    keys.get_or_create(&Scope::Project).unwrap();
+    keys.get_or_create(&KeyScope::Project).unwrap();
     keys.get_or_create(&state("x")).unwrap();
     let path = home.dir.path().join("home");
     fs::remove_dir_all(path.join("keys/@project")).unwrap();
-    let err = home.keys("a").get_or_create(&Scope::Project).unwrap_err();
+    let err = home
+        .keys("a")
+        .get_or_create(&KeyScope::Project)
+        .unwrap_err();
     assert!(
         matches!(err, StoreError::Key(KeyError::Lost { .. })),
         "{err:?}"

@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use super::Keyring;
 
 /// Reads the master keys again; `None` if that fails.
-pub(crate) type Source = Box<dyn Fn() -> Option<Keyring> + Send + Sync>;
+pub(crate) type KeyringSource = Box<dyn Fn() -> Option<Keyring> + Send + Sync>;
 
 pub(crate) struct CurrentKeyring {
     held: RwLock<Arc<Keyring>>,
-    source: OnceLock<Source>,
+    source: OnceLock<KeyringSource>,
 }
 
 impl CurrentKeyring {
@@ -25,7 +25,7 @@ impl CurrentKeyring {
     }
 
     /// Only the first call counts.
-    pub(crate) fn renew_from(&self, source: Source) {
+    pub(crate) fn renew_from(&self, source: KeyringSource) {
         let _ = self.source.set(source);
     }
 

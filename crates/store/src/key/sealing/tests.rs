@@ -8,18 +8,18 @@ async fn a_piece_opens_for_its_scope_and_purpose_only() {
     let home = TestHome::new();
     let store = home.open().await;
     let sealed = store
-        .seal(Scope::Project, "plan", b"secret".to_vec())
+        .seal(KeyScope::Project, "plan", b"secret".to_vec())
         .await
         .unwrap();
     assert!(!String::from_utf8_lossy(&sealed).contains("secret"));
     let again = home.open().await;
     let plain = again
-        .unseal(Scope::Project, "plan", sealed.clone())
+        .unseal(KeyScope::Project, "plan", sealed.clone())
         .await
         .unwrap();
     assert_eq!(plain, b"secret");
     let err = store
-        .unseal(Scope::Project, "snapshot", sealed.clone())
+        .unseal(KeyScope::Project, "snapshot", sealed.clone())
         .await
         .unwrap_err();
     let StoreError::Unseal { source, .. } = err else {
@@ -27,11 +27,11 @@ async fn a_piece_opens_for_its_scope_and_purpose_only() {
     };
     assert_eq!(source.to_string(), "it is plan, not snapshot");
     store
-        .seal(Scope::State(network()), "plan", Vec::new())
+        .seal(KeyScope::State(network()), "plan", Vec::new())
         .await
         .unwrap();
     let err = store
-        .unseal(Scope::State(network()), "plan", sealed)
+        .unseal(KeyScope::State(network()), "plan", sealed)
         .await
         .unwrap_err();
     assert!(
@@ -51,10 +51,10 @@ async fn no_bit_of_a_piece_may_change() {
     let home = TestHome::new();
     let store = home.open().await;
     let sealed = store
-        .seal(Scope::Project, "plan", b"secret".to_vec())
+        .seal(KeyScope::Project, "plan", b"secret".to_vec())
         .await
         .unwrap();
-    let key = store.keys.get(&Scope::Project).unwrap();
+    let key = store.keys.get(&KeyScope::Project).unwrap();
     for at in 0..sealed.len() {
         let mut changed = sealed.clone();
         changed[at] ^= 1;

@@ -4,19 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use model::approval::{Approval, ApprovalRule, ApprovalScope, Requirement};
-use model::changeset::{self, Action, Around, Origin, Reopen, Request, Say, Status};
+use model::approval::{Approval, ApprovalRequirement, ApprovalRule, ApprovalScope};
+use model::changeset::{
+    self, Action, DecisionContext, Reopen, Request, Status, Trigger, UserCommand,
+};
 use model::engine::EngineRequirement;
 use model::hold::HoldOn;
 use model::ids::{ChangeSetId, RunId, StackName};
 use model::plan::PlanCounts;
-use model::project::{Backend, Confirm, LaneScope, Stack, Target, Wait};
+use model::project::{Backend, ConfirmMode, LaneScope, Stack, Target, WaitFor};
 use model::run::{
-    Awaited, EnginePin, Outcome, PlanRecord, Preview, Problem, Run, RunEvent, RunSpec, RunState,
-    Skip, Stage, Upstream,
+    AwaitedOutputs, EnginePin, Outcome, PlanRecord, Preview, Run, RunEvent, RunProblem, RunSpec,
+    RunState, SkipReason, Stage, Upstream,
 };
 use model::seal::Seal;
-use testkit::{Dice, seed};
+use testkit::{SeededRng, seed};
 
 use crate::testing::TestHome;
 use crate::{ChangeSetError, ChangeSetStep, NewHold, Store};
@@ -30,7 +32,7 @@ const START: Timestamp = Timestamp::UNIX_EPOCH;
 struct World {
     store: Store,
     onlooker: Store,
-    dice: Dice,
+    dice: SeededRng,
     now: Timestamp,
     sets: Vec<ChangeSetId>,
     /// Runs whose process lives: those that were claimed and have not ended.
@@ -72,8 +74,8 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             var_files: Vec::new(),
             edges: Vec::new(),
             contexts: Vec::new(),
-            wait: Wait::Applied,
-            confirm: Confirm::Manual,
+            wait: WaitFor::Applied,
+            confirm: ConfirmMode::Manual,
             protected: false,
             watch: Vec::new(),
             include: Vec::new(),
@@ -93,7 +95,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             .map(|name| Upstream {
                 stack: stack(name),
                 outputs: BTreeSet::from(["x".to_owned()]),
-                wait: Wait::Verified,
+                wait: WaitFor::Verified,
             })
             .collect(),
         output_states: BTreeMap::new(),
@@ -154,7 +156,7 @@ fn plan(now: Timestamp, destroys: bool) -> PlanRecord {
     }
 }
 
-fn previewed(on: &[Awaited], preview: Preview) -> RunEvent {
+fn previewed(on: &[AwaitedOutputs], preview: Preview) -> RunEvent {
     RunEvent::Previewed {
         on: on.to_vec(),
         preview,
@@ -170,7 +172,7 @@ impl World {
             1 => vec!["local".to_owned()],
             _ => vec!["azure".to_owned(), "local".to_owned()],
         };
-        let approvals = (self.dice.roll(3) == 0).then(|| Requirement {
+        let approvals = (self.dice.roll(3) == 0).then(|| ApprovalRequirement {
             by: "target `local`".to_owned(),
             rule: ApprovalRule {
                 count: 1,
@@ -210,11 +212,11 @@ impl World {
             asker: Some("ada".to_owned()),
             asked_with: None,
             origin: if self.dice.roll(3) == 0 {
-                Origin::Push {
+                Trigger::Push {
                     branch: "main".to_owned(),
                 }
             } else {
-                Origin::Person
+                Trigger::Person
             },
             approvals: approvals.into_iter().collect(),
         }
@@ -225,7 +227,12 @@ impl World {
         (count > 0).then(|| from[usize::try_from(self.dice.roll(count)).unwrap()])
     }
 
-    async fn turn(&mut self, set: ChangeSetId, say: Option<Say>, own: Option<(RunId, RunEvent)>) {
+    async fn turn(
+        &mut self,
+        set: ChangeSetId,
+        say: Option<UserCommand>,
+        own: Option<(RunId, RunEvent)>,
+    ) {
         let alive = self.alive.clone();
         let mut claim = |run: RunId| !alive.contains(&run);
         let done = self
@@ -248,7 +255,7 @@ impl World {
         let ChangeSetStep { set, runs, .. } = turn;
         let holds = self.store.hold_list_active("p", self.now).await.unwrap();
         let approvals = self.store.approval_list(set.id).await.unwrap();
-        let around = Around {
+        let around = DecisionContext {
             holds: &holds,
             approvals: &approvals,
             now: self.now,
@@ -298,7 +305,7 @@ impl World {
             6 => {
                 self.turn(
                     set,
-                    Some(Say::Confirm {
+                    Some(UserCommand::Confirm {
                         by: "eve".to_owned(),
                     }),
                     None,
@@ -309,9 +316,9 @@ impl World {
             8 => {
                 let by = "eve".to_owned();
                 let say = match self.dice.roll(4) {
-                    0 => Say::Interrupt { by },
-                    1 => Say::Discard { by, reason: None },
-                    2 => Say::Reject {
+                    0 => UserCommand::Interrupt { by },
+                    1 => UserCommand::Discard { by, reason: None },
+                    2 => UserCommand::Reject {
                         by,
                         reason: "no".to_owned(),
                     },
@@ -372,7 +379,7 @@ impl World {
     }
 
     fn ending(&mut self, state: &RunState) -> Option<RunEvent> {
-        let problem = Problem::new(Stage::Planning, "no");
+        let problem = RunProblem::new(Stage::Planning, "no");
         let how = self.dice.roll(6);
         match state {
             RunState::Planning { awaits, .. } if !awaits.is_empty() => Some(match how {
@@ -545,7 +552,7 @@ impl World {
             RunState::Finished {
                 outcome:
                     Outcome::Skipped {
-                        because: Skip::Poisoned { by, .. },
+                        because: SkipReason::Poisoned { by, .. },
                     },
                 ..
             } => *by == own.stack,
@@ -698,7 +705,7 @@ async fn whatever_happens_the_promises_hold() {
     let mut world = World {
         store: home.open().await,
         onlooker: home.open().await,
-        dice: Dice::new(seed()),
+        dice: SeededRng::new(seed()),
         now: START + SignedDuration::from_hours(1),
         sets: Vec::new(),
         alive: BTreeSet::new(),
@@ -714,7 +721,9 @@ async fn whatever_happens_the_promises_hold() {
         let waiting = world.sets.clone();
         for set in waiting {
             let by = "ops".to_owned();
-            world.turn(set, Some(Say::Interrupt { by }), None).await;
+            world
+                .turn(set, Some(UserCommand::Interrupt { by }), None)
+                .await;
         }
         world.comes_to_rest().await;
         world.sets.clear();

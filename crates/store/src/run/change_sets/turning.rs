@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use model::approval::Approval;
 use model::changeset::{
-    Around, ChangeSet, Front, Say, SetEvent, Status, Step, can_be_undermined, hear, next,
-    still_needed, undermined,
+    ChangeSet, DecisionContext, LaneBlocker, SetEvent, Status, Transition, UserCommand,
+    can_be_undermined, hear, next, still_needed, undermined,
 };
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
-use model::run::{Run, RunEvent, RunState, Skip, Stage};
+use model::run::{Run, RunEvent, RunState, SkipReason, Stage};
 
 use super::reopening::planned_with;
 use super::{ChangeSetStep, ReportedEvent, dependents, get, record, row};
@@ -29,7 +29,7 @@ impl Store {
     pub async fn change_set_turn(
         &self,
         id: ChangeSetId,
-        say: Option<Say>,
+        say: Option<UserCommand>,
         happened: Option<(RunId, RunEvent)>,
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
@@ -48,7 +48,7 @@ impl Store {
         &self,
         id: ChangeSetId,
         fence: Option<&Fence>,
-        say: Option<Say>,
+        say: Option<UserCommand>,
         happened: Option<ReportedEvent>,
         now: Timestamp,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
@@ -169,7 +169,7 @@ impl Store {
         &self,
         id: ChangeSetId,
         now: Timestamp,
-    ) -> Result<Option<Front>, ChangeSetError> {
+    ) -> Result<Option<LaneBlocker>, ChangeSetError> {
         let mut tx = self.db.begin_write().await?;
         let set = get(&mut tx, id).await?;
         if set.status != Status::Waiting {
@@ -220,8 +220,8 @@ struct StepState {
 }
 
 impl StepState {
-    fn around(&self) -> Around<'_> {
-        Around {
+    fn around(&self) -> DecisionContext<'_> {
+        DecisionContext {
             holds: &self.holds,
             approvals: &self.approvals,
             now: self.now,
@@ -232,24 +232,26 @@ impl StepState {
     async fn carry_out(
         &mut self,
         tx: &mut Tx,
-        steps: Vec<Step>,
+        steps: Vec<Transition>,
         claim: &mut (dyn FnMut(RunId) -> bool + Send),
     ) -> Result<bool, ChangeSetError> {
         let mut moved = false;
         for step in steps {
             let (run, event, start) = match step {
-                Step::Move(event) => {
+                Transition::Move(event) => {
                     self.released |= record(tx, &mut self.set, event, self.now).await?;
                     moved = true;
                     continue;
                 }
-                Step::Record(run, event) => (run, *event, None),
-                Step::StartPlan(run) => (run, RunEvent::PlanStarted, Some(Stage::Planning)),
-                Step::StartPreview(run, on) => {
+                Transition::Record(run, event) => (run, *event, None),
+                Transition::StartPlan(run) => (run, RunEvent::PlanStarted, Some(Stage::Planning)),
+                Transition::StartPreview(run, on) => {
                     (run, RunEvent::PreviewStarted { on }, Some(Stage::Planning))
                 }
-                Step::StartApply(run) => (run, RunEvent::ApplyStarted, Some(Stage::Applying)),
-                Step::StartStage(run, part) => (run, RunEvent::StageStarted { part }, Some(part)),
+                Transition::StartApply(run) => (run, RunEvent::ApplyStarted, Some(Stage::Applying)),
+                Transition::StartStage(run, part) => {
+                    (run, RunEvent::StageStarted { part }, Some(part))
+                }
             };
             if let Some(stage) = start {
                 if self.refused.contains(&run) || !claim(run) {
@@ -277,7 +279,7 @@ pub(super) async fn skip_open(
         .map(|run| run.id)
         .collect();
     for run in open {
-        let because = Skip::Abandoned;
+        let because = SkipReason::Abandoned;
         runs::record(tx, members, run, RunEvent::Skipped { because }, now).await?;
     }
     Ok(())

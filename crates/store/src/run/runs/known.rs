@@ -19,17 +19,17 @@ const AFTER: &str =
 
 /// The runs of the last change set.
 #[derive(Debug, Default)]
-pub(crate) struct KnownRuns(Mutex<Option<Known>>);
+pub(crate) struct KnownRuns(Mutex<Option<CachedRuns>>);
 
 #[derive(Debug)]
-struct Known {
+struct CachedRuns {
     set: ChangeSetId,
     /// Ordered by id, each with its revision.
     runs: Vec<(i64, Run)>,
 }
 
 impl KnownRuns {
-    fn lock(&self) -> MutexGuard<'_, Option<Known>> {
+    fn lock(&self) -> MutexGuard<'_, Option<CachedRuns>> {
         // A panicking holder leaves nothing incomplete.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,7 +58,7 @@ impl KnownRuns {
             }
         }
         let all = runs.iter().map(|(_, run)| run.clone()).collect();
-        *known = Some(Known { set, runs });
+        *known = Some(CachedRuns { set, runs });
         Ok(all)
     }
 }

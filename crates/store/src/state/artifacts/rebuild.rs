@@ -9,7 +9,7 @@ use model::state::StateName;
 
 use super::{DIR, StoredArtifacts, open};
 use crate::blob::{Blobs, state_of_dir};
-use crate::key::data_keys::{Keys, Scope};
+use crate::key::data_keys::{KeyScope, Keys};
 use crate::{Store, StoreError, blocking};
 
 /// A stored piece.
@@ -69,7 +69,7 @@ pub(crate) fn newest(
     let mut found = Vec::new();
     for dir in blobs.list(DIR)? {
         let mut known = states.iter();
-        let known = known.find(|state| Scope::State((*state).clone()).dir() == dir);
+        let known = known.find(|state| KeyScope::State((*state).clone()).dir() == dir);
         let Some(state) = known.cloned().or_else(|| state_of_dir(&dir)) else {
             continue;
         };

@@ -8,7 +8,7 @@ use model::artifact::Artifact;
 use super::*;
 use crate::recover;
 use crate::testing::{TestHome, append, body, network};
-use crate::{BlobsAt, Keyring, RecoveredItem, TablesAt};
+use crate::{BlobLocation, DatabaseLocation, Keyring, RecoveredItem};
 
 const SECRET: &str = "client-key-data: c2VjcmV0";
 
@@ -43,7 +43,7 @@ async fn a_set_is_read_as_it_was_kept_and_lies_there_sealed() {
     let holds = |text: &str| bytes.windows(text.len()).any(|at| at == text.as_bytes());
     assert!(!holds(SECRET) && !holds("kubeconfig"));
     // It opens as nothing else.
-    let scope = Scope::State(network());
+    let scope = KeyScope::State(network());
     assert!(store.unseal(scope, "refused state", bytes).await.is_err());
 }
 
@@ -102,7 +102,10 @@ async fn sets_outlive_the_database() {
     if !home.lose_tables() {
         return; // the tables are elsewhere
     }
-    let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(&root));
+    let (tables, blobs) = (
+        DatabaseLocation::File(&file),
+        BlobLocation::Directory(&root),
+    );
     let store = Store::open_to_rebuild(tables, blobs, keyring());
     let store = store.await.unwrap();
     assert_eq!(store.rebuild().await.unwrap().artifacts, 1);

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use model::state::{StateName, StateVersion};
 
-use crate::blob::segments::frame::{Piece, pieces};
+use crate::blob::segments::frame::{FramePiece, pieces};
 use crate::blob::segments::{DIR, FrameLocation};
 use crate::blob::{Blobs, number_of};
 use crate::crypto::Digest;
 use crate::crypto::{UnsealError, header_line, hex, open_file};
 use crate::db::Tx;
-use crate::key::data_keys::{Keys, Scope};
+use crate::key::data_keys::{KeyScope, Keys};
 use crate::state::check::stale_database::{FrameSummary, StaleState, add_line};
 use crate::state::versions::blob::{self, Encoding, FrameLine, Header, MarkerHeader, OpenedBlob};
 use crate::state::versions::{NewVersion, StoredVersion};
@@ -163,7 +163,7 @@ impl Store {
 
     /// Gives a state of which no version can be read a new key, if its key is lost, so that it can be written again.
     pub async fn state_give_up(&self, state: &StateName) -> Result<(), StoreError> {
-        let (keys, scope) = (self.keys.clone(), Scope::State(state.clone()));
+        let (keys, scope) = (self.keys.clone(), KeyScope::State(state.clone()));
         blocking(move || keys.replace_lost(&scope)).await.map(drop)
     }
 
@@ -215,7 +215,7 @@ impl Store {
     async fn mark_again(&self, newest: &StoredVersion) -> Result<(), StoreError> {
         let (keys, scope) = (
             self.keys.clone(),
-            Scope::State(newest.version.state.clone()),
+            KeyScope::State(newest.version.state.clone()),
         );
         let Ok(key) = blocking(move || keys.get(&scope)).await else {
             return Ok(()); // that is the greater trouble, and said
@@ -249,34 +249,36 @@ impl StoredFiles {
             };
             for piece in pieces(&bytes) {
                 let sealed = match &piece {
-                    Piece::Whole(found) => found.sealed,
-                    Piece::Damaged(sealed) | Piece::Torn(sealed) => sealed,
+                    FramePiece::Whole(found) => found.sealed,
+                    FramePiece::Damaged(sealed) | FramePiece::Torn(sealed) => sealed,
                 };
                 let line = header_line(sealed).ok();
                 let said = line.and_then(FrameLine::parse);
                 match (&piece, &said) {
-                    (Piece::Damaged(_) | Piece::Torn(_), Some(line)) if !line.is_marker() => {
+                    (FramePiece::Damaged(_) | FramePiece::Torn(_), Some(line))
+                        if !line.is_marker() =>
+                    {
                         let error = damaged(UnsealError::Frame);
                         files.unread(&line.state, line.version, error);
                     }
-                    (Piece::Damaged(_), marker) => {
+                    (FramePiece::Damaged(_), marker) => {
                         let state = marker.as_ref().map(|line| line.state.clone());
                         let path = blobs.path(&format!("{DIR}/{name}"));
                         files.unmarked.insert(state, path);
                     }
                     // Nothing waits for a marker to be durable: a crash may leave an incomplete one.
-                    (Piece::Torn(_) | Piece::Whole(_), _) => {}
+                    (FramePiece::Torn(_) | FramePiece::Whole(_), _) => {}
                 }
                 if let Some(said) = said {
                     add_line(&mut files.heard, said);
                 }
-                let (Piece::Whole(found), Some(line)) = (piece, line) else {
+                let (FramePiece::Whole(found), Some(line)) = (piece, line) else {
                     continue;
                 };
                 match Header::parse(line) {
                     Some(Header::Version(header)) => {
                         let StateVersion { state, version, .. } = &header.version;
-                        let opened = keys.get(&Scope::State(state.clone())).and_then(|key| {
+                        let opened = keys.get(&KeyScope::State(state.clone())).and_then(|key| {
                             OpenedBlob::open(&key, found.sealed.to_vec()).map_err(damaged)
                         });
                         let header = match opened {
@@ -303,7 +305,7 @@ impl StoredFiles {
                         files.written.entry(state).or_default().push(written);
                     }
                     Some(Header::Marker(marker)) => {
-                        let scope = Scope::State(marker.state.clone());
+                        let scope = KeyScope::State(marker.state.clone());
                         let opened = keys.get(&scope).ok().is_some_and(|key| {
                             open_file::<MarkerHeader>(&key.key, found.sealed.to_vec()).is_ok()
                         });

@@ -14,11 +14,11 @@ use model::state::{StateName, StateVersion};
 use crate::StoreError;
 use crate::blob::delta::decompress;
 use crate::blob::files::file_error;
-use crate::blob::segments::frame::{Piece, pieces};
+use crate::blob::segments::frame::{FramePiece, pieces};
 use crate::blob::segments::{DIR, FrameLocation, read_at};
 use crate::blob::{Blobs, Disk, state_of_dir};
 use crate::crypto::{UnsealError, header_line, hex, open_file, unhex};
-use crate::key::data_keys::{Keys, Scope};
+use crate::key::data_keys::{KeyScope, Keys};
 use crate::key::keyring::Keyring;
 use crate::key::sealing::open_piece;
 use crate::state::artifacts;
@@ -135,14 +135,14 @@ impl RecoverScan {
             let bytes = fs::read(&path).map_err(|err| file_error("read", path.clone(), err))?;
             for piece in pieces(&bytes) {
                 let sealed = match &piece {
-                    Piece::Whole(found) => found.sealed,
-                    Piece::Damaged(sealed) | Piece::Torn(sealed) => sealed,
+                    FramePiece::Whole(found) => found.sealed,
+                    FramePiece::Damaged(sealed) | FramePiece::Torn(sealed) => sealed,
                 };
                 let line = header_line(sealed).ok();
                 if let Some(line) = line.and_then(FrameLine::parse) {
                     add_line(&mut self.heard, line);
                 }
-                let Piece::Whole(found) = piece else {
+                let FramePiece::Whole(found) = piece else {
                     continue;
                 };
                 let header = line.and_then(Header::parse);
@@ -175,7 +175,7 @@ impl RecoverScan {
     }
 
     fn is_genuine(&self, marker: &MarkerHeader, sealed: &[u8]) -> bool {
-        let key = self.keys.get(&Scope::State(marker.state.clone()));
+        let key = self.keys.get(&KeyScope::State(marker.state.clone()));
         key.is_ok_and(|key| open_file::<MarkerHeader>(&key.key, sealed.to_vec()).is_ok())
     }
 
@@ -249,7 +249,7 @@ impl RecoverScan {
         let damaged = |source| unseal(found.path.clone(), source);
         let key = self
             .keys
-            .get(&Scope::State(found.header.version.state.clone()))?;
+            .get(&KeyScope::State(found.header.version.state.clone()))?;
         let bytes = read_at(&found.path, &found.place)
             .map_err(|err| file_error("read", found.path.clone(), err))?;
         let (sealed, _) = crate::blob::segments::frame::open(bytes).map_err(damaged)?;
@@ -290,7 +290,7 @@ impl RecoverScan {
             let Some(state) = self.state_named(&dir) else {
                 continue;
             };
-            let scope = Scope::State(state.clone());
+            let scope = KeyScope::State(state.clone());
             for name in self.blobs.list(&format!("{}/{dir}", refusals::DIR))? {
                 let path = format!("{}/{dir}/{name}", refusals::DIR);
                 let read = || {
@@ -323,7 +323,7 @@ impl RecoverScan {
             .frames
             .values()
             .map(|found| &found.header.version.state);
-        let known = known.find(|state| Scope::State((*state).clone()).dir() == dir);
+        let known = known.find(|state| KeyScope::State((*state).clone()).dir() == dir);
         known.cloned().or_else(|| state_of_dir(dir))
     }
 }

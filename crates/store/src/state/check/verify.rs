@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::state::{StateName, StateVersion};
 
 use crate::crypto::{UnsealError, hex};
-use crate::key::data_keys::Scope;
+use crate::key::data_keys::KeyScope;
 use crate::state::refusals::RefusedRequest;
 use crate::state::states::StateRow;
 use crate::state::versions::StoredVersion;
@@ -275,9 +275,9 @@ impl Store {
 
     /// Without its key no version of a state can be read, and one error for all of them is enough.
     async fn verify_key(&self, state: &StateName) -> Result<(), StoreError> {
-        let (keys, scope) = (self.keys.clone(), Scope::State(state.clone()));
+        let (keys, scope) = (self.keys.clone(), KeyScope::State(state.clone()));
         blocking(move || {
-            keys.get(&Scope::Project)?;
+            keys.get(&KeyScope::Project)?;
             keys.get(&scope).map(drop)
         })
         .await
@@ -292,7 +292,7 @@ impl Store {
         blocking(move || {
             let mut parent_digest = None;
             let mut read = || {
-                let key = keys.get(&Scope::State(own.version.state.clone()))?;
+                let key = keys.get(&KeyScope::State(own.version.state.clone()))?;
                 let OpenedBlob { header, packed, .. } = blob::open(&blobs, &key, &own)?;
                 parent_digest = header.parent_digest;
                 let base = match (header.encoding, &base) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use model::state::history::{Holding, Holdings, Step, step};
+use model::state::history::{IndexedObject, IndexedObjects, VersionChange, step};
 use model::state::leaves::EntryKind;
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ const FORM: &str = "1 test";
 const ADDRESSES: [&str; 3] = ["p", "q", "r"];
 
 /// Few addresses, paths and values, so that things come, go, come back and stay as they are.
-fn holdings() -> impl Strategy<Value = Holdings> {
+fn holdings() -> impl Strategy<Value = IndexedObjects> {
     let leaves = prop::collection::btree_map("[ab]", "[xyz]", 0..3);
     let all = prop::collection::btree_map(0..3_usize, leaves, 0..4);
     // An address says what kind it is of.
@@ -21,7 +21,7 @@ fn holdings() -> impl Strategy<Value = Holdings> {
         let held = |(n, leaves): (usize, BTreeMap<String, String>)| {
             let kind = EntryKind::ALL[n];
             let type_name = "t".to_owned();
-            let holding = Holding {
+            let holding = IndexedObject {
                 kind,
                 type_name,
                 leaves,
@@ -33,7 +33,7 @@ fn holdings() -> impl Strategy<Value = Holdings> {
 }
 
 /// Versions with gaps between them, and after how many rows somebody else gave up before each.
-fn histories() -> impl Strategy<Value = Vec<(i64, Holdings, Option<usize>)>> {
+fn histories() -> impl Strategy<Value = Vec<(i64, IndexedObjects, Option<usize>)>> {
     let version = (1..3_i64, holdings(), prop::option::of(0..6_usize));
     prop::collection::vec(version, 1..7).prop_map(|steps| {
         let mut number = 0;
@@ -45,14 +45,14 @@ fn histories() -> impl Strategy<Value = Vec<(i64, Holdings, Option<usize>)>> {
     })
 }
 
-async fn check(history: Vec<(i64, Holdings, Option<usize>)>) {
+async fn check(history: Vec<(i64, IndexedObjects, Option<usize>)>) {
     let home = TestHome::new();
     let store = home.open().await;
     let state = network();
     store.state_ensure(&state).await.unwrap();
     let mut done = store.state_index_begin(&state, FORM).await.unwrap();
     assert_eq!(done, 0);
-    let mut before = Holdings::new();
+    let mut before = IndexedObjects::new();
     let mut since: BTreeMap<(String, String), (i64, String)> = BTreeMap::new();
     let mut counts = Vec::new();
     for (version, after, crash) in history {
@@ -130,7 +130,7 @@ async fn who_comes_second_looks_again() {
     let state = network();
     store.state_ensure(&state).await.unwrap();
     store.state_index_begin(&state, FORM).await.unwrap();
-    let (nothing, held) = (Step::default(), Holdings::new());
+    let (nothing, held) = (VersionChange::default(), IndexedObjects::new());
     let add = || store.state_index_add(&state, 0, 1, &nothing, &held, None);
     assert!(add().await.unwrap());
     assert!(!add().await.unwrap());

@@ -1,6 +1,6 @@
 //! Breaking a lock: the lock ends and a break-glass record opens, in one transaction.
 
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::state::{HeldLock, StateName};
 
 use super::ReleaseLockError;
@@ -45,7 +45,7 @@ impl Store {
             return Err(failed(StoreError::Interrupted));
         }
         let record = NewBreakGlass {
-            act: Act::LockBroken,
+            act: BreakGlassAction::LockBroken,
             state,
             actor,
             reason,

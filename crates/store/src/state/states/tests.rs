@@ -31,7 +31,11 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
         .map(|one| (one.act, one.actor.as_str(), one.detail.as_str()))
         .collect();
     let detail = "version 1 (serial 7) was the newest";
-    assert_eq!(told, [(Act::StateDeleted, "ci", detail)], "once");
+    assert_eq!(
+        told,
+        [(BreakGlassAction::StateDeleted, "ci", detail)],
+        "once"
+    );
 
     // No serial stands for two contents; another life may start with any. Versions are counted on.
     let used = append(7).await.unwrap_err();

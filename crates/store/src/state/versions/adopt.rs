@@ -7,9 +7,9 @@ use std::sync::Arc;
 use model::error::{ErrorKind, Explain};
 use model::ids::RunId;
 use model::state::secret_paths::SecretPaths;
-use model::state::{Adoption, KeepAside, Mark, StateName, StateVersion, adoption};
+use model::state::{Adoption, QuarantineReason, StateName, StateVersion, VersionMark, adoption};
 
-use super::append::{AppendError, Appended, StateWriter, Write};
+use super::append::{AppendError, Appended, StateWrite, StateWriter};
 use crate::{Store, StoreError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Adopted {
     Nothing,
     /// A person must decide; `kept` is the path of the sealed bytes in the home.
     KeptAside {
-        why: KeepAside,
+        why: QuarantineReason,
         kept: Option<String>,
     },
 }
@@ -87,8 +87,8 @@ impl Store {
                     secret_paths: Some(secret_paths),
                     ..StateWriter::default()
                 };
-                let (mark, body) = (Some(Mark::Adopted), Arc::new(body));
-                let write = Write {
+                let (mark, body) = (Some(VersionMark::Adopted), Arc::new(body));
+                let write = StateWrite {
                     state: state.clone(),
                     writer,
                     run: Some(run),
@@ -102,7 +102,7 @@ impl Store {
                     // Another holder has the state now. Left as a file, the state would be visible on this machine
                     // only.
                     Err(AppendError::Refused { source, .. }) => {
-                        let why = KeepAside::Refused(source.to_string());
+                        let why = QuarantineReason::Refused(source.to_string());
                         let kept = self.kept_aside_record(state, run, why.to_string(), file);
                         let kept = kept.await.map_err(failed)?.kept;
                         Ok(Adopted::KeptAside { why, kept })

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::error::{ErrorKind, Explain};
 use model::ids::RunId;
 use model::lock::LockEpoch;
-use model::state::resources::Document;
+use model::state::resources::StateDocument;
 use model::state::secret_paths::SecretPaths;
 use model::state::{
-    Contents, HeldLock, InvalidState, LockView, Mark, PushRefusal, PushVerdict, PushView,
-    StateFacts, StateName, StateVersion, check_copy, check_push, check_push_over_copy,
+    Contents, HeldLock, InvalidState, LockView, PushRefusal, PushVerdict, PushView, StateFacts,
+    StateName, StateVersion, VersionMark, check_copy, check_push, check_push_over_copy,
 };
 
 use super::blob::{self, DeltaBase, NewBlob, may_build_on};
@@ -29,7 +29,7 @@ use crate::crypto::Digest;
 use crate::crypto::hex;
 use crate::db::name_args;
 use crate::db::{Row, Tx};
-use crate::key::data_keys::Scope;
+use crate::key::data_keys::KeyScope;
 use crate::state::refusals::NewRefusal;
 use crate::state::states::StateRow;
 use crate::{Store, StoreError, try_offload};
@@ -107,12 +107,12 @@ impl Explain for AppendError {
 
 /// A write, whoever requested it.
 #[derive(Clone)]
-pub(super) struct Write {
+pub(super) struct StateWrite {
     pub(super) state: StateName,
     pub(super) writer: StateWriter,
     /// The run that the version is recorded under.
     pub(super) run: Option<RunId>,
-    pub(super) mark: Option<Mark>,
+    pub(super) mark: Option<VersionMark>,
     /// The break-glass record that opens with the version, if a person makes it.
     pub(super) record: Option<BreakGlassRecord>,
     pub(super) body: Arc<Vec<u8>>,
@@ -131,7 +131,7 @@ pub(super) struct HeadSnapshot {
 
 /// A write that was decided and encoded, ready to be stored.
 pub(super) struct EncodedWrite {
-    pub(super) write: Write,
+    pub(super) write: StateWrite,
     state: i64,
     /// What the decision was based on.
     head: Option<i64>,
@@ -153,7 +153,7 @@ impl Store {
         body: impl Into<Arc<Vec<u8>>>,
     ) -> Result<Appended, AppendError> {
         let body = body.into();
-        let write = Write {
+        let write = StateWrite {
             state: state.clone(),
             writer: writer.clone(),
             run: writer.run,
@@ -183,7 +183,7 @@ impl Store {
         Err(refused)
     }
 
-    pub(super) async fn append(&self, mut write: Write) -> Result<Appended, AppendError> {
+    pub(super) async fn append(&self, mut write: StateWrite) -> Result<Appended, AppendError> {
         let state = write.state.clone();
         let failed = |source| AppendError::Store {
             state: state.clone(),
@@ -252,11 +252,11 @@ impl Store {
     /// Compresses and seals, on another thread if it takes long.
     pub(super) async fn encode(
         &self,
-        write: Write,
+        write: StateWrite,
         seen: HeadSnapshot,
         version: StateVersion,
     ) -> Result<EncodedWrite, StoreError> {
-        let key = self.data_key(&Scope::State(write.state.clone())).await?;
+        let key = self.data_key(&KeyScope::State(write.state.clone())).await?;
         let head_size = seen.head.as_ref().map_or(0, |head| head.version.size);
         let size = version.size.max(head_size);
         // One permit for both bodies: a waiting writer holds only its own.
@@ -323,7 +323,7 @@ impl Store {
         }
         let moved = moved?;
         if moved
-            && let Some(key) = self.keys.known(&Scope::State(ready.write.state.clone()))
+            && let Some(key) = self.keys.known(&KeyScope::State(ready.write.state.clone()))
             && let Ok(marker) = blob::marker(&key, &ready.version, &ready.blob.frame.digest)
         {
             self.blobs.mark(marker);
@@ -332,7 +332,7 @@ impl Store {
     }
 
     /// Reads without a transaction; the statement that moves the head checks that nothing changed.
-    async fn look(&self, write: &Write) -> Result<HeadSnapshot, StoreError> {
+    async fn look(&self, write: &StateWrite) -> Result<HeadSnapshot, StoreError> {
         self.check_current(&write.state)?;
         if let Some(head_snapshot) = self.look_at_hint(write) {
             return Ok(head_snapshot);
@@ -368,7 +368,7 @@ impl Store {
 
 impl Store {
     /// The same from what this process saw under the writer's lock.
-    fn look_at_hint(&self, write: &Write) -> Option<HeadSnapshot> {
+    fn look_at_hint(&self, write: &StateWrite) -> Option<HeadSnapshot> {
         let id = write.writer.lock_id.as_deref()?;
         let CachedLock { state, lock, head } = self.lock_cache.get(&write.state, id)?;
         let head = head?;
@@ -396,7 +396,7 @@ impl Store {
 impl Tx {
     pub(super) async fn head_snapshot(
         &mut self,
-        write: &Write,
+        write: &StateWrite,
     ) -> Result<HeadSnapshot, StoreError> {
         let row = self
             .state_get(&write.state)
@@ -477,7 +477,7 @@ impl Tx {
         }
         if let Some(detail) = &ready.exception {
             let opened = NewBreakGlass {
-                act: Act::StatePushed,
+                act: BreakGlassAction::StatePushed,
                 state: &version.state,
                 actor: &version.actor,
                 reason: None,
@@ -518,7 +518,7 @@ impl Tx {
             row.place.to_string().into(),
             row.digest.to_vec().into(),
             version.contents.as_str().into(),
-            version.mark.map(Mark::as_str).into(),
+            version.mark.map(VersionMark::as_str).into(),
             version.run.into(),
             row.lock_id.into(),
             version.created_at.into(),
@@ -532,7 +532,7 @@ impl Tx {
     }
 }
 
-impl Write {
+impl StateWrite {
     fn decide(&self, seen: &HeadSnapshot, facts: &StateFacts, content: &str) -> PushVerdict {
         if seen.row.runs_only && self.writer.outsider {
             return PushVerdict::Refuse(PushRefusal::RunsOnly);
@@ -558,7 +558,7 @@ impl Write {
             .head
             .as_ref()
             .is_some_and(|head| head.version.is_copy());
-        if self.mark == Some(Mark::Copy) {
+        if self.mark == Some(VersionMark::Copy) {
             check_copy(head.as_ref(), head_is_copy, lock.as_ref(), &push)
         } else if head_is_copy {
             check_push_over_copy(lock.as_ref(), &push)
@@ -577,10 +577,10 @@ impl Write {
 impl HeadSnapshot {
     pub(super) fn next(
         &self,
-        write: &Write,
+        write: &StateWrite,
         facts: &StateFacts,
         content: &str,
-        mark: Option<Mark>,
+        mark: Option<VersionMark>,
     ) -> StateVersion {
         StateVersion {
             state: write.state.clone(),
@@ -609,7 +609,7 @@ impl HeadSnapshot {
             && last.is_some_and(|last| facts.serial <= *last)
     }
 
-    fn actor(&self, write: &Write) -> String {
+    fn actor(&self, write: &StateWrite) -> String {
         let holder = self.row.lock.as_ref().map(|lock| lock.info.who.clone());
         match write.writer.actor.as_str() {
             "" => holder.unwrap_or_default(),
@@ -623,7 +623,8 @@ fn with_inherited(mut found: SecretPaths, parent: Option<&Content>, body: &[u8])
     let Some(parent) = parent.filter(|parent| !found.is_superset(&parent.secret_paths)) else {
         return found;
     };
-    if let (Ok(before), Ok(after)) = (Document::read(&parent.body), Document::read(body)) {
+    if let (Ok(before), Ok(after)) = (StateDocument::read(&parent.body), StateDocument::read(body))
+    {
         found.extend(parent.secret_paths.inherited(&before, &after));
     }
     found
@@ -632,12 +633,12 @@ fn with_inherited(mut found: SecretPaths, parent: Option<&Content>, body: &[u8])
 /// A state that lost its resources without a plan is kept for a while, whatever retention says.
 fn pinned_until(version: &StateVersion) -> Option<i64> {
     let is_emptied = match version.mark {
-        Some(Mark::Emptied) => true,
+        Some(VersionMark::Emptied) => true,
         // A version that a person made has its own mark.
-        Some(Mark::Forced | Mark::RolledBack | Mark::Edited) => {
+        Some(VersionMark::Forced | VersionMark::RolledBack | VersionMark::Edited) => {
             !version.contents.may_hold_resources()
         }
-        Some(Mark::Adopted | Mark::Copy) | None => false,
+        Some(VersionMark::Adopted | VersionMark::Copy) | None => false,
     };
     let until = is_emptied.then(|| version.created_at.checked_add(EMPTIED_PIN).ok());
     until.flatten().map(Timestamp::as_microsecond)
@@ -645,7 +646,7 @@ fn pinned_until(version: &StateVersion) -> Option<i64> {
 
 /// What to record of a client's write that bypassed the rules; other writers record it themselves.
 fn exception(
-    write: &Write,
+    write: &StateWrite,
     head: Option<&StoredVersion>,
     version: &StateVersion,
 ) -> Option<String> {

@@ -4,18 +4,18 @@
 
 use std::sync::Arc;
 
-use model::break_glass::Act;
+use model::break_glass::BreakGlassAction;
 use model::state::secret_paths::SecretPaths;
-use model::state::{Mark, StateName};
+use model::state::{StateName, VersionMark};
 
-use super::append::{AppendError, Appended, StateWriter, Write};
+use super::append::{AppendError, Appended, StateWrite, StateWriter};
 use crate::Store;
 
 /// A manual write, under a lock that the person's command holds.
 #[derive(Clone, Debug)]
 pub struct ManualWrite {
     pub lock_id: String,
-    pub mark: Option<Mark>,
+    pub mark: Option<VersionMark>,
     /// Bypasses the rules for serial and lineage, if the lock's operation allows it.
     pub surgery: bool,
     /// Versions up to this one are lost; 0 if none is.
@@ -28,7 +28,7 @@ pub struct ManualWrite {
 /// The break-glass record that opens with the version.
 #[derive(Clone, Debug)]
 pub struct BreakGlassRecord {
-    pub act: Act,
+    pub act: BreakGlassAction,
     pub actor: String,
     pub reason: String,
     pub detail: String,
@@ -50,7 +50,7 @@ impl Store {
             secret_paths: Some(by_hand.secret_paths),
             ..StateWriter::default()
         };
-        let write = Write {
+        let write = StateWrite {
             state: state.clone(),
             writer,
             run: None,

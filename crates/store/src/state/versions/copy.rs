@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use model::ids::RunId;
 use model::state::secret_paths::SecretPaths;
-use model::state::{Mark, StateName};
+use model::state::{StateName, VersionMark};
 
-use super::append::{AppendError, Appended, StateWriter, Write};
+use super::append::{AppendError, Appended, StateWrite, StateWriter};
 use crate::Store;
 
 impl Store {
@@ -20,14 +20,14 @@ impl Store {
         body: Vec<u8>,
         secret_paths: SecretPaths,
     ) -> Result<Appended, AppendError> {
-        let write = Write {
+        let write = StateWrite {
             state: state.clone(),
             writer: StateWriter {
                 secret_paths: Some(secret_paths),
                 ..StateWriter::default()
             },
             run,
-            mark: Some(Mark::Copy),
+            mark: Some(VersionMark::Copy),
             record: None,
             body: Arc::new(body),
         };

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::lock::LockInfo;
-use model::state::{ExpectedHead, KeepAside, StateFacts};
+use model::state::{ExpectedHead, QuarantineReason, StateFacts};
 
-use super::append::Write;
+use super::append::StateWrite;
 use super::*;
 use crate::blob::durability::SyncWatch;
 use crate::blob::segments::frame;
@@ -230,7 +230,7 @@ async fn a_write_that_follows_nothing_costs_others_nothing() {
     let store = home.open().await;
     let mut ready = Vec::new();
     for name in ["a", "b", "a"] {
-        let write = Write {
+        let write = StateWrite {
             state: StateName::new("p", name),
             writer: StateWriter::default(),
             run: None,
@@ -310,7 +310,7 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     let home = TestHome::new();
     let store = home.open().await;
     lock(&store, &lock_info("a"), None).await;
-    let write = Write {
+    let write = StateWrite {
         state: network(),
         writer: holding("a"),
         run: None,
@@ -345,7 +345,7 @@ async fn the_lock_of_a_run_moves_the_head_for_that_run_only() {
             run: by,
             ..holding("a")
         };
-        let write = Write {
+        let write = StateWrite {
             state: network(),
             writer,
             run: by,
@@ -544,14 +544,14 @@ async fn a_lost_key_of_a_state_is_not_replaced() {
     fs::remove_dir_all(home.path().join("home/keys/p~network")).unwrap();
     let store = home.open().await;
     let sealed = store
-        .seal(Scope::State(network()), "plan", Vec::new())
+        .seal(KeyScope::State(network()), "plan", Vec::new())
         .await;
     let err = sealed.unwrap_err();
     assert!(
         matches!(err, StoreError::Key(KeyError::Lost { .. })),
         "{err:?}"
     );
-    let other = Scope::State(StateName::new("p", "other"));
+    let other = KeyScope::State(StateName::new("p", "other"));
     store.seal(other, "plan", Vec::new()).await.unwrap();
 }
 
@@ -613,7 +613,7 @@ async fn a_runs_leftover_is_adopted_once() {
         panic!("{adopted:?}")
     };
     assert_eq!((version.serial, version.run), (1, Some(run)));
-    assert_eq!(version.mark, Some(Mark::Adopted));
+    assert_eq!(version.mark, Some(VersionMark::Adopted));
     assert_ne!(version.lineage, "");
     let again = store
         .state_adopt(&network(), run, file, false, SecretPaths::default())
@@ -659,7 +659,7 @@ async fn a_leftover_is_kept_aside_while_somebody_else_holds_the_lock() {
     let adopted = adopt().await.unwrap();
     let why = "the state is locked by lock `b`, and this write does not carry it";
     let Adopted::KeptAside {
-        why: KeepAside::Refused(said),
+        why: QuarantineReason::Refused(said),
         ..
     } = &adopted
     else {

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn values_of_a_new_resource() {
     insta::assert_snapshot!(seen(resource(
-        Action::Create,
+        ChangeAction::Create,
         "aws_instance.web",
         vec![
             set_to("name", json!("web")),
@@ -58,7 +58,7 @@ fn values_of_a_new_resource() {
 #[test]
 fn values_that_change() {
     let mut change = resource(
-        Action::Update,
+        ChangeAction::Update,
         "aws_instance.web",
         vec![
             attribute("size", known(json!(1)), known(json!(2.5))),
@@ -141,7 +141,7 @@ fn values_that_change() {
 fn long_lists_that_change() {
     let hosts = |last: &str| json!(["one.example.io", "two.example.io", "three.example.io", last]);
     insta::assert_snapshot!(seen(resource(
-        Action::Update,
+        ChangeAction::Update,
         "aws_lb.web",
         vec![
             attribute("ports", known(json!([80])), known(json!([80, 443]))),
@@ -177,7 +177,7 @@ fn texts_that_change() {
             .collect()
     };
     insta::assert_snapshot!(seen(resource(
-        Action::Update,
+        ChangeAction::Update,
         "aws_instance.web",
         vec![
             attribute("user_data", known(json!(lines("old\x1b[2J"))), known(json!(lines("new")))),
@@ -208,7 +208,7 @@ fn texts_that_change() {
 #[test]
 fn many_causes_of_a_replacement() {
     let mut change = resource(
-        Action::CreateDelete,
+        ChangeAction::CreateDelete,
         "aws_instance.web",
         ["ami", "zone", "type"]
             .map(|path| AttributeChange {
@@ -234,7 +234,7 @@ fn many_causes_of_a_replacement() {
 fn nothing_in_a_plan_can_move_the_cursor() {
     let evil = "\x1b[2J\r\n\u{9b}1A\u{202e}";
     let mut change = resource(
-        Action::DeleteCreate,
+        ChangeAction::DeleteCreate,
         &format!("a{evil}.b.c"),
         vec![
             attribute(evil, known(json!(evil)), known(json!({evil: [evil]}))),
@@ -252,7 +252,7 @@ fn nothing_in_a_plan_can_move_the_cursor() {
     planned.outputs.insert(
         evil.to_owned(),
         OutputChange {
-            action: Action::Create,
+            action: ChangeAction::Create,
             before: PlanValue::Absent,
             after: known(json!(evil)),
         },
@@ -280,7 +280,7 @@ fn nothing_in_a_plan_can_move_the_cursor() {
     };
     for full in [false, true] {
         for width in [0, 40, 200, usize::MAX] {
-            let text = render(&set, full, Look::plain(width));
+            let text = render(&set, full, ViewOptions::plain(width));
             assert!(
                 text.chars().all(|c| c == '\n' || !c.is_control()),
                 "{text:?}"
@@ -293,7 +293,7 @@ fn nothing_in_a_plan_can_move_the_cursor() {
 #[test]
 fn a_narrow_terminal_has_values_below_their_names() {
     let change = resource(
-        Action::Update,
+        ChangeAction::Update,
         "aws_instance.web",
         vec![
             attribute(
@@ -304,7 +304,7 @@ fn a_narrow_terminal_has_values_below_their_names() {
             attribute("size", known(json!(1)), known(json!(2))),
         ],
     );
-    insta::assert_snapshot!(render(&alone(change), false, Look::plain(44)), @r#"
+    insta::assert_snapshot!(render(&alone(change), false, ViewOptions::plain(44)), @r#"
     network  ~ 1 change
       ~ aws_instance.web
           a_name_that_takes_the_whole_line

@@ -24,13 +24,13 @@ async fn publish_to(
         name: "runtime".to_owned(),
         repository: url.to_owned(),
         branch: "facts".to_owned(),
-        owns: Owns::Branch,
+        owns: BranchOwnership::Branch,
         on_sensitive: wanted.on_sensitive,
         encrypt_all: wanted.encrypt_all,
         credential: Some(Secret::new(TOKEN)),
         declared: declared("runtime", "facts"),
     };
-    let output = |value: Value, sensitive| Output { value, sensitive };
+    let output = |value: Value, sensitive| OutputValue { value, sensitive };
     let outputs = BTreeMap::from([
         ("password".to_owned(), output(json!(PASSWORD), true)),
         ("host".to_owned(), output(json!("db.example.io"), false)),

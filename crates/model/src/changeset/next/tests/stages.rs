@@ -68,7 +68,7 @@ fn a_stage_that_takes_every_runner_with_it_ends() {
 #[test]
 fn who_waits_for_the_apply_alone_does_not_wait_for_gates() {
     let (mut set, mut runs) = change_set(Action::Apply, &["a", "b<a:x"]);
-    runs[1].upstreams[0].wait = Wait::Applied;
+    runs[1].upstreams[0].wait = WaitFor::Applied;
     set.request.auto_approve = true;
     set.status = Status::Confirmed;
     settle(&mut set, &mut runs);
@@ -114,7 +114,7 @@ fn a_hold_keeps_stages_that_write_and_lets_gates_be_looked_at() {
     happen(&mut runs, "a", said(&[]));
     settle(&mut set, &mut runs);
     let holds = [held("a")];
-    let around = Around {
+    let around = DecisionContext {
         holds: &holds,
         ..AROUND
     };
@@ -128,22 +128,22 @@ fn a_hold_keeps_stages_that_write_and_lets_gates_be_looked_at() {
         happen(&mut runs, "a", applied_before(stage));
         let steps = next(&set, &runs, &around);
         if starts {
-            assert_eq!(steps, [Step::StartStage(RunId(1), stage)]);
+            assert_eq!(steps, [Transition::StartStage(RunId(1), stage)]);
             continue;
         }
-        assert_eq!(steps, [Step::Move(SetEvent::CameToRest)]);
+        assert_eq!(steps, [Transition::Move(SetEvent::CameToRest)]);
         set.status = Status::AwaitingConfirm;
         assert_eq!(next(&set, &runs, &around), []);
         let by = "me".to_owned();
-        let refused = changeset::hear(&set, &runs, &around, Say::Confirm { by });
+        let refused = changeset::hear(&set, &runs, &around, UserCommand::Confirm { by });
         assert!(
-            matches!(refused, Err(HearError::Held { .. })),
+            matches!(refused, Err(UserCommandError::Held { .. })),
             "{refused:?}"
         );
         let why = changeset::why_set(&set, &runs, &around, None).unwrap();
         assert!(why.starts_with("stack `a` is held by"), "{why}");
         // When it ends, no confirmation is needed.
         let confirmed = SetEvent::Confirmed { by: None };
-        assert_eq!(next(&set, &runs, &AROUND), [Step::Move(confirmed)]);
+        assert_eq!(next(&set, &runs, &AROUND), [Transition::Move(confirmed)]);
     }
 }

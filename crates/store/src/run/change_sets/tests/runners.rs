@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
-use model::approval::{Approval, ApprovalBlock, Requirement};
-use model::changeset::{Origin, Reopen, Request, Status};
+use model::approval::{Approval, ApprovalBlock, ApprovalRequirement};
+use model::changeset::{Reopen, Request, Status, Trigger};
 use model::ids::RunId;
 use model::plan::PlanCounts;
 use model::run::{RunEvent, RunState};
-use testkit::{Dice, seed};
+use testkit::{SeededRng, seed};
 
 use super::{START, World, plan, spec, stack};
 use crate::testing::TestHome;
@@ -18,7 +18,7 @@ async fn world(home: &TestHome, store: &Store) -> World {
     World {
         onlooker: home.open().await,
         store: store.clone(),
-        dice: Dice::new(seed()),
+        dice: SeededRng::new(seed()),
         now: START,
         sets: Vec::new(),
         alive: BTreeSet::new(),
@@ -34,7 +34,7 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
         lanes: vec!["azure".to_owned()],
         auto_approve: true,
         approvals: Vec::new(),
-        origin: Origin::Person,
+        origin: Trigger::Person,
         ..world.request()
     };
     let specs = [spec("a", &[])];
@@ -104,7 +104,7 @@ async fn whose_values_a_plan_has_is_kept_with_the_plan_or_not_at_all() {
     let request = Request {
         lanes: vec!["azure".to_owned()],
         auto_approve: false,
-        origin: Origin::Person,
+        origin: Trigger::Person,
         ..world.request()
     };
     let specs = [spec("a", &[])];
@@ -153,12 +153,12 @@ async fn what_was_said_before_a_plan_was_there_is_not_about_it() {
     let rule = ApprovalBlock::rule(Some(&ApprovalBlock::default()), None).unwrap();
     let request = Request {
         auto_approve: false,
-        approvals: vec![Requirement {
+        approvals: vec![ApprovalRequirement {
             by: "target `local`".to_owned(),
             rule,
             stacks: BTreeSet::from([stack("a")]),
         }],
-        origin: Origin::Person,
+        origin: Trigger::Person,
         ..world.request()
     };
     let specs = [spec("a", &[])];

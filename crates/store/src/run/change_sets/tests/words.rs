@@ -1,7 +1,7 @@
 //! What is said about a run from outside: by people who want it to end, and by policies that are asked again.
 
 use model::ids::{ChangeSetId, RunId};
-use model::policy::{Point, Remark, Requirement, Verdict};
+use model::policy::{PolicyPhase, Remark, RequiredApproval, Verdict};
 use model::run::{Run, RunEvent, RunState};
 
 use super::World;
@@ -25,7 +25,7 @@ impl World {
     pub(super) async fn ask_policies(&mut self, set: ChangeSetId) {
         let count = u32::try_from(self.dice.roll(3)).unwrap();
         let asked = RunEvent::PolicyAsked {
-            at: Point::Approval,
+            at: PolicyPhase::Approval,
             by: Some("eve".to_owned()),
             said: wants(count),
         };
@@ -54,7 +54,7 @@ impl World {
 
 /// What a policy says that wants so many people to look.
 pub(super) fn wants(count: u32) -> Verdict {
-    let wanted = (count > 0).then(|| Requirement {
+    let wanted = (count > 0).then(|| RequiredApproval {
         remark: Remark {
             policy: "p".to_owned(),
             rule: "require_approval".to_owned(),

@@ -6,12 +6,15 @@ use std::path::Path;
 use super::*;
 use crate::blob::segments::frame::scan;
 use crate::testing::{TestHome, append, body, network, wide};
-use crate::{BlobsAt, Keyring, TablesAt};
+use crate::{BlobLocation, DatabaseLocation, Keyring};
 
 async fn to_rebuild(home: &Path) -> Store {
     let keyring = Keyring::open(&home.join("config/master.key")).unwrap();
     let (root, file) = (home.join("home"), home.join("home/terrane.db"));
-    let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(&root));
+    let (tables, blobs) = (
+        DatabaseLocation::File(&file),
+        BlobLocation::Directory(&root),
+    );
     Store::open_to_rebuild(tables, blobs, keyring)
         .await
         .unwrap()

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::testing::{Backup, TestHome, append, body, lock_info, network, wide};
-use crate::{BlobsAt, Keyring, OpenMode, TablesAt};
+use crate::{BlobLocation, DatabaseLocation, Keyring, OpenMode};
 use model::state::ExpectedHead;
 
 async fn write(store: &Store, state: &StateName, serial: u64) {
@@ -144,7 +144,10 @@ async fn segments_that_are_gone_are_not_made_anew() {
         return; // the tables are elsewhere
     }
     let root = home.path().join("home");
-    let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(&root));
+    let (tables, blobs) = (
+        DatabaseLocation::File(&file),
+        BlobLocation::Directory(&root),
+    );
     let opened = Store::open_with(tables, blobs, keyring, OpenMode::Cli).await;
     assert!(
         matches!(opened, Err(OpenStoreError::BlobsGone { .. })),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::state::StateFacts;
-use testkit::{Dice, seed};
+use testkit::{SeededRng, seed};
 
 use super::*;
 use crate::recover;
@@ -12,7 +12,7 @@ use crate::{Acknowledgement, Keyring, RecoveredItem, StateWriter};
 
 #[tokio::test]
 async fn what_was_acknowledged_outlives_any_crash() {
-    let mut dice = Dice::new(seed());
+    let mut dice = SeededRng::new(seed());
     let home = TestHome::new();
     let mut acknowledged: BTreeMap<StateName, u64> = BTreeMap::new();
     for _ in 0..60 {
@@ -43,7 +43,7 @@ async fn what_was_acknowledged_outlives_any_crash() {
     check_recovery(&home, &acknowledged, &dice);
 }
 
-async fn check(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &Dice) {
+async fn check(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &SeededRng) {
     let store = home.open().await;
     let verified = store.state_verify(None).await.unwrap();
     assert!(
@@ -63,7 +63,7 @@ async fn check(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &
 }
 
 /// The files alone say the same.
-fn check_recovery(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &Dice) {
+fn check_recovery(home: &TestHome, acknowledged: &BTreeMap<StateName, u64>, dice: &SeededRng) {
     let keyring = Keyring::open_or_create(&home.path().join("config/master.key")).unwrap();
     let mut found: BTreeMap<(StateName, u64), Acknowledgement> = BTreeMap::new();
     let each = |recovered| match recovered {

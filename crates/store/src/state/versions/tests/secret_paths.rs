@@ -3,7 +3,7 @@
 use model::state::secret_paths::SecretPath;
 
 use super::*;
-use crate::{BlobsAt, Keyring, TablesAt};
+use crate::{BlobLocation, DatabaseLocation, Keyring};
 
 /// A state with outputs of these names and values.
 fn body(serial: u64, outputs: &[(&str, &str)]) -> Vec<u8> {
@@ -44,7 +44,10 @@ async fn to_rebuild(home: &TestHome) -> Store {
         home.path().join("home/terrane.db"),
     );
     let keyring = Keyring::open(&home.path().join("config/master.key")).unwrap();
-    let (tables, blobs) = (TablesAt::File(&file), BlobsAt::Directory(&root));
+    let (tables, blobs) = (
+        DatabaseLocation::File(&file),
+        BlobLocation::Directory(&root),
+    );
     let store = Store::open_to_rebuild(tables, blobs, keyring).await;
     store.unwrap()
 }
@@ -102,7 +105,7 @@ async fn a_frame_of_an_older_format_is_refused() {
     let home = TestHome::new();
     let store = home.open().await;
     let version = write(&store, body(1, &[("a", "b")]), None).await;
-    let key = store.keys.get(&Scope::State(network())).unwrap();
+    let key = store.keys.get(&KeyScope::State(network())).unwrap();
     let header = serde_json::json!({
         "terrane": "state version", "format": 1, "key": 1, "encoding": "whole",
         "parent_digest": null, "state": version.state, "version": 1, "serial": 1, "lineage": "l",
