@@ -55,15 +55,15 @@ pub(crate) fn read_project(
 }
 
 /// Reads the project and fails if it has errors. Prints warnings; only `validate` prints notes.
-pub(crate) fn sound_project(
+pub(crate) fn valid_project(
     global: &Global,
     process: &Process,
 ) -> Result<(OpenProject, Project), CommandError> {
-    sound_but_for(&[], global, process)
+    valid_project_except(&[], global, process)
 }
 
-/// Like [`sound_project`], but ignores findings with one of these codes.
-pub(crate) fn sound_but_for(
+/// Like [`valid_project`], but ignores findings with one of these codes.
+pub(crate) fn valid_project_except(
     codes: &[&str],
     global: &Global,
     process: &Process,
@@ -113,7 +113,7 @@ pub(crate) fn refuse_new_key(settings: &HomeSettings) -> Result<(), CommandError
 }
 
 /// Warns about states that hold resources but belong to no stack any more: no plan covers them.
-pub(crate) async fn say_abandoned(
+pub(crate) async fn warn_removed_stacks(
     control: &Control,
     project: &Project,
     look: ViewOptions,

@@ -35,7 +35,7 @@ pub fn run(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
 
 fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> {
     let global = &args.global;
-    control::home::hardening::keep_to_ourselves();
+    control::home::hardening::protect_memory();
     match args.command {
         Command::Completions(args) => commands::completions::completions(&args, process),
         Command::Graph(args) => commands::graph::graph(&args, global, process),

@@ -225,7 +225,8 @@ impl<'a> Watcher<'a> {
         if before.set.status != Status::AwaitingConfirm {
             return Ok(()); // the confirmation is refused for another reason
         }
-        let heard = approval_policy::hear_confirmation(self.control, &before, &self.actor).await;
+        let heard =
+            approval_policy::evaluate_confirmation(self.control, &before, &self.actor).await;
         let heard = heard.map_err(|err| CommandError::from_error(&err))?;
         for (stack, said) in &heard.said {
             self.warn(stack, &said.warnings)?;
@@ -287,7 +288,7 @@ impl<'a> Watcher<'a> {
     }
 
     /// Watches until the change set cannot continue on its own.
-    pub(crate) async fn until_rest(&mut self) -> Result<WatchEnd, CommandError> {
+    pub(crate) async fn wait_until_idle(&mut self) -> Result<WatchEnd, CommandError> {
         let mut interrupts = signal(SignalKind::interrupt())
             .map_err(|err| CommandError::because("could not listen for Ctrl-C", &err))?;
         let mut interrupted = false;
@@ -405,7 +406,7 @@ impl<'a> Watcher<'a> {
         let asker = self.asker.clone().unwrap_or_default();
         let by = self.actor.clone();
         let say = UserCommand::Interrupt { by };
-        scheduler::turn(self.control, self.id, Some(say), &asker, None)
+        scheduler::advance(self.control, self.id, Some(say), &asker, None)
             .await
             .map_err(|err| failed(&err))?;
         self.look().await
@@ -430,7 +431,7 @@ impl<'a> Watcher<'a> {
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
             if let Some(asker) = &self.asker {
-                scheduler::go_on_with_waiters(self.control, asker, Some(self.id))
+                scheduler::resume_unattended(self.control, asker, Some(self.id))
                     .await
                     .map_err(|err| CommandError::from_error(&err))?;
             }
@@ -483,7 +484,7 @@ impl<'a> Watcher<'a> {
         if let (Some((set, since)), Some(asker)) = (self.first, &self.asker)
             && since.elapsed() > OVERDUE
         {
-            scheduler::pass_by(self.control, asker, set, self.id)
+            scheduler::skip_stalled(self.control, asker, set, self.id)
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
         }
@@ -542,9 +543,9 @@ impl<'a> Watcher<'a> {
 
     async fn turn(&mut self, say: Option<UserCommand>) -> Result<(), CommandError> {
         let asker = self.asker.clone().unwrap_or_default();
-        let standing = scheduler::turn(self.control, self.id, say, &asker, None)
+        let standing = scheduler::advance(self.control, self.id, say, &asker, None)
             .await
-            .map_err(|err| turn_error(&err))?;
+            .map_err(|err| advance_error(&err))?;
         self.front = standing.front;
         Ok(())
     }
@@ -632,7 +633,7 @@ impl<'a> Watcher<'a> {
 }
 
 /// The error for a decision that is not possible now, with what is missing.
-pub(crate) fn turn_error(err: &scheduler::AdvanceError) -> CommandError {
+pub(crate) fn advance_error(err: &scheduler::AdvanceError) -> CommandError {
     let shown = CommandError::from_error(err);
     match err.heard() {
         Some(UserCommandError::Owes { set, owed }) => owes(*set, owed),

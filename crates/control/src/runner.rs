@@ -59,7 +59,7 @@ pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
 pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::{sweep_lost, write_override};
+pub(crate) use workspace::{clean_up_lost, write_override};
 
 /// Starts a run's state endpoint, which requires the given token. `cli` passes it in, because this crate does
 /// not depend on `server`.

@@ -7,7 +7,7 @@
 //! | [`spawn_detached`] | `terrane runner` | a log file | never |
 //! | [`capture`] | short helpers: git, versions, secret commands | bounded memory | killed at a time limit |
 //!
-//! [`remove_when_gone`] and [`ProcessGroupGuard`] are different: they start a shell that does nothing until our process
+//! [`remove_on_exit`] and [`ProcessGroupGuard`] are different: they start a shell that does nothing until our process
 //! ends.
 //!
 //! A child gets exactly the given [`Environment`] and, of our descriptors, only those it is meant to inherit.
@@ -41,11 +41,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStderr, ChildStdout};
 
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
-pub use ending::{TailedOutput, run_to_end};
+pub use ending::{TailedOutput, run_with_tail};
 pub use environment::{Environment, engine_environment};
 pub use holders::{FileHolder, has_open, holders};
-pub use keeper::{DirGuard, ProcessGroupGuard, remove_when_gone};
-pub use memory::keep_to_ourselves;
+pub use keeper::{DirGuard, ProcessGroupGuard, remove_on_exit};
+pub use memory::protect_memory;
 
 /// Prepares a child with its own directory, exactly the given environment, and its own process group. A Ctrl-C in
 /// the terminal therefore reaches us and not the child.

@@ -45,7 +45,7 @@ pub async fn resolve(
     reference: &SecretReference,
     around: SecretContext<'_>,
 ) -> Result<Secret, SecretError> {
-    if let Some(secret) = read_of_asker(reference, around.asker, around.root)? {
+    if let Some(secret) = read_from_caller(reference, around.asker, around.root)? {
         return Ok(secret);
     }
     match reference {
@@ -55,7 +55,7 @@ pub async fn resolve(
 }
 
 /// Reads a secret that is on the caller's machine, which must be this one; `None` for other sources.
-pub fn read_of_asker(
+pub fn read_from_caller(
     reference: &SecretReference,
     asker: &BTreeMap<String, String>,
     root: &Path,

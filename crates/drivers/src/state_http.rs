@@ -179,7 +179,7 @@ impl HttpBackend {
     pub fn locked_by(&self) -> Option<String> {
         let used = self.used.get()?;
         let is_usual = *used == LockMethod::at(&self.address);
-        (!is_usual).then(|| format!("{} at `{}`", used.lock, nameable(&used.address)))
+        (!is_usual).then(|| format!("{} at `{}`", used.lock, strip_credentials(&used.address)))
     }
 
     /// Does nothing if the backend has no locks.
@@ -223,7 +223,7 @@ impl HttpBackend {
                 let holder = LockInfo::from_json(&body)
                     .map_or_else(|_| "somebody".to_owned(), |info| info.to_string());
                 Err(HttpBackendError::Locked {
-                    address: nameable(&self.address),
+                    address: strip_credentials(&self.address),
                     holder,
                 })
             }
@@ -289,7 +289,7 @@ impl HttpBackend {
     fn broken(&self, deed: &'static str, source: reqwest::Error) -> HttpBackendError {
         HttpBackendError::Send {
             deed,
-            address: nameable(&self.address),
+            address: strip_credentials(&self.address),
             source: source.without_url(),
         }
     }
@@ -297,14 +297,14 @@ impl HttpBackend {
     fn status(&self, deed: &'static str, status: StatusCode) -> HttpBackendError {
         HttpBackendError::Status {
             deed,
-            address: nameable(&self.address),
+            address: strip_credentials(&self.address),
             status: status.as_u16(),
         }
     }
 }
 
 /// An address without user, password and query, which may hold secrets.
-pub fn nameable(address: &str) -> String {
+pub fn strip_credentials(address: &str) -> String {
     let address = address.split(['?', '#']).next().unwrap_or_default();
     match address.split_once("://") {
         None => address.to_owned(),
@@ -380,7 +380,7 @@ mod tests {
             ("https://u:p@w@h", "https://h"),
             ("https://h/a@b", "https://h/a@b"),
         ] {
-            assert_eq!(nameable(address), shown);
+            assert_eq!(strip_credentials(address), shown);
         }
     }
 }

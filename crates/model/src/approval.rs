@@ -268,7 +268,7 @@ fn of_policy(wanted: &policy::RequiredApproval, run: &Run) -> ApprovalRequiremen
 }
 
 /// The approvals that policies require for one run and that are missing, from all evaluation points.
-pub fn owed_to_policy(
+pub fn missing_policy_approvals(
     set: &ChangeSet,
     run: &Run,
     wanted: &policy::RequiredApproval,
@@ -299,7 +299,7 @@ pub fn lacks_rule_approvals(
 
 /// Whether no approval is missing for one run.
 pub(crate) fn is_free(owed: &[MissingApproval], run: &Run) -> bool {
-    !owed.iter().any(|one| one.keeps_back(run))
+    !owed.iter().any(|one| one.blocks(run))
 }
 
 fn count(
@@ -401,7 +401,7 @@ fn is_past(at: Timestamp, term: Duration, now: Timestamp) -> bool {
 
 impl MissingApproval {
     /// Whether this missing approval blocks a run.
-    pub fn keeps_back(&self, run: &Run) -> bool {
+    pub fn blocks(&self, run: &Run) -> bool {
         self.is_for_all || self.stacks.contains(&run.stack)
     }
 

@@ -25,11 +25,11 @@ wait -n
 impl Dns {
     /// Two servers with the same records: lines of the zone `example.io`, such as `www A 192.0.2.1`.
     pub fn start(records: &str) -> Self {
-        Self::start_apart(records, records)
+        Self::start_split(records, records)
     }
 
     /// Servers that hold different records.
-    pub fn start_apart(first: &str, second: &str) -> Self {
+    pub fn start_split(first: &str, second: &str) -> Self {
         let knot = program("knot", "TERRANE_TEST_KNOT", &["/usr/sbin/knotd"]);
         let recipe = |dir: &Path| {
             write(dir, first, second);

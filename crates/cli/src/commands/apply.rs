@@ -9,7 +9,7 @@ use super::by_hand::reason_text;
 use super::change::{self, ChangeOptions, bundled};
 use super::exceptions::ExceptionArgs;
 use super::read_project;
-use super::run::{read_set, say_yes};
+use super::run::{confirm_change_set, read_set};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -96,20 +96,20 @@ pub(crate) async fn apply(
         && word.parse::<ChangeSetId>().is_ok()
         && !is_stack(word, global, process)
     {
-        if change.is_more_than_a_yes() {
+        if change.changes_request() {
             return Err(CommandError::new(format!(
                 "change set `{word}` was asked for and planned already: a yes to it takes no options"
             ))
             .hint(format!("`terrane apply {word}` says yes to it"))
             .status(ExitStatus::Usage));
         }
-        return Box::pin(say_yes(word, &[], global, process)).await;
+        return Box::pin(confirm_change_set(word, &[], global, process)).await;
     }
     match args.resume {
         None => Box::pin(change::carry_out(change, global, process)).await,
         Some(id) => {
             let id = (id != NEWEST).then(|| read_set(&id)).transpose()?;
-            Box::pin(change::go_on_with(
+            Box::pin(change::reopen_and_watch(
                 id,
                 Reopen::rest(),
                 change,

@@ -87,7 +87,7 @@ pub(crate) async fn tell_git(
 
 /// Prints holds, open break-glass records and quarantined states as notes, next to a listing that they
 /// affect.
-pub(crate) async fn say_in_force(control: &Control) -> Result<(), CommandError> {
+pub(crate) async fn print_restrictions(control: &Control) -> Result<(), CommandError> {
     let in_force = Restrictions::read(control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     for line in view::in_force::lines(&in_force) {

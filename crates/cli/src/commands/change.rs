@@ -29,8 +29,8 @@ use serde_json::json;
 
 use super::by_hand::tell_git;
 use super::{
-    declare_new_project, destroy, exceptions, open_home, refuse_new_key, run, say_abandoned,
-    selection, sound_but_for, sound_project,
+    declare_new_project, destroy, exceptions, open_home, refuse_new_key, run, selection,
+    valid_project, valid_project_except, warn_removed_stacks,
 };
 use crate::args::Global;
 use crate::view::text::clean;
@@ -103,7 +103,7 @@ pub(crate) async fn carry_out(
     if let Some(file) = &change.out {
         bundled::check_place(file, process)?;
     }
-    let (open, project) = sound_but_for(but_for, global, process)?;
+    let (open, project) = valid_project_except(but_for, global, process)?;
     let (open, project) = match &change.destroying.from {
         None => (open, project),
         Some(commit) => destroy::as_of(commit, open, &project, process)?,
@@ -144,8 +144,8 @@ pub(crate) async fn carry_out(
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
     if open.commit.is_none() {
-        say_abandoned(&control, &project, look).await?;
-        run::imports::say_left(&control, &stacks, look).await?;
+        warn_removed_stacks(&control, &project, look).await?;
+        run::imports::warn_unrecorded(&control, &stacks, look).await?;
     }
     if change.action != Action::Plan {
         say_no_home(&settings, look)?;
@@ -237,7 +237,7 @@ async fn differing(
     global: &Global,
     process: &Process,
 ) -> Result<Option<BTreeSet<StackName>>, CommandError> {
-    if !selection::wants_applied(&change.selectors) {
+    if !selection::compares_with_applied(&change.selectors) {
         return Ok(None);
     }
     let settings = process.settings(global)?;
@@ -284,7 +284,7 @@ async fn start<'a>(
         let asker = change_sets::gather_again(control, open, &process.env, set.id)
             .await
             .map_err(|err| failed(&err))?;
-        let is_alike = change_sets::is_asked_alike(control, &set, asker.as_ref()).await;
+        let is_alike = change_sets::is_same_request(control, &set, asker.as_ref()).await;
         // Only attach to a queued change set if we have the values needed to start it.
         if is_alike.map_err(|err| failed(&err))?
             && (asker.is_some() || set.status != Status::Waiting)
@@ -333,7 +333,7 @@ fn say_unseen(unseen: &[UnreadState], look: ViewOptions) -> Result<(), CommandEr
 }
 
 /// Watches a cancelled change set until it ends, and reports the outcome.
-pub(crate) async fn watch_to_the_end(
+pub(crate) async fn watch_until_finished(
     control: &Control,
     id: ChangeSetId,
     global: &Global,
@@ -341,7 +341,7 @@ pub(crate) async fn watch_to_the_end(
 ) -> Result<ExitStatus, CommandError> {
     let attached = Watcher::attach(control, id, None, global, process);
     let mut watcher = attached.map_err(|err| CommandError::from_error(&err))?;
-    match watcher.until_rest().await? {
+    match watcher.wait_until_idle().await? {
         WatchEnd::Detached => Ok(ExitStatus::Interrupted),
         WatchEnd::Over | WatchEnd::AwaitsConfirm => {
             ending::tell(&mut watcher, global, process).await
@@ -362,7 +362,7 @@ async fn follow(
     // once, for the reviewed plans.
     let mut is_said = false;
     loop {
-        let rest = watcher.until_rest().await?;
+        let rest = watcher.wait_until_idle().await?;
         match rest {
             WatchEnd::Over => break,
             WatchEnd::Detached => {
@@ -473,7 +473,7 @@ pub(super) async fn look_after_the_past(
     let nothing = BTreeMap::new();
     let asker = CallerEnv::gather(&process.env, &open.root, &[], &nothing);
     let asker = asker.map_err(|err| failed(&err))?;
-    let found = scheduler::go_on_with_waiters(control, &asker, None).await;
+    let found = scheduler::resume_unattended(control, &asker, None).await;
     for (set, fate) in found.map_err(|err| failed(&err))? {
         report::say(&told(set, &fate))?;
     }
@@ -529,14 +529,14 @@ pub(crate) async fn go_on(
 }
 
 /// Reopens runs of a stopped change set and watches them.
-pub(crate) async fn go_on_with(
+pub(crate) async fn reopen_and_watch(
     id: Option<ChangeSetId>,
     what: Reopen,
     change: ChangeOptions,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    let (open, project) = valid_project(global, process)?;
     let look = process.look(global);
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, look).await?;
@@ -552,12 +552,12 @@ pub(crate) async fn go_on_with(
         Err(err) => {
             let refused = prepare_error(&err);
             return Err(match id {
-                Some(set) => with_what_stalls(&control, set, refused).await,
+                Some(set) => explain_stall(&control, set, refused).await,
                 None => refused,
             });
         }
     };
-    run::imports::say_left(&control, &left, look).await?;
+    run::imports::warn_unrecorded(&control, &left, look).await?;
     let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = ChangeSetRequest {
         policy_override: change.policy_override.clone(),
@@ -621,7 +621,7 @@ pub(crate) async fn go_on_with(
 
 impl ChangeOptions {
     /// Whether it has options for plan or apply, which are already fixed for a waiting change set.
-    pub(crate) fn is_more_than_a_yes(&self) -> bool {
+    pub(crate) fn changes_request(&self) -> bool {
         self.all
             || self.jobs.is_some()
             || self.new_project
@@ -654,7 +654,7 @@ impl ChangeOptions {
 }
 
 /// Adds to a refusal why the change set is stalled and how to unblock it.
-pub(crate) async fn with_what_stalls(
+pub(crate) async fn explain_stall(
     control: &Control,
     set: ChangeSetId,
     refused: CommandError,

@@ -6,7 +6,7 @@ use model::ids::StackName;
 use model::project::Project;
 use serde_json::json;
 
-use super::{selection, sound_project};
+use super::{selection, valid_project};
 use crate::args::Global;
 use crate::view::contexts;
 use crate::view::table::Table;
@@ -47,7 +47,7 @@ pub(crate) fn context(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    let (open, project) = valid_project(global, process)?;
     match &args.command {
         ContextCommand::List(ListArgs {}) => list(&project, global, process),
         ContextCommand::Show(args) => {

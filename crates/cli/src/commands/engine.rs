@@ -21,7 +21,7 @@ use model::project::Project;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{read_project, sound_project};
+use super::{read_project, valid_project};
 use crate::args::Global;
 use crate::view::table::Table;
 use crate::view::{ViewOptions, errors, text};
@@ -290,7 +290,7 @@ fn wishes(
         let constraint = constraint.map_err(|err| usage(&err))?;
         return Ok(vec![EngineRequirement { flavor, constraint }]);
     }
-    let (_, project) = sound_project(global, process)?;
+    let (_, project) = valid_project(global, process)?;
     let mut wishes = vec![project.engine.clone()];
     for stack in project.stacks.values() {
         if !wishes.contains(&stack.engine) {
@@ -324,7 +324,7 @@ async fn lock(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    let (open, project) = valid_project(global, process)?;
     let settings = process.settings(global)?;
     let written = engines::lock(
         &open,

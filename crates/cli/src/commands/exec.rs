@@ -20,7 +20,7 @@ use serde_json::json;
 
 use super::by_hand::{reason_text, tell_git};
 use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
-use super::{open_home, refuse_new_key, runner, selection, sound_project};
+use super::{open_home, refuse_new_key, runner, selection, valid_project};
 use crate::args::Global;
 use crate::view::text::clean;
 use crate::watch::{WatchEnd, Watcher};
@@ -72,7 +72,7 @@ pub(crate) async fn exec(
     if exec.kind == ExecKind::Read && !is_painted {
         exec.args.insert(0, "-no-color".to_owned());
     }
-    let (open, project) = sound_project(global, process)?;
+    let (open, project) = valid_project(global, process)?;
     let name = one_stack(&args.stack, &open, &project, process)?;
     let stacks = BTreeSet::from([name.clone()]);
     let who = match exec.kind {
@@ -170,7 +170,7 @@ async fn follow(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let mut watcher = Watcher::drive(control, begun, global, process);
-    match watcher.until_rest().await? {
+    match watcher.wait_until_idle().await? {
         WatchEnd::Over => {}
         WatchEnd::AwaitsConfirm => return waits(watcher.set()),
         WatchEnd::Detached => return Ok(ExitStatus::Interrupted),

@@ -16,7 +16,7 @@ use model::project::Project;
 use serde_json::{Value, json};
 
 use super::by_hand::{ReasonArg, tell_git};
-use super::{open_home, selection, sound_project};
+use super::{open_home, selection, valid_project};
 use crate::args::Global;
 use crate::view::errors;
 use crate::{CommandError, ExitStatus, Process, report, view};
@@ -89,7 +89,7 @@ pub(crate) async fn facts(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    let (open, project) = valid_project(global, process)?;
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;
     let asked = FactsContext {

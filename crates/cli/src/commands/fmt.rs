@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use control::project::formatting::{self, FormatReport};
 
-use super::{read_project, sound_project};
+use super::{read_project, valid_project};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -29,7 +29,7 @@ pub(crate) async fn fmt(
     let open = read_project(global, process)?;
     // Semantic errors do not prevent formatting.
     let Some(project) = open.loaded.project.clone() else {
-        return sound_project(global, process).map(|_| ExitStatus::Done);
+        return valid_project(global, process).map(|_| ExitStatus::Done);
     };
     let settings = process.settings(global)?;
     let formatted = formatting::format(

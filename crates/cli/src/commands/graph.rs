@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use model::graph::{self, Graph, TextStyle};
 
-use super::{selection, sound_project};
+use super::{selection, valid_project};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -34,7 +34,7 @@ pub(crate) fn graph(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, mut project) = sound_project(global, process)?;
+    let (open, mut project) = valid_project(global, process)?;
     if !args.selectors.is_empty() {
         let chosen = selection::resolve(&args.selectors, &open, &project, process, None)?;
         project.stacks.retain(|name, _| chosen.contains(name));

@@ -223,13 +223,13 @@ async fn go_on(
         let values = change_sets::gather_again(control, &here.open, &process.env, set).await;
         let values = values.map_err(|err| failed(&err))?;
         let is_other = match &values {
-            Some(asker) => change_sets::brings_other_values(control, set, asker).await,
+            Some(asker) => change_sets::overrides_values(control, set, asker).await,
             None => Ok(false),
         };
         let may = may && !is_other.map_err(|err| failed(&err))?;
         let words = match values.filter(|_| may && waiter.goes_on()) {
             Some(asker) => {
-                let turned = scheduler::turn(control, set, None, &asker, None).await;
+                let turned = scheduler::advance(control, set, None, &asker, None).await;
                 turned.map_err(|err| failed(&err))?;
                 started.push(set.to_string());
                 format!("Change set {set} goes on; `terrane run logs -f {set}` follows it.\n")

@@ -9,7 +9,7 @@ use model::lock::operation_words;
 use model::state::StateName;
 use serde_json::{Value, json};
 
-use super::by_hand::{ReasonArg, ask, say_in_force, word};
+use super::by_hand::{ReasonArg, ask, print_restrictions, word};
 use super::place::{HomeHandle, at_home};
 use crate::args::Global;
 use crate::view::text::count;
@@ -142,7 +142,7 @@ async fn list(
     for remark in remarks {
         report::say(&format!("note: {remark}\n"))?;
     }
-    say_in_force(&place.control).await?;
+    print_restrictions(&place.control).await?;
     Ok(ExitStatus::Done)
 }
 

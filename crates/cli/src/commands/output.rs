@@ -10,7 +10,7 @@ use model::ids::StackName;
 use serde_json::{Value, json};
 
 use super::state::say_if_copy;
-use super::{open_home, selection, sound_project};
+use super::{open_home, selection, valid_project};
 use crate::args::Global;
 use crate::view;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -48,7 +48,7 @@ pub(crate) async fn output(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    let (open, project) = valid_project(global, process)?;
     let stack: &StackName = selection::one(&args.stack, &project)?;
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;

@@ -33,7 +33,7 @@ pub(crate) fn at_home(text: &str, global: &Global) -> String {
 }
 
 /// Refuses to store a state in a home that is lost when the CI job ends.
-pub(crate) fn must_outlive(global: &Global, process: &Process) -> Result<(), CommandError> {
+pub(crate) fn require_durable_home(global: &Global, process: &Process) -> Result<(), CommandError> {
     let settings = process.settings(global)?;
     if !settings.is_ci || settings.named_home.is_some() {
         return Ok(());

@@ -7,7 +7,7 @@ use model::diagnostic::Finding;
 use model::render::decide::OverwriteOptions;
 use render::{RenderError, RenderRequest};
 
-use super::{OpenProject, read_project, sound_project};
+use super::{OpenProject, read_project, valid_project};
 use crate::args::Global;
 use crate::view::{findings, render as view};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -47,13 +47,13 @@ pub(crate) async fn render(
     let open = read_project(global, process)?;
     // Rendering may fix other errors, such as the missing directory of a stack that it generates.
     let is_ours = |finding: &&Finding| {
-        finding.severity == model::diagnostic::Severity::Error && !view::is_mended(finding)
+        finding.severity == model::diagnostic::Severity::Error && !view::is_fixed_by_render(finding)
     };
     let Some(project) = open.loaded.project.clone() else {
-        return sound_project(global, process).map(|_| ExitStatus::Done);
+        return valid_project(global, process).map(|_| ExitStatus::Done);
     };
     if open.loaded.findings.iter().any(|finding| is_ours(&finding)) {
-        return sound_project(global, process).map(|_| ExitStatus::Done);
+        return valid_project(global, process).map(|_| ExitStatus::Done);
     }
     let only_look = args.check || args.diff;
     let wanted = RenderRequest {

@@ -12,7 +12,7 @@ use model::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
 
 use super::change::prepare_error;
-use super::{destroy, open_home, sound_but_for};
+use super::{destroy, open_home, valid_project_except};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -28,7 +28,7 @@ mod reject;
 mod retry;
 mod show;
 
-pub(crate) use confirm::say_yes;
+pub(crate) use confirm::confirm_change_set;
 
 /// See what runs and why it waits; approve, confirm, try again
 #[derive(Debug, clap::Args)]
@@ -91,7 +91,7 @@ pub(super) struct ProjectHandle {
 impl ProjectHandle {
     pub(super) async fn open(global: &Global, process: &Process) -> Result<Self, CommandError> {
         // The project may have no stacks left: its last one may be the one to destroy.
-        let (open, project) = sound_but_for(&["empty-project"], global, process)?;
+        let (open, project) = valid_project_except(&["empty-project"], global, process)?;
         let settings = process.settings(global)?;
         let control = open_home(&settings, &open, process, process.look(global)).await?;
         Ok(Self {
@@ -177,7 +177,7 @@ impl ProjectHandle {
         let request = found.map_err(|err| CommandError::from_error(&err))?.request;
         let again =
             format!("`terrane run discard {set} --reason …` drops it; then ask for it again");
-        let more = change_sets::asks_for_more(&self.project, &request);
+        let more = change_sets::requires_more_approvals(&self.project, &request);
         let stacks: BTreeSet<StackName> = request.stacks.into_iter().collect();
         if let Some(gone) = stacks
             .iter()

@@ -12,7 +12,7 @@ use model::selector::{self, ChangedRef, Selection, SelectorError};
 use crate::{CommandError, ExitStatus, Process};
 
 /// Whether a selector requires the stacks that differ from what was last applied: only the home records that.
-pub(crate) fn wants_applied(words: &[String]) -> bool {
+pub(crate) fn compares_with_applied(words: &[String]) -> bool {
     selector::parse(words).is_ok_and(|selection| selection.refs().contains(&ChangedRef::Applied))
 }
 

@@ -5,7 +5,7 @@ use control::{policy, validation};
 use model::diagnostic::Finding;
 use serde_json::json;
 
-use super::{check_project_id, open_control, read_project, say_abandoned};
+use super::{check_project_id, open_control, read_project, warn_removed_stacks};
 use crate::args::Global;
 use crate::view::{errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -130,7 +130,7 @@ async fn say_lost_states(
     }
     // Commands that need the home report that it cannot be opened.
     match open_control(home, &settings, process, look).await {
-        Ok(control) => say_abandoned(&control, project, look).await,
+        Ok(control) => warn_removed_stacks(&control, project, look).await,
         Err(_) => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 
-use super::{open_home, selection, sound_but_for};
+use super::{open_home, selection, valid_project_except};
 use crate::args::Global;
 use crate::view::progress::{ProgressFrame, ProgressRow, ProgressStatus};
 use crate::view::text::count;
@@ -56,7 +56,7 @@ pub(crate) async fn verify(
         [] => &[],
         [..] => &["gate-settings", "missing-file"],
     };
-    let (open, project) = sound_but_for(others, global, process)?;
+    let (open, project) = valid_project_except(others, global, process)?;
     let stacks = selection::resolve(&args.stacks, &open, &project, process, None)?;
     let stacks = stacks.iter().map(|name| &project.stacks[name]);
     let stacks: Vec<_> = stacks

@@ -17,7 +17,7 @@ const CONTEXT: usize = 3;
 const MOST: usize = 40;
 
 /// Whether rendering may fix the finding: files that do not exist yet.
-pub(crate) fn is_mended(finding: &Finding) -> bool {
+pub(crate) fn is_fixed_by_render(finding: &Finding) -> bool {
     matches!(
         finding.code,
         "missing-directory"

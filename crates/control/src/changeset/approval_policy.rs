@@ -2,7 +2,7 @@
 //!
 //! Not here: evaluation at plan and apply (`runner`), the policies themselves (`policy`).
 
-use model::approval::{MissingApproval, owed_to_policy};
+use model::approval::{MissingApproval, missing_policy_approvals};
 use model::ids::StackName;
 use model::policy::{Actor, ApprovalFacts, PolicyPhase, Remark, Verdict};
 use model::run::{Run, RunState};
@@ -27,7 +27,7 @@ impl PolicyVerdicts {
 
 /// Evaluates policies for an approval that is about to be given. Their verdicts are recorded, unless they
 /// deny the approval.
-pub async fn hear_approval(
+pub async fn evaluate_approval(
     control: &Control,
     before: &ChangeSetDetails,
     new: &NewApproval,
@@ -53,7 +53,7 @@ pub async fn hear_approval(
 }
 
 /// Evaluates policies for a confirmation of the plans, before anything is applied.
-pub async fn hear_confirmation(
+pub async fn evaluate_confirmation(
     control: &Control,
     before: &ChangeSetDetails,
     person: &str,
@@ -95,7 +95,8 @@ async fn hear(
             now,
         };
         let said = ask(control, &case, asking).await?;
-        let owed = |wanted| owed_to_policy(&before.set, run, wanted, &before.approvals, now);
+        let owed =
+            |wanted| missing_policy_approvals(&before.set, run, wanted, &before.approvals, now);
         heard.owed.extend(said.approvals.iter().filter_map(owed));
         heard.said.push((run.stack.clone(), said));
     }

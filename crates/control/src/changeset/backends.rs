@@ -15,7 +15,7 @@ use drivers::engine::{
     Engine, EngineCall, EngineLockError, EngineLockGuard, InitCall, LocateError, LockFileMode,
     PluginCache, PluginCacheError,
 };
-use drivers::process::{CaptureError, Captured, DirGuard, Environment, remove_when_gone};
+use drivers::process::{CaptureError, Captured, DirGuard, Environment, remove_on_exit};
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, Method};
 use model::digits;
 use model::engine::Flavor;
@@ -33,7 +33,7 @@ use store::{AppendError, StoreError};
 
 use crate::changeset::change_sets::{self, PrepareError};
 use crate::home::write_private;
-use crate::program_output::engine_messages::without_colours;
+use crate::program_output::engine_messages::strip_ansi;
 use crate::project::engines::{self, LayOutSourceError};
 use crate::project::open::OpenProject;
 use crate::secrets::caller_env::{CallerEnv, MissingValuesError};
@@ -41,9 +41,7 @@ use crate::{Control, runner};
 
 pub(crate) use copies::export_to_engine;
 use copies::is_nothing;
-pub use copies::{
-    CopyFreshness, RefreshCopyError, UnreadState, held_before, keep_copy, look_again,
-};
+pub use copies::{CopyFreshness, RefreshCopyError, UnreadState, keep_copy, look_again, lost_copy};
 pub use locks::{BackendLock, BreakOutcome, StackLock, break_lock, lock_of, locks};
 
 #[derive(Debug, thiserror::Error)]
@@ -179,7 +177,7 @@ impl ScratchDir {
         let dir = tempfile::Builder::new()
             .prefix("terrane-")
             .tempdir_in(place)?;
-        let keeper = remove_when_gone(dir.path())?;
+        let keeper = remove_on_exit(dir.path())?;
         Ok(Self {
             path: dir.keep(),
             _keeper: keeper,
@@ -362,7 +360,7 @@ impl BackendEngine {
         BackendError::Refused {
             deed,
             stack: self.stack.clone(),
-            said: cut(self.mask.mask_text(&without_colours(said)).trim(), 4000),
+            said: cut(self.mask.mask_text(&strip_ansi(said)).trim(), 4000),
         }
     }
 
@@ -453,7 +451,7 @@ impl BackendEngine {
             return Ok(());
         }
         let words = [said.stderr_text(), said.stdout_text()].join("\n");
-        let words = without_colours(&words);
+        let words = strip_ansi(&words);
         Err(BackendError::Refused {
             deed,
             stack: self.stack.clone(),

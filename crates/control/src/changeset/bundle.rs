@@ -424,7 +424,7 @@ impl Bundle {
     /// The project with the rules that the bundle was planned under, where its own rules are weaker now.
     /// Removing writers or approvals from the project file does not loosen the rules for a bundle.
     #[must_use]
-    pub fn under_its_rules(&self, mut project: Project) -> Project {
+    pub fn with_planned_rules(&self, mut project: Project) -> Project {
         for BundledRun { spec, .. } in &self.runs {
             let rule = |target: &Target, stack: &Stack| {
                 ApprovalBlock::rule(target.approval.as_ref(), stack.approval.as_ref())
@@ -603,14 +603,14 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Records that the plans of a change set are kept until they are written into a bundle.
-pub(crate) fn note_kept(control: &Control, set: ChangeSetId) -> io::Result<()> {
+pub(crate) fn mark_plans_kept(control: &Control, set: ChangeSetId) -> io::Result<()> {
     let dir = control.home.kept_plans();
     make_private(&dir)?;
     fs::write(dir.join(set.to_string()), b"")
 }
 
 /// Removes the kept plans of a change set: they are in their bundle, or no bundle will be written.
-pub async fn forget_kept(control: &Control, set: &ChangeSet, runs: &[Run]) {
+pub async fn drop_kept_plans(control: &Control, set: &ChangeSet, runs: &[Run]) {
     cleanup::remove_plans(control, set, runs).await;
     drop(fs::remove_file(
         control.home.kept_plans().join(set.id.to_string()),
@@ -635,7 +635,7 @@ pub(crate) async fn forget_abandoned(control: &Control) -> Result<(), store::Cha
             && let Some(_unwatched) = client_presence::unattended(control, &set)
         {
             let runs = control.store.run_list(id).await?;
-            forget_kept(control, &set, &runs).await;
+            drop_kept_plans(control, &set, &runs).await;
         }
     }
     Ok(())

@@ -41,7 +41,7 @@ mod prepare_error;
 mod source;
 mod spec;
 
-pub use approvals::asks_for_more;
+pub use approvals::requires_more_approvals;
 pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
 pub use moved::StaleReason;
 pub use prepare_error::PrepareError;
@@ -193,7 +193,7 @@ impl ChangeSetDraft {
             source,
         })?;
         if self.request.keeps_plans {
-            crate::changeset::bundle::note_kept(control, id).map_err(|source| {
+            crate::changeset::bundle::mark_plans_kept(control, id).map_err(|source| {
                 PrepareError::Keep {
                     path: control.home.kept_plans(),
                     source,
@@ -298,7 +298,8 @@ async fn prepare(
         let name = &spec.stack.name;
         let may_be =
             !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
-        if !spec.upstreams.is_empty() && may_be && crate::stage::facts::are_where_named(spec) {
+        if !spec.upstreams.is_empty() && may_be && crate::stage::facts::are_on_named_branches(spec)
+        {
             spec.settled = up_to_date::is_settled(control, spec, &mut known).await;
         }
     }
@@ -310,7 +311,7 @@ async fn prepare(
     };
     let (exceptions, policy_override) = {
         let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
-        reasons::kept_of(control, &asker, &specs, exceptions, past).await
+        reasons::redact_exceptions(control, &asker, &specs, exceptions, past).await
     };
     let asked_with = asker.digest(&control.store).await;
     let asked_with = asked_with.map_err(PrepareError::Digest)?;
@@ -462,7 +463,7 @@ fn plans_nothing(runs: &[Run], what: &Reopen) -> bool {
 }
 
 /// The newest change set that is not a plan, if it stopped and `apply --resume` continues it.
-pub async fn stopped_last(control: &Control) -> Result<Option<ChangeSet>, PrepareError> {
+pub async fn last_stopped(control: &Control) -> Result<Option<ChangeSet>, PrepareError> {
     let project = control.home.project();
     let newest = control.store.change_set_list_newest(project, 50).await?;
     let mut acts = newest.into_iter();
@@ -591,7 +592,7 @@ pub async fn gather_for(
 }
 
 /// Whether a client's values are those of the request. A client that lacks values may watch.
-pub async fn is_asked_alike(
+pub async fn is_same_request(
     control: &Control,
     set: &ChangeSet,
     asker: Option<&CallerEnv>,
@@ -603,7 +604,7 @@ pub async fn is_asked_alike(
 }
 
 /// Whether a client's values differ from the requester's, so that other plans would result.
-pub async fn brings_other_values(
+pub async fn overrides_values(
     control: &Control,
     id: ChangeSetId,
     asker: &CallerEnv,
@@ -618,7 +619,7 @@ pub async fn brings_other_values(
 }
 
 /// Whether some of its values can come only from the requester.
-pub async fn needs_its_asker(control: &Control, id: ChangeSetId) -> Result<bool, ChangeSetError> {
+pub async fn needs_caller_env(control: &Control, id: ChangeSetId) -> Result<bool, ChangeSetError> {
     let specs = specs(control, id).await?;
     Ok(caller_env::wants(&specs).is_some())
 }

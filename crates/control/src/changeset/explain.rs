@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use model::approval::{Approval, MissingApproval, owed, owed_to_policy};
+use model::approval::{Approval, MissingApproval, missing_policy_approvals, owed};
 use model::changeset::{
     Action, ChangeSet, DecisionContext, LaneBlocker, SetEvent, Status, next, stage_held, why,
     why_set,
@@ -158,8 +158,9 @@ impl ChangeSetDetails {
         }
         let wanted = self.runs.iter().flat_map(|run| {
             let wanted = run.state.refused_for().iter();
-            wanted
-                .filter_map(move |it| owed_to_policy(&self.set, run, it, &self.approvals, self.now))
+            wanted.filter_map(move |it| {
+                missing_policy_approvals(&self.set, run, it, &self.approvals, self.now)
+            })
         });
         wanted.collect()
     }
@@ -234,7 +235,7 @@ pub async fn explain(
     let now = control.now();
     let set = store.change_set_get(id).await?;
     let front = match set.status {
-        Status::Waiting => store.change_set_front(id, now).await?,
+        Status::Waiting => store.change_set_lane_blocker(id, now).await?,
         Status::Planning
         | Status::AwaitingConfirm
         | Status::Confirmed

@@ -79,7 +79,7 @@ impl Restrictions {
         let mut acts = store.break_glass_list_open().await?;
         let open = acts.len();
         acts.retain(|act| project.is_empty() || act.state.project == project);
-        let kept = store.kept_aside_list_open().await?.into_iter();
+        let kept = store.quarantine_list_open().await?.into_iter();
         let kept = kept.filter(|one| project.is_empty() || one.state.project == project);
         let kept = kept.filter_map(|one| {
             Some(QuarantinedState {

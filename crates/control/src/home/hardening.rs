@@ -1,3 +1,3 @@
 //! Protects this process's memory: disables core dumps and keeps other processes from reading it.
 
-pub use drivers::process::keep_to_ourselves;
+pub use drivers::process::protect_memory;

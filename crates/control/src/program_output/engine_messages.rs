@@ -19,7 +19,7 @@ impl EngineError {
             return Self(reports.join("\n"));
         }
         let texts = [said.stderr_text(), said.stdout_text()];
-        let words = unframed(&without_colours(&texts.join("\n")));
+        let words = unframed(&strip_ansi(&texts.join("\n")));
         if words.is_empty() {
             return Self(format!("it ended with {}", said.exit));
         }
@@ -41,7 +41,7 @@ fn report(diagnostic: &Diagnostic) -> String {
 }
 
 /// Removes terminal escape sequences from a text.
-pub fn without_colours(text: &str) -> String {
+pub fn strip_ansi(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn colours_are_no_words() {
         let text = "\u{1b}[31m\u{1b}[1mError: \u{1b}[0mno [brackets]\u{1b}[0m\n\u{1b}[38;5;1m";
-        assert_eq!(without_colours(text), "Error: no [brackets]\n");
+        assert_eq!(strip_ansi(text), "Error: no [brackets]\n");
     }
 
     #[test]

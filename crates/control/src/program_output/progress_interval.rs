@@ -29,7 +29,7 @@ impl ProgressInterval {
     }
 
     /// The waiting time in seconds, if a message is due.
-    pub(crate) fn strike(&mut self) -> Option<u64> {
+    pub(crate) fn tick(&mut self) -> Option<u64> {
         let now = Instant::now();
         if now < self.next {
             return None;

@@ -14,7 +14,7 @@ use model::secret::Secret;
 
 use crate::home::{COMPLAINTS, Home, log_name};
 
-pub use crate::program_output::engine_messages::without_colours;
+pub use crate::program_output::engine_messages::strip_ansi;
 
 /// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -88,7 +88,7 @@ impl Control {
 
     /// Runs of this project whose engine died and left resources that no state records.
     pub async fn runs_with_unrecorded(&self) -> Result<Vec<Run>, QueryError> {
-        Ok(self.store.run_list_left(self.home.project()).await?)
+        Ok(self.store.run_list_unrecorded(self.home.project()).await?)
     }
 
     pub async fn run_events(&self, run: RunId) -> Result<Vec<(Timestamp, RunEvent)>, QueryError> {

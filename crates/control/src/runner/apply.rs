@@ -398,7 +398,7 @@ pub(super) async fn keep_copy(
 /// Refuses to plan if the backend's state was replaced by another one. All resources would be created again.
 async fn is_where_it_was(job: &StageJob<'_>, body: &[u8]) -> Result<(), Failure> {
     let stack = &job.spec.stack;
-    let before = backends::held_before(job.control, &stack.state, body).await;
+    let before = backends::lost_copy(job.control, &stack.state, body).await;
     let before = before.map_err(|err| Failure::because("could not read the copy", &err))?;
     let Some(before) = before else { return Ok(()) };
     let failure = Failure::new(format!(

@@ -84,7 +84,7 @@ pub async fn attend(
     let mut claim = |claimed| claimed == run;
     let begun = control
         .store
-        .change_set_turn(set, None, None, control.now(), &mut claim);
+        .change_set_advance(set, None, None, control.now(), &mut claim);
     if begun.await.map_err(store)?.starts.is_empty() {
         return Err(InteractiveError::Taken);
     }
@@ -140,7 +140,7 @@ pub async fn attend(
     let mut none = |_| false;
     let ended = control
         .store
-        .change_set_turn(set, None, happened, control.now(), &mut none);
+        .change_set_advance(set, None, happened, control.now(), &mut none);
     let turn = ended.await.map_err(store)?;
     crate::run::cleanup::remove_leftovers(control, &turn.set, &turn.runs).await;
     answer

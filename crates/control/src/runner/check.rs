@@ -8,7 +8,7 @@ use std::path::Path;
 use drivers::process::engine_environment;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
-use model::approval::{Approval as Given, MissingApproval, owed_to_policy};
+use model::approval::{Approval as Given, MissingApproval, missing_policy_approvals};
 use model::break_glass::BreakGlassAction;
 use model::changeset::{Action, SetEvent};
 use model::contract::{self, PlannedFields};
@@ -251,7 +251,7 @@ pub(super) async fn is_owed(
     let is_about = |it: &Given| since.is_none_or(|since| it.at >= since);
     let given: Vec<Given> = given.into_iter().filter(is_about).collect();
     let now = job.control.now();
-    let owed = |wanted| owed_to_policy(job.set, &run, wanted, &given, now).is_some();
+    let owed = |wanted| missing_policy_approvals(job.set, &run, wanted, &given, now).is_some();
     Ok(policy.approvals.iter().any(owed))
 }
 
@@ -319,12 +319,13 @@ pub(super) async fn at_apply(
     }
     let now = job.control.now();
     let wanted = verdict.approvals.iter();
-    let lacks =
-        |wanted: &RequiredApproval| owed_to_policy(job.set, &run, wanted, &given, now).is_some();
+    let lacks = |wanted: &RequiredApproval| {
+        missing_policy_approvals(job.set, &run, wanted, &given, now).is_some()
+    };
     let lacks_at_apply = of_apply.iter().any(lacks);
     let missing: Vec<(Remark, MissingApproval)> = wanted
         .filter_map(|wanted| {
-            let owed = owed_to_policy(job.set, &run, wanted, &given, now)?;
+            let owed = missing_policy_approvals(job.set, &run, wanted, &given, now)?;
             let (message, wants) = (&wanted.remark.message, wanted.wants());
             let message = format!("{message}: needs {wants}, has {}", owed.given);
             let remark = wanted.remark.clone();

@@ -26,7 +26,7 @@ use super::logs::LogCopy;
 use super::places::EnginePermit;
 use super::workspace::Workspace;
 use super::{Failure, StageJob};
-use crate::program_output::engine_messages::without_colours;
+use crate::program_output::engine_messages::strip_ansi;
 use crate::state::run_access::StateAccess;
 
 /// Everything an engine call of this run needs.
@@ -297,7 +297,7 @@ impl<'a> EngineSession<'a> {
             interrupted: running.was_interrupted(),
             killed,
             timed_out: limit.filter(|_| timed_out),
-            complaint: without_colours(&String::from_utf8_lossy(&complaint)),
+            complaint: strip_ansi(&String::from_utf8_lossy(&complaint)),
         })
     }
 }
@@ -502,11 +502,11 @@ impl EngineResult {
         let errors = events.iter().filter(|event| event.level == Level::Error);
         let errors: Vec<&str> = errors.map(|event| event.message.as_str()).collect();
         if !errors.is_empty() {
-            return without_colours(&errors.join("\n"));
+            return strip_ansi(&errors.join("\n"));
         }
         let texts = events.iter().filter(|event| event.kind == EventKind::Text);
         let lines: Vec<&str> = texts.map(|event| event.message.as_str()).collect();
-        without_colours(&lines[lines.len().saturating_sub(MOST)..].join("\n"))
+        strip_ansi(&lines[lines.len().saturating_sub(MOST)..].join("\n"))
     }
 
     fn diagnostics(&self) -> Vec<EngineDiagnostic> {

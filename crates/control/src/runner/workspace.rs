@@ -30,7 +30,7 @@ mod mounted;
 use artifacts::ArtifactLoan;
 use mounted::{MountedFiles, note_path, sweep};
 
-pub(crate) use lost::sweep_lost;
+pub(crate) use lost::clean_up_lost;
 
 /// A stack's directory in a tree, held exclusively. No other engine runs in this directory, and no process
 /// unpacks another source in the tree. This lasts until the value is dropped and the engine has exited.

@@ -107,7 +107,7 @@ pub async fn cancel_set(
     }
     let by = wish.by.clone();
     let say = Some(UserCommand::Interrupt { by });
-    scheduler::turn(control, id, say, &CallerEnv::default(), None).await?;
+    scheduler::advance(control, id, say, &CallerEnv::default(), None).await?;
     Ok(())
 }
 
@@ -236,7 +236,7 @@ impl PendingCancel {
 }
 
 /// What would be lost if the engine of a run were killed now.
-pub async fn at_stake(
+pub async fn unrecorded_if_killed(
     control: &Control,
     run: &Run,
 ) -> Result<Option<Box<UnrecordedResources>>, CancelError> {

@@ -81,7 +81,7 @@ pub async fn recover(
             .await?;
         cleanup::remove_scratch(control, run.id);
         if let Ok(spec) = control.store.run_spec(run.id).await {
-            crate::runner::sweep_lost(control, &spec).await;
+            crate::runner::clean_up_lost(control, &spec).await;
         }
         found.push(RecoveredRun { run, was, kept });
         drop(lock);
@@ -93,7 +93,7 @@ pub async fn recover(
 /// blocked forever.
 pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, ChangeSetError> {
     let mut stopped = Vec::new();
-    quarantine::take_in_forgotten(control).await?;
+    quarantine::adopt_or_quarantine_all(control).await?;
     crate::changeset::bundle::forget_abandoned(control).await?;
     for set in control
         .store

@@ -75,7 +75,7 @@ pub async fn run(
 
 /// Waits until a run of a confirmed change set can begin, and starts it.
 pub async fn wait(control: &Control, run: RunId, asker: &CallerEnv) -> Result<(), RunnerError> {
-    Ok(scheduler::wait_for_stragglers(control, run, asker).await?)
+    Ok(scheduler::wait_for_orphans(control, run, asker).await?)
 }
 
 /// Carries out a claimed run as far as possible. Returns the next run that was claimed for this process.
@@ -131,7 +131,7 @@ async fn commit(
             fence: fence.clone(),
             goes_on: !process.interrupts.lock().await.is_terminated(),
         };
-        scheduler::turn(control, set, None, process.asker, Some(own)).await
+        scheduler::advance(control, set, None, process.asker, Some(own)).await
     };
     Ok(retry_unavailable(commit).await?)
 }

@@ -90,7 +90,7 @@ pub struct RunReport {
 }
 
 /// Performs one step, on behalf of a user (`say`) or of a runner (`own`).
-pub async fn turn(
+pub async fn advance(
     control: &Control,
     set: ChangeSetId,
     say: Option<UserCommand>,
@@ -115,7 +115,7 @@ pub async fn turn(
     };
     let done = control
         .store
-        .change_set_turn_under(
+        .change_set_advance_fenced(
             set,
             fence.as_ref(),
             say,
@@ -158,7 +158,7 @@ pub async fn turn(
     if done.released {
         // A runner was started by a user who may apply its targets, but anyone can cancel it.
         let as_writer_of = own.map(|_| set);
-        Box::pin(go_on_with_waiters(control, asker, as_writer_of)).await?;
+        Box::pin(resume_unattended(control, asker, as_writer_of)).await?;
     }
     Ok(AdvanceOutcome {
         set: done.set,
@@ -183,7 +183,7 @@ pub enum UnattendedOutcome {
 /// a hold that has ended. Such a change set continues, unless it needs values that only its client had, or
 /// the caller may not apply it. The caller's rights are known only for the targets of the change set that it
 /// applies (`as_writer_of`).
-pub async fn go_on_with_waiters(
+pub async fn resume_unattended(
     control: &Control,
     asker: &CallerEnv,
     as_writer_of: Option<ChangeSetId>,
@@ -225,7 +225,7 @@ pub async fn go_on_with_waiters(
         }
         let obstacle = Obstacle::of(&specs, writable.as_deref().unwrap_or_default());
         let Some(obstacle) = obstacle else {
-            let turned = turn(control, set.id, None, &asker.bare(), None).await?;
+            let turned = advance(control, set.id, None, &asker.bare(), None).await?;
             if turned.set.status != set.status {
                 found.push((set.id, UnattendedOutcome::GoesOn));
             }
@@ -246,7 +246,7 @@ pub async fn go_on_with_waiters(
 /// Handles the first change set in the queue, or the one that holds its lanes, if its client is suspended. A
 /// change set that this process can continue continues. Otherwise it is stopped, if it holds lanes, or the
 /// others pass it.
-pub async fn pass_by(
+pub async fn skip_stalled(
     control: &Control,
     asker: &CallerEnv,
     id: ChangeSetId,
@@ -265,7 +265,7 @@ pub async fn pass_by(
     let obstacle = Obstacle::of(&specs, &writable);
     match obstacle {
         None if is_here => {
-            turn(control, id, None, &asker.bare(), None).await?;
+            advance(control, id, None, &asker.bare(), None).await?;
             Ok(())
         }
         // It holds lanes, and this process cannot continue it.
@@ -347,7 +347,7 @@ async fn wait_apart(control: &Control, run: RunId, values: &[u8]) -> Result<(), 
 /// The work of the process that [`wait_apart`] starts. Once no leftover process holds the run's lock, it
 /// performs a step for the change set. Until then it counts as an attached client, so that the change set is
 /// not treated as abandoned.
-pub(crate) async fn wait_for_stragglers(
+pub(crate) async fn wait_for_orphans(
     control: &Control,
     run: RunId,
     asker: &CallerEnv,
@@ -369,7 +369,7 @@ pub(crate) async fn wait_for_stragglers(
         if !are_gone() {
             return Ok(false);
         }
-        Box::pin(turn(control, set.id, None, asker, None)).await?;
+        Box::pin(advance(control, set.id, None, asker, None)).await?;
         Ok(are_gone())
     };
     while !retry_unavailable(&look).await? {

@@ -392,7 +392,7 @@ impl CallerEnv {
             return is_set.then_some(()).ok_or(SecretError::Unset { name });
         }
         // Other references are resolved where they are needed.
-        if let Some(secret) = secrets::read_of_asker(&parsed, env, root)? {
+        if let Some(secret) = secrets::read_from_caller(&parsed, env, root)? {
             let text = secret.expose().to_owned();
             self.files.0.insert(reference.to_owned(), text);
         }

@@ -57,7 +57,7 @@ pub use sealed::SealFactsError;
 pub(crate) use sinks::reaches_clusters;
 pub use sinks::{ClusterSink, ReadSinkError, SinkComparison, SinkOutcome, SinkState, sinks_of};
 pub use snapshot::{FactsSnapshot, ReadFactsError, publishers, stacks_with_facts};
-pub(crate) use snapshot::{add_locations, are_where_named};
+pub(crate) use snapshot::{add_locations, are_on_named_branches};
 
 /// What is published, and where it comes from.
 #[derive(Clone, Copy, Debug)]

@@ -343,7 +343,7 @@ async fn secret(reference: &str, side: &CallerContext<'_>) -> Result<Secret, Sta
     let found = if let SecretReference::Env(_) = parsed {
         None
     } else {
-        secrets::read_of_asker(&parsed, side.asker.env(), side.root).map_err(failed)?
+        secrets::read_from_caller(&parsed, side.asker.env(), side.root).map_err(failed)?
     };
     found.ok_or_else(|| StageValuesError::SecretElsewhere {
         reference: reference.to_owned(),

@@ -54,7 +54,7 @@ impl PendingWrite {
     }
 
     /// The runs of a home that have an undelivered state.
-    pub(crate) fn left_in(home: &Home) -> Vec<RunId> {
+    pub(crate) fn runs_with_pending(home: &Home) -> Vec<RunId> {
         let entries = fs::read_dir(home.runs()).into_iter().flatten().flatten();
         let mut runs: Vec<RunId> = entries
             .filter(|entry| entry.path().join(FILE).exists())

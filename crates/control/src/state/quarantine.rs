@@ -163,7 +163,7 @@ pub(crate) fn of_earlier<'a>(control: &Control, left: AdoptionContext<'a>) -> Ad
 
 /// Fails if an undecided state blocks the next apply.
 pub async fn check(control: &Control, state: &StateName) -> Result<(), QuarantineError> {
-    let waiting = control.store.kept_aside_list(state).await;
+    let waiting = control.store.quarantine_list(state).await;
     let waiting = waiting.map_err(|source| QuarantineError::Store {
         state: state.clone(),
         source,
@@ -192,13 +192,13 @@ pub async fn discard(
     if found.is_none() {
         return Err(DiscardError::NoRun { run });
     }
-    let left = store.kept_aside_list_run(run).await.map_err(failed)?;
+    let left = store.quarantine_list_run(run).await.map_err(failed)?;
     let text = without_secrets_of(control, &[run], &reason.text).await;
     let decider = Decider {
         actor: &reason.actor,
         reason: &text,
     };
-    let decided = store.kept_aside_decide(&left, Decision::Discarded, decider);
+    let decided = store.quarantine_decide(&left, Decision::Discarded, decider);
     if decided.await.map_err(failed)? == 0 {
         return Err(DiscardError::Nothing { run });
     }
@@ -217,8 +217,8 @@ pub(crate) async fn take_in(control: &Control, left: AdoptionContext<'_>) -> Opt
 }
 
 /// Adopts or quarantines undelivered states of finished runs that were not handled when the runs ended.
-pub(crate) async fn take_in_forgotten(control: &Control) -> Result<(), ChangeSetError> {
-    for run in PendingWrite::left_in(&control.home) {
+pub(crate) async fn adopt_or_quarantine_all(control: &Control) -> Result<(), ChangeSetError> {
+    for run in PendingWrite::runs_with_pending(&control.home) {
         let Ok(Some(_lock)) = RunLock::try_take(&control.home, run) else {
             continue;
         };
@@ -326,7 +326,7 @@ async fn try_adopt(
         && store.state_version_read(&head).await.map_err(failed)? != bytes
     {
         let why = model::state::QuarantineReason::HeadMoved { head: head.serial };
-        let record = store.kept_aside_record(state, run, why.to_string(), bytes.to_vec());
+        let record = store.quarantine_record(state, run, why.to_string(), bytes.to_vec());
         let kept = record.await.map_err(failed)?.kept;
         return Ok(Adopted::KeptAside { why, kept });
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drivers::process::engine_environment;
-use drivers::secrets::{SecretReference, read_of_asker};
+use drivers::secrets::{SecretReference, read_from_caller};
 use model::exception::Exceptions;
 use model::ids::{ChangeSetId, RunId};
 use model::masking::Mask;
@@ -35,14 +35,15 @@ pub fn without_secrets_here(
         let references =
             references.filter_map(|reference| reference.parse::<SecretReference>().ok());
         secrets.extend(
-            references.filter_map(|parsed| read_of_asker(&parsed, env, &open.root).ok().flatten()),
+            references
+                .filter_map(|parsed| read_from_caller(&parsed, env, &open.root).ok().flatten()),
         );
     }
     Mask::new(&secrets).mask_text(text)
 }
 
 /// The reasons for exceptions and for a policy override, as they are stored.
-pub(crate) async fn kept_of(
+pub(crate) async fn redact_exceptions(
     control: &Control,
     asker: &CallerEnv,
     specs: &[RunSpec],

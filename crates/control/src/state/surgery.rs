@@ -257,7 +257,7 @@ pub async fn push(
     file: Vec<u8>,
     force: bool,
 ) -> Result<SurgeryProposal, SurgeryError> {
-    let decides = control.store.kept_aside_list(state).await;
+    let decides = control.store.quarantine_list(state).await;
     let decides = decides.map_err(|source| failed(state, "read", source))?;
     let source = PushSource {
         what: "a file".to_owned(),
@@ -276,7 +276,7 @@ pub async fn push_kept(
 ) -> Result<SurgeryProposal, SurgeryError> {
     let store = &control.store;
     let read = |source| failed(state, "read", source);
-    let left = store.kept_aside_list_run(run).await.map_err(read)?;
+    let left = store.quarantine_list_run(run).await.map_err(read)?;
     let kept = left.into_iter().rev().find(|one| one.state == *state);
     let body = match &kept {
         Some(kept) => store.refusal_body(kept).await.map_err(read)?,
@@ -287,7 +287,7 @@ pub async fn push_kept(
         run,
     };
     let body = body.ok_or_else(nothing)?;
-    let decides = store.kept_aside_list(state).await.map_err(read)?;
+    let decides = store.quarantine_list(state).await.map_err(read)?;
     let source = PushSource {
         what: format!("what run {run} left aside"),
         secret_paths: secret_paths::of_earlier_run(control, run, &body),
@@ -329,7 +329,7 @@ pub async fn push_refused(
     let source = PushSource {
         what: format!("what was refused as number {number}"),
         secret_paths: paths.unwrap_or_default(),
-        decides: store.kept_aside_list(state).await.map_err(read)?,
+        decides: store.quarantine_list(state).await.map_err(read)?,
     };
     propose_push(control, state, body, force, source).await
 }
@@ -371,7 +371,7 @@ pub async fn take_out(
 }
 
 /// The lock under which a person changes a state.
-pub(crate) fn lock_by_hand(reason: &BreakGlassReason, now: Timestamp) -> LockInfo {
+pub(crate) fn manual_lock(reason: &BreakGlassReason, now: Timestamp) -> LockInfo {
     LockInfo {
         id: uuid::Uuid::new_v4().to_string(),
         // Every client, and the rules, recognise a person's push by this name.
@@ -392,7 +392,7 @@ pub async fn carry_out(
 ) -> Result<SurgeryOutcome, SurgeryError> {
     let (state, store) = (&proposal.state, &control.store);
     let reason = &reason.kept(control, state).await;
-    let info = lock_by_hand(reason, control.now());
+    let info = manual_lock(reason, control.now());
     let head = proposal.head.as_ref().map(|head| head.version);
     let expected = ExpectedHead::Exactly(head);
     let lock = store.lock_acquire(state, &info, None, expected).await;
@@ -410,7 +410,7 @@ pub async fn carry_out(
             detail: proposal.detail,
         },
     };
-    let appended = store.state_version_append_by_hand(state, by_hand, proposal.body);
+    let appended = store.state_version_append_manual(state, by_hand, proposal.body);
     let appended = appended.await.map_err(|err| not_written(state, err));
     // Release the lock in any case, so that no client waits for a command that is over.
     let released = store.lock_release(state, &info.id).await;
@@ -425,7 +425,7 @@ pub async fn carry_out(
     };
     // A push that wrote nothing decides nothing.
     if matches!(done, SurgeryOutcome::Wrote(_)) && !proposal.decides.is_empty() {
-        let decided = store.kept_aside_decide(&proposal.decides, Decision::Pushed, decider);
+        let decided = store.quarantine_decide(&proposal.decides, Decision::Pushed, decider);
         let decided = decided.await;
         decided.map_err(|source| failed(state, "note the decision about", source))?;
     }

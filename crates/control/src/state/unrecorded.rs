@@ -24,7 +24,7 @@ pub(crate) async fn look(
         None => None,
     };
     let document = bytes.as_deref().map(StateDocument::read);
-    let kept_aside = control.store.kept_aside_list_run(run).await;
+    let kept_aside = control.store.quarantine_list_run(run).await;
     let stored = StateAfterRun {
         serial: head.as_ref().map(|head| head.serial),
         at: head

@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::sha256;
-use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
+use drivers::state_http::{HttpBackend, HttpBackendError, Locking, strip_credentials};
 use jiff::Timestamp;
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::ids::StackName;
@@ -232,7 +232,7 @@ pub async fn export_state(
             let credential = credential(export.credential, export.root, env).await?;
             let http = HttpBackend::new(address, credential, export.locking.clone())?;
             let lock = lock_info(export.who, "migration destination state");
-            let place = format!("`{}`", nameable(address));
+            let place = format!("`{}`", strip_credentials(address));
             let there = lock_and_read(&http, &lock).await;
             let there = there.map_err(|err| not_held(&place, &lock.id, err))?;
             locked_by = http.locked_by();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use drivers::process::engine_environment;
 use drivers::secrets::{self, SecretContext, SecretError, SecretReference, SecretSources};
 use drivers::snapshot::sha256;
-use drivers::state_http::{HttpBackend, HttpBackendError, Locking, nameable};
+use drivers::state_http::{HttpBackend, HttpBackendError, Locking, strip_credentials};
 use model::error::{Explain, NextStep, advice, command};
 use model::ids::StackName;
 use model::lock::LockInfo;
@@ -299,7 +299,7 @@ pub async fn import_state(
             let read = lock_and_read(&http, &lock).await;
             let Some(body) = read.map_err(|err| not_held(state, &lock, err))? else {
                 let failed = ImportError::Nothing {
-                    place: format!("`{}`", nameable(address)),
+                    place: format!("`{}`", strip_credentials(address)),
                 };
                 return Err(match http.unlock(&lock).await {
                     Ok(()) => failed,

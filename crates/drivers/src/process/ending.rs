@@ -42,7 +42,7 @@ impl std::fmt::Debug for TailedOutput {
 
 /// Runs a program until it ends or reaches its time limit. Afterwards no process of it is left that keeps its
 /// output open.
-pub async fn run_to_end(call: Capture<'_>) -> Result<TailedOutput, CaptureError> {
+pub async fn run_with_tail(call: Capture<'_>) -> Result<TailedOutput, CaptureError> {
     aside(call, end_of).await
 }
 

@@ -19,7 +19,7 @@ const KILL: &str = "trap '' HUP INT QUIT TERM; read -r word; [ \"$word\" = ended
 pub struct DirGuard(Child);
 
 /// Removes a directory once the keeper is dropped or our process ends. Our children do not inherit the pipe.
-pub fn remove_when_gone(dir: &Path) -> io::Result<DirGuard> {
+pub fn remove_on_exit(dir: &Path) -> io::Result<DirGuard> {
     keep(REMOVE, dir.as_os_str())
 }
 

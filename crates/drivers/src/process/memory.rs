@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Disables core dumps for this process and its children (engines above all), and denies other processes access to
 /// its memory and environment. A failure is ignored.
-pub fn keep_to_ourselves() {
+pub fn protect_memory() {
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),

@@ -233,7 +233,7 @@ fn what_a_policy_wants_counts_people_by_role_and_not_the_author() {
         ..yes(person, minute)
     };
     let lacks = |given: &[Approval]| {
-        owed_to_policy(&set, &run, &wanted, given, at(13)).map(|owed| owed.given)
+        missing_policy_approvals(&set, &run, &wanted, given, at(13)).map(|owed| owed.given)
     };
     assert_eq!(lacks(&[dba("ada", 11), yes("alan", 11)]), Some(0));
     assert_eq!(lacks(&[dba("eve", 9)]), Some(0), "of another plan");

@@ -200,7 +200,7 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &DecisionConte
     }
     if set.status == Status::Confirmed && matches!(run.state, RunState::Planned { .. }) {
         let owed = owed(set, runs, around.approvals, around.now);
-        let of_run = owed.iter().filter(|one| one.keeps_back(run));
+        let of_run = owed.iter().filter(|one| one.blocks(run));
         if let Some(words) = waits_for_all(of_run) {
             return words;
         }

@@ -428,7 +428,7 @@ fn wrong_type(
     let (Some(Input::Known(value)), Some(declared)) = (value, &variable.type_text) else {
         return None;
     };
-    let why = check_types::misfit(value, declared)?;
+    let why = check_types::type_mismatch(value, declared)?;
     let stack = &draft.stack.name;
     Some(
         Finding::error(

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::digits::digits;
 
 /// Describes a mismatch without the value. None if the value matches or this cannot be determined.
-pub(crate) fn misfit(value: &Value, declared: &str) -> Option<String> {
+pub(crate) fn type_mismatch(value: &Value, declared: &str) -> Option<String> {
     let declared = hcl_edit::parser::parse_expr(declared).ok()?;
     check(value, &declared)
 }
@@ -103,12 +103,15 @@ fn what(value: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::misfit;
+    use super::type_mismatch;
 
     #[track_caller]
     fn check(value: &str, declared: &str, expected: &str) {
         let value = crate::digits::read(value).unwrap();
-        assert_eq!(misfit(&value, declared).unwrap_or_default(), expected);
+        assert_eq!(
+            type_mismatch(&value, declared).unwrap_or_default(),
+            expected
+        );
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Store {
 
     /// Late runs of a project whose engine left something that no state knows, and whose stack was not applied
     /// since; also those that were opened again, and came to no other end yet.
-    pub async fn run_list_left(&self, project: &str) -> Result<Vec<Run>, ChangeSetError> {
+    pub async fn run_list_unrecorded(&self, project: &str) -> Result<Vec<Run>, ChangeSetError> {
         let rows = self
             .db
             .fetch_all(
@@ -438,7 +438,7 @@ async fn close_exceptions(tx: &mut Tx, run: RunId, now: Timestamp) -> Result<(),
 
 /// What was settled when a change set was asked for may not be when it is its turn: if anything of the
 /// project was applied meanwhile, everything is planned.
-pub(crate) async fn look_again_at_settled(
+pub(crate) async fn recheck_settled(
     tx: &mut Tx,
     set: &ChangeSet,
     runs: &mut [Run],

@@ -194,7 +194,7 @@ impl Store {
             source,
         };
         self.lock_cache.remove(state);
-        self.blobs_settle_in_brief().await;
+        self.blobs_settle_cli().await;
         let cleared = self.db.write_one(CLEAR, clear_args(state, id)).await;
         if !cleared.map_err(|err| failed(err.into()))?.is_empty() {
             return Ok(LockRelease::Now);
@@ -209,7 +209,7 @@ impl Store {
         id: &str,
     ) -> Result<LockRelease, ReleaseLockError> {
         self.lock_cache.remove(state);
-        self.blobs_settle_in_brief().await;
+        self.blobs_settle_cli().await;
         self.lock_end_for(Durability::NoSync, state, id).await
     }
 

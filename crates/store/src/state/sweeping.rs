@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// The same for a CLI process: when it releases a lock, it has written everything.
-    pub(crate) async fn blobs_settle_in_brief(&self) {
+    pub(crate) async fn blobs_settle_cli(&self) {
         if self.how == OpenMode::Cli {
             // The versions are stored and acknowledged in any case.
             drop(self.blobs_settle().await);

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::args::Global;
 use crate::commands::by_hand::tell_git;
-use crate::commands::{declare_new_project, open_home, sound_project};
+use crate::commands::{declare_new_project, open_home, valid_project};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -90,7 +90,7 @@ pub(super) async fn write(
     let (control, set, runs) = (watcher.control(), watcher.set(), watcher.runs());
     let path = process.cwd.join(file);
     let written = bundle::write(control, set, runs, &path).await;
-    bundle::forget_kept(control, set, runs).await;
+    bundle::drop_kept_plans(control, set, runs).await;
     let written = match written {
         Ok(written) => written,
         Err(err) => {
@@ -126,7 +126,7 @@ pub(crate) async fn carry_out(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let (open, project) = sound_project(global, process)?;
+    let (open, project) = valid_project(global, process)?;
     let look = process.look(global);
     let settings = process.settings(global)?;
     if settings.key.is_to_be_made() {
@@ -144,7 +144,7 @@ pub(crate) async fn carry_out(
     look_after_the_past(&control, &open, look, process).await?;
     let bundle = bundle::read(&control, file).await;
     let bundle = bundle.map_err(|err| read_error(&err))?;
-    let project = bundle.under_its_rules(project);
+    let project = bundle.with_planned_rules(project);
     say_no_home(&settings, look)?;
     let stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
     // Stacks that this project does not have are refused later, with the other checks.

@@ -11,7 +11,7 @@ use model::run::{Outcome, Run, RunEvent, RunProblem, RunState, SkipReason, Stage
 use serde_json::json;
 
 use crate::args::Global;
-use crate::commands::run::imports::left_of;
+use crate::commands::run::imports::unrecorded_of;
 use crate::view::diagnostics::{DiagnosticSource, DiagnosticView};
 use crate::view::left;
 use crate::view::outcome::{
@@ -389,7 +389,7 @@ pub(in crate::commands) fn unknown(run: &Run) -> Option<String> {
 
 /// The run's id, if its engine created importable resources that no state records.
 fn made_by(run: &Run) -> Option<String> {
-    let left = left_of(&run.state).filter(|left| !left.importable().is_empty());
+    let left = unrecorded_of(&run.state).filter(|left| !left.importable().is_empty());
     left.map(|_| run.id.to_string())
 }
 
@@ -404,7 +404,7 @@ async fn hook_lines(watcher: &Watcher<'_>, run: &Run) -> Result<Vec<String>, Com
 
 /// What the run's engine did that no state records.
 fn left_lines(run: &Run) -> Vec<String> {
-    let left = left_of(&run.state);
+    let left = unrecorded_of(&run.state);
     left.map_or_else(Vec::new, |left| {
         left::lines(left, &run.id.to_string(), run.stack.as_str())
     })

@@ -96,7 +96,7 @@ pub(super) async fn approve(
         comment: args.comment,
         seen: args.plan,
     };
-    let heard = approval_policy::hear_approval(&here.control, &before, &new)
+    let heard = approval_policy::evaluate_approval(&here.control, &before, &new)
         .await
         .map_err(|err| failed(&err))?;
     if let Some(first) = heard.denials().next() {
@@ -134,14 +134,14 @@ pub(super) async fn approve(
     let may_apply =
         may_begin && stands_in_the_way.is_none() && here.check_writer(set, process).await.is_ok();
     // The approver's variables and credentials are not the requester's.
-    let needs_asker = change_sets::needs_its_asker(&here.control, set)
+    let needs_asker = change_sets::needs_caller_env(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
     let starts = is_here && may_apply && !needs_asker && (is_ready || is_at_work);
     // If not started here, the client or the runners of the change set continue with it.
     let goes_on = starts && is_ready || owed.is_empty() && (starts || is_at_work);
     if starts {
-        scheduler::turn(&here.control, set, None, &CallerEnv::default(), None)
+        scheduler::advance(&here.control, set, None, &CallerEnv::default(), None)
             .await
             .map_err(|err| failed(&err))?;
     }
@@ -263,7 +263,7 @@ async fn stands_in_the_way(
     set: &ChangeSet,
 ) -> Result<Option<(String, String)>, CommandError> {
     let id = set.id;
-    if let Some(by) = change_sets::asks_for_more(&here.project, &set.request) {
+    if let Some(by) = change_sets::requires_more_approvals(&here.project, &set.request) {
         return Ok(Some((
             format!("{by} wants more approvals now than when change set {id} was asked for"),
             format!("`terrane run discard {id} --reason …` drops it; then ask for it again"),

@@ -86,7 +86,7 @@ pub(crate) async fn cancel(
                 "Cancelling change set {set}: engines finish what they are at and store their state. \
                  Ctrl-C leaves them to it.\n"
             ))?;
-            Box::pin(change::watch_to_the_end(control, set, global, process)).await?;
+            Box::pin(change::watch_until_finished(control, set, global, process)).await?;
             Ok(ExitStatus::Done)
         }
         None => {
@@ -201,7 +201,7 @@ async fn kill(
     if !cancel::has_engine(control, id) {
         return Err(refused(&CancelError::NoEngine { run: id }));
     }
-    let lost = cancel::at_stake(control, &run)
+    let lost = cancel::unrecorded_if_killed(control, &run)
         .await
         .map_err(|err| refused(&err))?;
     report::say(&format!(
@@ -274,7 +274,7 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
         return Ok(ExitStatus::Done);
     }
     say_over(run, ", it came to its end first")?;
-    if let Some(found) = super::imports::left_of(&run.state) {
+    if let Some(found) = super::imports::unrecorded_of(&run.state) {
         for line in left::lines(found, &run.id.to_string(), run.stack.as_str()) {
             report::say(&format!("  {line}\n"))?;
         }

@@ -32,11 +32,17 @@ pub(super) async fn confirm(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    Box::pin(say_yes(&args.what, &args.confirm, global, process)).await
+    Box::pin(confirm_change_set(
+        &args.what,
+        &args.confirm,
+        global,
+        process,
+    ))
+    .await
 }
 
 /// Confirms a change set, given by its id or that of a run.
-pub(crate) async fn say_yes(
+pub(crate) async fn confirm_change_set(
     what: &str,
     named: &[String],
     global: &Global,
@@ -77,7 +83,7 @@ pub(crate) async fn say_yes(
         .await?;
     }
     if let Err(refused) = watcher.confirm().await {
-        return Err(change::with_what_stalls(&here.control, set, refused).await);
+        return Err(change::explain_stall(&here.control, set, refused).await);
     }
     change::go_on(&mut watcher, &here.project, global, process).await
 }

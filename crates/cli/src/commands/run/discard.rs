@@ -11,7 +11,7 @@ use super::{RunOrChangeSet, must_be_of_here};
 use crate::args::Global;
 use crate::commands::by_hand::ReasonArg;
 use crate::commands::place::HomeHandle;
-use crate::watch::turn_error;
+use crate::watch::advance_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Drop a change set that waits, or the state that a run could not deliver
@@ -57,9 +57,9 @@ async fn drop_set(
         reason: Some(text.clone()),
     };
     let asker = control::secrets::caller_env::CallerEnv::default();
-    let standing = scheduler::turn(&here.control, set, Some(say), &asker, None)
+    let standing = scheduler::advance(&here.control, set, Some(say), &asker, None)
         .await
-        .map_err(|err| turn_error(&err))?;
+        .map_err(|err| advance_error(&err))?;
     cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;
     if global.json {
         report::json(&json!({ "change_set": set.to_string(), "reason": text }))?;

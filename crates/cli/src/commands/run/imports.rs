@@ -62,7 +62,7 @@ pub(crate) async fn imports(
 }
 
 /// Warns about resources of these stacks that no state records: an apply would create them again.
-pub(crate) async fn say_left(
+pub(crate) async fn warn_unrecorded(
     control: &Control,
     stacks: &BTreeSet<StackName>,
     look: ViewOptions,
@@ -106,7 +106,7 @@ async fn left_by(
     control: &Control,
     run: &Run,
 ) -> Result<Option<UnrecordedResources>, CommandError> {
-    if let Some(left) = left_of(&run.state) {
+    if let Some(left) = unrecorded_of(&run.state) {
         return Ok(Some(left.clone()));
     }
     let events = control.run_events(run.id).await;
@@ -124,7 +124,7 @@ async fn left_by(
 }
 
 /// The unrecorded resources in the outcome of a run.
-pub(crate) fn left_of(state: &RunState) -> Option<&UnrecordedResources> {
+pub(crate) fn unrecorded_of(state: &RunState) -> Option<&UnrecordedResources> {
     let RunState::Finished { outcome, .. } = state else {
         return None;
     };

@@ -78,7 +78,7 @@ pub(super) async fn list(
         } else {
             "Nothing is under way. `terrane run list --all` shows what was.\n"
         })?;
-        let stopped = change_sets::stopped_last(&here.control).await;
+        let stopped = change_sets::last_stopped(&here.control).await;
         let stopped = stopped.map_err(|err| CommandError::from_error(&err))?;
         if let Some(set) = stopped.filter(|_| !args.all)
             && let Status::Stopped { why } = &set.status

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use control::Control;
 use control::changeset::explain;
 use control::run::liveness;
-use control::run::logs::{LogLine, LogPart, RunLog, attempts, without_colours};
+use control::run::logs::{LogLine, LogPart, RunLog, attempts, strip_ansi};
 use control::schedule::cancel;
 use model::changeset::Status;
 use model::engine_event::EventKind;
@@ -340,7 +340,7 @@ fn render(line: &LogLine) -> Vec<String> {
     let time = time.map_or_else(String::new, |time| format!("{time}  "));
     let below = " ".repeat(time.len());
     // Colour codes are removed.
-    let message = without_colours(&line.event.message);
+    let message = strip_ansi(&line.event.message);
     let message = message.trim_matches('\n');
     if message.is_empty() && !line.event.message.is_empty() {
         return Vec::new();
@@ -352,7 +352,7 @@ fn render(line: &LogLine) -> Vec<String> {
         if let (Some(file), Some(number)) = (diagnostic.file(), diagnostic.line()) {
             lines.push(format!("{below}on {} line {number}", clean(&file)));
         }
-        let detail = without_colours(&diagnostic.detail);
+        let detail = strip_ansi(&diagnostic.detail);
         let detail = detail.lines();
         lines.extend(detail.map(|more| format!("{below}{}", clean(more))));
     }

@@ -10,7 +10,7 @@ use super::RunOrChangeSet;
 use crate::args::Global;
 use crate::commands::by_hand::ReasonArg;
 use crate::commands::place::HomeHandle;
-use crate::watch::turn_error;
+use crate::watch::advance_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Say that a change set must not be applied
@@ -39,9 +39,9 @@ pub(super) async fn reject(
         by: reason.actor,
         reason: text.clone(),
     };
-    let standing = scheduler::turn(&here.control, set, Some(say), &CallerEnv::default(), None)
+    let standing = scheduler::advance(&here.control, set, Some(say), &CallerEnv::default(), None)
         .await
-        .map_err(|err| turn_error(&err))?;
+        .map_err(|err| advance_error(&err))?;
     cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;
     if global.json {
         report::json(&json!({ "change_set": set.to_string(), "reason": text }))?;

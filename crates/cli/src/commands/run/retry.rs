@@ -56,5 +56,12 @@ pub(super) async fn retry(
         ..ChangeOptions::of(action)
     };
     let what = Reopen::Run(run);
-    Box::pin(change::go_on_with(Some(set), what, change, global, process)).await
+    Box::pin(change::reopen_and_watch(
+        Some(set),
+        what,
+        change,
+        global,
+        process,
+    ))
+    .await
 }

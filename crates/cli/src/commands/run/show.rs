@@ -12,7 +12,7 @@ use model::policy::{PolicyPhase, Verdict};
 use model::run::{Preview, Run, RunEvent, Stage};
 use serde_json::json;
 
-use super::imports::left_of;
+use super::imports::unrecorded_of;
 use super::{ProjectHandle, RunOrChangeSet, list};
 use crate::args::Global;
 use crate::commands::change::{self, AppliedPlans};
@@ -165,7 +165,7 @@ pub(super) async fn show(
     }
     for one in &explained.runs {
         if run.is_none_or(|run| run == one.id)
-            && let Some(left) = left_of(&one.state)
+            && let Some(left) = unrecorded_of(&one.state)
         {
             let lines = left::lines(left, &one.id.to_string(), one.stack.as_str());
             report::data(&format!(

@@ -9,7 +9,7 @@ use super::asking::say_if_copy;
 use super::locking::LockingArgs;
 use crate::args::Global;
 use crate::commands::place::HomeHandle;
-use crate::commands::{open_home, selection, sound_project};
+use crate::commands::{open_home, selection, valid_project};
 use crate::view::text::{clean, count};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -88,7 +88,7 @@ pub(crate) async fn export(
         );
     }
     let exported = if to == StateLocation::Engine {
-        let (open, project) = sound_project(global, process)?;
+        let (open, project) = valid_project(global, process)?;
         let stack = selection::one(stack, &project)?;
         let settings = process.settings(global)?;
         let control = open_home(&settings, &open, process, process.look(global)).await?;

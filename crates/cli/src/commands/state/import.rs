@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use super::locking::LockingArgs;
 use crate::args::Global;
 use crate::commands::change::{self, ChangeOptions};
-use crate::commands::place::{HomeHandle, must_outlive};
-use crate::commands::{open_home, read_project, selection, sound_project};
+use crate::commands::place::{HomeHandle, require_durable_home};
+use crate::commands::{open_home, read_project, selection, valid_project};
 use crate::view::duration;
 use crate::view::text::clean;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -81,7 +81,7 @@ pub(crate) async fn import(
         let message = "`--leave-locked` and `--no-lock`: what has no lock cannot be kept locked";
         return Err(CommandError::new(message).status(ExitStatus::Usage));
     }
-    must_outlive(global, process)?;
+    require_durable_home(global, process)?;
     let stacks = match &args.stack {
         None => import_all(args, &from, locking, global, process).await?,
         Some(word) if is_by_name(word, global, process) => {
@@ -89,7 +89,7 @@ pub(crate) async fn import(
             Vec::new()
         }
         Some(word) => {
-            let (open, project) = sound_project(global, process)?;
+            let (open, project) = valid_project(global, process)?;
             let stack = selection::one(word, &project)?.clone();
             let stacks = vec![stack];
             import_stacks(
@@ -135,7 +135,7 @@ async fn import_all(
         );
     };
     if !dir.join(state_import::LIST).is_file() {
-        let (open, project) = sound_project(global, process)?;
+        let (open, project) = valid_project(global, process)?;
         let has_file = |state: &str| dir.join(format!("{state}.tfstate")).is_file();
         let stacks = project.stacks.values();
         let stacks = stacks.filter(|stack| has_file(&stack.state));

@@ -7,7 +7,7 @@ use model::state::pick::VersionRef;
 
 use super::asking::{VersionRefArgs, say_if_copy, shown};
 use crate::args::Global;
-use crate::commands::by_hand::say_in_force;
+use crate::commands::by_hand::print_restrictions;
 use crate::commands::place::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -61,7 +61,7 @@ pub(crate) async fn list(
             let look = process.data_look(global);
             let now = jiff::Timestamp::now();
             report::data(&view::list::states(lines, &names, now, look))?;
-            say_in_force(&place.control).await?;
+            print_restrictions(&place.control).await?;
         }
         return not_all(&listing.unread);
     };

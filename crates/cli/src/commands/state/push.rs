@@ -7,7 +7,7 @@ use control::state::surgery;
 
 use super::surgery::{SurgeryArgs, carry_out, refused};
 use crate::args::Global;
-use crate::commands::place::{HomeHandle, must_outlive};
+use crate::commands::place::{HomeHandle, require_durable_home};
 use crate::commands::run::read_run;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -43,7 +43,7 @@ pub(crate) async fn push(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    must_outlive(global, process)?;
+    require_durable_home(global, process)?;
     let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
     let proposal = match (&args.kept, &args.file) {
         (Some(kept), _) => {

@@ -29,7 +29,7 @@ pub(super) fn is_nothing(body: &[u8]) -> bool {
 
 /// The newest copy of a stack's state, if it may contain resources and the backend now has nothing of that
 /// state. Most likely the backend settings point to another place.
-pub async fn held_before(
+pub async fn lost_copy(
     control: &Control,
     state: &str,
     body: &[u8],
@@ -231,7 +231,7 @@ async fn is_where_it_was(
     state: &str,
     body: &[u8],
 ) -> Result<(), RefreshCopyError> {
-    let before = held_before(control, state, body).await;
+    let before = lost_copy(control, state, body).await;
     let before = before.map_err(|source| RefreshCopyError::Read {
         stack: stack.clone(),
         source: Box::new(source),

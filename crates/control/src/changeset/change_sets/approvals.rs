@@ -53,7 +53,7 @@ fn rule_of(project: &Project, name: &StackName) -> Option<(String, ApprovalRule)
 }
 
 /// The stack or target that requires more approvals now than when the change set was requested.
-pub fn asks_for_more(project: &Project, request: &Request) -> Option<String> {
+pub fn requires_more_approvals(project: &Project, request: &Request) -> Option<String> {
     match request.action {
         Action::Apply | Action::Destroy => {}
         Action::Plan | Action::Exec => return None,

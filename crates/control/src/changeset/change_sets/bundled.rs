@@ -221,7 +221,7 @@ pub async fn begin_bundled(
     } else {
         let kept = {
             let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
-            reasons::kept_of(control, &asker, &specs, exceptions, past).await
+            reasons::redact_exceptions(control, &asker, &specs, exceptions, past).await
         };
         insert(control, project, bundle, wanted, kept, planned).await?
     };

@@ -110,7 +110,7 @@ async fn run(
     loop {
         tokio::select! {
             report = &mut running => return report,
-            () = cadence.due() => if let Some(seconds) = cadence.strike() {
+            () = cadence.due() => if let Some(seconds) = cadence.tick() {
                 let now = now.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 part.log.still(&format!("still at it after {seconds} s: {now}"));
             }

@@ -10,7 +10,7 @@ use crate::run::lock::try_lock;
 
 /// Skips directories in use, by an engine of this run or by the next run. What fails now is done when the
 /// directory is next taken.
-pub(crate) async fn sweep_lost(control: &Control, spec: &RunSpec) {
+pub(crate) async fn clean_up_lost(control: &Control, spec: &RunSpec) {
     let slots = control.home.slots(&spec.slot);
     let stack = &spec.stack.name;
     for number in 0.. {

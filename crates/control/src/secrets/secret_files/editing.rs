@@ -64,7 +64,7 @@ impl SecretFiles<'_> {
             .create(&dir)
             .map_err(failed)?;
         // Set this up before the directory contains anything.
-        let keeper = process::remove_when_gone(&dir).map_err(failed)?;
+        let keeper = process::remove_on_exit(&dir).map_err(failed)?;
         fs::File::options()
             .create_new(true)
             .write(true)

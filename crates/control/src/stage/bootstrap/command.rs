@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drivers::process::{Capture, DirGuard, Exit, find_program, remove_when_gone, run_to_end};
+use drivers::process::{Capture, DirGuard, Exit, find_program, remove_on_exit, run_with_tail};
 use model::bootstrap::CommandStep;
 use model::duration::seconds;
 use model::error::one_line;
@@ -51,7 +51,7 @@ pub(super) async fn run(
         held: cluster.held,
         ..Capture::new(&program, &args, cluster.source, &env)
     };
-    let ended = run_to_end(call).await;
+    let ended = run_with_tail(call).await;
     let ended = ended.map_err(|err| StepFailure::new(one_line(&err)))?;
     let how = match &ended.exit {
         Some(exit) => format!("`{name}` ended with {exit}"),
@@ -111,7 +111,7 @@ impl KubeconfigFile {
             let dir = tempfile::Builder::new()
                 .prefix("terrane-")
                 .tempdir_in(place)?;
-            let keeper = remove_when_gone(dir.path())?;
+            let keeper = remove_on_exit(dir.path())?;
             let path = dir.keep().join("kubeconfig");
             write_private(&path, kubeconfig.expose().as_bytes())?;
             Ok::<_, std::io::Error>(Self {

@@ -337,7 +337,7 @@ pub(crate) async fn add_locations(
 
 /// Whether the facts of a run's stack are on branches that the project names now, as far as the project file
 /// shows.
-pub(crate) fn are_where_named(spec: &RunSpec) -> bool {
+pub(crate) fn are_on_named_branches(spec: &RunSpec) -> bool {
     spec.fact_locations.iter().all(|location| match location {
         FactLocation::Branch { place, .. } => {
             let mut named = spec.facts.values();

@@ -101,7 +101,7 @@ async fn command(
     let program = program(&gate.program, &around.dir);
     let args: Vec<OsString> = gate.args.iter().map(OsString::from).collect();
     let began = Instant::now();
-    let ended = process::run_to_end(Capture {
+    let ended = process::run_with_tail(Capture {
         timeout: limit,
         limit: READ_OUTPUT,
         ..Capture::new(&program, &args, &around.dir, &env)

@@ -55,7 +55,7 @@ impl OpenGates {
         if self.open.is_empty() {
             return None;
         }
-        let seconds = self.cadence.strike()?;
+        let seconds = self.cadence.tick()?;
         let shown = self.open.iter().take(NAMED).map(|(name, said)| match said {
             Some(said) => format!("`{name}` ({said})"),
             None => format!("`{name}`"),

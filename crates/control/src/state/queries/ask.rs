@@ -214,7 +214,7 @@ pub async fn document(
     which: VersionRef,
 ) -> Result<VersionDocument, AskStateError> {
     let version = pick(control, state, which).await?;
-    let read = look_into(&control.store, &version).await?;
+    let read = read_document(&control.store, &version).await?;
     let document = read.map_err(|source| AskStateError::Opaque {
         state: state.clone(),
         version: version.version,
@@ -224,7 +224,7 @@ pub async fn document(
 }
 
 /// The content of a version, or why it cannot be read.
-pub async fn look_into(
+pub async fn read_document(
     store: &Store,
     version: &StateVersion,
 ) -> Result<Result<StateDocument, OpaqueState>, AskStateError> {

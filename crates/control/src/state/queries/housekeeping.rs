@@ -48,7 +48,7 @@ pub async fn regularly(
     let rounds = async {
         loop {
             tokio::time::sleep(EVERY).await;
-            tell(keep_house(&store, &policy, Timestamp::now()).await);
+            tell(run_retention(&store, &policy, Timestamp::now()).await);
         }
     };
     // A killed server can no longer write its markers.
@@ -70,7 +70,7 @@ pub async fn settle(control: &Control) -> Result<(), RetentionError> {
 }
 
 /// One round. Another process may run one at the same time.
-pub async fn keep_house(
+pub async fn run_retention(
     store: &Store,
     policy: &RetentionPolicy,
     now: Timestamp,
@@ -141,7 +141,7 @@ mod tests {
             max_count: None,
         };
         for now in ["1970-01-02T00:00:00Z", "2999-01-01T00:00:00Z"] {
-            let kept = keep_house(&store, &policy, now.parse().unwrap()).await;
+            let kept = run_retention(&store, &policy, now.parse().unwrap()).await;
             assert!(kept.unwrap().versions.is_empty(), "{now}");
             assert_eq!(store.state_get(&state).await.unwrap(), before, "{now}");
         }
@@ -167,13 +167,13 @@ mod tests {
         assert!(push(1).await && push(2).await && !push(1).await);
         let policy = RetentionPolicy::default();
         let now = Timestamp::now();
-        let kept = keep_house(&store, &policy, now).await.unwrap();
+        let kept = run_retention(&store, &policy, now).await.unwrap();
         assert_eq!(
             (kept.versions.len(), kept.refused, kept.swept.removed),
             (0, 0, 0)
         );
         let later = now + SignedDuration::from_hours(31 * 24);
-        let kept = keep_house(&store, &policy, later).await.unwrap();
+        let kept = run_retention(&store, &policy, later).await.unwrap();
         assert_eq!(
             (kept.versions.len(), kept.refused, kept.swept.removed),
             (0, 1, 1)

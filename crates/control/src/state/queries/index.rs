@@ -6,7 +6,7 @@ use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::Store;
 
-use super::ask::{AskStateError, ValueDigests, look_into, store_failed};
+use super::ask::{AskStateError, ValueDigests, read_document, store_failed};
 
 /// Indexes new versions. It is idempotent; a second process continues where the first one stopped. If nothing
 /// can be written, the index is in memory, for this process only.
@@ -43,7 +43,7 @@ async fn try_update(
         }
         let mut before = store.state_index_holdings(state).await.map_err(failed)?;
         for version in left {
-            let (after, opaque) = match look_into(store, version).await? {
+            let (after, opaque) = match read_document(store, version).await? {
                 Ok(document) => (holdings(&document, |value| digests.whole(value)), None),
                 // The content is unknown, so the previous content counts as still there.
                 Err(opaque) => (IndexedObjects::clone(&before), Some(opaque.to_string())),

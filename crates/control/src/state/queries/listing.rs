@@ -8,7 +8,7 @@ use model::state::resources::OpaqueState;
 use model::state::{HeldLock, StateName, StateVersion};
 use store::StateRow;
 
-use super::ask::{AskStateError, look_into, store_failed};
+use super::ask::{AskStateError, read_document, store_failed};
 use super::author::{Author, AuthorCache};
 use super::deleted::is_deleted_by;
 use crate::Control;
@@ -86,7 +86,7 @@ async fn line(
     let Some(head) = pick.find(&versions).cloned() else {
         return Ok(None);
     };
-    let document = look_into(&control.store, &head).await?;
+    let document = read_document(&control.store, &head).await?;
     let alive = |run: RunId| RunLock::is_held(&control.home, run);
     Ok(Some(StateLine {
         state: row.name,

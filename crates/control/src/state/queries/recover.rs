@@ -25,7 +25,7 @@ pub use store::{LostVersion, RebuildReport, RivalVersion};
 use crate::home::master_keys::{KeySource, ReadKeyError};
 use crate::home::{Home, make_private};
 use crate::state::reasons::BreakGlassReason;
-use crate::state::surgery::lock_by_hand;
+use crate::state::surgery::manual_lock;
 
 /// The next step for a home whose keys another master key encrypts.
 pub const OTHER_KEY: &str =
@@ -337,7 +337,7 @@ async fn begin_anew(
             return Err(RebuildError::NothingLost { state });
         }
     };
-    let given_up = store.state_give_up(&state).await;
+    let given_up = store.state_replace_lost_key(&state).await;
     given_up.map_err(|err| failed(err.into()))?;
     let lineage = uuid::Uuid::new_v4().to_string();
     let body = json!({
@@ -362,7 +362,7 @@ async fn write(
     reason: &BreakGlassReason,
 ) -> Result<StateVersion, Box<dyn std::error::Error + Send + Sync>> {
     let state = &from.state;
-    let info = lock_by_hand(reason, Timestamp::now());
+    let info = manual_lock(reason, Timestamp::now());
     let expected = ExpectedHead::Any;
     store.lock_acquire(state, &info, None, expected).await?;
     let by_hand = ManualWrite {
@@ -379,7 +379,7 @@ async fn write(
         },
     };
     let appended = store
-        .state_version_append_by_hand(state, by_hand, body)
+        .state_version_append_manual(state, by_hand, body)
         .await;
     drop(store.lock_release(state, &info.id).await);
     let (Appended::New(wrote) | Appended::Same(wrote)) = appended?;

@@ -15,7 +15,7 @@ use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::StateRow;
 
-use super::ask::{AskStateError, ValueDigests, look_into, store_failed};
+use super::ask::{AskStateError, ValueDigests, read_document, store_failed};
 use super::deleted::is_deleted_by;
 use super::index;
 use crate::Control;
@@ -256,7 +256,7 @@ impl<'a> Searcher<'a> {
         version: &StateVersion,
         found: &mut SearchResult,
     ) -> Result<Option<StateDocument>, AskStateError> {
-        match look_into(&self.control.store, version).await? {
+        match read_document(&self.control.store, version).await? {
             Ok(document) => {
                 found.versions += 1;
                 Ok(Some(document))

@@ -49,7 +49,7 @@ impl Place {
     /// As `state push -force` of a client with the right to it.
     async fn force(&self, body: Vec<u8>) {
         let (state, store) = (network(), &self.control.store);
-        let info = lock_by_hand(&reason(), Timestamp::now());
+        let info = manual_lock(&reason(), Timestamp::now());
         let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
         locked.await.unwrap();
         let writer = StateWriter {
@@ -125,9 +125,9 @@ async fn equal_bytes_decide_nothing() {
     let why = "its serial is taken".to_owned();
     let kept = control
         .store
-        .kept_aside_record(&state, RunId(7), why, body(9));
+        .quarantine_record(&state, RunId(7), why, body(9));
     kept.await.unwrap();
-    let waiting = async || control.store.kept_aside_list(&state).await.unwrap().len();
+    let waiting = async || control.store.quarantine_list(&state).await.unwrap().len();
 
     let same = push(control, &state, body(1), false).await.unwrap();
     let done = carry_out(control, same, &reason()).await.unwrap();

@@ -116,7 +116,7 @@ async fn records_of_every_kind() {
 
 #[tokio::test]
 async fn all_name_servers_must_agree() {
-    let dns = Dns::start_apart("*.dev A 203.0.113.7", "*.dev A 198.51.100.4");
+    let dns = Dns::start_split("*.dev A 203.0.113.7", "*.dev A 198.51.100.4");
     let wanted =
         json!({ "names": ["*.dev.example.io"], "expect": "203.0.113.7", "authoritative": true });
     insta::assert_snapshot!(ask(&dns, wanted.clone()).await, @"*.dev.example.io | 203.0.113.7 | 198.51.100.4 from ns2.example.io (127.0.0.2:PORT), TTL 300");

@@ -237,7 +237,7 @@ async fn settle(store: &Store, beyond: i64, body: Vec<u8>) {
             detail: String::new(),
         },
     };
-    let settled = store.state_version_append_by_hand(&state, by_hand, body);
+    let settled = store.state_version_append_manual(&state, by_hand, body);
     settled.await.unwrap();
     store.lock_release(&state, "a").await.unwrap();
 }

@@ -237,7 +237,7 @@ impl World {
         let mut claim = |run: RunId| !alive.contains(&run);
         let done = self
             .store
-            .change_set_turn(set, say, own, self.now, &mut claim)
+            .change_set_advance(set, say, own, self.now, &mut claim)
             .await;
         match done {
             Ok(turn) => {
@@ -364,7 +364,7 @@ impl World {
                 .await;
             if !self.alive.contains(&id) {
                 let mut none = |_| false;
-                let again = self.store.change_set_turn(
+                let again = self.store.change_set_advance(
                     run.change_set,
                     None,
                     Some((id, event)),

@@ -26,7 +26,7 @@ impl Store {
     /// Looks at a change set and commits everything that can happen now, together with what just happened
     /// to one of its runs, or what a person said. A run is claimed only if `claim` agrees (it takes the
     /// run's lock); two callers never start the same run.
-    pub async fn change_set_turn(
+    pub async fn change_set_advance(
         &self,
         id: ChangeSetId,
         say: Option<UserCommand>,
@@ -39,12 +39,12 @@ impl Store {
             event,
             brought: None,
         });
-        self.change_set_turn_under(id, None, say, happened, now, claim)
+        self.change_set_advance_fenced(id, None, say, happened, now, claim)
             .await
     }
 
     /// The same for who acts under a hold of its lanes: nothing of it counts if that was lost.
-    pub async fn change_set_turn_under(
+    pub async fn change_set_advance_fenced(
         &self,
         id: ChangeSetId,
         fence: Option<&Fence>,
@@ -97,7 +97,7 @@ impl Store {
                 front = lanes::take(&mut tx, &table.set, &table.holds, now).await?;
                 if front.is_none() {
                     record(&mut tx, &mut table.set, SetEvent::LanesTaken, now).await?;
-                    runs::look_again_at_settled(&mut tx, &table.set, &mut table.runs).await?;
+                    runs::recheck_settled(&mut tx, &table.set, &mut table.runs).await?;
                 }
             }
             let standing = dependents::standing(&mut tx, &table.set).await?;
@@ -165,7 +165,7 @@ impl Store {
     }
 
     /// Who stands between a change set and its lanes; nobody if it does not wait for them.
-    pub async fn change_set_front(
+    pub async fn change_set_lane_blocker(
         &self,
         id: ChangeSetId,
         now: Timestamp,

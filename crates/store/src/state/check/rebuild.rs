@@ -162,7 +162,7 @@ impl Store {
     }
 
     /// Gives a state of which no version can be read a new key, if its key is lost, so that it can be written again.
-    pub async fn state_give_up(&self, state: &StateName) -> Result<(), StoreError> {
+    pub async fn state_replace_lost_key(&self, state: &StateName) -> Result<(), StoreError> {
         let (keys, scope) = (self.keys.clone(), KeyScope::State(state.clone()));
         blocking(move || keys.replace_lost(&scope)).await.map(drop)
     }

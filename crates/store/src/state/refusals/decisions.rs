@@ -39,14 +39,14 @@ pub struct Decider<'a> {
 impl Store {
     /// Quarantines a state that a run left; the state's next apply waits for a decision. Equal bytes are not
     /// quarantined twice.
-    pub async fn kept_aside_record(
+    pub async fn quarantine_record(
         &self,
         state: &StateName,
         run: RunId,
         reason: String,
         body: Vec<u8>,
     ) -> Result<RefusedRequest, StoreError> {
-        for waiting in self.kept_aside_list(state).await? {
+        for waiting in self.quarantine_list(state).await? {
             if waiting.run == Some(run)
                 && self.refusal_body(&waiting).await?.as_ref() == Some(&body)
             {
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// Quarantined states of that name without a decision, oldest first.
-    pub async fn kept_aside_list(
+    pub async fn quarantine_list(
         &self,
         state: &StateName,
     ) -> Result<Vec<RefusedRequest>, StoreError> {
@@ -79,21 +79,21 @@ impl Store {
     }
 
     /// All quarantined states without a decision, oldest first.
-    pub async fn kept_aside_list_open(&self) -> Result<Vec<RefusedRequest>, StoreError> {
+    pub async fn quarantine_list_open(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE deed = $1 AND decision IS NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[ADOPT.into()]).await?;
         rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// Quarantined states of a run, decided or not, newest last.
-    pub async fn kept_aside_list_run(&self, run: RunId) -> Result<Vec<RefusedRequest>, StoreError> {
+    pub async fn quarantine_list_run(&self, run: RunId) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE run = $1 AND deed = $2 ORDER BY id");
         let rows = self.db.fetch_all(sql, &[run.into(), ADOPT.into()]).await?;
         rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// Decides about all that wait; returns how many there were.
-    pub async fn kept_aside_decide(
+    pub async fn quarantine_decide(
         &self,
         which: &[RefusedRequest],
         decision: Decision,
@@ -129,9 +129,9 @@ mod tests {
         let store = home.open().await;
         let (state, run) = (network(), RunId(7));
         let why = "it is encrypted".to_owned();
-        let kept = store.kept_aside_record(&state, run, why, body(3)).await;
+        let kept = store.quarantine_record(&state, run, why, body(3)).await;
         let kept = kept.unwrap();
-        let again = store.kept_aside_record(&state, run, "again".to_owned(), body(3));
+        let again = store.quarantine_record(&state, run, "again".to_owned(), body(3));
         assert_eq!(again.await.unwrap(), kept);
         let other = NewRefusal {
             state: &state,
@@ -142,18 +142,18 @@ mod tests {
             body: None,
         };
         store.refusal_record(other).await.unwrap();
-        let waiting = store.kept_aside_list(&state).await.unwrap();
+        let waiting = store.quarantine_list(&state).await.unwrap();
         assert_eq!(waiting, std::slice::from_ref(&kept));
 
         let decider = Decider {
             actor: "me@here",
             reason: "made again",
         };
-        let decide = || store.kept_aside_decide(&waiting, Decision::Discarded, decider);
+        let decide = || store.quarantine_decide(&waiting, Decision::Discarded, decider);
         assert_eq!(decide().await.unwrap(), 1);
         assert_eq!(decide().await.unwrap(), 0);
-        assert!(store.kept_aside_list(&state).await.unwrap().is_empty());
-        let left = store.kept_aside_list_run(run).await.unwrap();
+        assert!(store.quarantine_list(&state).await.unwrap().is_empty());
+        let left = store.quarantine_list_run(run).await.unwrap();
         assert_eq!(left, std::slice::from_ref(&kept));
         assert_eq!(store.refusal_body(&kept).await.unwrap(), Some(body(3)));
     }

@@ -163,7 +163,7 @@ async fn what_waits_for_a_decision_does_not_go() {
     let store = home.open().await;
     let why = "its serial is not after the head's".to_owned();
     let state = network();
-    let kept = store.kept_aside_record(&state, RunId(7), why, wide(40, 1));
+    let kept = store.quarantine_record(&state, RunId(7), why, wide(40, 1));
     let kept = kept.await.unwrap();
     assert_eq!(store.refusal_expire(later()).await.unwrap(), 0);
     let decider = Decider {
@@ -171,7 +171,7 @@ async fn what_waits_for_a_decision_does_not_go() {
         reason: "made again",
     };
     let waiting = [kept.clone()];
-    let decided = store.kept_aside_decide(&waiting, Decision::Discarded, decider);
+    let decided = store.quarantine_decide(&waiting, Decision::Discarded, decider);
     assert_eq!(decided.await.unwrap(), 1);
     let before = Timestamp::now() - SignedDuration::from_hours(1);
     assert_eq!(store.refusal_expire(before).await.unwrap(), 0);

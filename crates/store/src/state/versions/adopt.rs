@@ -68,7 +68,7 @@ impl Store {
         match adoption(head.as_deref(), &file, &lineage, may_empty) {
             Adoption::Nothing => Ok(Adopted::Nothing),
             Adoption::KeepAside(why) => {
-                let kept = self.kept_aside_record(state, run, why.to_string(), file);
+                let kept = self.quarantine_record(state, run, why.to_string(), file);
                 let kept = kept.await.map_err(failed)?.kept;
                 Ok(Adopted::KeptAside { why, kept })
             }
@@ -103,7 +103,7 @@ impl Store {
                     // only.
                     Err(AppendError::Refused { source, .. }) => {
                         let why = QuarantineReason::Refused(source.to_string());
-                        let kept = self.kept_aside_record(state, run, why.to_string(), file);
+                        let kept = self.quarantine_record(state, run, why.to_string(), file);
                         let kept = kept.await.map_err(failed)?.kept;
                         Ok(Adopted::KeptAside { why, kept })
                     }

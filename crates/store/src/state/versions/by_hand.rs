@@ -36,7 +36,7 @@ pub struct BreakGlassRecord {
 
 impl Store {
     /// Makes `body` the newest version if it may follow. The same bytes again create neither a version nor a record.
-    pub async fn state_version_append_by_hand(
+    pub async fn state_version_append_manual(
         &self,
         state: &StateName,
         by_hand: ManualWrite,

@@ -668,7 +668,7 @@ async fn a_leftover_is_kept_aside_while_somebody_else_holds_the_lock() {
     assert_eq!(said, why);
     assert_eq!(adopt().await.unwrap(), adopted, "once");
     // On record, and seen by every machine that shares the home.
-    let waiting = home.open().await.kept_aside_list(&network()).await.unwrap();
+    let waiting = home.open().await.quarantine_list(&network()).await.unwrap();
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].run, Some(RunId(44)));
     assert_eq!(

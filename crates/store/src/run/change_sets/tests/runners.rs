@@ -62,7 +62,7 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
             brought: None,
         });
         store
-            .change_set_turn_under(id, fence, None, happened, START, &mut claim)
+            .change_set_advance_fenced(id, fence, None, happened, START, &mut claim)
             .await
     };
     let begun = turn(None, None).await.unwrap();
@@ -112,7 +112,7 @@ async fn whose_values_a_plan_has_is_kept_with_the_plan_or_not_at_all() {
     let id = id.unwrap();
     let turn = async |happened| {
         let mut claim = |_| true;
-        let turn = store.change_set_turn_under(id, None, None, happened, START, &mut claim);
+        let turn = store.change_set_advance_fenced(id, None, None, happened, START, &mut claim);
         turn.await
     };
     let run = turn(None).await.unwrap().starts[0].0;
@@ -165,7 +165,7 @@ async fn what_was_said_before_a_plan_was_there_is_not_about_it() {
     let id = store.change_set_insert(&request, &specs, START).await;
     let id = id.unwrap();
     let mut claim = |_| true;
-    let begun = store.change_set_turn(id, None, None, START, &mut claim);
+    let begun = store.change_set_advance(id, None, None, START, &mut claim);
     let run = begun.await.unwrap().starts[0].0;
     let early = Approval {
         change_set: id,
@@ -185,7 +185,7 @@ async fn what_was_said_before_a_plan_was_there_is_not_about_it() {
         is_equal: None,
         new: Vec::new(),
     };
-    let turn = store.change_set_turn(id, None, Some((run, planned)), START, &mut claim);
+    let turn = store.change_set_advance(id, None, Some((run, planned)), START, &mut claim);
     let turn = turn.await.unwrap();
     let RunState::Planned { plan, .. } = &turn.runs[0].state else {
         panic!("{:?}", turn.runs[0].state);
