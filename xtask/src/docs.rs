@@ -26,7 +26,7 @@ const PAGES: &[Page] = &[
     },
     Page {
         path: "docs/reference/runs.md",
-        render: model::machine::render,
+        render: model::reference::render,
     },
 ];
 

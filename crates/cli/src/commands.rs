@@ -1,7 +1,6 @@
 //! One command per file, and code that several commands share.
 
 pub(crate) mod apply;
-mod by_hand;
 mod change;
 pub(crate) mod completions;
 pub(crate) mod context;
@@ -13,11 +12,12 @@ pub(crate) mod facts;
 pub(crate) mod fmt;
 pub(crate) mod graph;
 pub(crate) mod hold;
+pub(crate) mod home_args;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod lock;
+mod manual;
 pub(crate) mod output;
-pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod policy;
 pub(crate) mod render;

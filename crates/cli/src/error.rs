@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::ExitStatus;
 use crate::args::Global;
-use crate::commands::place::at_home;
+use crate::commands::home_args::at_home;
 use crate::view::errors;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

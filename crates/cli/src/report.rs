@@ -2,7 +2,7 @@
 
 use std::io;
 
-use model::digits;
+use model::exact_number;
 
 use crate::CommandError;
 use crate::view::text;
@@ -41,8 +41,8 @@ fn fitted(words: &str, width: usize) -> String {
 
 /// Prints one document, for `--json`.
 pub(crate) fn json(value: &serde_json::Value) -> Result<(), CommandError> {
-    let text = if digits::holds_digits(value) {
-        digits::write(value)
+    let text = if exact_number::holds_digits(value) {
+        exact_number::write(value)
     } else {
         serde_json::to_string_pretty(value)
             .map_err(|err| CommandError::because("could not write JSON", &err))?

@@ -11,22 +11,22 @@ pub mod duration;
 pub mod errors;
 pub mod findings;
 pub mod gates;
-pub(crate) mod in_force;
-pub mod left;
-pub mod look;
 pub mod outcome;
 pub mod outputs;
 pub mod plan;
 pub mod policy;
 pub mod progress;
 pub(crate) mod render;
+pub(crate) mod restrictions;
 pub(crate) mod state;
+pub mod style;
 pub mod surgery;
 pub mod table;
 pub mod text;
+pub mod unrecorded;
 mod value;
 
 #[cfg(test)]
-mod tagged;
+mod color_tags;
 
-pub use look::ViewOptions;
+pub use style::ViewOptions;

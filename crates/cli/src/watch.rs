@@ -7,7 +7,7 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use control::Control;
-use control::changeset::change_sets::StartedChangeSet;
+use control::changeset::prepare::StartedChangeSet;
 use control::changeset::{approval_policy, orphan_processes};
 use control::home::retry::Backoff;
 use control::run::client_presence;

@@ -30,10 +30,10 @@ use model::ids::RunId;
 use model::run::RunSpec;
 use store::{OpenStoreError, Store, StoreError};
 
-pub use place::{HomeLocation, InvalidHomeLocation, SharedHome};
+pub use location::{HomeLocation, InvalidHomeLocation, SharedHome};
 pub use store::OpenMode;
 
-mod place;
+mod location;
 
 use crate::home::master_keys::{KeySource, ReadKeyError};
 

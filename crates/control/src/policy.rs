@@ -25,14 +25,14 @@ use crate::Control;
 
 pub use case::{Case, CasePolicy, last_planned, recall};
 pub(crate) use case::{keep, place};
+pub use evaluator_process::answer;
+use evaluator_process::{MAX_INPUT, PolicyRequest, PolicyResult, judge};
 pub use findings::{check, check_deeply};
-pub use judge::answer;
-use judge::{MAX_INPUT, PolicyRequest, PolicyResult, judge};
 
 mod case;
+mod evaluator_process;
 mod findings;
-mod judge;
-pub(crate) mod now;
+pub(crate) mod missing_policies;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {

@@ -28,36 +28,36 @@ pub(crate) use crate::run::failure::Failure;
 use crate::run::lock::RunLock;
 use crate::secrets::caller_env::CallerEnv;
 use crate::state::run_access::StateAccess;
+use deadline::Deadline;
+use engine_permits::EnginePermit;
 pub(crate) use interrupts::Interrupts;
-use limit::Deadline;
-use places::EnginePermit;
 
-mod after;
-mod ahead;
 mod apply;
-mod attend;
 mod check;
 mod confirmation;
 mod coverage;
+mod deadline;
 mod engine;
+mod engine_permits;
 mod exec;
 mod hooks;
 mod inputs;
+mod interactive;
 mod interrupts;
-mod limit;
 mod logs;
-mod places;
 mod plan;
+mod planned_outputs;
+mod post_apply;
 mod preview;
 mod seal;
 mod usage;
 mod workspace;
 
-pub use after::STILL;
-pub use attend::{InteractiveError, attend};
 pub use exec::exit_file;
 pub(crate) use inputs::for_backend;
+pub use interactive::{InteractiveError, attend};
 pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
+pub use post_apply::STILL;
 pub use usage::{USAGE_FILE, note_usage};
 pub(crate) use workspace::{clean_up_lost, write_override};
 
@@ -352,7 +352,7 @@ pub(crate) async fn carry_out_stage(
         (Stage::Preparing | Stage::Planning, Some(_)) => Box::pin(exec::prepare(job)).await,
         (Stage::Applying, Some(exec)) => Box::pin(exec::exec(job, exec)).await,
         (Stage::Publishing | Stage::Bootstrapping | Stage::Verifying, _) => {
-            Box::pin(after::carry_out(job, stage)).await
+            Box::pin(post_apply::carry_out(job, stage)).await
         }
     };
     if job.carried.lock().await.is_none() {

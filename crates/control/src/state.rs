@@ -11,7 +11,7 @@ pub mod outputs;
 pub mod pending_write;
 pub mod quarantine;
 pub mod queries;
-pub mod reasons;
+pub mod redact_reason;
 pub mod run_access;
 pub(crate) mod secret_paths;
 pub mod surgery;

@@ -3,10 +3,10 @@
 //! Not here: parsing its output (`model::engine_event`, `model::plan`), and when to call it (`control`).
 
 mod call;
-mod holding;
 mod init;
 mod install;
 mod locate;
+mod lock_guard;
 mod openpgp;
 mod release;
 #[cfg(test)]
@@ -26,11 +26,11 @@ use crate::process::{
 };
 
 pub use call::{EngineCall, FmtCall, InitCall, LockFileMode, PlanCall, PlanMode};
-pub use holding::{EngineLockError, EngineLockGuard};
 pub use init::{
     InitInputs, PluginCache, PluginCacheError, find_errored_state, fingerprint, forget_initialised,
     is_initialised, mark_initialised,
 };
+pub use lock_guard::{EngineLockError, EngineLockGuard};
 
 pub use install::{InstallError, InstallOptions, InstallProgress, default_version, install};
 pub use locate::{EngineSearch, LocateError, list, locate};

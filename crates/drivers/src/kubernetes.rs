@@ -6,11 +6,11 @@
 //!
 //! Not here: what is applied and in which order (`control`), whether an object is healthy (`model::kubernetes`).
 
-mod around;
 mod connect;
+mod diagnose;
 mod discovery;
 mod error;
-mod looks;
+mod observe;
 mod plugin;
 mod pods;
 mod release;
@@ -26,7 +26,7 @@ use tokio::sync::Mutex;
 
 pub use discovery::ApiResource;
 pub use error::{Conflict, KubernetesError};
-pub use looks::{AgentObjects, ClusterCheck, ClusterClients, ObjectCheck, ObjectCondition};
+pub use observe::{AgentObjects, ClusterCheck, ClusterClients, ObjectCheck, ObjectCondition};
 pub use pods::PodLog;
 pub use release::{FetchManifestError, fetch_manifest};
 

@@ -17,11 +17,11 @@
 //! Not here: which programs there are and their arguments (`engine`, `git`, `secrets`).
 
 mod capture;
-mod ending;
+mod cleanup_guard;
 mod environment;
-mod holders;
-mod keeper;
 mod memory;
+mod open_files;
+mod run_tail;
 #[cfg(test)]
 mod tests;
 
@@ -41,11 +41,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{ChildStderr, ChildStdout};
 
 pub use capture::{Capture, CaptureError, Captured, capture, capture_blocking};
-pub use ending::{TailedOutput, run_with_tail};
+pub use cleanup_guard::{DirGuard, ProcessGroupGuard, remove_on_exit};
 pub use environment::{Environment, engine_environment};
-pub use holders::{FileHolder, has_open, holders};
-pub use keeper::{DirGuard, ProcessGroupGuard, remove_on_exit};
 pub use memory::protect_memory;
+pub use open_files::{FileHolder, has_open, holders};
+pub use run_tail::{TailedOutput, run_with_tail};
 
 /// Prepares a child with its own directory, exactly the given environment, and its own process group. A Ctrl-C in
 /// the terminal therefore reaches us and not the child.

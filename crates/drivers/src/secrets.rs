@@ -6,7 +6,7 @@
 mod aws;
 mod azure;
 mod error;
-mod exchange;
+mod http;
 mod local;
 mod reference;
 mod sources;

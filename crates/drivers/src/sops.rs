@@ -5,15 +5,15 @@
 //! where identities and rules are on a machine (the caller passes them), and what a file is for.
 
 mod cipher;
-mod clear;
 mod crypt;
 mod dotenv;
-mod flat;
+mod flat_metadata;
 mod identities;
 mod ini;
 mod json;
 mod metadata;
 mod open;
+mod plaintext_parts;
 mod plugin;
 mod recipient;
 mod rules;
@@ -150,7 +150,7 @@ pub fn clear(
     format: SopsFormat,
     rule: &EncryptionRule,
 ) -> Result<String, EncryptError> {
-    clear::clear(plain, format, rule)
+    plaintext_parts::clear(plain, format, rule)
 }
 
 /// The paths of the values of an encrypted text, which need no key; `None` if the text is not encrypted.

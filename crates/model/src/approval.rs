@@ -1,6 +1,6 @@
 //! Which approvals an apply requires, which were given, and which are missing.
 //!
-//! Not here: what a confirmation does (`changeset::hear`), how people are identified (`control`).
+//! Not here: what a confirmation does (`changeset::apply_command`), how people are identified (`control`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::ids::{ChangeSetId, RunId, StackName};
 use crate::policy;
 use crate::run::{Outcome, Preview, Run, RunState};
 
-mod shown;
+mod subject;
 
-pub use shown::{ApprovalSubject, shown};
+pub use subject::{ApprovalSubject, shown};
 
 /// An `approval` block. Missing settings are inherited from the target's block, then from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

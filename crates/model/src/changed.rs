@@ -2,7 +2,7 @@
 //!
 //! Not here: finding the paths (`drivers::git`), following module sources (`module`).
 
-mod definition;
+mod stack_definition;
 mod stages;
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use crate::ids::StackName;
 use crate::project::{Project, Stack};
 
-pub use definition::StackDefinition;
+pub use stack_definition::StackDefinition;
 
 /// Symbolic links of the project with their targets inside it. The target is part of the source of every stack that
 /// contains the link.

@@ -14,20 +14,20 @@ use crate::identity::Identity;
 use crate::ids::{ChangeSetId, StackName};
 
 mod advance;
-mod hear;
-mod needed;
+mod command;
+mod destroy_conflicts;
 mod next;
 mod reopen;
 mod supersede;
-mod why;
+mod wait_reason;
 
 pub use advance::{InvalidSetEvent, SetEvent, advance};
-pub use hear::{UserCommand, UserCommandError, hear};
-pub use needed::{Dependent, can_be_undermined, still_needed, undermined};
+pub use command::{UserCommand, UserCommandError, apply_command};
+pub use destroy_conflicts::{Dependent, can_be_undermined, still_needed, undermined};
 pub use next::{Transition, is_said, next, stage_held};
 pub use reopen::{Reopen, ReopenError, ReopenedRun, reopen};
 pub use supersede::superseded;
-pub use why::{LaneBlocker, why, why_set};
+pub use wait_reason::{LaneBlocker, why, why_set};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeSet {

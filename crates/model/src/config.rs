@@ -13,10 +13,9 @@ mod check_states;
 mod check_types;
 mod contexts;
 mod cycle;
-pub mod eval;
 mod evaluator;
 mod expand;
-mod facts_place;
+mod facts;
 mod findings;
 mod functions;
 pub(crate) mod kinds;
@@ -34,12 +33,13 @@ pub(crate) mod shape;
 mod stack;
 mod stack_schema;
 mod stage_check;
+pub mod stored_expression;
 pub mod suggest;
 pub(crate) mod syntax;
 mod templates;
 #[cfg(test)]
 mod tests;
-mod unclosed;
+mod unclosed_delimiter;
 mod value;
 pub(crate) mod walk;
 mod writer;
@@ -402,7 +402,7 @@ impl ProjectParts {
         });
         let writers = writers.collect();
         let facts = outer.all("facts").map(|item| {
-            let place = facts_place::read_facts(reader, item, scope);
+            let place = facts::read_facts(reader, item, scope);
             (place.name.clone(), place)
         });
         let facts = facts.collect();

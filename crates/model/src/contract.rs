@@ -492,7 +492,7 @@ fn is_address(text: &str) -> bool {
 
 /// Describes a value, without the value itself if it is sensitive.
 fn describe(value: &Value, is_secret: bool) -> String {
-    let exact = crate::digits::digits(value);
+    let exact = crate::exact_number::digits(value);
     match value {
         Value::Null => "null".to_owned(),
         Value::Object(_) if exact.is_some() => "a number".to_owned(),
@@ -547,7 +547,7 @@ pub(crate) fn kind_of(value: &Value) -> &'static str {
         Value::Number(_) => "number",
         Value::String(_) => "string",
         Value::Array(_) => "array",
-        Value::Object(_) if crate::digits::digits(value).is_some() => "number",
+        Value::Object(_) if crate::exact_number::digits(value).is_some() => "number",
         Value::Object(_) => "object",
     }
 }

@@ -1,6 +1,6 @@
 //! Durations as people write them: `500ms`, `90s`, `10m`, `24h`, `30d`, `4w`.
 //!
-//! Not here: points in time (`state::moment`), durations in tables and progress lines (`cli::view::duration`).
+//! Not here: points in time (`state::time_spec`), durations in tables and progress lines (`cli::view::duration`).
 
 use std::time::Duration;
 

@@ -405,7 +405,9 @@ pub fn render(format: FactsFormat, values: &Map<String, Value>, header: Option<&
 fn json(text: &mut String, value: &Value, depth: usize) {
     let pad = |depth: usize| "  ".repeat(depth);
     match value {
-        Value::Object(fields) if crate::digits::digits(value).is_none() && !fields.is_empty() => {
+        Value::Object(fields)
+            if crate::exact_number::digits(value).is_none() && !fields.is_empty() =>
+        {
             text.push('{');
             for (index, (key, value)) in fields.iter().enumerate() {
                 text.push_str(if index == 0 { "\n" } else { ",\n" });
@@ -429,7 +431,7 @@ fn json(text: &mut String, value: &Value, depth: usize) {
             text.push_str(&pad(depth));
             text.push(']');
         }
-        _ => text.push_str(&crate::digits::write(value)),
+        _ => text.push_str(&crate::exact_number::write(value)),
     }
 }
 

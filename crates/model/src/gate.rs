@@ -3,8 +3,6 @@
 //!
 //! Not here: executing checks (`drivers::probe`, `drivers::kubernetes`), and their order (`control::stage::gates`).
 
-mod asked;
-mod brief;
 mod cluster;
 mod command;
 mod dns;
@@ -12,9 +10,11 @@ mod equal;
 mod http;
 mod oidc;
 mod order;
+mod query;
 mod redact;
 mod schedule;
 mod settings;
+mod summary;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,6 @@ use crate::diagnostic::Location;
 use crate::masking::Mask;
 use crate::stage::{ResolvedBlock, StageBlock};
 
-pub use asked::{ProbeQuery, ProbeQueryError};
 pub use cluster::{AgentGate, ClusterEvidence, KubernetesGate, ObjectEvidence, ObjectRequirement};
 pub use command::{CommandEvidence, CommandGate};
 pub use dns::{DnsAnswer, DnsEvidence, DnsGate, DnsNameEvidence, RecordKind};
@@ -37,6 +36,7 @@ pub use equal::{EqualEvidence, EqualGate, LabelledValue, ValueEvidence};
 pub use http::{BODY_LIMIT, HttpEvidence, HttpFailure, HttpGate, HttpReply, excerpt};
 pub use oidc::{Discovery, OidcEvidence, OidcGate, OidcKey, withheld_query};
 pub use order::{BlockingGate, GateReadiness};
+pub use query::{ProbeQuery, ProbeQueryError};
 pub use redact::mask_report;
 pub use schedule::{NextCheck, Schedule};
 pub use settings::GateSettingError;

@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 
 use crate::project::Writer;
 
+mod address;
 mod pattern;
-mod place;
 
+pub use address::{UntrustedAddress, check_place};
 pub use pattern::Pattern;
-pub use place::{UntrustedAddress, check_place};
 
 /// The claims of a token.
 pub type Claims = Map<String, Value>;

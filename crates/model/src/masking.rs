@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::plan::{Plan, PlanValue};
 use crate::secret::Secret;
 
-mod coats;
+mod encodings;
 mod events;
 mod finder;
 mod stream;
 
-use coats::{coats, coats_of_token};
+use encodings::{coats, coats_of_token};
 use finder::Finder;
 pub use stream::MaskStream;
 

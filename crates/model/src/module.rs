@@ -2,10 +2,10 @@
 //!
 //! Not here: running it (`drivers::engine`), how a stack uses it (`config`).
 
+mod computed_reads;
 mod hcl;
 mod json;
 mod read;
-mod reads;
 pub(crate) mod remote_states;
 mod scan;
 #[cfg(test)]
@@ -14,9 +14,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+pub use computed_reads::{PathScope, UnknownRead, unwatched};
 pub use read::read;
 pub(crate) use read::{engine_files, is_engine_file, is_json, read_listed, tfvars_names};
-pub use reads::{PathScope, UnknownRead, unwatched};
 
 use crate::diagnostic::Location;
 

@@ -6,9 +6,9 @@ pub mod coverage;
 pub(crate) mod diff;
 mod outputs;
 mod parse;
+pub mod placeholders;
 #[cfg(test)]
 mod tests;
-pub mod words;
 
 use std::collections::BTreeMap;
 

@@ -2,10 +2,10 @@
 //!
 //! Not here: the language (`drivers::rego`), evaluating them (`control::policy`).
 
-mod answer;
 mod dialect;
 mod input;
 mod redact;
+mod rule_result;
 #[cfg(test)]
 mod tests;
 
@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use answer::{AddressFinder, RuleResult, RuleResultError};
 pub use dialect::{Dialect, RuleKind};
 pub use input::{
     Actor, ApprovalFacts, PolicyInput, RunFacts, SourceFacts, StackFacts, TimeFacts, UpstreamFacts,
 };
 pub use redact::redact;
+pub use rule_result::{AddressFinder, RuleResult, RuleResultError};
 
 use crate::ids::StackName;
 

@@ -10,7 +10,7 @@
 mod hcl;
 mod json;
 mod origins;
-mod partly;
+mod partial_value;
 #[cfg(test)]
 mod tests;
 mod unknown_type;
@@ -192,7 +192,7 @@ fn added<'a>(
     for (name, variable) in declared {
         let declared = variable.type_text.as_deref();
         let known = partly.get(name);
-        let known = known.and_then(|value| partly::write(value, declared, name, prefix));
+        let known = known.and_then(|value| partial_value::write(value, declared, name, prefix));
         let value = match (known, declared.and_then(unknown_type::sample)) {
             (Some(known), _) => {
                 samples.push_str(&known.samples);

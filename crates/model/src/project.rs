@@ -157,7 +157,7 @@ pub enum Backend {
     /// terrane's own state service.
     #[default]
     Terrane,
-    /// An engine's backend. Values may contain `env()` and names, so they are expressions that `config::eval` converts
+    /// An engine's backend. Values may contain `env()` and names, so they are expressions that `config::stored_expression` converts
     /// to text for one stack.
     Engine {
         kind: String,
@@ -246,7 +246,7 @@ pub enum EdgeKind {
 #[serde(rename_all = "snake_case")]
 pub enum Input {
     Known(Value),
-    /// Needs an upstream's output, the requester's environment or a secret. Evaluated by `config::eval` in the stage
+    /// Needs an upstream's output, the requester's environment or a secret. Evaluated by `config::stored_expression` in the stage
     /// that needs it. Contains none of these values.
     Expression(Expression),
 }

@@ -17,15 +17,15 @@ use crate::project::WaitFor;
 use confirmation::ConfirmationReason;
 
 mod advance;
-mod came_after;
 pub mod confirmation;
-mod owed;
+mod order_deps;
+mod pending_hooks;
 mod plan_record;
 mod spec;
 
 pub use advance::{InvalidRunEvent, advance};
-pub use came_after::came_after;
-pub use owed::owes_hooks;
+pub use order_deps::came_after;
+pub use pending_hooks::owes_hooks;
 pub use plan_record::PlanRecord;
 pub use spec::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use crate::diagnostic::Location;
-use crate::digits;
 use crate::error::{ErrorKind, Explain, NextStep, advice};
+use crate::exact_number;
 use crate::kubernetes::{Kubeconfig, KubeconfigError};
 use crate::stage::ResolvedBlock;
 
@@ -190,7 +190,7 @@ fn flatten(
         .collect();
     while let Some((path, value)) = open.pop() {
         let text = match value {
-            _ if digits::digits(value).is_some() => digits::write(value),
+            _ if exact_number::digits(value).is_some() => exact_number::write(value),
             Value::Object(inner) if !inner.is_empty() => {
                 let inner = inner.iter();
                 open.extend(inner.map(|(key, value)| (format!("{path}.{key}"), value)));
@@ -198,7 +198,7 @@ fn flatten(
             }
             Value::Null => continue,
             Value::String(text) => text.clone(),
-            other => digits::write(other),
+            other => exact_number::write(other),
         };
         if let (true, Some(what)) = (is_sensitive(&path, sensitive), what) {
             return Err(SinkValuesError::Sensitive { path, what });

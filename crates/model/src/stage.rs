@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::config::eval::known_words;
+use crate::config::stored_expression::known_words;
 use crate::diagnostic::Location;
 use crate::project::Input;
 

@@ -21,8 +21,6 @@ pub mod diff;
 pub mod glob;
 pub mod history;
 pub mod leaves;
-pub mod moment;
-pub mod pick;
 mod push;
 mod removal;
 pub mod resources;
@@ -30,6 +28,8 @@ pub mod secret_paths;
 pub mod sensitivity;
 mod spans;
 mod summary;
+pub mod time_spec;
+pub mod version_ref;
 
 pub use adoption::{Adoption, QuarantineReason, adoption};
 pub use copy::{check_copy, check_push_over_copy};

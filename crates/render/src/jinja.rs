@@ -4,23 +4,23 @@
 //! `outputs`).
 
 mod alternate;
-mod apart;
-mod changing;
-mod clocks;
 mod code;
+mod comparing;
+pub(crate) mod dates;
 mod defaults;
 mod environment;
 mod files;
 mod format;
+mod import_scope;
 mod literals;
-pub(crate) mod moments;
+mod mutable;
 mod networks;
-mod ordered;
 mod origin;
 mod percent;
 mod python;
 mod repr;
 mod templates;
+mod time_parts;
 mod variadic;
 mod views;
 

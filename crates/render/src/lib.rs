@@ -5,14 +5,14 @@
 //! the `render` blocks (`model::config`), which action a file needs (`model::render::decide`), SOPS
 //! (`drivers::sops`).
 
-mod crew;
 mod data;
 mod disk;
-mod follow;
 mod freshness;
 mod inputs;
 mod jinja;
 mod outputs;
+mod parallel;
+mod re_encrypted;
 mod sealing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,8 @@ use model::render::decide::{self, FileAction, FileFacts, FileRefusal, OverwriteO
 use model::render::manifest::{ReadRenderManifestError, RenderManifest};
 
 pub use self::disk::DiskError;
-pub use self::follow::follow;
 pub use self::freshness::{StaleRender, check_fresh};
+pub use self::re_encrypted::follow;
 pub use self::sealing::{KeyChange, KeyChangeKind, SealError};
 
 use self::disk::{ProjectFiles, digest};
@@ -440,7 +440,7 @@ impl PreparedRender<'_> {
                 | FileAction::Refuse(_) => {}
             }
         }
-        let written = crew::each(&new, |file| {
+        let written = parallel::each(&new, |file| {
             let output = &self.outputs[*file];
             disk.write(file, &output.bytes, output.is_executable)
         });

@@ -17,11 +17,11 @@ use model::render::manifest::RenderManifest;
 use model::render::names::unmatched_glob;
 use model::render::{Render, is_secret_name};
 
-use super::crew;
 use super::data::{self, read_data};
 use super::disk::{ProjectFiles, TemplateFile};
 use super::inputs::Inputs;
 use super::jinja::{BoundTemplates, Reveal, TemplateError, TemplateText, Templates};
+use super::parallel;
 use super::sealing::{SealError, Sealing, key_here};
 use super::{OutputFile, RenderError};
 
@@ -262,7 +262,7 @@ impl Generator<'_> {
                 plain.push((path, file));
             }
         }
-        let made = crew::each(&plain, |(_, file)| render_one(self.render, bound, file));
+        let made = parallel::each(&plain, |(_, file)| render_one(self.render, bound, file));
         for ((path, file), made) in plain.into_iter().zip(made) {
             if let Some(bytes) = self.take(made) {
                 self.put(path, file, bytes, false);

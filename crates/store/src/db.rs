@@ -18,14 +18,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 mod group;
+mod migrate;
 mod postgres;
 mod read_only;
-mod set_up;
 mod sqlite;
 mod value;
 
+pub use migrate::OpenDbError;
 pub use postgres::OpenPostgresError;
-pub use set_up::OpenDbError;
 pub(crate) use value::{Row, Value, name_args, read_time};
 
 use postgres::{PostgresDb, PostgresTx};

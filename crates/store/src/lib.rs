@@ -51,7 +51,7 @@ pub use state::locks::{AcquireLockError, LockRelease, ReleaseLockError};
 pub use state::refusals::{Decider, Decision, NewRefusal, RefusedRequest};
 pub use state::retention::RemovedVersion;
 pub use state::states::{DeleteStateError, StateRow};
-pub use state::sweeping::SweepReport;
+pub use state::sweep::SweepReport;
 pub use state::versions::{
     AdoptError, Adopted, AppendError, Appended, BreakGlassRecord, ManualWrite, StateWriter,
 };

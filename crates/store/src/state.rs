@@ -12,5 +12,5 @@ mod outputs;
 pub(crate) mod refusals;
 pub(crate) mod retention;
 pub(crate) mod states;
-pub(crate) mod sweeping;
+pub(crate) mod sweep;
 pub(crate) mod versions;

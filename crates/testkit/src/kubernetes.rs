@@ -19,7 +19,7 @@ use rcgen::{
 use tempfile::TempDir;
 
 use crate::service::{Service, ServiceSpec, Sharing, program, temp_dir};
-use crate::waiting::wait_until;
+use crate::wait::wait_until;
 
 /// A running API server.
 pub struct Kubernetes {

@@ -4,8 +4,8 @@
 //! script in the test that needs it.
 
 mod azurite;
+pub mod command_output;
 mod dex;
-mod dice;
 mod dns;
 pub mod engines;
 mod gcs;
@@ -20,7 +20,7 @@ mod postgres;
 mod program;
 mod provider;
 mod proxmox;
-pub mod said;
+mod random;
 mod scripted;
 mod service;
 mod sops;
@@ -28,11 +28,11 @@ mod sshd;
 mod terminal;
 mod terrane;
 mod vault;
-mod waiting;
+mod wait;
 
 pub use azurite::{AzureProxy, Azurite};
+pub use command_output::CommandOutput;
 pub use dex::Dex;
-pub use dice::{SeededRng, seed};
 pub use dns::Dns;
 pub use gcs::FakeGcs;
 pub use git_http::GitHttp;
@@ -44,11 +44,11 @@ pub use minio::Minio;
 pub use moto::Moto;
 pub use postgres::Postgres;
 pub use program::{copy_program, write_program};
-pub use said::CommandOutput;
+pub use random::{SeededRng, seed};
 pub use scripted::{RecordedRequest, ScriptedServer};
 pub use sops::{AgeKey, Sops, age_plugins, ssh_key};
 pub use sshd::Sshd;
 pub use terminal::Terminal;
 pub use terrane::{BackgroundCommand, TestTerrane, kill};
 pub use vault::Vault;
-pub use waiting::{is_true_within, pause, wait_until};
+pub use wait::{is_true_within, pause, wait_until};

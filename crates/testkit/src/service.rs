@@ -16,7 +16,7 @@ use std::{env, fs};
 
 use tempfile::TempDir;
 
-use crate::waiting::is_true_within;
+use crate::wait::is_true_within;
 
 /// The server is a child of a shell that reads from a pipe. When the test process ends, even by SIGKILL, the pipe
 /// closes. The shell then stops the server and removes its files.

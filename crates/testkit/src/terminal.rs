@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin};
 use std::time::Duration;
 
 use crate::CommandOutput;
-use crate::waiting::is_true_within;
+use crate::wait::is_true_within;
 
 /// A command on an interactive terminal.
 pub struct Terminal {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::service::{Service, ServiceSpec, Sharing, answers, program, request, temp_dir};
-use crate::waiting::wait_until;
+use crate::wait::wait_until;
 
 pub struct Vault(&'static Service);
 

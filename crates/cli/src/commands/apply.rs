@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 use model::changeset::{Action, Reopen};
 use model::ids::ChangeSetId;
 
-use super::by_hand::reason_text;
-use super::change::{self, ChangeOptions, bundled};
+use super::change::{self, ChangeOptions, bundle};
 use super::exceptions::ExceptionArgs;
+use super::manual::reason_text;
 use super::read_project;
 use super::run::{confirm_change_set, read_set};
 use crate::args::Global;
@@ -80,7 +80,7 @@ pub(crate) async fn apply(
         policy_override: policy_override(args.override_policy, args.reason, global, process)?,
         ..ChangeOptions::of(Action::Apply)
     };
-    if let Some(file) = bundled::named(&change.selectors, process)? {
+    if let Some(file) = bundle::named(&change.selectors, process)? {
         if change.all {
             return Err(CommandError::new(format!(
                 "`--all` plans more than was asked for, and the bundle `{}` is applied as it was planned",
@@ -89,7 +89,7 @@ pub(crate) async fn apply(
             .hint("`terrane plan --all --out FILE` plans all of it into one")
             .status(ExitStatus::Usage));
         }
-        return Box::pin(bundled::carry_out(&file, change, global, process)).await;
+        return Box::pin(bundle::carry_out(&file, change, global, process)).await;
     }
     // A change set that waits for confirmation, unless a stack has that name.
     if let [word] = &*change.selectors

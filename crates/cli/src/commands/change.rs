@@ -9,8 +9,8 @@ use std::time::Duration;
 use control::Control;
 use control::access::writers;
 use control::changeset::backends::UnreadState;
-use control::changeset::change_sets::{self, ChangeSetRequest, PrepareError, ResumeCandidate};
 use control::changeset::explain;
+use control::changeset::prepare::{self, ChangeSetRequest, PrepareError, ResumeCandidate};
 use control::home::HomeSettings;
 use control::project::engines;
 use control::project::open::OpenProject;
@@ -27,7 +27,7 @@ use model::project::{Backend, Project};
 use model::run::Run;
 use serde_json::json;
 
-use super::by_hand::tell_git;
+use super::manual::tell_git;
 use super::{
     declare_new_project, destroy, exceptions, open_home, refuse_new_key, run, selection,
     valid_project, valid_project_except, warn_removed_stacks,
@@ -37,16 +37,16 @@ use crate::view::text::clean;
 use crate::view::{ViewOptions, duration, errors};
 use crate::watch::{WatchEnd, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
-use asking::PromptOutcome;
+use prompt::PromptOutcome;
 
-mod asking;
-pub(crate) mod bundled;
-mod ending;
-mod planned;
+pub(crate) mod bundle;
+mod outcome;
+mod plans;
+mod prompt;
 
-pub(super) use asking::read_line;
-pub(super) use ending::unknown;
-pub(super) use planned::AppliedPlans;
+pub(super) use outcome::unknown;
+pub(super) use plans::AppliedPlans;
+pub(super) use prompt::read_line;
 
 pub(crate) struct ChangeOptions {
     pub(crate) action: Action,
@@ -101,7 +101,7 @@ pub(crate) async fn carry_out(
         Action::Plan | Action::Apply | Action::Exec => &[],
     };
     if let Some(file) = &change.out {
-        bundled::check_place(file, process)?;
+        bundle::check_place(file, process)?;
     }
     let (open, project) = valid_project_except(but_for, global, process)?;
     let (open, project) = match &change.destroying.from {
@@ -277,14 +277,14 @@ async fn start<'a>(
 ) -> Result<Watcher<'a>, CommandError> {
     let failed = |err: &dyn Explain| CommandError::from_error(err);
     if wanted.action != Action::Plan
-        && let Some(set) = change_sets::find_same(control, open, project, wanted)
+        && let Some(set) = prepare::find_same(control, open, project, wanted)
             .await
             .map_err(|err| prepare_error(&err))?
     {
-        let asker = change_sets::gather_again(control, open, &process.env, set.id)
+        let asker = prepare::gather_again(control, open, &process.env, set.id)
             .await
             .map_err(|err| failed(&err))?;
-        let is_alike = change_sets::is_same_request(control, &set, asker.as_ref()).await;
+        let is_alike = prepare::is_same_request(control, &set, asker.as_ref()).await;
         // Only attach to a queued change set if we have the values needed to start it.
         if is_alike.map_err(|err| failed(&err))?
             && (asker.is_some() || set.status != Status::Waiting)
@@ -298,11 +298,11 @@ async fn start<'a>(
             return Ok(watcher);
         }
     }
-    let wishes = change_sets::requirements(project, &wanted.stacks);
+    let wishes = prepare::requirements(project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
         .map_err(|err| CommandError::from_error(&err))?;
-    let begun = change_sets::begin(control, open, project, &engines, &process.env, wanted)
+    let begun = prepare::begin(control, open, project, &engines, &process.env, wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
     say_unseen(&begun.unseen, process.look(global))?;
@@ -344,7 +344,7 @@ pub(crate) async fn watch_until_finished(
     match watcher.wait_until_idle().await? {
         WatchEnd::Detached => Ok(ExitStatus::Interrupted),
         WatchEnd::Over | WatchEnd::AwaitsConfirm => {
-            ending::tell(&mut watcher, global, process).await
+            outcome::tell(&mut watcher, global, process).await
         }
     }
 }
@@ -367,15 +367,15 @@ async fn follow(
             WatchEnd::Over => break,
             WatchEnd::Detached => {
                 if global.json {
-                    ending::say_outcome(watcher, ExitStatus::Interrupted)?;
+                    outcome::say_outcome(watcher, ExitStatus::Interrupted)?;
                 }
                 return Ok(ExitStatus::Interrupted);
             }
             WatchEnd::AwaitsConfirm => {
-                let set = planned::plan_set(watcher, project, AppliedPlans::Named).await?;
-                planned::show(&set, change.full, global, process)?;
+                let set = plans::plan_set(watcher, project, AppliedPlans::Named).await?;
+                plans::show(&set, change.full, global, process)?;
                 watcher.note_shown();
-                if let Some(status) = asking::waits_for_others(watcher, global).await? {
+                if let Some(status) = prompt::waits_for_others(watcher, global).await? {
                     return Ok(status);
                 }
                 let request = &watcher.set().request;
@@ -384,7 +384,7 @@ async fn follow(
                     is_said = true;
                     PromptOutcome::Yes
                 } else {
-                    asking::confirm(change.action, watcher.set(), process).await?
+                    prompt::confirm(change.action, watcher.set(), process).await?
                 };
                 match answer {
                     PromptOutcome::Yes => watcher.confirm().await?,
@@ -392,50 +392,50 @@ async fn follow(
                     // terminal.
                     answer @ PromptOutcome::Nobody => {
                         if global.json {
-                            ending::say_outcome(watcher, answer.status())?;
+                            outcome::say_outcome(watcher, answer.status())?;
                         }
-                        return asking::nobody(watcher, change.goes_on)
+                        return prompt::nobody(watcher, change.goes_on)
                             .await
                             .map_err(CommandError::told);
                     }
                     answer => {
                         watcher.discard().await?;
-                        if ending::something_was_applied(watcher.runs()) {
-                            ending::tell(watcher, global, process).await?;
+                        if outcome::something_was_applied(watcher.runs()) {
+                            outcome::tell(watcher, global, process).await?;
                             return Ok(ExitStatus::Waits);
                         }
                         if global.json {
-                            ending::say_outcome(watcher, answer.status())?;
+                            outcome::say_outcome(watcher, answer.status())?;
                         }
-                        return asking::unconfirmed(&answer).map_err(CommandError::told);
+                        return prompt::unconfirmed(&answer).map_err(CommandError::told);
                     }
                 }
             }
         }
     }
     if change.action == Action::Plan {
-        let mut set = planned::plan_set(watcher, project, AppliedPlans::Named).await?;
+        let mut set = plans::plan_set(watcher, project, AppliedPlans::Named).await?;
         if change.no_state {
             set.heading += ", without state: everything shows as new";
         }
-        planned::show(&set, change.full, global, process)?;
+        plans::show(&set, change.full, global, process)?;
         let changes_facts = !set.facts.is_empty();
         let detailed = change.detailed_exitcode;
-        let mut status = ending::plan_status(watcher.runs(), changes_facts, detailed);
+        let mut status = outcome::plan_status(watcher.runs(), changes_facts, detailed);
         let written = match &change.out {
-            Some(file) => bundled::write(watcher, file, global, process).await,
+            Some(file) => bundle::write(watcher, file, global, process).await,
             None => Ok(()),
         };
         if let Err(err) = &written {
             status = status.max(err.status);
         }
         if global.json {
-            ending::say_outcome(watcher, status)?;
+            outcome::say_outcome(watcher, status)?;
         }
         let ended = written.map(|()| status);
         return ended.map_err(|err| err.status(status).told());
     }
-    ending::tell(watcher, global, process).await
+    outcome::tell(watcher, global, process).await
 }
 
 pub(super) fn keeps_state_here(project: &Project, stack: &StackName) -> bool {
@@ -501,8 +501,8 @@ pub(crate) async fn show_plans(
     process: &Process,
 ) -> Result<(), CommandError> {
     watcher.see().await?;
-    let plans = planned::plan_set(watcher, project, applied).await?;
-    planned::show(&plans, full, global, process)?;
+    let plans = plans::plan_set(watcher, project, applied).await?;
+    plans::show(&plans, full, global, process)?;
     watcher.note_shown();
     Ok(())
 }
@@ -541,7 +541,7 @@ pub(crate) async fn reopen_and_watch(
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, look).await?;
     look_after_the_past(&control, &open, look, process).await?;
-    let stopped = change_sets::find_stopped(&control, &project, id, what).await;
+    let stopped = prepare::find_stopped(&control, &project, id, what).await;
     let ResumeCandidate {
         set,
         what,
@@ -579,12 +579,12 @@ pub(crate) async fn reopen_and_watch(
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
-    let wishes = change_sets::requirements(&project, &wanted.stacks);
+    let wishes = prepare::requirements(&project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
         .map_err(|err| CommandError::from_error(&err))?;
-    let resumed = change_sets::ResumeRequest { set, what, wanted };
-    let begun = change_sets::resume(&control, &open, &project, &engines, &process.env, &resumed)
+    let resumed = prepare::ResumeRequest { set, what, wanted };
+    let begun = prepare::resume(&control, &open, &project, &engines, &process.env, &resumed)
         .await
         .map_err(|err| prepare_error(&err))?;
     if !global.json {

@@ -1,6 +1,6 @@
 //! `terrane engine`
 
-mod teller;
+mod install_progress;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ use crate::args::Global;
 use crate::view::table::Table;
 use crate::view::{ViewOptions, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
-use teller::InstallPrinter;
+use install_progress::InstallPrinter;
 
 /// Find, install and pin engines
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use model::break_glass::{BreakGlass, BreakGlassAction};
 use model::exception::{Exceptions, GateOfStack};
 use model::run::Run;
 
-use super::by_hand::reason_text;
+use super::manual::reason_text;
 use crate::args::Global;
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, Process, report};

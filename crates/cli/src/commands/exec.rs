@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use control::Control;
 use control::access::writers;
 use control::access::writers::Caller;
-use control::changeset::change_sets::{self, ChangeSetRequest, StartedChangeSet};
+use control::changeset::prepare::{self, ChangeSetRequest, StartedChangeSet};
 use control::project::engines;
 use control::project::open::OpenProject;
 use control::run::cleanup;
@@ -18,8 +18,8 @@ use model::project::Project;
 use model::run::{Outcome, Run, RunProblem, RunState, Stage};
 use serde_json::json;
 
-use super::by_hand::{reason_text, tell_git};
 use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
+use super::manual::{reason_text, tell_git};
 use super::{open_home, refuse_new_key, runner, selection, valid_project};
 use crate::args::Global;
 use crate::view::text::clean;
@@ -110,11 +110,11 @@ pub(crate) async fn exec(
         exec: Some(exec.clone()),
         stacks,
     };
-    let wishes = change_sets::requirements(&project, &wanted.stacks);
+    let wishes = prepare::requirements(&project, &wanted.stacks);
     let path = process.env.get("PATH").map(std::ffi::OsStr::new);
     let engines = engines::find(wishes, path, &control.cache)
         .map_err(|err| CommandError::from_error(&err))?;
-    let begun = change_sets::begin(&control, &open, &project, &engines, &process.env, &wanted)
+    let begun = prepare::begin(&control, &open, &project, &engines, &process.env, &wanted)
         .await
         .map_err(|err| prepare_error(&err))?;
     match exec.kind {

@@ -9,13 +9,13 @@ use control::stage::facts::{
     self, BranchComparison, FactsSnapshot, PublishOutcome, SinkComparison, SinkOutcome, SinkState,
     TakeOver,
 };
-use control::state::reasons::without_secrets;
+use control::state::redact_reason::without_secrets;
 use model::facts::{Encrypt, FactFile, FileChange, Published, PublishedFile, render};
 use model::ids::StackName;
 use model::project::Project;
 use serde_json::{Value, json};
 
-use super::by_hand::{ReasonArg, tell_git};
+use super::manual::{ReasonArg, tell_git};
 use super::{open_home, selection, valid_project};
 use crate::args::Global;
 use crate::view::errors;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use control::changeset::change_sets;
 use control::changeset::holds::{self, ReleaseHoldError, ReleasedHolds};
+use control::changeset::prepare;
 use control::run::liveness;
 use control::schedule::scheduler;
-use control::state::reasons::without_secrets;
+use control::state::redact_reason::without_secrets;
 use jiff::Timestamp;
 use model::changeset::Status;
 use model::error::Explain;
@@ -14,7 +14,7 @@ use model::hold::{Hold, HoldOn};
 use model::project::Stack;
 use serde_json::json;
 
-use super::by_hand::ReasonArg;
+use super::manual::ReasonArg;
 use super::run::ProjectHandle;
 use crate::args::Global;
 use crate::view::{duration, table::Table, text::clean};
@@ -220,10 +220,10 @@ async fn go_on(
         let set = waiter.set.id;
         let is_here = !liveness::is_elsewhere(control, &waiter.set);
         let may = is_here && here.check_writer(set, process).await.is_ok();
-        let values = change_sets::gather_again(control, &here.open, &process.env, set).await;
+        let values = prepare::gather_again(control, &here.open, &process.env, set).await;
         let values = values.map_err(|err| failed(&err))?;
         let is_other = match &values {
-            Some(asker) => change_sets::overrides_values(control, set, asker).await,
+            Some(asker) => prepare::overrides_values(control, set, asker).await,
             None => Ok(false),
         };
         let may = may && !is_other.map_err(|err| failed(&err))?;

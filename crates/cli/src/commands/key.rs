@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use control::home::master_keys::{self, KeysError, MasterKey};
 use serde_json::json;
 
-use super::by_hand::ask;
-use super::place::HomeHandle;
+use super::home_args::HomeHandle;
+use super::manual::ask;
 use crate::args::Global;
 use crate::view::{errors, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};

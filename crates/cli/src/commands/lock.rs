@@ -9,14 +9,14 @@ use model::lock::operation_words;
 use model::state::StateName;
 use serde_json::{Value, json};
 
-use super::by_hand::{ReasonArg, ask, print_restrictions, word};
-use super::place::{HomeHandle, at_home};
+use super::home_args::{HomeHandle, at_home};
+use super::manual::{ReasonArg, ask, print_restrictions, word};
 use crate::args::Global;
 use crate::view::text::count;
 use crate::view::{duration, table::Table};
 use crate::{CommandError, ExitStatus, Process, report};
 
-mod elsewhere;
+mod backend_locks;
 
 /// See who holds which state, and break a lock that nobody will release
 #[derive(Debug, clap::Args)]
@@ -96,15 +96,15 @@ async fn list(
     let others = if args.own {
         Vec::new()
     } else {
-        elsewhere::locks(place, process).await
+        backend_locks::locks(place, process).await
     };
     if global.json {
         let own = locks.iter().map(|lock| document(place, lock));
         let mut documents: Vec<Value> = own.collect();
         for found in &others {
-            documents.extend(elsewhere::document(place, found).await);
+            documents.extend(backend_locks::document(place, found).await);
         }
-        let unknown: Vec<Value> = others.iter().filter_map(elsewhere::unknown).collect();
+        let unknown: Vec<Value> = others.iter().filter_map(backend_locks::unknown).collect();
         report::json(&json!({ "locks": documents, "unknown": unknown }))?;
         return Ok(ExitStatus::Done);
     }
@@ -124,12 +124,12 @@ async fn list(
         ]);
     }
     for one in &others {
-        if let Some(row) = elsewhere::row(place, one).await {
+        if let Some(row) = backend_locks::row(place, one).await {
             table.row(row);
         }
     }
     let shown = table.render(process.data_look(global));
-    let remarks: Vec<String> = others.iter().filter_map(elsewhere::remark).collect();
+    let remarks: Vec<String> = others.iter().filter_map(backend_locks::remark).collect();
     match (shown.is_empty(), remarks.len()) {
         (true, 0) => report::say("Nothing is locked.\n")?,
         (true, states) => report::say(&format!(
@@ -216,8 +216,8 @@ async fn break_lock(
 ) -> Result<ExitStatus, CommandError> {
     let reason = args.reason.read(global, process)?;
     let (place, state) = &HomeHandle::open_state(global, process, &args.state).await?;
-    if let Some(stack) = elsewhere::stack(place, state) {
-        return elsewhere::break_lock(args, place, &stack, &reason, global, process).await;
+    if let Some(stack) = backend_locks::stack(place, state) {
+        return backend_locks::break_lock(args, place, &stack, &reason, global, process).await;
     }
     let locked = lock_admin::breakable(&place.control, state, args.force).await;
     let locked = locked.map_err(|err| refused(&err))?;

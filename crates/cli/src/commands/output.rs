@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use control::state::artifacts::{self, ArtifactFacts, ArtifactsError};
 use control::state::outputs::{self, OutputValue};
 use model::artifact::ArtifactSet;
-use model::digits::digits;
+use model::exact_number::digits;
 use model::ids::StackName;
 use serde_json::{Value, json};
 

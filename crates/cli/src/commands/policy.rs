@@ -11,7 +11,7 @@ use model::ids::RunId;
 use model::policy::{PolicyPhase, PolicySource, Verdict};
 use serde_json::json;
 
-use super::place::HomeHandle;
+use super::home_args::HomeHandle;
 use super::{read_project, selection};
 use crate::args::Global;
 use crate::view::findings;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use control::Control;
 use control::access::writers;
-use control::changeset::change_sets;
+use control::changeset::prepare;
 use control::project::open::OpenProject;
 use model::changeset::{Action, Request};
 use model::error::Explain;
@@ -177,7 +177,7 @@ impl ProjectHandle {
         let request = found.map_err(|err| CommandError::from_error(&err))?.request;
         let again =
             format!("`terrane run discard {set} --reason …` drops it; then ask for it again");
-        let more = change_sets::requires_more_approvals(&self.project, &request);
+        let more = prepare::requires_more_approvals(&self.project, &request);
         let stacks: BTreeSet<StackName> = request.stacks.into_iter().collect();
         if let Some(gone) = stacks
             .iter()

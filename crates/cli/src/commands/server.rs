@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use control::home::OpenMode;
 use control::state::client_access::StateService;
-use control::state::queries::housekeeping::{self, RetentionError, RetentionReport};
+use control::state::queries::retention_job::{self, RetentionError, RetentionReport};
 use model::retention::RetentionPolicy;
 use model::token::Lifetime;
 use serde_json::json;
@@ -86,7 +86,7 @@ pub(crate) async fn server(
     let look = process.look(global);
     let control = open_control_for(OpenMode::Server, home, &settings, process, look).await?;
     let policy = args.retention()?;
-    let house = tokio::spawn(housekeeping::regularly(control.clone(), policy, log_round));
+    let house = tokio::spawn(retention_job::regularly(control.clone(), policy, log_round));
     let service = StateService::new(control.clone());
     let limits = Limits {
         body: args.max_state_size as usize * 1024 * 1024,
@@ -120,7 +120,7 @@ pub(crate) async fn server(
     drop(stop);
     tokio::select! {
         () = serving => {
-            housekeeping::settle(&control)
+            retention_job::settle(&control)
                 .await
                 .map_err(|err| CommandError::from_error(&err))?;
             Ok(ExitStatus::Done)

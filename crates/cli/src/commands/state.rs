@@ -1,14 +1,14 @@
 //! `terrane state`: reads and changes stored states. One file per command.
 
-mod asking;
 mod blame;
 mod diff;
 mod export;
 mod import;
 mod list;
-mod locking;
+mod locking_args;
 mod pull;
 mod push;
+mod query_args;
 mod recover;
 mod refusals;
 mod rm;
@@ -19,7 +19,7 @@ mod surgery;
 mod verify;
 mod versions;
 
-pub(crate) use asking::say_if_copy;
+pub(crate) use query_args::say_if_copy;
 
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};

@@ -5,7 +5,7 @@ use std::path::Path;
 use control::state::artifacts::ArtifactFacts;
 use model::ids::StackName;
 
-use super::look::{TextRole, ViewOptions};
+use super::style::{TextRole, ViewOptions};
 use super::table::Table;
 use super::text::clean;
 

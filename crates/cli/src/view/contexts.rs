@@ -11,7 +11,7 @@ use model::diagnostic::Location;
 use model::project::{Input, Stack};
 use serde_json::{Value, json};
 
-use super::look::ViewOptions;
+use super::style::ViewOptions;
 use super::table::Table;
 
 /// Seconds as a whole number, unless there is a fraction.

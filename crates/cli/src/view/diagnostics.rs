@@ -2,7 +2,7 @@
 //!
 //! Not here: reading it from the engine's events.
 
-use super::look::{Symbol, TextRole, ViewOptions};
+use super::style::{Symbol, TextRole, ViewOptions};
 use super::text::{self, clean};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ fn push(out: &mut String, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::tagged::tagged;
+    use crate::view::color_tags::tagged;
 
     fn in_use() -> DiagnosticView {
         DiagnosticView {

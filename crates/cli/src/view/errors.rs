@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use super::look::{TextRole, ViewOptions};
+use super::style::{TextRole, ViewOptions};
 use super::text;
 
 /// `error: …`, each cause on lines of its own below the message, then the hints.
@@ -65,7 +65,7 @@ fn push(out: &mut String, ink: TextRole, word: &str, message: &str, look: ViewOp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::tagged::tagged;
+    use crate::view::color_tags::tagged;
 
     #[test]
     fn a_refusal() {

@@ -12,7 +12,7 @@ use model::diagnostic::{Finding, Location, Severity};
 use serde_json::{Value, json};
 
 use self::excerpt::{Label, Source};
-use super::look::{TextRole, ViewOptions};
+use super::style::{TextRole, ViewOptions};
 use super::text::{self, clean, count};
 
 /// All findings, worst first, and their number. `texts` contains the files by the names that the findings

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use model::gate::{GateMismatch, GateReport, GateVerdict};
 
 use super::duration::human;
-use super::look::{Symbol, TextRole, ViewOptions};
+use super::style::{Symbol, TextRole, ViewOptions};
 use super::text;
 
 /// One line for each gate that passed.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::diagnostics::{self, DiagnosticView};
 use super::duration::human;
 use super::errors;
-use super::look::ViewOptions;
 use super::progress::ProgressStatus;
+use super::style::ViewOptions;
 use super::text::{self, clean, count};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

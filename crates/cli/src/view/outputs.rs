@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::look::{TextRole, ViewOptions};
+use super::style::{TextRole, ViewOptions};
 use super::text::{clean, pad, width};
 use super::value;
 

@@ -15,8 +15,8 @@ use self::entry::{Entry, MarkStyle, entry_lines};
 use self::resource::resource_lines;
 pub use self::summary::sum;
 use super::diagnostics::{self, DiagnosticView};
-use super::look::{TextRole, ViewOptions};
 use super::policy::{self, StackVerdict};
+use super::style::{TextRole, ViewOptions};
 use super::text::{self, clean};
 
 /// The stacks of a change set, in the order they are shown.

@@ -2,7 +2,7 @@
 
 use model::policy::{Remark, Verdict};
 
-use super::look::{TextRole, ViewOptions};
+use super::style::{TextRole, ViewOptions};
 use super::text::{self, clean, count};
 
 /// The verdict on one stack.

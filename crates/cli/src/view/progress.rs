@@ -10,7 +10,7 @@ mod tests;
 use std::time::Duration;
 
 use super::duration::clock;
-use super::look::{Symbol, TextRole, ViewOptions};
+use super::style::{Symbol, TextRole, ViewOptions};
 use super::text::{self, clean};
 
 /// The maximum width: on a wider terminal the numbers stay near their rows.

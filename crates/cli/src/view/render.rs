@@ -8,7 +8,7 @@ use render::{KeyChange, KeyChangeKind, Rendered, RenderedFile};
 use serde_json::{Value, json};
 
 use super::diff::{self, DiffLine};
-use super::look::{TextRole, ViewOptions};
+use super::style::{TextRole, ViewOptions};
 use super::text::{clean, count};
 
 /// Lines around a change.

@@ -19,7 +19,7 @@ use model::project::Project;
 use model::state::{StateName, StateVersion};
 
 use super::duration;
-use super::look::{Symbol, ViewOptions};
+use super::style::{Symbol, ViewOptions};
 use super::text::{self, clean, quote};
 
 /// With less room than this, a commit's subject is left out.

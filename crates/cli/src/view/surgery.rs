@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use model::state::StateChangeSummary;
 
-use super::look::{Symbol, TextRole, ViewOptions};
+use super::style::{Symbol, TextRole, ViewOptions};
 use super::text::{clean, count};
 
 /// The maximum number of lines; the rest is counted.

@@ -1,7 +1,7 @@
 //! A small table with aligned columns. The last column takes the remaining room, or is below the others if
 //! that is too little.
 
-use super::look::{TextRole, ViewOptions};
+use super::style::{TextRole, ViewOptions};
 use super::text;
 
 const GAP: usize = 3;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::look::{Symbol, ViewOptions};
+use super::style::{Symbol, ViewOptions};
 
 /// Two backticks further apart than this do not belong together.
 const LONGEST_LITERAL: usize = 120;

@@ -1,7 +1,7 @@
 //! Values in HCL notation: `{ port = 80, hosts = ["a"] }`.
 
-use model::digits::digits;
-use model::plan::words::words;
+use model::exact_number::digits;
+use model::plan::placeholders::words;
 use serde_json::{Map, Value};
 
 use super::text::{quote, width};

@@ -2,7 +2,7 @@
 //! never with invented ones.
 
 use insta::{allow_duplicates, assert_snapshot};
-use testkit::{CommandOutput, engines, said};
+use testkit::{CommandOutput, command_output, engines};
 
 use crate::story::{Story, files, holding, noted};
 
@@ -502,5 +502,5 @@ fn statuses(said: &CommandOutput) -> String {
             reason => format!("{} {}: {reason}", word("stack"), word("status")),
         }
     });
-    said::level(&words.collect::<Vec<_>>().join("\n"))
+    command_output::level(&words.collect::<Vec<_>>().join("\n"))
 }

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use testkit::{CommandOutput, TestTerrane, engines, said};
+use testkit::{CommandOutput, TestTerrane, command_output, engines};
 
 pub(crate) use crate::project::terrane;
 
@@ -223,7 +223,7 @@ pub(crate) fn takes(upstream: &str) -> String {
 /// What stays the same however fast the engines are: the title, ends of stacks in a fixed order, and
 /// everything after the last end.
 pub(crate) fn essence(said: &CommandOutput) -> String {
-    let text = said::level(&said.stderr);
+    let text = command_output::level(&said.stderr);
     let is_progress = |line: &&str| line.starts_with("00:00  ");
     let mut ends: Vec<&str> = text
         .lines()

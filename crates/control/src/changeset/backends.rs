@@ -17,10 +17,10 @@ use drivers::engine::{
 };
 use drivers::process::{CaptureError, Captured, DirGuard, Environment, remove_on_exit};
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, Method};
-use model::digits;
 use model::engine::Flavor;
 use model::engine_event::{EngineEvent, EngineSeverity, Level};
 use model::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::exact_number;
 use model::ids::StackName;
 use model::lock::LockInfo;
 use model::masking::{Mask, cut};
@@ -31,7 +31,7 @@ use model::secret::Secret;
 use serde_json::{Map, Value};
 use store::{AppendError, StoreError};
 
-use crate::changeset::change_sets::{self, PrepareError};
+use crate::changeset::prepare::{self, PrepareError};
 use crate::home::write_private;
 use crate::program_output::engine_messages::strip_ansi;
 use crate::project::engines::{self, LayOutSourceError};
@@ -218,12 +218,8 @@ impl BackendEngine {
     ) -> Result<Self, BackendError> {
         let one = BTreeSet::from([stack.clone()]);
         let path = env.get("PATH").map(OsStr::new);
-        let found = engines::find(
-            change_sets::requirements(project, &one),
-            path,
-            &control.cache,
-        )?;
-        let mut spec = change_sets::spec_alone(open, project, &found, stack)?;
+        let found = engines::find(prepare::requirements(project, &one), path, &control.cache)?;
+        let mut spec = prepare::spec_alone(open, project, &found, stack)?;
         match (which, &spec.target.backend) {
             (BackendChoice::Target, Backend::Terrane) => {
                 return Err(BackendError::Ours {
@@ -258,7 +254,7 @@ impl BackendEngine {
             let own = spec.stack.var_files.iter().map(|file| tree.join(file));
             var_files.extend(own.filter(|file| file.is_file()));
             let file = scratch.path.join("inputs.tfvars.json");
-            let text = digits::write(&Value::Object(variables));
+            let text = exact_number::write(&Value::Object(variables));
             write_private(&file, text.as_bytes())?;
             var_files.push(file);
         }

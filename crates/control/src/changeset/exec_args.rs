@@ -1,7 +1,7 @@
 //! The arguments of an engine command that contain a secret: sealed in the spec of its run, and opened when
 //! it is carried out.
 //!
-//! Not here: carrying it out (`runner::exec`, `runner::attend`).
+//! Not here: carrying it out (`runner::exec`, `runner::interactive`).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use store::{ChangeSetError, StoreError};
 
 use crate::Control;
-use crate::state::reasons::BreakGlassReason;
+use crate::state::redact_reason::BreakGlassReason;
 
 /// When a run closes the break-glass records of its state.
 pub const ENDS_WELL: &str = "the next `terrane apply` or `terrane destroy` of its stack ends well without \

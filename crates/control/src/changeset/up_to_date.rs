@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::digits;
+use model::exact_number;
 use model::ids::{RunId, StackName};
 use model::project::{Backend, Context, Input};
 use model::run::RunSpec;
@@ -47,7 +47,7 @@ pub(crate) fn canonical(values: &BTreeMap<(StackName, String), Value>) -> String
         (format!("{stack}.{output}"), value.clone())
     };
     let all: Map<String, Value> = values.iter().map(entry).collect();
-    digits::write(&Value::Object(all))
+    exact_number::write(&Value::Object(all))
 }
 
 /// Which outputs of other stacks a run takes.

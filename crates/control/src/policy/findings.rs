@@ -9,7 +9,7 @@ use model::diagnostic::{Finding, Location};
 use model::policy::{Policy, PolicySource};
 
 use super::PolicyError;
-use super::judge::{PolicyResult, try_out};
+use super::evaluator_process::{PolicyResult, try_out};
 
 /// Adds findings from the project's policies.
 pub fn check(loaded: &mut LoadedProject) {

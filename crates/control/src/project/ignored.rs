@@ -3,7 +3,7 @@
 
 use drivers::snapshot::{self, ExtraFiles, SnapshotError};
 use model::diagnostic::Finding;
-use model::ignored::{IgnoredFile, SourceListing, WorkingTree};
+use model::ignored_files::{IgnoredFile, SourceListing, WorkingTree};
 use model::project::{Project, Stack};
 
 use crate::project::open::OpenProject;

@@ -1,6 +1,6 @@
 //! Removes the files of runs and change sets that are over.
 //!
-//! Not here: deciding that they are over (`schedule`), old state versions (`state::queries::housekeeping`).
+//! Not here: deciding that they are over (`schedule`), old state versions (`state::queries::retention_job`).
 
 use std::fs;
 

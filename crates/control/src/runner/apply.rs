@@ -12,14 +12,14 @@ use model::seal::SealedHead;
 use model::state::ExpectedHead;
 use store::KeyScope;
 
+use super::deadline::Deadline;
 use super::engine::{EngineResult, EngineSession};
 use super::hooks::{Hooks, StageResult};
 use super::inputs::{self, Inputs};
-use super::limit::Deadline;
 use super::plan::{EngineFiles, initialise};
 use super::seal::StalePlan;
 use super::workspace::{ScratchDir, Workspace};
-use super::{Failure, StageJob, after, ahead, check, failed, limit, seal};
+use super::{Failure, StageJob, check, deadline, failed, planned_outputs, post_apply, seal};
 use crate::changeset::backends;
 use crate::changeset::upstreams;
 use crate::home::retry::retry_unavailable;
@@ -133,7 +133,7 @@ async fn start(job: &StageJob<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result
         }
         see_upstreams(job, limit).await?;
         let mut inputs = inputs::gather(job, limit).await?;
-        inputs.hide_outputs(ahead::own_sensitive(job).await?, &job.token);
+        inputs.hide_outputs(planned_outputs::own_sensitive(job).await?, &job.token);
         (inputs, None, ScratchDir::open(job)?)
     };
     *mask = inputs.log_mask.clone();
@@ -146,7 +146,7 @@ async fn start(job: &StageJob<'_>, plan: &PlanRecord, mask: &mut Mask) -> Result
     }
     let mut workspace = match held {
         Some(workspace) => workspace,
-        None => limit::apart_from(&mut limit, Workspace::prepare(job)).await?,
+        None => deadline::apart_from(&mut limit, Workspace::prepare(job)).await?,
     };
     *job.limit_of_apply.lock().await = limit;
     workspace.mount(&inputs.files)?;
@@ -209,7 +209,7 @@ impl Applying<'_> {
             }
         }
         job.holds_its_lanes().await?;
-        if after::before_destroy(job).await? {
+        if post_apply::before_destroy(job).await? {
             job.holds_its_lanes().await?; // draining may have taken long
         }
         quarantine::note_applying(job.control, self.left);

@@ -19,11 +19,11 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use super::deadline::Deadline;
+use super::engine_permits::EnginePermit;
 use super::inputs::Inputs;
 use super::interrupts::Interrupts;
-use super::limit::Deadline;
 use super::logs::LogCopy;
-use super::places::EnginePermit;
 use super::workspace::Workspace;
 use super::{Failure, StageJob};
 use crate::program_output::engine_messages::strip_ansi;

@@ -21,12 +21,12 @@ use super::apply::{
     ReadAfter, after_the_engine, head, keep_copy, nothing_kept_aside, nothing_left_over, plan_of,
     serial,
 };
+use super::deadline::Deadline;
 use super::engine::EngineSession;
 use super::hooks::Hooks;
-use super::limit::Deadline;
 use super::plan::{EngineFiles, initialise};
 use super::workspace::{ScratchDir, Workspace};
-use super::{Failure, RetainedWorkspace, StageJob, failed, inputs, limit, logs};
+use super::{Failure, RetainedWorkspace, StageJob, deadline, failed, inputs, logs};
 use crate::changeset::exec_args;
 use crate::home::Home;
 use crate::policy::author;
@@ -119,7 +119,7 @@ async fn try_exec(job: &StageJob<'_>, exec: &Exec, mask: &mut Mask) -> Result<Ru
         Some(carried) => (carried.inputs, carried.workspace, carried.scratch),
         None => (
             inputs::gather(job, limit).await?,
-            limit::apart_from(&mut limit, Workspace::prepare(job)).await?,
+            deadline::apart_from(&mut limit, Workspace::prepare(job)).await?,
             ScratchDir::open(job)?,
         ),
     };

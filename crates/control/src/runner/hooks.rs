@@ -21,9 +21,9 @@ use model::run::EngineDiagnostic;
 use model::secret::Secret;
 use tokio::time::Instant;
 
+use super::deadline::Deadline;
 use super::inputs::{Inputs, ReadyHook};
 use super::interrupts::Interrupts;
-use super::limit::Deadline;
 use super::workspace::Workspace;
 use super::{Failure, StageJob};
 use log::HookLog;

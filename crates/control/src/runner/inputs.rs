@@ -7,18 +7,18 @@ use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
 use model::backend::{BY_ENVIRONMENT, credential_variable, in_clear, one_environment};
-use model::config::eval::{self, Values};
+use model::config::stored_expression::{self, Values};
 use model::ids::StackName;
 use model::masking::{Mask, is_short};
-use model::plan::words::words;
+use model::plan::placeholders::words;
 use model::preview::{PartialValues, UnknownVariables};
 use model::project::{Backend, Input, Needs};
 use model::run::RunSpec;
 use model::secret::Secret;
 use serde_json::{Map, Value};
 
-use super::ahead::PlannedOutputs;
-use super::limit::Deadline;
+use super::deadline::Deadline;
+use super::planned_outputs::PlannedOutputs;
 use super::{Failure, StageJob};
 use crate::Control;
 use crate::changeset::up_to_date;
@@ -74,7 +74,7 @@ impl Inputs {
     }
 }
 
-/// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`. `said`
+/// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`. `command_output`
 /// names the output that may contain them.
 pub(super) fn check_short(job: &StageJob<'_>, short: &[String], said: &str) -> Result<(), Failure> {
     if short.is_empty() {
@@ -459,15 +459,16 @@ impl FetchedValues<'_> {
             return None;
         };
         let value = self.partly.get(one)?;
-        if !eval::is_plain_reference(expression) {
+        if !stored_expression::is_plain_reference(expression) {
             return None;
         }
-        let taken = eval::evaluate(input, &PartialOutput { known: self, value }).ok()?;
+        let taken =
+            stored_expression::evaluate(input, &PartialOutput { known: self, value }).ok()?;
         (!taken.sensitive && words(&taken.value).is_none()).then_some(taken.value)
     }
 
     fn evaluate(&self, input: &Input, what: &str) -> Result<Value, Failure> {
-        let evaluated = eval::evaluate(input, self)
+        let evaluated = stored_expression::evaluate(input, self)
             .map_err(|err| Failure::because(&format!("could not work out {what}"), &err))?;
         if evaluated.sensitive {
             self.hide(&evaluated.value);

@@ -27,12 +27,14 @@ use store::KeyScope;
 use super::apply::{ReadAfter, keep_copy};
 use super::confirmation::{PlanDecision, confirmation};
 use super::coverage::{self, PlanComparison};
+use super::deadline::Deadline;
 use super::engine::{EngineResult, EngineSession};
 use super::hooks::Hooks;
 use super::inputs::{self, Inputs};
-use super::limit::Deadline;
 use super::workspace::{ScratchDir, Workspace};
-use super::{Failure, RetainedWorkspace, StageJob, ahead, check, failed, limit, logs, seal};
+use super::{
+    Failure, RetainedWorkspace, StageJob, check, deadline, failed, logs, planned_outputs, seal,
+};
 use crate::changeset::up_to_date;
 use crate::home::write_private;
 use crate::state::run_access::StateAccess;
@@ -149,7 +151,7 @@ impl Setup {
         let inputs = inputs::gather(job, limit).await?;
         *mask = inputs.log_mask.clone();
         inputs.check_short(job)?;
-        let mut workspace = limit::apart_from(&mut limit, Workspace::prepare(job)).await?;
+        let mut workspace = deadline::apart_from(&mut limit, Workspace::prepare(job)).await?;
         let scratch = ScratchDir::open(job)?;
         scratch.hand_over(job, &inputs)?;
         workspace.mount(&inputs.files)?;
@@ -207,7 +209,7 @@ async fn judge(
 ) -> Result<DecidedPlan, Failure> {
     let (plan, json) = &shown;
     let inputs = &mut setup.inputs;
-    inputs.hide_outputs(ahead::sensitive(json)?, &job.token);
+    inputs.hide_outputs(planned_outputs::sensitive(json)?, &job.token);
     *mask = inputs.log_mask.clone();
     setup.scratch.hide(job, inputs)?;
     keep_view(job, plan).await?;
@@ -343,7 +345,7 @@ async fn leave(
     if !job.review || job.keeps_plan() {
         keep_plan_file(job, &scratch.plan()).await?;
     }
-    ahead::keep(job, json, &inputs.mask).await?;
+    planned_outputs::keep(job, json, &inputs.mask).await?;
     scratch.remove();
     Ok(())
 }

@@ -21,12 +21,12 @@ use model::project::EdgeKind;
 use model::run::{AwaitedOutputs, PlanRecord, Preview, RunEvent, Stage};
 use model::seal::{Seal, SealedHead};
 
-use super::ahead::{self, PlannedOutputs};
+use super::deadline::Deadline;
 use super::engine::EngineSession;
 use super::hooks::Hooks;
 use super::inputs::Inputs;
-use super::limit::Deadline;
 use super::plan::{EngineFiles, changing_outputs, initialise, keep_view, mode, read_state, show};
+use super::planned_outputs::{self, PlannedOutputs};
 use super::seal::lock_file;
 use super::workspace::{ScratchDir, Workspace};
 use super::{Failure, StageJob, check, coverage, failed, inputs, logs};
@@ -151,7 +151,7 @@ async fn look(
     )
     .await?;
     keep_view(job, &plan).await?;
-    ahead::keep(job, &json, &inputs.mask).await?;
+    planned_outputs::keep(job, &json, &inputs.mask).await?;
     // The user who confirms, or reviews a bundle, has seen this preview. The real plan is compared with it.
     let compared = coverage::compare(job, &json, &inputs, rewritten.as_ref()).await?;
     let is_equal = compared.coverage == Coverage::Equal;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
-use model::digits;
+use model::exact_number;
 use model::ids::RunId;
 use model::project::Backend;
 use model::run::RunSpec;
@@ -22,15 +22,15 @@ use crate::changeset::orphan_processes;
 use crate::home::{HIDDEN_VALUES, OVERRIDE_FILE, make_private, write_private};
 use crate::run::lock::try_lock;
 
-mod apart;
 mod artifacts;
-mod lost;
-mod mounted;
+mod cleanup;
+mod context_files;
+mod isolated;
 
 use artifacts::ArtifactLoan;
-use mounted::{MountedFiles, note_path, sweep};
+use context_files::{MountedFiles, note_path, sweep};
 
-pub(crate) use lost::clean_up_lost;
+pub(crate) use cleanup::clean_up_lost;
 
 /// A stack's directory in a tree, held exclusively. No other engine runs in this directory, and no process
 /// unpacks another source in the tree. This lasts until the value is dropped and the engine has exited.
@@ -351,7 +351,7 @@ impl ScratchDir {
     /// Writes the values of the variables for the engine. Also writes the secrets that must not be in a log,
     /// for recovery of a lost runner.
     pub(super) fn hand_over(&self, job: &StageJob<'_>, inputs: &Inputs) -> Result<(), Failure> {
-        let variables = digits::write(&Value::Object(inputs.variables.clone()));
+        let variables = exact_number::write(&Value::Object(inputs.variables.clone()));
         write_private(&self.variables(), variables.as_bytes())
             .map_err(|err| Failure::because("could not hand over the inputs", &err))?;
         self.hide(job, inputs)

@@ -21,7 +21,7 @@ use crate::run::lock::RunLock;
 use crate::schedule::recovery;
 use crate::schedule::scheduler::{self, AdvanceError, UserCommand};
 use crate::secrets::caller_env::CallerEnv;
-use crate::state::reasons::{BreakGlassReason, without_secrets_of};
+use crate::state::redact_reason::{BreakGlassReason, without_secrets_of};
 use crate::state::unrecorded;
 use crate::{Control, runner};
 

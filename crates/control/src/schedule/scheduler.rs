@@ -20,7 +20,7 @@ use store::{ChangeSetError, Fence, ReportedEvent, RunSummary};
 pub use model::changeset::UserCommand;
 
 use crate::Control;
-use crate::changeset::{change_sets, explain, orphan_processes};
+use crate::changeset::{explain, orphan_processes, prepare};
 use crate::home::retry::retry_unavailable;
 use crate::run::lock::{self, ClaimedRun, RunLock};
 use crate::run::{client_presence, liveness};
@@ -218,7 +218,7 @@ pub async fn resume_unattended(
         let Some(_unwatched) = client_presence::unattended(control, &set) else {
             continue;
         };
-        let specs = change_sets::specs(control, set.id).await;
+        let specs = prepare::specs(control, set.id).await;
         let specs = specs.map_err(failed(set.id))?;
         if writable.is_none() {
             writable = Some(targets(control, as_writer_of).await?);
@@ -259,7 +259,7 @@ pub async fn skip_stalled(
     if !is_idle && (set.status != Status::Waiting || !explained.goes_on()) {
         return Ok(());
     }
-    let specs = change_sets::specs(control, id).await.map_err(failed)?;
+    let specs = prepare::specs(control, id).await.map_err(failed)?;
     let writable = targets(control, Some(as_writer_of)).await?;
     let is_here = set.request.machine == control.home.machine();
     let obstacle = Obstacle::of(&specs, &writable);
@@ -326,7 +326,7 @@ async fn targets(control: &Control, set: Option<ChangeSetId>) -> Result<Vec<Stri
     let Some(set) = set else {
         return Ok(Vec::new());
     };
-    let specs = change_sets::specs(control, set).await;
+    let specs = prepare::specs(control, set).await;
     let specs = specs.map_err(|source| AdvanceError::Store { set, source })?;
     Ok(specs.into_iter().map(|spec| spec.target.name).collect())
 }

@@ -6,15 +6,15 @@
 //!
 //! Not here: what files contain (`model::facts`), Git (`drivers::git::publish`), objects in clusters (`crate::stage::sinks`).
 
-mod answers;
 mod branch;
 mod destination;
+mod encrypt;
 mod forecast;
 mod foreign;
 mod lint;
 mod project_files;
+mod queries;
 mod records;
-mod sealed;
 mod sinks;
 mod snapshot;
 #[cfg(test)]
@@ -44,16 +44,16 @@ use crate::stage::cluster::ClusterContext;
 use crate::stage::sinks::SinkError;
 use crate::state::outputs::OutputValue;
 
-pub use answers::answer;
 pub use branch::BranchComparison;
 pub use destination::{Destination, ReadDestinationError, own_remote};
+pub use encrypt::SealFactsError;
 pub use forecast::forecast_of;
 pub(crate) use forecast::{ForecastContext, note_forecast};
 pub use foreign::ForeignCommit;
 pub(crate) use lint::check;
+pub use queries::answer;
 use records::key_of;
 pub use records::{MissedRecord, publish_records};
-pub use sealed::SealFactsError;
 pub(crate) use sinks::reaches_clusters;
 pub use sinks::{ClusterSink, ReadSinkError, SinkComparison, SinkOutcome, SinkState, sinks_of};
 pub use snapshot::{FactsSnapshot, ReadFactsError, publishers, stacks_with_facts};

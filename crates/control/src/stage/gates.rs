@@ -4,9 +4,9 @@
 //! Gates do not have a thread each: a waiting gate takes a few hundred bytes. Not here: when to check again
 //! (`model::gate`), the checks (`drivers::probe`).
 
+mod check;
 mod clusters;
-mod look;
-mod missing;
+mod open_gates;
 mod stack;
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-pub use missing::OpenGates;
+pub use open_gates::OpenGates;
 pub use stack::{GateProblem, StackGates, StackGatesError, asked, of_stack, read};
 
 /// The context that gates share.
@@ -183,7 +183,7 @@ async fn watch(gate: Gate, work: Arc<GateRunner>) -> GateReport {
         let at = Timestamp::now();
         let limit = gate.look_limit(schedule.timeout.saturating_sub(look_began));
         let begun = Instant::now();
-        let mut look = look::look(&gate, &work.probes, &work.clusters, &work.around, limit).await;
+        let mut look = check::look(&gate, &work.probes, &work.clusters, &work.around, limit).await;
         tries += 1;
         let was_cut = !look.verdict.is_pass() && begun.elapsed() >= limit;
         let since = match last.take() {

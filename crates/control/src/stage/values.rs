@@ -9,9 +9,9 @@ use std::path::Path;
 
 use drivers::process::Environment;
 use drivers::secrets::{self, SecretError, SecretReference};
-use model::config::eval::{self, EvaluateError};
 use model::config::resolve::{self, ResolveError, StageValues};
-use model::digits;
+use model::config::stored_expression::{self, EvaluateError};
+use model::exact_number;
 use model::masking::{Mask, is_short};
 use model::project::{Context, Input, Stack};
 use model::secret::{Secret, is_secret_variable};
@@ -90,7 +90,7 @@ impl StageEnvironment {
         let hidden: RefCell<Vec<Secret>> = RefCell::new(values.secrets.values().cloned().collect());
         let hide = |secret| hidden.borrow_mut().push(secret);
         let evaluate = |input: &Input, what: &str| -> Result<Value, StageValuesError> {
-            let found = eval::evaluate(input, &values);
+            let found = stored_expression::evaluate(input, &values);
             let found = found.map_err(|source| StageValuesError::Context {
                 what: what.to_owned(),
                 source: Box::new(source),
@@ -145,7 +145,7 @@ pub(crate) fn text_of(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            digits::write(value)
+            exact_number::write(value)
         }
     }
 }

@@ -11,7 +11,7 @@ use store::{ReleaseLockError, StoreError};
 use crate::Control;
 use crate::run::liveness;
 use crate::run::lock::RunLock;
-use crate::state::reasons::BreakGlassReason;
+use crate::state::redact_reason::BreakGlassReason;
 
 /// A locked state.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::digits;
 use model::error::{Explain, NextStep, advice};
+use model::exact_number;
 use model::ids::StackName;
 use model::masking::Mask;
 use model::run::OutputState;
@@ -53,7 +53,7 @@ impl Explain for OutputsError {
 /// One output as a value for computations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputValue {
-    /// As `model::digits` reads it: numbers keep all digits on the way to a dependent.
+    /// As `model::exact_number` reads it: numbers keep all digits on the way to a dependent.
     pub value: Value,
     pub sensitive: bool,
 }
@@ -286,7 +286,7 @@ async fn declared(
 }
 
 fn exact(state: &str, value: &RawValue, sensitive: bool) -> Result<OutputValue, OutputsError> {
-    let value = digits::read(value.get()).map_err(|source| OutputsError::Parse {
+    let value = exact_number::read(value.get()).map_err(|source| OutputsError::Parse {
         state: state.to_owned(),
         source,
     })?;

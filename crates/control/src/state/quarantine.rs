@@ -18,8 +18,8 @@ use crate::Control;
 use crate::home::retry::retry_unavailable;
 use crate::run::lock::RunLock;
 use crate::state::pending_write::PendingWrite;
-use crate::state::reasons::BreakGlassReason;
-use crate::state::reasons::without_secrets_of;
+use crate::state::redact_reason::BreakGlassReason;
+use crate::state::redact_reason::without_secrets_of;
 use crate::state::secret_paths;
 
 /// Why a stack cannot be applied: a person has to decide first.

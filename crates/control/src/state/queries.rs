@@ -2,13 +2,13 @@
 //!
 //! Not here: what a run may do with its own state (`state::run_access`).
 
-pub mod ask;
 pub mod author;
 pub mod blame;
 pub mod deleted;
 pub(crate) mod index;
 pub mod listing;
 pub mod search;
+pub mod version;
 pub mod versions;
 
 use model::error::{ErrorKind, Explain, NextStep, command};
@@ -18,8 +18,8 @@ use store::StoreError;
 
 use crate::Control;
 
-pub mod housekeeping;
 pub mod recover;
+pub mod retention_job;
 
 pub use store::{Damage, RefusedRequest, VerifyReport};
 

@@ -25,7 +25,7 @@ use store::{
 };
 
 use crate::Control;
-use crate::state::reasons::BreakGlassReason;
+use crate::state::redact_reason::BreakGlassReason;
 use crate::state::secret_paths;
 
 mod target;

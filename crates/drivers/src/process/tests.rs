@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::ending::end_of;
+use super::run_tail::end_of;
 use super::*;
 
 /// A directory with a script in it, and the files it writes to.

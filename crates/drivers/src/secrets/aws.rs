@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::exchange::{Call, Exchange, Settings, failed};
+use super::http::{Call, Exchange, Settings, failed};
 use super::{ExchangeError, SecretError, local};
 use login::Credentials;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use model::secret::Secret;
 use serde::Deserialize;
 
-use super::exchange::{Call, Exchange, FORM, Settings, escaped, failed, form};
+use super::http::{Call, Exchange, FORM, Settings, escaped, failed, form};
 use super::{SecretError, local};
 use crate::process::engine_environment;
 

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use super::aws::AwsClient;
 use super::azure::AzureClient;
-use super::exchange::Settings;
+use super::http::Settings;
 use super::local;
 use super::vault::VaultClient;
 use super::{SecretError, SecretReference};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::exchange::{Call, Exchange, JSON, Settings, escaped, failed};
+use super::http::{Call, Exchange, JSON, Settings, escaped, failed};
 use super::{ExchangeError, SecretError, local};
 
 /// The path of a Pod's service account token.

@@ -2,7 +2,7 @@
 
 use super::selection::{EncryptionFilter, EncryptionFilterError};
 use super::tree::{Document, Element, Entry, Map, Node, Scalar};
-use super::{SopsFormat, flat};
+use super::{SopsFormat, flat_metadata};
 use model::error::{Explain, NextStep, advice, command};
 
 /// The SOPS version whose format is written.
@@ -72,10 +72,10 @@ impl Explain for MetadataError {
 pub(super) fn take(document: &mut Document, format: SopsFormat) -> Result<Metadata, MetadataError> {
     let block = match format {
         SopsFormat::Yaml | SopsFormat::Json => take_block(document),
-        SopsFormat::Dotenv => take_prefixed(document).and_then(flat::unflatten),
+        SopsFormat::Dotenv => take_prefixed(document).and_then(flat_metadata::unflatten),
         SopsFormat::Ini => take_block(document)
             .map(|block| with_texts(block, |text| text.replace("\\n", "\n")))
-            .and_then(flat::unflatten),
+            .and_then(flat_metadata::unflatten),
     };
     read(&block.ok_or(MetadataError::None)?)
 }
@@ -101,14 +101,14 @@ pub(super) fn add(document: &mut Document, metadata: &Metadata, format: SopsForm
                 map.push(Entry::Item(BLOCK.to_owned(), Node::Map(block.clone())));
             }
             SopsFormat::Dotenv => {
-                let flat = flat::flatten(block.clone()).into_iter();
+                let flat = flat_metadata::flatten(block.clone()).into_iter();
                 map.extend(flat.filter_map(|entry| match entry {
                     Entry::Item(key, node) => Some(Entry::Item(format!("{PREFIX}{key}"), node)),
                     Entry::Comment(_) => None,
                 }));
             }
             SopsFormat::Ini => {
-                let flat = flat::flatten(block.clone());
+                let flat = flat_metadata::flatten(block.clone());
                 let flat = with_texts(flat, |text| text.replace('\n', "\\n"));
                 map.push(Entry::Item(BLOCK.to_owned(), Node::Map(flat)));
             }

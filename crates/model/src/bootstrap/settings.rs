@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::{Agent, AgentKind, Bootstrap, BootstrapAction, CommandStep, SecretObject};
 use crate::diagnostic::Location;
-use crate::digits;
 use crate::duration::{self, EXAMPLES};
 use crate::error::Explain as _;
+use crate::exact_number;
 use crate::kubernetes::{Kubeconfig, KubeconfigError};
 use crate::secret::Secret;
 use crate::stage::ResolvedBlock;
@@ -217,7 +217,7 @@ impl Reader<'_> {
 
 /// A scalar value as text.
 fn plain(value: &Value) -> Option<String> {
-    if let Some(digits) = digits::digits(value) {
+    if let Some(digits) = exact_number::digits(value) {
         return Some(digits.to_owned());
     }
     match value {
@@ -230,5 +230,5 @@ fn plain(value: &Value) -> Option<String> {
 
 /// Lists and objects are passed on as JSON.
 fn composed(value: &Value) -> Option<String> {
-    (!value.is_null()).then(|| digits::write(value))
+    (!value.is_null()).then(|| exact_number::write(value))
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::config::eval::{for_stack, known_words};
 use crate::config::paths;
+use crate::config::stored_expression::{for_stack, known_words};
 use crate::context::Hook;
 use crate::contract::{self, OWN_CONTRACTS};
 use crate::facts::SOPS_RULES;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::hear::skip_open;
+use super::command::skip_open;
 use super::{Action, ChangeSet, DecisionContext, SetEvent, Status};
 use crate::approval::{self, MissingApproval, owed};
 use crate::hold::{Hold, HoldOn};

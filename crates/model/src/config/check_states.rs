@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::check::{Drafts, KnownNames};
-use super::eval::{Values, evaluate_within, for_stack};
 use super::findings::Findings;
 use super::project::TargetDraft;
 use super::stack::StackDraft;
+use super::stored_expression::{Values, evaluate_within, for_stack};
 use crate::diagnostic::Finding;
 use crate::ids::StackName;
 use crate::module::{LocalState, Module};

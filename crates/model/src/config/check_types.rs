@@ -5,7 +5,7 @@
 use hcl_edit::expr::{Expression, FuncCall, ObjectKey};
 use serde_json::Value;
 
-use crate::digits::digits;
+use crate::exact_number::digits;
 
 /// Describes a mismatch without the value. None if the value matches or this cannot be determined.
 pub(crate) fn type_mismatch(value: &Value, declared: &str) -> Option<String> {
@@ -107,7 +107,7 @@ mod tests {
 
     #[track_caller]
     fn check(value: &str, declared: &str, expected: &str) {
-        let value = crate::digits::read(value).unwrap();
+        let value = crate::exact_number::read(value).unwrap();
         assert_eq!(
             type_mismatch(&value, declared).unwrap_or_default(),
             expected

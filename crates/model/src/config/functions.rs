@@ -8,7 +8,7 @@ use super::evaluator::{AllowedRefs, Evaluation, Evaluator, ExpressionError, Fetc
 use super::paths;
 use super::suggest;
 use super::value::Val;
-use crate::digits;
+use crate::exact_number;
 use crate::stage::ExternalQuery;
 
 /// Every function with its signature and description. The reference page is generated from this.
@@ -341,7 +341,7 @@ fn pure(name: &str, values: &[Val]) -> Result<Val, String> {
         ("lookup", [Val::Object(entries), Val::Text(key), default]) => {
             Ok(entries.get(key).unwrap_or(default).clone())
         }
-        ("jsondecode", [Val::Text(text)]) => digits::read(text)
+        ("jsondecode", [Val::Text(text)]) => exact_number::read(text)
             .map(|value| Val::from(&value))
             .map_err(|err| {
                 format!(

@@ -9,14 +9,14 @@ use serde_json::Number;
 use super::evaluator::{Evaluation, ExpressionError};
 use super::suggest;
 use super::value::Val;
-use crate::digits;
+use crate::exact_number;
 
 pub(crate) fn number(literal: &Formatted<hcl_edit::Number>, at: Range<usize>) -> Evaluation {
     // The original digits, if our number type would round them.
     let written = literal
         .as_repr()
         .map(|repr| repr.replace(char::is_whitespace, ""));
-    if let Some(long) = written.filter(|written| digits::is_rounded(written)) {
+    if let Some(long) = written.filter(|written| exact_number::is_rounded(written)) {
         return Ok(Val::Digits(long));
     }
     let number = literal.value();

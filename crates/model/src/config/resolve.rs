@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::eval::{EvaluateError, evaluate_as};
 use super::evaluator::{AllowedRefs, Bindings, Fetched, Host};
+use super::stored_expression::{EvaluateError, evaluate_as};
 use crate::diagnostic::Location;
 use crate::project::{Expression, Input};
 use crate::secret::Secret;
@@ -243,7 +243,7 @@ impl Host for StageHost<'_> {
     }
 
     fn file(&self, path: &str) -> Result<Option<String>, String> {
-        super::eval::kept_file(self.names, path)
+        super::stored_expression::kept_file(self.names, path)
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use hcl_edit::structure::Body;
 
-use super::unclosed;
+use super::unclosed_delimiter;
 use crate::diagnostic::{Finding, Location};
 use crate::tree::{ReadFailure, Tree};
 
@@ -181,7 +181,7 @@ fn syntax_error(err: &hcl_edit::parser::Error, source: &SourceFile) -> Finding {
     }
     let said = |what: &str| Finding::error("syntax", format!("syntax error: {what}"));
     let vague = ["block body", "unexpected token", "eof", "heredoc end"];
-    let open = unclosed::find(code);
+    let open = unclosed_delimiter::find(code);
     if let (true, Some((at, what))) = (vague.iter().any(|word| message.contains(word)), &open) {
         return said(what).at(source.location(*at..at + 1), "opened here");
     }

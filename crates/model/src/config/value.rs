@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Number, Value};
 
-use crate::digits;
+use crate::exact_number;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Val {
@@ -74,7 +74,7 @@ impl Val {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
             Self::Number(number) => Value::Number(number.clone()),
-            Self::Digits(digits) => digits::of_digits(digits),
+            Self::Digits(digits) => exact_number::of_digits(digits),
             Self::Text(text) => Value::String(text.clone()),
             Self::List(items) => {
                 Value::Array(items.iter().map(Self::to_json).collect::<Option<_>>()?)
@@ -102,7 +102,7 @@ impl Val {
 
 impl From<&Value> for Val {
     fn from(value: &Value) -> Self {
-        if let Some(digits) = digits::digits(value) {
+        if let Some(digits) = exact_number::digits(value) {
             return Self::Digits(digits.to_owned());
         }
         match value {

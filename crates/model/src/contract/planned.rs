@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::digits;
+use crate::exact_number;
 use crate::plan::ParsePlanError;
 
 /// Fields by name. An unknown value is null, and its pointer is in `unknown`.
@@ -118,7 +118,7 @@ pub fn planned(json: &[u8]) -> Result<PlannedFields, ParsePlanError> {
             continue;
         }
         let text = change.after.as_ref().map_or("null", |after| after.get());
-        let known = digits::read(text).map_err(ParsePlanError::NotPlanJson)?;
+        let known = exact_number::read(text).map_err(ParsePlanError::NotPlanJson)?;
         let pointer = format!("/{}", escape(&name));
         let value = mark(known, &change.after_unknown, pointer, &mut all.unknown);
         if crate::plan::diff::has_mark(&change.after_sensitive) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Encrypt, FactFile, secrets::looks_secret};
-use crate::digits;
+use crate::exact_number;
 
 /// A changed field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,7 +32,7 @@ impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("nothing"),
-            Self::Value(value) => f.write_str(&digits::write(value)),
+            Self::Value(value) => f.write_str(&exact_number::write(value)),
             Self::Hidden => f.write_str("(sensitive)"),
         }
     }
@@ -98,7 +98,7 @@ impl Walk<'_> {
         would: Option<&Value>,
     ) {
         if let (Some(Value::Object(one)), Some(Value::Object(other))) = (published, would)
-            && digits::digits(&Value::Object(other.clone())).is_none()
+            && exact_number::digits(&Value::Object(other.clone())).is_none()
         {
             self.objects(pointer, &field, one, other);
             return;
@@ -145,7 +145,9 @@ impl Walk<'_> {
 fn same(one: Option<&Value>, other: Option<&Value>) -> bool {
     match (one, other) {
         (None, None) => true,
-        (Some(one), Some(other)) => one == other || digits::write(one) == digits::write(other),
+        (Some(one), Some(other)) => {
+            one == other || exact_number::write(one) == exact_number::write(other)
+        }
         (None, Some(_)) | (Some(_), None) => false,
     }
 }

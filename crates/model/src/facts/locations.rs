@@ -87,7 +87,7 @@ pub fn shape(values: &Map<String, Value>) -> Map<String, Value> {
 
 fn empty(value: &Value) -> Value {
     match value {
-        _ if crate::digits::digits(value).is_some() => json!(0),
+        _ if crate::exact_number::digits(value).is_some() => json!(0),
         Value::Null => Value::Null,
         Value::Bool(_) => json!(false),
         Value::Number(_) => json!(0),

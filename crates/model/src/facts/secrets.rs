@@ -10,7 +10,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::{Outputs, field_name};
-use crate::digits;
+use crate::exact_number;
 
 /// Shorter values occur by chance inside other texts.
 const SHORTEST_INSIDE: usize = 6;
@@ -150,7 +150,9 @@ fn each_object(fields: &Map<String, Value>, at: &mut String, found: &mut impl Fn
 
 fn each_inside(value: &Value, at: &mut String, found: &mut impl FnMut(&str, &str)) {
     match value {
-        Value::Object(fields) if digits::digits(value).is_none() => each_object(fields, at, found),
+        Value::Object(fields) if exact_number::digits(value).is_none() => {
+            each_object(fields, at, found)
+        }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 let length = at.len();
@@ -320,7 +322,7 @@ fn each_leaf(value: &Value, at: &mut String, found: &mut impl FnMut(&str, String
         at.truncate(length);
     };
     match value {
-        Value::Object(fields) => match digits::digits(value) {
+        Value::Object(fields) => match exact_number::digits(value) {
             Some(digits) => found(at, digits.to_owned()),
             None => fields
                 .iter()

@@ -92,7 +92,7 @@ fn json_is_canonical_too_and_keeps_every_digit() {
     let mut values = wanted.values.take().unwrap();
     values.insert(
         "big".to_owned(),
-        crate::digits::read("123456789012345678901234567890").unwrap(),
+        crate::exact_number::read("123456789012345678901234567890").unwrap(),
     );
     wanted.values = Some(values);
     wanted.path = "facts.json".to_owned();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::digits;
+use crate::exact_number;
 
 pub(super) fn document(fields: &Map<String, Value>) -> String {
     if fields.is_empty() {
@@ -28,7 +28,7 @@ fn write_fields(text: &mut String, fields: &Map<String, Value>, depth: usize) {
 /// Writes what follows a `key:` or a `-`, up to the end of its last line.
 fn write_value(text: &mut String, value: &Value, depth: usize) {
     match value {
-        Value::Object(fields) if digits::digits(value).is_none() && !fields.is_empty() => {
+        Value::Object(fields) if exact_number::digits(value).is_none() && !fields.is_empty() => {
             text.push('\n');
             write_fields(text, fields, depth);
         }
@@ -47,7 +47,7 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
             text.push(' ');
-            text.push_str(&digits::write(value));
+            text.push_str(&exact_number::write(value));
             text.push('\n');
         }
     }

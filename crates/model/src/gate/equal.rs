@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::dns::folded;
 use super::settings::{Reader, cut, plain};
 use super::{CheckResult, Evidence, GateMismatch, ProbeQuery, ProbeQueryError, quoted};
-use crate::digits;
+use crate::exact_number;
 use crate::secret::Secret;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +98,7 @@ impl EqualGate {
             .filter_map(|one| ProbeQuery::read(&one.value))
     }
 
-    /// `answers`: the results of the queries, in the same order.
+    /// `queries`: the results of the queries, in the same order.
     pub fn judge(&self, answers: Vec<Result<Value, ProbeQueryError>>) -> CheckResult {
         let mut answers = answers.into_iter();
         let values = self.values.iter().map(|one| {
@@ -202,7 +202,7 @@ fn compared(value: &Value) -> String {
             items.sort();
             items.join(", ")
         }
-        other => digits::write(&sorted(other)),
+        other => exact_number::write(&sorted(other)),
     }
 }
 

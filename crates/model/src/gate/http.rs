@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::redact::shown_address;
 use super::settings::{Reader, cut, plain};
 use super::{CheckResult, Evidence, GateMismatch, quoted};
-use crate::digits;
+use crate::exact_number;
 use crate::masking;
 use crate::secret::Secret;
 
@@ -220,16 +220,19 @@ impl HttpGate {
             return Vec::new();
         }
         let body = std::str::from_utf8(&answer.body).ok();
-        let Some(document) = body.and_then(|text| digits::read(text).ok()) else {
+        let Some(document) = body.and_then(|text| exact_number::read(text).ok()) else {
             let seen = beginning(text, answer.body.len());
             return vec![GateMismatch::new("body", "JSON", seen)];
         };
         let miss = |(path, wanted): (&String, &Value)| {
             let found = find(&document, &steps(path)?);
             let is_good = found.is_some_and(|found| is_same(found, wanted));
-            let seen = found.map_or("not there".to_owned(), |found| cut(&digits::write(found)));
-            (!is_good)
-                .then(|| GateMismatch::new(format!("json `{path}`"), digits::write(wanted), seen))
+            let seen = found.map_or("not there".to_owned(), |found| {
+                cut(&exact_number::write(found))
+            });
+            (!is_good).then(|| {
+                GateMismatch::new(format!("json `{path}`"), exact_number::write(wanted), seen)
+            })
         };
         self.json.iter().filter_map(miss).collect()
     }
@@ -399,7 +402,7 @@ fn alike(found: &Value, wanted: &Value) -> bool {
             let mut pairs = found.iter().zip(wanted);
             found.len() == wanted.len() && pairs.all(|(found, wanted)| is_same(found, wanted))
         }
-        (Value::Object(fields), Value::Object(wanted)) if digits::digits(found).is_none() => {
+        (Value::Object(fields), Value::Object(wanted)) if exact_number::digits(found).is_none() => {
             fields.len() == wanted.len()
                 && wanted
                     .iter()

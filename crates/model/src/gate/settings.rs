@@ -14,8 +14,8 @@ use super::{
 };
 use crate::config::suggest;
 use crate::diagnostic::Location;
-use crate::digits;
 use crate::duration::{self, EXAMPLES};
+use crate::exact_number;
 use crate::masking;
 use crate::project::Input;
 use crate::secret::Secret;
@@ -200,7 +200,7 @@ impl Reader<'_> {
     /// A document: a text, or an object that is serialised.
     pub(super) fn document(&mut self, name: &str) -> Option<Secret> {
         match self.value(name) {
-            Some(object @ Value::Object(_)) => Some(Secret::new(digits::write(object))),
+            Some(object @ Value::Object(_)) => Some(Secret::new(exact_number::write(object))),
             _ => self.text(name).map(Secret::new),
         }
     }
@@ -364,7 +364,7 @@ impl Reader<'_> {
 
 /// A scalar value as text.
 pub(super) fn plain(value: &Value) -> Option<String> {
-    if let Some(digits) = digits::digits(value) {
+    if let Some(digits) = exact_number::digits(value) {
         return Some(digits.to_owned());
     }
     match value {

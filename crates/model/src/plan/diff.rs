@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use crate::digits::digits;
-use crate::plan::{AttributeChange, PlanValue, words};
+use crate::exact_number::digits;
+use crate::plan::{AttributeChange, PlanValue, placeholders};
 
 /// A value with the engine's marks: trees of the same shape, in which `true` marks a whole branch.
 #[derive(Clone, Copy)]
@@ -161,10 +161,10 @@ impl<'a> MarkedValue<'a> {
     /// The value, with placeholders for unknown and sensitive parts.
     pub(crate) fn flattened(self) -> Value {
         if self.is_unknown() {
-            return words::of("(known after apply)");
+            return placeholders::of("(known after apply)");
         }
         if self.is_sensitive() && !self.value.is_null() {
-            return words::of("(sensitive)");
+            return placeholders::of("(sensitive)");
         }
         match self.value {
             number if digits(number).is_some() => number.clone(),

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::ParsePlanError;
 use super::diff::{MarkedValue, has_mark};
-use crate::digits;
+use crate::exact_number;
 
 /// A planned output.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub fn planned_outputs(json: &[u8]) -> Result<BTreeMap<String, PlannedOutput>, P
         let is_known = !has_mark(&change.after_unknown);
         // Parsed like values of a state, so that numbers reach dependents without loss of digits.
         let text = change.after.as_ref().map_or("null", |after| after.get());
-        let value = digits::read(text).map_err(ParsePlanError::NotPlanJson)?;
+        let value = exact_number::read(text).map_err(ParsePlanError::NotPlanJson)?;
         let sensitive = has_mark(&change.after_sensitive);
         let is_split = !is_known && change.after_unknown != Value::Bool(true);
         let partly = (is_split && !sensitive).then(|| {

@@ -13,13 +13,13 @@ use serde_json::Value;
 use super::coverage::{Change, Difference};
 use super::diff::{MarkedValue, PathSegment, ValueDigestFn, compare, render_path};
 use super::{ChangeAction, Mode, OutputChange, Plan, ResourceChange};
-use crate::digits;
+use crate::exact_number;
 use crate::masking::Mask;
 use crate::secret::Secret;
 
 /// Reads plan JSON of any engine version with a format version of 1.
 pub fn parse(json: &[u8]) -> Result<Plan, ParsePlanError> {
-    let json = digits::kept(json);
+    let json = exact_number::kept(json);
     let raw: RawPlan<'_> = serde_json::from_slice(&json).map_err(ParsePlanError::NotPlanJson)?;
     if raw.format_version.split('.').next() != Some("1") {
         return Err(ParsePlanError::UnknownFormat {
@@ -64,7 +64,7 @@ pub fn difference(
     refresh_only: bool,
     digest: &dyn Fn(&Value) -> String,
 ) -> Result<Difference, ParsePlanError> {
-    let json = digits::kept(json);
+    let json = exact_number::kept(json);
     let raw: RawPlan<'_> = serde_json::from_slice(&json).map_err(ParsePlanError::NotPlanJson)?;
     let mut difference = Difference::default();
     let drift = raw.resource_drift.iter().filter(|_| refresh_only);

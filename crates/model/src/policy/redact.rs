@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::digits;
+use crate::exact_number;
 use crate::masking::Mask;
 use crate::plan::{ParsePlanError, sensitive_in};
 
@@ -16,10 +16,10 @@ const SENSITIVE: &str = "(sensitive)";
 /// Plan JSON without sensitive values: removed by their marks, and by content wherever else they occur. `mask` contains
 /// the run's secrets.
 pub fn redact(json: &[u8], mask: &Mask) -> Result<Value, ParsePlanError> {
-    let kept = digits::kept(json);
+    let kept = exact_number::kept(json);
     let mut plan: Value = serde_json::from_slice(&kept).map_err(ParsePlanError::NotPlanJson)?;
     if let Cow::Owned(_) = kept {
-        digits::round(&mut plan);
+        exact_number::round(&mut plan);
     }
     let marked = sensitive_in(&plan)?;
     for list in ["/resource_changes", "/resource_drift"] {

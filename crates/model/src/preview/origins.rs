@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::digits;
+use crate::exact_number;
 use crate::ids::StackName;
 use crate::plan::{Plan, PlanValue};
 
@@ -66,7 +66,7 @@ impl UnknownOrigins {
     /// Converts the plan of a rewritten module to a plan of the original. The added resource is removed, and values
     /// that are unknown because of it name the stacks after which they are known. `json` is the plan's source.
     pub fn explain(&self, plan: &mut Plan, json: &[u8]) -> Result<(), serde_json::Error> {
-        let raw: RawPlan = serde_json::from_slice(&digits::kept(json))?;
+        let raw: RawPlan = serde_json::from_slice(&exact_number::kept(json))?;
         let root = Scope {
             module: &raw.configuration.root_module,
             locals: Some(&self.locals),

@@ -8,7 +8,7 @@ use model::render::data::{Data, MapEntry, MapKey, Node};
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 
 use super::{LineIndex, ReadDataError};
-use crate::jinja::moments;
+use crate::jinja::dates;
 
 /// Limits for nesting and for the number of values once aliases are expanded.
 const DEEPEST: usize = 128;
@@ -227,7 +227,7 @@ impl Reader {
         let Some(tag) = tag else {
             return Ok(match (is_plain, self.plain) {
                 (false, _) => Data::Text(text.to_owned()),
-                (true, ScalarSyntax::Yaml) => match moments::read(text) {
+                (true, ScalarSyntax::Yaml) => match dates::read(text) {
                     None => plain_yaml(text),
                     Some(Ok(_)) => Data::Moment(text.to_owned()),
                     Some(Err(_)) => {

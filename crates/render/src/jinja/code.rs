@@ -1,6 +1,6 @@
 //! Rewrites templates for the engine, which lacks some features of Jinja2: formatting by `%` (`percent`), the
 //! scope of imports and includes (`apart`), macros with extra arguments (`variadic`) or with a default that names
-//! another argument (`defaults`), lists and maps that change (`changing`). First, string literals are read as in
+//! another argument (`defaults`), lists and maps that change (`mutable`). First, string literals are read as in
 //! Python (`literals`).
 //!
 //! The engine's own tokens separate code from text, whatever the delimiters are. They are not a stable interface:
@@ -12,7 +12,7 @@ use minijinja::Error;
 use minijinja::machinery::{Span, Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-use super::{apart, changing, defaults, literals, percent, variadic};
+use super::{defaults, import_scope, literals, mutable, percent, variadic};
 
 pub(super) type Tokens<'t, 's> = &'t [(Token<'s>, Span)];
 
@@ -91,10 +91,10 @@ impl Code {
     ) -> Self {
         let tokens = tokens(source, false, syntax);
         let mut edits = percent::edits(&tokens);
-        edits.extend(apart::edits(&tokens, block));
+        edits.extend(import_scope::edits(&tokens, block));
         edits.extend(variadic::edits(&tokens, block));
         if changes {
-            edits.extend(changing::edits(&tokens));
+            edits.extend(mutable::edits(&tokens));
         }
         for (at, fill) in defaults::fills(&tokens) {
             let value = Self::of_part(&source[at.clone()], syntax, changes);
@@ -110,7 +110,7 @@ impl Code {
         let tokens = tokens(source, true, syntax);
         let mut edits = percent::edits(&tokens);
         if changes {
-            edits.extend(changing::edits(&tokens));
+            edits.extend(mutable::edits(&tokens));
         }
         Self::of(source, edits).text
     }

@@ -15,7 +15,8 @@ use model::render::{Render, UndefinedMode};
 use super::code::Code;
 use super::templates::TemplateText;
 use super::{
-    apart, changing, defaults, literals, networks, ordered, percent, python, repr, variadic, views,
+    comparing, defaults, import_scope, literals, mutable, networks, percent, python, repr,
+    variadic, views,
 };
 
 /// The instruction limit of one template, against endless loops.
@@ -68,11 +69,11 @@ pub(super) fn environment(
     env.remove_global("debug");
     python::add_to(&mut env);
     networks::add_to(&mut env);
-    ordered::add_to(&mut env);
+    comparing::add_to(&mut env);
     percent::add_to(&mut env);
     literals::add_to(&mut env);
     views::add_to(&mut env);
-    apart::add_to(&mut env);
+    import_scope::add_to(&mut env);
     variadic::add_to(&mut env);
     defaults::add_to(&mut env);
     Ok((env, codes))
@@ -81,7 +82,7 @@ pub(super) fn environment(
 /// Whether any template changes a list or a map; if none does, the rewrite is skipped.
 pub(super) fn changes(sources: &BTreeMap<String, TemplateText>) -> bool {
     let mut sources = sources.values();
-    sources.any(|source| changing::may_change(&source.text))
+    sources.any(|source| mutable::may_change(&source.text))
 }
 
 /// `has("name")`: whether the data contains a name, also allowed for a secret.

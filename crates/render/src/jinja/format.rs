@@ -7,7 +7,7 @@ use minijinja::value::{Kwargs, Rest, from_args};
 use minijinja::{Error, Value};
 
 use super::templates::open_error;
-use super::{moments, repr};
+use super::{dates, repr};
 
 /// The format string and arguments with all conversions done.
 pub(super) fn converted(text: &str, args: &[Value]) -> Result<(String, Vec<Value>), Error> {
@@ -56,7 +56,7 @@ pub(super) fn converted(text: &str, args: &[Value]) -> Result<(String, Vec<Value
         let text = match conversion {
             None if spec.contains('%') => {
                 let value = find(&name, &places, &all)?;
-                let text = match moments::written(&value, &spec[1..]) {
+                let text = match dates::written(&value, &spec[1..]) {
                     Some(written) => Some(written?),
                     None => in_hundreds(&value, &spec[1..]),
                 };

@@ -12,7 +12,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use minijinja_contrib::{filters, globals, pycompat};
 
 use super::templates::open_error;
-use super::{changing, format, repr, views};
+use super::{format, mutable, repr, views};
 
 pub(super) fn add_to(env: &mut Environment<'static>) {
     env.add_function("cycler", |items: Rest<Value>| {
@@ -48,7 +48,7 @@ pub(super) fn add_to(env: &mut Environment<'static>) {
         None => repr::str(value).map(Value::from),
     });
     env.add_function("dict", |from: Option<Value>, named: Kwargs| {
-        changing::given(from, &named).map(Value::from_pairs)
+        mutable::given(from, &named).map(Value::from_pairs)
     });
     env.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
 }
@@ -79,9 +79,9 @@ pub(super) fn method(
             }
             ("copy", ValueKind::Seq | ValueKind::Map) => {
                 let () = from_args(args)?;
-                changing::copy(value)
+                mutable::copy(value)
             }
-            _ => match changing::refusal(value, name) {
+            _ => match mutable::refusal(value, name) {
                 Some(refusal) => Err(refusal),
                 None => pycompat::unknown_method_callback(state, value, name, args),
             },

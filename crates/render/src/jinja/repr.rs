@@ -7,7 +7,7 @@ use minijinja::{Error, Value};
 
 use super::python::float;
 use super::templates::open_error;
-use super::{moments, views};
+use super::{dates, views};
 
 /// Deeper nesting comes from a loop and is not readable.
 const DEEPEST: usize = 500;
@@ -37,7 +37,7 @@ fn write(out: &mut String, value: &Value, is_sorted: bool, depth: usize) -> Resu
     if depth > DEEPEST {
         return Err(open_error("this is nested too deep to be printed"));
     }
-    if let Some(text) = moments::repr(value).or_else(|| views::shown(value)) {
+    if let Some(text) = dates::repr(value).or_else(|| views::shown(value)) {
         out.push_str(&text);
         return Ok(());
     }

@@ -17,7 +17,7 @@ use model::render::data::{Data, MapKey, Node, SecretData};
 
 use super::code::Code;
 use super::environment::{FUEL, add_has, changes, environment};
-use super::{alternate, changing, files, moments, origin};
+use super::{alternate, dates, files, mutable, origin};
 
 /// The start of the error for a withheld secret; the text up to `END` names the secret.
 const WITHHELD: &str = "\u{2}withheld secret \u{2}";
@@ -142,8 +142,8 @@ impl Templates {
         bound.add_values(&names, reveal)?;
         bound.add_each(data, reveal)?;
         if changes(&self.sources) {
-            let shared = changing::shared(&bound.env);
-            changing::add_to(&mut bound.env, shared);
+            let shared = mutable::shared(&bound.env);
+            mutable::add_to(&mut bound.env, shared);
         }
         Ok(bound)
     }
@@ -555,7 +555,7 @@ fn plain(data: &Data) -> Value {
         },
         Data::Float(number) => Value::from(*number),
         Data::Text(text) => Value::from(text.as_str()),
-        Data::Moment(text) => match moments::read(text) {
+        Data::Moment(text) => match dates::read(text) {
             Some(Ok(moment)) => Value::from_object(moment),
             Some(Err(_)) | None => Value::from(text.as_str()),
         },

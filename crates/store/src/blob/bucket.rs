@@ -2,7 +2,7 @@
 //! Objects are only created, each under a name that is used once (except a key that is wrapped again). The service
 //! only has to support create-if-absent.
 //!
-//! Not here: which objects are in use, and when one is removed (`state::sweeping`).
+//! Not here: which objects are in use, and when one is removed (`state::sweep`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use object_store::{
 };
 use tokio::runtime::Handle;
 
-mod trouble;
+mod error;
 
-pub use trouble::{BucketError, BucketFault};
+pub use error::{BucketError, BucketFault};
 
 use crate::StoreError;
 use crate::blob::segments::FrameLocation;

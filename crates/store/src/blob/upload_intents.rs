@@ -4,7 +4,7 @@
 //! Each name is a number, and the database stores the highest: an object with a higher number was announced by a newer
 //! database (`state::check::stale_database`). A CLI process announces the one name it needs.
 //!
-//! Not here: the uploads (`bucket`), removing unused names (`state::sweeping`).
+//! Not here: the uploads (`bucket`), removing unused names (`state::sweep`).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use sqlx::{
     Column as _, ConnectOptions as _, Connection as _, Row as _, TypeInfo as _, ValueRef as _,
 };
 
-use super::set_up::{MIGRATIONS, OlderLayout, check_not_older};
+use super::migrate::{MIGRATIONS, OlderLayout, check_not_older};
 use super::value::{Row, Value};
 use super::{DbError, SyncedFile, failed, sync_all};
 

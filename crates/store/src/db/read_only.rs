@@ -12,7 +12,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::DbError;
-use super::set_up::{OpenDbError, is_current};
+use super::migrate::{OpenDbError, is_current};
 use super::sqlite::prepare_connection;
 
 /// The smallest shared memory of a database that a process has open.
@@ -102,7 +102,7 @@ pub(super) fn why(file: &Path) -> Option<OpenDbError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::set_up::connect;
+    use super::super::migrate::connect;
     use super::*;
 
     const INDEX: &str = "INSERT INTO state_index (state, version, form) VALUES (1, 2, 'f') \

@@ -12,8 +12,8 @@ use rusqlite::{CachedStatement, Connection, ErrorCode};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::group::Group;
+use super::migrate::{self, OpenDbError};
 use super::read_only::{index_in_memory, may_be_unwritable, open_read_only, why};
-use super::set_up::{self, OpenDbError};
 use super::value::{Row, Value};
 use super::{DbError, OpenMode, SyncedFile, failed, sync_all};
 
@@ -52,7 +52,7 @@ pub(crate) struct SqliteTx {
 
 impl SqliteDb {
     pub(super) async fn open(file: &Path, how: OpenMode) -> Result<Self, OpenDbError> {
-        let writer = match set_up::connect(file).await {
+        let writer = match migrate::connect(file).await {
             Err(err) if how == OpenMode::Cli && file.exists() && may_be_unwritable(&err) => {
                 // The reason why it cannot be written says more than a second failure.
                 open_read_only(file).map_err(|_| why(file).unwrap_or(err))?
@@ -65,7 +65,7 @@ impl SqliteDb {
         let mut group = None;
         if how == OpenMode::Server {
             for _ in 0..READERS {
-                readers.push(Mutex::new(set_up::connect(file).await?));
+                readers.push(Mutex::new(migrate::connect(file).await?));
             }
             // A checkpoint syncs the database file: many small commits share one.
             let fewer = format!("PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}");

@@ -178,7 +178,7 @@ async fn a_newer_layout_is_left_alone() {
         err.to_string(),
         format!(
             "the database was written by a newer terrane (layout 99, this one knows {})",
-            set_up::MIGRATIONS.len()
+            migrate::MIGRATIONS.len()
         )
     );
 }

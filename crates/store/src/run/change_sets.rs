@@ -16,8 +16,8 @@ use crate::run::records::{ChangeSetError, expect_row, from_json, timestamp, to_j
 use crate::run::runs;
 
 mod dependents;
-mod reopening;
-mod turning;
+mod reopen;
+mod step;
 
 /// What one look at a change set led to.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,7 +211,7 @@ async fn supersede_older(
             continue;
         };
         let mut members = runs::list(tx, id).await?;
-        turning::skip_open(tx, &mut members, now).await?;
+        step::skip_open(tx, &mut members, now).await?;
         record(tx, set, SetEvent::Superseded { by: new.id }, now).await?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Sealed plan views, for people who approve on another machine that shares the home. In a local home, the file beside
 //! the run is enough.
 //!
-//! Not here: sealing and reading them (`control::changeset::change_sets`).
+//! Not here: sealing and reading them (`control::changeset::prepare`).
 
 use model::ids::RunId;
 

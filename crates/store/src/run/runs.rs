@@ -14,9 +14,9 @@ use crate::Store;
 use crate::db::{Row, Tx};
 use crate::run::records::{ChangeSetError, expect_row, from_json, timestamp, to_json};
 
-mod known;
+mod cache;
 
-pub(crate) use known::KnownRuns;
+pub(crate) use cache::KnownRuns;
 
 /// A change of a run, in SQL: counted by the change sets' own order.
 macro_rules! next_revision {

@@ -25,17 +25,17 @@ use crate::{Store, StoreError};
 mod adopt;
 mod append;
 pub(crate) mod blob;
-mod by_hand;
+mod body_cache;
 mod copy;
 mod lock_cache;
-mod recent;
+mod manual;
 
 pub use adopt::{AdoptError, Adopted};
 pub(crate) use append::NewVersion;
 pub use append::{AppendError, Appended, StateWriter};
-pub use by_hand::{BreakGlassRecord, ManualWrite};
+pub(crate) use body_cache::BodyCache;
 pub(crate) use lock_cache::{CachedLock, LockCache};
-pub(crate) use recent::BodyCache;
+pub use manual::{BreakGlassRecord, ManualWrite};
 
 /// A version and its frame.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use control::Control;
 use control::changeset::explain::{self, ApproveError, NewApproval};
-use control::changeset::{approval_policy, change_sets};
+use control::changeset::{approval_policy, prepare};
 use control::schedule::scheduler;
 use control::secrets::caller_env::CallerEnv;
 use jiff::Timestamp;
@@ -134,7 +134,7 @@ pub(super) async fn approve(
     let may_apply =
         may_begin && stands_in_the_way.is_none() && here.check_writer(set, process).await.is_ok();
     // The approver's variables and credentials are not the requester's.
-    let needs_asker = change_sets::needs_caller_env(&here.control, set)
+    let needs_asker = prepare::needs_caller_env(&here.control, set)
         .await
         .map_err(|err| failed(&err))?;
     let starts = is_here && may_apply && !needs_asker && (is_ready || is_at_work);
@@ -250,7 +250,7 @@ pub(super) async fn approve(
 async fn can_be_shown(control: &Control, runs: &[Run]) -> bool {
     for run in runs {
         let has_plan = matches!(run.state, RunState::Planned { .. });
-        if has_plan && change_sets::plan_view(control, run).await.is_none() {
+        if has_plan && prepare::plan_view(control, run).await.is_none() {
             return false;
         }
     }
@@ -263,7 +263,7 @@ async fn stands_in_the_way(
     set: &ChangeSet,
 ) -> Result<Option<(String, String)>, CommandError> {
     let id = set.id;
-    if let Some(by) = change_sets::requires_more_approvals(&here.project, &set.request) {
+    if let Some(by) = prepare::requires_more_approvals(&here.project, &set.request) {
         return Ok(Some((
             format!("{by} wants more approvals now than when change set {id} was asked for"),
             format!("`terrane run discard {id} --reason …` drops it; then ask for it again"),

@@ -6,17 +6,17 @@ use std::time::Duration;
 use control::Control;
 use control::changeset::cancel_requests::CancelRequest;
 use control::schedule::cancel::{self, CancelError, PendingCancel};
-use control::state::reasons::BreakGlassReason;
+use control::state::redact_reason::BreakGlassReason;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunState};
 use serde_json::json;
 
 use super::{RunOrChangeSet, read_run};
 use crate::args::Global;
-use crate::commands::by_hand::reason_text;
 use crate::commands::change;
-use crate::commands::place::HomeHandle;
-use crate::view::{left, text};
+use crate::commands::home_args::HomeHandle;
+use crate::commands::manual::reason_text;
+use crate::view::{text, unrecorded};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// How often to check whether a run is over.
@@ -213,7 +213,7 @@ async fn kill(
         None => report::say("If its engine is killed now, nothing is known to be lost.\n")?,
         Some(lost) => {
             report::say("If its engine is killed now, this stays as it is:\n")?;
-            for line in left::facts(lost) {
+            for line in unrecorded::facts(lost) {
                 report::say(&format!("  {line}\n"))?;
             }
         }
@@ -275,7 +275,7 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
     }
     say_over(run, ", it came to its end first")?;
     if let Some(found) = super::imports::unrecorded_of(&run.state) {
-        for line in left::lines(found, &run.id.to_string(), run.stack.as_str()) {
+        for line in unrecorded::lines(found, &run.id.to_string(), run.stack.as_str()) {
             report::say(&format!("  {line}\n"))?;
         }
     }

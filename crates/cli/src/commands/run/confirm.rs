@@ -1,6 +1,6 @@
 //! `terrane run confirm`
 
-use control::changeset::change_sets;
+use control::changeset::prepare;
 use model::changeset::{Action, Status};
 use model::error::Explain;
 use model::ids::ChangeSetId;
@@ -55,7 +55,7 @@ pub(crate) async fn confirm_change_set(
     let here = here.of_set(set, process).await?;
     here.check_writer(set, process).await?;
     check_protected(&here, set, named, global, process).await?;
-    let values = change_sets::gather_for(&here.control, &here.open, &process.env, set)
+    let values = prepare::gather_for(&here.control, &here.open, &process.env, set)
         .await
         .map_err(|err| failed(&err))?;
     let (values, missing) = match values {

@@ -3,14 +3,14 @@
 use control::run::cleanup;
 use control::schedule::scheduler::{self, UserCommand};
 use control::state::quarantine;
-use control::state::reasons::without_secrets_of_set;
+use control::state::redact_reason::without_secrets_of_set;
 use model::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
 use super::{RunOrChangeSet, must_be_of_here};
 use crate::args::Global;
-use crate::commands::by_hand::ReasonArg;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
+use crate::commands::manual::ReasonArg;
 use crate::watch::advance_error;
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -5,8 +5,8 @@ use model::ids::BreakGlassId;
 use serde_json::json;
 
 use crate::args::Global;
-use crate::commands::by_hand::{ReasonArg, word};
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
+use crate::commands::manual::{ReasonArg, word};
 use crate::view::{self, text::clean};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -38,7 +38,7 @@ pub(super) async fn explain(
     let act = restrictions::explain(&place.control, place.project.as_ref(), id, &reason).await;
     let act = act.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
-        report::json(&json!({ "explained": view::in_force::document(&act) }))?;
+        report::json(&json!({ "explained": view::restrictions::document(&act) }))?;
     } else {
         let (state, done) = (word(&place, &act.state), act.act.words());
         let said = if act.closed_at.is_some() {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::read_run;
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::{ViewOptions, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use control::changeset::change_sets;
 use control::changeset::explain::{self, ChangeSetDetails, ChangeSetFilter};
+use control::changeset::prepare;
 use control::changeset::restrictions::Restrictions;
 use control::changeset::upstreams::{self, UnfinishedRun};
 use control::run::liveness;
@@ -16,8 +16,8 @@ use model::run::{Run, RunState};
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::commands::place::{HomeHandle, at_home};
-use crate::view::{ViewOptions, duration, in_force, table::Table, text::count};
+use crate::commands::home_args::{HomeHandle, at_home};
+use crate::view::{ViewOptions, duration, restrictions, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show what is under way or waits, and why; `--all` also what is over
@@ -65,7 +65,7 @@ pub(super) async fn list(
             "change_sets": sets,
             "not_done": resting,
             "holds": in_force.holds,
-            "open": in_force::documents(&in_force, here.project.as_ref()),
+            "open": restrictions::documents(&in_force, here.project.as_ref()),
             "kept_aside": in_force.kept,
         }))?;
         return Ok(ExitStatus::Done);
@@ -78,7 +78,7 @@ pub(super) async fn list(
         } else {
             "Nothing is under way. `terrane run list --all` shows what was.\n"
         })?;
-        let stopped = change_sets::last_stopped(&here.control).await;
+        let stopped = prepare::last_stopped(&here.control).await;
         let stopped = stopped.map_err(|err| CommandError::from_error(&err))?;
         if let Some(set) = stopped.filter(|_| !args.all)
             && let Status::Stopped { why } = &set.status
@@ -113,9 +113,9 @@ pub(super) async fn list(
     }
     let others = [
         rests(&resting),
-        in_force::holds(&in_force.holds),
-        in_force::acts(&in_force, Timestamp::now(), |text| at_home(text, global)),
-        in_force::kept(&in_force, Timestamp::now(), |text| at_home(text, global)),
+        restrictions::holds(&in_force.holds),
+        restrictions::acts(&in_force, Timestamp::now(), |text| at_home(text, global)),
+        restrictions::kept(&in_force, Timestamp::now(), |text| at_home(text, global)),
     ];
     let tables = std::iter::once(&table).chain(&others);
     let tables: Vec<String> = tables.map(|table| table.render(look)).collect();
@@ -235,13 +235,13 @@ async fn open_acts(
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     let project = here.project.as_ref();
     if global.json {
-        let open = in_force::documents(&in_force, project);
+        let open = restrictions::documents(&in_force, project);
         let kept = &in_force.kept;
         report::json(&json!({ "open": open, "outside": in_force.outside, "kept_aside": kept }))?;
         return Ok(ExitStatus::Done);
     }
     let commands = |text: &str| at_home(text, global);
-    let kept = in_force::kept(&in_force, Timestamp::now(), commands);
+    let kept = restrictions::kept(&in_force, Timestamp::now(), commands);
     let kept = kept.render(process.data_look(global));
     if in_force.acts.is_empty() && kept.is_empty() {
         report::say(if in_force.outside == 0 {
@@ -250,11 +250,11 @@ async fn open_acts(
             "Nothing of this project that was done by hand is open.\n"
         })?;
     } else {
-        let table = in_force::acts(&in_force, Timestamp::now(), commands);
+        let table = restrictions::acts(&in_force, Timestamp::now(), commands);
         let acts = table.render(process.data_look(global));
         let tables = [acts, kept].into_iter().filter(|it| !it.is_empty());
         report::data(&tables.collect::<Vec<_>>().join("\n"))?;
-        let closings = in_force::closings(&in_force, project);
+        let closings = restrictions::closings(&in_force, project);
         for sentence in closings.iter().filter(|_| !in_force.acts.is_empty()) {
             report::say(&format!("{}\n", at_home(sentence, global)))?;
         }

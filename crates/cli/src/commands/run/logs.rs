@@ -20,7 +20,7 @@ use serde_json::json;
 use super::cancel::say_over;
 use super::must_be_of_here;
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::text::{self, clean, pad};
 use crate::{CommandError, ExitStatus, Process, report};
 

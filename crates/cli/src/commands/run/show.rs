@@ -16,11 +16,11 @@ use super::imports::unrecorded_of;
 use super::{ProjectHandle, RunOrChangeSet, list};
 use crate::args::Global;
 use crate::commands::change::{self, AppliedPlans};
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::plan::sum;
 use crate::view::policy::{self, StackVerdict};
 use crate::view::table::Table;
-use crate::view::{gates, left, text};
+use crate::view::{gates, text, unrecorded};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -167,7 +167,7 @@ pub(super) async fn show(
         if run.is_none_or(|run| run == one.id)
             && let Some(left) = unrecorded_of(&one.state)
         {
-            let lines = left::lines(left, &one.id.to_string(), one.stack.as_str());
+            let lines = unrecorded::lines(left, &one.id.to_string(), one.stack.as_str());
             report::data(&format!(
                 "\n{} of `{}`: {}\n",
                 one.id,

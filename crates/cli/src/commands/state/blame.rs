@@ -2,9 +2,9 @@
 
 use control::state::queries::blame;
 
-use super::asking::{RevealArgs, VersionRefArgs, say_if_copy, shown};
+use super::query_args::{RevealArgs, VersionRefArgs, say_if_copy, shown};
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -1,13 +1,13 @@
 //! `terrane state diff`
 
-use control::state::queries::ask::{self, ValueDigests, VersionDocument};
+use control::state::queries::version::{self, ValueDigests, VersionDocument};
 use jiff::Timestamp;
 use model::state::diff::{SensitiveDisplay, diff as compare};
-use model::state::pick::VersionRef;
+use model::state::version_ref::VersionRef;
 
-use super::asking::{RevealArgs, not_a_moment, say_if_copy, shown};
+use super::query_args::{RevealArgs, not_a_moment, say_if_copy, shown};
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -42,14 +42,14 @@ pub(crate) async fn diff(
     };
     let (from, to) = (pick(&args.from)?, pick(&args.to)?);
     let control = &place.control;
-    let to = ask::document(control, &state, to.unwrap_or(VersionRef::Head));
+    let to = version::document(control, &state, to.unwrap_or(VersionRef::Head));
     let to = to.await.map_err(|err| shown(&err))?;
     let from: Option<VersionDocument> = match from {
-        Some(from) => Some(ask::document(control, &state, from).await),
-        None => match ask::predecessor(control, &to.version).await {
+        Some(from) => Some(version::document(control, &state, from).await),
+        None => match version::predecessor(control, &to.version).await {
             Ok(None) => None,
             Ok(Some(before)) => {
-                Some(ask::document(control, &state, VersionRef::Version(before.version)).await)
+                Some(version::document(control, &state, VersionRef::Version(before.version)).await)
             }
             Err(err) => return Err(shown(&err)),
         },

@@ -5,10 +5,10 @@ use control::transfer::export::{self, StateExport};
 use control::transfer::import::StateLocation;
 use serde_json::json;
 
-use super::asking::say_if_copy;
-use super::locking::LockingArgs;
+use super::locking_args::LockingArgs;
+use super::query_args::say_if_copy;
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::commands::{open_home, selection, valid_project};
 use crate::view::text::{clean, count};
 use crate::{CommandError, ExitStatus, Process, report};

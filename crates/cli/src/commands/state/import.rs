@@ -17,10 +17,10 @@ use model::ids::StackName;
 use model::project::{EdgeKind, Project, Stack};
 use serde_json::{Value, json};
 
-use super::locking::LockingArgs;
+use super::locking_args::LockingArgs;
 use crate::args::Global;
 use crate::commands::change::{self, ChangeOptions};
-use crate::commands::place::{HomeHandle, require_durable_home};
+use crate::commands::home_args::{HomeHandle, require_durable_home};
 use crate::commands::{open_home, read_project, selection, valid_project};
 use crate::view::duration;
 use crate::view::text::clean;

@@ -1,14 +1,14 @@
 //! `terrane state list`
 
-use control::state::queries::ask::{self, AskStateError, VersionDocument};
 use control::state::queries::listing;
+use control::state::queries::version::{self, AskStateError, VersionDocument};
 use model::state::glob::Glob;
-use model::state::pick::VersionRef;
+use model::state::version_ref::VersionRef;
 
-use super::asking::{VersionRefArgs, say_if_copy, shown};
+use super::query_args::{VersionRefArgs, say_if_copy, shown};
 use crate::args::Global;
-use crate::commands::by_hand::print_restrictions;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
+use crate::commands::manual::print_restrictions;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -66,7 +66,7 @@ pub(crate) async fn list(
         return not_all(&listing.unread);
     };
     let state = place.state(word).await?;
-    let asked = ask::document(&place.control, &state, args.pick.pick()?)
+    let asked = version::document(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;
     let mask = asked.document.mask();

@@ -2,12 +2,12 @@
 
 use std::io::Write as _;
 
-use control::state::queries::{self, ask};
-use model::state::pick::VersionRef;
+use control::state::queries::{self, version};
+use model::state::version_ref::VersionRef;
 
-use super::asking::{VersionRefArgs, say_if_copy, shown};
+use super::query_args::{VersionRefArgs, say_if_copy, shown};
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Print a state as it is stored, byte for byte
@@ -35,7 +35,7 @@ pub(crate) async fn pull(
         VersionRef::Head => None,
         VersionRef::Version(version) => Some(version),
         pick @ (VersionRef::Serial(_) | VersionRef::At(_)) => {
-            let found = ask::pick(&place.control, &state, pick).await;
+            let found = version::pick(&place.control, &state, pick).await;
             Some(found.map_err(|err| shown(&err))?.version)
         }
     };

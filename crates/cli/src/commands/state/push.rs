@@ -7,7 +7,7 @@ use control::state::surgery;
 
 use super::surgery::{SurgeryArgs, carry_out, refused};
 use crate::args::Global;
-use crate::commands::place::{HomeHandle, require_durable_home};
+use crate::commands::home_args::{HomeHandle, require_durable_home};
 use crate::commands::run::read_run;
 use crate::{CommandError, ExitStatus, Process};
 

@@ -15,8 +15,8 @@ use model::state::{StateName, StateVersion};
 use serde_json::json;
 
 use crate::args::Global;
-use crate::commands::by_hand::ReasonArg;
-use crate::commands::place::at_home;
+use crate::commands::home_args::at_home;
+use crate::commands::manual::ReasonArg;
 use crate::commands::read_project;
 use crate::view::text::count;
 use crate::view::{ViewOptions, errors};

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::state::ago;
 use crate::view::table::Table;
 use crate::{CommandError, ExitStatus, Process, report};

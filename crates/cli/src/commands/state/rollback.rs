@@ -5,9 +5,9 @@ use model::changeset::Action;
 
 use super::surgery::{SurgeryArgs, carry_out, refused};
 use crate::args::Global;
-use crate::commands::by_hand::word;
 use crate::commands::change::{self, ChangeOptions};
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
+use crate::commands::manual::word;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Make an older version the newest again

@@ -3,9 +3,9 @@
 use control::state::queries::search::{self, SearchQuery};
 use model::state::glob::Glob;
 
-use super::asking::{moment, shown};
+use super::query_args::{moment, shown};
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

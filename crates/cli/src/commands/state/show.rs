@@ -1,11 +1,11 @@
 //! `terrane state show`
 
-use control::state::queries::ask::{self, ValueDigests};
+use control::state::queries::version::{self, ValueDigests};
 use model::state::diff::SensitiveDisplay;
 
-use super::asking::{RevealArgs, VersionRefArgs, shown};
+use super::query_args::{RevealArgs, VersionRefArgs, shown};
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -33,7 +33,7 @@ pub(crate) async fn show(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let (place, state) = HomeHandle::open_state(global, process, &args.state).await?;
-    let mut asked = ask::document(&place.control, &state, args.pick.pick()?)
+    let mut asked = version::document(&place.control, &state, args.pick.pick()?)
         .await
         .map_err(|err| shown(&err))?;
     let mask = asked.document.mask();

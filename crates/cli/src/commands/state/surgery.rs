@@ -6,8 +6,8 @@ use model::project::Stack;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::commands::by_hand::{ReasonArg, ask, word};
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
+use crate::commands::manual::{ReasonArg, ask, word};
 use crate::view::text::clean;
 use crate::view::{errors, surgery as view};
 use crate::{CommandError, ExitStatus, Process, report};

@@ -2,9 +2,9 @@
 
 use control::state::queries::{deleted, versions};
 
-use super::asking::shown;
+use super::query_args::shown;
 use crate::args::Global;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

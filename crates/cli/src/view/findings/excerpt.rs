@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use model::diagnostic::Location;
 
-use crate::view::look::{Symbol, TextRole, ViewOptions};
+use crate::view::style::{Symbol, TextRole, ViewOptions};
 use crate::view::text;
 
 const TAB: usize = 4;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::diagnostic::{Finding, Location};
 
 use super::*;
-use crate::view::tagged::tagged;
+use crate::view::color_tags::tagged;
 
 const FILE: &str = "terrane.hcl";
 

@@ -1,8 +1,8 @@
 //! Ends of change sets as they are seen, whole.
 
 use super::*;
+use crate::view::color_tags::tagged;
 use crate::view::diagnostics::DiagnosticSource;
-use crate::view::tagged::tagged;
 
 fn stack(name: &str, result: StackResult) -> StackOutcome {
     StackOutcome {

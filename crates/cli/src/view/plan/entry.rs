@@ -1,13 +1,13 @@
 //! One attribute or output of a plan: its name, the value before and the value after.
 
-use model::digits;
+use model::exact_number;
 use model::ids::StackName;
 use model::plan::PlanValue;
 use serde_json::Value;
 
 use super::PlanViewOptions;
 use crate::view::diff::{self, DiffLine};
-use crate::view::look::{Symbol, TextRole, ViewOptions};
+use crate::view::style::{Symbol, TextRole, ViewOptions};
 use crate::view::text::{self, clean, count, quote};
 use crate::view::value;
 
@@ -170,7 +170,7 @@ fn shown(entry: &Entry<'_>, room: usize, sheet: PlanViewOptions) -> EntryText {
 
 /// Whether both values are lists, or both maps, and too long for one line.
 fn is_long(before: &Value, after: &Value, room: usize) -> bool {
-    let is_map = |value: &Value| value.is_object() && digits::digits(value).is_none();
+    let is_map = |value: &Value| value.is_object() && exact_number::digits(value).is_none();
     let same_kind = (before.is_array() && after.is_array()) || (is_map(before) && is_map(after));
     let columns = |value| text::width(&value::one_line(value));
     same_kind && columns(before) + 3 + columns(after) > room
@@ -283,8 +283,8 @@ fn as_document(text: &str) -> Option<String> {
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
     }
-    let document = digits::read(text).ok()?;
-    Some(digits::write_lines(&document))
+    let document = exact_number::read(text).ok()?;
+    Some(exact_number::write_lines(&document))
 }
 
 fn text_diff(before: &str, after: &str, sheet: PlanViewOptions) -> EntryText {

@@ -4,7 +4,7 @@ use model::plan::{ChangeAction, PlanValue, ResourceChange};
 
 use super::PlanViewOptions;
 use super::entry::{Entry, MarkStyle, entry_lines};
-use crate::view::look::{Symbol, TextRole, ViewOptions};
+use crate::view::style::{Symbol, TextRole, ViewOptions};
 use crate::view::text::{self, clean};
 
 /// How many attributes of a new or changed resource are shown before the rest is folded.

@@ -2,7 +2,7 @@
 
 use model::plan::{Plan, PlanCounts};
 
-use crate::view::look::{Symbol, TextRole, ViewOptions};
+use crate::view::style::{Symbol, TextRole, ViewOptions};
 use crate::view::text::count;
 
 /// `-/+ 1 replace, ~ 2 change`: the counts of one stack.

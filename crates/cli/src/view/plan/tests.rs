@@ -8,8 +8,8 @@ use model::plan::{AttributeChange, ChangeAction, Mode, OutputChange, PlanValue};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::view::color_tags::tagged;
 use crate::view::diagnostics::DiagnosticSource;
-use crate::view::tagged::tagged;
 
 fn known(value: Value) -> PlanValue {
     PlanValue::Known(value)

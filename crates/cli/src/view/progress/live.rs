@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::ProgressFrame;
-use crate::view::look::ViewOptions;
+use crate::view::style::ViewOptions;
 use crate::view::text;
 
 const HIDE_CURSOR: &str = "\x1b[?25l";

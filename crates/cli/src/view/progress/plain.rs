@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{ProgressFrame, ProgressRow, ProgressStatus};
 use crate::view::duration::clock;
-use crate::view::look::ViewOptions;
+use crate::view::style::ViewOptions;
 use crate::view::text::{self, clean};
 
 /// Remembers what was printed, so that a line is printed only when something changed.

@@ -3,7 +3,7 @@
 use super::live::{LiveProgress, TerminalSize};
 use super::plain::PlainProgress;
 use super::*;
-use crate::view::tagged::tagged;
+use crate::view::color_tags::tagged;
 
 fn row(stack: &str, mark: ProgressStatus, text: &str, elapsed: Option<u64>) -> ProgressRow {
     ProgressRow {

@@ -8,8 +8,8 @@ use model::plan::PlanValue;
 use serde_json::{Value, json};
 
 use super::{ago, author_words, json as data};
-use crate::view::look::{TextRole, ViewOptions};
 use crate::view::plan;
+use crate::view::style::{TextRole, ViewOptions};
 use crate::view::text::{self, clean};
 
 pub(crate) fn text(blame: &Blame, now: Timestamp, full: bool, look: ViewOptions) -> String {

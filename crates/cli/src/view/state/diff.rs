@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::json::{value, version};
 use super::version_words;
-use crate::view::look::{Symbol, ViewOptions};
 use crate::view::plan;
+use crate::view::style::{Symbol, ViewOptions};
 use crate::view::text::{clean, count, width};
 
 pub(crate) fn text(

@@ -1,9 +1,9 @@
 //! Results of state queries as data.
 
-use control::state::queries::ask::VersionDocument;
 use control::state::queries::author::Author;
 use control::state::queries::deleted::Deletion;
 use control::state::queries::listing::StateLine;
+use control::state::queries::version::VersionDocument;
 use control::state::queries::versions::VersionLine;
 use model::plan::PlanValue;
 use model::state::{StateName, StateVersion, VersionMark};

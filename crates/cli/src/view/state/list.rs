@@ -1,13 +1,13 @@
 //! All states, and the resources of one.
 
-use control::state::queries::ask::VersionDocument;
 use control::state::queries::listing::{LockStatus, StateLine};
+use control::state::queries::version::VersionDocument;
 use jiff::Timestamp;
 use model::plan::Mode;
 use model::state::VersionMark;
 
 use super::{StateLabels, ago, author_words, dash, size};
-use crate::view::look::ViewOptions;
+use crate::view::style::ViewOptions;
 use crate::view::table::Table;
 use crate::view::text::{clean, count};
 

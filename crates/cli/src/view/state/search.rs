@@ -6,7 +6,7 @@ use model::state::StateName;
 use serde_json::{Value, json};
 
 use super::{StateLabels, json as data};
-use crate::view::look::{TextRole, ViewOptions};
+use crate::view::style::{TextRole, ViewOptions};
 use crate::view::text::{self, clean, count};
 use crate::view::{errors, plan};
 

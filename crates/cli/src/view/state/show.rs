@@ -1,6 +1,6 @@
 //! The content of a version, value by value.
 
-use control::state::queries::ask::VersionDocument;
+use control::state::queries::version::VersionDocument;
 use jiff::Timestamp;
 use model::masking::Mask;
 use model::plan::{Mode, PlanValue};
@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::json::{value, version};
 use super::{ellipsis, version_words};
-use crate::view::look::{TextRole, ViewOptions};
 use crate::view::plan;
+use crate::view::style::{TextRole, ViewOptions};
 use crate::view::text::clean;
 
 /// How many attributes of a resource are shown among others before the rest is folded.

@@ -1,8 +1,8 @@
 //! Answers as they are seen, whole.
 
-use control::state::queries::ask::VersionDocument;
 use control::state::queries::blame::{BlameLine, BlamedObject};
 use control::state::queries::search::{SearchHit, SearchResult};
+use control::state::queries::version::VersionDocument;
 use model::ids::RunId;
 use model::plan::PlanValue;
 use model::state::Contents;

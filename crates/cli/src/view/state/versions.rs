@@ -5,7 +5,7 @@ use control::state::queries::versions::VersionLine;
 use jiff::Timestamp;
 
 use super::{ago, author_words, dash, size};
-use crate::view::look::ViewOptions;
+use crate::view::style::ViewOptions;
 use crate::view::table::Table;
 
 pub(crate) fn text(lines: &[VersionLine], now: Timestamp, look: ViewOptions) -> String {

@@ -13,7 +13,7 @@ use store::NewBreakGlass;
 use super::{BackendChoice, BackendEngine, BackendError};
 use crate::Control;
 use crate::project::open::OpenProject;
-use crate::state::reasons::without_secrets;
+use crate::state::redact_reason::without_secrets;
 
 /// The lock of a stack's state, as its backend reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]

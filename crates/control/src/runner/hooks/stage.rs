@@ -9,8 +9,8 @@ use model::run::{RunEvent, Stage};
 use serde_json::json;
 
 use super::{Hooks, StageResult};
+use crate::runner::deadline::{self, Deadline};
 use crate::runner::inputs::for_hooks;
-use crate::runner::limit::{self, Deadline};
 use crate::runner::workspace::{ScratchDir, Workspace};
 use crate::runner::{Failure, StageJob, failed};
 
@@ -60,7 +60,7 @@ pub(in crate::runner) async fn after_apply(job: &StageJob<'_>) -> RunEvent {
     // The rest of the apply's limit; a retry gets the whole limit.
     let kept = *job.limit_of_apply.lock().await;
     let mut limit = kept.or_else(|| Deadline::from_now("apply", job.spec.stack.timeout_apply));
-    let prepared = limit::apart_from(&mut limit, Workspace::prepare(job)).await;
+    let prepared = deadline::apart_from(&mut limit, Workspace::prepare(job)).await;
     let mut workspace = match prepared {
         Ok(workspace) => workspace,
         Err(failure) => return failed(failure, stage, None, &Mask::default()),

@@ -4,7 +4,7 @@
 //! No file that an engine wrote is lost, whichever process is killed, because of this order:
 //!
 //! 1. Before an engine may write, a durable note beside the tree records that its artifacts are pending
-//!    (`owed`).
+//!    (`pending_hooks`).
 //! 2. Pending artifacts are stored. Only then the note is updated, and only then files are removed.
 //! 3. A process that takes the directory, or unpacks a source in the tree, first stores what is pending.
 //!
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use store::{KeepArtifactsError, StoreError};
 
 use super::Workspace;
-use super::mounted::{note_path as mounted_note, noted_below};
+use super::context_files::{note_path as mounted_note, noted_below};
 use crate::Control;
 use crate::home::retry::retry_unavailable;
 use crate::home::write_private;

@@ -20,8 +20,8 @@ use model::project::{BranchOwnership, FactsBranch};
 use store::{FactDigest, KeyedDigester, NewFactCommit};
 
 use super::{
-    Destination, ForeignCommit, Publication, PublishFactsError, SinkOutcome, project_files,
-    records, remote_of, sealed,
+    Destination, ForeignCommit, Publication, PublishFactsError, SinkOutcome, encrypt,
+    project_files, records, remote_of,
 };
 use crate::Control;
 use crate::home::make_private;
@@ -401,7 +401,7 @@ impl BranchJob<'_> {
                     .await?;
             }
             let header = self.header();
-            let sealed = sealed::seal(
+            let sealed = encrypt::seal(
                 self.publication.tree,
                 self.publication.asker,
                 file,

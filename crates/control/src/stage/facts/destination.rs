@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use drivers::git::{Git, GitError};
-use model::config::eval::{EvaluateError, Values, evaluate};
 use model::config::resolve::StageValues;
+use model::config::stored_expression::{EvaluateError, Values, evaluate};
 use model::error::{Explain, NextStep, advice};
 use model::ids::StackName;
 use model::project::{BranchOwnership, FactsBranch, Input, SensitiveFacts};

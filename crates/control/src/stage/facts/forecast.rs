@@ -20,7 +20,7 @@ use model::stage::StageBlock;
 use serde_json::{Map, Value};
 use store::StoreError;
 
-use super::{PublishFactsError, SealFactsError, foreign, key_of, sealed};
+use super::{PublishFactsError, SealFactsError, encrypt, foreign, key_of};
 use crate::Control;
 use crate::home::Home;
 use crate::project::contracts::{
@@ -384,7 +384,7 @@ impl ForecastContext<'_> {
         } else {
             let (tree, env, now) = (self.tree, self.asker.env(), self.control.now());
             // Only the digest of the plaintext is needed: nothing is encrypted.
-            let sealed = sealed::seal(tree, env, file, &header, now, |plain| {
+            let sealed = encrypt::seal(tree, env, file, &header, now, |plain| {
                 (digester.digest(plain), Some(Vec::new()))
             });
             let sealed = sealed.map_err(|source| ForecastError::Seal {

@@ -9,8 +9,8 @@ use drivers::git::GitError;
 use drivers::process::engine_environment;
 use jiff::Timestamp;
 use model::break_glass::BreakGlassAction;
-use model::config::eval;
 use model::config::resolve::ResolveError;
+use model::config::stored_expression;
 use model::contract::PlannedFields;
 use model::error::{Explain, NextStep, command};
 use model::facts::{FactLocation, Publish, ReadPublishError, StateMark};
@@ -142,7 +142,7 @@ impl FactsSnapshot {
         let mut values = match declared {
             Some(declared) => {
                 if reaches_clusters(&declared.stages.publish, &snapshot.locations) {
-                    let contexts = eval::contexts_of(project, declared);
+                    let contexts = stored_expression::contexts_of(project, declared);
                     snapshot.around = StageEnvironment::read(&contexts, &side).await?;
                 }
                 let is_ours = project.is_on_terrane_backend(stack);

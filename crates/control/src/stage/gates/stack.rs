@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
-use model::config::eval;
 use model::config::resolve::{self, ResolveError};
+use model::config::stored_expression;
 use model::diagnostic::Location;
 use model::error::Explain;
 use model::gate::{Gate, GateSettingError, ProbeQuery, RecordKind};
@@ -84,7 +84,7 @@ pub async fn of_stack(
         root,
         env: &engine_environment(env, project.targets[&stack.target].is_open()),
     };
-    let contexts = eval::contexts_of(project, stack);
+    let contexts = stored_expression::contexts_of(project, stack);
     let around = StageEnvironment::read(&contexts, &side).await?;
     let is_ours = project.is_on_terrane_backend(&stack.name);
     let mut values = if is_gone {

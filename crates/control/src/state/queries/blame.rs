@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use model::plan::PlanValue;
 use model::state::diff::{SensitiveDisplay, leaf_values};
 use model::state::leaves::StateEntry;
-use model::state::pick::VersionRef;
+use model::state::version_ref::VersionRef;
 use model::state::{StateName, StateVersion};
 
-use super::ask::{self, AskStateError, ValueDigests, VersionDocument, is_at, store_failed};
 use super::author::{Author, AuthorCache};
 use super::index;
+use super::version::{self, AskStateError, ValueDigests, VersionDocument, is_at, store_failed};
 use crate::Control;
 
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub async fn blame(
     reveal: bool,
 ) -> Result<Blame, AskStateError> {
     let failed = &store_failed("look through the versions of", state);
-    let asked = ask::document(control, state, which).await?;
+    let asked = version::document(control, state, which).await?;
     let digests = ValueDigests::of(control).await?;
     index::update(&control.store, state, &digests).await?;
     let versions = control.store.state_version_list(state).await;

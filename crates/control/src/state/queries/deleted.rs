@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use model::break_glass::BreakGlassAction;
 use model::state::StateName;
-use model::state::pick::VersionRef;
+use model::state::version_ref::VersionRef;
 use store::{StateRow, StoreError};
 
 use crate::Control;

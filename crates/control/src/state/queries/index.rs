@@ -6,7 +6,7 @@ use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::Store;
 
-use super::ask::{AskStateError, ValueDigests, read_document, store_failed};
+use super::version::{AskStateError, ValueDigests, read_document, store_failed};
 
 /// Indexes new versions. It is idempotent; a second process continues where the first one stopped. If nothing
 /// can be written, the index is in memory, for this process only.

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use model::ids::RunId;
-use model::state::pick::VersionRef;
 use model::state::resources::OpaqueState;
+use model::state::version_ref::VersionRef;
 use model::state::{HeldLock, StateName, StateVersion};
 use store::StateRow;
 
-use super::ask::{AskStateError, read_document, store_failed};
 use super::author::{Author, AuthorCache};
 use super::deleted::is_deleted_by;
+use super::version::{AskStateError, read_document, store_failed};
 use crate::Control;
 use crate::run::lock::RunLock;
 

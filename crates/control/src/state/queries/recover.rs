@@ -24,7 +24,7 @@ pub use store::{LostVersion, RebuildReport, RivalVersion};
 
 use crate::home::master_keys::{KeySource, ReadKeyError};
 use crate::home::{Home, make_private};
-use crate::state::reasons::BreakGlassReason;
+use crate::state::redact_reason::BreakGlassReason;
 use crate::state::surgery::manual_lock;
 
 /// The next step for a home whose keys another master key encrypts.

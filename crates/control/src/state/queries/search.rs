@@ -9,15 +9,15 @@ use model::plan::PlanValue;
 use model::state::glob::Glob;
 use model::state::history;
 use model::state::leaves::Leaf;
-use model::state::pick::VersionRef;
 use model::state::resources::StateDocument;
+use model::state::version_ref::VersionRef;
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::StateRow;
 
-use super::ask::{AskStateError, ValueDigests, read_document, store_failed};
 use super::deleted::is_deleted_by;
 use super::index;
+use super::version::{AskStateError, ValueDigests, read_document, store_failed};
 use crate::Control;
 
 #[derive(Clone, Debug, Default)]

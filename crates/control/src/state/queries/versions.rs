@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use model::state::{StateName, StateVersion};
 use store::VersionSummary;
 
-use super::ask::{AskStateError, ValueDigests, store_failed};
 use super::author::{Author, AuthorCache};
+use super::version::{AskStateError, ValueDigests, store_failed};
 use super::{ReadStateError, index};
 use crate::Control;
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use model::error::{ErrorKind, Explain, NextStep, advice};
-use model::state::pick::VersionRef;
+use model::state::version_ref::VersionRef;
 use model::state::{StateName, StateVersion};
 
 use super::SurgeryError;

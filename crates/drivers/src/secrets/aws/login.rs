@@ -8,7 +8,7 @@ use model::secret::Secret;
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::super::exchange::{Call, Exchange, FORM, Settings, element, failed, form};
+use super::super::http::{Call, Exchange, FORM, Settings, element, failed, form};
 use super::super::{SecretError, local};
 use super::{endpoint, is_region};
 

@@ -173,7 +173,7 @@ fn say_around(
     say: UserCommand,
     around: &DecisionContext<'_>,
 ) -> Result<(), UserCommandError> {
-    for step in changeset::hear(set, runs, around, say)? {
+    for step in changeset::apply_command(set, runs, around, say)? {
         match step {
             Transition::Move(event) => {
                 set.status = changeset::advance(&set.status, &event).unwrap()

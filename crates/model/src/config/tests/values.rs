@@ -1,7 +1,7 @@
 //! The values of expressions, during loading and later.
 
 use super::*;
-use crate::config::eval::{EvaluateError, Values, evaluate, for_stack, known_words};
+use crate::config::stored_expression::{EvaluateError, Values, evaluate, for_stack, known_words};
 use crate::ids::StackName;
 use crate::project::{Backend, Input};
 use crate::secret::Secret;

@@ -19,7 +19,7 @@ use model::state::{
 };
 
 use super::blob::{self, DeltaBase, NewBlob, may_build_on};
-use super::by_hand::BreakGlassRecord;
+use super::manual::BreakGlassRecord;
 use super::{CachedLock, Content, HEAD, STATE_AND_HEAD, StoredVersion, unknown};
 use crate::access::break_glass::NewBreakGlass;
 use crate::blob::Blobs;

@@ -1,6 +1,6 @@
 //! Parts of dates in data, as in Python: times, time zones, durations, ISO week dates.
 //!
-//! Not here: dates themselves (`moments`).
+//! Not here: dates themselves (`dates`).
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Object for Clock {
             }
             "strftime" => {
                 let (format,): (&str,) = from_args(args)?;
-                let moment = super::moments::DateOrDateTime::of_time(self.time, self.offset);
+                let moment = super::dates::DateOrDateTime::of_time(self.time, self.offset);
                 moment.strftime(format).map(Value::from)
             }
             _ => Err(no_method("time", name)),

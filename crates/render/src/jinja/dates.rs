@@ -11,8 +11,8 @@ use jiff::tz::Offset;
 use minijinja::value::{DynObject, Kwargs, Object, ObjectRepr, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::clocks::{self, Clock, IsoDate, Span, Zone, no_method, with_fraction};
 use super::templates::open_error;
+use super::time_parts::{self, Clock, IsoDate, Span, Zone, no_method, with_fraction};
 
 /// A date, or a date with a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +268,7 @@ pub(super) fn repr(value: &Value) -> Option<String> {
     let moment = value.downcast_object_ref::<DateOrDateTime>();
     moment
         .map(DateOrDateTime::shown)
-        .or_else(|| clocks::repr(value))
+        .or_else(|| time_parts::repr(value))
 }
 
 /// A date formatted by `format`, if the value is one.

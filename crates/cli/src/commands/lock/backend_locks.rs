@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use control::changeset::backends::{self, BackendError, BackendLock, BreakOutcome, StackLock};
 use control::state::lock_admin::applying;
-use control::state::reasons::BreakGlassReason;
+use control::state::redact_reason::BreakGlassReason;
 use jiff::Timestamp;
 use model::ids::StackName;
 use model::lock::{LockInfo, operation_words};
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::BreakArgs;
 use crate::args::Global;
-use crate::commands::by_hand::ask;
-use crate::commands::place::HomeHandle;
+use crate::commands::home_args::HomeHandle;
+use crate::commands::manual::ask;
 use crate::view::duration;
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::engine::Engine;
 use model::changeset::Action;
-use model::config::eval;
+use model::config::stored_expression;
 use model::graph::Graph;
 use model::ids::StackName;
 use model::module::{self, Module};
@@ -43,7 +43,7 @@ pub(super) fn spec(
     Ok(RunSpec {
         stack: stack.clone(),
         target: target_for(project, stack, wanted.no_state),
-        contexts: eval::contexts_of(project, stack),
+        contexts: stored_expression::contexts_of(project, stack),
         upstreams: waits_for(project, graph, name, wanted),
         output_states: output_states(project, stack),
         order_states: order_states(project, stack),
@@ -190,7 +190,7 @@ fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
 
 fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {
     for value in values.values_mut() {
-        *value = eval::for_stack(value, stack);
+        *value = stored_expression::for_stack(value, stack);
     }
 }
 

@@ -7,7 +7,7 @@ use model::changeset::{Action, Dependent, reopen};
 use model::graph::Graph;
 use model::hold::HoldOn;
 use model::ids::StackName;
-use model::ignored::SourceListing;
+use model::ignored_files::SourceListing;
 use model::module::Module;
 use model::project::{Backend, EdgeKind, Project, Stack};
 use model::run::{Outcome, OutputState, Run, RunState, Stage};

@@ -15,10 +15,10 @@ use model::run::{RunEvent, Stage};
 use model::state::StateVersion;
 use tokio::sync::Mutex;
 
+use super::deadline::Deadline;
 use super::engine::EngineSession;
 use super::hooks::Hooks;
 use super::interrupts::Interrupts;
-use super::limit::Deadline;
 use super::plan::{EngineFiles, initialise};
 use super::workspace::{ScratchDir, Workspace};
 use super::{Failure, ServeFn, StageJob, failed, inputs, new_token};

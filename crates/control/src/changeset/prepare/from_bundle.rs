@@ -20,12 +20,12 @@ use crate::Control;
 use crate::changeset::backends::{self, CopyFreshness, UnreadState};
 use crate::changeset::bundle::{Bundle, BundledRun, LayOutBundleError};
 use crate::home::make_private;
-use crate::policy::{PolicyError, now};
+use crate::policy::{PolicyError, missing_policies};
 use crate::project::engines::{self, EngineSearch};
 use crate::project::open::OpenProject;
 use crate::run::client_presence;
 use crate::secrets::caller_env::CallerEnv;
-use crate::state::{last_write, quarantine, reasons};
+use crate::state::{last_write, quarantine, redact_reason};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BeginBundleError {
@@ -191,7 +191,10 @@ pub async fn begin_bundled(
     let specs = bundle.runs.iter();
     let specs = specs.map(|run| here(&run.spec, open, &search));
     let mut specs: Vec<RunSpec> = specs.collect::<Result<_, _>>()?;
-    let lacking: Vec<_> = specs.iter().map(|it| now::lacking(project, it)).collect();
+    let lacking: Vec<_> = specs
+        .iter()
+        .map(|it| missing_policies::lacking(project, it))
+        .collect();
     for (spec, lacking) in specs.iter_mut().zip(&lacking) {
         spec.policies.extend(lacking.iter().cloned());
     }
@@ -221,7 +224,7 @@ pub async fn begin_bundled(
     } else {
         let kept = {
             let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
-            reasons::redact_exceptions(control, &asker, &specs, exceptions, past).await
+            redact_reason::redact_exceptions(control, &asker, &specs, exceptions, past).await
         };
         insert(control, project, bundle, wanted, kept, planned).await?
     };
@@ -233,7 +236,7 @@ pub async fn begin_bundled(
     let runs = runs.map_err(PrepareError::from)?;
     for ((run, spec), lacking) in runs.iter().zip(&specs).zip(&lacking) {
         bundle.lay_out(control, run.id, spec).await?;
-        now::add(control, run.id, spec, lacking).await?;
+        missing_policies::add(control, run.id, spec, lacking).await?;
     }
     Ok(StartedChangeSet {
         moved: BTreeMap::new(),

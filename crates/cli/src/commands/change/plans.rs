@@ -1,21 +1,21 @@
 //! The plans of a change set, as one page or as events.
 
-use control::changeset::change_sets;
+use control::changeset::prepare;
 use control::changeset::restrictions::Restrictions;
 use control::stage::facts::forecast_of;
 use model::changeset::Action;
-use model::plan::words::as_text;
+use model::plan::placeholders::as_text;
 use model::project::Project;
 use model::run::confirmation::ConfirmationReason;
 use model::run::{AwaitedOutputs, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};
 
-use super::ending;
+use super::outcome;
 use crate::args::Global;
 use crate::view::diagnostics::DiagnosticView;
-use crate::view::in_force;
 use crate::view::plan::{self, PlanSet, StackPlan, StackStatus};
 use crate::view::policy::StackVerdict;
+use crate::view::restrictions;
 use crate::watch::Watcher;
 use crate::{CommandError, Process, report};
 
@@ -76,7 +76,7 @@ pub(super) async fn plan_set(
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
     let names = watcher.runs().iter().map(|run| run.stack.clone()).collect();
     Ok(PlanSet {
-        in_force: in_force::lines(&in_force.on(control, project, &names)),
+        in_force: restrictions::lines(&in_force.on(control, project, &names)),
         heading: watcher.heading(),
         stacks,
         policy,
@@ -181,7 +181,7 @@ async fn status(
                     stage: problem.word().to_owned(),
                     is_interrupted: problem.interrupted,
                     lines,
-                    diagnostics: ending::diagnostics(problem, watcher.control(), run).await?,
+                    diagnostics: outcome::diagnostics(problem, watcher.control(), run).await?,
                 });
             }
             Outcome::Unknown { .. } => false,
@@ -197,7 +197,7 @@ async fn status(
             reason: deferred(&awaited(run, watcher.runs())),
         });
     }
-    match change_sets::plan_view(watcher.control(), run).await {
+    match prepare::plan_view(watcher.control(), run).await {
         Some(plan) => Ok(StackStatus::Planned(plan)),
         // A preview is only on the machine that made it, and nothing depends on it.
         None if matches!(run.state, RunState::Deferred { .. }) => Ok(StackStatus::Deferred {
@@ -236,7 +236,7 @@ async fn after_apply(
     if applied == AppliedPlans::Named || watcher.set().request.action == Action::Exec {
         return Ok(StackStatus::Applied(None));
     }
-    match change_sets::plan_view(watcher.control(), run).await {
+    match prepare::plan_view(watcher.control(), run).await {
         Some(plan) => Ok(StackStatus::Applied(Some(plan))),
         None => Err(unreadable(watcher, run)),
     }

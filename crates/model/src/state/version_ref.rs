@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::StateVersion;
-use super::moment::{self, InvalidTimeSpec};
+use super::time_spec::{self, InvalidTimeSpec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionRef {
@@ -25,7 +25,7 @@ impl VersionRef {
         let serial = word.strip_prefix("serial:");
         match serial.and_then(|serial| serial.parse().ok()) {
             Some(serial) => Ok(Self::Serial(serial)),
-            None => moment::parse(word, now).map(Self::At),
+            None => time_spec::parse(word, now).map(Self::At),
         }
     }
 

@@ -29,23 +29,23 @@ use crate::project::open::OpenProject;
 use crate::project::{changed, providers};
 use crate::run::client_presence;
 use crate::secrets::caller_env::{self, CallerEnv, MissingValuesError};
-use crate::state::{quarantine, reasons};
+use crate::state::{quarantine, redact_reason};
 use approvals::approvals;
 use source::ChangeSetSource;
 
 mod approvals;
-mod bundled;
 mod checks;
-mod moved;
+mod from_bundle;
 mod prepare_error;
 mod source;
 mod spec;
+mod stale_stacks;
 
 pub use approvals::requires_more_approvals;
-pub use bundled::{BeginBundleError, begin_bundled, find_bundled};
-pub use moved::StaleReason;
+pub use from_bundle::{BeginBundleError, begin_bundled, find_bundled};
 pub use prepare_error::PrepareError;
 pub(crate) use spec::spec_alone;
+pub use stale_stacks::StaleReason;
 
 /// A request for a change set, not checked yet.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ pub async fn resume(
     let (what, moved) = match &resumed.what {
         Reopen::Run(run) => (Reopen::Run(*run), BTreeMap::new()),
         Reopen::Rest { .. } => {
-            let found = moved::find(control, resumed, specs).await?;
+            let found = stale_stacks::find(control, resumed, specs).await?;
             let moved = found.keys().cloned().collect();
             (Reopen::Rest { moved }, found)
         }
@@ -311,7 +311,7 @@ async fn prepare(
     };
     let (exceptions, policy_override) = {
         let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
-        reasons::redact_exceptions(control, &asker, &specs, exceptions, past).await
+        redact_reason::redact_exceptions(control, &asker, &specs, exceptions, past).await
     };
     let asked_with = asker.digest(&control.store).await;
     let asked_with = asked_with.map_err(PrepareError::Digest)?;

@@ -7,8 +7,8 @@ use hcl_edit::expr::{Expression, FuncCall, ObjectKey};
 use serde_json::Value;
 
 use super::unknown_type;
-use crate::digits::digits;
-use crate::plan::words::words;
+use crate::exact_number::digits;
+use crate::plan::placeholders::words;
 
 pub(super) struct PartialValue {
     pub(super) text: String,
@@ -134,7 +134,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::words;
+    use crate::plan::placeholders;
 
     #[track_caller]
     fn check(value: &Value, declared: Option<&str>, text: &str, samples: &str) {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_known_stands_there_and_the_rest_has_its_type() {
-        let later = words::of("(known after apply)");
+        let later = placeholders::of("(known after apply)");
         check(
             &json!([{ "zone": "a", "name": later, "nodes": later }]),
             Some("list(object({ zone = string, name = optional(string), nodes = number }))"),

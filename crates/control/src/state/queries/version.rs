@@ -3,8 +3,8 @@
 use model::break_glass::BreakGlassAction;
 use model::error::{Explain, NextStep, advice, command};
 use model::masking::Mask;
-use model::state::pick::VersionRef;
 use model::state::resources::{OpaqueState, StateDocument};
+use model::state::version_ref::VersionRef;
 use model::state::{StateName, StateVersion};
 use serde_json::Value;
 use store::{ChangeSetError, KeyedDigester, NewBreakGlass, Store, StoreError};
@@ -12,7 +12,7 @@ use store::{ChangeSetError, KeyedDigester, NewBreakGlass, Store, StoreError};
 use super::ReadStateError;
 use super::deleted::{self, Deletion};
 use crate::Control;
-use crate::state::reasons::without_secrets;
+use crate::state::redact_reason::without_secrets;
 use crate::state::secret_paths;
 
 /// Length of a shown digest: two values of a project rarely share one.

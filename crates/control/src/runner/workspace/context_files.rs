@@ -2,7 +2,7 @@
 //! lists them. What a killed runner left is removed when the stack's directory in that tree is next taken.
 //!
 //! Not here: where their contents come from (`inputs`), whether the source has such a file
-//! (`changeset::change_sets`).
+//! (`changeset::prepare`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

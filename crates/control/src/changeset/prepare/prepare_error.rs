@@ -9,7 +9,7 @@ use model::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::exception::GateOfStack;
 use model::hold::Hold;
 use model::ids::{ChangeSetId, StackName};
-use model::ignored::IgnoredFile;
+use model::ignored_files::IgnoredFile;
 use render::StaleRender;
 use store::ChangeSetError;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use globset::GlobBuilder;
-use model::digits;
+use model::exact_number;
 use model::kubernetes::{
     FieldPath, Health, Kubeconfig, ObjectRef, agent_health, condition, listener,
 };
@@ -320,7 +320,7 @@ fn is_equal(seen: &Value, expected: &Value) -> bool {
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        other => digits::write(other),
+        other => exact_number::write(other),
     }
 }
 

@@ -8,7 +8,7 @@ use control::project::open::OpenProject;
 use model::project::Project;
 use model::state::StateName;
 
-use super::{by_hand, open_control, open_home, read_project, selection};
+use super::{manual, open_control, open_home, read_project, selection};
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
@@ -92,7 +92,7 @@ impl HomeHandle {
         process: &Process,
     ) -> Result<(), CommandError> {
         let project = self.project.as_ref();
-        by_hand::tell_git(&self.control, &self.root, project, global, process).await
+        manual::tell_git(&self.control, &self.root, project, global, process).await
     }
 
     /// Opens the home for one state. Refuses an impossible name before it creates a home or a key.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::capture::{Capture, CaptureError, aside, begin, put_down};
-use super::holders::{FileId, holders_of};
+use super::open_files::{FileId, holders_of};
 use super::{Exit, SPAWNING, has_ended, signal_group};
 
 /// How often to check a program whose output stays open.

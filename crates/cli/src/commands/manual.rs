@@ -6,12 +6,12 @@ use std::path::Path;
 use control::Control;
 use control::changeset::restrictions::Restrictions;
 use control::stage::facts::{self, MissedRecord};
-use control::state::reasons::BreakGlassReason;
-use control::state::reasons::without_secrets_here;
+use control::state::redact_reason::BreakGlassReason;
+use control::state::redact_reason::without_secrets_here;
 use model::project::Project;
 use model::state::StateName;
 
-use super::place::HomeHandle;
+use super::home_args::HomeHandle;
 use super::read_project;
 use crate::args::Global;
 use crate::view::{self, errors};
@@ -90,7 +90,7 @@ pub(crate) async fn tell_git(
 pub(crate) async fn print_restrictions(control: &Control) -> Result<(), CommandError> {
     let in_force = Restrictions::read(control).await;
     let in_force = in_force.map_err(|err| CommandError::from_error(&err))?;
-    for line in view::in_force::lines(&in_force) {
+    for line in view::restrictions::lines(&in_force) {
         report::say(&format!("note: {line}\n"))?;
     }
     Ok(())

@@ -53,7 +53,7 @@ impl Explain for UserCommandError {
     }
 }
 
-pub fn hear(
+pub fn apply_command(
     set: &ChangeSet,
     runs: &[Run],
     around: &DecisionContext<'_>,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use control::Control;
 use control::access::writers;
 use control::changeset::bundle::{self, Bundle, ReadBundleError};
-use control::changeset::change_sets::{self, BeginBundleError, ChangeSetRequest};
+use control::changeset::prepare::{self, BeginBundleError, ChangeSetRequest};
 use control::project::open::OpenProject;
 use control::run::cleanup;
 use model::changeset::Action;
@@ -22,7 +22,7 @@ use super::{
     say_warnings,
 };
 use crate::args::Global;
-use crate::commands::by_hand::tell_git;
+use crate::commands::manual::tell_git;
 use crate::commands::{declare_new_project, open_home, valid_project};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -202,14 +202,14 @@ async fn start<'a>(
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
     let failed = |err: &dyn Explain| CommandError::from_error(err);
-    let found = change_sets::find_bundled(control, bundle, wanted).await;
+    let found = prepare::find_bundled(control, bundle, wanted).await;
     let found = found.map_err(|err| begin_error(&err))?;
     let (here, elsewhere) = match found {
         Some(set) if set.request.machine == control.home.machine() => (Some(set), None),
         elsewhere => (None, elsewhere),
     };
     if let Some(set) = here {
-        let asker = change_sets::gather_again(control, open, &process.env, set.id).await;
+        let asker = prepare::gather_again(control, open, &process.env, set.id).await;
         let asker = asker.map_err(|err| failed(&err))?;
         let attached = Watcher::attach_open(control, set.id, asker, global, process);
         if let Some(watcher) = attached.await? {
@@ -220,7 +220,7 @@ async fn start<'a>(
             return Ok(watcher);
         }
     }
-    let begun = change_sets::begin_bundled(
+    let begun = prepare::begin_bundled(
         control,
         open,
         project,

@@ -3,7 +3,7 @@
 
 use model::run::RunSpec;
 
-use super::mounted::{note_path, sweep};
+use super::context_files::{note_path, sweep};
 use super::{artifacts, open_lock};
 use crate::Control;
 use crate::run::lock::try_lock;

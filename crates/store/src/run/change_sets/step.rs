@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use model::approval::Approval;
 use model::changeset::{
     ChangeSet, DecisionContext, LaneBlocker, SetEvent, Status, Transition, UserCommand,
-    can_be_undermined, hear, next, still_needed, undermined,
+    apply_command, can_be_undermined, next, still_needed, undermined,
 };
 use model::hold::Hold;
 use model::ids::{ChangeSetId, RunId};
 use model::run::{Run, RunEvent, RunState, SkipReason, Stage};
 
-use super::reopening::planned_with;
+use super::reopen::planned_with;
 use super::{ChangeSetStep, ReportedEvent, dependents, get, record, row};
 use crate::Store;
 use crate::db::Tx;
@@ -85,7 +85,7 @@ impl Store {
             released: false,
         };
         if let Some(say) = say {
-            let steps = hear(&table.set, &table.runs, &table.around(), say)?;
+            let steps = apply_command(&table.set, &table.runs, &table.around(), say)?;
             table.carry_out(&mut tx, steps, claim).await?;
         }
         let mut front;

@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use control::Control;
-use control::state::queries::ask::{self, AskStateError};
+use control::state::queries::version::{self, AskStateError};
 use jiff::Timestamp;
-use model::state::moment::InvalidTimeSpec;
-use model::state::pick::VersionRef;
-use model::state::{StateName, StateVersion, moment};
+use model::state::time_spec::InvalidTimeSpec;
+use model::state::version_ref::VersionRef;
+use model::state::{StateName, StateVersion, time_spec};
 
 use crate::args::Global;
-use crate::commands::by_hand::reason_text;
+use crate::commands::manual::reason_text;
 use crate::view::duration;
 use crate::{CommandError, Process, report};
 
@@ -65,7 +65,7 @@ impl RevealArgs {
         };
         let reason = reason_text(reason, global, process)?;
         let actor = process.actor();
-        ask::record_reveal(control, state, &actor, &reason, detail)
+        version::record_reveal(control, state, &actor, &reason, detail)
             .await
             .map_err(|err| shown(&err))?;
         Ok(true)
@@ -85,7 +85,7 @@ pub(crate) fn say_if_copy(version: &StateVersion) -> Result<(), CommandError> {
 }
 
 pub(super) fn moment(word: &str) -> Result<Timestamp, CommandError> {
-    moment::parse(word, Timestamp::now()).map_err(|err| not_a_moment(&err))
+    time_spec::parse(word, Timestamp::now()).map_err(|err| not_a_moment(&err))
 }
 
 pub(super) fn not_a_moment(err: &InvalidTimeSpec) -> CommandError {

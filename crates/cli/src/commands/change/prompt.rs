@@ -2,10 +2,10 @@
 
 use std::io::{self, BufRead as _, Write as _};
 
-use control::changeset::change_sets::{self, ContinuableBy};
+use control::changeset::prepare::{self, ContinuableBy};
 use model::changeset::{Action, ChangeSet, is_said};
 
-use super::ending;
+use super::outcome;
 use crate::args::Global;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
@@ -87,7 +87,7 @@ pub(super) async fn nobody(
             "the same command with `--auto-approve` {deed} without asking"
         ))
     };
-    let others = change_sets::find_alike(watcher.control(), set).await;
+    let others = prepare::find_alike(watcher.control(), set).await;
     let others = others.map_err(|err| CommandError::from_error(&err))?;
     let names: Vec<String> = others.iter().map(ToString::to_string).collect();
     let said = match names.as_slice() {
@@ -113,7 +113,7 @@ pub(super) async fn waits_for_others(
     let explained = explained.map_err(|err| CommandError::from_error(&err))?;
     if let Some(hold) = explained.stage_hold().or_else(|| explained.plan_hold()) {
         if global.json {
-            ending::say_outcome(watcher, ExitStatus::Waits)?;
+            outcome::say_outcome(watcher, ExitStatus::Waits)?;
             return Ok(Some(ExitStatus::Waits));
         }
         let (on, words) = (&hold.on, hold.words());
@@ -135,7 +135,7 @@ pub(super) async fn waits_for_others(
         return Ok(None);
     }
     if global.json {
-        ending::say_outcome(watcher, ExitStatus::Waits)?;
+        outcome::say_outcome(watcher, ExitStatus::Waits)?;
         return Ok(Some(ExitStatus::Waits));
     }
     let mut said = format!("\nChange set {id} awaits approval:\n");
@@ -164,7 +164,7 @@ pub(super) async fn waits_for_others(
 }
 
 async fn hands(watcher: &Watcher<'_>) -> Result<ContinuableBy, CommandError> {
-    let hands = change_sets::hands(watcher.control(), watcher.set().id).await;
+    let hands = prepare::hands(watcher.control(), watcher.set().id).await;
     hands.map_err(|err| CommandError::from_error(&err))
 }
 

@@ -13,10 +13,10 @@ use serde_json::json;
 use crate::args::Global;
 use crate::commands::run::imports::unrecorded_of;
 use crate::view::diagnostics::{DiagnosticSource, DiagnosticView};
-use crate::view::left;
 use crate::view::outcome::{
     self, ReportedAction, SavedState, StackFailure, StackOutcome, StackResult, UnfinishedStack,
 };
+use crate::view::unrecorded;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -406,7 +406,7 @@ async fn hook_lines(watcher: &Watcher<'_>, run: &Run) -> Result<Vec<String>, Com
 fn left_lines(run: &Run) -> Vec<String> {
     let left = unrecorded_of(&run.state);
     left.map_or_else(Vec::new, |left| {
-        left::lines(left, &run.id.to_string(), run.stack.as_str())
+        unrecorded::lines(left, &run.id.to_string(), run.stack.as_str())
     })
 }
 
