@@ -21,8 +21,8 @@ use crate::{CommandError, ExitStatus, Process, report};
     version,
     after_help = "Examples:\n  terrane plan                  # what would change, in all stacks\n  \
                   terrane apply network         # one stack\n  \
-                  terrane run list              # what is under way or waits, and why\n\n\
-                  Start with `terrane init` in a repository, or look at examples/quickstart.\n\
+                  terrane run list              # active and waiting runs, and why they wait\n\n\
+                  Start with `terrane init` in a repository, or see examples/quickstart.\n\
                   Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a \
                   person, 4 refused by a rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted."
 )]

@@ -104,7 +104,7 @@ pub(crate) fn valid_project_except(
 pub(crate) fn refuse_new_key(settings: &HomeSettings) -> Result<(), CommandError> {
     if settings.is_ci && settings.named_home.is_none() && settings.key.is_to_be_made() {
         return Err(CommandError::new(
-            "no home is named, and a master key made in this CI job would go when the job ends",
+            "cannot create a master key: no home is named, and the key would be lost when this CI job ends",
         )
         .hint("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`, and the key of its states: `TERRANE_KEY_FILE`")
         .status(ExitStatus::Refused));
@@ -120,15 +120,13 @@ pub(crate) async fn warn_removed_stacks(
 ) -> Result<(), CommandError> {
     let found = control::state::queries::abandoned(control, project)
         .await
-        .map_err(|err| CommandError::because("could not look for abandoned states", &err))?;
+        .map_err(|err| CommandError::because("cannot check for abandoned states", &err))?;
     for state in found {
-        let said = format!("state `{state}` holds resources, and no stack has it any more");
+        let said = format!("state `{state}` contains resources, but no stack uses it any more");
         let hints = [
+            format!("if its stack was renamed, set `state = \"{state}\"` in the stack's block"),
             format!(
-                "was its stack renamed? `state = \"{state}\"` in the stack's block takes it up again"
-            ),
-            format!(
-                "was it removed? `terrane destroy {state}` names the commit that last had its stack, for `--from`"
+                "if its stack was removed, `terrane destroy {state}` names the last commit with it, for `--from`"
             ),
             "`terrane state list` shows all states".to_owned(),
         ];
@@ -145,7 +143,7 @@ fn is_known(settings: &HomeSettings, open: &OpenProject) -> Result<(), CommandEr
         return Ok(());
     }
     Err(
-        CommandError::new("which home is this project's cannot be told: its file has mistakes")
+        CommandError::new("cannot determine this project's home: `terrane.hcl` has errors")
             .hint("`terrane validate` shows them"),
     )
 }

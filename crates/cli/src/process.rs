@@ -202,11 +202,10 @@ impl Process {
     /// The file that `named_by` names. A key that is given instead is not printed.
     pub(crate) fn key_file(&self, named_by: &str, path: &Path) -> Result<PathBuf, CommandError> {
         if is_key_material(&path.to_string_lossy()) {
-            let message = format!("`{named_by}` holds a key, and wants the path of its file");
+            let message =
+                format!("`{named_by}` contains a key, but must be the path of a key file");
             return Err(CommandError::new(message)
-                .hint(
-                    "a key itself goes into `TERRANE_KEY`, an age identity into `TERRANE_KEY_AGE`",
-                )
+                .hint("put a key into `TERRANE_KEY`, an age identity into `TERRANE_KEY_AGE`")
                 .status(ExitStatus::Usage));
         }
         Ok(self.cwd.join(path))

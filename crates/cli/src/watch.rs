@@ -238,15 +238,12 @@ impl<'a> Watcher<'a> {
         if denied.is_empty() {
             return Ok(());
         }
-        let said = format!(
-            "change set {} may not be confirmed: denied by policy",
-            self.id
-        );
+        let said = format!("cannot confirm change set {}: denied by policy", self.id);
         let said = denied.iter().fold(CommandError::new(said), |said, one| {
             said.cause(one.to_string())
         });
         let hint = format!(
-            "it waits as it is; `terrane run show {}` says where it stands",
+            "it still waits; `terrane run show {}` shows its status",
             self.id
         );
         Err(said.hint(hint).status(ExitStatus::Refused))
@@ -309,13 +306,13 @@ impl<'a> Watcher<'a> {
     ) -> Result<(), CommandError> {
         if self.away.is_none() {
             self.display.print(&format!(
-                "The home does not answer: what is under way in change set {} goes on, and this terminal tries again.\n",
+                "The home does not respond: running work of change set {} continues, and this terminal retries.\n",
                 self.id
             ))?;
         }
         let left = |err: CommandError| {
             err.hint(format!(
-                "change set {0} goes on by itself when the home answers; `terrane run logs -f {0}` follows it then",
+                "change set {0} continues when the home responds again; then follow it with `terrane run logs -f {0}`",
                 self.id
             ))
         };
@@ -352,8 +349,8 @@ impl<'a> Watcher<'a> {
                 if *interrupted {
                     self.display.finish()?;
                     report::say(&format!(
-                        "Detached: change set {id} comes to its end by itself, when its engines have finished what \
-                         they are at. `terrane run logs -f {id}` follows it.\n",
+                        "Detached: change set {id} stops on its own once its engines finish their current work. \
+                         Follow it with `terrane run logs -f {id}`.\n",
                         id = self.id
                     ))?;
                     return Ok(WatchEnd::Detached);
@@ -399,7 +396,7 @@ impl<'a> Watcher<'a> {
     /// Sends one SIGINT to each engine; then the wait continues.
     async fn interrupt(&mut self) -> Result<(), CommandError> {
         self.display.print(
-            "Interrupting: engines finish what they are doing and store their state. Ctrl-C again leaves them to it.\n",
+            "Interrupting: engines finish their current work and save their state. Press Ctrl-C again to detach.\n",
         )?;
         let failed =
             |err: &dyn std::error::Error| CommandError::because("could not interrupt", err);
@@ -661,8 +658,8 @@ pub(crate) fn policy_warnings(
 }
 
 fn owes(set: ChangeSetId, owed: &[MissingApproval]) -> CommandError {
-    let mut shown = CommandError::new(format!("change set {set} may not be confirmed yet"))
-        .status(ExitStatus::Waits);
+    let mut shown =
+        CommandError::new(format!("cannot confirm change set {set} yet")).status(ExitStatus::Waits);
     for one in owed {
         shown = shown.cause(format!("{} ({})", one.words(), one.by));
     }

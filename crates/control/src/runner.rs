@@ -246,7 +246,7 @@ impl StageJob<'_> {
         let waits = || {
             drop(fs::write(
                 &note,
-                format!("waits for a place: {engines} engines at once"),
+                format!("waits: the limit of {engines} engines is reached"),
             ));
         };
         let mut interrupts = self.interrupts.lock().await;

@@ -84,7 +84,7 @@ pub enum EvaluatePolicyError {
 
 impl Rego {
     /// Parses the files of one policy. Nothing is evaluated: an unbound variable or an unknown builtin is found in
-    /// [`Self::version`].
+    /// [`Self::ask`].
     pub fn compile(sources: &[PolicySource]) -> Result<Self, RegoError> {
         let sources = sources.to_vec();
         Self::read_within(READ_WITHIN, move || Self::read(&sources))

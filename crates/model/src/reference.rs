@@ -29,7 +29,7 @@ pub fn render() -> String {
          (the tables show the first and the last; the one between behaves alike). If their runner dies, they begin \
          again.\n\n\
          A plan holds nothing: if its runner dies, it is made again. Only apply is never repeated by itself: \
-         if its runner dies, the run ends `unknown`, and the way on is a fresh plan.\n",
+         if its runner dies, the run ends `unknown`, and the next step is a new plan.\n",
     );
     let moves = moves_of_a_run();
     section(&mut page, "A run", &moves);

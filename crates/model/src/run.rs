@@ -726,19 +726,19 @@ impl RunState {
 impl SkipReason {
     pub fn words(&self) -> String {
         match self {
-            Self::Poisoned { by, through: None } => format!("poisoned by `{by}`"),
+            Self::Poisoned { by, through: None } => format!("`{by}` did not succeed"),
             Self::Poisoned {
                 by,
                 through: Some(through),
-            } => format!("poisoned by `{by}` through `{through}`"),
+            } => format!("`{by}` did not succeed (through `{through}`)"),
             Self::NotConfirmed => "nobody said yes".to_owned(),
             Self::Interrupted => "interrupted before it began".to_owned(),
             Self::Abandoned => "nobody went on with it".to_owned(),
             Self::StillNeeded { by } => {
-                format!("`{by}` stands on it, and was applied meanwhile")
+                format!("`{by}` depends on it and was applied meanwhile")
             }
             Self::Undermined { on, by } => {
-                format!("it stands on `{on}`, which change set {by} is destroying")
+                format!("it depends on `{on}`, which change set {by} is destroying")
             }
         }
     }

@@ -18,13 +18,13 @@ const NEWEST: &str = "newest";
 
 /// Plan, ask once, and apply, in the order of the graph
 ///
-/// The work goes on if this terminal is closed; the same command again attaches to it. Ctrl-C
-/// interrupts the engines once and waits for them; a second Ctrl-C leaves them to it.
+/// The work continues if this terminal is closed; run the same command again to attach to it. Ctrl-C
+/// interrupts the engines once and waits for them; a second Ctrl-C detaches.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane apply\n  terrane apply network cluster\n  terrane apply changed:main --auto-approve\n  \
     terrane apply 'target:local & !label:stateful'\n  terrane apply --resume c42\n  \
-    terrane apply c42            # what was planned and waits for a yes\n  \
+    terrane apply c42            # a planned change set that waits for confirmation\n  \
     terrane apply plan.terrane   # what `terrane plan --out plan.terrane` planned\n  \
     terrane apply k8s-prod --skip-gate k8s-prod/sso --reason \"the probe is wrong, see the ticket\"",
     group(clap::ArgGroup::new("emergency").multiple(true))
@@ -35,11 +35,11 @@ pub(crate) struct ApplyArgs {
     /// Apply without asking
     #[arg(long)]
     auto_approve: bool,
-    /// Go on with a change set that stopped, on the source as it is now [default: the newest]
+    /// Continue a stopped change set with the current source [default: the newest]
     #[arg(long, value_name = "CHANGESET", num_args = 0..=1, default_missing_value = NEWEST)]
     #[arg(conflicts_with_all = ["selectors", "all"])]
     resume: Option<String>,
-    /// Plan also stacks of which nothing changed, and nothing they consume
+    /// Also plan stacks that are unchanged and consume no changed values
     #[arg(long)]
     all: bool,
     /// Begin a new project although this checkout was last used with another `project.id`
@@ -48,7 +48,7 @@ pub(crate) struct ApplyArgs {
     /// Show every attribute
     #[arg(long)]
     full: bool,
-    /// Go past what policies deny, as an emergency: it stays on the record, with the reason
+    /// Override policy denials; break-glass, recorded with the reason
     #[arg(long, requires = "reason", group = "emergency")]
     override_policy: bool,
     #[command(flatten)]
@@ -83,10 +83,10 @@ pub(crate) async fn apply(
     if let Some(file) = bundle::named(&change.selectors, process)? {
         if change.all {
             return Err(CommandError::new(format!(
-                "`--all` plans more than was asked for, and the bundle `{}` is applied as it was planned",
+                "cannot use `--all` with the bundle `{}`: a bundle is applied as it was planned",
                 file.display()
             ))
-            .hint("`terrane plan --all --out FILE` plans all of it into one")
+            .hint("`terrane plan --all --out FILE` plans all stacks into a new bundle")
             .status(ExitStatus::Usage));
         }
         return Box::pin(bundle::carry_out(&file, change, global, process)).await;
@@ -98,9 +98,9 @@ pub(crate) async fn apply(
     {
         if change.changes_request() {
             return Err(CommandError::new(format!(
-                "change set `{word}` was asked for and planned already: a yes to it takes no options"
+                "change set `{word}` is already planned; confirming it takes no options"
             ))
-            .hint(format!("`terrane apply {word}` says yes to it"))
+            .hint(format!("`terrane apply {word}` confirms it"))
             .status(ExitStatus::Usage));
         }
         return Box::pin(confirm_change_set(word, &[], global, process)).await;

@@ -207,7 +207,7 @@ async fn say_past_rules(
 /// Warns that a CI job without a named home has no information about other jobs.
 fn say_no_home(settings: &HomeSettings, look: ViewOptions) -> Result<(), CommandError> {
     if settings.is_ci && settings.named_home.is_none() {
-        let said = "no home is named: lanes and history reach no further than this job";
+        let said = "no home is named: lanes and history are limited to this job";
         report::say(&errors::render_warning(said, &[], look))?;
     }
     Ok(())
@@ -312,7 +312,7 @@ async fn start<'a>(
         report::say(&errors::render_warning(&said, &hints, process.look(global)))?;
     }
     for link in &begun.left_out {
-        let said = format!("the link `{link}` leads out of the project and is left out");
+        let said = format!("the link `{link}` points outside the project and is skipped");
         report::say(&errors::render_warning(&said, &[], process.look(global)))?;
     }
     Ok(Watcher::drive(control, begun, global, process))
@@ -323,7 +323,7 @@ fn say_unseen(unseen: &[UnreadState], look: ViewOptions) -> Result<(), CommandEr
     for UnreadState { stack, since, why } in unseen {
         let since = Duration::try_from(Timestamp::now().duration_since(*since)).unwrap_or_default();
         let said = format!(
-            "could not look at the state of stack `{stack}` in its backend, so its values are those of a copy ({}): {}",
+            "cannot read the state of stack `{stack}` in its backend, so its values come from a copy ({}): {}",
             duration::ago(since),
             clean(why)
         );
@@ -450,7 +450,7 @@ pub(super) async fn look_after_the_past(
     process: &Process,
 ) -> Result<(), CommandError> {
     let failed = |err: &dyn std::error::Error| {
-        CommandError::because("could not look after earlier change sets", err)
+        CommandError::because("cannot check earlier change sets", err)
     };
     for set in recovery::release_abandoned(control)
         .await
@@ -483,10 +483,10 @@ pub(super) async fn look_after_the_past(
 fn told(set: ChangeSetId, fate: &UnattendedOutcome) -> String {
     match fate {
         UnattendedOutcome::GoesOn => format!(
-            "Change set {set} goes on: what it waited for is over; `terrane run logs -f {set}` follows it.\n"
+            "Change set {set} continues: what it waited for is over. Follow it with `terrane run logs -f {set}`.\n"
         ),
         UnattendedOutcome::Stopped { why } => format!(
-            "Change set {set}, which was confirmed, is stopped: {why}. `terrane run show {set}` has the rest.\n"
+            "Change set {set}, which was confirmed, is stopped: {why}. `terrane run show {set}` shows details.\n"
         ),
     }
 }
@@ -593,7 +593,7 @@ pub(crate) async fn reopen_and_watch(
         // Names the requester of an older change set: the user may not know it.
         let of = match &resumed.set.request.asker {
             Some(asker) if asked > Duration::from_mins(1) => {
-                format!(", asked for by `{asker}` {}", duration::ago(asked))
+                format!(", requested by `{asker}` {}", duration::ago(asked))
             }
             Some(_) | None => String::new(),
         };
@@ -665,7 +665,7 @@ pub(crate) async fn explain_stall(
     let Some(stalls) = explained.stalls() else {
         return match explained.set.status {
             Status::Waiting | Status::Confirmed | Status::Interrupting => {
-                refused.hint(format!("`terrane run logs -f {set}` reads along"))
+                refused.hint(format!("`terrane run logs -f {set}` follows it"))
             }
             Status::Planning
             | Status::AwaitingConfirm
@@ -678,7 +678,7 @@ pub(crate) async fn explain_stall(
     let refused = refused.cause(stalls);
     if request.action == Action::Apply && request.bundle.is_none() {
         refused.hint(format!(
-            "after that, `terrane apply --resume {set}` goes on"
+            "after that, run `terrane apply --resume {set}` to continue"
         ))
     } else {
         refused

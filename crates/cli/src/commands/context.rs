@@ -26,7 +26,7 @@ enum ContextCommand {
     List(ListArgs),
 }
 
-/// Say where every value of a stack comes from, and what it overrides
+/// Show where every value of a stack comes from, and what it overrides
 ///
 /// Environment, variables, files and hooks, the strongest first, with file and line. Secrets are shown by their
 /// reference; nothing is resolved.

@@ -33,7 +33,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 pub(crate) struct DestroyArgs {
     /// Stacks to destroy; `NAME+` includes everything that depends on it
     selectors: Vec<String>,
-    /// Destroy without asking; protected stacks still want their name
+    /// Destroy without confirmation; protected stacks still require their name
     #[arg(long)]
     auto_approve: bool,
     /// The name of a protected stack, in place of typing it; may be repeated
@@ -45,7 +45,7 @@ pub(crate) struct DestroyArgs {
     /// Show every attribute
     #[arg(long)]
     full: bool,
-    /// Go past what policies deny, as an emergency: it stays on the record, with the reason
+    /// Override policy denials; break-glass, recorded with the reason
     #[arg(long, requires = "reason", group = "emergency")]
     override_policy: bool,
     #[command(flatten)]
@@ -149,14 +149,12 @@ fn type_protected_names(
         let refused = |why: &str| {
             CommandError::new(format!("stack `{name}` is protected: {why}"))
                 .hint(format!(
-                    "`--confirm {name}` says it beforehand, `!{name}` leaves the stack out"
+                    "give it with `--confirm {name}`, or exclude the stack with `!{name}`"
                 ))
                 .status(ExitStatus::Refused)
         };
         if !process.stdin_is_terminal {
-            return Err(refused(
-                "its name must be typed, and nobody is here to type it",
-            ));
+            return Err(refused("its name must be typed, and there is no terminal"));
         }
         report::say(&format!(
             "Stack `{name}` is protected. Type its name to destroy it: "
@@ -202,7 +200,7 @@ async fn propose_commit(
     };
     let commit = seen.short_commit();
     Err(CommandError::new(format!(
-        "stack `{word}` is not in the project any more; commit {commit} (\"{}\") is the last that has it",
+        "stack `{word}` is no longer in the project; commit {commit} (\"{}\") is the last one with it",
         seen.subject
     ))
     .hint(format!(

@@ -56,12 +56,12 @@ struct ListArgs {}
 /// verified. It is kept per user and version.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane engine install                 # what the project asks for\n  \
+    after_help = "Examples:\n  terrane engine install                 # what the project requires\n  \
     terrane engine install tofu 1.11.14\n  terrane engine install terraform '~> 1.11'\n\n\
     TERRANE_ENGINE_MIRROR names a mirror of the release archives."
 )]
 struct InstallArgs {
-    /// `tofu` or `terraform`; none: what the project asks for
+    /// `tofu` or `terraform` [default: what the project requires]
     flavor: Option<String>,
     /// A version or a constraint
     #[arg(requires = "flavor")]

@@ -17,7 +17,7 @@ use crate::{CommandError, Process, report};
 /// Gates that need not pass.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SkipGateArgs {
-    /// Do not look at this gate, as an emergency: it stays on the record, with the reason
+    /// Skip this gate; break-glass, recorded with the reason
     #[arg(long = "skip-gate", value_name = "STACK/GATE", requires = "reason")]
     #[arg(group = "emergency")]
     skip_gates: Vec<GateOfStack>,
@@ -39,7 +39,7 @@ impl SkipGateArgs {
 pub(crate) struct ExceptionArgs {
     #[command(flatten)]
     gates: SkipGateArgs,
-    /// Take back what others hold by now of what `bootstrap` installed, as an emergency: it stays on the record
+    /// Take back ownership of bootstrap objects that others manage now; break-glass, recorded with the reason
     #[arg(long, requires = "reason", group = "emergency")]
     reinstall: bool,
 }
@@ -98,7 +98,7 @@ pub(crate) async fn say_open(
     let mut said = BTreeSet::new();
     for act in acts.iter().filter(|act| is_ours(&act.detail)) {
         let (what, without) = if act.act == BreakGlassAction::GateSkipped {
-            ("a gate was not looked at", "--skip-gate")
+            ("a gate was skipped", "--skip-gate")
         } else if act.act == BreakGlassAction::Reinstalled {
             ("bootstrap took everything back", "--reinstall")
         } else {
@@ -110,7 +110,7 @@ pub(crate) async fn say_open(
         }
         let words = format!("{}: {what} ({})", act.state.name, act.detail);
         let until = format!(
-            "`terrane run list --open` shows it until a run of the stack ends well without `{without}`"
+            "`terrane run list --open` shows it until a run of the stack succeeds without `{without}`"
         );
         report::say(&errors::render_warning(&words, &[until], look))?;
     }

@@ -26,11 +26,11 @@ use crate::view::text::clean;
 use crate::watch::{WatchEnd, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Run a command of the engine itself on a stack, for what terrane has none of its own
+/// Run an engine command on a stack, for commands that terrane does not provide
 ///
-/// The engine gets the stack's source, environment, inputs and state. What only reads runs on this
-/// terminal, takes no lock and may be talked to (`console`). What changes the state is a run like any
-/// other: bound by the target's writers, behind its lane, under the lock, recorded. The exit code is the
+/// The engine gets the stack's source, environment, inputs and state. A command that only reads runs on this
+/// terminal, takes no lock and can be interactive (`console`). A command that changes the state is a run like any
+/// other: bound by the target's writers, queued in its lane, under the lock, recorded. The exit code is the
 /// engine's.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -41,7 +41,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 pub(crate) struct ExecArgs {
     /// The stack
     stack: String,
-    /// Why, in a sentence: it stays in the record; what edits the state by hand (`state mv`, `state rm`) wants one
+    /// Why, in a sentence; it is recorded. Required for commands that edit the state (`state mv`, `state rm`)
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// The engine's command and its arguments
@@ -61,11 +61,11 @@ pub(crate) async fn exec(
         .transpose()?;
     let mut exec = Exec::parse(&args.args, reason).map_err(|err| refused(&err))?;
     if exec.kind == ExecKind::Read && global.json {
-        return Err(
-            CommandError::new(format!("what `{exec}` prints is the engine's own"))
-                .hint("put the engine's `-json` behind `--`, where it has one")
-                .status(ExitStatus::Usage),
-        );
+        return Err(CommandError::new(format!(
+            "cannot print `{exec}` as JSON: its output comes from the engine"
+        ))
+        .hint("use the engine's `-json` after `--`, if it has one")
+        .status(ExitStatus::Usage));
     }
     // A read-only command writes to this terminal itself, so it needs to know whether to use colours.
     let is_painted = process.look(global).color && process.data_look(global).color;
@@ -190,7 +190,7 @@ fn waits(set: &ChangeSet) -> Result<ExitStatus, CommandError> {
         set.id
     );
     let hint = format!(
-        "`terrane run approve {}` gives it, and the command goes on",
+        "`terrane run approve {}` approves it, and the command continues",
         set.id
     );
     Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits))

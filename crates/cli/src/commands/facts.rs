@@ -63,8 +63,8 @@ struct DiffArgs {
 ///
 /// Withdraws what stacks no longer publish; without STACKS, also removes facts of deleted stacks.
 ///
-/// `--take-over` overwrites changes by others, `--withdraw-used` also withdraws facts that somebody is known to read:
-/// break-glass acts, recorded with their reason in the home and on the branch.
+/// `--take-over` overwrites changes by others, `--withdraw-used` also withdraws facts that have known readers. Both are
+/// break-glass actions, recorded with their reason in the home and on the branch.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("emergency").multiple(true))]
 #[command(after_help = "Examples:\n  terrane facts publish k8s-prod\n  \
@@ -76,7 +76,7 @@ struct PublishArgs {
     /// Overwrite changes by others
     #[arg(long, requires = "reason", group = "emergency")]
     take_over: bool,
-    /// Also withdraw facts that somebody is known to read
+    /// Also withdraw facts that have known readers
     #[arg(long, requires = "reason", group = "emergency")]
     withdraw_used: bool,
     /// Why, in a sentence; it is recorded
@@ -350,13 +350,13 @@ impl FactsContext<'_> {
 /// The same error as for a plan.
 fn still_used(stack: &StackName, breaks: &BreakingChanges) -> CommandError {
     let said = format!(
-        "others rely on what `{stack}` publishes no more: {}\n{}",
+        "cannot withdraw facts of `{stack}`: others still use them: {}\n{}",
         breaks.names().join(", "),
         breaks.lines().join("\n")
     );
     CommandError::new(said)
         .hint(format!(
-            "keep publishing it, change those who use it first, or withdraw it all the same: `terrane facts publish {stack} --withdraw-used --reason …`"
+            "keep publishing them, change the consumers first, or withdraw them anyway: `terrane facts publish {stack} --withdraw-used --reason …`"
         ))
         .status(ExitStatus::Refused)
 }

@@ -59,12 +59,12 @@ struct AddArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane hold list\n  terrane hold list --all --json")]
 struct ListArgs {
-    /// Also those that are over
+    /// Also show ended holds
     #[arg(long)]
     all: bool,
 }
 
-/// End your holds before their time; what was said yes to and waited for that goes on
+/// End your holds before their time; confirmed change sets that waited for them continue
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane hold release k8s-prod\n  terrane hold release k8s-prod --all"
@@ -72,7 +72,7 @@ struct ListArgs {
 struct ReleaseArgs {
     /// A stack or a target
     name: String,
-    /// Also what others hold there
+    /// Also end the holds of others
     #[arg(long)]
     all: bool,
 }
@@ -182,7 +182,7 @@ fn told(released: &ReleasedHolds, on: &HoldOn, name: &str) -> String {
         said.push_str(&line);
     }
     if !released.left.is_empty() {
-        let way = format!("`terrane hold release {name} --all` ends what others hold, too.\n");
+        let way = format!("`terrane hold release {name} --all` also ends the holds of others.\n");
         said.push_str(&way);
     }
     said
@@ -194,7 +194,7 @@ fn not_released(err: &ReleaseHoldError, on: &HoldOn, name: &str, actor: &str) ->
             let said = format!("{} is not held by `{actor}`, but by others", on.words());
             let refused = CommandError::new(said)
                 .hint(format!(
-                    "`terrane hold release {name} --all` ends what others hold"
+                    "`terrane hold release {name} --all` ends the holds of others"
                 ))
                 .status(ExitStatus::Refused);
             let causes = holds.iter().map(Hold::words);
@@ -232,7 +232,7 @@ async fn go_on(
                 let turned = scheduler::advance(control, set, None, &asker, None).await;
                 turned.map_err(|err| failed(&err))?;
                 started.push(set.to_string());
-                format!("Change set {set} goes on; `terrane run logs -f {set}` follows it.\n")
+                format!("Change set {set} continues; follow it with `terrane run logs -f {set}`.\n")
             }
             None if waiter.goes_on() => {
                 // The full command could be taken for more than was requested.
@@ -242,7 +242,7 @@ async fn go_on(
                     "the same command".to_owned()
                 };
                 format!(
-                    "Change set {set} may go on; {way} by who asked for it, where they did, goes on with it.\n"
+                    "Change set {set} may continue: its requester runs {way} in the same place.\n"
                 )
             }
             None => {

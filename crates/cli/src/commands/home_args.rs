@@ -39,7 +39,7 @@ pub(crate) fn require_durable_home(global: &Global, process: &Process) -> Result
         return Ok(());
     }
     Err(CommandError::new(
-        "the state would lie on the disk of this CI job, which goes when the job ends",
+        "the state would be on the disk of this CI job, which is lost when the job ends",
     )
     .hint("name a home that outlives the job: `--data DIR` or `TERRANE_HOME`")
     .status(ExitStatus::Refused))

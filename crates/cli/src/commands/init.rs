@@ -95,7 +95,7 @@ fn nothing_found(proposed: &InitProposal, root: &Path) -> CommandError {
             .hint("`examples/quickstart` is a project to start from");
     }
     error.hint(format!(
-        "nobody calls {}: write a directory that does, or write `terrane.hcl` by hand",
+        "no module calls {}: add a root module that does, or write `terrane.hcl` yourself",
         listed(uncalled)
     ))
 }
@@ -207,13 +207,13 @@ fn summary(
     }
     if !survey.called.is_empty() {
         line(format!(
-            "Not stacks, for other modules call them: {}.",
+            "Not stacks, because other modules call them: {}.",
             listed(&survey.called)
         ));
     }
     if !survey.uncalled.is_empty() {
         line(format!(
-            "Left out, for they lie below `modules` and nobody calls them: {}.",
+            "Skipped, because they are below `modules` and no module calls them: {}.",
             listed(&survey.uncalled)
         ));
     }

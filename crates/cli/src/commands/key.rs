@@ -88,8 +88,8 @@ async fn list(
         let used = match (key.wraps, key.at_hand, key.data_keys) {
             (true, _, _) => "wraps",
             (false, true, 0) => "nothing needs it in this home; other homes and older backups may",
-            (false, true, _) => "unwraps; `terrane key rotate` goes on",
-            (false, false, _) => "missing: what it wraps cannot be read",
+            (false, true, _) => "unwraps; `terrane key rotate` continues",
+            (false, false, _) => "missing: the data keys it wraps cannot be read",
         };
         table.row([key.id.as_str(), &key.data_keys.to_string(), used]);
     }
@@ -124,7 +124,7 @@ async fn rotate(
         return Ok(ExitStatus::Done);
     }
     let begun = if rotated.resumed {
-        "Went on with"
+        "Continued with"
     } else {
         "Made"
     };
@@ -140,7 +140,7 @@ async fn rotate(
         ));
     }
     hints.push(
-        "other homes still use the old key, which is kept behind the new one; a server that reads the key from a file or a command finds the new one by itself"
+        "other homes still use the old key, which is kept behind the new one; a server that reads the key from a file or a command reads the new one automatically"
             .to_owned(),
     );
     hints.push(

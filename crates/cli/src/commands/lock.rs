@@ -18,7 +18,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 mod backend_locks;
 
-/// See who holds which state, and break a lock that nobody will release
+/// See who holds which state, and break abandoned locks
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane lock list\n  terrane lock break network --reason \"its job was ended\""
@@ -36,34 +36,34 @@ enum LockCommand {
 
 /// Show every lock, and whether its run is still alive
 ///
-/// An orphan is the lock of a run whose process is gone. Stacks of the project here whose target has a backend of
-/// the engine are asked about there, through the engine; not every kind of backend tells.
+/// An orphan is the lock of a run whose process is gone. For stacks of this project in a backend of the engine,
+/// terrane checks the lock there, through the engine. Not every kind of backend reports it.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane lock list\n  terrane lock list --own\n  terrane lock list --json"
 )]
 struct ListArgs {
-    /// Only locks of the home; no backend of an engine is asked
+    /// Only locks of the home; do not query backends of the engine
     #[arg(long)]
     own: bool,
 }
 
 /// Take a lock away from its holder
 ///
-/// What the holder still writes is refused, and kept aside. The record of it stays open. In a backend of the
-/// engine it is the engine's own `force-unlock`.
+/// Anything that the holder still writes is refused and quarantined. The action is break-glass: its record stays open
+/// in `terrane run list --open`. In a backend of the engine it is the engine's own `force-unlock`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane lock break network --reason \"the laptop was stolen\"\n  \
                   terrane lock break shop/network --force --reason \"it hangs since Monday\"\n  \
-                  terrane lock break dns --id 5d8c9f52 --reason \"its job was killed\"   # a backend that does not tell"
+                  terrane lock break dns --id 5d8c9f52 --reason \"its job was killed\"   # a backend that does not report locks"
 )]
 struct BreakArgs {
     /// A stack of the project here, or `PROJECT/NAME`
     state: String,
     #[command(flatten)]
     reason: ReasonArg,
-    /// Even if the run that holds it is at work
+    /// Even if the run that holds it is active
     #[arg(long)]
     force: bool,
     /// Only the lock of this id
@@ -133,7 +133,7 @@ async fn list(
     match (shown.is_empty(), remarks.len()) {
         (true, 0) => report::say("Nothing is locked.\n")?,
         (true, states) => report::say(&format!(
-            "No lock is known; of {} that cannot be told.\n",
+            "No lock was found; {} cannot be checked.\n",
             count(states, "state")
         ))?,
         (false, _) => {}
@@ -154,9 +154,9 @@ fn held_by(place: &HomeHandle, one: &LockedState) -> String {
             None => format!("run {run}, alive"),
         },
         (Holder::Elsewhere { run, .. }, way) => {
-            format!("run {run} on another machine; if that is gone for good: {way}")
+            format!("run {run} on another machine; if that machine is gone for good: {way}")
         }
-        (Holder::Orphan { run, .. }, way) => format!("orphan of run {run}: {way}"),
+        (Holder::Orphan { run, .. }, way) => format!("run {run} is dead; release the lock: {way}"),
         (Holder::Client, way) => format!("a client without a run; if it is gone: {way}"),
     }
 }
@@ -226,7 +226,7 @@ async fn break_lock(
         return Err(
             CommandError::new(format!("state `{name}` is locked by another one: {info}"))
                 .hint(format!(
-                    "`{id}` does not hold it any more: look again, `terrane lock list`"
+                    "`{id}` no longer holds it: check `terrane lock list` again"
                 ))
                 .status(ExitStatus::Refused),
         );

@@ -20,7 +20,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// Why something is done by hand; it is kept in the record.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReasonArg {
-    /// Why, in a sentence: it stays in the record
+    /// Why, in a sentence; it is recorded
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
@@ -53,7 +53,7 @@ pub(crate) fn reason_text(
     let said = said.trim();
     if said.is_empty() {
         return Err(CommandError::new("the reason is empty")
-            .hint("say why, for who reads the record later: `--reason \"…\"`")
+            .hint("give a reason for later readers of the record: `--reason \"…\"`")
             .status(ExitStatus::Usage));
     }
     // An emergency action needs no valid project, and no project at all.
@@ -77,7 +77,7 @@ pub(crate) async fn tell_git(
     let missed = missed.map_err(|err| CommandError::from_error(&err))?;
     for MissedRecord { place, why } in missed {
         let said = format!(
-            "the record of break-glass acts is not on `{place}` yet; the next publication brings it there: {why}"
+            "cannot publish the record of break-glass actions to `{place}` now; the next publication does: {why}"
         );
         let said = view::text::clean(&said);
         report::say(&errors::render_warning(&said, &[], process.look(global)))?;
@@ -112,11 +112,11 @@ pub(crate) fn ask(question: &str, approved: bool, process: &Process) -> Result<(
     }
     let unchanged = |why: &str| CommandError::new(format!("nothing was changed: {why}"));
     if !process.stdin_is_terminal {
-        return Err(unchanged("nobody is here to say yes")
-            .hint("`--auto-approve` goes on without asking")
+        return Err(unchanged("no terminal to confirm it")
+            .hint("add `--auto-approve` to skip the confirmation")
             .status(ExitStatus::Waits));
     }
-    report::say(&format!("\n{question} Only `yes` goes on: "))?;
+    report::say(&format!("\n{question} Type `yes` to continue: "))?;
     let mut line = String::new();
     io::stdin()
         .lock()

@@ -185,7 +185,7 @@ fn one(
         Value::String(text) if raw => report::data(text)?,
         Value::Array(_) | Value::Object(_) if raw => {
             return Err(CommandError::new(format!(
-                "output `{name}` is not a text, a number or a truth value"
+                "output `{name}` is not a string, a number or a bool"
             ))
             .hint("use `--json` instead of `--raw`")
             .status(ExitStatus::Usage));

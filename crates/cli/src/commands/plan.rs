@@ -11,8 +11,8 @@ use crate::{CommandError, ExitStatus, Process};
 
 /// Show what an apply would change
 ///
-/// Plans take no lock and wait for nobody. A stack that needs a value which does not exist yet is
-/// deferred: it is shown as far as it can be seen, and planned when its upstream was applied.
+/// Plans take no lock and wait for no other change set. A stack that needs a value that does not exist yet is
+/// deferred: a preview shows what is known, and the stack is planned once its upstream is applied.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane plan\n  terrane plan changed:main\n  terrane plan +web --full\n  \
@@ -25,7 +25,7 @@ pub(crate) struct PlanArgs {
     /// Plan to destroy everything
     #[arg(long, conflicts_with = "refresh_only")]
     destroy: bool,
-    /// Only look at what changed outside
+    /// Only show changes made outside of terrane
     #[arg(long)]
     refresh_only: bool,
     /// Read no state: everything shows as new. For a review where the backend cannot be reached
@@ -37,7 +37,7 @@ pub(crate) struct PlanArgs {
     /// Write the plans into FILE, sealed, to be applied by `terrane apply FILE`
     #[arg(long, value_name = "FILE", conflicts_with = "destroy")]
     out: Option<PathBuf>,
-    /// Plan also stacks of which nothing changed, and nothing they consume
+    /// Also plan stacks that are unchanged and consume no changed values
     #[arg(long)]
     all: bool,
     /// Begin a new project although this checkout was last used with another `project.id`

@@ -18,7 +18,7 @@ use crate::view::findings;
 use crate::view::policy::{StackVerdict, render};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Ask policies about a plan that was made
+/// Check an existing plan against policies
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  terrane policy eval network")]
 pub(crate) struct PolicyArgs {
@@ -34,10 +34,10 @@ enum PolicyCommand {
     Judge,
 }
 
-/// Ask policies about the last plan of a stack, or about the plan of a run
+/// Check the last plan of a stack, or the plan of a run, against policies
 ///
-/// The policies are those that the project has now, or the files that are given: an edited policy can so be tried
-/// on a real plan. Nothing is planned, changed or recorded. The exit code is 4 if a policy denies it.
+/// Uses the project's current policies or the given files, for example to test an edited policy on a real plan.
+/// Nothing is planned, changed or recorded. The exit code is 4 if a policy denies it.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane policy eval network\n  terrane policy eval r44 --at apply\n  \
@@ -48,13 +48,13 @@ struct EvalArgs {
     /// A stack, or a run such as `r44`
     #[arg(value_name = "STACK|RUN")]
     what: String,
-    /// Ask this file instead of the project's policies; may be given more than once
+    /// Evaluate this file instead of the project's policies; may be repeated
     #[arg(long = "policy", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Ask as at this point
+    /// Evaluate as in this phase
     #[arg(long, value_name = "POINT", value_parser = ["plan", "approval", "apply"], default_value = "plan")]
     at: String,
-    /// Print what policies of `package terrane` are asked about, and ask none
+    /// Print the input of `package terrane` policies instead of evaluating them
     #[arg(long)]
     input: bool,
 }
@@ -152,7 +152,7 @@ fn tell(
         return report::json(&json!({ "run": run.to_string(), "policy": verdict }));
     }
     if verdict.asked.is_empty() {
-        return report::say("No policy is asked about this stack at this point.\n");
+        return report::say("No policy checks this stack in this phase.\n");
     }
     let stack = String::new();
     let look = process.data_look(global);

@@ -12,11 +12,12 @@ use crate::args::Global;
 use crate::view::{findings, render as view};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Make files from templates and data, as `render` blocks of the project say
+/// Make files from templates and data, as the project's `render` blocks define
 ///
-/// Templates are Jinja's, with the conventions of makejinja. Data are checked by a schema and by `check` blocks; files
-/// called `*.sops.*` are encrypted as `.sops.yaml` says, and only those may hold secrets. A list of digests lies in the
-/// generated tree: files that nothing makes any more are removed, and what was edited by hand is never replaced unasked.
+/// Templates are Jinja, with the conventions of makejinja. A schema and `check` blocks check the data. Files
+/// called `*.sops.*` are encrypted as `.sops.yaml` defines, and only those may contain secrets. The generated tree
+/// has a list of digests: terrane removes files that are no longer generated, and replaces edited files only on
+/// request.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane render\n  terrane render homelab --diff     # show what would change, write nothing\n  terrane render --check            # exit code 2 if a file would change\n  terrane render homelab --adopt    # take over a tree that another tool made"
@@ -34,7 +35,7 @@ pub(crate) struct RenderArgs {
     /// Take over a tree that another tool made: nothing is written but the list, and only if every file agrees
     #[arg(long)]
     adopt: bool,
-    /// Replace files that were edited by hand, or that somebody else made; nothing is removed by it
+    /// Replace files that were edited, or that another tool made; removes nothing
     #[arg(long)]
     overwrite: bool,
 }

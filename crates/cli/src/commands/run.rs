@@ -176,7 +176,7 @@ impl ProjectHandle {
         let found = self.control.change_set(set).await;
         let request = found.map_err(|err| CommandError::from_error(&err))?.request;
         let again =
-            format!("`terrane run discard {set} --reason …` drops it; then ask for it again");
+            format!("`terrane run discard {set} --reason …` drops it; then request it again");
         let more = prepare::requires_more_approvals(&self.project, &request);
         let stacks: BTreeSet<StackName> = request.stacks.into_iter().collect();
         if let Some(gone) = stacks
@@ -184,14 +184,14 @@ impl ProjectHandle {
             .find(|stack| !self.project.stacks.contains_key(*stack))
         {
             return Err(CommandError::new(format!(
-                "stack `{gone}` is no longer in the project: nobody knows who may apply it"
+                "cannot tell who may apply stack `{gone}`: it is no longer in the project"
             ))
             .hint(again)
             .status(ExitStatus::Refused));
         }
         if let Some(by) = more {
             return Err(CommandError::new(format!(
-                "{by} wants more approvals now than when change set {set} was asked for"
+                "{by} now requires more approvals than when change set {set} was requested"
             ))
             .hint(again)
             .status(ExitStatus::Refused));
@@ -252,7 +252,9 @@ async fn must_be_of_here(control: &Control, set: ChangeSetId) -> Result<(), Comm
     }
     Err(
         CommandError::new(format!("change set `{set}` is another project's"))
-            .hint(format!("say it in the directory of project `{project}`"))
+            .hint(format!(
+                "run the command in the directory of project `{project}`"
+            ))
             .status(ExitStatus::Refused),
     )
 }
@@ -260,7 +262,7 @@ async fn must_be_of_here(control: &Control, set: ChangeSetId) -> Result<(), Comm
 pub(crate) fn read_run(word: &str) -> Result<RunId, CommandError> {
     if word.parse::<ChangeSetId>().is_ok() {
         return Err(
-            CommandError::new(format!("`{word}` is a change set, and a run is wanted"))
+            CommandError::new(format!("`{word}` is a change set, not a run"))
                 .hint(format!("`terrane run show {word}` lists its runs"))
                 .status(ExitStatus::Usage),
         );

@@ -80,7 +80,7 @@ struct SetArgs {
 
 /// Encrypt a plain file
 ///
-/// For whom is said by the rule of the nearest `.sops.yaml` whose `path_regex` fits the file's name.
+/// The recipients come from the rule in the nearest `.sops.yaml` whose `path_regex` matches the file's name.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane secret encrypt secrets.yaml --output secrets.sops.yaml\n  terrane secret encrypt secrets.sops.yaml --in-place\n  terrane secret encrypt .env --recipient age1… --in-place"
@@ -120,7 +120,7 @@ struct DecryptArgs {
 
 /// Give files a new data key, and the recipients that `.sops.yaml` names now
 ///
-/// Everything in them is encrypted anew: who was a recipient and is none any more can open only old versions.
+/// Everything in them is encrypted again: a former recipient can open only old versions.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane secret rotate secrets.sops.yaml\n  terrane secret rotate $(git ls-files '*.sops.yaml')"
@@ -200,7 +200,7 @@ async fn edit(
 }
 
 fn untouched(file: &Path) -> String {
-    format!("`{}` is as it was", file.display())
+    format!("`{}` is unchanged", file.display())
 }
 
 fn set(
@@ -342,7 +342,7 @@ fn encrypt(
     let (text, rule) = encrypted.map_err(|err| {
         let shown = failed(&err);
         if err.is_no_rule() {
-            return shown.hint("or name somebody: `--recipient age1…`");
+            return shown.hint("or name a recipient: `--recipient age1…`");
         }
         shown
     })?;

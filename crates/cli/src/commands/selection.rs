@@ -51,8 +51,8 @@ pub(crate) fn resolve(
             }
             (ChangedRef::Applied, Some(applied)) => applied.clone(),
             (ChangedRef::Applied, None) => {
-                return Err(CommandError::new("`changed:applied` is not known here")
-                    .hint("`terrane plan changed:applied` looks into the home")
+                return Err(CommandError::new("cannot use `changed:applied` here")
+                    .hint("`terrane plan changed:applied` reads the home")
                     .status(ExitStatus::Usage));
             }
         };

@@ -24,7 +24,7 @@ pub(crate) use query_args::say_if_copy;
 use crate::args::Global;
 use crate::{CommandError, ExitStatus, Process};
 
-/// Look at states, and change them by hand where that is needed
+/// Inspect states, and change them manually if needed
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state list\n  terrane state show network\n  terrane state diff network 3 5"

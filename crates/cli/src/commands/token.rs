@@ -14,7 +14,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Make, list and revoke tokens of a state server
 ///
-/// They are kept in the home that the server serves; a change is in force within a second.
+/// Tokens are stored in the home that the server serves; changes take effect within a second.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane token create ci --states 'shop/*' --expires 90d --data DIR\n  \
@@ -43,7 +43,7 @@ enum TokenCommand {
     terrane token create operator --surgery --expires 8h --data DIR"
 )]
 struct CreateArgs {
-    /// Who uses it: records of acts say this name
+    /// Who uses it; records of actions show this name
     name: String,
     /// Which states: a pattern over `PROJECT/NAME`, or `NAME` for states of no project; `*` stops at `/`, `**` does not
     #[arg(long, value_name = "GLOB", default_value = "**")]
@@ -54,7 +54,7 @@ struct CreateArgs {
     /// It may lock, read and write
     #[arg(long, group = "scope")]
     write: bool,
-    /// It may also do what breaks the order of versions: `state push -force`, a migration over a state
+    /// It may also break the order of versions: `state push -force`, a migration over a state
     #[arg(long, group = "scope")]
     surgery: bool,
     /// How long it lives, such as `12h`, `90d` or `4w`; without it, until it is revoked
@@ -62,12 +62,12 @@ struct CreateArgs {
     expires: Option<String>,
 }
 
-/// List tokens: what they reach, what they may do, and whether they are in force
+/// List tokens: their states, rights and validity
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  terrane token list --data DIR")]
 struct ListArgs {}
 
-/// Take a token back, for good
+/// Revoke a token permanently
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  terrane token revoke ci --data DIR")]
 struct RevokeArgs {

@@ -10,13 +10,13 @@ use crate::args::Global;
 use crate::view::{errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Check the project file, the graph, and what flows along it
+/// Check the project file, the graph, and the values passed along it
 ///
-/// All problems are reported at once. Nothing is run and nothing is contacted, unless `--engine` asks
-/// the engine as well.
+/// All problems are reported at once. No program runs and no service is contacted, unless `--engine`
+/// is given.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane validate\n  terrane validate --engine   # and what the engine says of each module\n  \
+    after_help = "Examples:\n  terrane validate\n  terrane validate --engine   # also check each module with the engine\n  \
     terrane validate --json | jq '.findings[].message'"
 )]
 pub(crate) struct ValidateArgs {
@@ -74,7 +74,7 @@ pub(crate) async fn validate(
     {
         let edges: usize = project.stacks.values().map(|stack| stack.edges.len()).sum();
         report::data(&format!(
-            "Project `{}` is sound: {}, {}, {}.\n",
+            "Project `{}` is valid: {}, {}, {}.\n",
             project.name,
             count(project.stacks.len(), "stack"),
             count(edges, "edge"),
@@ -143,9 +143,8 @@ fn identity_note(from: ProjectIdSource) -> Option<Finding> {
         ProjectIdSource::Path => "its home is tied to this directory",
     };
     Some(
-        Finding::note("no-project-id", format!("the project has no `id`: {what}")).hint(
-            "before the first apply, add `id = \"…\"` to the project block, some letters of its own",
-        ),
+        Finding::note("no-project-id", format!("the project has no `id`: {what}"))
+            .hint("before the first apply, add a unique `id = \"…\"` to the project block"),
     )
 }
 

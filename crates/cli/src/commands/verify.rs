@@ -25,14 +25,14 @@ use crate::view::{findings, gates as view};
 use crate::watch::display::Display;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Look at the gates of stacks, now
+/// Check the gates of stacks now
 ///
-/// The world is compared with what the stacks last applied. Each gate is looked at until it passes or
-/// its time is over; nothing is changed, also not the run that a gate had stopped: `run retry` lets it go on. Exit
-/// code 5 if one did not pass.
+/// Compares the real resources with what the stacks last applied. Each gate is checked until it passes or
+/// its time is over. Nothing is changed, not even a run that a gate stopped: `run retry` continues it. Exit
+/// code 5 if a gate did not pass.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane verify                       # in the project's root: all gates of all stacks\n  terrane verify k8s-prod --once       # one look, no waiting\n  \
+    after_help = "Examples:\n  terrane verify                       # in the project's root: all gates of all stacks\n  terrane verify k8s-prod --once       # check once, no waiting\n  \
     terrane verify k8s-prod --gate coder # one gate, or all of its `for_each`\n  terrane verify --json | jq '.stacks[].gates[] | select(.verdict != \"passed\")'"
 )]
 pub(crate) struct VerifyArgs {
@@ -41,7 +41,7 @@ pub(crate) struct VerifyArgs {
     /// Only gates of this name
     #[arg(long = "gate", value_name = "NAME")]
     gates: Vec<String>,
-    /// Look once, instead of until each gate's time is over
+    /// Check once, instead of until each gate's time is over
     #[arg(long)]
     once: bool,
 }
@@ -103,13 +103,9 @@ pub(crate) async fn verify(
     }
     pick(&mut ready, &args.gates)?;
     if ready.is_empty() {
-        return Err(
-            CommandError::new("none of these gates can be looked at now")
-                .hint(
-                    "gates with `when = \"destroyed\"` are looked at once their stack is destroyed",
-                )
-                .status(ExitStatus::Usage),
-        );
+        return Err(CommandError::new("cannot check any of these gates now")
+            .hint("gates with `when = \"destroyed\"` are checked once their stack is destroyed")
+            .status(ExitStatus::Usage));
     }
     let mut watch = GateDisplay::new(&ready, global, process);
     let mut running = JoinSet::new();
@@ -146,7 +142,7 @@ pub(crate) async fn verify(
             _ = tick.tick() => watch.say_still(global)?,
             _ = tokio::signal::ctrl_c() => {
                 watch.display.clear()?;
-                return Err(CommandError::new("interrupted: not all gates were looked at").status(ExitStatus::Interrupted));
+                return Err(CommandError::new("interrupted: not all gates were checked").status(ExitStatus::Interrupted));
             }
         }
         watch.draw()?;
@@ -170,7 +166,7 @@ async fn say_not_done(
     for one in resting.iter().filter(|one| one.stage == Stage::Verifying) {
         if seen(one) {
             report::say(&format!(
-                "`{}` still counts as {}: {}, and lets those go on that wait for it.\n",
+                "`{}` still counts as {}, and its dependents wait; next step: {}.\n",
                 one.stack, one.state, one.next_step
             ))?;
         }
@@ -400,6 +396,6 @@ fn finish(
         bad.len(),
         count(ended.len(), "gate")
     ))
-    .hint("mend what was seen, then look again: `terrane verify`")
+    .hint("fix the problem, then run `terrane verify` again")
     .status(status))
 }

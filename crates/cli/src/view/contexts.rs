@@ -47,7 +47,7 @@ pub fn text(
             stack.name
         ));
     }
-    parts.push(format!("every engine here also gets {}\n", base.join(", ")));
+    parts.push(format!("the engine also receives {}\n", base.join(", ")));
     parts.join("\n")
 }
 

@@ -205,11 +205,11 @@ fn stack_block(
             let between: Vec<String> = through.iter().map(quoted).collect();
             let way = match between.as_slice() {
                 [] => String::new(),
-                between => format!(" through {}", text::list(between)),
+                between => format!(" (through {})", text::list(between)),
             };
             line(
                 ProgressStatus::Skipped,
-                &format!("skipped, poisoned by {}{way}", quoted(by)),
+                &format!("skipped: {} did not succeed{way}", quoted(by)),
             )
         }
         StackResult::StillNeeded { why } => line(
@@ -225,7 +225,7 @@ fn stack_block(
             line(ProgressStatus::Failed, &headline) + &failure.body("the denial", look)
         }
         StackResult::NotApproved(failure) => {
-            line(ProgressStatus::Failed, "not approved as policy wants it")
+            line(ProgressStatus::Failed, "not approved as policy requires")
                 + &failure.body("the refusal", look)
         }
         StackResult::Failed(failure) => {
@@ -339,7 +339,7 @@ fn way_on(outcome: &OutcomeReport, tally: &Tally) -> Vec<String> {
     let lost = lost.filter(|stack| matches!(stack.result, StackResult::Undermined { .. }));
     hints.extend(lost.map(|stack| {
         let stack = clean(&stack.stack);
-        format!("when that is over, `terrane apply +{stack}` applies it with all it stands on")
+        format!("when that is over, `terrane apply +{stack}` applies it with its dependencies")
     }));
     let not_done: Vec<&UnfinishedStack> = outcome
         .stacks
@@ -357,7 +357,7 @@ fn way_on(outcome: &OutcomeReport, tally: &Tally) -> Vec<String> {
             if !only.can_go_on {
                 return hints; // its printed lines name the next step
             }
-            format!("`terrane run retry {}` goes on there", clean(&only.run))
+            format!("`terrane run retry {}` continues there", clean(&only.run))
         }
         (ReportedAction::Apply, _) => format!(
             "`terrane apply --resume {}` runs what is left",
@@ -367,9 +367,9 @@ fn way_on(outcome: &OutcomeReport, tally: &Tally) -> Vec<String> {
         (ReportedAction::ApplyBundle, _) => {
             "`terrane plan --out FILE` plans what is left into a new one".to_owned()
         }
-        (ReportedAction::Plan, _) => "`terrane plan` plans afresh".to_owned(),
+        (ReportedAction::Plan, _) => "`terrane plan` plans again".to_owned(),
         (ReportedAction::Destroy, [_, ..]) if others == 0 => {
-            "the same command again looks at what is left".to_owned()
+            "the same command again checks what is left".to_owned()
         }
         (ReportedAction::Destroy, _) => "the same command again destroys what is left".to_owned(),
     };
@@ -379,7 +379,7 @@ fn way_on(outcome: &OutcomeReport, tally: &Tally) -> Vec<String> {
         hints.push(format!("change what is denied, then {command}"));
         let past = past_policy(outcome);
         hints.push(format!(
-            "in an emergency, {past} goes past it, on the record"
+            "in an emergency, {past} overrides it; the override is recorded"
         ));
     } else if is_broken {
         let made_by = outcome

@@ -80,7 +80,7 @@ fn summary(verdicts: &[StackVerdict], asked: usize) -> String {
     .map(|(number, noun, when)| count(number, noun) + when)
     .collect();
     if parts.is_empty() {
-        return format!("no objection ({asked} asked)");
+        return format!("passed ({asked} checked)");
     }
     parts.join(", ")
 }
@@ -228,7 +228,7 @@ mod tests {
         }];
         assert_eq!(
             render(&silent, 6, ViewOptions::plain(72)),
-            "policy  no objection (1 asked)\n"
+            "policy  passed (1 checked)\n"
         );
     }
 }

@@ -116,10 +116,10 @@ pub(crate) fn why(why: FileRefusal) -> &'static str {
     match why {
         FileRefusal::Edited => "was edited since it was rendered",
         FileRefusal::EditedAndStale => {
-            "was edited since it was rendered, and nothing makes it any more"
+            "was edited since it was rendered, and is no longer generated"
         }
         FileRefusal::UnprovenAndStale => {
-            "is made by nothing any more, and its list was changed by hand or by a merge"
+            "is no longer generated, and its list was edited or merged"
         }
         FileRefusal::NotOurs => "was there before, and is different",
         FileRefusal::Missing => "is not there",

@@ -31,9 +31,9 @@ pub(crate) fn lines(in_force: &Restrictions) -> Vec<String> {
         let reason = reason(act);
         match closing(act) {
             ClosedBy::Run => {
-                format!("{done} until an apply or destroy of it ends well: {reason}")
+                format!("{done} until its next successful apply or destroy: {reason}")
             }
-            ClosedBy::ReasonThenRun => format!("{done}: {reason}, {explain} gives it"),
+            ClosedBy::ReasonThenRun => format!("{done}: {reason}, {explain} adds it"),
             ClosedBy::Explanation => format!("{done} until {explain} closes it: {reason}"),
         }
     };
@@ -42,19 +42,22 @@ pub(crate) fn lines(in_force: &Restrictions) -> Vec<String> {
         [act] => Some(by_hand(act)),
         acts => {
             let states: BTreeSet<&StateName> = acts.iter().map(|act| &act.state).collect();
-            let (acts_of, states) = (count(acts.len(), "act"), count(states.len(), "state"));
+            let (acts_of, states) = (
+                count(acts.len(), "break-glass action"),
+                count(states.len(), "state"),
+            );
             let shown = if acts.iter().all(|act| closing(act) == ClosedBy::Run) {
-                "until an apply of each ends well: `terrane run list --open` shows them"
+                "until the next successful apply of each: `terrane run list --open` shows them"
             } else {
-                "still: `terrane run list --open` shows them, and what closes each"
+                "still: `terrane run list --open` shows them and what closes each"
             };
-            Some(format!("{acts_of} by hand of {states} are open {shown}"))
+            Some(format!("{acts_of} on {states} are open {shown}"))
         }
     };
     let kept = in_force.kept.iter().map(|one| {
         let state = in_force.name(&one.state);
         format!(
-            "`{state}`: run {} left a state that is kept aside ({}); nothing is applied before {}",
+            "`{state}`: run {} left a quarantined state ({}); nothing is applied before {}",
             one.run,
             one.why,
             decide(&state, one.run)
@@ -84,7 +87,7 @@ pub(crate) fn kept(
     now: Timestamp,
     at_home: impl Fn(&str) -> String,
 ) -> Table {
-    let mut table = Table::new(["KEPT ASIDE", "RUN", "WHEN", "WHY", "WAY ON"]);
+    let mut table = Table::new(["QUARANTINED", "RUN", "WHEN", "WHY", "NEXT STEP"]);
     for one in &in_force.kept {
         let ago = Duration::try_from(now.duration_since(one.at)).unwrap_or_default();
         let state = in_force.name(&one.state);
@@ -112,7 +115,7 @@ pub(crate) fn acts(
     now: Timestamp,
     at_home: impl Fn(&str) -> String,
 ) -> Table {
-    let mut table = Table::new(["BY HAND", "STATE", "ACT", "BY", "WHEN", "WHY"]);
+    let mut table = Table::new(["RECORD", "STATE", "ACTION", "BY", "WHEN", "WHY"]);
     for act in &in_force.acts {
         let ago = Duration::try_from(now.duration_since(act.at)).unwrap_or_default();
         let id = BreakGlassId(act.id);
@@ -154,7 +157,7 @@ pub(crate) fn closings(in_force: &Restrictions, project: Option<&Project>) -> Ve
         (
             &owing,
             format!(
-                "first {} gives the reason; then closed when {ENDS_WELL}.",
+                "first add the reason with {}; then closed when {ENDS_WELL}.",
                 command(&owing)
             ),
         ),

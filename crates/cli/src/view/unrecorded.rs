@@ -30,7 +30,7 @@ pub fn facts(left: &UnrecordedResources) -> Vec<String> {
     for one in &left.underway {
         let (address, action) = (clean(&one.address), clean(&one.action));
         lines.push(format!(
-            "  was at `{address}` ({action}): how that ended is not known"
+            "  was working on `{address}` ({action}): the result is unknown"
         ));
     }
     lines
@@ -39,10 +39,10 @@ pub fn facts(left: &UnrecordedResources) -> Vec<String> {
 fn made(made: &CreatedResource) -> String {
     let address = clean(&made.address);
     match &made.import {
-        ImportMethod::ById { id } => format!("  made `{address}`, id `{}`", clean(id)),
-        ImportMethod::Impossible => format!("  made `{address}`, which cannot be imported"),
-        ImportMethod::NoId => format!("  made `{address}`, and named no id"),
-        ImportMethod::HiddenId => format!("  made `{address}`, whose id holds a secret"),
+        ImportMethod::ById { id } => format!("  created `{address}`, id `{}`", clean(id)),
+        ImportMethod::Impossible => format!("  created `{address}`, which cannot be imported"),
+        ImportMethod::NoId => format!("  created `{address}`, and reported no id"),
+        ImportMethod::HiddenId => format!("  created `{address}`, whose id contains a secret"),
     }
 }
 
@@ -50,7 +50,7 @@ fn way_on(left: &UnrecordedResources, run: &str, stack: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if left.kept_aside {
         lines.push(
-            "the state that was kept aside may know all of this: decide about it first".to_owned(),
+            "the quarantined state may contain all of this: decide about it first".to_owned(),
         );
     }
     let gone: Vec<String> = left
@@ -60,12 +60,12 @@ fn way_on(left: &UnrecordedResources, run: &str, stack: &str) -> Vec<String> {
     if !gone.is_empty() {
         let gone = gone.join(" ");
         lines.push(format!(
-            "`terrane exec {stack} --reason … -- state rm {gone}` takes out of the state what is gone"
+            "`terrane exec {stack} --reason … -- state rm {gone}` removes what is gone from the state"
         ));
     }
     if !left.importable().is_empty() {
         lines.push(format!(
-            "an apply now would make them a second time: first put what `terrane run imports {run}` prints into \
+            "an apply now would create them a second time: first add the output of `terrane run imports {run}` to \
              the stack's module ({ID_NOTE})"
         ));
     }

@@ -175,7 +175,7 @@ fn stages(run: &Run, outcome: &Outcome, set: &ChangeSet) -> String {
         Stage::Publishing if run.state.published() == Some(false) => Some(", facts unchanged"),
         Stage::Publishing => Some(", facts published"),
         Stage::Bootstrapping => Some(", bootstrapped"),
-        Stage::Verifying if skips > 0 => Some(", verified but for skipped gates"),
+        Stage::Verifying if skips > 0 => Some(", verified except for skipped gates"),
         Stage::Verifying => Some(", verified"),
         Stage::Preparing | Stage::Planning | Stage::Applying => None,
     });
@@ -215,7 +215,7 @@ fn finished(outcome: &Outcome, action: Action) -> (ProgressStatus, String) {
         }
         Outcome::Failed { problem } if problem.policy.lacks_only_approvals() => (
             ProgressStatus::Failed,
-            "not approved as policy wants it".to_owned(),
+            "not approved as policy requires".to_owned(),
         ),
         Outcome::Failed { problem } if problem.policy.denies() => {
             (ProgressStatus::Failed, "denied by policy".to_owned())
@@ -236,7 +236,7 @@ fn finished(outcome: &Outcome, action: Action) -> (ProgressStatus, String) {
             because: SkipReason::Poisoned { by, .. },
         } => (
             ProgressStatus::Skipped,
-            format!("skipped, poisoned by `{by}`"),
+            format!("skipped: `{by}` did not succeed"),
         ),
         Outcome::Skipped {
             because: because @ SkipReason::StillNeeded { .. },

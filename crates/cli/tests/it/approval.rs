@@ -17,9 +17,9 @@ fn without_a_terminal_nothing_is_applied() {
     assert_snapshot!(essence(&said), @r#"
     change set c1: apply on `local`
 
-    error: change set c1 waits: nobody is here to say yes
+    error: change set c1 waits: no terminal to confirm it
     hint: `terrane run confirm c1` applies it, `terrane run discard c1 --reason "…"` drops it
-    hint: the same command with `--auto-approve` applies without asking
+    hint: the same command with `--auto-approve` applies without confirmation
     [exit 3]
     "#);
     // Each leaves one behind, and says so: what a person asked for is never superseded.
@@ -27,10 +27,10 @@ fn without_a_terminal_nothing_is_applied() {
     assert_snapshot!(essence(&again), @r#"
     change set c2: apply on `local`
 
-    error: change set c2 waits: nobody is here to say yes
+    error: change set c2 waits: no terminal to confirm it
     hint: `terrane run confirm c2` applies it, `terrane run discard c2 --reason "…"` drops it
-    hint: the same command with `--auto-approve` applies without asking
-    hint: change set c1 asks for the same and waits, too; `terrane run discard c1 --reason "…"` drops it
+    hint: the same command with `--auto-approve` applies without confirmation
+    hint: change set c1 requests the same and waits, too; `terrane run discard c1 --reason "…"` drops it
     [exit 3]
     "#);
     assert!(said.stdout.contains("Plan: 2 to add"), "{said}");
@@ -91,17 +91,17 @@ fn one_stack_whose_upstream_was_never_applied_is_refused_with_the_way() {
 fn yes_applies_and_anything_else_does_not() {
     let story = story();
     let mut terminal = story.terminal(&["apply"]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     terminal.type_line("y");
     let said = terminal.wait().expect(3);
     assert!(
-        said.stdout.contains("Nothing was applied: only `yes`"),
+        said.stdout.contains("Nothing was applied: type `yes`"),
         "{said}"
     );
     assert_eq!(story.made(), Vec::<String>::new());
 
     let mut terminal = story.terminal(&["apply"]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     terminal.type_line("yes");
     let _ = terminal.wait().expect(0);
     assert_eq!(story.made(), ["base", "top"]);
@@ -111,7 +111,7 @@ fn yes_applies_and_anything_else_does_not() {
 fn a_plan_whose_state_moved_before_the_yes_is_not_applied() {
     let story = story();
     let mut terminal = story.terminal(&["apply", "base"]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     let _ = story.cli(&["apply", "base", "--auto-approve"]).expect(0);
     terminal.type_line("yes");
     let said = terminal.wait().expect(4);
@@ -129,17 +129,18 @@ fn a_plan_whose_state_moved_before_the_yes_is_not_applied() {
 fn a_terminal_that_dies_at_the_question_leaves_it_open_for_others() {
     let story = story();
     let terminal = story.terminal(&["apply"]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     terminal.kill();
     let list = story.cli(&["run", "list"]).expect(0);
     assert!(
-        list.stdout.contains("a yes: `terrane run confirm c1`"),
+        list.stdout
+            .contains("confirmation: `terrane run confirm c1`"),
         "{list}"
     );
     let _ = story.cli(&["run", "confirm", "c1"]).expect(0);
     assert_eq!(story.made(), ["base", "top"]);
     let list = story.cli(&["run", "list"]).expect(0);
-    assert!(list.stderr.starts_with("Nothing is under way."), "{list}");
+    assert!(list.stderr.starts_with("Nothing is running."), "{list}");
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn an_empty_line_and_ctrl_d_are_no_yes() {
     let story = story();
     for typed in ["", "\u{4}"] {
         let mut terminal = story.terminal(&["apply"]);
-        terminal.wait_for("Only `yes`");
+        terminal.wait_for("Type `yes`");
         terminal.type_line(typed);
         let said = terminal.wait().expect(3);
         assert!(said.stdout.contains("Nothing was applied."), "{said}");

@@ -361,7 +361,7 @@ fn they_come_back_without_the_database() {
     let said = test.cli(&["state", "recover", "--into-home"]).expect(0);
     assert!(
         said.stderr
-            .contains("It knows the artifacts of 1 state again"),
+            .contains("It contains the artifacts of 1 state again"),
         "{said}"
     );
     assert_eq!(artifacts(&test), before);

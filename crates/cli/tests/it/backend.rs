@@ -79,14 +79,14 @@ fn a_job_with_an_empty_home_finds_what_an_earlier_one_applied() {
         .env("CI", "true");
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"
     ── stderr
-    warning: no home is named: lanes and history reach no further than this job
+    warning: no home is named: lanes and history are limited to this job
     change set c1: apply on `local`
     Done: 2 stacks applied in 0 s.
     ");
     let test = empty_home(test, "second");
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(0)), @"
     ── stderr
-    warning: no home is named: lanes and history reach no further than this job
+    warning: no home is named: lanes and history are limited to this job
     change set c1: apply on `local`
     Done: 2 stacks unchanged in 0 s.
     ");
@@ -341,7 +341,7 @@ fn a_state_that_is_not_where_it_was_is_not_made_again() {
     ── stderr
     State `app` is what the backend of its target holds now: nothing.
     change set c5: plan on `local`
-    The plan is not empty: look at it before the next apply.
+    The plan is not empty: review it before the next apply.
     [exit 2]
     ");
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
@@ -399,7 +399,7 @@ fn values_come_from_what_the_backend_holds_now() {
     // Who cannot look makes do with what was seen, and says so.
     let said = test.cli(&["plan", "app"]);
     let said = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-    let copy = "warning: could not look at the state of stack `base` in its backend, so its values are those of a copy (just now): \
+    let copy = "warning: cannot read the state of stack `base` in its backend, so its values come from a copy (just now): \
                 the engine could not initialise its backend";
     assert!(said.contains(copy), "{said}");
     let unseen = data("unseen");
@@ -426,7 +426,7 @@ fn a_plan_is_not_blamed_for_what_it_saw() {
     drop(test.cli(&["plan"]).expect(0));
     let said = test.cli(&["state", "blame", "app", "terraform_data.it", "input"]);
     let said = shown(&test, &said.expect(0));
-    assert!(said.contains("by no run of ours"), "{said}");
+    assert!(said.contains("not written by a terrane run"), "{said}");
     assert!(!said.contains("r2"), "{said}");
 }
 

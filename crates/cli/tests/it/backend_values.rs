@@ -92,7 +92,7 @@ fn a_bundle_is_not_applied_with_values_that_moved_meanwhile() {
 fn who_cannot_look_before_an_apply_says_so() {
     let test = project();
     let mut terminal = test.terminal(&["apply", "app"]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     let states = test.root().join("states");
     std::fs::remove_dir_all(&states).expect("a directory");
     std::fs::write(&states, "").expect("a file in its place");

@@ -236,7 +236,7 @@ fn http_with_an_address_for_each_stack() {
         drop(break_it("alice").expect(0));
         assert!(!server.is_locked(), "{engine}");
         let list = test.cli(&["lock", "list"]).expect(0).stderr;
-        let unknown = "No lock is known; of 2 states that cannot be told.\n";
+        let unknown = "No lock was found; 2 states cannot be checked.\n";
         assert!(list.starts_with(unknown), "{list}");
     }
 }
@@ -502,7 +502,7 @@ fn what_cannot_be_kept_locked_is_not_said_to_be() {
     assert_snapshot!(shown(&test, &said), @"
     ── stderr
     error: `--leave-locked`: a file cannot be kept locked
-    hint: import without it, and see to it that nobody writes there any more
+    hint: import without it, and make sure that no client writes there any more
     [exit 64]
     ");
 }

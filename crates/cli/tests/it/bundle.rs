@@ -72,7 +72,7 @@ fn a_plan_of_one_job_is_applied_by_another() {
         ── stderr
         change set c1: plan on `local`
 
-        Wrote `plan.terrane`: `terrane apply plan.terrane` applies exactly this, here or on another machine; what stands on others that change is planned then.
+        Wrote `plan.terrane`: `terrane apply plan.terrane` applies exactly this, here or on another machine; dependents of changing stacks are planned then.
         "#);
         // What is applied is what was planned, whatever the tree looks like by then.
         test.write("base/main.tf", &BASE.replace("\"base\"", "\"later\""));
@@ -96,10 +96,10 @@ fn it_is_asked_about_as_any_apply_and_applied_once() {
     let _ = test.cli(&["plan", "--out", "plan.terrane"]).expect(0);
     let said = test.cli(&["apply", "plan.terrane"]).expect(3);
     assert!(said.stdout.contains("+ terraform_data.a"), "{said}");
-    assert!(said.stderr.contains("nobody is here to say yes"), "{said}");
+    assert!(said.stderr.contains("no terminal to confirm it"), "{said}");
     // It waits; the same command attaches to it.
     let mut terminal = test.terminal(&["apply", "plan.terrane"]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     terminal.type_line("yes");
     let _ = terminal.wait().expect(0);
     let said = test
@@ -179,7 +179,7 @@ fn another_machine_needs_only_the_key() {
             .expect(0);
         assert_snapshot!(told(&second, &said), @"
             ── stderr
-            warning: no home is named: lanes and history reach no further than this job
+            warning: no home is named: lanes and history are limited to this job
             Plans of `USER`, made as change set c2 on DAY.
             change set c1: apply on `local`
             Done: 1 stack applied, 1 unchanged in 0 s.
@@ -248,7 +248,8 @@ fn without_the_key_it_is_refused() {
     let said = none.cli(&["apply", "plan.terrane"]).expect(4);
     assert_snapshot!(told(&none, &said), @"
     ── stderr
-    error: the bundle `plan.terrane` opens with the master key it was sealed with, and here is none
+    error: cannot open the bundle `plan.terrane`: it needs the master key it was sealed with, and there
+           is none here
     hint: give this job the key of the one that planned: `TERRANE_KEY`, or `TERRANE_KEY_FILE`
     [exit 4]
     ");
@@ -300,7 +301,7 @@ fn a_changed_a_cut_and_a_foreign_bundle_are_refused() {
     test.write("terrane.hcl", &hcl);
     assert_snapshot!(apply(b"PK\x03\x04 something else"), @"
     ── stderr
-    error: `plan.terrane` is no bundle
+    error: `plan.terrane` is not a bundle
     hint: `terrane plan --out FILE` makes one
     [exit 4]
     ");
@@ -439,7 +440,7 @@ fn a_word_that_is_no_bundle_is_told_from_a_stack() {
     let said = test.cli(&["apply", "base/main.tf"]).expect(4);
     assert_snapshot!(told(&test, &said), @"
     ── stderr
-    error: `base/main.tf` is no bundle
+    error: `base/main.tf` is not a bundle
     hint: `terrane plan --out FILE` makes one
     [exit 4]
     ");
@@ -537,7 +538,7 @@ fn a_stack_that_is_applied_and_not_done_goes_on_at_its_gate() {
     ── stderr
     Resumed change set c2.
     change set c2: apply on `local`
-      app    skipped, poisoned by `base`
+      app    skipped: `base` did not succeed
 
     error: change set c2 stopped: 1 skipped, 1 applied before
     hint: `terrane plan --out FILE` plans what is left into a new one

@@ -57,7 +57,7 @@ fn a_change_set_without_a_terminal_is_interrupted_and_waited_for() {
             .expect(0);
         insta::allow_duplicates! {
             assert_snapshot!(named(&essence(&said)), @"
-            Cancelling change set c1: engines finish what they are at and store their state. Ctrl-C leaves them to it.
+            Cancelling change set c1: engines finish their current work and save their state. Press Ctrl-C to detach.
               top    skipped
             ✗ base   interrupted
             change set c1: apply on `local`, interrupting
@@ -98,13 +98,13 @@ fn a_run_is_cancelled_alone_and_the_terminal_hears_of_it() {
         .cli(&["run", "cancel", "r1", "--reason", "too early"])
         .expect(0);
     assert_snapshot!(named(&said.stderr), @"
-    Cancelling run r1 of `base`: its engine finishes what it is at and stores its state. Ctrl-C leaves it to it.
+    Cancelling run r1 of `base`: its engine finishes its current work and saves its state. Press Ctrl-C to detach.
     Run r1 of `base` is over: cancelled by WHO: too early; state kept: serial N.
     ");
     let heard = apply.wait();
     assert_snapshot!(named(&essence(&heard)), @"
     change set c1: apply on `local`
-      top     skipped, poisoned by `base`
+      top     skipped: `base` did not succeed
     ✓ other   applied 1 change
     ✗ base    interrupted
     ✗ base    interrupted while applying, after 0 s
@@ -113,7 +113,7 @@ fn a_run_is_cancelled_alone_and_the_terminal_hears_of_it() {
           with terraform_data.slow, on base/main.tf line 11
         Error: execution halted
         state kept: serial N (1 resource changed, 1 begun before the interruption)
-      top     skipped, poisoned by `base`
+      top     skipped: `base` did not succeed
 
     error: change set c1 stopped: 1 interrupted, 1 skipped, 1 applied
     hint: `terrane apply --resume c1` runs what is left
@@ -161,12 +161,12 @@ fn a_kill_says_what_is_lost_and_wants_the_name() {
     assert_snapshot!(refused, @"
     ── stderr
     Run r1 of `base` is applying.
-    If its engine is killed now, this stays as it is:
+    If its engine is killed now, no state records this:
       no state was stored; the engine
-        made `terraform_data.first`, which cannot be imported
-        was at `terraform_data.slow` (create): how that ended is not known
-    error: nothing was done: its name must be typed, and nobody is here to type it
-    hint: `--confirm r1` says it beforehand
+        created `terraform_data.first`, which cannot be imported
+        was working on `terraform_data.slow` (create): the result is unknown
+    error: nothing was done: its name must be typed, and there is no terminal
+    hint: give it with `--confirm r1`
     [exit 4]
     ");
     let wrong = story
@@ -200,14 +200,14 @@ fn a_kill_says_what_is_lost_and_wants_the_name() {
         .expect(0);
     assert_snapshot!(named(&said.stderr), @"
     Run r1 of `base` is applying.
-    If its engine is killed now, this stays as it is:
+    If its engine is killed now, no state records this:
       no state was stored; the engine
-        made `terraform_data.first`, which cannot be imported
-        was at `terraform_data.slow` (create): how that ended is not known
+        created `terraform_data.first`, which cannot be imported
+        was working on `terraform_data.slow` (create): the result is unknown
     Run r1 of `base` is over: killed by WHO: it hangs.
       no state was stored; the engine
-        made `terraform_data.first`, which cannot be imported
-        was at `terraform_data.slow` (create): how that ended is not known
+        created `terraform_data.first`, which cannot be imported
+        was working on `terraform_data.slow` (create): the result is unknown
     ");
     let _ = apply.wait().expect(1);
     let open = story.cli(&["run", "list", "--open", "--json"]).expect(0);

@@ -127,7 +127,7 @@ fn a_preview_of_another_source_is_approved_itself() {
 
     Plan: 3 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 2 stacks.
     ── stderr
-    error: change set c1 may not be confirmed yet
+    error: cannot confirm change set c1 yet
            0 of 1 approval; not the author; `eve` approved another plan (target `shared`)
     hint: `terrane run approve c1` approves it
     [exit 3]
@@ -163,7 +163,7 @@ fn who_names_the_plan_they_saw_approves_no_other() {
     assert_snapshot!(said.to_string().replace(&seen, "SEEN"), @"
     ── stderr
     error: nothing was approved: plan `SEEN` is not what change set `c1` asks about now
-    hint: `terrane run show c1 --plan` shows what is asked about now, and names it
+    hint: `terrane run show c1 --plan` shows the current plan and its name
     [exit 4]
     ");
     let now = mark(&story);

@@ -53,8 +53,8 @@ fn approvals_that_are_wanted_since_are_not_passed_by() {
     let said = story.cli(&["run", "confirm", "c1"]).expect(4);
     insta::assert_snapshot!(said, @"
     ── stderr
-    error: target `local` wants more approvals now than when change set c1 was asked for
-    hint: `terrane run discard c1 --reason …` drops it; then ask for it again
+    error: target `local` now requires more approvals than when change set c1 was requested
+    hint: `terrane run discard c1 --reason …` drops it; then request it again
     [exit 4]
     ");
     assert_eq!(story.made(), Vec::<String>::new());

@@ -75,7 +75,7 @@ fn every_value_says_where_it_comes_from() {
     PASS_ENV                                          FROM            AT
     NOT_THERE   matches nothing in your environment   context `all`   terrane.hcl:14
 
-    every engine here also gets CHECKPOINT_DISABLE, HOME, LANG, PATH, TF_HTTP_ADDRESS, TF_HTTP_LOCK_ADDRESS, TF_HTTP_PASSWORD, TF_HTTP_UNLOCK_ADDRESS, TF_HTTP_USERNAME, TF_INPUT, TF_IN_AUTOMATION
+    the engine also receives CHECKPOINT_DISABLE, HOME, LANG, PATH, TF_HTTP_ADDRESS, TF_HTTP_LOCK_ADDRESS, TF_HTTP_PASSWORD, TF_HTTP_UNLOCK_ADDRESS, TF_HTTP_USERNAME, TF_INPUT, TF_IN_AUTOMATION
     "#);
     let said = test.cli(&["context", "list"]).expect(0);
     assert_snapshot!(said.stdout, @"

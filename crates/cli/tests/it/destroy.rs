@@ -73,9 +73,9 @@ fn nothing_is_destroyed_without_a_yes() {
     assert_snapshot!(essence(&story.cli(&["destroy"]).expect(3)), @r#"
     change set c2: destroy on `local`
 
-    error: change set c2 waits: nobody is here to say yes
+    error: change set c2 waits: no terminal to confirm it
     hint: `terrane run confirm c2` destroys it, `terrane run discard c2 --reason "…"` drops it
-    hint: the same command with `--auto-approve` destroys without asking
+    hint: the same command with `--auto-approve` destroys without confirmation
     [exit 3]
     "#);
     let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
@@ -106,8 +106,8 @@ fn a_protected_stack_wants_its_name() {
     let refused = story.cli(&["destroy", "--auto-approve"]).expect(4);
     assert_snapshot!(refused, @"
     ── stderr
-    error: stack `precious` is protected: its name must be typed, and nobody is here to type it
-    hint: `--confirm precious` says it beforehand, `!precious` leaves the stack out
+    error: stack `precious` is protected: its name must be typed, and there is no terminal
+    hint: give it with `--confirm precious`, or exclude the stack with `!precious`
     [exit 4]
     ");
     let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
@@ -118,7 +118,7 @@ fn a_protected_stack_wants_its_name() {
     assert_snapshot!(terminal.wait(), @"
     Stack `precious` is protected. Type its name to destroy it: precius
     error: stack `precious` is protected: its name was not typed
-    hint: `--confirm precious` says it beforehand, `!precious` leaves the stack out
+    hint: give it with `--confirm precious`, or exclude the stack with `!precious`
     [exit 4]
     ");
 
@@ -192,8 +192,8 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
 
     let said = story.cli(&["destroy", "top", "--auto-approve"]).expect(4);
     assert_snapshot!(said.stderr.replace(with.trim(), "WITH"), @r#"
-    error: stack `top` is not in the project any more; commit WITH ("three stacks") is the last
-           that has it
+    error: stack `top` is no longer in the project; commit WITH ("three stacks") is the last one
+           with it
     hint: `terrane destroy top --from WITH` destroys it with the code of that commit
     "#);
     let present = story
@@ -244,7 +244,7 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
     );
     let quiet = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
     assert!(
-        !quiet.stderr.contains("no stack has it any more"),
+        !quiet.stderr.contains("no stack uses it any more"),
         "{}",
         quiet.stderr
     );
@@ -280,8 +280,8 @@ fn an_older_commit_takes_no_protection_off() {
     let said = story.cli(&destroy).expect(4);
     assert_snapshot!(said.stderr.replace(&guarded, "GUARDED"), @r#"
     warning: commit GUARDED ("top is protected") is the last that has `top`; `--from` names another
-    error: stack `top` is protected: its name must be typed, and nobody is here to type it
-    hint: `--confirm top` says it beforehand, `!top` leaves the stack out
+    error: stack `top` is protected: its name must be typed, and there is no terminal
+    hint: give it with `--confirm top`, or exclude the stack with `!top`
     "#);
     let _ = story
         .cli(&[&destroy[..], &["--confirm", "top"]].concat())
@@ -499,11 +499,11 @@ fn what_was_removed_still_stands_on_its_upstream() {
         .cli(&["destroy", "middle", "--auto-approve"])
         .expect(4);
     assert_snapshot!(said.stderr, @r#"
-    warning: state `top` holds resources, and no stack has it any more
-    hint: was its stack renamed? `state = "top"` in the stack's block takes it up again
-    hint: was it removed? `terrane destroy top` names the commit that last had its stack, for `--from`
+    warning: state `top` contains resources, but no stack uses it any more
+    hint: if its stack was renamed, set `state = "top"` in the stack's block
+    hint: if its stack was removed, `terrane destroy top` names the last commit with it, for `--from`
     hint: `terrane state list` shows all states
-    error: stack `top`, which is not in the project any more, still stands on `middle`
+    error: stack `top`, which is no longer in the project, still depends on `middle`
     hint: `terrane destroy top` names the commit to destroy it with first
     "#);
     assert_eq!(story.made().len(), 3, "nothing was destroyed");
@@ -527,7 +527,7 @@ fn what_stands_on_it_counts_wherever_its_state_is() {
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     let said = story.cli(&["destroy", "base", "--auto-approve"]).expect(4);
     assert!(
-        said.stderr.contains("stack `top` still stands on `base`"),
+        said.stderr.contains("stack `top` still depends on `base`"),
         "{}",
         said.stderr
     );
@@ -540,7 +540,7 @@ fn nothing_is_destroyed_that_something_else_stands_on() {
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     let said = story.cli(&["destroy", "base", "--auto-approve"]).expect(4);
     assert_snapshot!(essence(&said), @"
-    error: stack `middle` still stands on `base`: it is applied, and not part of this
+    error: stack `middle` still depends on `base`: it is applied, and not part of this destroy
 
     hint: `terrane destroy base+` destroys its dependents first
     [exit 4]
@@ -558,8 +558,8 @@ fn what_was_applied_while_a_destroy_waited_keeps_what_it_stands_on() {
     let said = story.cli(&["run", "confirm", "c2"]).expect(4);
     assert_snapshot!(essence(&said), @"
     change set c2: destroy on `local`
-    ✗ base   not destroyed: `middle` stands on it, and was applied meanwhile
-    ✗ base   not destroyed: `middle` stands on it, and was applied meanwhile
+    ✗ base   not destroyed: `middle` depends on it and was applied meanwhile
+    ✗ base   not destroyed: `middle` depends on it and was applied meanwhile
 
     error: change set c2 stopped: 1 skipped
     hint: `terrane destroy base+` destroys its dependents first
@@ -599,13 +599,13 @@ fn nothing_is_applied_on_what_is_being_destroyed() {
             .expect(4);
         insta::allow_duplicates! {
             assert_snapshot!(essence(&said).lines().skip(1).collect::<Vec<_>>().join("\n"), @"
-              top   skipped, poisoned by `app`
-            ✗ app   not applied: it stands on `base`, which change set c2 is destroying
-            ✗ app   not applied: it stands on `base`, which change set c2 is destroying
-              top   skipped, poisoned by `app`
+              top   skipped: `app` did not succeed
+            ✗ app   not applied: it depends on `base`, which change set c2 is destroying
+            ✗ app   not applied: it depends on `base`, which change set c2 is destroying
+              top   skipped: `app` did not succeed
 
             error: change set c3 stopped: 2 skipped
-            hint: when that is over, `terrane apply +app` applies it with all it stands on
+            hint: when that is over, `terrane apply +app` applies it with its dependencies
             [exit 4]
             ");
         }

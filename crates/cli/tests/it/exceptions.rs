@@ -48,7 +48,8 @@ fn a_skipped_gate_lets_dependents_on_and_stays_on_the_record() {
     let story = story();
     let said = story.cli(&["apply", "--auto-approve"]).expect(5);
     assert!(
-        said.stderr.contains("`terrane run retry r1` goes on there"),
+        said.stderr
+            .contains("`terrane run retry r1` continues there"),
         "{}",
         said.stderr
     );
@@ -67,12 +68,12 @@ fn a_skipped_gate_lets_dependents_on_and_stays_on_the_record() {
         .expect(0);
     assert_snapshot!(named(&essence(&said)), @"
     Resumed change set c1.
-    ✓ base   applied before, verified but for skipped gates
+    ✓ base   applied before, verified except for skipped gates
     ✓ top    applied 1 change
     change set c1: apply on `local`
     Done: 1 stack applied, 1 applied before in 0 s.
-    warning: base: a gate was not looked at (gate `open`, run r1)
-    hint: `terrane run list --open` shows it until a run of the stack ends well without `--skip-gate`
+    warning: base: a gate was skipped (gate `open`, run r1)
+    hint: `terrane run list --open` shows it until a run of the stack succeeds without `--skip-gate`
     [exit 0]
     ");
     assert_eq!(story.made(), ["base", "top"]);
@@ -146,10 +147,10 @@ fn a_destroy_is_done_without_a_gate_only_with_a_reason() {
     let said = with("destroy", "base/gone").expect(0);
     assert_snapshot!(named(&essence(&said)), @"
     change set c2: destroy on `local`
-    ✓ base   destroyed 1 resource, verified but for skipped gates
+    ✓ base   destroyed 1 resource, verified except for skipped gates
     Done: 1 stack destroyed in 0 s.
-    warning: base: a gate was not looked at (gate `gone`, run r2)
-    hint: `terrane run list --open` shows it until a run of the stack ends well without `--skip-gate`
+    warning: base: a gate was skipped (gate `gone`, run r2)
+    hint: `terrane run list --open` shows it until a run of the stack succeeds without `--skip-gate`
     [exit 0]
     ");
     let open = serde_json::json!(["gate_skipped: the probe is wrong (gate `gone`, run r2)"]);
@@ -183,7 +184,7 @@ fn a_stage_is_tried_again_on_the_state_that_its_run_left() {
     assert_snapshot!(said.stderr, @"
     error: the state of stack `base` is not any more the one that run r1 left: it was serial 1, now it
            is serial 2
-    hint: `terrane apply base` plans it afresh
+    hint: `terrane apply base` plans it again
     ");
     drop(story.cli(&["apply", "base", "--auto-approve"]).expect(0));
 }
@@ -197,9 +198,9 @@ fn nothing_is_applied_onto_a_stack_whose_gates_did_not_pass() {
     drop(story.cli(&["apply", "base", "--auto-approve"]).expect(5));
     let said = story.cli(&["apply", "top", "--auto-approve"]).expect(4);
     assert_snapshot!(said.stderr, @"
-    error: stack `top` is not applied: `base`, which it stands on, is applied, not verified (0 of 2
-           gates passed)
-    hint: `terrane run retry r3` goes on there
+    error: stack `top` is not applied: its dependency `base` is applied, not verified (0 of 2 gates
+           passed)
+    hint: `terrane run retry r3` continues there
     ");
     // Looking is free.
     drop(story.cli(&["plan", "top"]).expect(0));

@@ -78,7 +78,7 @@ fn a_reason_that_is_owed_can_be_given_and_then_an_apply_closes_the_record() {
         &said.stdout,
         &["b1", "lock broken", "no reason was given yet", owed],
     );
-    let first = format!("b1: first {owed} gives the reason; then closed when the next");
+    let first = format!("b1: first add the reason with {owed}; then closed when the next");
     says(&said.stderr, &[&first]);
     let note = test.cli(&["lock", "list"]).expect(0).stderr;
     says(
@@ -108,7 +108,7 @@ fn a_reason_that_is_owed_can_be_given_and_then_an_apply_closes_the_record() {
     apply();
     assert_eq!(
         list(&test).stderr,
-        "Nothing that was done by hand is open.\n"
+        "No record of a break-glass action is open.\n"
     );
     says(
         &explain(&test, "b1", "other").expect(4).stderr,
@@ -166,8 +166,8 @@ fn records_of_states_outside_of_projects_are_listed_and_closed_by_an_explanation
     says(
         &said.stderr,
         &[
-            "Nothing of this project that was done by hand is open.\n",
-            "Outside of this project 1 act by hand is open",
+            "No record of a break-glass action in this project is open.\n",
+            "Outside of this project 1 break-glass action is open",
             &format!("`terrane run list --open --data {at}`"),
         ],
     );
@@ -182,7 +182,7 @@ fn records_of_states_outside_of_projects_are_listed_and_closed_by_an_explanation
     drop(explain(&test, "b2", "the engine hung").expect(0));
     assert_eq!(
         list(&test).stderr,
-        "Nothing that was done by hand is open.\n"
+        "No record of a break-glass action is open.\n"
     );
 }
 
@@ -206,6 +206,6 @@ fn the_record_of_a_removed_stack_is_closed_by_an_explanation() {
     drop(explain(&test, "b1", "looked at").expect(0));
     assert_eq!(
         list(&test).stderr,
-        "Nothing that was done by hand is open.\n"
+        "No record of a break-glass action is open.\n"
     );
 }

@@ -265,10 +265,10 @@ fn what_others_use_is_withdrawn_by_hand_only_with_a_reason() {
     let said = test.cli(&["facts", "publish", "app"]).expect(4).to_string();
     assert_snapshot!(said, @r"
     ── stderr
-    error: others rely on what `app` publishes no more: `edge`
+    error: cannot withdraw facts of `app`: others still use them: `edge`
            `edge` is published no more, and is used:
              gitops/edge.yaml:1: a: {{ .Values.edge.address }}
-    hint: keep publishing it, change those who use it first, or withdraw it all the same:
+    hint: keep publishing them, change the consumers first, or withdraw them anyway:
           `terrane facts publish app --withdraw-used --reason …`
     [exit 4]
     ");

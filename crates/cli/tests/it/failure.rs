@@ -20,8 +20,8 @@ fn dependents_are_skipped_and_the_rest_is_finished() {
         allow_duplicates! {
             assert_snapshot!(essence(&failed), @"
             change set c1: apply on `local`
-              middle   skipped, poisoned by `base`
-              top      skipped, poisoned by `base`
+              middle   skipped: `base` did not succeed
+              top      skipped: `base` did not succeed
             ✓ beside   applied 1 change
             ✓ other    applied 1 change
             ✗ base     failed: local-exec provisioner error
@@ -30,8 +30,8 @@ fn dependents_are_skipped_and_the_rest_is_finished() {
                   with terraform_data.second, on base/main.tf line 11
                   Error running command 'echo no room left; exit 7': exit status 7. Output: no room left
                 state kept: serial 1 (1 resource changed, 1 begun before the failure)
-              middle   skipped, poisoned by `base`
-              top      skipped, poisoned by `base` through `middle`
+              middle   skipped: `base` did not succeed
+              top      skipped: `base` did not succeed (through `middle`)
 
             error: change set c1 stopped: 1 failed, 2 skipped, 2 applied
             hint: fix the cause, then `terrane apply --resume c1` runs what is left
@@ -84,19 +84,19 @@ fn a_plan_that_fails_is_told_as_well() {
           be created by a resource in this configuration you must instead obtain this result from an
           attribute of that resource.
 
-    top   skipped: poisoned by `base`
+    top   skipped: `base` did not succeed
 
     Plan: no changes so far; 1 failed, 1 skipped.
     "#);
     let runs = story.cli(&["run", "list", "--all"]).expect(0);
-    let reasons = ["Invalid function argument", "poisoned by `base`"];
+    let reasons = ["Invalid function argument", "`base` did not succeed"];
     for reason in reasons {
         assert!(runs.stdout.contains(reason), "not why it failed:\n{runs}");
     }
     let apply = story.cli(&["apply", "--auto-approve"]).expect(1);
     assert_snapshot!(essence(&apply), @r#"
     change set c2: apply on `local`
-      top    skipped, poisoned by `base`
+      top    skipped: `base` did not succeed
     ✗ base   failed: Invalid function argument
     ✗ base   failed while planning, after 0 s
         Error: Invalid function argument
@@ -105,7 +105,7 @@ fn a_plan_that_fails_is_told_as_well() {
           with files that are distributed as part of the configuration source code, so if this file will
           be created by a resource in this configuration you must instead obtain this result from an
           attribute of that resource.
-      top    skipped, poisoned by `base`
+      top    skipped: `base` did not succeed
 
     error: change set c2 stopped: 1 failed, 1 skipped
     hint: fix the cause, then `terrane apply --resume c2` runs what is left

@@ -24,7 +24,7 @@ fn is_drawn_by_layer_as_text() {
     apps         web-staging ─────◄─●─◄─◄   cluster.endpoint, database.connection, database.password, dns.zone
                  web-production ──◄─◁─◄─◄   cluster.endpoint, database.connection, database.password, dns.zone, after web-staging
 
-    7 stacks, 13 edges, 4 waves; longest way: network → cluster (needs subnets) →
+    7 stacks, 13 edges, 4 waves; longest path: network → cluster (needs subnets) →
       web-staging (needs endpoint) → web-production
     ");
 }
@@ -112,7 +112,7 @@ fn a_part_of_it_can_be_drawn() {
                  database ────◄─┼─●   network.subnets
                  monitoring ────◄─◁   cluster.endpoint, after database
 
-    4 stacks, 4 edges, 3 waves; longest way: network → cluster (needs subnets) →
+    4 stacks, 4 edges, 3 waves; longest path: network → cluster (needs subnets) →
       monitoring (needs endpoint)
     ");
 }

@@ -20,7 +20,7 @@ fn a_ci_job_without_a_home_keeps_no_state() {
         .env("CI", "true");
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
     ── stderr
-    warning: no home is named: lanes and history reach no further than this job
+    warning: no home is named: lanes and history are limited to this job
     error: stack `app` would keep its state on the disk of this CI job, which goes when the job ends
     hint: name a home that outlives the job: `--data DIR` or `TERRANE_HOME`
     [exit 4]
@@ -174,7 +174,7 @@ fn a_ci_job_without_a_home_makes_no_master_key() {
     std::fs::remove_file(&key).unwrap();
     assert_snapshot!(test.cli(&["plan"]).expect(4), @"
     ── stderr
-    error: no home is named, and a master key made in this CI job would go when the job ends
+    error: cannot create a master key: no home is named, and the key would be lost when this CI job ends
     hint: name a home that outlives the job: `--data DIR` or `TERRANE_HOME`, and the key of its states:
           `TERRANE_KEY_FILE`
     [exit 4]
@@ -192,11 +192,11 @@ fn a_state_that_lost_its_stack_is_pointed_out() {
         &file.replace("stack \"app\"", "stack \"web\""),
     );
     assert_snapshot!(test.cli(&["validate"]).expect(0), @r#"
-    Project `shop` is sound: 1 stack, 0 edges, 1 layer.
+    Project `shop` is valid: 1 stack, 0 edges, 1 layer.
     ── stderr
-    warning: state `app` holds resources, and no stack has it any more
-    hint: was its stack renamed? `state = "app"` in the stack's block takes it up again
-    hint: was it removed? `terrane destroy app` names the commit that last had its stack, for `--from`
+    warning: state `app` contains resources, but no stack uses it any more
+    hint: if its stack was renamed, set `state = "app"` in the stack's block
+    hint: if its stack was removed, `terrane destroy app` names the last commit with it, for `--from`
     hint: `terrane state list` shows all states
     "#);
     let said = test.cli(&["plan"]).expect(0);
@@ -400,7 +400,7 @@ fn a_file_that_cannot_be_read_leads_to_no_other_home() {
         ] {
             let said = test.cli(words).expect(1);
             assert!(
-                said.stderr.contains("which home is this project's"),
+                said.stderr.contains("cannot determine this project's home"),
                 "{said}"
             );
         }

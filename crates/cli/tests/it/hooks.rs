@@ -166,10 +166,10 @@ fn one_that_fails_after_an_apply_leaves_it_applied_not_done() {
     ✗ app    applied, not done: a hook failed after applying, after 0 s
         Error: hook after apply of context `announce` failed: `./scripts/announce.sh` ended with exit code 1
           unreachable
-      next   skipped, poisoned by `app`
+      next   skipped: `app` did not succeed
 
     error: change set c1 stopped: 1 applied but not done, 1 skipped
-    hint: fix the cause, then `terrane run retry r1` goes on there
+    hint: fix the cause, then `terrane run retry r1` continues there
     [exit 1]
     ");
     assert_eq!(noted(&test), "last apply succeeded\n");

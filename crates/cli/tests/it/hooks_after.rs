@@ -88,7 +88,7 @@ fn one_that_fails_before_publish_keeps_everything_after_it_from_beginning() {
           logging in with (secret)
 
     error: change set c1 stopped: 1 applied but not done
-    hint: fix the cause, then `terrane run retry r1` goes on there
+    hint: fix the cause, then `terrane run retry r1` continues there
     [exit 1]
     ");
     assert_eq!(noted(&test), "told publish failed\n");

@@ -83,10 +83,10 @@ fn proposes_a_file_that_validates() {
       web       infra/web
     1 edge written: a stack reads the state of another.
     1 edge proposed as comments, by equal names: uncomment what is right.
-    Not stacks, for other modules call them: `modules/naming`.
+    Not stacks, because other modules call them: `modules/naming`.
     Wrote `terrane.hcl`. Read it, then run `terrane validate`.
     ");
-    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(0)), @"Project `project` is sound: 3 stacks, 1 edge, 1 layer.");
+    assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(0)), @"Project `project` is valid: 3 stacks, 1 edge, 1 layer.");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_dry_run_shows_the_file_and_writes_nothing() {
       web       infra/web
     1 edge written: a stack reads the state of another.
     1 edge proposed as comments, by equal names: uncomment what is right.
-    Not stacks, for other modules call them: `modules/naming`.
+    Not stacks, because other modules call them: `modules/naming`.
     Nothing was written: `terrane init` writes it to `terrane.hcl`.
     "#);
     assert!(!test.project().join("terrane.hcl").exists());
@@ -177,7 +177,7 @@ fn a_state_that_is_read_is_to_be_handed_over() {
     }
     "#);
     assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(0)), @r#"
-    Project `project` is sound: 2 stacks, 1 edge, 1 layer.
+    Project `project` is valid: 2 stacks, 1 edge, 1 layer.
     ── stderr
     warning: `data.terraform_remote_state.net` reads the state of stack `net`, which terrane keeps
       --> app/main.tf:1:1
@@ -245,7 +245,7 @@ fn says_so_if_there_is_nothing() {
     ── stderr
     error: no root module was found in `ROOT/project`: a directory with `.tf` or
            `.tofu` files that no other module calls
-    hint: nobody calls `modules/naming`: write a directory that does, or write `terrane.hcl` by hand
+    hint: no module calls `modules/naming`: add a root module that does, or write `terrane.hcl` yourself
     [exit 1]
     ");
 }

@@ -29,7 +29,7 @@ fn one_ends_the_engine_and_keeps_what_was_made() {
             change set c1: apply on `local`
               top    skipped
             ✗ base   interrupted
-            Interrupting: engines finish what they are doing and store their state. Ctrl-C again leaves them to it.
+            Interrupting: engines finish their current work and save their state. Press Ctrl-C again to detach.
             change set c1: apply on `local`, interrupting
             change set c1: apply on `local`, interrupted
             ✗ base   interrupted while applying, after 0 s
@@ -85,14 +85,14 @@ fn two_detach_and_the_engine_ends_by_itself() {
     let words = list.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         words.contains(
-            "is being interrupted: its engine finishes what it is at, and stores its state"
+            "is being interrupted: its engine finishes its current work and saves its state"
         ),
         "{list}"
     );
     apply.interrupt();
     let said = apply.wait().expect(130);
     let last = said.stderr.lines().next_back().unwrap_or_default();
-    assert_snapshot!(last, @"Detached: change set c1 comes to its end by itself, when its engines have finished what they are at. `terrane run logs -f c1` follows it.");
+    assert_snapshot!(last, @"Detached: change set c1 stops on its own once its engines finish their current work. Follow it with `terrane run logs -f c1`.");
 
     // Nobody watches; the engine still ends in order and its state is kept.
     story.open("ending");
@@ -114,7 +114,7 @@ fn while_planning_nothing_is_made() {
     change set c1: apply on `local`
       top    skipped
     ✗ base   interrupted
-    Interrupting: engines finish what they are doing and store their state. Ctrl-C again leaves them to it.
+    Interrupting: engines finish their current work and save their state. Press Ctrl-C again to detach.
     change set c1: apply on `local`, interrupting
     change set c1: apply on `local`, interrupted
     ✗ base   interrupted while planning, after 0 s

@@ -175,8 +175,8 @@ fn a_key_in_place_of_its_path_is_not_repeated() {
     let test = project(terrane().env("TERRANE_KEY_FILE", KEY));
     let said = test.cli(&["state", "list"]).expect(64);
     insta::assert_snapshot!(said.stderr, @r"
-    error: `TERRANE_KEY_FILE` holds a key, and wants the path of its file
-    hint: a key itself goes into `TERRANE_KEY`, an age identity into `TERRANE_KEY_AGE`
+    error: `TERRANE_KEY_FILE` contains a key, but must be the path of a key file
+    hint: put a key into `TERRANE_KEY`, an age identity into `TERRANE_KEY_AGE`
     ");
     let test = test.without_env("TERRANE_KEY_FILE");
     let args = ["state", "recover", "--to", "out", "--key", KEY];

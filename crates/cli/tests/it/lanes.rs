@@ -108,7 +108,7 @@ fn the_queue_follows_the_yes_not_the_question() {
     let first = story.start("first", &["apply", "first", "--auto-approve"]);
     story.wait_for("first");
     let mut asked = story.terminal(&["apply", "second"]);
-    asked.wait_for("Only `yes`");
+    asked.wait_for("Type `yes`");
     let third = story.start("third", &["apply", "third", "--auto-approve"]);
     story.wait_until("the third in the queue", || {
         third.stderr_so_far().contains("waits for change set c1")
@@ -282,7 +282,7 @@ fn who_goes_on_with_what_others_left_in_the_line_is_told() {
     let said = story.cli(&["plan", "far"]).expect(0);
     assert!(
         said.stderr
-            .contains("Change set c2 goes on: what it waited for is over"),
+            .contains("Change set c2 continues: what it waited for is over"),
         "{said}"
     );
     story.wait_until("the second", || story.made() == ["second"]);
@@ -310,7 +310,7 @@ fn nothing_is_applied_onto_what_another_set_is_applying() {
     let top = story.cli(&["apply", "top", "--auto-approve"]).expect(4);
     assert!(
         top.stderr.contains(
-            "nothing was applied: `base`, which it stands on, is being applied by change set c2"
+            "nothing was applied: its dependency `base` is being applied by change set c2"
         ),
         "{top}"
     );

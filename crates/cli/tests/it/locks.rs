@@ -119,7 +119,7 @@ fn an_orphan_names_the_command_that_resolves_it() {
     let list = story.cli(&["lock", "list"]).expect(0);
     let shown = levelled(&story, &list).replace('\n', " ");
     assert!(
-        shown.ends_with("orphan of run r2: `terrane plan base`"),
+        shown.ends_with("run r2 is dead; release the lock: `terrane plan base`"),
         "{shown}"
     );
     let _ = story.cli(&["plan", "base"]).expect(0);
@@ -175,13 +175,10 @@ fn a_stale_writer_is_fenced_and_what_it_made_waits_for_a_person() {
         let open = story.cli(&["run", "list", "--open"]).expect(0);
         let decide =
             "`terrane state push base --kept r2 --reason …` or `terrane run discard r2 --reason …`";
-        assert!(open.stdout.contains("KEPT ASIDE"), "{open}");
+        assert!(open.stdout.contains("QUARANTINED"), "{open}");
         assert!(open.stdout.contains(decide), "{open}");
         let plan = story.cli(&["plan"]).expect(0);
-        assert!(
-            plan.stdout.contains("left a state that is kept aside"),
-            "{plan}"
-        );
+        assert!(plan.stdout.contains("left a quarantined state"), "{plan}");
         if engine == "tofu" {
             decide_to_push(&story);
         } else {

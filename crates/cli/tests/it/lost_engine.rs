@@ -51,7 +51,7 @@ fn what_it_made_is_listed_and_imported() {
         story.kill_engine("r1");
         let said = told(&story, &apply.wait().expect(1));
         insta::allow_duplicates! {
-            assert_snapshot!(said, @"change set c1: apply on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 no state was stored; the engine made `terraform_data.note`, which cannot be imported made `thing_file.first`, id `ROOT/first.txt` was at `thing_file.slow` (create): how that ended is not known an apply now would make them a second time: first put what `terrane run imports r1` prints into the stack's module (id from the event stream, check the provider's import format) error: change set c1 stopped: 1 failed hint: fix the cause and import what `terrane run imports r1` names, then `terrane apply --resume c1` runs what is left [exit 1]");
+            assert_snapshot!(said, @"change set c1: apply on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 no state was stored; the engine created `terraform_data.note`, which cannot be imported created `thing_file.first`, id `ROOT/first.txt` was working on `thing_file.slow` (create): the result is unknown an apply now would create them a second time: first add the output of `terrane run imports r1` to the stack's module (id from the event stream, check the provider's import format) error: change set c1 stopped: 1 failed hint: fix the cause and import what `terrane run imports r1` names, then `terrane apply --resume c1` runs what is left [exit 1]");
         }
         let blocks = story.cli(&["run", "imports", "r1"]).expect(0).stdout;
         let shown = blocks.replace(&story.root().display().to_string(), "ROOT");
@@ -73,7 +73,7 @@ fn what_it_made_is_listed_and_imported() {
             let words = said.stderr.split_whitespace();
             words.collect::<Vec<_>>().join(" ")
         };
-        let reminder = "the engine of run r1 made 1 resource of stack `web` that no state knows (`thing_file.first`): an apply makes them again";
+        let reminder = "the engine of run r1 created 1 resource of stack `web` that no state contains (`thing_file.first`): an apply creates them again";
         assert!(words(&again).contains(reminder), "{}", again.stderr);
         // Who tries it again is told before they are asked for a yes.
         let retried = story.cli(&["run", "retry", "r1"]).expect(3);
@@ -113,7 +113,7 @@ fn what_it_destroyed_is_listed_for_the_state() {
     story.wait_for("slow");
     story.kill_engine("r3");
     let said = told(&story, &destroy.wait().expect(1));
-    assert_snapshot!(said, @"change set c3: destroy on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 the newest state is serial 2; beyond it the engine destroyed `thing_file.tail`, which is still in the state was at `thing_file.slow` (delete): how that ended is not known `terrane exec web --reason … -- state rm 'thing_file.tail'` takes out of the state what is gone state kept: serial 2 (1 resource changed, 1 begun before the failure) error: change set c3 stopped: 1 failed hint: fix the cause, then the same command again destroys what is left [exit 1]");
+    assert_snapshot!(said, @"change set c3: destroy on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 the newest state is serial 2; beyond it the engine destroyed `thing_file.tail`, which is still in the state was working on `thing_file.slow` (delete): the result is unknown `terrane exec web --reason … -- state rm 'thing_file.tail'` removes what is gone from the state from the state state kept: serial 2 (1 resource changed, 1 begun before the failure) error: change set c3 stopped: 1 failed hint: fix the cause, then the same command again destroys what is left [exit 1]");
 }
 
 #[test]

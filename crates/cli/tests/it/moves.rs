@@ -185,7 +185,7 @@ fn what_was_last_seen_in_a_backend_comes_here() {
     No changes: everything is as the configuration says.
     ── stderr
     State `app` imported: serial 1, lineage LINEAGE.
-    note: it is what was seen just now: see to it that nobody has written there since, nor does any more
+    note: it is a copy from just now: make sure that no client has written there since, or does any more
     change set c2: plan on `local`
     ");
     let said = test.cli(&words("state diff app")).expect(0);

@@ -141,7 +141,7 @@ fn a_terminal_waits_for_a_database_that_is_away() {
     postgres.stop();
     story.wait_until("a word of the terminal", || {
         let said = apply.stderr_so_far();
-        said.contains("The home does not answer: what is under way in change set c1 goes on")
+        said.contains("The home does not respond: running work of change set c1 continues")
     });
     story.open("slow");
     postgres.start_again();

@@ -111,7 +111,7 @@ fn what_is_not_there_is_said() {
     ");
     assert_snapshot!(test.cli(&["output", "app", "list", "--raw"]).expect(64), @"
     ── stderr
-    error: output `list` is not a text, a number or a truth value
+    error: output `list` is not a string, a number or a bool
     hint: use `--json` instead of `--raw`
     [exit 64]
     ");

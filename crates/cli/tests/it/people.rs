@@ -59,7 +59,7 @@ fn another_person_approves_and_then_it_is_confirmed() {
 
     Plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 2 stacks.
     ── stderr
-    error: change set c1 may not be confirmed yet
+    error: cannot confirm change set c1 yet
            0 of 1 approval; role `approver`, not the author (target `shared`)
     hint: `terrane run approve c1 --role approver` approves it
     [exit 3]
@@ -75,7 +75,7 @@ fn another_person_approves_and_then_it_is_confirmed() {
     Approved change set c1 as `ada` (not verified).
     Its plan: 2 to add, 0 to change, 0 to replace, 0 to destroy, in 2 stacks; made 00:00 ago.
     It does not count for target `shared`: `ada` asked for it.
-    Still owed: 0 of 1 approval; role `approver`, not the author; `ada` asked for it (target `shared`)
+    Pending: 0 of 1 approval; role `approver`, not the author; `ada` asked for it (target `shared`)
     ");
     let said = as_person(
         &story,
@@ -205,8 +205,8 @@ fn a_no_sticks() {
         .expect(1);
     assert_snapshot!(said, @"
     ── stderr
-    error: there is no stopped change set to resume
-    hint: `terrane run list --all` shows them all
+    error: nothing to resume: no change set is stopped
+    hint: `terrane run list --all` lists all change sets
     [exit 1]
     ");
     assert_eq!(story.made(), Vec::<String>::new());
@@ -290,7 +290,7 @@ fn what_was_resumed_and_waits_is_not_taken_for_an_older_one() {
     let waits = story.cli(&["apply", "--resume"]).expect(3);
     let end = waits.stderr.split("error: ").last().unwrap_or_default();
     assert_snapshot!(end, @r#"
-    change set c2 waits: nobody is here to say yes
+    change set c2 waits: no terminal to confirm it
     hint: `terrane run confirm c2` applies it, `terrane run discard c2 --reason "…"` drops it
     "#);
     let again = story.cli(&["apply", "--resume", "--auto-approve"]);
@@ -392,7 +392,7 @@ fn what_was_confirmed_goes_on_with_the_end_of_a_hold() {
     assert_snapshot!(said, @"
     ── stderr
     Released stack `top`, held by `ada`: migration
-    Change set c1 goes on; `terrane run logs -f c1` follows it.
+    Change set c1 continues; follow it with `terrane run logs -f c1`.
     ");
     story.wait_until("top", || story.made().len() == 2);
     assert_eq!(story.made(), ["base", "top"]);
@@ -422,7 +422,7 @@ fn what_was_confirmed_goes_on_when_a_hold_runs_out() {
     let list = story.cli(&["run", "list"]).expect(0);
     assert!(
         list.stdout
-            .contains("nothing any more: `terrane run confirm c1`"),
+            .contains("nothing any more: run `terrane run confirm c1`"),
         "what waits for nobody is not to ask for a yes\n{list}"
     );
     // Whoever comes next in this project sees that it may go on.
@@ -442,7 +442,7 @@ fn what_nobody_said_yes_to_waits_on_after_a_hold() {
     assert_snapshot!(said, @"
     ── stderr
     Released lane `shared`, held by `ada`: quota
-    Change set c1 waits for a yes: `terrane run confirm c1`.
+    Change set c1 waits for confirmation: `terrane run confirm c1`.
     ");
     assert_eq!(story.made(), Vec::<String>::new());
 }
@@ -462,7 +462,7 @@ fn an_approval_that_is_too_old_no_longer_counts() {
         list.stdout.contains("0 of 1 approval")
     });
     let said = refused().expect("an approval that is over");
-    assert!(said.contains("may not be confirmed yet"), "{said}");
+    assert!(said.contains("cannot confirm change set"), "{said}");
     assert_eq!(story.made(), Vec::<String>::new());
 }
 
@@ -561,7 +561,7 @@ fn what_waits_for_a_word_while_others_are_applied_says_so() {
     ── stderr
     Approved run r1 as `bob` (not verified).
     Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
-    Change set c1 goes on.
+    Change set c1 continues.
     ");
     // It has nothing to do with what is being applied.
     story.wait_until("the apply of `own`", || story.made() == ["own"]);
@@ -577,8 +577,8 @@ fn what_is_not_planned_yet_cannot_be_approved() {
     story.wait_for("plan");
     assert_snapshot!(as_person(&story, "eve", &["run", "approve", "c1"]).expect(4), @"
     ── stderr
-    error: change set c1 is still being planned: there is no plan to approve
-    hint: `terrane run show c1 --plan` shows it when it is there
+    error: cannot approve change set c1: it is still being planned
+    hint: `terrane run show c1 --plan` shows the plan once it exists
     [exit 4]
     ");
     story.open("plan");
@@ -646,7 +646,7 @@ fn who_says_yes_with_other_values_does_not_approve_them() {
     Approved change set c1 as `bob` (not verified).
     Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
     It does not count for target `shared`: `bob` asked for it.
-    Still owed: 0 of 1 approval; not the author; `bob` approved another plan; `bob` asked for it (target `shared`)
+    Pending: 0 of 1 approval; not the author; `bob` approved another plan; `bob` asked for it (target `shared`)
     ");
     let _ = with("bob", "bob", &["run", "confirm", "c1"]).expect(3);
     assert_eq!(story.made(), Vec::<String>::new());

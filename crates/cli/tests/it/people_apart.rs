@@ -41,7 +41,7 @@ fn a_release_ends_ones_own_holds_and_names_those_of_others() {
         "{said}"
     );
     assert!(
-        said.contains("`terrane hold release top --all` ends what others hold, too"),
+        said.contains("`terrane hold release top --all` also ends the holds of others"),
         "{said}"
     );
     // It holds, and a hold of nobody else is there to be ended by `bob`.
@@ -50,7 +50,7 @@ fn a_release_ends_ones_own_holds_and_names_those_of_others() {
     let start = "error: stack `top` is not held by `bob`, but by others\n       \
                  held by `ada`: database migration (until ";
     assert!(said.stderr.starts_with(start), "{said}");
-    let hint = "hint: `terrane hold release top --all` ends what others hold\n";
+    let hint = "hint: `terrane hold release top --all` ends the holds of others\n";
     assert!(said.stderr.ends_with(hint), "{said}");
     let released = ["hold", "release", "top", "--all", "--json"];
     let said = as_bob(&story, &released).expect(0);
@@ -96,9 +96,10 @@ fn what_is_approved_goes_on_before_a_stack_that_is_approved_by_itself() {
     let _ = story.cli(&["apply", "--auto-approve"]).expect(3);
     assert_eq!(story.made(), Vec::<String>::new());
     let said = as_bob(&story, &["run", "approve", "c1"]).expect(0);
-    assert!(said.stderr.contains("Still owed: 0 of 1"), "{said}");
+    assert!(said.stderr.contains("Pending: 0 of 1"), "{said}");
     assert!(
-        said.stderr.contains("Change set c1 goes on with the rest."),
+        said.stderr
+            .contains("Change set c1 continues with the rest."),
         "{said}"
     );
     story.wait_until("the rest", || story.made().len() == 2);

@@ -68,19 +68,19 @@ fn what_a_policy_denies_is_shown_and_not_applied() {
         allow_duplicates! {
             assert_snapshot!(essence(&said), @r#"
             change set c2: apply on `local`
-              top     skipped, poisoned by `bad`
+              top     skipped: `bad` did not succeed
             ✓ other   applied 1 change
             ✗ bad     denied by policy
             warning: stack `bad`, policy `owners`: terraform_data.bad is new in stack `bad`
             warning: stack `other`, policy `owners`: terraform_data.other is new in stack `other`
             ✗ bad     denied by policy while planning
                 `owners`: it has no owner (terraform_data.bad)
-              top     skipped, poisoned by `bad`
+              top     skipped: `bad` did not succeed
 
             error: change set c2 stopped: 1 denied, 1 skipped, 1 applied
             hint: change what is denied, then `terrane apply --resume c2` runs what is left
-            hint: in an emergency, `terrane apply --resume c2 --override-policy --reason "…"` goes past it, on
-                  the record
+            hint: in an emergency, `terrane apply --resume c2 --override-policy --reason "…"` overrides it; the
+                  override is recorded
             [exit 4]
             "#);
         }
@@ -244,7 +244,7 @@ fn at_apply_it_is_asked_again() {
 fn what_was_planned_with_is_what_is_checked() {
     let story = story(OWNERS);
     let mut terminal = story.terminal(&["apply"]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     story.write(
         "policies/owners.rego",
         "package terrane\ndeny contains \"never\" if true\n",
@@ -293,7 +293,7 @@ warn[sprintf("%s by %s", [c.entity.address, input.spacelift.stack.name])] { c :=
        = hint: it works; `opa fmt --v0-v1 --write` turns it into v1, the syntax of today
 
     note: the project has no `id`: its home is tied to this directory
-      = hint: before the first apply, add `id = "…"` to the project block, some letters of its own
+      = hint: before the first apply, add a unique `id = "…"` to the project block
 
     2 warnings in 2 files
     "#);
@@ -318,7 +318,7 @@ fn upstreams_and_selectors_are_seen() {
     let said = story.cli(&["policy", "eval", "base"]).expect(0);
     assert_snapshot!(said, @"
     ── stderr
-    No policy is asked about this stack at this point.
+    No policy checks this stack in this phase.
     ");
 }
 
@@ -358,7 +358,7 @@ fn a_policy_that_never_ends_is_stopped() {
 
     base  failed while planning
         not checked: policy `owners` could not be asked: it did not come to an end within 5 s
-        nothing goes on past a policy that cannot be asked: mend it, or set `enforce = false`
+        a policy that cannot be evaluated stops the run: fix it, or set `enforce = false`
 
     Plan: no changes so far; 1 failed.
     ");
@@ -405,7 +405,7 @@ fn mistakes_in_rego_have_file_line_and_caret() {
        |          ^^^^^^^^^^^^ here
 
     note: the project has no `id`: its home is tied to this directory
-      = hint: before the first apply, add `id = "…"` to the project block, some letters of its own
+      = hint: before the first apply, add a unique `id = "…"` to the project block
 
     1 error in policies/owners.rego
     "#);
@@ -476,7 +476,7 @@ fn mistakes_in_the_block_have_a_place() {
        |            ^^^^^^^ selects none
 
     note: the project has no `id`: its home is tied to this directory
-      = hint: before the first apply, add `id = "…"` to the project block, some letters of its own
+      = hint: before the first apply, add a unique `id = "…"` to the project block
 
     6 errors and 1 warning in 2 files
     "#);
@@ -498,9 +498,9 @@ fn a_yes_may_be_denied() {
     let _ = story.cli(&["apply"]).expect(3);
     let said = story.cli(&["run", "confirm", "c1"]).expect(4);
     assert_snapshot!(said.stderr, @"
-    error: change set c1 may not be confirmed: denied by policy
+    error: cannot confirm change set c1: denied by policy
            `owners`: not on a Friday
-    hint: it waits as it is; `terrane run show c1` says where it stands
+    hint: it still waits; `terrane run show c1` shows its status
     ");
     assert_eq!(story.made(), Vec::<String>::new());
     let list = story.cli(&["run", "list"]).expect(0);
@@ -558,7 +558,7 @@ fn an_approval_that_is_wanted_of_a_yes_comes_first() {
     let _ = story.cli(&["apply"]).expect(3);
     let said = story.cli(&["run", "confirm", "c1"]).expect(3);
     assert_snapshot!(said.stderr, @"
-    error: change set c1 may not be confirmed yet
+    error: cannot confirm change set c1 yet
            0 of 1 approval; not the author (policy `owners`)
     hint: `terrane run approve c1` approves it
     ");
@@ -602,7 +602,7 @@ fn an_approval_that_is_wanted_at_apply_may_come_after_the_refusal() {
     let said = approve_as(&story, "eve", "c1").expect(0);
     assert!(
         said.stderr
-            .contains("`terrane apply --resume c1` goes on with it"),
+            .contains("Run `terrane apply --resume c1` to continue"),
         "{said}"
     );
     let _ = story.cli(&again).expect(0);
@@ -634,8 +634,8 @@ fn a_destroy_that_is_denied_can_be_overridden() {
 
     error: change set c2 stopped: 1 denied
     hint: change what is denied, then the same command again destroys what is left
-    hint: in an emergency, the same `terrane destroy` with `--override-policy --reason "…"` goes past
-          it, on the record
+    hint: in an emergency, the same `terrane destroy` with `--override-policy --reason "…"` overrides
+          it; the override is recorded
     [exit 4]
     "#);
     let past = [
@@ -672,7 +672,7 @@ fn what_is_denied_after_a_yes_names_the_command_that_goes_past_it() {
     );
     let _ = story.cli(&["apply"]).expect(3);
     let said = story.cli(&["run", "confirm", "c1"]).expect(4);
-    let hint = "`terrane apply --resume c1 --override-policy --reason \"…\"` goes past it";
+    let hint = "`terrane apply --resume c1 --override-policy --reason \"…\"` overrides it";
     assert!(said.stderr.contains(hint), "{said}");
     let past = [
         "apply",

@@ -139,7 +139,7 @@ fn more_approvals_that_are_wanted_of_a_yes_are_waited_for() {
     ── stderr
     Approved change set c1 as `eve` (not verified).
     Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
-    Still owed: 1 of 2 approvals; not the author (policy `owners`)
+    Pending: 1 of 2 approvals; not the author (policy `owners`)
     ");
     let list = story.cli(&["run", "list"]).expect(0);
     assert!(list.stdout.contains("awaiting approval"), "{list}");
@@ -175,7 +175,7 @@ require_approval contains {"msg": "two look at what is said beforehand", "count"
     story.wait_until("the apply", || story.made() == ["base"]);
     let shown = story.cli(&["run", "show", "c1"]).expect(0);
     assert!(
-        shown.stdout.contains("put off: policies want more"),
+        shown.stdout.contains("put off: policies require more"),
         "{shown}"
     );
 }
@@ -310,8 +310,8 @@ fn an_approval_that_counts_for_another_requirement_says_so() {
     ── stderr
     Approved change set c1 as `eve` (not verified).
     Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
-    It does not count for policy `owners`: `eve` spoke in no role; `--role dba` claims it.
-    Still owed: 0 of 1 approval; role `dba`, not the author; `eve` has another role (policy `owners`)
+    It does not count for policy `owners`: `eve` gave no role; add `--role dba`.
+    Pending: 0 of 1 approval; role `dba`, not the author; `eve` has another role (policy `owners`)
     ");
 }
 

@@ -103,7 +103,7 @@ fn a_denial_that_will_come_is_shown_before_anything_is_applied() {
     // Who is asked reads it, and can say no.
     let mut terminal = story.terminal(&["apply"]);
     terminal.wait_for("would deny  stateful");
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     terminal.type_line("no");
     let _ = terminal.wait();
 }

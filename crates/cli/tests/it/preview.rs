@@ -358,7 +358,7 @@ fn a_person_says_yes_to_the_whole_graph() {
         );
     let mut terminal = story.terminal(&["apply"]);
     terminal.wait_for("(known after `base`)");
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     assert_eq!(story.made(), Vec::<String>::new());
     terminal.type_line("yes");
     let _ = terminal.wait().expect(0);
@@ -381,12 +381,12 @@ fn what_nobody_could_see_is_asked_about_when_it_is_planned() {
         );
     let mut terminal = story.terminal(&["apply"]);
     terminal.wait_for("deferred, no preview");
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     terminal.type_line("yes");
     terminal.wait_for("applied before");
     terminal.wait_for("terraform_data.each");
     assert_eq!(story.made(), ["base"]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     terminal.type_line("yes");
     let _ = terminal.wait().expect(0);
     assert_eq!(story.made(), ["base", "top"]);

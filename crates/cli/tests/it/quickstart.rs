@@ -139,7 +139,7 @@ fn one_change_reaches_only_what_depends_on_it() {
     web-staging     untouched: nothing it consumes changes
     web-production  untouched: nothing it consumes changes
 
-    policy          no objection (1 asked)
+    policy          passed (1 checked)
 
     Plan: 0 to add, 3 to change, 0 to replace, 0 to destroy, in 1 of 7 stacks.
     "#);

@@ -30,13 +30,13 @@ fn while_applying_the_engine_goes_on_and_its_state_is_found() {
         insta::allow_duplicates! {
             assert_snapshot!(essence(&said), @"
             change set c1: apply on `local`
-              top    skipped, poisoned by `base`
+              top    skipped: `base` did not succeed
             ? base   unknown: its runner was lost
             ? base   unknown: lost while applying, after 0 s
-                its runner was lost while applying: what happened is not known
+                its runner was lost while applying: the result is unknown
                 the state that could not be delivered was found and kept as serial 1
-                the way on is a fresh plan, which shows what is there
-              top    skipped, poisoned by `base`
+                next step: a new plan shows which resources exist
+              top    skipped: `base` did not succeed
 
             error: change set c1 stopped: 1 unknown, 1 skipped
             hint: `terrane plan base` shows what is left to do in `base`
@@ -111,11 +111,11 @@ fn the_next_command_ends_what_a_crash_left() {
     assert_eq!(story.made(), ["first", "slow"]);
     let said = story.cli(&["apply", "--auto-approve"]).expect(0);
     assert_snapshot!(essence(&said), @"
-    warning: run r1 of stack `base` ended unknown: its runner was lost while applying: what happened is
+    warning: run r1 of stack `base` ended unknown: its runner was lost while applying: the result is
       base   no changes
     ✓ top    applied 1 change
-             not known; the state that could not be delivered was found and kept as serial 1; the way on
-             is a fresh plan, which shows what is there
+             unknown; the state that could not be delivered was found and kept as serial 1; next step: a
+             new plan shows which resources exist
     change set c2: apply on `local`
     Done: 1 stack applied, 1 unchanged in 0 s.
     [exit 0]
@@ -139,14 +139,14 @@ fn the_next_command_waits_for_an_engine_that_lost_its_runner() {
     let said = again.wait();
     assert_snapshot!(essence(&said), @"
     Attached to change set c1, which is already under way.
-      top    skipped, poisoned by `base`
+      top    skipped: `base` did not succeed
     ? base   unknown: its runner was lost
     change set c1: apply on `local`
     ? base   unknown: lost while applying, after 0 s
-        its runner was lost while applying: what happened is not known
+        its runner was lost while applying: the result is unknown
         the state that could not be delivered was found and kept as serial 1
-        the way on is a fresh plan, which shows what is there
-      top    skipped, poisoned by `base`
+        next step: a new plan shows which resources exist
+      top    skipped: `base` did not succeed
 
     error: change set c1 stopped: 1 unknown, 1 skipped
     hint: `terrane plan base` shows what is left to do in `base`
@@ -185,9 +185,9 @@ fn who_attaches_without_the_asker_s_values_is_not_left_waiting() {
     ? base   unknown: its runner was lost
     change set c1: apply on `local`
     ? base   unknown: lost while applying, after 0 s
-        its runner was lost while applying: what happened is not known
+        its runner was lost while applying: the result is unknown
         the state that could not be delivered was found and kept as serial 1
-        the way on is a fresh plan, which shows what is there
+        next step: a new plan shows which resources exist
 
     error: change set c1 stopped: 1 unknown, 1 skipped
     hint: `terrane plan base` shows what is left to do in `base`
@@ -326,7 +326,7 @@ fn what_was_resumed_goes_on_after_what_was_left_behind_without_its_terminal() {
     let twice = story.cli(&["apply", "--resume", "c1", "--auto-approve"]);
     let twice = twice.expect(1).stderr;
     assert!(twice.contains("run r1: waits for process"), "{twice}");
-    let hint = "after that, `terrane apply --resume c1` goes on";
+    let hint = "after that, run `terrane apply --resume c1` to continue";
     assert!(twice.contains(hint), "{twice}");
     resumed.kill();
     std::fs::write(story.root().join("left.go"), "").unwrap();
@@ -353,10 +353,10 @@ fn what_was_confirmed_and_lost_all_its_processes_is_named() {
     error: nothing was changed: change set `c1` is applying and cannot be confirmed
            run r1: its processes are gone: `terrane run logs r1` ends it and shows how far it came
     hint: `terrane run show c1` says how it came to this
-    hint: after that, `terrane apply --resume c1` goes on
+    hint: after that, run `terrane apply --resume c1` to continue
     ");
     let said = story.cli(&["plan"]).expect(0);
-    let told = "Change set c1, which was confirmed, is stopped: its processes are gone. `terrane run show c1` has the rest.";
+    let told = "Change set c1, which was confirmed, is stopped: its processes are gone. `terrane run show c1` shows details.";
     assert!(said.stderr.contains(told), "{said}");
 }
 

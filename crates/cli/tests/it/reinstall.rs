@@ -96,7 +96,7 @@ fn what_gitops_took_over_is_taken_back_only_with_a_reason() {
       cluster   no changes, bootstrapped
     Done: 1 stack unchanged in 0 s.
     warning: cluster: bootstrap took everything back (run r3)
-    hint: `terrane run list --open` shows it until a run of the stack ends well without `--reinstall`
+    hint: `terrane run list --open` shows it until a run of the stack succeeds without `--reinstall`
     [exit 0]
     ");
     assert_eq!(scene.image(), "v1");

@@ -163,7 +163,7 @@ fn what_somebody_else_wrote_is_never_lost() {
       ~ app/main.tf
     ── stderr
     error: nothing was written: `lab` would remove what somebody else wrote
-           `docs/{name}.md` was edited since it was rendered, and nothing makes it any more
+           `docs/{name}.md` was edited since it was rendered, and is no longer generated
     hint: remove what is not wanted any more yourself; `--overwrite` leaves it there, and it is yours
           from then on
     [exit 4]lab   1 let go, 1 unchanged
@@ -201,7 +201,7 @@ fn a_list_removes_only_what_was_rendered() {
     -- mine.txt
     ── stderr
     error: nothing was written: `lab` would remove what somebody else wrote
-           `mine.txt` is made by nothing any more, and its list was changed by hand or by a merge
+           `mine.txt` is no longer generated, and its list was edited or merged
     hint: remove what is not wanted any more yourself; `--overwrite` leaves it there, and it is yours
           from then on
     [exit 4]lab   1 let go, 3 unchanged
@@ -549,7 +549,7 @@ fn a_project_may_render_and_nothing_else() {
     insta::assert_snapshot!(out, @"
     lab   1 created
       + a.txt
-    Project `p` is sound: 0 stacks, 0 edges, 0 layers.
+    Project `p` is valid: 0 stacks, 0 edges, 0 layers.
     ── stderr
     error: this project has no stacks
     hint: add a `stack` or a `discover` block; only `terrane render` needs none

@@ -112,7 +112,7 @@ fn who_follows_hears_that_a_person_is_waited_for() {
     let story = Story::new("tofu").stack("one", "", &link("one"));
     let _ = story.cli(&["apply"]).expect(3);
     let follow = story.start("follow", &["run", "logs", "-f", "c1"]);
-    let waits = "Change set c1 waits for a yes: `terrane run confirm c1`.\n";
+    let waits = "Change set c1 waits for confirmation: `terrane run confirm c1`.\n";
     story.wait_until("what it waits for", || {
         follow.stderr_so_far().contains(waits)
     });

@@ -17,7 +17,7 @@ fn story() -> Story {
 /// Asks about an apply, and stops at the question.
 fn asked(story: &Story, stack: &str) -> Terminal {
     let terminal = story.terminal(&["apply", stack]);
-    terminal.wait_for("Only `yes`");
+    terminal.wait_for("Type `yes`");
     terminal
 }
 
@@ -182,7 +182,7 @@ fn beside_another(content: &str) -> (Story, Terminal) {
 fn a_confirmation_covers_an_equal_plan() {
     let (story, terminal) = beside_another("second");
     let said = terminal.wait().expect(0);
-    assert_eq!(said.stdout.matches("Only `yes`").count(), 1, "{said}");
+    assert_eq!(said.stdout.matches("Type `yes`").count(), 1, "{said}");
     let _ = story.cli(&["plan", "--detailed-exitcode"]).expect(0);
 }
 

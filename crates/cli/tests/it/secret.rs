@@ -175,7 +175,7 @@ fn a_plain_file_is_encrypted_into_another() {
     error: no rule of `ROOT/project/.sops.yaml` can be used
            no creation rule is for `plain.yaml`
     hint: give the file a name that the `path_regex` of a rule fits, or add a rule
-    hint: or name somebody: `--recipient age1…`
+    hint: or name a recipient: `--recipient age1…`
     [exit 1]
     ");
     let to = ["secret", "encrypt", "plain.yaml", "--output", "s.sops.yaml"];
@@ -230,7 +230,7 @@ fn the_editor_may_have_arguments_and_quotes() {
     let said = test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1);
     assert_snapshot!(said.stderr, @"
     error: the editor `'/no end` has a quote that does not end
-           `s.yaml` is as it was
+           `s.yaml` is unchanged
     ");
 }
 
@@ -268,7 +268,7 @@ fn the_editor_sees_it_in_clear_and_leaves_nothing() {
 
     write("echo 'broken: [' > \"$1\"");
     let said = edit(&test).expect(1).stderr;
-    assert!(said.contains("`s.yaml` is as it was"), "{said}");
+    assert!(said.contains("`s.yaml` is unchanged"), "{said}");
     assert_eq!(test.read("s.yaml"), before);
 
     write("exit 3");
@@ -295,7 +295,7 @@ fn an_edit_replaces_neither_all_nor_what_others_wrote() {
     };
     assert_snapshot!(edit(": > \"$1\"").stderr, @"
     error: the editor left nothing of `s.yaml`, so nothing was written
-           `s.yaml` is as it was
+           `s.yaml` is unchanged
     ");
     assert_eq!(test.read("s.yaml"), before);
 

@@ -190,7 +190,7 @@ fn references_into_encrypted_files_are_checked_before_anything_runs() {
     .write("app/main.tf", "")
     .write("s.yaml", encrypted);
     assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(0)), @r#"
-    Project `shop` is sound: 1 stack, 0 edges, 1 layer.
+    Project `shop` is valid: 1 stack, 0 edges, 1 layer.
     ── stderr
     warning: `s.yaml` has no value at `databse.password`
       --> terrane.hcl:12:9

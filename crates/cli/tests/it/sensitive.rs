@@ -103,7 +103,7 @@ fn a_sensitive_output_arrives_and_is_never_shown() {
 fn a_plain_variable_that_gets_a_sensitive_value_is_warned_about() {
     let validate = story("tofu").cli(&["validate"]).expect(0);
     assert_snapshot!(validate, @r#"
-    Project `story` is sound: 3 stacks, 2 edges, 1 layer.
+    Project `story` is valid: 3 stacks, 2 edges, 1 layer.
     ── stderr
     warning: the sensitive output `password` of stack `vault` goes to variable `password`, which is not
              sensitive
@@ -112,7 +112,7 @@ fn a_plain_variable_that_gets_a_sensitive_value_is_warned_about() {
       = hint: add `sensitive = true` to variable `password`
 
     note: the project has no `id`: its home is tied to this directory
-      = hint: before the first apply, add `id = "…"` to the project block, some letters of its own
+      = hint: before the first apply, add a unique `id = "…"` to the project block
 
     1 warning in terrane.hcl
     "#);
@@ -326,7 +326,7 @@ fn a_secret_stays_hidden_when_the_tables_are_made_again() {
     // The exported file has no marks for it.
     let export = ["state", "export", "only", "--to", "../only.tfstate"];
     let said = story.cli(&export).expect(0);
-    let note = "note: secrets of runs stand in 2 of its values; masked here, they are shown where this is imported";
+    let note = "note: 2 of its values contain secrets of runs; masked here, they are shown where this is imported";
     assert!(said.stderr.contains(note), "{said}");
     for again in [false, true] {
         if again {

@@ -282,24 +282,24 @@ fn a_machine_that_is_gone_is_given_up() {
     let list = two.cli(&["lock", "list"]).expect(0).stdout;
     assert!(
         list.contains(
-            "on another machine; if that is gone for good: `terrane run cancel c1 --gone"
+            "on another machine; if that machine is gone for good: `terrane run cancel c1 --gone"
         ),
         "{list}"
     );
     let gone = ["run", "cancel", "c1", "--gone", "--reason", "it burnt"];
     assert_snapshot!(shown(&two, &two.cli(&gone).expect(4)), @"
     ── stderr
-    If the machine of change set c1 lives, wait for it: nothing that it does from now on gets into a state.
-    error: nothing was done: its name must be typed, and nobody is here to type it
-    hint: `--confirm c1` says it beforehand
+    If the machine of change set c1 still works, wait for it: no state records what it does from now on.
+    error: nothing was done: its name must be typed, and there is no terminal
+    hint: give it with `--confirm c1`
     [exit 4]
     ");
     let confirmed = [&gone[..], &["--confirm", "c1"]].concat();
     assert_snapshot!(shown(&two, &two.cli(&confirmed).expect(0)), @"
     ── stderr
-    If the machine of change set c1 lives, wait for it: nothing that it does from now on gets into a state.
+    If the machine of change set c1 still works, wait for it: no state records what it does from now on.
     Run r1 of `app` is over: unknown: its runner was lost.
-    Change set c1 is given up. Look at what is there before anything is applied: `terrane plan`.
+    Change set c1 is given up. Check the real resources before the next apply: `terrane plan`.
     ");
     assert_snapshot!(shown(&two, &two.cli(&confirmed).expect(4)), @"
     ── stderr
@@ -344,7 +344,7 @@ fn what_waits_on_another_machine_is_said_to_be_there() {
     assert!(!here.contains("another machine"), "{here}");
     let there = two.cli(&["run", "list"]).expect(0).stdout;
     assert!(
-        there.contains(", on another machine: it is confirmed there"),
+        there.contains(", on another machine: confirm it there"),
         "{there}"
     );
     // Who is asked about it sees it.

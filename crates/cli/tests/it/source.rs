@@ -111,7 +111,7 @@ stack "off" {
            exp-one ──●
            beside ───◁   after exp-one
 
-    3 stacks, 1 edge, 2 waves; longest way: exp-one → beside
+    3 stacks, 1 edge, 2 waves; longest path: exp-one → beside
     ");
     assert_snapshot!(test.cli(&["plan", "off"]).expect(64), @"
     ── stderr

@@ -145,7 +145,7 @@ fn a_kubeconfig_that_is_none_is_said_and_the_way_out_named() {
         bootstrap `command`: the kubeconfig is neither YAML nor JSON of a kubeconfig (terrane.hcl:11)
 
     error: change set c1 stopped: 1 applied but not done
-    hint: fix the cause, then `terrane run retry r1` goes on there
+    hint: fix the cause, then `terrane run retry r1` continues there
     [exit 1]
     ");
     let said = story.cli(&["destroy", "--auto-approve"]).expect(1);

@@ -68,7 +68,7 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
         insta::allow_duplicates! {
             assert_snapshot!(said, @"
             change set c1: apply on `local`
-              top    skipped, poisoned by `base`
+              top    skipped: `base` did not succeed
             ✗ base   applied, not verified: 1 of 2 gates passed
             ✗ base   applied, not done: failed while verifying, after 0 s
                 1 of 2 gates passed
@@ -78,10 +78,10 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
                     seen       exit code 1
                   see also: test -e ROOT/open
                 `terrane verify base` looks again at any time
-              top    skipped, poisoned by `base`
+              top    skipped: `base` did not succeed
 
             error: change set c1 stopped: 1 applied but not done, 1 skipped
-            hint: fix the cause, then `terrane run retry r1` goes on there
+            hint: fix the cause, then `terrane run retry r1` continues there
             [exit 5]
             ");
         }
@@ -91,15 +91,15 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
         let said = story.cli(&["run", "list"]).expect(0).stdout;
         insta::allow_duplicates! {
             assert_snapshot!(said, @"
-            NOT DONE   RUN   STATE                   WHY                   WAITING   WAY ON
-            base       r1    applied, not verified   1 of 2 gates passed   top       `terrane run retry r1` goes on there
+            NOT DONE   RUN   STATE                   WHY                   WAITING   NEXT STEP
+            base       r1    applied, not verified   1 of 2 gates passed   top       `terrane run retry r1` continues there
             ");
         }
         let said = story.cli(&["run", "show", "r1"]).expect(0).stdout;
         let gates = said.split("\ngates of ").nth(1).unwrap_or_default();
         insta::allow_duplicates! {
             assert_snapshot!(gates, @"
-            `base`, last looked at by r1
+            `base`, last checked by r1
             ✓ published   equal     2 values are base
             ✗ open        command   test: exit code 1
             ");
@@ -110,8 +110,8 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
         let last = said.stderr.lines().last().unwrap_or_default();
         assert_eq!(
             last,
-            "`base` still counts as applied, not verified: `terrane run retry r1` goes on there, and lets those go on \
-             that wait for it."
+            "`base` still counts as applied, not verified, and its dependents wait; next step: `terrane run retry r1` continues \
+             there."
         );
         let said = story.cli(&["run", "retry", "r1"]).expect(3);
         insta::allow_duplicates! {
@@ -119,7 +119,7 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
             Resumed change set c1.
             ✓ base   applied before, facts published, verified
             change set c1: apply on `local`
-            error: change set c1 waits: nobody is here to say yes
+            error: change set c1 waits: no terminal to confirm it
             hint: `terrane run confirm c1` applies it, `terrane run discard c1 --reason "…"` drops it
             [exit 3]
             "#);
@@ -225,14 +225,14 @@ fn a_run_that_waits_for_a_gate_can_be_cancelled() {
     let said = apply.wait().expect(130);
     assert_snapshot!(named(&essence(&said)), @"
     change set c1: apply on `local`
-      top    skipped, poisoned by `base`
+      top    skipped: `base` did not succeed
     ✗ base   applied, not verified: cancelled by WHO: later
     ✗ base   applied, not done: interrupted while verifying, after 0 s
         cancelled by WHO: later
-      top    skipped, poisoned by `base`
+      top    skipped: `base` did not succeed
 
     error: change set c1 stopped: 1 applied but not done, 1 skipped
-    hint: `terrane run retry r1` goes on there
+    hint: `terrane run retry r1` continues there
     [exit 130]
     ");
 }
@@ -310,7 +310,7 @@ fn a_destroy_is_done_when_what_was_there_is_gone() {
         `terrane verify base` looks again at any time
 
     error: change set c2 stopped: 1 destroyed but not done
-    hint: fix the cause, then the same command again looks at what is left
+    hint: fix the cause, then the same command again checks what is left
     [exit 5]
     ");
     let said = story.cli(&["run", "list", "--all"]).expect(0);
@@ -451,7 +451,7 @@ fn what_a_failed_step_of_a_bootstrap_said_is_shown_without_secrets() {
           refused
 
     error: change set c1 stopped: 1 applied but not done
-    hint: fix the cause, then `terrane run retry r1` goes on there
+    hint: fix the cause, then `terrane run retry r1` continues there
     [exit 1]
     ");
     let shown = story.cli(&["run", "show", "r1"]).expect(0).stdout;

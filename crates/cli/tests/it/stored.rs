@@ -66,7 +66,7 @@ fn damage_is_named_with_a_way_on() {
            could not read `ROOT/home/segments/1@PLACE`
            there is no complete frame at its location
     hint: restore the file from a backup, then verify again
-    hint: or go on from version 1: `terrane state rollback k3v9qd/app --to 1 --reason "…"`
+    hint: or continue from version 1: `terrane state rollback k3v9qd/app --to 1 --reason "…"`
     [exit 1]
     "#);
     // Nor does it hide the others.
@@ -132,7 +132,7 @@ fn the_database_is_made_again_from_the_files() {
     ");
     assert_snapshot!(shown(&test, &recover()), @"
     ── stderr
-    The database knows all that the files know.
+    The database contains everything that the files contain.
     ");
     assert_eq!(pull().expect(0).stdout, pulled);
     drop(test.cli(&["state", "verify"]).expect(0));
@@ -175,7 +175,7 @@ fn a_lost_version_is_named_and_a_person_may_go_on_without_it() {
            could not read `ROOT/home/segments/1.seg`
            there is no complete frame at its location
     hint: restore the file from a backup, then `terrane state recover --into-home` again
-    hint: or go on from version 1:
+    hint: or continue from version 1:
           `terrane state recover --into-home --accept-loss k3v9qd/app@1 --reason "…"`
     [exit 1]
     "#);
@@ -201,7 +201,7 @@ fn a_lost_version_is_named_and_a_person_may_go_on_without_it() {
     ");
     assert_snapshot!(shown(&test, &accept("app@1", 0)), @"
     ── stderr
-    State `k3v9qd/app` goes on with version 3, serial 3. The record of it stays open.
+    State `k3v9qd/app` continues with version 3, serial 3. Its record stays open: `terrane run list --open`.
     ");
     let pulled = test.cli(&["state", "pull", "app"]).expect(0).stdout;
     assert!(pulled.contains("first"), "{pulled}");
@@ -239,14 +239,14 @@ fn a_state_of_which_nothing_opens_begins_anew_under_its_name() {
                    could not get the data key
                    `ROOT/home/keys/k3v9qd~app/1` is not a wrapped key
             hint: restore the file from a backup, then verify again
-            hint: or begin anew with nothing in it, and import what is there:
+            hint: or start with an empty state, and import the existing resources:
                   `terrane state recover --into-home --accept-loss k3v9qd/app@0 --reason "…"`
             [exit 1]
             "#);
         }
         let said = test.cli(&begin).expect(0);
         let number = if tables_are_lost { 3 } else { 4 };
-        let told = format!("State `k3v9qd/app` goes on with version {number}, serial 3.");
+        let told = format!("State `k3v9qd/app` continues with version {number}, serial 3.");
         assert!(said.stderr.contains(&told), "{said}");
         let pulled = test.cli(&["state", "pull", "app"]).expect(0).stdout;
         assert!(pulled.contains("\"resources\":[]"), "{pulled}");
@@ -265,7 +265,7 @@ fn a_damaged_newest_version_is_followed_by_what_a_person_pushes() {
     let rollback = [&["state", "rollback", "app", "--to", "1"][..], &by_hand].concat();
     let said = test.cli(&rollback).expect(0);
     let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-    let told = "warning: version 2, the newest, is damaged, so what changes cannot be told: could not read";
+    let told = "warning: version 2, the newest, is damaged, so the changes cannot be shown: could not read";
     assert!(words.contains(told), "{said}");
     assert!(
         words.contains("Done: version 3 of `app`, serial 3."),

@@ -56,8 +56,8 @@ fn rollback_rolls_forward() {
     ~ outputs word
 
     In the state: 0 resources to add, 1 to take out, 2 to change. Nothing real is touched.
-    error: nothing was changed: nobody is here to say yes
-    hint: `--auto-approve` goes on without asking
+    error: nothing was changed: no terminal to confirm it
+    hint: add `--auto-approve` to skip the confirmation
     [exit 3]
     ");
         }
@@ -66,7 +66,7 @@ fn rollback_rolls_forward() {
             .expect(0);
         assert!(
             done.stderr
-                .ends_with("Done: version 3 of `base`, serial 3. The record of it stays open.\n"),
+                .ends_with("Done: version 3 of `base`, serial 3. Its record stays open: `terrane run list --open`.\n"),
             "{done}"
         );
         // Only the serial differs from what it was, to the byte.
@@ -305,6 +305,6 @@ fn several_acts_by_hand_are_one_note() {
     assert_snapshot!(test.cli(&["lock", "list"]).expect(0), @"
     ── stderr
     Nothing is locked.
-    note: 3 acts by hand of 1 state are open until an apply of each ends well: `terrane run list --open` shows them
+    note: 3 break-glass actions on 1 state are open until the next successful apply of each: `terrane run list --open` shows them
     ");
 }

@@ -48,26 +48,26 @@ fn the_first_page_lists_every_command() {
 
     Commands:
       init         Read a repository and propose a project file
-      validate     Check the project file, the graph, and what flows along it
+      validate     Check the project file, the graph, and the values passed along it
       graph        Show stacks, edges, layers and waves
       plan         Show what an apply would change
       apply        Plan, ask once, and apply, in the order of the graph
       destroy      Destroy what the stacks made, dependents first
       output       Show the outputs a stack last applied, or copy the files it wrote
-      verify       Look at the gates of stacks, now
-      exec         Run a command of the engine itself on a stack, for what terrane has none of its own
-      state        Look at states, and change them by hand where that is needed
+      verify       Check the gates of stacks now
+      exec         Run an engine command on a stack, for commands that terrane does not provide
+      state        Inspect states, and change them manually if needed
       server       Serve states over HTTP to OpenTofu, Terraform and other clients of their protocol
       token        Make, list and revoke tokens of a state server
-      lock         See who holds which state, and break a lock that nobody will release
+      lock         See who holds which state, and break abandoned locks
       hold         Keep a stack or a whole target from being applied for a while
       run          See what runs and why it waits; approve, confirm, try again
-      policy       Ask policies about a plan that was made
+      policy       Check an existing plan against policies
       facts        Show, compare or publish facts for GitOps
       context      Show where the values of stacks come from
       key          See which master keys a home needs, and replace one
       secret       Work with files of secrets, compatible with SOPS
-      render       Make files from templates and data, as `render` blocks of the project say
+      render       Make files from templates and data, as the project's `render` blocks define
       fmt          Format the project file and the stacks
       engine       Find, install and pin engines
       completions  Print completions for a shell
@@ -87,9 +87,9 @@ fn the_first_page_lists_every_command() {
     Examples:
       terrane plan                  # what would change, in all stacks
       terrane apply network         # one stack
-      terrane run list              # what is under way or waits, and why
+      terrane run list              # active and waiting runs, and why they wait
 
-    Start with `terrane init` in a repository, or look at examples/quickstart.
+    Start with `terrane init` in a repository, or see examples/quickstart.
     Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a person,
     4 refused by a rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted.
     ");
@@ -212,15 +212,14 @@ fn options_that_cannot_be_heeded_are_refused() {
     let _ = story.cli(&["plan", "--out", "plan.terrane"]).expect(0);
     let said = story.cli(&["apply", "plan.terrane", "--all"]).expect(64);
     assert_snapshot!(said.stderr, @"
-    error: `--all` plans more than was asked for, and the bundle `plan.terrane` is applied as it was
-           planned
-    hint: `terrane plan --all --out FILE` plans all of it into one
+    error: cannot use `--all` with the bundle `plan.terrane`: a bundle is applied as it was planned
+    hint: `terrane plan --all --out FILE` plans all stacks into a new bundle
     ");
     let _ = story.cli(&["apply"]).expect(3);
     let said = story.cli(&["apply", "c2", "--all"]).expect(64);
     assert_snapshot!(said.stderr, @"
-    error: change set `c2` was asked for and planned already: a yes to it takes no options
-    hint: `terrane apply c2` says yes to it
+    error: change set `c2` is already planned; confirming it takes no options
+    hint: `terrane apply c2` confirms it
     ");
     let _ = story.cli(&["apply", "--resume", "--all"]).expect(64);
     let hold = [

@@ -227,7 +227,7 @@ fn a_broken_file_is_one_mistake() {
 fn a_sound_project_is_said_to_be_sound() {
     let test = terrane();
     test.copy_example("quickstart");
-    assert_snapshot!(test.cli(&["validate"]).expect(0), @"Project `quickstart` is sound: 7 stacks, 13 edges, 3 layers.");
+    assert_snapshot!(test.cli(&["validate"]).expect(0), @"Project `quickstart` is valid: 7 stacks, 13 edges, 3 layers.");
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn warns_and_remarks_without_failing() {
         "output \"token\" {\n  value     = \"x\"\n  sensitive = true\n}\n",
     );
     assert_snapshot!(test.cli(&["validate"]).expect(0), @r#"
-    Project `shop` is sound: 2 stacks, 1 edge, 1 layer.
+    Project `shop` is valid: 2 stacks, 1 edge, 1 layer.
     ── stderr
     warning: `path.cwd` gives another path in each run
       --> app/main.tf:2:25
@@ -375,7 +375,7 @@ fn each_engine_finds_the_quickstart_sound() {
             ),
         );
         let said = test.cli(&["validate", "--engine"]).expect(0);
-        assert!(said.stdout.contains("is sound"), "{said}");
+        assert!(said.stdout.contains("is valid"), "{said}");
     }
 }
 

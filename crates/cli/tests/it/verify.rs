@@ -149,7 +149,7 @@ fn the_world_is_as_the_outputs_say_and_then_it_is_not() {
           seen       198.51.100.4 from RESOLVER, TTL 300
           see also   dig @127.0.0.1 -p PORT any-label.prod.example.io A
     error: not verified: 2 of 5 gates did not pass
-    hint: mend what was seen, then look again: `terrane verify`
+    hint: fix the problem, then run `terrane verify` again
     [exit 5]
     ");
 
@@ -168,7 +168,7 @@ fn the_world_is_as_the_outputs_say_and_then_it_is_not() {
           also       the page says: {"status":"fine"}
           see also   curl --include --header 'Authorization: …' http://PAGE/health
     error: not verified: 1 of 3 gates did not pass
-    hint: mend what was seen, then look again: `terrane verify`
+    hint: fix the problem, then run `terrane verify` again
     [exit 5]
     "#);
     for said in [passed, failed, test.cli(&["verify", "--once", "--json"])] {
@@ -383,7 +383,7 @@ fn a_gate_without_its_values_fails_as_itself_and_the_others_are_looked_at() {
     ✗ gate `published` (equal) on app, after 0 s (1 look)
           could not look   `fact.runtime["a.yaml"]` is not published
     error: not verified: 3 of 4 gates did not pass
-    hint: mend what was seen, then look again: `terrane verify`
+    hint: fix the problem, then run `terrane verify` again
     [exit 5]
     "#);
     let said = test.cli(&["verify", "--json"]).expect(5);

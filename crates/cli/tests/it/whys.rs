@@ -56,7 +56,7 @@ fn what_nobody_is_asked_about_goes_on_with_the_last_approval() {
     let said = story.cli(&["apply"]).expect(3);
     assert!(
         said.stderr
-            .contains("It goes on by itself with the last one."),
+            .contains("It starts automatically after the last approval."),
         "{said}"
     );
     let said = story
@@ -66,7 +66,7 @@ fn what_nobody_is_asked_about_goes_on_with_the_last_approval() {
     ── stderr
     Approved change set c1 as `eve` (not verified).
     Its plan: 1 to add, 0 to change, 0 to replace, 0 to destroy, in 1 stack; made 00:00 ago.
-    Change set c1 goes on.
+    Change set c1 continues.
     ");
     story.wait_until("base", || story.made() == ["base"]);
 }
@@ -85,8 +85,8 @@ fn a_plan_of_a_destroy_says_who_would_keep_it_from_being_one() {
         .lines()
         .take_while(|it| !it.starts_with("change set"));
     assert_snapshot!(warning.collect::<Vec<_>>().join("\n"), @"
-    warning: a destroy of this would be refused: stack `top` still stands on `base`: it is applied, and
-             not part of this
+    warning: a destroy of this would be refused: stack `top` still depends on `base`: it is applied, and
+             not part of this destroy destroy
     hint: `terrane destroy base+` destroys its dependents first
     ");
 }

@@ -290,14 +290,14 @@ fn what_goes_on_with_the_last_word_is_said_as_it_is() {
     Change set c1 awaits approval:
       target `local`: 0 of 1 approval; not the author
         `terrane run approve c1`
-    It goes on with the last one if whoever gives that may apply it; else `terrane run confirm c1` by one who may starts it.
+    It starts after the last approval if that approver may apply it. Otherwise a user who may runs `terrane run confirm c1`.
     ");
     let said = test.cli_with(&LAPTOP, &["run", "approve", "c1"]).expect(0);
     assert_snapshot!(said, @"
     ── stderr
     Approved change set c1 as `eve` (not verified).
     Its plan: 0 to add, 0 to change, 0 to replace, 0 to destroy, 1 output to change, in 1 stack; made 00:00 ago.
-    `terrane run confirm c1` by who may apply it starts it.
+    `terrane run confirm c1` by a user who may apply it starts it.
     ");
     assert!(!has_state(&test));
     drop(test.cli(&["run", "confirm", "c1"]).expect(0));
@@ -323,8 +323,8 @@ fn what_goes_on_with_the_end_of_a_hold_is_said_as_it_is() {
         .lines()
         .skip_while(|line| !line.starts_with("hint"));
     assert_snapshot!(hint.collect::<Vec<_>>().join("\n"), @"
-    hint: `terrane hold release top` ends it (with `--all` where it is not your own); it goes on if
-          whoever says so may apply it, else with `terrane run confirm c1` by one who may
+    hint: `terrane hold release top` ends it (with `--all` where it is not your own); it continues if
+          the user who releases it may apply it. Otherwise a user who may runs `terrane run confirm c1`
     ");
     let released = test
         .cli_with(&LAPTOP, &["hold", "release", "top"])
@@ -367,7 +367,7 @@ fn what_a_dead_job_left_in_the_line_is_not_applied_by_a_laptop() {
     story.settle();
     assert_eq!(story.made(), Vec::<String>::new());
     let told = said.stderr.lines().find(|line| line.contains("c2"));
-    assert_snapshot!(told.unwrap_or_default(), @"Change set c2, which was confirmed, is stopped: nobody waits for it any more, and only who may apply `prod` can go on with it. `terrane run show c2` has the rest.");
+    assert_snapshot!(told.unwrap_or_default(), @"Change set c2, which was confirmed, is stopped: nobody waits for it any more, and only who may apply `prod` can go on with it. `terrane run show c2` shows details.");
     // Who may goes on with it.
     let resume = ["apply", "--resume", "c2", "--auto-approve"];
     let _ = story.cli_with(&LAPTOP, &resume).expect(4);

@@ -5,7 +5,7 @@
 //! users saw it, and its seal. It also contains the keys of the digests in the seals: without them, another
 //! home could not compare values.
 //!
-//! Not here: making a change set from a bundle (`change_sets::from_bundle`), sealing (`store::bundles`).
+//! Not here: making a change set from a bundle (`prepare::from_bundle`), sealing (`store::bundles`).
 
 use std::collections::BTreeSet;
 use std::fs;

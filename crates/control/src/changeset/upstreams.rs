@@ -50,7 +50,7 @@ impl UnfinishedUpstream {
     pub fn words(&self) -> String {
         let why = self.why.as_ref().map(|why| format!(" ({why})"));
         format!(
-            "`{}`, which it stands on, is {}{}",
+            "its dependency `{}` is {}{}",
             self.stack,
             self.state,
             why.unwrap_or_default()

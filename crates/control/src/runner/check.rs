@@ -120,7 +120,7 @@ pub(super) async fn of_nothing(job: &StageJob<'_>, workspace: &Workspace) -> Res
 }
 
 /// Refuses a plan that breaks what others rely on, before policies are evaluated. A destroy removes
-/// everything, and its plan already shows that. `subject` is the plan's JSON; none if nothing changes.
+/// everything, and its plan already shows that. `shown` is the plan's JSON; none if nothing changes.
 async fn keeps_contracts(
     job: &StageJob<'_>,
     shown: Option<&[u8]>,

@@ -425,7 +425,7 @@ impl Supervision {
     fn say(&self, why: Option<Deadline>) {
         let until = match self.patience {
             Some(_) => "its engine is ended if it does not react",
-            None => "its engine finishes what it is at, and stores its state",
+            None => "its engine finishes its current work and saves its state",
         };
         let words = match why {
             Some(limit) => {

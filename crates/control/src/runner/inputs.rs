@@ -74,7 +74,7 @@ impl Inputs {
     }
 }
 
-/// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`. `command_output`
+/// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`. `said`
 /// names the output that may contain them.
 pub(super) fn check_short(job: &StageJob<'_>, short: &[String], said: &str) -> Result<(), Failure> {
     if short.is_empty() {

@@ -43,10 +43,10 @@ pub struct EngineLockGuard {
 pub enum EngineLockError {
     #[error("could not run the engine")]
     Run(#[from] io::Error),
-    /// `command_output` is the engine's own message.
+    /// `said` is the engine's own message.
     #[error("the engine could not lock the state: {said}")]
     Refused { said: String },
-    /// `command_output` is the engine's own message. The lock may still be held.
+    /// `said` is the engine's own message. The lock may still be held.
     #[error("the engine could not unlock the state: {said}")]
     NotReleased { said: String },
     #[error("the engine did not answer within {} minutes", PATIENCE.as_secs() / 60)]

@@ -75,7 +75,7 @@ impl Explain for PluginError {
 }
 
 impl Plugins {
-    /// Uses this environment without its private keys. Questions go to `version`.
+    /// Uses this environment without its private keys. Questions go to `ask`.
     pub fn new(environment: &BTreeMap<String, String>, ask: Option<PromptFn>) -> Self {
         let env = environment
             .iter()

@@ -101,11 +101,11 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &DecisionContext<'_
         Some((stack, hold)) => format!("stack `{stack}` is {}", hold.words()),
         // A hold expired, and no scheduling step has run since.
         None if !next(set, runs, around).is_empty() => format!(
-            "nothing any more: `terrane run confirm {}` goes on with it",
+            "nothing any more: run `terrane run confirm {}` to continue",
             set.id
         ),
         None => {
-            let yes = format!("a yes: `terrane run confirm {}`", set.id);
+            let yes = format!("confirmation: `terrane run confirm {}`", set.id);
             let denied = runs.iter().find_map(|run| run.state.denied_yes());
             match denied.filter(|_| set.request.policy_override.is_none()) {
                 Some(remark) => format!("{yes}; the last one was denied by policy {remark}"),
@@ -212,7 +212,7 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &DecisionConte
         RunState::Planned {
             confirmed: false, ..
         } if set.status == Status::Confirmed => {
-            "waits for a yes, which is asked for when the others are done".to_owned()
+            "waits for confirmation, after the others are done".to_owned()
         }
         RunState::Planned { .. } if set.status == Status::Planning => {
             "waits for the plans of the others".to_owned()
@@ -234,6 +234,6 @@ fn waits_for_place(set: &ChangeSet, runs: &[Run]) -> String {
     if engines.count() < places {
         "begins when a process of the change set looks at it".to_owned()
     } else {
-        format!("waits for a place: {places} engines at once")
+        format!("waits: the limit of {places} engines is reached")
     }
 }

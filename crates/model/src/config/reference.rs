@@ -32,7 +32,7 @@ defined twice is an error. A `stack.hcl` beside a root module holds one `stack` 
 
 Names begin with a letter, then come lower case letters, digits and single dashes, at most 63 in all. A stack may not be
 called `name` or `state`, nor like `c42` or `r44`. Paths count from the project's root and do not leave it. Durations
-are written `500ms`, `90s`, `10m`, `24h`, `30d`, `4w`. What is marked *not yet effective* is read and checked, and do nothing so far.
+are written `500ms`, `90s`, `10m`, `24h`, `30d`, `4w`. What is marked *not yet effective* is validated but has no effect yet.
 
 ## References
 

@@ -76,8 +76,12 @@ const APPLY: Attr = attr(
     "whether a person confirms an apply; a destroy is always confirmed",
 )
 .default("`\"manual\"`");
-const PROTECTED: Attr =
-    attr("protected", ValueKind::Bool, "destroy wants the name typed").default("false");
+const PROTECTED: Attr = attr(
+    "protected",
+    ValueKind::Bool,
+    "destroy requires typing the stack's name",
+)
+.default("false");
 const BOUNDARY: Attr = attr(
     "boundary",
     ValueKind::Word(&["bootstrap"]),

@@ -98,7 +98,7 @@ impl EqualGate {
             .filter_map(|one| ProbeQuery::read(&one.value))
     }
 
-    /// `queries`: the results of the queries, in the same order.
+    /// `answers`: the results of the queries, in the same order.
     pub fn judge(&self, answers: Vec<Result<Value, ProbeQueryError>>) -> CheckResult {
         let mut answers = answers.into_iter();
         let values = self.values.iter().map(|one| {

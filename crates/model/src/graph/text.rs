@@ -335,7 +335,7 @@ impl<'a> Page<'a> {
             })
             .collect();
         if steps.len() > 1 {
-            out.push_str("; longest way: ");
+            out.push_str("; longest path: ");
             let start = out.chars().count();
             let arrow = format!(" {} ", self.signs.arrow_right);
             let way = wrapped(&steps, &arrow, start, 2, self.width);

@@ -97,7 +97,7 @@ pub struct StackFacts {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamFacts {
     pub stack: String,
-    /// `plans`, `applied`, `unchanged` and so on.
+    /// `planned`, `applied`, `unchanged` and so on.
     pub status: String,
     /// The outputs that this stack consumes.
     pub outputs: BTreeSet<String>,

@@ -1,6 +1,6 @@
 //! What rows of change sets and runs share: their error, and reading and writing their JSON.
 //!
-//! Not here: the rows themselves (`prepare`, `runs`, `approvals`, `holds`, `lanes`).
+//! Not here: the rows themselves (`change_sets`, `runs`, `approvals`, `holds`, `lanes`).
 
 use jiff::Timestamp;
 use model::changeset::{ReopenError, UserCommandError};

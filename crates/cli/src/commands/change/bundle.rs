@@ -42,7 +42,7 @@ pub(crate) fn named(words: &[String], process: &Process) -> Result<Option<PathBu
             return Ok(Some(PathBuf::from(word)));
         }
         if looks_like_file && path.is_file() {
-            return Err(CommandError::new(format!("`{word}` is no bundle"))
+            return Err(CommandError::new(format!("`{word}` is not a bundle"))
                 .hint("`terrane plan --out FILE` makes one")
                 .status(ExitStatus::Refused));
         }
@@ -63,9 +63,9 @@ pub(super) fn check_place(file: &Path, process: &Process) -> Result<(), CommandE
     let (why, hint) = match &found {
         Some(found) if found.is_dir() => ("it is a directory".to_owned(), "name a file in it"),
         // Do not overwrite a device or a file that is not a plan.
-        Some(found) if !found.is_file() => ("it is no file".to_owned(), "name a file"),
+        Some(found) if !found.is_file() => ("it is not a file".to_owned(), "name a file"),
         Some(found) if found.len() > 0 && !bundle::is_bundle(&path).unwrap_or(false) => {
-            let why = "there is a file, and it is no plan of terrane's".to_owned();
+            let why = "the file exists and is not a plan of terrane".to_owned();
             (why, "name another, or remove it first")
         }
         Some(_) => return Ok(()),
@@ -76,7 +76,7 @@ pub(super) fn check_place(file: &Path, process: &Process) -> Result<(), CommandE
         ),
     };
     let file = file.display();
-    let said = CommandError::new(format!("the plan cannot be written to `{file}`: {why}"));
+    let said = CommandError::new(format!("cannot write the plan to `{file}`: {why}"));
     Err(said.hint(hint))
 }
 
@@ -112,7 +112,7 @@ pub(super) async fn write(
     let later = if written.deferred == 0 {
         ""
     } else {
-        "; what stands on others that change is planned then"
+        "; dependents of changing stacks are planned then"
     };
     report::say(&format!(
         "\nWrote `{file}`: `terrane apply {file}` applies exactly this, here or on another machine{later}.\n"
@@ -131,7 +131,7 @@ pub(crate) async fn carry_out(
     let settings = process.settings(global)?;
     if settings.key.is_to_be_made() {
         return Err(CommandError::new(format!(
-            "the bundle `{}` opens with the master key it was sealed with, and here is none",
+            "cannot open the bundle `{}`: it needs the master key it was sealed with, and there is none here",
             file.display()
         ))
         .hint(bundle::GIVE_KEY)

@@ -397,7 +397,7 @@ fn made_by(run: &Run) -> Option<String> {
 async fn hook_lines(watcher: &Watcher<'_>, run: &Run) -> Result<Vec<String>, CommandError> {
     let spec = watcher.control().run_spec(run.id).await;
     let spec = spec.map_err(|err| CommandError::from_error(&err))?;
-    let line = "its hooks after `apply` did not run: they do when it is applied again, or nothing is left to change";
+    let line = "its hooks after `apply` did not run: they run when it is applied again, even if nothing is left to change";
     let owes = spec.has_hooks(Stage::Applying, Some(HookTiming::After));
     Ok(owes.then(|| line.to_owned()).into_iter().collect())
 }
@@ -411,9 +411,8 @@ fn left_lines(run: &Run) -> Vec<String> {
 }
 
 fn lost_lines(kept: Option<&str>) -> Vec<String> {
-    let mut lines =
-        vec!["its runner was lost while applying: what happened is not known".to_owned()];
+    let mut lines = vec!["its runner was lost while applying: the result is unknown".to_owned()];
     lines.extend(kept.map(str::to_owned));
-    lines.push("the way on is a fresh plan, which shows what is there".to_owned());
+    lines.push("next step: a new plan shows which resources exist".to_owned());
     lines
 }

@@ -209,13 +209,13 @@ async fn status(
 
 /// The error for a plan that cannot be read. A plan is stored, sealed, only on the machine that made it.
 fn unreadable(watcher: &Watcher<'_>, run: &Run) -> CommandError {
-    let said = CommandError::new(format!("the plan of stack `{}` cannot be read", run.stack));
+    let said = CommandError::new(format!("cannot read the plan of stack `{}`", run.stack));
     let set = watcher.set();
     if set.request.machine == watcher.control().home.machine() {
         return said;
     }
     let id = set.id;
-    said.cause("it was made on another machine, and lies there")
+    said.cause("it is on the machine that made it")
         .hint(format!(
             "`terrane run show {id} --plan` there shows it; a bundle (`terrane plan --out FILE`) is shown wherever it is \
              applied"

@@ -31,11 +31,11 @@ pub(super) async fn confirm(
         return Ok(PromptOutcome::Nobody);
     }
     let deed = match action {
-        Action::Destroy => "Destroy all of this?",
-        Action::Plan | Action::Apply | Action::Exec => "Apply this?",
+        Action::Destroy => "Destroy everything in",
+        Action::Plan | Action::Apply | Action::Exec => "Apply",
     };
     report::say(&format!(
-        "\n{deed} Only `yes` starts change set {}: ",
+        "\n{deed} change set {}? Type `yes` to continue: ",
         set.id
     ))?;
     // A separate thread, so that a pending read does not keep the process from exiting.
@@ -74,7 +74,7 @@ pub(super) async fn nobody(
         Action::Destroy => "destroys",
         Action::Plan | Action::Apply | Action::Exec => "applies",
     };
-    let said = CommandError::new(format!("change set {id} waits: nobody is here to say yes"))
+    let said = CommandError::new(format!("change set {id} waits: no terminal to confirm it"))
         .hint(format!(
             "`terrane run confirm {id}` {deed} it, `terrane run discard {id} --reason \"…\"` drops it"
         ));
@@ -84,7 +84,7 @@ pub(super) async fn nobody(
         said
     } else {
         said.hint(format!(
-            "the same command with `--auto-approve` {deed} without asking"
+            "the same command with `--auto-approve` {deed} without confirmation"
         ))
     };
     let others = prepare::find_alike(watcher.control(), set).await;
@@ -93,10 +93,10 @@ pub(super) async fn nobody(
     let said = match names.as_slice() {
         [] => said,
         [one] => said.hint(format!(
-            "change set {one} asks for the same and waits, too; `terrane run discard {one} --reason \"…\"` drops it"
+            "change set {one} requests the same and waits, too; `terrane run discard {one} --reason \"…\"` drops it"
         )),
         many => said.hint(format!(
-            "change sets {} ask for the same and wait, too; `terrane run discard` drops one",
+            "change sets {} request the same and wait, too; `terrane run discard` drops one",
             many.join(", ")
         )),
     };
@@ -119,12 +119,12 @@ pub(super) async fn waits_for_others(
         let (on, words) = (&hold.on, hold.words());
         let said = format!("change set {id} waits: {} is {words}", on.words());
         let then = match hands(watcher).await? {
-            ContinuableBy::Anyone => ", and it goes on".to_owned(),
+            ContinuableBy::Anyone => ", and it continues".to_owned(),
             ContinuableBy::Writers => format!(
-                "; it goes on if whoever says so may apply it, else with `terrane run confirm {id}` by one who may"
+                "; it continues if the user who releases it may apply it. Otherwise a user who may runs `terrane run confirm {id}`"
             ),
             ContinuableBy::Asker => format!(
-                "; it goes on if the variables it was asked with are set there, else with `terrane run confirm {id}`"
+                "; it continues if the variables of the request are set there. Otherwise run `terrane run confirm {id}`"
             ),
         };
         let hint = format!("{}{then}", hold.release_step());
@@ -146,13 +146,15 @@ pub(super) async fn waits_for_others(
     }
     let then = if is_said(watcher.set(), watcher.runs()) {
         match hands(watcher).await? {
-            ContinuableBy::Anyone => "It goes on by itself with the last one.\n".to_owned(),
+            ContinuableBy::Anyone => {
+                "It starts automatically after the last approval.\n".to_owned()
+            }
             ContinuableBy::Writers => format!(
-                "It goes on with the last one if whoever gives that may apply it; else `terrane run confirm {id}` by one \
-                 who may starts it.\n"
+                "It starts after the last approval if that approver may apply it. Otherwise a user who may runs \
+                 `terrane run confirm {id}`.\n"
             ),
             ContinuableBy::Asker => format!(
-                "Then `terrane run confirm {id}` starts it, where the variables it was asked with are set.\n"
+                "Then run `terrane run confirm {id}` where the variables of the request are set.\n"
             ),
         }
     } else {
@@ -173,7 +175,7 @@ pub(super) fn unconfirmed(answer: &PromptOutcome) -> Result<ExitStatus, CommandE
         PromptOutcome::Interrupted => report::say("\nNothing was applied.\n")?,
         PromptOutcome::No(typed) if matches!(typed.to_lowercase().as_str(), "y" | "yes") => {
             report::say(
-                "Nothing was applied: only `yes`, in full and in lower case, starts it.\n",
+                "Nothing was applied: type `yes` in full and in lower case to start it.\n",
             )?;
         }
         // After Ctrl-D the cursor is still on the line of the prompt.

@@ -109,9 +109,9 @@ pub(super) fn remark(found: &StackLock) -> Option<String> {
     let stack = &found.stack;
     match &found.lock {
         Ok(BackendLock::NotRevealed) => Some(format!(
-            "stack `{stack}`: its kind of backend tells nobody who holds its lock"
+            "stack `{stack}`: this kind of backend does not report who holds its lock"
         )),
-        Err(err) => Some(format!("stack `{stack}` could not be asked about: {err}")),
+        Err(err) => Some(format!("cannot check the lock of stack `{stack}`: {err}")),
         Ok(BackendLock::Free | BackendLock::Held(_)) => None,
     }
 }
@@ -132,7 +132,7 @@ pub(super) async fn break_lock(
         && let Some(run) = applying(control, stack).await
     {
         return Err(CommandError::new(format!(
-            "run {run}, which applies stack `{stack}`, is at work"
+            "run {run}, which applies stack `{stack}`, is active"
         ))
         .hint(format!(
             "wait for {run}, or `terrane run cancel {run}`; with `--force` another could write at the same time"
@@ -163,7 +163,7 @@ pub(super) async fn break_lock(
         report::say(&match broken {
             BreakOutcome::Surely => format!("Broke {what} on `{stack}`.\n"),
             BreakOutcome::Asked => format!(
-                "The backend of `{stack}` was asked to end {what}; it does not tell whether that held the state.\n"
+                "Requested the backend of `{stack}` to release {what}; it does not report whether that lock held the state.\n"
             ),
         })?;
     }
@@ -180,7 +180,7 @@ fn id_of(
         (BackendLock::Held(info), Some(named)) if info.id != named => Err(CommandError::new(
             format!("stack `{stack}` is locked by another one: {info}"),
         )
-        .hint("look again: `terrane lock list`")
+        .hint("check `terrane lock list` again")
         .status(ExitStatus::Refused)),
         (BackendLock::Held(info), _) => Ok(info.id.clone()),
         (BackendLock::Free, _) => Err(CommandError::new(format!(
@@ -189,7 +189,7 @@ fn id_of(
         .hint("`terrane lock list` shows every lock")),
         (BackendLock::NotRevealed, Some(named)) => Ok(named.to_owned()),
         (BackendLock::NotRevealed, None) => Err(CommandError::new(format!(
-            "the backend of stack `{stack}` does not tell which lock holds its state"
+            "the backend of stack `{stack}` does not report which lock holds its state"
         ))
         .hint("the engine prints the id when it is refused: give it with `--id ID`")
         .status(ExitStatus::Usage)),

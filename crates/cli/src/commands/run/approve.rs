@@ -23,8 +23,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Agree that a change set, or one of its runs, may be applied
 ///
-/// Approving is not starting: `terrane run confirm` does that, unless `--auto-approve` was said. Without a
-/// server nobody verifies who you are; a role is recorded as claimed.
+/// Approving does not start the apply: `terrane run confirm` does, unless `--auto-approve` was given. Without a
+/// server your identity is not verified; a role is recorded as claimed.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run approve c42\n  terrane run approve r44 --role approver --comment \"checked with the network team\""
@@ -32,13 +32,13 @@ use crate::{CommandError, ExitStatus, Process, report};
 pub(super) struct ApproveArgs {
     /// The change set, such as `c42`, or a run whose stack is approved by itself, such as `r44`
     what: String,
-    /// The role you speak in
+    /// The role you are approving as
     #[arg(long)]
     role: Option<String>,
-    /// The plan you saw, as `terrane run show c42 --plan` names it: nothing is approved if another one lies there by now
+    /// The plan you reviewed, as `terrane run show c42 --plan` names it; fails if the plan has changed since
     #[arg(long, value_name = "PLAN")]
     plan: Option<String>,
-    /// What others should know
+    /// A comment for others
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
 }
@@ -60,10 +60,10 @@ pub(super) async fn approve(
         && shown(&before.runs, run).is_none()
         && before.runs.iter().any(is_planning);
     if before.set.status == Status::Planning || is_nothing_there {
-        let why = format!("change set {set} is still being planned: there is no plan to approve");
+        let why = format!("cannot approve change set {set}: it is still being planned");
         return Err(CommandError::new(why)
             .hint(format!(
-                "`terrane run show {set} --plan` shows it when it is there"
+                "`terrane run show {set} --plan` shows the plan once it exists"
             ))
             .status(ExitStatus::Refused));
     }
@@ -84,7 +84,7 @@ pub(super) async fn approve(
             format!("change set {set} needs no approval")
         };
         return Err(CommandError::new(why)
-            .hint(format!("`terrane run show {set}` says where it stands"))
+            .hint(format!("`terrane run show {set}` shows its status"))
             .status(ExitStatus::Refused));
     }
     let has_role = args.role.is_some();
@@ -109,7 +109,7 @@ pub(super) async fn approve(
         Err(err @ ApproveError::OtherPlans(_)) => {
             return Err(failed(&err)
                 .hint(format!(
-                    "`terrane run show {set} --plan` shows what is asked about now, and names it"
+                    "`terrane run show {set} --plan` shows the current plan and its name"
                 ))
                 .status(ExitStatus::Refused));
         }
@@ -183,7 +183,7 @@ pub(super) async fn approve(
     }
     if !can_be_shown(&here.control, &after.runs).await {
         let said = format!(
-            "the plans of change set {set} lie on the machine that made them: they cannot be shown here"
+            "cannot show the plans of change set {set}: they are on the machine that made them"
         );
         report::say(&errors::render_warning(&said, &[], process.look(global)))?;
     }
@@ -194,7 +194,7 @@ pub(super) async fn approve(
         if let Some(not_counted) = not_counted.find(|one| one.person == actor) {
             let why = match (not_counted.because, &one.rule.role) {
                 (UncountedReason::OtherRole, Some(role)) if !has_role => {
-                    format!("spoke in no role; `--role {role}` claims it")
+                    format!("gave no role; add `--role {role}`")
                 }
                 (because, _) => because.words().to_owned(),
             };
@@ -212,15 +212,15 @@ pub(super) async fn approve(
             .map_or_else(String::new, |_| {
                 format!("; `{}` approves it", one.command(set))
             });
-        report::say(&format!("Still owed: {} ({}){way}\n", one.words(), one.by))?;
+        report::say(&format!("Pending: {} ({}){way}\n", one.words(), one.by))?;
     }
     if goes_on && owed.is_empty() {
-        report::say(&format!("Change set {set} goes on.\n"))?;
+        report::say(&format!("Change set {set} continues.\n"))?;
     } else if goes_on {
-        report::say(&format!("Change set {set} goes on with the rest.\n"))?;
+        report::say(&format!("Change set {set} continues with the rest.\n"))?;
     } else if owed.is_empty() && is_over {
         report::say(&format!(
-            "`terrane apply --resume {set}` goes on with it.\n"
+            "Run `terrane apply --resume {set}` to continue.\n"
         ))?;
     } else if let Some((why, way)) = stands_in_the_way {
         report::say(&errors::render_warning(&why, &[way], process.look(global)))?;
@@ -229,12 +229,12 @@ pub(super) async fn approve(
             if may_apply {
                 ""
             } else {
-                " by who may apply it"
+                " by a user who may apply it"
             },
             if !is_here {
                 ", on the machine that planned it"
             } else if needs_asker {
-                ", where the variables it was asked with are set"
+                ", where the variables of the request are set"
             } else {
                 ""
             },
@@ -265,14 +265,14 @@ async fn stands_in_the_way(
     let id = set.id;
     if let Some(by) = prepare::requires_more_approvals(&here.project, &set.request) {
         return Ok(Some((
-            format!("{by} wants more approvals now than when change set {id} was asked for"),
-            format!("`terrane run discard {id} --reason …` drops it; then ask for it again"),
+            format!("{by} now requires more approvals than when change set {id} was requested"),
+            format!("`terrane run discard {id} --reason …` drops it; then request it again"),
         )));
     }
     let stack = here.protected_since(id).await?;
     Ok(stack.map(|stack| {
         (
-            format!("stack `{stack}` was protected after its destroy was asked for"),
+            format!("stack `{stack}` was protected after its destroy was requested"),
             format!("`terrane run confirm {id} --confirm {stack}` destroys it"),
         )
     }))

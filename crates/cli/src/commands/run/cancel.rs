@@ -24,15 +24,15 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// End a run or a change set, as Ctrl-C does in the terminal that watches it
 ///
-/// Nothing new begins, and each engine gets one interrupt: it finishes what it is at, stores its state and
-/// ends. This command waits for that; Ctrl-C leaves it to it. It works on the machine that carries the run
+/// No new run starts, and each engine gets one interrupt: it finishes its current work, saves its state and
+/// exits. This command waits for that; Ctrl-C detaches. It works only on the machine that carries the run
 /// out.
 ///
-/// An engine that does not end can be killed. What it did since it last stored its state is then in no
-/// state: it is shown first, and the act stays in the record.
+/// An engine that does not exit can be killed. What it did since it last saved its state is then in no
+/// state: the command shows this first, and records the action.
 ///
-/// Of a machine that shares this home and is gone for good, nobody can tell what became of its runs. `--gone`
-/// says so: they are `unknown`, others have their turn, and what that machine might still write is refused.
+/// Use `--gone` if a machine that shares this home is lost for good. Its runs become `unknown`, other change sets
+/// may start, and anything that the machine still writes is refused.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run cancel r7\n  terrane run cancel c3 --reason \"wrong branch\"\n  \
@@ -43,7 +43,7 @@ pub(crate) struct CancelArgs {
     /// A run, such as `r7`, or a change set, such as `c3`
     #[arg(value_name = "RUN|CHANGESET")]
     what: String,
-    /// Why, in a sentence: it stays in the record
+    /// Why, in a sentence; it is recorded
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Kill the engine of a run instead of waiting for it
@@ -83,8 +83,8 @@ pub(crate) async fn cancel(
             let done = cancel::cancel_set(control, set, &wish).await;
             done.map_err(|err| refused(&err))?;
             report::say(&format!(
-                "Cancelling change set {set}: engines finish what they are at and store their state. \
-                 Ctrl-C leaves them to it.\n"
+                "Cancelling change set {set}: engines finish their current work and save their state. \
+                 Press Ctrl-C to detach.\n"
             ))?;
             Box::pin(change::watch_until_finished(control, set, global, process)).await?;
             Ok(ExitStatus::Done)
@@ -115,8 +115,8 @@ async fn cancel_run(
     let stack = &run.stack;
     report::say(&if run.state.is_running() {
         format!(
-            "Cancelling run {id} of `{stack}`: its engine finishes what it is at and stores its state. \
-             Ctrl-C leaves it to it.\n"
+            "Cancelling run {id} of `{stack}`: its engine finishes its current work and saves its state. \
+             Press Ctrl-C to detach.\n"
         )
     } else {
         format!("Cancelling run {id} of `{stack}`, which has not begun.\n")
@@ -141,17 +141,15 @@ async fn give_up(
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
     let Some(set) = set else {
-        return Err(CommandError::new(
-            "`--gone` gives up all that a machine was at for one request",
-        )
-        .hint("name the change set: `terrane run cancel c3 --gone --reason …`")
-        .status(ExitStatus::Usage));
+        return Err(CommandError::new("`--gone` gives up a whole change set")
+            .hint("name the change set: `terrane run cancel c3 --gone --reason …`")
+            .status(ExitStatus::Usage));
     };
     let reason = said(wish)?;
     let found = cancel::may_be_given_up(&place.control, set).await;
     found.map_err(|err| refused(&err))?;
     report::say(&format!(
-        "If the machine of change set {set} lives, wait for it: nothing that it does from now on gets into a state.\n"
+        "If the machine of change set {set} still works, wait for it: no state records what it does from now on.\n"
     ))?;
     type_name(args, &set.to_string(), "give it up", process)?;
     let given_up = cancel::give_up(&place.control, set, &reason).await;
@@ -169,7 +167,7 @@ async fn give_up(
         say_over(run, "")?;
     }
     report::say(&format!(
-        "Change set {set} is given up. Look at what is there before anything is applied: `terrane plan`.\n"
+        "Change set {set} is given up. Check the real resources before the next apply: `terrane plan`.\n"
     ))?;
     Ok(ExitStatus::Done)
 }
@@ -178,7 +176,7 @@ async fn give_up(
 fn said(wish: CancelRequest) -> Result<BreakGlassReason, CommandError> {
     let Some(text) = wish.reason else {
         return Err(CommandError::new("the reason is empty")
-            .hint("say why, for who reads the record later: `--reason \"…\"`")
+            .hint("give a reason for later readers of the record: `--reason \"…\"`")
             .status(ExitStatus::Usage));
     };
     Ok(BreakGlassReason {
@@ -212,7 +210,7 @@ async fn kill(
     match &lost {
         None => report::say("If its engine is killed now, nothing is known to be lost.\n")?,
         Some(lost) => {
-            report::say("If its engine is killed now, this stays as it is:\n")?;
+            report::say("If its engine is killed now, no state records this:\n")?;
             for line in unrecorded::facts(lost) {
                 report::say(&format!("  {line}\n"))?;
             }
@@ -239,7 +237,7 @@ fn type_name(
 ) -> Result<(), CommandError> {
     let unsaid = |why: &str| {
         CommandError::new(format!("nothing was done: {why}"))
-            .hint(format!("`--confirm {name}` says it beforehand"))
+            .hint(format!("give it with `--confirm {name}`"))
             .status(ExitStatus::Refused)
     };
     if let Some(given) = &args.confirm {
@@ -249,9 +247,7 @@ fn type_name(
         return Err(unsaid(&format!("`{given}` is not its name")));
     }
     if !process.stdin_is_terminal {
-        return Err(unsaid(
-            "its name must be typed, and nobody is here to type it",
-        ));
+        return Err(unsaid("its name must be typed, and there is no terminal"));
     }
     report::say(&format!("Type `{name}` to {deed}: "))?;
     let mut line = String::new();
@@ -273,7 +269,7 @@ fn tell(run: &Run, global: &Global) -> Result<ExitStatus, CommandError> {
         )?;
         return Ok(ExitStatus::Done);
     }
-    say_over(run, ", it came to its end first")?;
+    say_over(run, ", it ended first")?;
     if let Some(found) = super::imports::unrecorded_of(&run.state) {
         for line in unrecorded::lines(found, &run.id.to_string(), run.stack.as_str()) {
             report::say(&format!("  {line}\n"))?;

@@ -12,17 +12,17 @@ use crate::commands::destroy;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process};
 
-/// Start what was planned, and watch it
+/// Start the apply of a planned change set, and watch it
 ///
-/// Approvals are looked at again. If what was planned from has moved meanwhile, nothing is applied:
-/// `terrane apply --resume` plans it afresh.
+/// Approvals are checked again. If the plan is no longer valid, nothing is applied:
+/// `terrane apply --resume` plans it again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  terrane run confirm c42")]
 pub(super) struct ConfirmArgs {
     /// The change set, such as `c42`, or one of its runs
     what: String,
 
-    /// The name of a stack that was protected after its destroy was asked for, in place of typing it
+    /// The name of a stack that was protected after its destroy was requested, in place of typing it
     #[arg(long = "confirm", value_name = "STACK")]
     confirm: Vec<String>,
 }
@@ -67,9 +67,10 @@ pub(crate) async fn confirm_change_set(
     watcher.see().await?;
     // Only a waiting change set needs values; that it is over is reported below.
     if let Some(missing) = missing.filter(|_| watcher.set().status == Status::AwaitingConfirm) {
-        let said = format!("change set {set} needs values that are not here");
+        let said =
+            format!("cannot confirm change set {set}: values that it needs are not set here");
         return Err(CommandError::because(said, &missing)
-            .hint("confirm it where they are, or set them as they were when it was planned"));
+            .hint("confirm it where they are set, or set the same values as for its plan"));
     }
     if watcher.set().status == Status::AwaitingConfirm {
         change::show_plans(

@@ -14,10 +14,10 @@ use crate::commands::manual::ReasonArg;
 use crate::watch::advance_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Drop a change set that waits, or the state that a run could not deliver
+/// Drop a waiting change set, or the quarantined state of a run
 ///
-/// Of a change set, nothing more is applied; it can be resumed. After a run's state was discarded, its
-/// stack may be applied again; the bytes stay in the home, sealed.
+/// A dropped change set applies nothing more; it can be resumed. After a run's state is discarded, its
+/// stack may be applied again; the bytes stay in the home, encrypted.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run discard c42 --reason \"not this week\"\n  \
@@ -85,7 +85,7 @@ async fn drop_kept(
         report::json(&json!({ "run": run.to_string(), "discarded": kept, "reason": reason.text }))?;
     } else {
         report::say(&format!(
-            "Discarded what run {run} left aside; its stack may be applied again.\n"
+            "Discarded the quarantined state of run {run}; its stack may be applied again.\n"
         ))?;
     }
     Ok(ExitStatus::Done)

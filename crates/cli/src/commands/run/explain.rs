@@ -10,11 +10,11 @@ use crate::commands::manual::{ReasonArg, word};
 use crate::view::{self, text::clean};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Say why something was done by hand, where its record lacks that
+/// Add the missing reason to the record of a break-glass action
 ///
-/// Engines have no place for a reason in a `force-unlock`, a forced push or a delete over HTTP. Once it is given, the
-/// record closes when the next apply or destroy of the stack ends well. Where no stack is, as for a state of no project,
-/// the explanation closes the record at once.
+/// Engines cannot send a reason with a `force-unlock`, a forced push or a delete over HTTP. Once it is given, the
+/// record closes with the next successful apply or destroy of the stack. For a state without a stack, the reason
+/// closes the record at once.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run list --open\n  terrane run explain b7 --reason \"its job was killed\""
@@ -54,8 +54,10 @@ pub(super) async fn explain(
 
 fn read_record(word: &str) -> Result<BreakGlassId, CommandError> {
     word.parse().map_err(|_| {
-        CommandError::new(format!("`{word}` is not the record of an act by hand"))
-            .hint("records are called `b7`: `terrane run list --open` shows those that are open")
-            .status(ExitStatus::Usage)
+        CommandError::new(format!(
+            "`{word}` is not the record of a break-glass action"
+        ))
+        .hint("records are called `b7`: `terrane run list --open` shows those that are open")
+        .status(ExitStatus::Usage)
     })
 }

@@ -17,10 +17,10 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// How many resources a reminder names.
 const NAMED: usize = 3;
 
-/// Print `import` blocks for what an engine made before it died
+/// Print `import` blocks for resources that an engine created before it died
 ///
-/// Engines store their state every 20 seconds at most, but say what they finish as they finish it. The ids
-/// come from there: check them against the provider's import format.
+/// Engines save their state every 20 seconds at most, but report each resource when it is finished. The ids
+/// come from these reports: check them against the provider's import format.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run imports r7\n  terrane run imports r7 > network/imports.tf"
@@ -80,7 +80,7 @@ pub(crate) async fn warn_unrecorded(
         }
         let made = text::count(importable.len(), "resource");
         let said = format!(
-            "the engine of run {} made {made} of stack `{}` that no state knows ({}): an apply makes them again",
+            "the engine of run {} created {made} of stack `{}` that no state contains ({}): an apply creates them again",
             run.id,
             run.stack,
             brief(&importable)

@@ -20,19 +20,19 @@ use crate::commands::home_args::{HomeHandle, at_home};
 use crate::view::{ViewOptions, duration, restrictions, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Show what is under way or waits, and why; `--all` also what is over
+/// Show active and waiting runs, and why they wait; `--all` also shows finished ones
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run list\n  terrane run list --open\n  terrane run list --all --limit 5 --json"
 )]
 pub(super) struct ListArgs {
-    /// Also change sets that are over, the newest first
+    /// Also show finished change sets, the newest first
     #[arg(long)]
     all: bool,
     /// At most so many change sets, with `--all`
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: u32,
-    /// Show what was done by hand and no run has caught up with
+    /// Show open records of break-glass actions
     #[arg(long)]
     open: bool,
 }
@@ -72,11 +72,11 @@ pub(super) async fn list(
     }
     if sets.is_empty() && resting.is_empty() {
         report::say(if here.control.home.project().is_empty() {
-            "No project is here: `terrane run list` in the directory of one lists its runs.\n"
+            "There is no project here: run `terrane run list` in the directory of a project.\n"
         } else if args.all {
             "Nothing has run yet: `terrane plan` shows what would be done.\n"
         } else {
-            "Nothing is under way. `terrane run list --all` shows what was.\n"
+            "Nothing is running. `terrane run list --all` shows earlier runs.\n"
         })?;
         let stopped = prepare::last_stopped(&here.control).await;
         let stopped = stopped.map_err(|err| CommandError::from_error(&err))?;
@@ -84,7 +84,7 @@ pub(super) async fn list(
             && let Status::Stopped { why } = &set.status
         {
             report::say(&format!(
-                "Change set {0} stopped: {why}; `terrane apply --resume {0}` goes on with it.\n",
+                "Change set {0} stopped: {why}; `terrane apply --resume {0}` continues it.\n",
                 set.id
             ))?;
         }
@@ -127,7 +127,7 @@ pub(super) async fn list(
 
 /// Stacks that are applied but not done: no runner is working on them, and others may wait.
 fn rests(resting: &[UnfinishedRun]) -> Table {
-    let mut table = Table::new(["NOT DONE", "RUN", "STATE", "WHY", "WAITING", "WAY ON"]);
+    let mut table = Table::new(["NOT DONE", "RUN", "STATE", "WHY", "WAITING", "NEXT STEP"]);
     for one in resting {
         let waiting: Vec<&str> = one.waiting.iter().map(StackName::as_str).collect();
         table.row([
@@ -158,7 +158,7 @@ fn heading(set: &ChangeSetDetails, is_elsewhere: bool, look: ViewOptions) -> Str
     let request = &set.set.request;
     let exec = request.exec.as_ref();
     let exec = exec.map_or_else(String::new, |exec| format!(" `{}`", exec.line()));
-    let asker = request.asker.as_deref().unwrap_or("nobody known");
+    let asker = request.asker.as_deref().unwrap_or("unknown");
     let at = set.set.created_at;
     let when = if look.piped {
         at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -167,7 +167,7 @@ fn heading(set: &ChangeSetDetails, is_elsewhere: bool, look: ViewOptions) -> Str
     };
     let place = match set.set.status {
         _ if !is_elsewhere => "",
-        Status::AwaitingConfirm => ", on another machine: it is confirmed there",
+        Status::AwaitingConfirm => ", on another machine: confirm it there",
         _ => ", on another machine",
     };
     format!(
@@ -245,9 +245,9 @@ async fn open_acts(
     let kept = kept.render(process.data_look(global));
     if in_force.acts.is_empty() && kept.is_empty() {
         report::say(if in_force.outside == 0 {
-            "Nothing that was done by hand is open.\n"
+            "No record of a break-glass action is open.\n"
         } else {
-            "Nothing of this project that was done by hand is open.\n"
+            "No record of a break-glass action in this project is open.\n"
         })?;
     } else {
         let table = restrictions::acts(&in_force, Timestamp::now(), commands);
@@ -270,9 +270,9 @@ fn outside(here: &HomeHandle, acts: usize) -> String {
     let home = here.control.home.store().directory();
     let data = home.map_or_else(String::new, |dir| format!(" --data {}", dir.display()));
     format!(
-        "Outside of this project {} by hand {} open: in a directory without one, \
-         `terrane run list --open{data}` lists what is.",
-        count(acts, "act"),
+        "Outside of this project {} {} open: in a directory without a project, \
+         `terrane run list --open{data}` lists them.",
+        count(acts, "break-glass action"),
         if acts == 1 { "is" } else { "are" }
     )
 }

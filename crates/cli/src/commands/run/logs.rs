@@ -30,12 +30,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often to check whether the change set waits for a user.
 const ASK: Duration = Duration::from_secs(1);
 
-/// Print what the engines of a run said, without secrets
+/// Print the engine output of a run, without secrets
 ///
-/// While the run is under way `-f` goes on with it, from any terminal, and says if a person is waited for. A
-/// stack stands for its newest run, a change set for all its runs. A run that is planned anew (after `run retry`,
-/// or when its plan was no longer good) begins another attempt; the last is shown. `--json` prints the events as
-/// the engine wrote them, one a line.
+/// `-f` follows an active run, from any terminal, and reports if the run waits for a person. A stack means its
+/// newest run, a change set all its runs. A run that is planned again (after `run retry`, or when its plan was
+/// stale) starts another attempt; the last one is shown. `--json` prints the events as the engine wrote them, one
+/// per line.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run logs r7\n  terrane run logs -f network\n  \
@@ -45,13 +45,13 @@ pub(crate) struct LogsArgs {
     /// A run, such as `r7`, a change set, such as `c3`, or a stack
     #[arg(value_name = "RUN|CHANGESET|STACK")]
     what: String,
-    /// Go on until the run is over
+    /// Follow until the run is over
     #[arg(short, long)]
     follow: bool,
     /// Only one stage
     #[arg(long, value_enum)]
     stage: Option<StageArg>,
-    /// An earlier attempt, counted from 1; `terrane run show` says how many there are
+    /// An earlier attempt, counted from 1; `terrane run show` shows how many there are
     #[arg(long, value_name = "N", conflicts_with = "follow")]
     attempt: Option<NonZeroUsize>,
 }
@@ -152,7 +152,7 @@ pub(crate) async fn logs(
         }
     }
     if !said && !global.json {
-        report::say("No engine has said anything.\n")?;
+        report::say("There is no engine output.\n")?;
     }
     for run in over.iter().filter(|_| !global.json) {
         say_over(run, "")?;

@@ -13,7 +13,7 @@ use crate::commands::manual::ReasonArg;
 use crate::watch::advance_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Say that a change set must not be applied
+/// Reject a change set, so that it is not applied
 ///
 /// It stops, with the reason. What it applied already stays.
 #[derive(Debug, clap::Args)]

@@ -8,12 +8,12 @@ use crate::commands::change::{self, ChangeOptions};
 use crate::commands::exceptions::ExceptionArgs;
 use crate::{CommandError, ExitStatus, Process};
 
-/// Try a run again that did not end well, and those that it poisoned
+/// Retry a run that did not succeed, and the runs that were skipped because of it
 ///
-/// Stacks that were left alone because of its plan are looked at again, too.
+/// Stacks that were untouched because of its plan are checked again, too.
 ///
-/// They are planned afresh, on the source as it is now; one that is applied, not done, goes on at the stage that did not
-/// pass. `terrane apply --resume` takes all that is left.
+/// The runs are planned again, on the current source. A run that is applied but not done continues at the stage that did
+/// not pass. `terrane apply --resume` retries everything that is left.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run retry r44\n  terrane run retry r44 --auto-approve\n  \

@@ -24,7 +24,7 @@ use crate::view::{gates, text, unrecorded};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Show a change set or a run: where it stands, who said what, and all that happened
+/// Show a change set or a run: its status, approvals and history
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane run show c42\n  terrane run show c42 --plan\n  terrane run show r44 --json"
@@ -32,7 +32,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 pub(super) struct ShowArgs {
     /// The change set, such as `c42`, or the run, such as `r44`
     what: String,
-    /// Show what was planned, as it is asked about
+    /// Show the plan, as the confirmation shows it
     #[arg(long)]
     plan: bool,
     /// With `--plan`: show every attribute
@@ -134,7 +134,7 @@ pub(super) async fn show(
         let reports = gates_of(one, &history);
         if run.is_none_or(|run| run == one.id) && !reports.is_empty() {
             report::data(&format!(
-                "\ngates of `{}`, last looked at by {}\n{}",
+                "\ngates of `{}`, last checked by {}\n{}",
                 one.stack,
                 one.id,
                 gates::brief(&reports, look)
@@ -251,7 +251,7 @@ fn heading(explained: &ChangeSetDetails) -> String {
         "change set {}: {} by `{}`, {}",
         set.id,
         set.request.action.word(),
-        set.request.asker.as_deref().unwrap_or("nobody known"),
+        set.request.asker.as_deref().unwrap_or("unknown"),
         set.status.word()
     )];
     if let Some(exec) = &set.request.exec {
@@ -318,9 +318,9 @@ fn set_words(event: &SetEvent) -> String {
         SetEvent::Requested { confirmed: true } => "requested, approved beforehand".to_owned(),
         SetEvent::Requested { confirmed: false } => "requested".to_owned(),
         SetEvent::CameToRest => "waits for a person".to_owned(),
-        SetEvent::Confirmed { by: None } => "goes on: nobody has to be asked".to_owned(),
+        SetEvent::Confirmed { by: None } => "continues: no confirmation needed".to_owned(),
         SetEvent::Confirmed { by: who } => format!("confirmed{}", by(who)),
-        SetEvent::LanesTaken => "took its lanes".to_owned(),
+        SetEvent::LanesTaken => "acquired its lanes".to_owned(),
         SetEvent::Completed => "finished".to_owned(),
         SetEvent::Failed { why } => format!("stopped: {why}"),
         SetEvent::Interrupted { by: who } => format!("interrupted{}", by(who)),
@@ -348,7 +348,9 @@ fn run_words(event: &RunEvent, action: Action) -> String {
             ..
         } if is_exec => format!("done: serial {serial}"),
         RunEvent::PlanStarted => "planning began".to_owned(),
-        RunEvent::PreviewStarted { .. } => "looked at before its upstreams are applied".to_owned(),
+        RunEvent::PreviewStarted { .. } => {
+            "preview began: its upstreams are not applied yet".to_owned()
+        }
         RunEvent::Previewed { preview, .. } => match preview {
             Preview::None => "deferred".to_owned(),
             Preview::Planned { plan } => format!("deferred: {} so far", sum(&plan.counts)),
@@ -362,8 +364,10 @@ fn run_words(event: &RunEvent, action: Action) -> String {
         RunEvent::PolicyAsked { at, by, said } => policy_words(*at, by.as_deref(), said),
         RunEvent::Confirmed => "confirmed".to_owned(),
         RunEvent::ApplyStarted => "applying began".to_owned(),
-        RunEvent::ApplyPutOff { .. } => "put off: policies want more approvals of a yes".to_owned(),
-        RunEvent::PlanVoided { why } => format!("planned afresh: {why}"),
+        RunEvent::ApplyPutOff { .. } => {
+            "put off: policies require more approvals of the confirmation".to_owned()
+        }
+        RunEvent::PlanVoided { why } => format!("planned again: {why}"),
         RunEvent::ApplyFinished { serial, .. } => match serial {
             Some(serial) => format!("applied: serial {serial}"),
             None => "applied".to_owned(),
@@ -391,18 +395,18 @@ fn run_words(event: &RunEvent, action: Action) -> String {
         RunEvent::CancelAsked { by, reason, kill } => {
             let deed = if *kill { "kill" } else { "cancel" };
             let reason = reason.as_ref().map(|reason| format!(": {reason}"));
-            format!("{deed} asked for by `{by}`{}", reason.unwrap_or_default())
+            format!("{deed} requested by `{by}`{}", reason.unwrap_or_default())
         }
-        RunEvent::Reopened { moved: false } => "opened again".to_owned(),
-        RunEvent::Reopened { moved: true } => "opened again: it moved since".to_owned(),
+        RunEvent::Reopened { moved: false } => "reopened".to_owned(),
+        RunEvent::Reopened { moved: true } => "reopened: it changed since".to_owned(),
     }
 }
 
 /// The policy verdict of a later phase, in one line.
 fn policy_words(at: PolicyPhase, by: Option<&str>, said: &Verdict) -> String {
     let about = match (at, by) {
-        (PolicyPhase::Approval, Some(by)) => format!("about the word of `{by}`"),
-        (PolicyPhase::Approval, None) => "about a yes".to_owned(),
+        (PolicyPhase::Approval, Some(by)) => format!("for the approval by `{by}`"),
+        (PolicyPhase::Approval, None) => "for the confirmation".to_owned(),
         (PolicyPhase::Plan | PolicyPhase::Apply, _) => format!("at {}", at.as_str()),
     };
     let parts: Vec<String> = [
@@ -415,9 +419,9 @@ fn policy_words(at: PolicyPhase, by: Option<&str>, said: &Verdict) -> String {
     .map(|(number, noun)| text::count(number, noun))
     .collect();
     if parts.is_empty() {
-        return format!("policies asked {about}: no objection");
+        return format!("policies checked {about}: passed");
     }
-    format!("policies asked {about}: {}", parts.join(", "))
+    format!("policies checked {about}: {}", parts.join(", "))
 }
 
 fn moment(at: Timestamp) -> String {

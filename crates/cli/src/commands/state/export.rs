@@ -15,8 +15,8 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Take states out: one to a file or a backend, or all of them to a directory
 ///
-/// A state holds every value in clear, sensitive ones too. `--all` is consistent while others write, and
-/// `terrane state import --all` brings it back.
+/// A state contains every value in clear, sensitive ones too. `--all` is consistent while others write, and
+/// `terrane state import --all` restores it.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state export network --to network.tfstate\n  terrane state export network --to engine   # the backend of its target, or that its source names\n  \
@@ -82,7 +82,7 @@ pub(crate) async fn export(
     };
     if let Some(hint) = other {
         return Err(
-            CommandError::new(format!("a state does not go to `{}`", args.to))
+            CommandError::new(format!("cannot export a state to `{}`", args.to))
                 .hint(hint)
                 .status(ExitStatus::Usage),
         );
@@ -134,11 +134,13 @@ pub(crate) async fn export(
         report::say(&format!("note: the backend was locked by {way}\n"))?;
     }
     if *locking == Locking::Nowhere {
-        report::say("note: the backend was not locked: see to it that nobody else wrote there\n")?;
+        report::say(
+            "note: the backend was not locked: make sure that no other client wrote there\n",
+        )?;
     }
     if exported.secret_paths > 0 {
         report::say(&format!(
-            "note: secrets of runs stand in {} of its values; masked here, they are shown where this is imported\n",
+            "note: {} of its values contain secrets of runs; masked here, they are shown where this is imported\n",
             exported.secret_paths
         ))?;
     }

@@ -27,11 +27,11 @@ use crate::view::text::clean;
 use crate::{CommandError, ExitStatus, Process, report};
 
 const NOT_LOCKED: &str =
-    "note: the old backend was not locked: see to it that nobody writes there any more\n";
+    "note: the old backend was not locked: make sure that no client writes there any more\n";
 
-/// Bring a state here from where it was, with its lineage and serial
+/// Import a state from a file or a backend, with its lineage and serial
 ///
-/// An HTTP backend is locked first, so that nobody writes there meanwhile. Afterwards a plan proves that
+/// An HTTP backend is locked first, so that no client writes there meanwhile. Afterwards a plan proves that
 /// nothing changes.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -55,7 +55,7 @@ pub(crate) struct ImportArgs {
     credential: Option<String>,
     #[command(flatten)]
     locking: LockingArgs,
-    /// Keep the old home locked, so that nobody writes there by mistake (a URL or `engine`)
+    /// Keep the old home locked, so that no client writes there by mistake (a URL or `engine`)
     #[arg(long)]
     leave_locked: bool,
     /// Do not plan afterwards
@@ -72,13 +72,14 @@ pub(crate) async fn import(
     if args.leave_locked && !matches!(from, StateLocation::Http(_) | StateLocation::Engine) {
         return Err(
             CommandError::new("`--leave-locked`: a file cannot be kept locked")
-                .hint("import without it, and see to it that nobody writes there any more")
+                .hint("import without it, and make sure that no client writes there any more")
                 .status(ExitStatus::Usage),
         );
     }
     let locking = &args.locking.read(matches!(from, StateLocation::Http(_)))?;
     if args.leave_locked && *locking == Locking::Nowhere {
-        let message = "`--leave-locked` and `--no-lock`: what has no lock cannot be kept locked";
+        let message =
+            "cannot use `--leave-locked` with `--no-lock`: without a lock, nothing stays locked";
         return Err(CommandError::new(message).status(ExitStatus::Usage));
     }
     require_durable_home(global, process)?;
@@ -108,7 +109,7 @@ pub(crate) async fn import(
     };
     let status = Box::pin(change::carry_out(change, global, process)).await?;
     if status == ExitStatus::Changes {
-        report::say("The plan is not empty: look at it before the next apply.\n")?;
+        report::say("The plan is not empty: review it before the next apply.\n")?;
     }
     Ok(status)
 }
@@ -270,7 +271,7 @@ async fn import_stacks(
         if let SourceLockState::Seen { at } = imported.old_home {
             let since = Timestamp::now().duration_since(at);
             report::say(&format!(
-                "note: it is what was seen {}: see to it that nobody has written there since, nor does any more\n",
+                "note: it is a copy from {}: make sure that no client has written there since, or does any more\n",
                 duration::ago(Duration::try_from(since).unwrap_or_default())
             ))?;
         }

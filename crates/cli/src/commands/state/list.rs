@@ -87,9 +87,9 @@ fn not_all(unread: &[AskStateError]) -> Result<ExitStatus, CommandError> {
         return Ok(ExitStatus::Done);
     };
     if more.is_empty() {
-        return Err(shown(first).hint("`terrane state verify` says what is wrong with it"));
+        return Err(shown(first).hint("`terrane state verify` shows what is wrong with it"));
     }
-    let message = format!("{} states could not be looked into", unread.len());
+    let message = format!("cannot read {} states", unread.len());
     let whole = unread
         .iter()
         .fold(CommandError::new(message), |whole, one| {
@@ -97,7 +97,7 @@ fn not_all(unread: &[AskStateError]) -> Result<ExitStatus, CommandError> {
             let words = std::iter::once(one.message).chain(one.causes);
             whole.cause(words.collect::<Vec<_>>().join(": "))
         });
-    Err(whole.hint("`terrane state verify` says what is wrong with them"))
+    Err(whole.hint("`terrane state verify` shows what is wrong with them"))
 }
 
 /// Keeps only the requested resources.

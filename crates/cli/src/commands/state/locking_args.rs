@@ -6,16 +6,16 @@ use crate::{CommandError, ExitStatus};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LockingArgs {
-    /// Where the backend at the URL locks; without it the URL itself is tried, then `/lock` below it
+    /// Lock address of the backend [default: the URL itself, then `/lock` below it]
     #[arg(long, value_name = "URL")]
     lock_address: Option<String>,
-    /// By which method, instead of `LOCK`
+    /// HTTP method that locks, instead of `LOCK`
     #[arg(long, value_name = "METHOD")]
     lock_method: Option<Method>,
-    /// By which method it unlocks, instead of `UNLOCK`
+    /// HTTP method that unlocks, instead of `UNLOCK`
     #[arg(long, value_name = "METHOD")]
     unlock_method: Option<Method>,
-    /// The backend at the URL has no locks: see to it that nobody writes there meanwhile
+    /// The backend at the URL has no locks: make sure that no client writes there meanwhile
     #[arg(long, conflicts_with_all = ["lock_address", "lock_method", "unlock_method"])]
     no_lock: bool,
 }
@@ -26,7 +26,7 @@ impl LockingArgs {
             || self.lock_method.is_some()
             || self.unlock_method.is_some();
         if !is_url && (is_said || self.no_lock) {
-            let message = "how a backend locks is asked about a URL only";
+            let message = "cannot use lock options: they apply only to a URL";
             return Err(CommandError::new(message).status(ExitStatus::Usage));
         }
         Ok(match (self.no_lock, is_said) {

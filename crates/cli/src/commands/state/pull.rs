@@ -12,8 +12,8 @@ use crate::{CommandError, ExitStatus, Process};
 
 /// Print a state as it is stored, byte for byte
 ///
-/// It holds every value in clear, sensitive ones too, and nothing is recorded: it is meant for engines and backups. For
-/// people there is `terrane state show`, which hides them.
+/// It contains every value in clear, sensitive ones too, and nothing is recorded: it is meant for engines and backups.
+/// For people there is `terrane state show`, which hides sensitive values.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state pull network > network.tfstate\n  terrane state pull network --version 3\n  terrane state pull network --at 2h"

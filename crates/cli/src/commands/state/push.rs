@@ -13,8 +13,8 @@ use crate::{CommandError, ExitStatus, Process};
 
 /// Make a file the newest version of a state
 ///
-/// Its lineage must be the state's and its serial a later one, unless forced. States that runs left aside are
-/// decided by it.
+/// Its lineage must match the state's and its serial must be higher, unless forced. The push also settles
+/// quarantined states that runs left.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state push network errored.tfstate --reason \"the runner lost its disk\"\n  \
@@ -28,10 +28,10 @@ pub(crate) struct PushArgs {
     /// A state file; `-` is standard input
     #[arg(required_unless_present = "kept")]
     file: Option<String>,
-    /// Instead of a file: what this run left aside, or the refused write that `terrane state verify` lists under this number
+    /// Instead of a file: the quarantined state of this run, or the refused write with this number in `terrane state verify`
     #[arg(long, value_name = "RUN|NUMBER", conflicts_with = "file")]
     kept: Option<String>,
-    /// Over the rules for serial and lineage
+    /// Ignore the serial and lineage checks
     #[arg(long)]
     force: bool,
     #[command(flatten)]

@@ -42,7 +42,7 @@ pub(super) struct RevealArgs {
     /// Show sensitive values in clear; recorded, with the reason
     #[arg(long, requires = "reason")]
     reveal: bool,
-    /// Why they have to be seen
+    /// Why the values must be shown
     #[arg(long, value_name = "TEXT", requires = "reveal")]
     reason: Option<String>,
     /// Show everything, however long it is

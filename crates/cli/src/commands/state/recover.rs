@@ -22,14 +22,14 @@ use crate::view::text::count;
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// Decrypt everything a home holds, with its files and the key alone
+/// Decrypt everything in a home, with only its files and the key
 ///
 /// Needs no database and no server: a copy of the directory, or of the bucket, is enough. Writes every version
 /// in clear to `OUT/PROJECT/STATE/VERSION-SERIAL.tfstate`, the artifacts of stacks to `OUT/PROJECT/STATE/artifacts/`,
 /// and an `index.json` of what it found.
 ///
-/// With `--into-home` nothing is decrypted: the database is made again from the files, or, if it is an older copy,
-/// gets what it lacks. Locks, runs and tokens are in the database only, and so is that a state was deleted.
+/// With `--into-home` nothing is decrypted: the database is rebuilt from the files, or, if it is an older copy,
+/// completed from them. Locks, runs, tokens and deletions of states are only in the database.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state recover --data /mnt/backup/home --key master.key --to recovered\n  terrane state recover --data copy-of-bucket --to recovered --json\n  terrane state recover --into-home\n  \
@@ -39,7 +39,7 @@ pub(crate) struct RecoverArgs {
     /// The master key, if it is not where `TERRANE_KEY…` says or in its usual place
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where to write; made if it is not there, and never written over
+    /// Where to write; created if it does not exist, and never overwritten
     #[arg(
         long,
         value_name = "OUT",
@@ -47,11 +47,11 @@ pub(crate) struct RecoverArgs {
         conflicts_with = "into_home"
     )]
     to: Option<PathBuf>,
-    /// Write what the files know into the database of the home
+    /// Write what the files contain into the database of the home
     #[arg(long)]
     into_home: bool,
-    /// Go on from this version, although newer ones were acknowledged and do not open; from 0, with nothing, where none
-    /// opens. For each state that is named so
+    /// Continue the state from this version, although newer versions were acknowledged and cannot be opened; 0 means an
+    /// empty state, if no version can be opened. May be repeated
     #[arg(
         long,
         value_name = "NAME@VERSION",
@@ -60,7 +60,7 @@ pub(crate) struct RecoverArgs {
         requires = "reason"
     )]
     accept_loss: Vec<AcceptedLoss>,
-    /// Why the loss is accepted, in a sentence: it stays in the record
+    /// Why the loss is accepted, in a sentence; it is recorded
     #[arg(long, value_name = "TEXT", requires = "accept_loss")]
     reason: Option<String>,
 }
@@ -71,7 +71,9 @@ fn read_loss(word: &str) -> Result<AcceptedLoss, String> {
         let state = state.to_owned();
         Some(AcceptedLoss { state, version })
     });
-    parsed.ok_or_else(|| "write the state and the version to go on from: `NAME@VERSION`".to_owned())
+    parsed.ok_or_else(|| {
+        "write the state and the version to continue from: `NAME@VERSION`".to_owned()
+    })
 }
 
 pub(crate) async fn recover(
@@ -82,7 +84,7 @@ pub(crate) async fn recover(
     if args.to.is_none() && !args.into_home {
         return Err(
             CommandError::new("`--accept-loss` is for a home that is made again")
-                .hint("say it with `--into-home`")
+                .hint("use it with `--into-home`")
                 .status(ExitStatus::Usage),
         );
     }
@@ -165,7 +167,7 @@ async fn into_home(
         for version in &went_on {
             _ = writeln!(
                 text,
-                "State `{}` goes on with version {}, serial {}. The record of it stays open.",
+                "State `{}` continues with version {}, serial {}. Its record stays open: `terrane run list --open`.",
                 version.state, version.version, version.serial
             );
         }
@@ -254,7 +256,7 @@ pub(super) fn ways_on(state: &StateName, readable: i64) -> Vec<String> {
     let mut hints = vec![restore.to_owned()];
     hints.push(if readable > 0 {
         format!(
-            "or go on from version {readable}: `terrane state recover --into-home --accept-loss {state}@{readable} --reason \"…\"`"
+            "or continue from version {readable}: `terrane state recover --into-home --accept-loss {state}@{readable} --reason \"…\"`"
         )
     } else {
         begin_anew(state)
@@ -265,7 +267,7 @@ pub(super) fn ways_on(state: &StateName, readable: i64) -> Vec<String> {
 /// The hint for the last resort; `verify` prints it, too.
 pub(super) fn begin_anew(state: &StateName) -> String {
     format!(
-        "or begin anew with nothing in it, and import what is there: `terrane state recover --into-home --accept-loss {state}@0 --reason \"…\"`"
+        "or start with an empty state, and import the existing resources: `terrane state recover --into-home --accept-loss {state}@0 --reason \"…\"`"
     )
 }
 
@@ -274,9 +276,9 @@ pub(super) fn ways_to_settle(rival: &RivalVersion) -> Vec<String> {
     let RivalVersion { version, newest } = rival;
     let (state, newest) = (&version.state, newest.version);
     vec![
-        "`terrane state recover --to DIR` (for a bucket, of a copy) writes both down: compare them with the world".to_owned(),
+        "`terrane state recover --to DIR` (for a bucket, of a copy) writes both: compare them with the real resources".to_owned(),
         format!(
-            "then say what it goes on from: `terrane state recover --into-home --accept-loss {state}@{newest} --reason \"…\"`, and `terrane state push` if the other one is right"
+            "then choose the version to continue from: `terrane state recover --into-home --accept-loss {state}@{newest} --reason \"…\"`, and `terrane state push` if the other one is right"
         ),
     ]
 }
@@ -293,7 +295,7 @@ fn told(rebuilt: &RebuildReport, went_on: bool, look: ViewOptions) -> String {
             String::new()
         }
         [] if rebuilt.artifacts == 0 && rebuilt.heads == 0 => {
-            "The database knows all that the files know.\n".to_owned()
+            "The database contains everything that the files contain.\n".to_owned()
         }
         [] => String::new(),
         states => {
@@ -315,7 +317,7 @@ fn told(rebuilt: &RebuildReport, went_on: bool, look: ViewOptions) -> String {
     }
     if rebuilt.artifacts > 0 {
         let count = plural(rebuilt.artifacts, "state");
-        _ = writeln!(text, "It knows the artifacts of {count} again.");
+        _ = writeln!(text, "It contains the artifacts of {count} again.");
     }
     if !rebuilt.states.is_empty() {
         let lost = "locks, runs and tokens that the database had are not in the files, nor that a state was deleted";

@@ -10,10 +10,10 @@ use crate::view::state::ago;
 use crate::view::table::Table;
 use crate::{CommandError, ExitStatus, Process, report};
 
-/// List what was refused, and why: engines show a number only
+/// List refused requests with the reason (engines only show a status code)
 ///
-/// Locks, unlocks, writes and deletions that a server or a run's endpoint did not accept. A state that came with one is
-/// kept aside for a while: `terrane state verify` says where.
+/// Locks, unlocks, writes and deletions that a server or a run's endpoint did not accept. The state in a refused write is
+/// quarantined for a while: `terrane state verify` shows where.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state refusals\n  terrane state refusals network --all\n  terrane state refusals --json"

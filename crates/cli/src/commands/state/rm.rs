@@ -9,7 +9,7 @@ use crate::{CommandError, ExitStatus, Process};
 
 /// Take resources out of a state, without destroying them
 ///
-/// The next plan creates them anew, unless the configuration no longer has them.
+/// The next plan creates them again, unless the configuration no longer has them.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state rm network 'aws_subnet.nodes[0]' --reason 'moved to edge'\n  \

@@ -60,12 +60,12 @@ pub(super) async fn carry_out(
         }))?;
     } else if wrote {
         report::say(&format!(
-            "\nDone: version {} of `{state}`, serial {}. The record of it stays open.\n",
+            "\nDone: version {} of `{state}`, serial {}. Its record stays open: `terrane run list --open`.\n",
             version.version, version.serial
         ))?;
     } else {
         report::say(&format!(
-            "\nNothing to do: version {} of `{state}` says the same.\n",
+            "\nNothing to do: version {} of `{state}` has the same content.\n",
             version.version
         ))?;
     }
@@ -127,13 +127,13 @@ fn show(
         let mut causes = vec![unread.to_string()];
         causes.extend(errors::causes(unread));
         let said = format!(
-            "version {}, the newest, is damaged, so what changes cannot be told: {}. It stays as it is, and this follows it",
+            "version {}, the newest, is damaged, so the changes cannot be shown: {}. It stays as it is, and this version follows it",
             head.version,
             causes.join(": ")
         );
         return report::say(&errors::render_warning(&said, &[], look));
     }
-    let said = "the engine has encrypted this state: what changes cannot be told, and its serial cannot be changed";
+    let said = "the engine has encrypted this state: the changes cannot be shown, and its serial cannot be changed";
     report::say(&errors::render_warning(said, &[], look))
 }
 

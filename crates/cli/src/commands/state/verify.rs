@@ -17,7 +17,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 
 /// Check every stored version: frames, chains, digests, keys; and the artifacts of stacks
 ///
-/// Reads everything from where it is stored. Also lists writes that were refused and are kept aside.
+/// Reads everything from where it is stored. Also lists refused writes that are quarantined.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  terrane state verify\n  terrane state verify network --json\n\nExit codes: 0 all is well, 1 something is damaged."
@@ -110,7 +110,7 @@ fn aside(refusal: &RefusedRequest, all: &[RefusedRequest]) -> String {
         count => format!(" (the newest of {count} equal ones)"),
     };
     format!(
-        "kept aside, number {}{others}: {} of state `{}` at {}: {}\n            `{}`\n",
+        "quarantined, number {}{others}: {} of state `{}` at {}: {}\n            `{}`\n",
         refusal.id,
         refusal.method,
         clean(&refusal.state.to_string()),
@@ -200,7 +200,7 @@ fn remedy(damage: &Damage) -> Vec<String> {
     }
     if let Some(readable) = damage.readable.filter(|_| damage.is_head) {
         hints.push(format!(
-            "or go on from version {readable}: `terrane state rollback {} --to {readable} --reason \"…\"`",
+            "or continue from version {readable}: `terrane state rollback {} --to {readable} --reason \"…\"`",
             damage.state
         ));
     }

@@ -97,8 +97,8 @@ fn a_stack_fails() {
         Error: subnet is in use
           with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12
         state kept: serial 18 (2 resources changed before the failure)
-      k8s-prod   skipped, poisoned by `network`
-      dns        skipped, poisoned by `network` through `k8s-prod`
+      k8s-prod   skipped: `network` did not succeed
+      dns        skipped: `network` did not succeed (through `k8s-prod`)
 
     error: change set c42 stopped: 1 failed, 2 skipped, 1 unchanged
     hint: fix the cause, then `terrane apply --resume c42` runs what is left
@@ -141,7 +141,7 @@ fn a_plan_that_somebody_stopped_is_made_afresh_and_never_resumed() {
     ✗ network   interrupted while planning, after 3 s
 
     error: change set c42 stopped: 1 interrupted
-    hint: `terrane plan` plans afresh
+    hint: `terrane plan` plans again
     ");
 }
 
@@ -156,8 +156,8 @@ fn a_stack_fails_in_colour() {
         <bold red>Error:</> <bold>subnet is in use</>
           with azurerm_subnet.nodes, on infra/azure/network/main.tf line 12
         state kept: serial 18 (2 resources changed before the failure)
-      k8s-prod   skipped, poisoned by `network`
-      dns        skipped, poisoned by `network` through `k8s-prod`
+      k8s-prod   skipped: `network` did not succeed
+      dns        skipped: `network` did not succeed (through `k8s-prod`)
 
     <bold red>error:</> change set c42 stopped: 1 failed, 2 skipped, 1 unchanged
     <bold cyan>hint:</> fix the cause, then `terrane apply --resume c42` runs what is left
@@ -185,7 +185,7 @@ fn interrupted_by_a_person() {
     insta::assert_snapshot!(render(&set, ViewOptions::ascii(100)), @"
     x k8s-prod   interrupted while applying, after 3 s
         state kept: serial 19 (1 resource begun, none finished before the interruption)
-      dns        skipped, poisoned by `k8s-prod`
+      dns        skipped: `k8s-prod` did not succeed
 
     error: change set c42 stopped: 1 interrupted, 1 skipped, 1 destroyed
     hint: the same command again destroys what is left

@@ -187,7 +187,7 @@ fn a_log_has_a_line_for_each_change() {
     frame.rows[2] = row(
         "dns",
         ProgressStatus::Skipped,
-        "skipped, poisoned by `k8s-prod`",
+        "skipped: `k8s-prod` did not succeed",
         None,
     );
     log.push_str(&plain.lines(&frame));
@@ -198,7 +198,7 @@ fn a_log_has_a_line_for_each_change() {
     00:02  ✓ network    applied 1 change
     00:02  ● k8s-prod   planning
     1:00:05  ✗ k8s-prod   failed while planning\u001b[2J
-    1:00:05    dns        skipped, poisoned by `k8s-prod`
+    1:00:05    dns        skipped: `k8s-prod` did not succeed
     ");
 }
 

@@ -72,7 +72,7 @@ fn heading(
         let first = if is_first {
             "the first version"
         } else {
-            "by no run of ours"
+            "not written by a terrane run"
         };
         words.push(first.to_owned());
     }

@@ -56,14 +56,14 @@ pub enum PrepareError {
     NothingToReinstall,
     #[error(transparent)]
     LookAgain(#[from] RefreshCopyError),
-    #[error("stack `{by}` still stands on `{stack}`: it is applied, and not part of this")]
+    #[error("stack `{by}` still depends on `{stack}`: it is applied, and not part of this destroy")]
     StillNeeded {
         stack: StackName,
         by: StackName,
         /// The project was read from an older commit.
         is_of_commit: bool,
     },
-    #[error("stack `{by}`, which is not in the project any more, still stands on `{stack}`")]
+    #[error("stack `{by}`, which is no longer in the project, still depends on `{stack}`")]
     StillNeededByRemoved { stack: StackName, by: StackName },
     #[error("stack `{stack}` may not be applied now")]
     KeptAside {
@@ -127,7 +127,7 @@ pub enum PrepareError {
     },
     #[error("change set {waits} awaits confirmation, and none has stopped")]
     OnlyWaits { waits: ChangeSetId },
-    #[error("there is no stopped change set to resume")]
+    #[error("nothing to resume: no change set is stopped")]
     NothingStopped,
     #[error("no engine is known for stack `{stack}`")]
     NoEngine { stack: StackName },

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::PublishFactsError;
 
-/// The bytes for a path, in the format of its name. `encrypt` are the published bytes, used if something is encrypted.
+/// The bytes for a path, in the format of its name. `sealed` are the published bytes, used if something is encrypted.
 pub(super) fn bytes(file: &FactFile, sealed: &[u8], path: &str, header: &str) -> Vec<u8> {
     match (&file.encrypt, FactsFormat::of(path)) {
         (Encrypt::Nothing, format) => {

@@ -128,7 +128,7 @@ pub(super) async fn tls(chain: Chain, alpn: &[&str]) -> SocketAddr {
     .await
 }
 
-/// An HTTP server; `rule_result` maps a path to the raw response.
+/// An HTTP server; `answer` maps a path to the raw response.
 pub(super) async fn http(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> SocketAddr {
     let answer = Arc::new(answer);
     serve(move |mut stream| {

@@ -87,7 +87,7 @@ stack "k8s-prod" {
   trigger   = "push"           # or "manual": a merge does not start it, only a person or a schedule
   apply     = "manual"         # a person confirms; "auto": none is asked unless policy wants one
   approval { scope = "stack" } # asked for this stack by itself, not with the change set
-  protected = true             # destroy wants the name typed
+  protected = true             # destroy requires typing the stack's name
   boundary  = "bootstrap"      # this stack alone may hold Kubernetes resources
   watch     = ["charts/**"]    # files outside the module that also count as its source
   include   = ["local.tfvars"] # git-ignored files that belong into its snapshot all the same
