@@ -22,11 +22,11 @@ const PAGES: &[Page] = &[
     },
     Page {
         path: "docs/reference/project-file.md",
-        render: model::config::reference::render,
+        render: model::project::config::reference::render,
     },
     Page {
         path: "docs/reference/runs.md",
-        render: model::reference::render,
+        render: model::run::reference::render,
     },
 ];
 

@@ -34,7 +34,7 @@ pub(crate) mod verify;
 use control::Control;
 use control::home::{Home, HomeSettings, OpenMode, OpenedHome};
 use control::project::open::{self, OpenProject, ProjectIdSource, checkouts};
-use model::diagnostic::{Finding, Severity};
+use model::base::diagnostic::{Finding, Severity};
 use model::project::Project;
 
 use crate::args::Global;

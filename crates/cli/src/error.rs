@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use control::home::{advice_about_place, is_away};
-use model::error::{Explain, NextStep};
+use model::base::error::{Explain, NextStep};
 use serde_json::{Value, json};
 
 use crate::ExitStatus;

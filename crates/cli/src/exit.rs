@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use model::error::ErrorKind;
+use model::base::error::ErrorKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ExitStatus {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use control::home::master_keys::{AgeIdentity, KeySource};
 use control::home::{HomeLocation, HomeSettings};
-use model::secret::{Secret, is_key_material};
+use model::base::secret::{Secret, is_key_material};
 
 use crate::args::{Color, Global};
 use crate::view::{ViewOptions, errors};

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use model::exact_number;
+use model::base::exact_number;
 
 use crate::CommandError;
 use crate::view::text;

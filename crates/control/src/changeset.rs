@@ -1,6 +1,6 @@
 //! Change sets as use cases: preparing one, explaining why it waits, approvals, holds, bundles, what may be skipped.
 //!
-//! Not here: carrying out runs (`runner`), starting them (`schedule`), decisions (`model::changeset`).
+//! Not here: carrying out runs (`runner`), starting them (`schedule`), decisions (`model::run::changeset`).
 
 pub mod approval_policy;
 pub mod backends;

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use drivers::snapshot::Slot;
-use model::error::{Explain, NextStep, advice, causes};
-use model::ids::RunId;
+use model::base::error::{Explain, NextStep, advice, causes};
+use model::base::ids::RunId;
 use model::run::RunSpec;
 use store::{OpenStoreError, Store, StoreError};
 

@@ -17,6 +17,7 @@ pub mod stage;
 pub mod state;
 pub mod transfer;
 pub mod validation;
+mod values;
 
 use std::path::PathBuf;
 

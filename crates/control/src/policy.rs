@@ -8,16 +8,16 @@
 use drivers::process::CaptureError;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Request};
-use model::error::{Explain, NextStep, advice, command};
-use model::identity::IdentityKind;
-use model::ids::{RunId, StackName};
+use model::base::error::{Explain, NextStep, advice, command};
+use model::base::ids::{RunId, StackName};
 use model::plan::PlanCounts;
 use model::policy::{
     Actor, AppliedFile, AppliedPolicy, ApprovalFacts, PolicyInput, PolicyPhase, Remark, RunFacts,
     SourceFacts, StackFacts, UpstreamFacts, Verdict,
 };
 use model::project::Project;
+use model::project::identity::IdentityKind;
+use model::run::changeset::{ChangeSet, Request};
 use model::run::{Outcome, PlanRecord, RunEvent, RunSpec, RunState};
 use serde_json::Value;
 
@@ -151,7 +151,7 @@ pub fn author(request: &Request) -> Actor {
 }
 
 /// The approvals of a change set in the form that policies receive.
-pub fn approvals(given: &[model::approval::Approval]) -> Vec<ApprovalFacts> {
+pub fn approvals(given: &[model::run::approval::Approval]) -> Vec<ApprovalFacts> {
     let given = given.iter();
     given
         .map(|it| ApprovalFacts {

@@ -1,6 +1,6 @@
 //! The project on disk: opening it, proposing one, its files, contracts, engines and providers.
 //!
-//! Not here: parsing and checks of the project file (`model::config`), anything that needs a home.
+//! Not here: parsing and checks of the project file (`model::project::config`), anything that needs a home.
 
 pub mod changed;
 pub mod contracts;

@@ -9,12 +9,12 @@ use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use model::changeset::{ChangeSet, SetEvent};
-use model::context::HookTiming;
-use model::ids::RunId;
-use model::masking::Mask;
+use model::base::ids::RunId;
+use model::base::masking::Mask;
+use model::base::secret::Secret;
+use model::project::context::HookTiming;
+use model::run::changeset::{ChangeSet, SetEvent};
 use model::run::{AwaitedOutputs, RunEvent, RunSpec, RunState, Stage};
-use model::secret::Secret;
 use store::{ChangeSetError, Fence, ReportedEvent, RunSummary, StoreError, ValueOverride};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -54,12 +54,11 @@ mod usage;
 mod workspace;
 
 pub use exec::exit_file;
-pub(crate) use inputs::for_backend;
 pub use interactive::{InteractiveError, attend};
 pub(crate) use logs::{finish_lost as finish_lost_logs, lost_events};
 pub use post_apply::STILL;
 pub use usage::{USAGE_FILE, note_usage};
-pub(crate) use workspace::{clean_up_lost, write_override};
+pub(crate) use workspace::clean_up_lost;
 
 /// Starts a run's state endpoint, which requires the given token. `cli` passes it in, because this crate does
 /// not depend on `server`.
@@ -145,7 +144,7 @@ impl<'a> StageJob<'a> {
             holds_lanes,
             auto_approve: request.auto_approve,
             goes_on: holds_lanes && request.auto_approve && request.approvals.is_empty(),
-            review: request.action == model::changeset::Action::Plan,
+            review: request.action == model::run::changeset::Action::Plan,
             has_other_values: AtomicBool::new(false),
         })
     }

@@ -14,11 +14,11 @@ use drivers::engine::{
 };
 use drivers::process::{CaptureError, Captured, Environment, engine_environment};
 use drivers::tree::normalised;
-use model::diagnostic::{Finding, Location};
-use model::engine_event::{Diagnostic, EngineSeverity, EventKind, EventReader};
-use model::error::{Explain, NextStep};
-use model::module::{self, Module};
+use model::base::diagnostic::{Finding, Location};
+use model::base::error::{Explain, NextStep};
 use model::project::Project;
+use model::project::module::{self, Module};
+use model::run::engine_event::{Diagnostic, EngineSeverity, EventKind, EventReader};
 use serde::Deserialize;
 
 use crate::project::engines::{LayOutSourceError, lay_out};

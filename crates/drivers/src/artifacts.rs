@@ -1,6 +1,6 @@
 //! Finds, restores and removes artifacts in a directory. Nothing is read or written through a symbolic link.
 //!
-//! Not here: which files are artifacts and how much is kept (`model::artifact`), when (`control::runner`).
+//! Not here: which files are artifacts and how much is kept (`model::stage::artifact`), when (`control::runner`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
@@ -8,7 +8,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use model::artifact::{Artifact, ArtifactGlobs, ArtifactRefusal, ArtifactSet};
+use model::stage::artifact::{Artifact, ArtifactGlobs, ArtifactRefusal, ArtifactSet};
 use rustix::fs::OFlags;
 
 use crate::tree::open_itself;

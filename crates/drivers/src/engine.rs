@@ -1,6 +1,6 @@
 //! OpenTofu and Terraform: a program of a known version, and the calls that terrane makes to it.
 //!
-//! Not here: parsing its output (`model::engine_event`, `model::plan`), and when to call it (`control`).
+//! Not here: parsing its output (`model::run::engine_event`, `model::plan`), and when to call it (`control`).
 
 mod call;
 mod init;
@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::engine::Flavor;
+use model::project::engine::Flavor;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{

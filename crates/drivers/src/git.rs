@@ -3,7 +3,7 @@
 //! Paths are relative to the project's root, which may be a directory inside the repository. Files outside the
 //! root do not belong to the project.
 //!
-//! Not here: which stacks a change affects (`model::changed`), the files of a commit (`tree::CommitTree`).
+//! Not here: which stacks a change affects (`model::project::changed`), the files of a commit (`tree::CommitTree`).
 
 mod blobs;
 mod history;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::process::{self, Environment};
-use model::error::{Explain, NextStep, advice};
+use model::base::error::{Explain, NextStep, advice};
 
 pub(crate) use blobs::BlobReader;
 

@@ -4,7 +4,7 @@
 //! ([why](../../../docs/decisions/0033-own-kubernetes-client.md)). Every answer is limited in time and size.
 //! Errors about a `Secret` name only its fields, because a server quotes the values that it refuses.
 //!
-//! Not here: what is applied and in which order (`control`), whether an object is healthy (`model::kubernetes`).
+//! Not here: what is applied and in which order (`control`), whether an object is healthy (`model::stage::kubernetes`).
 
 mod connect;
 mod diagnose;
@@ -18,8 +18,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::kubernetes::ObjectRef;
-use model::secret::Secret;
+use model::base::secret::Secret;
+use model::stage::kubernetes::ObjectRef;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;

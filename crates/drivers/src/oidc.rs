@@ -1,7 +1,7 @@
 //! Identity tokens of CI jobs: requested where a job must request one, and verified against the keys that their
 //! issuer publishes.
 //!
-//! Not here: which claims are sufficient (`model::identity`), what follows from them (`control::access::writers`).
+//! Not here: which claims are sufficient (`model::project::identity`), what follows from them (`control::access::writers`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,8 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation};
-use model::identity::{self, Claims, UntrustedAddress, check_place};
-use model::secret::Secret;
+use model::base::secret::Secret;
+use model::project::identity::{self, Claims, UntrustedAddress, check_place};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 

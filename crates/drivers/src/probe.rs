@@ -1,7 +1,7 @@
 //! Probes for gates: names, ports, certificates, pages, sign-ins. Each probe is limited in time and bytes, follows
 //! no redirect to another scheme, and leaves no connection open.
 //!
-//! Not here: gate settings and the meaning of a result (`model::gate`), clusters (`kubernetes`), when to probe
+//! Not here: gate settings and the meaning of a result (`model::stage::gate`), clusters (`kubernetes`), when to probe
 //! again (`control::stage::gates`).
 
 pub mod dns;
@@ -15,14 +15,14 @@ pub mod tls;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use model::duration::seconds;
+use model::base::duration::seconds;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// How many full bodies may be in memory at once; each may be as long as `model::gate::BODY_LIMIT`.
+/// How many full bodies may be in memory at once; each may be as long as `model::stage::gate::BODY_LIMIT`.
 const WHOLE_BODIES: usize = 20;
 
 /// Shared by all probes: the system's root certificates, an HTTP client, and permits for long bodies.

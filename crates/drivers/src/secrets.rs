@@ -15,7 +15,7 @@ mod vault;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 pub use error::{ExchangeError, SecretError};
 pub(crate) use local::complaint;

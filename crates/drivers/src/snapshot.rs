@@ -21,7 +21,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256, digest};
-use model::error::Explain;
+use model::base::error::Explain;
 use model::project::Project;
 use serde::{Deserialize, Serialize};
 

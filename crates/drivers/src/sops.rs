@@ -25,7 +25,7 @@ mod yaml;
 use std::path::Path;
 
 use jiff::Timestamp;
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 pub use crypt::ValueError;
 pub use identities::{Identities, IdentityError, Prompt, PromptFn};

@@ -5,9 +5,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use model::error::{Explain, NextStep, advice};
-use model::lock::LockInfo;
-use model::secret::Secret;
+use model::base::error::{Explain, NextStep, advice};
+use model::base::secret::Secret;
+use model::state::lock::LockInfo;
 use reqwest::StatusCode;
 
 pub use reqwest::Method;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use model::tree::{ReadFailure, Tree, TreeEntry};
+use model::base::tree::{ReadFailure, Tree, TreeEntry};
 use rustix::fs::OFlags;
 
 use crate::git::{BlobReader, GitError, Repository};

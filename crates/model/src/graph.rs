@@ -6,6 +6,7 @@
 mod dot;
 mod json;
 mod mermaid;
+pub mod selector;
 mod svg;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -14,7 +15,7 @@ mod text;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use crate::ids::StackName;
+use crate::base::ids::StackName;
 use crate::project::{EdgeKind, Project};
 
 pub use dot::render as dot;

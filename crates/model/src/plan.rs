@@ -4,6 +4,7 @@
 
 pub mod coverage;
 pub(crate) mod diff;
+mod mask;
 mod outputs;
 mod parse;
 pub mod placeholders;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::StackName;
+use crate::base::ids::StackName;
 
 pub use outputs::{PlannedOutput, planned_outputs};
 pub(crate) use parse::sensitive_in;

@@ -20,7 +20,7 @@ pub use input::{
 pub use redact::redact;
 pub use rule_result::{AddressFinder, RuleResult, RuleResultError};
 
-use crate::ids::StackName;
+use crate::base::ids::StackName;
 
 /// When policies are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub struct Policy {
     pub stacks: BTreeSet<StackName>,
     /// Whether its files are in the planned source. False if they come from another commit.
     pub is_of_source: bool,
-    pub declared_at: crate::diagnostic::Location,
+    pub declared_at: crate::base::diagnostic::Location,
 }
 
 /// One Rego file.

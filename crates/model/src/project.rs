@@ -1,22 +1,36 @@
 //! A loaded and checked project: everything is resolved that can be resolved without running anything.
 //!
-//! Not here: parsing and checking (`config`), the graph (`graph`).
+//! The files beside this one read it (`config`, `module`, `engine`, `context`, `identity`), and compare it (`changed`).
+//! Not here: HCL itself (`hcl`), what the stages after an apply mean (`stage`), the graph (`graph`).
+
+mod approval_rule;
+pub mod backend;
+pub mod changed;
+pub mod config;
+pub mod context;
+pub mod engine;
+pub mod identity;
+pub mod ignored_files;
+pub mod module;
+pub mod proposal;
+pub mod providers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::approval::ApprovalBlock;
-use crate::diagnostic::Location;
-use crate::engine::EngineRequirement;
-use crate::ids::StackName;
+use crate::base::diagnostic::Location;
+use crate::base::ids::StackName;
+use crate::hcl::expression::Input;
 use crate::policy::Policy;
+use crate::project::engine::EngineRequirement;
 use crate::render::Render;
 use crate::stage::Stages;
+use crate::stage::facts::FactsBranch;
 
-pub use crate::context::Context;
+pub use crate::project::context::Context;
+pub use approval_rule::{ApprovalBlock, ApprovalRule, ApprovalScope};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
@@ -91,55 +105,6 @@ pub struct Writer {
     /// By claim: patterns, one of which must match.
     pub claims: BTreeMap<String, Vec<String>>,
     pub declared_at: Location,
-}
-
-/// A place to which facts are published: a branch of a Git repository.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FactsBranch {
-    pub name: String,
-    /// A Git remote or a path; none: the project's own remote.
-    pub repository: Option<Input>,
-    pub branch: Option<Input>,
-    pub owns: BranchOwnership,
-    pub credential: Option<Input>,
-    pub sensitive: SensitiveFacts,
-    /// Whether every value is encrypted.
-    pub encrypt_all: bool,
-    #[serde(skip)]
-    pub declared_at: Location,
-}
-
-impl FactsBranch {
-    /// The values that determine the location.
-    pub fn inputs(&self) -> impl Iterator<Item = &Input> {
-        let inputs = [&self.repository, &self.branch, &self.credential];
-        inputs.into_iter().flatten()
-    }
-
-    /// Whether files there may be encrypted, for the recipients that the project names.
-    pub fn may_encrypt(&self) -> bool {
-        self.encrypt_all || self.sensitive == SensitiveFacts::Encrypt
-    }
-}
-
-/// The part of a branch that only terrane writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BranchOwnership {
-    #[default]
-    Branch,
-    /// The published files; people edit the rest.
-    Paths,
-}
-
-/// What happens to sensitive values in facts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SensitiveFacts {
-    Encrypt,
-    Reference,
-    #[default]
-    Refuse,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,37 +204,4 @@ pub enum EdgeKind {
     Order,
     /// This stack's input `input` uses the upstream's output `output`.
     Output { output: String, input: String },
-}
-
-/// A value of the project file, as far as it is known before anything runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Input {
-    Known(Value),
-    /// Needs an upstream's output, the requester's environment or a secret. Evaluated by `config::stored_expression` in the stage
-    /// that needs it. Contains none of these values.
-    Expression(Expression),
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Expression {
-    /// HCL source of the expression.
-    pub text: String,
-    /// Names that are bound for it: `each`, `project`, `target`, `stack`, `git`, `dir`.
-    pub names: BTreeMap<String, Value>,
-    /// The external values that it needs.
-    pub needs: Needs,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Needs {
-    /// `stack.NAME.output.KEY`.
-    pub outputs: BTreeSet<(StackName, String)>,
-    /// `env("NAME")`: must be set.
-    pub env: BTreeSet<String>,
-    /// `env("NAME", "default")`: may be unset.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub env_if_set: BTreeSet<String>,
-    /// `secret("REF")`.
-    pub secrets: BTreeSet<String>,
 }

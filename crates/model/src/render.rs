@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::diagnostic::Location;
-use crate::project::Input;
+use crate::base::diagnostic::Location;
+use crate::hcl::expression::Input;
 
 pub use self::select::Select;
 

@@ -1,6 +1,7 @@
 //! The state machine of one stack's run: its states and the events that change them.
 //!
-//! Not here: which run may start when (`changeset`), storing and executing runs (`store`, `control`).
+//! Beside it: change sets (`changeset`), seals, previews, approvals, holds, bundles, and what the engine reports.
+//! Not here: storing and executing runs (`store`, `control`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,21 +9,33 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{ChangeSetId, RunId, StackName};
-use crate::import_proposal::UnrecordedResources;
+use crate::base::ids::{ChangeSetId, RunId, StackName};
 use crate::plan::PlanCounts;
 use crate::policy::{PolicyPhase, Remark, RequiredApproval, Verdict};
 use crate::project::WaitFor;
+use crate::run::import_proposal::UnrecordedResources;
 
 use confirmation::ConfirmationReason;
 
 mod advance;
+pub mod approval;
+pub mod bundle;
+pub mod changeset;
 pub mod confirmation;
+pub mod engine_event;
+pub mod exception;
+pub mod exec;
+pub mod hold;
+pub mod import_proposal;
 mod order_deps;
 mod pending_hooks;
 mod plan_record;
+pub mod preview;
+pub mod reference;
+pub mod seal;
 mod spec;
 
+pub use crate::stage::Stage;
 pub use advance::{InvalidRunEvent, advance};
 pub use order_deps::came_after;
 pub use pending_hooks::owes_hooks;
@@ -264,51 +277,6 @@ pub struct EngineDiagnostic {
     pub file: Option<String>,
     #[serde(default)]
     pub line: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    Preparing,
-    Planning,
-    Applying,
-    Publishing,
-    Bootstrapping,
-    Verifying,
-}
-
-impl Stage {
-    pub const ALL: [Self; 6] = [
-        Self::Preparing,
-        Self::Planning,
-        Self::Applying,
-        Self::Publishing,
-        Self::Bootstrapping,
-        Self::Verifying,
-    ];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Preparing => "preparing",
-            Self::Planning => "planning",
-            Self::Applying => "applying",
-            Self::Publishing => "publishing",
-            Self::Bootstrapping => "bootstrapping",
-            Self::Verifying => "verifying",
-        }
-    }
-
-    /// The name of what this stage does after the engine has finished.
-    pub fn part_word(self) -> &'static str {
-        match self {
-            Self::Applying => "hooks after applying",
-            Self::Preparing
-            | Self::Planning
-            | Self::Publishing
-            | Self::Bootstrapping
-            | Self::Verifying => self.word(),
-        }
-    }
 }
 
 impl RunProblem {

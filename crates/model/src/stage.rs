@@ -1,17 +1,73 @@
 //! The post-apply stages of a stack, as configured in the project file: blocks whose values may only be known after the
 //! apply.
 //!
-//! Not here: reading them (`config`), resolving their values (`config::resolve`), what each kind means (`facts`,
-//! `bootstrap`, `gate`).
+//! The files beside this one decide what each kind means. Not here: reading them (`project::config`), resolving their
+//! values (`project::config::resolve`).
+
+pub mod artifact;
+pub mod bootstrap;
+pub mod contract;
+pub mod drain;
+pub mod fact_readers;
+pub mod facts;
+pub mod gate;
+pub mod kubernetes;
+pub mod sink;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::config::stored_expression::known_words;
-use crate::diagnostic::Location;
-use crate::project::Input;
+use crate::base::diagnostic::Location;
+use crate::hcl::expression::Input;
+use crate::hcl::stored_expression::known_words;
+
+/// A stage of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    Preparing,
+    Planning,
+    Applying,
+    Publishing,
+    Bootstrapping,
+    Verifying,
+}
+
+impl Stage {
+    pub const ALL: [Self; 6] = [
+        Self::Preparing,
+        Self::Planning,
+        Self::Applying,
+        Self::Publishing,
+        Self::Bootstrapping,
+        Self::Verifying,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Preparing => "preparing",
+            Self::Planning => "planning",
+            Self::Applying => "applying",
+            Self::Publishing => "publishing",
+            Self::Bootstrapping => "bootstrapping",
+            Self::Verifying => "verifying",
+        }
+    }
+
+    /// The name of what this stage does after the engine has finished.
+    pub fn part_word(self) -> &'static str {
+        match self {
+            Self::Applying => "hooks after applying",
+            Self::Preparing
+            | Self::Planning
+            | Self::Publishing
+            | Self::Bootstrapping
+            | Self::Verifying => self.word(),
+        }
+    }
+}
 
 /// The blocks of a stack's post-apply stages, in the order in which they were written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -130,28 +186,5 @@ impl std::fmt::Debug for ResolvedBlock {
             .field("attrs", &attrs)
             .field("blocks", &self.blocks)
             .finish_non_exhaustive()
-    }
-}
-
-/// An external query in an expression of a gate.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ExternalQuery {
-    /// `fact.NAME["PATH"]`: a published file.
-    Fact { facts: String, path: String },
-    /// `dns("NAME")`, `dns("NAME", "TYPE")`: the records of a name.
-    Dns { name: String, record: String },
-    /// `kubernetes("KIND/NAMESPACE/NAME", "FIELD")`.
-    Kubernetes { object: String, field: String },
-}
-
-impl std::fmt::Display for ExternalQuery {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Fact { facts, path } => write!(f, "fact.{facts}[\"{path}\"]"),
-            Self::Dns { name, record } => write!(f, "dns(\"{name}\", \"{record}\")"),
-            Self::Kubernetes { object, field } => {
-                write!(f, "kubernetes(\"{object}\", \"{field}\")")
-            }
-        }
     }
 }

@@ -12,23 +12,27 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::ids::RunId;
-use crate::lock::LockInfo;
+use crate::base::ids::RunId;
+use crate::state::lock::LockInfo;
 
 mod adoption;
+pub mod break_glass;
 mod copy;
 pub mod diff;
 pub mod glob;
 pub mod history;
 pub mod leaves;
+pub mod lock;
 mod push;
 mod removal;
 pub mod resources;
+pub mod retention;
 pub mod secret_paths;
 pub mod sensitivity;
 mod spans;
 mod summary;
 pub mod time_spec;
+pub mod token;
 pub mod version_ref;
 
 pub use adoption::{Adoption, QuarantineReason, adoption};
@@ -123,7 +127,7 @@ pub enum ExpectedHead {
 pub struct HeldLock {
     pub info: LockInfo,
     pub run: Option<RunId>,
-    pub epoch: crate::lock::LockEpoch,
+    pub epoch: lock::LockEpoch,
     pub since: jiff::Timestamp,
 }
 

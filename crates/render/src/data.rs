@@ -8,9 +8,9 @@ mod yaml;
 
 use std::path::Path;
 
-use model::diagnostic::Location;
+use model::base::diagnostic::Location;
+use model::base::secret::Secret;
 use model::render::data::{Data, MapKey, Node, Scalar, SecretData};
-use model::secret::Secret;
 
 /// A text that is not valid data. The error has the position, never the content.
 #[derive(Debug, thiserror::Error)]

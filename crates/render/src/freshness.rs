@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use model::error::{ErrorKind, Explain, NextStep, command};
-use model::ids::StackName;
+use model::base::error::{ErrorKind, Explain, NextStep, command};
+use model::base::ids::StackName;
 use model::project::Project;
 use model::render::is_secret_name;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::diagnostic::{Finding, Location};
+use model::base::diagnostic::{Finding, Location};
 use model::project::Project;
 use model::render::data::{Data, Node, SecretData};
 use model::render::schema::Schema;

@@ -2,7 +2,7 @@
 //! without touching files that others wrote.
 //!
 //! Nothing is written before everything is known: after any error, the files stay as they are. Not here: reading
-//! the `render` blocks (`model::config`), which action a file needs (`model::render::decide`), SOPS
+//! the `render` blocks (`model::project::config`), which action a file needs (`model::render::decide`), SOPS
 //! (`drivers::sops`).
 
 mod data;
@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use model::diagnostic::Finding;
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::diagnostic::Finding;
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::project::Project;
 use model::render::Render;
 use model::render::decide::{self, FileAction, FileFacts, FileRefusal, OverwriteOptions};

@@ -8,9 +8,9 @@ use drivers::sops::{
     RuleError, RulesError, SopsFormat,
 };
 use jiff::Timestamp;
-use model::error::{Explain, NextStep, advice};
+use model::base::error::{Explain, NextStep, advice};
+use model::base::secret::Secret;
 use model::render::join;
-use model::secret::Secret;
 
 use super::disk::{DiskError, ProjectFiles};
 

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
 use control::state::client_access::StateService;
-use model::error::one_line;
+use model::base::error::one_line;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use tower_http::limit::RequestBodyLimitLayer;

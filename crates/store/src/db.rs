@@ -10,7 +10,7 @@
 //! Not here: what the statements mean (one file per noun in the other directories). The only retry is for SQLite: a
 //! statement that meets another writer waits up to ten seconds, then fails.
 
-use model::error::{ErrorKind, Explain};
+use model::base::error::{ErrorKind, Explain};
 use std::fmt;
 use std::io;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! Here: their rows and events, lanes, approvals, holds, bundles, plan views, and which facts were published.
 //!
-//! Not here: what may happen next (`model::changeset`, `model::run`), and states (`state`).
+//! Not here: what may happen next (`model::run::changeset`, `model::run`), and states (`state`).
 
 pub(crate) mod approvals;
 pub(crate) mod bundles;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use model::lock::LockInfo;
-use model::retention::RetentionPolicy;
-use model::secret::Secret;
+use model::base::secret::Secret;
 use model::state::StateName;
+use model::state::lock::LockInfo;
+use model::state::retention::RetentionPolicy;
 
 use crate::blob::Blobs;
 use crate::blob::segments::Segments;

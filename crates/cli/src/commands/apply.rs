@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use model::changeset::{Action, Reopen};
-use model::ids::ChangeSetId;
+use model::base::ids::ChangeSetId;
+use model::run::changeset::{Action, Reopen};
 
 use super::change::{self, ChangeOptions, bundle};
 use super::exceptions::ExceptionArgs;

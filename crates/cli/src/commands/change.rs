@@ -19,12 +19,12 @@ use control::schedule::scheduler::UnattendedOutcome;
 use control::schedule::{recovery, scheduler};
 use control::secrets::caller_env::CallerEnv;
 use jiff::Timestamp;
-use model::changeset::{Action, Reopen, Status};
-use model::error::Explain;
-use model::exception::Exceptions;
-use model::ids::{ChangeSetId, StackName};
+use model::base::error::Explain;
+use model::base::ids::{ChangeSetId, StackName};
 use model::project::{Backend, Project};
 use model::run::Run;
+use model::run::changeset::{Action, Reopen, Status};
+use model::run::exception::Exceptions;
 use serde_json::json;
 
 use super::manual::tell_git;

@@ -1,9 +1,9 @@
 //! `terrane context`: lists contexts, and shows where each value of a stack comes from.
 
 use control::secrets::caller_env::{engine_names, matches_name, may_pass};
-use model::context::ValueOrigins;
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::Project;
+use model::project::context::ValueOrigins;
 use serde_json::json;
 
 use super::{selection, valid_project};

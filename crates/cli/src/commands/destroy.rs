@@ -5,9 +5,9 @@ use std::num::NonZeroUsize;
 
 use control::changeset::removed_stacks::{self, RemovedStackError};
 use control::project::open::OpenProject;
-use model::changeset::Action;
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::Project;
+use model::run::changeset::Action;
 
 use super::apply::policy_override;
 use super::change::{self, ChangeOptions, DestroyOptions};

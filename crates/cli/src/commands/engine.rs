@@ -14,10 +14,10 @@ use control::project::engines::{
     self, Engine, EngineOrigin, EngineSearch, InstallError, InstallOptions, InstallProgress,
     ReleaseSource,
 };
-use model::engine::{Constraint, EngineRequirement, Flavor};
-use model::error::Explain;
-use model::ids::StackName;
+use model::base::error::Explain;
+use model::base::ids::StackName;
 use model::project::Project;
+use model::project::engine::{Constraint, EngineRequirement, Flavor};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 

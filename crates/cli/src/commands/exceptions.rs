@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use control::Control;
 use control::changeset::restrictions::Restrictions;
-use model::break_glass::{BreakGlass, BreakGlassAction};
-use model::exception::{Exceptions, GateOfStack};
 use model::run::Run;
+use model::run::exception::{Exceptions, GateOfStack};
+use model::state::break_glass::{BreakGlass, BreakGlassAction};
 
 use super::manual::reason_text;
 use crate::args::Global;

@@ -10,11 +10,11 @@ use control::project::engines;
 use control::project::open::OpenProject;
 use control::run::cleanup;
 use control::runner::{self as runners};
-use model::changeset::{Action, ChangeSet};
-use model::engine_event::{EngineEvent, EventKind};
-use model::exec::{Exec, ExecKind, ExecRefusal};
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::Project;
+use model::run::changeset::{Action, ChangeSet};
+use model::run::engine_event::{EngineEvent, EventKind};
+use model::run::exec::{Exec, ExecKind, ExecRefusal};
 use model::run::{Outcome, Run, RunProblem, RunState, Stage};
 use serde_json::json;
 

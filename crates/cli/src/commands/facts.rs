@@ -10,9 +10,9 @@ use control::stage::facts::{
     TakeOver,
 };
 use control::state::redact_reason::without_secrets;
-use model::facts::{Encrypt, FactFile, FileChange, Published, PublishedFile, render};
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::Project;
+use model::stage::facts::{Encrypt, FactFile, FileChange, Published, PublishedFile, render};
 use serde_json::{Value, json};
 
 use super::manual::{ReasonArg, tell_git};

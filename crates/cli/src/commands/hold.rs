@@ -8,10 +8,10 @@ use control::run::liveness;
 use control::schedule::scheduler;
 use control::state::redact_reason::without_secrets;
 use jiff::Timestamp;
-use model::changeset::Status;
-use model::error::Explain;
-use model::hold::{Hold, HoldOn};
+use model::base::error::Explain;
 use model::project::Stack;
+use model::run::changeset::Status;
+use model::run::hold::{Hold, HoldOn};
 use serde_json::json;
 
 use super::manual::ReasonArg;
@@ -81,7 +81,7 @@ struct ReleaseArgs {
 const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
 
 fn term(text: &str) -> Result<Duration, &'static str> {
-    let term = model::duration::parse(text).filter(|term| !term.is_zero());
+    let term = model::base::duration::parse(text).filter(|term| !term.is_zero());
     let term = term.ok_or("write a number and a unit: `90m`, `24h`, `7d`")?;
     if term > LONGEST {
         return Err("a hold ends within ten years: at most `3650d`");

@@ -8,7 +8,7 @@ use std::path::Path;
 use control::project::engines::EngineSearch;
 use control::project::init::{self, FILE, InitProposal, ProposeError};
 use control::project::open;
-use model::proposal::{self, EdgeReason, ProposedEdge};
+use model::project::proposal::{self, EdgeReason, ProposedEdge};
 use serde_json::json;
 
 use crate::args::Global;

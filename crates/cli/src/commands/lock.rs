@@ -5,8 +5,8 @@ use std::time::Duration;
 use control::changeset::orphan_processes;
 use control::state::lock_admin::{self, BreakLockError, Holder, LockedState};
 use jiff::Timestamp;
-use model::lock::operation_words;
 use model::state::StateName;
+use model::state::lock::operation_words;
 use serde_json::{Value, json};
 
 use super::home_args::{HomeHandle, at_home};

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use control::state::artifacts::{self, ArtifactFacts, ArtifactsError};
 use control::state::outputs::{self, OutputValue};
-use model::artifact::ArtifactSet;
-use model::exact_number::digits;
-use model::ids::StackName;
+use model::base::exact_number::digits;
+use model::base::ids::StackName;
+use model::stage::artifact::ArtifactSet;
 use serde_json::{Value, json};
 
 use super::state::say_if_copy;

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use model::changeset::Action;
+use model::run::changeset::Action;
 
 use super::change::{self, ChangeOptions};
 use crate::args::Global;

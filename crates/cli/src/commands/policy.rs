@@ -5,9 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use control::policy::{self, Case, CasePolicy, PolicyContext, PolicyError};
-use model::diagnostic::{Finding, Severity};
-use model::error::Explain;
-use model::ids::RunId;
+use model::base::diagnostic::{Finding, Severity};
+use model::base::error::Explain;
+use model::base::ids::RunId;
 use model::policy::{PolicyPhase, PolicySource, Verdict};
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use model::diagnostic::Finding;
+use model::base::diagnostic::Finding;
 use model::render::decide::OverwriteOptions;
 use render::{RenderError, RenderRequest};
 
@@ -48,7 +48,8 @@ pub(crate) async fn render(
     let open = read_project(global, process)?;
     // Rendering may fix other errors, such as the missing directory of a stack that it generates.
     let is_ours = |finding: &&Finding| {
-        finding.severity == model::diagnostic::Severity::Error && !view::is_fixed_by_render(finding)
+        finding.severity == model::base::diagnostic::Severity::Error
+            && !view::is_fixed_by_render(finding)
     };
     let Some(project) = open.loaded.project.clone() else {
         return valid_project(global, process).map(|_| ExitStatus::Done);

@@ -6,10 +6,10 @@ use control::Control;
 use control::access::writers;
 use control::changeset::prepare;
 use control::project::open::OpenProject;
-use model::changeset::{Action, Request};
-use model::error::Explain;
-use model::ids::{ChangeSetId, RunId, StackName};
+use model::base::error::Explain;
+use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
+use model::run::changeset::{Action, Request};
 
 use super::change::prepare_error;
 use super::{destroy, open_home, valid_project_except};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use control::secrets::secret_files::{
     self, NewValue, Prompt, SecretFileError, SecretFileWrite, SecretFiles,
 };
-use model::secret::Secret;
+use model::base::secret::Secret;
 use rustix::termios::{self, LocalModes, OptionalActions};
 use serde_json::json;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use control::project::changed::ChangedError;
 use control::project::open::OpenProject;
+use model::base::ids::StackName;
 use model::graph::Graph;
-use model::ids::StackName;
+use model::graph::selector::{self, ChangedRef, Selection, SelectorError};
 use model::project::Project;
-use model::selector::{self, ChangedRef, Selection, SelectorError};
 
 use crate::{CommandError, ExitStatus, Process};
 

@@ -3,8 +3,8 @@
 use control::Control;
 use control::access::tokens::{self, TokenRequest};
 use jiff::Timestamp;
-use model::error::Explain;
-use model::token::{Lifetime, StatePattern, Token, TokenScope};
+use model::base::error::Explain;
+use model::state::token::{Lifetime, StatePattern, Token, TokenScope};
 use serde_json::json;
 
 use super::open_control;

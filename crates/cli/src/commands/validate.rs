@@ -2,7 +2,7 @@
 
 use control::project::open::{OpenProject, ProjectIdSource};
 use control::{policy, validation};
-use model::diagnostic::Finding;
+use model::base::diagnostic::Finding;
 use serde_json::json;
 
 use super::{check_project_id, open_control, read_project, warn_removed_stacks};

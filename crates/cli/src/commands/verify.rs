@@ -8,11 +8,11 @@ use control::changeset::upstreams::{self, UnfinishedRun};
 use control::stage::gates::{
     self, GateContext, GateEvent, GateProblem, OpenGates, StackGates, StackGatesError,
 };
-use model::diagnostic::Finding;
-use model::gate::{Gate, GateReport};
-use model::ids::StackName;
+use model::base::diagnostic::Finding;
+use model::base::ids::StackName;
 use model::project::Stack;
 use model::run::Stage;
+use model::stage::gate::{Gate, GateReport};
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;

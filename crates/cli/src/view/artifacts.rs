@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use control::state::artifacts::ArtifactFacts;
-use model::ids::StackName;
+use model::base::ids::StackName;
 
 use super::style::{TextRole, ViewOptions};
 use super::table::Table;

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::context::{
+use model::base::diagnostic::Location;
+use model::hcl::expression::Input;
+use model::project::Stack;
+use model::project::context::{
     ClusterSecret, Context, Hook, SetValue, ValueOrigin, ValueOrigins, ValueSource,
 };
-use model::diagnostic::Location;
-use model::project::{Input, Stack};
 use serde_json::{Value, json};
 
 use super::style::ViewOptions;

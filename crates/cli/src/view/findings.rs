@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::diagnostic::{Finding, Location, Severity};
+use model::base::diagnostic::{Finding, Location, Severity};
 use serde_json::{Value, json};
 
 use self::excerpt::{Label, Source};

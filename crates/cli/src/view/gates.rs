@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::gate::{GateMismatch, GateReport, GateVerdict};
+use model::stage::gate::{GateMismatch, GateReport, GateVerdict};
 
 use super::duration::human;
 use super::style::{Symbol, TextRole, ViewOptions};

@@ -8,8 +8,8 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use model::facts::{Forecast, ForecastChange};
 use model::plan::{Plan, PlanCounts, PlanValue, ResourceChange};
+use model::stage::facts::{Forecast, ForecastChange};
 
 use self::entry::{Entry, MarkStyle, entry_lines};
 use self::resource::resource_lines;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use model::diagnostic::Finding;
+use model::base::diagnostic::Finding;
 use model::render::decide::{FileAction, FileRefusal};
 use render::{KeyChange, KeyChangeKind, Rendered, RenderedFile};
 use serde_json::{Value, json};

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use control::changeset::restrictions::{ClosedBy, ENDS_WELL, Restrictions};
 use jiff::Timestamp;
-use model::break_glass::BreakGlass;
-use model::hold::Hold;
-use model::ids::{BreakGlassId, RunId};
+use model::base::ids::{BreakGlassId, RunId};
 use model::project::Project;
+use model::run::hold::Hold;
 use model::state::StateName;
+use model::state::break_glass::BreakGlass;
 use serde_json::{Value, json};
 
 use super::duration;

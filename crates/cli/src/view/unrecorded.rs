@@ -1,6 +1,6 @@
 //! What an engine that died did and no state records, as text.
 
-use model::import_proposal::{CreatedResource, ID_NOTE, ImportMethod, UnrecordedResources};
+use model::run::import_proposal::{CreatedResource, ID_NOTE, ImportMethod, UnrecordedResources};
 
 use super::text::clean;
 

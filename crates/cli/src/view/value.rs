@@ -1,6 +1,6 @@
 //! Values in HCL notation: `{ port = 80, hosts = ["a"] }`.
 
-use model::exact_number::digits;
+use model::base::exact_number::digits;
 use model::plan::placeholders::words;
 use serde_json::{Map, Value};
 

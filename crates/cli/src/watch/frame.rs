@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::changeset::{Action, ChangeSet, LaneBlocker, Status};
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::plan::PlanCounts;
+use model::run::changeset::{Action, ChangeSet, LaneBlocker, Status};
 use model::run::{Outcome, Preview, Run, RunState, SkipReason, Stage};
 
 use super::tail::Tails;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use control::Control;
 use control::runner::STILL;
-use model::engine_event::{EngineEvent, EventKind, EventReader};
-use model::ids::RunId;
+use model::base::ids::RunId;
+use model::run::engine_event::{EngineEvent, EventKind, EventReader};
 use model::run::{Run, RunState, Stage};
 
 #[derive(Default)]

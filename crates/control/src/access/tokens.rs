@@ -3,7 +3,7 @@
 //! The secret is 32 random bytes, shown once; only its SHA-256 is stored. A secret of that size cannot be
 //! guessed, so a slow hash would only slow down requests.
 //!
-//! Not here: where a token is in a request (`server::auth`), what it may do (`model::token`).
+//! Not here: where a token is in a request (`server::auth`), what it may do (`model::state::token`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,9 +14,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use model::error::Explain;
-use model::secret::Secret;
-use model::token::{Lifetime, StatePattern, Token, TokenScope};
+use model::base::error::Explain;
+use model::base::secret::Secret;
+use model::state::token::{Lifetime, StatePattern, Token, TokenScope};
 use store::{NewToken, Store, StoreError, StoredToken, TokenError};
 
 use crate::Control;

@@ -4,18 +4,18 @@
 //!
 //! On an embedded home this is only a guard rail: a user who can write to the home can do anything.
 //!
-//! Not here: tokens and keys (`drivers::oidc`), which claims match (`model::identity`).
+//! Not here: tokens and keys (`drivers::oidc`), which claims match (`model::project::identity`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::OnceLock;
 
 use drivers::oidc::{FetchError, Oidc, VerifyTokenError};
-use model::error::causes;
-use model::identity::{Identity, Mismatch, mismatches};
-use model::ids::StackName;
+use model::base::error::causes;
+use model::base::ids::StackName;
+use model::base::secret::Secret;
+use model::project::identity::{Identity, Mismatch, mismatches};
 use model::project::{Project, Target, Writer};
-use model::secret::Secret;
 
 mod refusal;
 

@@ -2,9 +2,9 @@
 //!
 //! Not here: evaluation at plan and apply (`runner`), the policies themselves (`policy`).
 
-use model::approval::{MissingApproval, missing_policy_approvals};
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::policy::{Actor, ApprovalFacts, PolicyPhase, Remark, Verdict};
+use model::run::approval::{MissingApproval, missing_policy_approvals};
 use model::run::{Run, RunState};
 
 use crate::Control;

@@ -17,17 +17,18 @@ use drivers::engine::{
 };
 use drivers::process::{CaptureError, Captured, DirGuard, Environment, remove_on_exit};
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, Method};
-use model::engine::Flavor;
-use model::engine_event::{EngineEvent, EngineSeverity, Level};
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::exact_number;
-use model::ids::StackName;
-use model::lock::LockInfo;
-use model::masking::{Mask, cut};
-use model::module::{LocalState, Module};
-use model::project::{Backend, Input, Project};
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::exact_number;
+use model::base::ids::StackName;
+use model::base::masking::{Mask, cut};
+use model::base::secret::Secret;
+use model::hcl::expression::Input;
+use model::project::engine::Flavor;
+use model::project::module::{LocalState, Module};
+use model::project::{Backend, Project};
 use model::run::RunSpec;
-use model::secret::Secret;
+use model::run::engine_event::{EngineEvent, EngineSeverity, Level};
+use model::state::lock::LockInfo;
 use serde_json::{Map, Value};
 use store::{AppendError, StoreError};
 
@@ -37,7 +38,7 @@ use crate::program_output::engine_messages::strip_ansi;
 use crate::project::engines::{self, LayOutSourceError};
 use crate::project::open::OpenProject;
 use crate::secrets::caller_env::{CallerEnv, MissingValuesError};
-use crate::{Control, runner};
+use crate::{Control, values};
 
 pub(crate) use copies::export_to_engine;
 use copies::is_nothing;
@@ -241,7 +242,7 @@ impl BackendEngine {
         spec.stack.inputs.clear();
         let specs = std::slice::from_ref(&spec);
         let asker = CallerEnv::gather(env, &open.root, specs, &open.loaded.secrets)?;
-        let values = runner::for_backend(control, &spec, &asker).await;
+        let values = values::for_backend(control, &spec, &asker).await;
         let values = values.map_err(|failure| {
             let (message, hint) = failure.into_words();
             BackendError::Values { message, hint }
@@ -260,7 +261,7 @@ impl BackendEngine {
         }
         let dir = tree.join(&spec.stack.path);
         if which == BackendChoice::Target {
-            runner::write_override(&dir, &spec)?;
+            values::write_override(&dir, &spec)?;
         }
         let seat = Self {
             stack: stack.clone(),

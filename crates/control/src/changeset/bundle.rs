@@ -12,13 +12,13 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use model::approval::ApprovalBlock;
-use model::bundle::{BundleParts, UnpackPartsError, pack, unpack};
-use model::changeset::{BundleOrigin, ChangeSet, Request};
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::ids::{ChangeSetId, RunId, StackName};
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::plan::coverage::ReviewedPlan;
+use model::project::ApprovalBlock;
 use model::project::{Project, Stack, Target};
+use model::run::bundle::{BundleParts, UnpackPartsError, pack, unpack};
+use model::run::changeset::{BundleOrigin, ChangeSet, Request};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
 use serde::{Deserialize, Serialize};
 use store::{KeyScope, OpenBundleError, StoreError};

@@ -2,7 +2,7 @@
 //!
 //! Not here: making a request and carrying it out (`schedule::cancel`).
 
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::run::RunEvent;
 use store::Store;
 

@@ -5,8 +5,8 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use model::exec::Exec;
-use model::masking::Mask;
+use model::base::masking::Mask;
+use model::run::exec::Exec;
 use store::{KeyScope, StoreError};
 
 use crate::Control;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use model::approval::{Approval, MissingApproval, missing_policy_approvals, owed};
-use model::changeset::{
+use model::base::error::Explain;
+use model::base::ids::{ChangeSetId, RunId};
+use model::run::approval::{Approval, MissingApproval, missing_policy_approvals, owed};
+use model::run::changeset::{
     Action, ChangeSet, DecisionContext, LaneBlocker, SetEvent, Status, next, stage_held, why,
     why_set,
 };
-use model::error::Explain;
-use model::hold::{Hold, HoldOn};
-use model::ids::{ChangeSetId, RunId};
+use model::run::hold::{Hold, HoldOn};
 use model::run::{Outcome, Run, RunEvent, RunState, Stage};
 use store::ChangeSetError;
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::changeset::{Action, Status};
-use model::hold::{Hold, HoldOn};
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::Project;
+use model::run::changeset::{Action, Status};
+use model::run::hold::{Hold, HoldOn};
 use store::{ChangeSetError, NewHold};
 
 pub use store::ReleaseHoldError;

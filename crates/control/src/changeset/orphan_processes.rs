@@ -7,9 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use drivers::process::{self, FileHolder};
-use model::changeset::ChangeSet;
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::run::Run;
+use model::run::changeset::ChangeSet;
 
 use crate::Control;
 use crate::home::Home;

@@ -7,16 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use model::changeset::{Action, ChangeSet, Reopen, Request, SetEvent, Status, Trigger, reopen};
-use model::engine::EngineRequirement;
-use model::error::Explain;
-use model::exception::Exceptions;
-use model::exec::{Exec, ExecKind};
+use model::base::error::Explain;
+use model::base::ids::{ChangeSetId, StackName};
+use model::base::masking::Mask;
 use model::graph::Graph;
-use model::ids::{ChangeSetId, StackName};
-use model::masking::Mask;
 use model::plan::Plan;
+use model::project::engine::EngineRequirement;
 use model::project::{ConfirmMode, LaneScope, Project};
+use model::run::changeset::{
+    Action, ChangeSet, Reopen, Request, SetEvent, Status, Trigger, reopen,
+};
+use model::run::exception::Exceptions;
+use model::run::exec::{Exec, ExecKind};
 use model::run::{Run, RunSpec};
 use store::{ChangeSetError, KeyScope, StoreError};
 

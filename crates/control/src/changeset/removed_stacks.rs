@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::git::{GitError, Repository};
 use drivers::tree::CommitTree;
-use model::approval::ApprovalBlock;
-use model::config::{self, LoadEnvironment, LoadedProject};
-use model::diagnostic::{Location, Severity};
-use model::error::{ErrorKind, Explain, NextStep, command};
-use model::ids::StackName;
+use model::base::diagnostic::{Location, Severity};
+use model::base::error::{ErrorKind, Explain, NextStep, command};
+use model::base::ids::StackName;
 use model::policy::{AppliedPolicy, Policy};
+use model::project::ApprovalBlock;
+use model::project::config::{self, LoadEnvironment, LoadedProject};
 use model::project::{Project, Stack, Target, Writer};
 
 use crate::policy;

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::break_glass::BreakGlass;
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::hold::{Hold, HoldOn};
-use model::ids::{BreakGlassId, RunId, StackName};
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::{BreakGlassId, RunId, StackName};
 use model::project::Project;
+use model::run::hold::{Hold, HoldOn};
 use model::state::StateName;
+use model::state::break_glass::BreakGlass;
 use serde::Serialize;
 use store::{ChangeSetError, StoreError};
 

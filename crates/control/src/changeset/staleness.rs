@@ -1,8 +1,8 @@
 //! What a run applied, and whether the state is still the same: the stages after an apply concern only that
 //! state.
 
-use model::error::{ErrorKind, Explain, NextStep, command};
-use model::ids::{RunId, StackName};
+use model::base::error::{ErrorKind, Explain, NextStep, command};
+use model::base::ids::{RunId, StackName};
 use model::run::RunEvent;
 use model::state::StateName;
 use store::{ChangeSetError, StoreError};

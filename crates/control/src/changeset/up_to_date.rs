@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::exact_number;
-use model::ids::{RunId, StackName};
-use model::project::{Backend, Context, Input};
+use model::base::exact_number;
+use model::base::ids::{RunId, StackName};
+use model::hcl::expression::Input;
+use model::project::{Backend, Context};
 use model::run::RunSpec;
 use model::state::StateVersion;
 use serde_json::{Map, Value};

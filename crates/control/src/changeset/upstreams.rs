@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use model::changeset::Action;
-use model::error::{NextStep, command};
-use model::ids::{ChangeSetId, RunId, StackName};
+use model::base::error::{NextStep, command};
+use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::project::{Project, WaitFor};
+use model::run::changeset::Action;
 use model::run::{Outcome, Run, RunProblem, RunSpec, RunState, SkipReason, Stage};
 use store::ChangeSetError;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use model::error::{ErrorKind, Explain, NextStep, advice};
-use model::secret::Secret;
+use model::base::error::{ErrorKind, Explain, NextStep, advice};
+use model::base::secret::Secret;
 use store::{BlobLocation, DatabaseLocation, Keyring, OpenMode, OpenStoreError, Store};
 
 #[derive(Clone, Debug)]

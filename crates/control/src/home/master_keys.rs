@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use drivers::process::Environment;
 use drivers::secrets::{self, SecretContext, SecretError, SecretReference, SecretSources};
-use model::error::{Explain, NextStep, advice, command};
-use model::secret::Secret;
+use model::base::error::{Explain, NextStep, advice, command};
+use model::base::secret::Secret;
 pub use store::AgeIdentity;
 use store::{Keyring, OpenKeyringError, OpenMode, OpenStoreError, Store, StoreError};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use model::error::Explain;
+use model::base::error::Explain;
 use tokio::time::Instant;
 
 /// The time limit in seconds, if set. For tests, and for environments that must fail sooner.
@@ -69,7 +69,7 @@ fn limit(seconds: Option<&str>) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use model::error::ErrorKind;
+    use model::base::error::ErrorKind;
 
     use super::*;
 

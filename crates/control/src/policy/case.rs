@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use model::ids::{RunId, StackName};
+use model::base::ids::{RunId, StackName};
 use model::policy::{PolicyPhase, PolicySource};
 use model::run::RunSpec;
 use serde::{Deserialize, Serialize};

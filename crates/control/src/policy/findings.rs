@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use drivers::rego::{Rego, RegoError, RegoLocation};
-use model::config::LoadedProject;
-use model::diagnostic::{Finding, Location};
+use model::base::diagnostic::{Finding, Location};
 use model::policy::{Policy, PolicySource};
+use model::project::config::LoadedProject;
 
 use super::PolicyError;
 use super::evaluator_process::{PolicyResult, try_out};

@@ -1,7 +1,7 @@
 //! Policies that the project has now but a plan was made without. A plan from another commit is checked
 //! against them before it is applied, so that it cannot bypass a policy.
 
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::policy::{AppliedPolicy, PolicyPhase};
 use model::project::Project;
 use model::run::RunSpec;

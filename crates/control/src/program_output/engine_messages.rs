@@ -3,7 +3,7 @@
 //! Not here: reading the output of a run's own engine (`runner::engine`).
 
 use drivers::process::Captured;
-use model::engine_event::{Diagnostic, EngineEvent, EventReader};
+use model::run::engine_event::{Diagnostic, EngineEvent, EventReader};
 
 /// The error message of an engine that failed.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! The last output of a program, for people: without secrets, and without fragments of secrets where it was
 //! cut.
 
-use model::masking::{MASKED, Mask};
+use model::base::masking::{MASKED, Mask};
 
 /// The stored output of a program.
 pub(crate) struct OutputTail<'a> {
@@ -35,7 +35,7 @@ impl OutputTail<'_> {
 
 #[cfg(test)]
 mod tests {
-    use model::secret::Secret;
+    use model::base::secret::Secret;
 
     use super::*;
 

@@ -6,12 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use drivers::git::GitError;
 use drivers::snapshot::{self, ExtraFiles, FileKind, Snapshot, SnapshotError, SnapshotFile};
 use drivers::tree::CommitTree;
-use model::changed::{SourceExtent, StackDefinition, definitions_changed, sources, stacks_touched};
-use model::config::{self, LoadEnvironment};
-use model::error::{Explain, NextStep, advice};
-use model::ids::StackName;
-use model::module::{self, PathScope};
+use model::base::error::{Explain, NextStep, advice};
+use model::base::ids::StackName;
 use model::project::Project;
+use model::project::changed::{
+    SourceExtent, StackDefinition, definitions_changed, sources, stacks_touched,
+};
+use model::project::config::{self, LoadEnvironment};
+use model::project::module::{self, PathScope};
 
 use crate::Control;
 use crate::project::open::OpenProject;

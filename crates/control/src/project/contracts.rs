@@ -2,7 +2,7 @@
 //! with terrane, or are a project's own in `contracts/NAME/vN.json`. A publication checks the applied outputs
 //! (`facts`).
 //!
-//! Not here: what a contract means (`model::contract`), which files read a fact (`fact_readers`).
+//! Not here: what a contract means (`model::stage::contract`), which files read a fact (`fact_readers`).
 
 mod published;
 #[cfg(test)]
@@ -12,17 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use model::config::LoadedProject;
-use model::contract::{
+use model::base::diagnostic::{Finding, Location};
+use model::base::error::{Explain, NextStep, advice};
+use model::hcl::expression::Input;
+use model::project::config::LoadedProject;
+use model::stage::StageBlock;
+use model::stage::contract::{
     self, Contract, ContractName, ContractViolation, NarrowedField, PlannedFields,
     ReadContractError, is_manifest, mapped, narrowed, narrowed_manifest,
 };
-use model::diagnostic::{Finding, Location};
-use model::error::{Explain, NextStep, advice};
-use model::fact_readers::{Fact, FactReader, Reliance};
-use model::facts::FactLocation;
-use model::project::Input;
-use model::stage::StageBlock;
+use model::stage::fact_readers::{Fact, FactReader, Reliance};
+use model::stage::facts::FactLocation;
 use serde_json::{Map, Value};
 
 use crate::project::fact_readers::{FactReaders, ReadGitopsError};

@@ -10,11 +10,11 @@ use drivers::engine::{
 };
 use drivers::process::{CaptureError, Environment, engine_environment};
 use drivers::snapshot::{self, ExtraFiles, LayOutError, Slot, SnapshotError};
-use model::engine::EngineRequirement;
-use model::error::{Explain, NextStep};
-use model::ids::StackName;
-use model::module;
+use model::base::error::{Explain, NextStep};
+use model::base::ids::StackName;
 use model::project::Project;
+use model::project::engine::EngineRequirement;
+use model::project::module;
 
 use crate::program_output::engine_messages::EngineError;
 use crate::project::open::OpenProject;

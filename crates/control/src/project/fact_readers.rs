@@ -2,19 +2,19 @@
 //! inputs of other stacks, the files that `gitops.paths` names, and the files in directories that Flux
 //! applies for them. GitOps files may be outside the project.
 //!
-//! Not here: how a file reads a fact (`model::fact_readers`), what a change removes (`contracts`).
+//! Not here: how a file reads a fact (`model::stage::fact_readers`), what a change removes (`contracts`).
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use globset::GlobBuilder;
-use model::fact_readers::{
+use model::base::ids::StackName;
+use model::project::{EdgeKind, Project};
+use model::stage::fact_readers::{
     Fact, FactReader, Kustomization, ReadAs, Reliance, Syntax, kustomizations, readers_in,
 };
-use model::facts::is_published;
-use model::ids::StackName;
-use model::project::{EdgeKind, Project};
+use model::stage::facts::is_published;
 
 /// Larger files are neither templates nor values.
 const LARGEST: u64 = 1 << 20;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::engine::{Engine, EngineCall, EngineSearch, FmtCall, LocateError, locate};
 use drivers::process::{CaptureError, engine_environment};
-use model::error::{Explain, NextStep};
+use model::base::error::{Explain, NextStep};
 use model::project::Project;
 
 use crate::program_output::engine_messages::EngineError;

@@ -2,8 +2,8 @@
 //! files.
 
 use drivers::snapshot::{self, ExtraFiles, SnapshotError};
-use model::diagnostic::Finding;
-use model::ignored_files::{IgnoredFile, SourceListing, WorkingTree};
+use model::base::diagnostic::Finding;
+use model::project::ignored_files::{IgnoredFile, SourceListing, WorkingTree};
 use model::project::{Project, Stack};
 
 use crate::project::open::OpenProject;

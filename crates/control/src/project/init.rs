@@ -1,6 +1,6 @@
 //! `init`: surveys a directory and proposes a project file. It never overwrites an existing file.
 //!
-//! Not here: what to propose (`model::proposal`).
+//! Not here: what to propose (`model::project::proposal`).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use drivers::engine::{Engine, EngineOrigin, EngineSearch, list};
 use drivers::git::Git;
 use drivers::tree::DirTree;
-use model::engine::Flavor;
-use model::error::{Explain, NextStep, command};
-use model::proposal::{self, ProjectProposal, Survey};
+use model::base::error::{Explain, NextStep, command};
+use model::project::engine::Flavor;
+use model::project::proposal::{self, ProjectProposal, Survey};
 
 /// The name of the proposed file.
 pub const FILE: &str = "terrane.hcl";

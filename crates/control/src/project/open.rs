@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use drivers::git::{Git, GitError, Repository};
 use drivers::tree::DirTree;
-use model::config::{self, LoadEnvironment, LoadedProject};
-use model::diagnostic::Finding;
-use model::error::{Explain, NextStep, advice, command};
+use model::base::diagnostic::Finding;
+use model::base::error::{Explain, NextStep, advice, command};
 use model::project::Project;
+use model::project::config::{self, LoadEnvironment, LoadedProject};
 
 #[derive(Debug)]
 pub struct OpenProject {

@@ -1,10 +1,10 @@
 //! Checks that stacks use only the providers that their targets list, as far as the source shows it. The
 //! runner checks the providers of remote modules, before it starts any provider.
 
-use model::diagnostic::Finding;
-use model::ids::StackName;
+use model::base::diagnostic::Finding;
+use model::base::ids::StackName;
+use model::project::providers::{self, UnlistedProvider};
 use model::project::{Project, Stack};
-use model::providers::{self, UnlistedProvider};
 
 use crate::project::open::OpenProject;
 

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use drivers::secrets::SecretReference;
 use drivers::sops::{self, SopsFormat};
-use model::config::LoadedProject;
-use model::config::suggest::nearest;
-use model::diagnostic::{Finding, Location};
+use model::base::diagnostic::{Finding, Location};
+use model::hcl::suggest::nearest;
+use model::project::config::LoadedProject;
 
 /// Adds warnings, not errors, because a later step such as `render` may create the file.
 pub fn check(loaded: &mut LoadedProject, root: &Path) {

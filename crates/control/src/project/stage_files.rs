@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use model::config::LoadedProject;
-use model::diagnostic::Finding;
+use model::base::diagnostic::Finding;
+use model::project::config::LoadedProject;
 use model::stage::StageBlock;
 
 pub(crate) fn check(loaded: &mut LoadedProject, root: &Path) {

@@ -4,9 +4,9 @@
 
 use std::fs;
 
-use model::changeset::ChangeSet;
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
 use model::run::Run;
+use model::run::changeset::ChangeSet;
 
 use crate::Control;
 use crate::home::Home;

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use model::changeset::ChangeSet;
-use model::ids::ChangeSetId;
+use model::base::ids::ChangeSetId;
+use model::run::changeset::ChangeSet;
 
 use crate::Control;
 use crate::home::make_private;

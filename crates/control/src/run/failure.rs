@@ -4,10 +4,10 @@
 
 use std::fmt;
 
-use model::error::{Explain, causes};
-use model::import_proposal::UnrecordedResources;
-use model::masking::Mask;
+use model::base::error::{Explain, causes};
+use model::base::masking::Mask;
 use model::policy::Verdict;
+use model::run::import_proposal::UnrecordedResources;
 use model::run::{EngineDiagnostic, RunProblem, Stage};
 
 /// Why a stage did not complete; becomes the run's problem.

@@ -5,9 +5,9 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use model::ids::RunId;
+use model::base::ids::RunId;
+use model::base::secret::Secret;
 use model::run::RunSpec;
-use model::secret::Secret;
 use serde::{Deserialize, Serialize};
 use store::{KeyScope, KeyedDigester, Store, StoreError};
 

@@ -4,9 +4,9 @@
 //! Not here: the locks themselves (`run::lock`, `run::client_presence`), ending runs whose processes are gone
 //! (`schedule::recovery`).
 
-use model::changeset::{ChangeSet, Status};
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::run::Run;
+use model::run::changeset::{ChangeSet, Status};
 use store::{RunSummary, Store};
 
 use crate::Control;

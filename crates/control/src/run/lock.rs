@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::run::Stage;
 
 use crate::home::{Home, make_private};

@@ -6,11 +6,11 @@ use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
-use model::engine_event::EngineEvent;
-use model::ids::RunId;
-use model::masking::Mask;
+use model::base::ids::RunId;
+use model::base::masking::Mask;
+use model::base::secret::Secret;
 use model::run::Stage;
-use model::secret::Secret;
+use model::run::engine_event::EngineEvent;
 
 use crate::home::{COMPLAINTS, Home, log_name};
 

@@ -3,9 +3,9 @@
 //! Not here: why something waits (`runs`), what is in a state (`state`).
 
 use jiff::Timestamp;
-use model::changeset::ChangeSet;
-use model::error::{ErrorKind, Explain, NextStep};
-use model::ids::{ChangeSetId, RunId};
+use model::base::error::{ErrorKind, Explain, NextStep};
+use model::base::ids::{ChangeSetId, RunId};
+use model::run::changeset::ChangeSet;
 use model::run::{Run, RunEvent, RunSpec};
 use model::state::{StateName, StateVersion};
 use store::{ChangeSetError, StoreError};

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use drivers::engine::EngineCall;
-use model::context::HookStage;
-use model::masking::Mask;
+use model::base::masking::Mask;
 use model::project::Backend;
+use model::project::context::HookStage;
+use model::run::seal::SealedHead;
 use model::run::{PlanRecord, RunEvent, RunState, Stage};
-use model::seal::SealedHead;
 use model::state::ExpectedHead;
 use store::KeyScope;
 

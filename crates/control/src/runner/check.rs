@@ -8,16 +8,16 @@ use std::path::Path;
 use drivers::process::engine_environment;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
-use model::approval::{Approval as Given, MissingApproval, missing_policy_approvals};
-use model::break_glass::BreakGlassAction;
-use model::changeset::{Action, SetEvent};
-use model::contract::{self, PlannedFields};
-use model::masking::Mask;
+use model::base::masking::Mask;
 use model::policy::{
     Actor, ApprovalFacts, PolicyPhase, PolicySource, Remark, RequiredApproval, Verdict, redact,
 };
 use model::project::Backend;
+use model::run::approval::{Approval as Given, MissingApproval, missing_policy_approvals};
+use model::run::changeset::{Action, SetEvent};
 use model::run::{PlanRecord, Run, RunEvent};
+use model::stage::contract::{self, PlannedFields};
+use model::state::break_glass::BreakGlassAction;
 use serde_json::{Map, Value};
 use store::NewBreakGlass;
 

@@ -4,10 +4,11 @@
 //! (`check`).
 
 use jiff::Timestamp;
-use model::approval::{ApprovalBlock, ApprovalScope, lacks_rule_approvals};
 use model::plan::Plan;
 use model::policy::Verdict;
+use model::project::{ApprovalBlock, ApprovalScope};
 use model::run::RunSpec;
+use model::run::approval::lacks_rule_approvals;
 use model::run::confirmation::{Confirmation, ConfirmationFacts, decide};
 
 use super::coverage::PlanComparison;

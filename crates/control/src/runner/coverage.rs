@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
-use model::approval::Approval;
-use model::error::Explain;
-use model::ids::RunId;
+use model::base::error::Explain;
+use model::base::ids::RunId;
 use model::plan::coverage::{Coverage, Difference, ReviewedPlan};
 use model::policy::Verdict;
-use model::preview::RewrittenModule;
+use model::run::approval::Approval;
 use model::run::confirmation::{ConfirmationScope, ReviewHistory};
+use model::run::preview::RewrittenModule;
 use store::KeyScope;
 
 use super::inputs::Inputs;

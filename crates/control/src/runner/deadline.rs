@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use model::duration;
+use model::base::duration;
 use tokio::time::Instant;
 
 /// A limit from a stack's `timeout` block. It starts when a stage begins to read its values, so it includes

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use drivers::engine::{CallSite, Engine, EngineCall, EngineOrigin};
 use drivers::process::{ChildProcess, Environment, Exit, ForegroundOutput};
-use model::engine_event::{EngineEvent, EventKind, EventReader, Level};
-use model::masking::{Mask, MaskStream};
+use model::base::masking::{Mask, MaskStream};
 use model::project::Backend;
+use model::run::engine_event::{EngineEvent, EventKind, EventReader, Level};
 use model::run::{EngineDiagnostic, EnginePin, RunSpec, Stage};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpListener;

@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::ids::ChangeSetId;
+use model::base::ids::ChangeSetId;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use rustix::io::Errno;
 use tokio::net::unix::pipe;

@@ -6,15 +6,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use drivers::engine::EngineCall;
-use model::break_glass::BreakGlassAction;
-use model::context::HookStage;
-use model::exec::Exec;
-use model::ids::RunId;
-use model::masking::Mask;
+use model::base::ids::RunId;
+use model::base::masking::Mask;
 use model::plan::PlanCounts;
+use model::project::context::HookStage;
+use model::run::exec::Exec;
+use model::run::seal::Seal;
 use model::run::{PlanRecord, RunEvent, Stage};
-use model::seal::Seal;
 use model::state::ExpectedHead;
+use model::state::break_glass::BreakGlassAction;
 use store::NewBreakGlass;
 
 use super::apply::{

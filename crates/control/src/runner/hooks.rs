@@ -4,7 +4,7 @@
 //! get its outcome. A hook holds no lock. At its time limit or at Ctrl-C it is interrupted, then killed. It
 //! never outlives its runner.
 //!
-//! Not here: which hooks there are (`model::context`), their values (`inputs`).
+//! Not here: which hooks there are (`model::project::context`), their values (`inputs`).
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use drivers::process::{
     ChildProcess, ChildSpec, Environment, Exit, ProcessGroupGuard, find_program, kill_group,
 };
-use model::context::{HookStage, HookTiming};
-use model::duration;
-use model::masking::Mask;
+use model::base::duration;
+use model::base::masking::Mask;
+use model::base::secret::Secret;
+use model::project::context::{HookStage, HookTiming};
 use model::run::EngineDiagnostic;
-use model::secret::Secret;
 use tokio::time::Instant;
 
 use super::deadline::Deadline;

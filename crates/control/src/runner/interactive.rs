@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 
 use drivers::engine::EngineCall;
 use drivers::process::Exit;
-use model::error::{ErrorKind, Explain, NextStep, advice};
-use model::exec::Exec;
-use model::ids::ChangeSetId;
-use model::masking::Mask;
+use model::base::error::{ErrorKind, Explain, NextStep, advice};
+use model::base::ids::ChangeSetId;
+use model::base::masking::Mask;
 use model::project::Backend;
+use model::run::exec::Exec;
 use model::run::{RunEvent, Stage};
 use model::state::StateVersion;
 use tokio::sync::Mutex;

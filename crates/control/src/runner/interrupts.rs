@@ -6,8 +6,8 @@
 
 use std::io;
 
-use model::changeset::Status;
-use model::ids::RunId;
+use model::base::ids::RunId;
+use model::run::changeset::Status;
 use store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -10,10 +10,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use model::engine_event::{EngineEvent, EventReader};
-use model::ids::RunId;
-use model::masking::{Mask, MaskStream};
+use model::base::ids::RunId;
+use model::base::masking::{Mask, MaskStream};
 use model::run::Stage;
+use model::run::engine_event::{EngineEvent, EventReader};
 
 use super::{Failure, StageJob};
 use crate::home::{COMPLAINTS, Home, log_name, make_private};
@@ -232,7 +232,7 @@ fn missing<'a>(have: &[u8], whole: &'a [u8]) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use model::secret::Secret;
+    use model::base::secret::Secret;
 
     use super::*;
 

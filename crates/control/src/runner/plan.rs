@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 use drivers::engine::{
     self, EngineCall, InitCall, InitInputs, LockFileMode, PlanCall, PlanMode, PluginCache,
 };
-use model::context::HookStage;
-use model::engine::Flavor;
-use model::engine_event::nothing_changes;
-use model::masking::Mask;
+use model::base::masking::Mask;
 use model::plan::Plan;
 use model::policy::{PolicyPhase, Verdict};
 use model::project::Backend;
-use model::providers;
+use model::project::context::HookStage;
+use model::project::engine::Flavor;
+use model::project::providers;
 use model::run::confirmation::Confirmation;
+use model::run::engine_event::nothing_changes;
+use model::run::seal::{Seal, SealedHead};
 use model::run::{PlanRecord, RunEvent, RunSpec, Stage};
-use model::seal::{Seal, SealedHead};
 use model::state::{Contents, StateVersion};
 use store::KeyScope;
 

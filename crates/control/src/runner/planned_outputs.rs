@@ -2,21 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use model::ids::{RunId, StackName};
-use model::masking::Mask;
+use model::base::ids::{RunId, StackName};
+use model::base::masking::Mask;
+use model::base::secret::Secret;
 use model::plan::{PlannedOutput, planned_outputs};
 use model::run::AwaitedOutputs;
-use model::secret::Secret;
 use store::KeyScope;
 
-use super::inputs::collect_secrets;
 use super::plan::seal_to;
 use super::{Failure, StageJob};
 use crate::Control;
-
-/// By stack and name. An output that is not in the map is as it was last applied.
-#[derive(Debug, Default)]
-pub(super) struct PlannedOutputs(BTreeMap<(StackName, String), PlannedOutput>);
+use crate::values::{PlannedOutputs, collect_secrets};
 
 impl PlannedOutputs {
     /// Reads the awaited outputs from the plans of upstream runs. An output that no plan contains is unknown.
@@ -49,10 +45,6 @@ impl PlannedOutputs {
             }
         }
         Ok(Self(ahead))
-    }
-
-    pub(super) fn get(&self, stack: &StackName, output: &str) -> Option<&PlannedOutput> {
-        self.0.get(&(stack.clone(), output.to_owned()))
     }
 
     /// The awaited outputs that no plan has a value for.

@@ -10,12 +10,13 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
-use model::break_glass::BreakGlassAction;
-use model::masking::Mask;
-use model::project::{Backend, FactsBranch};
+use model::base::masking::Mask;
+use model::base::secret::Secret;
+use model::project::Backend;
 use model::run::{RunEvent, Stage};
-use model::secret::Secret;
+use model::stage::facts::FactsBranch;
 use model::stage::{ResolvedBlock, StageBlock};
+use model::state::break_glass::BreakGlassAction;
 use serde_json::{Value, json};
 use store::{NewBreakGlass, StoreError};
 

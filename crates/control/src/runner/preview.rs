@@ -1,7 +1,7 @@
 //! The preview of a stack whose inputs do not all exist yet. It is made in a separate tree from a rewritten
 //! copy of the source, and never stored as a plan.
 //!
-//! Not here: the rewriting (`model::preview`), which runs are previewed and when (`model::changeset`).
+//! Not here: the rewriting (`model::run::preview`), which runs are previewed and when (`model::run::changeset`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,26 +10,27 @@ use std::path::Path;
 
 use drivers::engine::{EngineCall, PlanCall};
 use drivers::tree::DirTree;
-use model::context::HookStage;
-use model::ids::StackName;
-use model::masking::Mask;
+use model::base::ids::StackName;
+use model::base::masking::Mask;
 use model::plan::Plan;
 use model::plan::coverage::Coverage;
 use model::policy::{Verdict, redact};
-use model::preview::{RewrittenModule, rewrite};
 use model::project::EdgeKind;
+use model::project::context::HookStage;
+use model::run::preview::{RewrittenModule, rewrite};
+use model::run::seal::{Seal, SealedHead};
 use model::run::{AwaitedOutputs, PlanRecord, Preview, RunEvent, Stage};
-use model::seal::{Seal, SealedHead};
 
 use super::deadline::Deadline;
 use super::engine::EngineSession;
 use super::hooks::Hooks;
 use super::inputs::Inputs;
 use super::plan::{EngineFiles, changing_outputs, initialise, keep_view, mode, read_state, show};
-use super::planned_outputs::{self, PlannedOutputs};
+use super::planned_outputs;
 use super::seal::lock_file;
 use super::workspace::{ScratchDir, Workspace};
 use super::{Failure, StageJob, check, coverage, failed, inputs, logs};
+use crate::values::PlannedOutputs;
 
 /// Previews a run that waits for its upstreams: the part of its plan that is already known.
 pub(super) async fn preview(job: &StageJob<'_>, awaits: &[AwaitedOutputs]) -> RunEvent {

@@ -10,11 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use drivers::engine::EngineSearch;
-use model::changeset::Action;
-use model::engine::EngineRequirement;
 use model::project::Backend;
+use model::project::engine::EngineRequirement;
+use model::run::changeset::Action;
+use model::run::seal::{self, Seal, SealMismatch, SealedHead};
 use model::run::{PlanRecord, RunEvent, RunSpec};
-use model::seal::{self, Seal, SealMismatch, SealedHead};
 use model::state::StateVersion;
 
 use super::inputs::Inputs;

@@ -7,11 +7,10 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::Slot;
-use model::exact_number;
-use model::ids::RunId;
-use model::project::Backend;
+use model::base::exact_number;
+use model::base::ids::RunId;
+use model::base::secret::Secret;
 use model::run::RunSpec;
-use model::secret::Secret;
 use serde_json::{Value, json};
 use store::KeyScope;
 
@@ -19,8 +18,9 @@ use super::inputs::Inputs;
 use super::{Failure, StageJob};
 use crate::Control;
 use crate::changeset::orphan_processes;
-use crate::home::{HIDDEN_VALUES, OVERRIDE_FILE, make_private, write_private};
+use crate::home::{HIDDEN_VALUES, make_private, write_private};
 use crate::run::lock::try_lock;
+use crate::values::write_override;
 
 mod artifacts;
 mod cleanup;
@@ -297,30 +297,6 @@ fn read_all(mut file: &File) -> io::Result<String> {
     file.rewind()?;
     file.read_to_string(&mut text)?;
     Ok(text)
-}
-
-/// Writes an override file that selects the engine's backend. Everything else is passed by environment or by
-/// `-backend-config`. The file is not part of the source's digest.
-///
-/// The file would replace the module's own block with all its settings. If that block already has the
-/// target's backend type, it stays.
-pub(crate) fn write_override(dir: &Path, spec: &RunSpec) -> io::Result<()> {
-    let path = dir.join(OVERRIDE_FILE);
-    let kind = match &spec.target.backend {
-        Backend::Terrane => "http",
-        Backend::Engine { kind, .. } if spec.own_backend.as_ref() == Some(kind) => {
-            return match fs::remove_file(path) {
-                Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
-                _ => Ok(()),
-            };
-        }
-        Backend::Engine { kind, .. } => kind,
-    };
-    let text = json!({ "terraform": { "backend": { kind: {} } } }).to_string();
-    if fs::read_to_string(&path).is_ok_and(|old| old == text) {
-        return Ok(());
-    }
-    fs::write(path, text)
 }
 
 /// A directory for unencrypted input values and plan files, in memory if possible.

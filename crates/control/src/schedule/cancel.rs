@@ -2,17 +2,17 @@
 //! was not stored, so it needs a reason and is recorded. The same is true for giving up a machine that is
 //! gone.
 //!
-//! Not here: what an interrupt does to a change set (`model::changeset`), the prompt before a kill (`cli`).
+//! Not here: what an interrupt does to a change set (`model::run::changeset`), the prompt before a kill (`cli`).
 
 use std::collections::BTreeSet;
 use std::io;
 
-use model::break_glass::BreakGlassAction;
-use model::changeset::ChangeSet;
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::ids::{ChangeSetId, RunId};
-use model::import_proposal::UnrecordedResources;
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::{ChangeSetId, RunId};
+use model::run::changeset::ChangeSet;
+use model::run::import_proposal::UnrecordedResources;
 use model::run::{Run, RunEvent, RunState, SkipReason, Stage};
+use model::state::break_glass::BreakGlassAction;
 use store::{ChangeSetError, NewBreakGlass, StoreError};
 
 use crate::changeset::cancel_requests::CancelRequest;

@@ -1,7 +1,7 @@
 //! Repairs a crash between any two steps by checking, never by guessing. A run whose lock is free has no
 //! process any more, and is ended by what is found of it.
 
-use model::changeset::{ChangeSet, Status};
+use model::run::changeset::{ChangeSet, Status};
 use model::run::{Run, RunEvent, RunState, Stage};
 use store::ChangeSetError;
 

@@ -13,8 +13,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 
-use model::error::Explain;
-use model::ids::{ChangeSetId, RunId};
+use model::base::error::Explain;
+use model::base::ids::{ChangeSetId, RunId};
 use model::run::Stage;
 use store::{ChangeSetError, Fence, ReportedEvent};
 use tokio::sync::Mutex;

@@ -11,13 +11,13 @@ use std::io;
 use std::time::Duration;
 
 use drivers::process::{self, Environment, StartError};
-use model::changeset::{ChangeSet, LaneBlocker, Status, UserCommandError};
-use model::error::{ErrorKind, Explain};
-use model::ids::{ChangeSetId, RunId};
+use model::base::error::{ErrorKind, Explain};
+use model::base::ids::{ChangeSetId, RunId};
+use model::run::changeset::{ChangeSet, LaneBlocker, Status, UserCommandError};
 use model::run::{Run, RunEvent, RunProblem, RunSpec, Stage};
 use store::{ChangeSetError, Fence, ReportedEvent, RunSummary};
 
-pub use model::changeset::UserCommand;
+pub use model::run::changeset::UserCommand;
 
 use crate::Control;
 use crate::changeset::{explain, orphan_processes, prepare};

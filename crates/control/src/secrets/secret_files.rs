@@ -20,9 +20,9 @@ use drivers::sops::{
     RulesError, SopsFormat, SopsLayout,
 };
 use jiff::Timestamp;
-use model::config::suggest::nearest;
-use model::error::{Explain, NextStep, advice, command};
-use model::secret::Secret;
+use model::base::error::{Explain, NextStep, advice, command};
+use model::base::secret::Secret;
+use model::hcl::suggest::nearest;
 
 pub use drivers::sops::Prompt;
 pub use editing::EditSession;

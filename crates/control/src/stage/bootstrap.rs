@@ -4,7 +4,7 @@
 //! reported and left alone, unless a person takes them back. Dropping the future stops between two requests;
 //! the next run continues from what it finds.
 //!
-//! Not here: which steps there are (`model::bootstrap`), applying objects (`cluster`).
+//! Not here: which steps there are (`model::stage::bootstrap`), applying objects (`cluster`).
 
 mod command;
 mod manifests;
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drivers::kubernetes::{KubernetesClient, KubernetesError};
-use model::bootstrap::{
+use model::base::duration::seconds;
+use model::base::error::{Explain, one_line};
+use model::base::masking::Mask;
+use model::stage::bootstrap::{
     Agent, Bootstrap, BootstrapAction, BootstrapReport, BootstrapStep, CommandStep, ObjectOutcome,
     ObjectReport, StepEnd, StepReport,
 };
-use model::duration::seconds;
-use model::error::{Explain, one_line};
-use model::masking::Mask;
 use serde_json::{Value, json};
 
 use crate::stage::cluster::ClusterContext;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 
 use drivers::process::Environment;
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 pub(crate) use poll::Poll;
 

@@ -1,19 +1,19 @@
 //! Draining a cluster: suspends reconciliation, deletes objects that own something outside, and waits until they are
 //! gone. What comes back is deleted again. Dropping the future stops between two requests.
 //!
-//! Not here: when it happens (`runner`), which objects own something (`model::drain`).
+//! Not here: when it happens (`runner`), which objects own something (`model::stage::drain`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drivers::kubernetes::{KubernetesClient, KubernetesError, ObjectFilter};
-use model::drain::{
+use model::base::duration::seconds;
+use model::base::error::one_line;
+use model::stage::drain::{
     DrainEnd, DrainReport, RemainingObject, idling, is_going, is_load_balancer, owns_disk,
     suspension,
 };
-use model::duration::seconds;
-use model::error::one_line;
-use model::kubernetes::{Kubeconfig, ObjectRef};
+use model::stage::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::Value;
 
 use crate::stage::cluster::{ClusterContext, Poll};

@@ -4,7 +4,7 @@
 //! then it is pushed; then the store records that. A branch that points to a stored id is ours. A push that loses a
 //! race is built again on the new tip.
 //!
-//! Not here: what files contain (`model::facts`), Git (`drivers::git::publish`), objects in clusters (`crate::stage::sinks`).
+//! Not here: what files contain (`model::stage::facts`), Git (`drivers::git::publish`), objects in clusters (`crate::stage::sinks`).
 
 mod branch;
 mod destination;
@@ -26,15 +26,15 @@ use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{AccessError, GitCredential, PublishError, Remote, RemoteUrl};
 use jiff::Timestamp;
-use model::break_glass::BreakGlassAction;
-use model::contract::{Contract, ContractName, ContractViolation};
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::facts::{
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::{RunId, StackName};
+use model::stage::contract::{Contract, ContractName, ContractViolation};
+use model::stage::facts::{
     FactFile, FactLocation, Outputs, PathClash, PathMap, PrepareFactsError, Publish, Published,
     ReadFactsManifestError, StateMark, TakenPath, prepare,
 };
-use model::ids::{RunId, StackName};
 use model::state::StateName;
+use model::state::break_glass::BreakGlassAction;
 use serde_json::{Map, Value};
 use store::{NewBreakGlass, StoreError};
 
@@ -481,7 +481,7 @@ pub async fn read_file(
 ) -> Result<Option<Value>, PublishFactsError> {
     let key = place_key(root, place)?;
     let bytes = branch::read_file(control, root, asker, place, &key, path).await?;
-    Ok(bytes.and_then(|bytes| model::facts::read_values(&bytes)))
+    Ok(bytes.and_then(|bytes| model::stage::facts::read_values(&bytes)))
 }
 
 /// The identity of a branch in the store: the same for two blocks that name it, and for two paths to one repository.

@@ -2,7 +2,7 @@
 //! is over. Progress is reported as it happens; evidence is kept for passed gates too.
 //!
 //! Gates do not have a thread each: a waiting gate takes a few hundred bytes. Not here: when to check again
-//! (`model::gate`), the checks (`drivers::probe`).
+//! (`model::stage::gate`), the checks (`drivers::probe`).
 
 mod check;
 mod clusters;
@@ -20,10 +20,10 @@ use drivers::kubernetes::ClusterClients;
 use drivers::probe::Probes;
 use drivers::process::Environment;
 use jiff::Timestamp;
-use model::gate::{
+use model::base::masking::Mask;
+use model::stage::gate::{
     BlockingGate, CheckResult, Gate, GateReadiness, GateReport, GateVerdict, NextCheck, mask_report,
 };
-use model::masking::Mask;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};

@@ -1,19 +1,19 @@
 //! One object in a cluster that contains facts: written, compared, withdrawn. Only terrane's fields are
 //! written; a change to them by another manager stops the publication.
 //!
-//! Not here: what the object looks like (`model::sink`), all sinks of a publication (`facts`).
+//! Not here: what the object looks like (`model::stage::sink`), all sinks of a publication (`facts`).
 
 use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drivers::kubernetes::{ApplyOptions, FIELD_MANAGER, KubernetesClient, KubernetesError};
-use model::bootstrap::ObjectOutcome;
-use model::error::{ErrorKind, Explain, NextStep, advice};
-use model::facts::{FieldDifference, FieldValue};
-use model::kubernetes::{ObjectRef, managers};
-use model::masking::Mask;
-use model::sink::{Sink, SinkKind, SinkValuesError};
+use model::base::error::{ErrorKind, Explain, NextStep, advice};
+use model::base::masking::Mask;
+use model::stage::bootstrap::ObjectOutcome;
+use model::stage::facts::{FieldDifference, FieldValue};
+use model::stage::kubernetes::{ObjectRef, managers};
+use model::stage::sink::{Sink, SinkKind, SinkValuesError};
 use serde_json::{Map, Value, json};
 
 use crate::stage::cluster::{ClusterContext, apply};

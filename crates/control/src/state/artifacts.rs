@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use drivers::artifacts::write_out;
 use drivers::snapshot::sha256;
-use model::artifact::{Artifact, ArtifactSet};
-use model::error::{Explain, NextStep, advice, command};
-use model::ids::RunId;
+use model::base::error::{Explain, NextStep, advice, command};
+use model::base::ids::RunId;
+use model::stage::artifact::{Artifact, ArtifactSet};
 use model::state::StateName;
 use serde::{Deserialize, Serialize};
 use store::{KeepArtifactsError, StoreError};

@@ -5,9 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use model::lock::LockInfo;
+use model::state::lock::LockInfo;
+use model::state::token::{Token, TokenScope};
 use model::state::{HeldLock, PushRefusal, StateName, StateVersion};
-use model::token::{Token, TokenScope};
 use store::{
     AcquireLockError, AppendError, Appended, DeleteStateError, NewRefusal, ReleaseLockError,
     StateWriter, Store, StoreError,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use drivers::state_http::{HttpBackend, HttpBackendError};
 pub use drivers::state_http::{Locking, Method};
-use model::error::{Explain, NextStep};
-use model::lock::LockInfo;
+use model::base::error::{Explain, NextStep};
+use model::state::lock::LockInfo;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long an interrupted process waits for the answer to its lock request.

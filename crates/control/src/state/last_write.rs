@@ -1,6 +1,6 @@
 //! Describes the last write of a state, for the message that a plan is out of date.
 
-use model::seal::{SealedHead, VersionAuthor};
+use model::run::seal::{SealedHead, VersionAuthor};
 use model::state::StateVersion;
 
 use crate::Control;

@@ -2,8 +2,8 @@
 //!
 //! Not here: how a run takes and releases its own lock (`state::run_access`).
 
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::ids::{ChangeSetId, RunId, StackName};
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::run::RunState;
 use model::state::{HeldLock, StateName};
 use store::{ReleaseLockError, StoreError};

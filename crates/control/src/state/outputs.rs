@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::error::{Explain, NextStep, advice};
-use model::exact_number;
-use model::ids::StackName;
-use model::masking::Mask;
+use model::base::error::{Explain, NextStep, advice};
+use model::base::exact_number;
+use model::base::ids::StackName;
+use model::base::masking::Mask;
 use model::run::OutputState;
 use model::state::resources::StateDocument;
 use model::state::secret_paths::SecretPaths;
@@ -53,7 +53,7 @@ impl Explain for OutputsError {
 /// One output as a value for computations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputValue {
-    /// As `model::exact_number` reads it: numbers keep all digits on the way to a dependent.
+    /// As `model::base::exact_number` reads it: numbers keep all digits on the way to a dependent.
     pub value: Value,
     pub sensitive: bool,
 }

@@ -8,8 +8,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use model::error::{ErrorKind, Explain};
-use model::ids::RunId;
+use model::base::error::{ErrorKind, Explain};
+use model::base::ids::RunId;
 use model::state::StateName;
 use store::{KeyScope, Store, StoreError};
 

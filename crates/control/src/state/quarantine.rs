@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::Path;
 
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::ids::RunId;
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::RunId;
 use model::project::Backend;
 use model::run::{PlanRecord, RunSpec};
 use model::state::StateName;

@@ -11,7 +11,7 @@ pub mod search;
 pub mod version;
 pub mod versions;
 
-use model::error::{ErrorKind, Explain, NextStep, command};
+use model::base::error::{ErrorKind, Explain, NextStep, command};
 use model::project::Project;
 use model::state::{Contents, StateName, StateVersion};
 use store::StoreError;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use drivers::process::engine_environment;
 use drivers::secrets::{SecretReference, read_from_caller};
-use model::exception::Exceptions;
-use model::ids::{ChangeSetId, RunId};
-use model::masking::Mask;
+use model::base::ids::{ChangeSetId, RunId};
+use model::base::masking::Mask;
+use model::base::secret::Secret;
 use model::run::RunSpec;
-use model::secret::Secret;
+use model::run::exception::Exceptions;
 use model::state::StateName;
 use store::StoreError;
 

@@ -8,10 +8,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use model::error::Explain;
-use model::ids::RunId;
-use model::lock::LockInfo;
-use model::masking::Mask;
+use model::base::error::Explain;
+use model::base::ids::RunId;
+use model::base::masking::Mask;
+use model::state::lock::LockInfo;
 use model::state::secret_paths::SecretPaths;
 use model::state::{ExpectedHead, HeldLock, InvalidState, PushRefusal, StateName, StateVersion};
 use store::{

@@ -3,9 +3,9 @@
 //! Not here: how they are found and inherited (`model::state::secret_paths`), where they are stored
 //! (`store`).
 
-use model::ids::RunId;
-use model::masking::Mask;
-use model::secret::Secret;
+use model::base::ids::RunId;
+use model::base::masking::Mask;
+use model::base::secret::Secret;
 use model::state::resources::{OpaqueState, StateDocument};
 use model::state::secret_paths::SecretPaths;
 use model::state::{StateName, StateVersion};

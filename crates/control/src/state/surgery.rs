@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use model::break_glass::BreakGlassAction;
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::ids::RunId;
-use model::lock::LockInfo;
-use model::masking::Mask;
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::RunId;
+use model::base::masking::Mask;
+use model::state::break_glass::BreakGlassAction;
+use model::state::lock::LockInfo;
 use model::state::resources::StateDocument;
 use model::state::secret_paths::SecretPaths;
 use model::state::{

@@ -1,9 +1,9 @@
 //! Changes of a dead engine that no state records: compares the engine's events with the stored state.
 
-use model::engine_event::EngineEvent;
-use model::ids::RunId;
-use model::import_proposal::{self, StateAfterRun, UnrecordedResources};
+use model::base::ids::RunId;
 use model::run::RunSpec;
+use model::run::engine_event::EngineEvent;
+use model::run::import_proposal::{self, StateAfterRun, UnrecordedResources};
 use model::state::resources::{OpaqueState, StateDocument};
 
 use crate::Control;

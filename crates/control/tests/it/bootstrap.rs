@@ -8,9 +8,9 @@ use control::stage::bootstrap::{BootstrapProgress, ConflictPolicy, run};
 use control::stage::cluster::ClusterContext;
 use drivers::process::Environment;
 use drivers::snapshot::sha256;
-use model::bootstrap::{Bootstrap, BootstrapReport, ObjectOutcome};
-use model::diagnostic::Location;
+use model::base::diagnostic::Location;
 use model::stage::ResolvedBlock;
+use model::stage::bootstrap::{Bootstrap, BootstrapReport, ObjectOutcome};
 use serde_json::{Value, json};
 use testkit::{Kubernetes, write_program};
 
@@ -115,9 +115,11 @@ impl Scene {
 
 /// Each step in a line, without what differs from run to run.
 fn told(report: &BootstrapReport) -> String {
-    let line = |step: &model::bootstrap::StepReport| match &step.end {
-        model::bootstrap::StepEnd::Done => format!("{}: {}\n", step.title, step.brief()),
-        model::bootstrap::StepEnd::Failed { why, .. } => format!("{}: FAILED {why}\n", step.title),
+    let line = |step: &model::stage::bootstrap::StepReport| match &step.end {
+        model::stage::bootstrap::StepEnd::Done => format!("{}: {}\n", step.title, step.brief()),
+        model::stage::bootstrap::StepEnd::Failed { why, .. } => {
+            format!("{}: FAILED {why}\n", step.title)
+        }
     };
     report.steps.iter().map(line).collect()
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use control::stage::cluster::ClusterContext;
 use control::stage::drain::{DrainProgress, run};
 use drivers::process::Environment;
-use model::drain::DrainEnd;
-use model::kubernetes::{Kubeconfig, ObjectRef};
+use model::stage::drain::DrainEnd;
+use model::stage::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::{Value, json};
 use testkit::Kubernetes;
 

@@ -6,8 +6,8 @@ use drivers::kubernetes::{
     ApplyOptions, Conflict, KubernetesClient, KubernetesError, ObjectFilter,
 };
 use drivers::process::Environment;
-use model::error::Explain;
-use model::kubernetes::{Kubeconfig, ObjectRef};
+use model::base::error::Explain;
+use model::stage::kubernetes::{Kubeconfig, ObjectRef};
 use serde_json::{Value, json};
 use testkit::{Kubernetes, write_program};
 

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use control::stage::gates::{GateContext, run};
 use drivers::kubernetes::{AgentObjects, ClusterCheck, ClusterClients, ObjectCondition};
 use drivers::process::Environment;
-use model::diagnostic::Location;
-use model::gate::{Gate, ProbeQuery};
-use model::masking::Mask;
-use model::secret::Secret;
+use model::base::diagnostic::Location;
+use model::base::masking::Mask;
+use model::base::secret::Secret;
 use model::stage::ResolvedBlock;
+use model::stage::gate::{Gate, ProbeQuery};
 use serde_json::{Value, json};
 use testkit::Kubernetes;
 

@@ -6,10 +6,10 @@ use std::path::Path;
 use control::stage::cluster::ClusterContext;
 use control::stage::sinks::{SinkDifference, SinkError, compare, put, withdraw};
 use drivers::process::Environment;
-use model::bootstrap::ObjectOutcome;
-use model::diagnostic::Location;
-use model::sink::Sink;
+use model::base::diagnostic::Location;
 use model::stage::ResolvedBlock;
+use model::stage::bootstrap::ObjectOutcome;
+use model::stage::sink::Sink;
 use serde_json::{Map, Value, json};
 use testkit::Kubernetes;
 

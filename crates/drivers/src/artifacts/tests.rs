@@ -134,7 +134,9 @@ fn one_that_is_too_large_does_not_cost_the_others() {
     stack.write("a", "kept", 0o600);
     stack.write("z", "kept too", 0o600);
     let large = File::create(stack.grounds.dir.join("image")).unwrap();
-    large.set_len(model::artifact::MOST_BYTES + 1).unwrap();
+    large
+        .set_len(model::stage::artifact::MOST_BYTES + 1)
+        .unwrap();
     let gathered = stack.grounds.gather().unwrap();
     assert_eq!(paths(&gathered), ["a", "z"]);
     assert_eq!(gathered.refused["image"], ArtifactRefusal::Size);

@@ -11,8 +11,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use model::engine::Flavor;
-use model::exec::{Exec, ExecKind};
+use model::project::engine::Flavor;
+use model::run::exec::{Exec, ExecKind};
 
 /// One call of an engine.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest;
-use model::engine::Flavor;
+use model::project::engine::Flavor;
 
 use super::Engine;
 use crate::process::Environment;

@@ -8,8 +8,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-use model::engine::{EngineRequirement, Flavor};
-use model::error::{Explain, NextStep, advice};
+use model::base::error::{Explain, NextStep, advice};
+use model::project::engine::{EngineRequirement, Flavor};
 use semver::Version;
 
 use super::locate::{EngineSearch, allows, cached_at, engines_of, locate, run_version, wanted};

@@ -13,8 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use model::engine::{EngineRequirement, Flavor};
-use model::error::{Explain, NextStep, advice, command};
+use model::base::error::{Explain, NextStep, advice, command};
+use model::project::engine::{EngineRequirement, Flavor};
 use semver::Version;
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use aws_lc_rs::digest;
-use model::engine::{EngineRequirement, Flavor};
+use model::project::engine::{EngineRequirement, Flavor};
 use semver::Version;
 use serde::Deserialize;
 

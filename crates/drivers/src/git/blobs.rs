@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use model::tree::ReadFailure;
+use model::base::tree::ReadFailure;
 
 use super::GitError;
 use crate::process::spawn_helper;

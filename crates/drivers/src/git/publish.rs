@@ -4,7 +4,7 @@
 //! makes the commit from given values only: the same facts at the same time on the same parent give the same
 //! commit. A push carries a lease, so only one of two concurrent pushes succeeds.
 //!
-//! Not here: what is written and whether it may be (`model::facts`, `control::stage::facts`).
+//! Not here: what is written and whether it may be (`model::stage::facts`, `control::stage::facts`).
 
 mod access;
 #[cfg(test)]
@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::error::{Explain, NextStep, advice};
-use model::facts::CommitChanges;
+use model::base::error::{Explain, NextStep, advice};
+use model::stage::facts::CommitChanges;
 
 use crate::process::{Capture, CaptureError, Captured, Environment, capture};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use model::kubernetes::{ClusterCredentials, Kubeconfig};
-use model::secret::Secret;
+use model::base::secret::Secret;
+use model::stage::kubernetes::{ClusterCredentials, Kubeconfig};
 use reqwest::{Certificate, Identity, redirect};
 use tokio::sync::Mutex;
 

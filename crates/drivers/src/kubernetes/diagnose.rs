@@ -1,8 +1,8 @@
 //! Context of an unhealthy object: its events, its pods, the ends of their logs, and what an Argo CD application
 //! reports about its resources. Best effort: whatever cannot be read is left out.
 
-use model::kubernetes::ObjectRef;
-use model::masking::cut;
+use model::base::masking::cut;
+use model::stage::kubernetes::ObjectRef;
 use serde_json::Value;
 
 use super::KubernetesClient;

@@ -2,7 +2,7 @@
 //!
 //! One request reads all kinds; a server too old for that is queried group by group.
 
-use model::kubernetes::ObjectRef;
+use model::stage::kubernetes::ObjectRef;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::Value;

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use model::duration::seconds;
-use model::error::{Explain, NextStep, advice};
-use model::kubernetes::{KubeconfigError, ObjectRef};
-use model::masking;
+use model::base::duration::seconds;
+use model::base::error::{Explain, NextStep, advice};
+use model::base::masking;
+use model::stage::kubernetes::{KubeconfigError, ObjectRef};
 use serde::Deserialize;
 
 use crate::process::CaptureError;

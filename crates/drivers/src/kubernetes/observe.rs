@@ -1,18 +1,18 @@
 //! Cluster checks for gates: one object, Argo CD applications, Flux objects, or a field. A failed check includes
 //! the context of the object.
 //!
-//! Not here: when to check again (`control::stage::gates`), how an object reports its health (`model::kubernetes`).
+//! Not here: when to check again (`control::stage::gates`), how an object reports its health (`model::stage::kubernetes`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use globset::GlobBuilder;
-use model::exact_number;
-use model::kubernetes::{
+use model::base::exact_number;
+use model::base::secret::Secret;
+use model::stage::kubernetes::{
     FieldPath, Health, Kubeconfig, ObjectRef, agent_health, condition, listener,
 };
-use model::secret::Secret;
 use serde_json::Value;
 use tokio::sync::Mutex;
 

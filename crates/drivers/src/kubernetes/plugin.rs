@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::kubernetes::{ExecPlugin, Kubeconfig};
-use model::masking::cut;
-use model::secret::Secret;
+use model::base::masking::cut;
+use model::base::secret::Secret;
+use model::stage::kubernetes::{ExecPlugin, Kubeconfig};
 use serde::Deserialize;
 use serde_json::json;
 

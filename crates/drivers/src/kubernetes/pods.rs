@@ -1,6 +1,6 @@
 //! Reads the context of an unhealthy object: its events, its pods, the ends of their logs.
 
-use model::kubernetes::ObjectRef;
+use model::stage::kubernetes::ObjectRef;
 use reqwest::Method;
 use serde_json::Value;
 

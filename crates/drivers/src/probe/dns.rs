@@ -9,7 +9,7 @@ use aws_lc_rs::rand;
 use hickory_resolver::proto::op::{Message, MessageType, Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
-use model::gate::{
+use model::stage::gate::{
     CheckResult, DnsAnswer, DnsEvidence, DnsGate, DnsNameEvidence, ProbeQueryError, RecordKind,
 };
 use serde_json::Value;

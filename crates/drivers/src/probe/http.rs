@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::gate::{BODY_LIMIT, CheckResult, HttpFailure, HttpGate, HttpReply};
+use model::stage::gate::{BODY_LIMIT, CheckResult, HttpFailure, HttpGate, HttpReply};
 use reqwest::{Client, Method, RequestBuilder, Response, Url, Version};
 use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs as provider;

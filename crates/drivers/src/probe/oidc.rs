@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::gate::{
+use model::stage::gate::{
     CheckResult, Discovery, HttpReply, OidcEvidence, OidcGate, OidcKey, withheld_query,
 };
 use reqwest::{Client, Url};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use model::gate::{CheckResult, TcpEvidence, TcpGate};
+use model::stage::gate::{CheckResult, TcpEvidence, TcpGate};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 

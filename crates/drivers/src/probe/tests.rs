@@ -8,9 +8,9 @@ mod tls;
 
 use std::collections::BTreeSet;
 
-use model::diagnostic::Location;
-use model::gate::{CheckResult, Gate, GateMismatch, GateVerdict, Probe};
+use model::base::diagnostic::Location;
 use model::stage::ResolvedBlock;
+use model::stage::gate::{CheckResult, Gate, GateMismatch, GateVerdict, Probe};
 use serde_json::Value;
 
 /// For probes that expect an answer; long enough for a busy machine.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_lc_rs::digest;
 use jiff::Timestamp;
-use model::gate::{
+use model::stage::gate::{
     CertificateEvidence, CheckResult, Handshake, TlsConnection, TlsEvidence, TlsGate, Trust,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use model::duration::seconds;
+use model::base::duration::seconds;
 use rustix::process::Signal;
 
 use super::{Environment, Exit, SPAWNING, command, pass_on, signal_group};

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 /// The environment of a child process. Nothing is inherited from our own. Every value counts as a secret, so
 /// `Debug` shows only names.

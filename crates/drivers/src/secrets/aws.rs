@@ -6,7 +6,7 @@ mod sign;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use model::secret::Secret;
+use model::base::secret::Secret;
 use serde::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;

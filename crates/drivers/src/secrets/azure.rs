@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::secret::Secret;
+use model::base::secret::Secret;
 use serde::Deserialize;
 
 use super::http::{Call, Exchange, FORM, Settings, escaped, failed, form};

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use model::error::{Explain, NextStep, advice};
-use model::identity::UntrustedAddress;
+use model::base::error::{Explain, NextStep, advice};
+use model::project::identity::UntrustedAddress;
 
 use super::LARGEST;
 use crate::process::{CaptureError, Exit};

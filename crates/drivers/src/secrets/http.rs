@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::identity::check_place;
-use model::masking::Mask;
-use model::secret::Secret;
+use model::base::masking::Mask;
+use model::base::secret::Secret;
+use model::project::identity::check_place;
 use reqwest::{Certificate, Client, ClientBuilder, Method, NoProxy, Proxy, redirect};
 use serde::Deserialize;
 use serde_json::Value;

@@ -7,9 +7,9 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
-use model::config::suggest::nearest;
-use model::masking::Mask;
-use model::secret::{Secret, is_secret_variable};
+use model::base::masking::Mask;
+use model::base::secret::{Secret, is_secret_variable};
+use model::hcl::suggest::nearest;
 use zeroize::Zeroizing;
 
 use super::{LARGEST, SecretError};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use model::secret::Secret;
+use model::base::secret::Secret;
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use model::secret::Secret;
+use model::base::secret::Secret;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;

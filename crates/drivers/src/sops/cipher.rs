@@ -11,7 +11,7 @@ use aes_gcm::{AesGcm, aes::Aes256};
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 use super::tree::{Comment, Kind, Leaf, Scalar};
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, iter};
 
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 use super::cipher::DataKey;
 use super::plugin::{self, PluginError, Plugins};

@@ -3,7 +3,7 @@
 use super::selection::{EncryptionFilter, EncryptionFilterError};
 use super::tree::{Document, Element, Entry, Map, Node, Scalar};
 use super::{SopsFormat, flat_metadata};
-use model::error::{Explain, NextStep, advice, command};
+use model::base::error::{Explain, NextStep, advice, command};
 
 /// The SOPS version whose format is written.
 const VERSION: &str = "3.13.3";

@@ -1,7 +1,7 @@
 //! An opened file: verified as a whole, then read value by value.
 
-use model::error::{Explain, NextStep, advice};
-use model::secret::Secret;
+use model::base::error::{Explain, NextStep, advice};
+use model::base::secret::Secret;
 
 use super::cipher::{Cipher, CipherError};
 use super::crypt::{self, ValueError};

@@ -19,8 +19,8 @@ use age_core::primitives::{bech32_decode, bech32_encode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bech32::Hrp;
-use model::error::{Explain, NextStep, advice};
-use model::secret::Secret;
+use model::base::error::{Explain, NextStep, advice};
+use model::base::secret::Secret;
 use zeroize::Zeroizing;
 
 use super::identities::{Prompt, PromptFn};

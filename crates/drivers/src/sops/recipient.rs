@@ -8,7 +8,7 @@ use age::armor::{ArmoredWriter, Format};
 
 use super::cipher::DataKey;
 use super::plugin::{self, PluginError, Plugins};
-use model::error::{Explain, NextStep};
+use model::base::error::{Explain, NextStep};
 
 /// A public key as text.
 #[derive(Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::recipient::RecipientError;
 use super::rules::EncryptionRule;
 use super::tree::{Document, Leaf, Scalar};
 use super::{ReadError, SopsFormat, ini};
-use model::error::{Explain, NextStep};
+use model::base::error::{Explain, NextStep};
 
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptError {

@@ -1,8 +1,8 @@
 //! Files that can be opened again, and files that must be refused. `tests/it` compares with the official tool.
 
 use jiff::Timestamp;
-use model::error::Explain;
-use model::secret::Secret;
+use model::base::error::Explain;
+use model::base::secret::Secret;
 use std::fmt::Write as _;
 
 use super::*;

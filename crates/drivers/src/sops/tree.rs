@@ -5,7 +5,7 @@
 use std::fmt;
 use std::mem;
 
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 /// One map per document of the file; only YAML allows several.
 #[derive(Clone, Debug, PartialEq)]

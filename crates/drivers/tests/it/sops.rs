@@ -12,7 +12,7 @@ use drivers::sops::{
     SopsLayout, ValueError, decrypt, encrypt,
 };
 use jiff::Timestamp;
-use model::secret::Secret;
+use model::base::secret::Secret;
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{AgeKey, SeededRng, Sops, seed};

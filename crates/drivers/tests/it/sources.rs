@@ -10,7 +10,7 @@ use std::path::Path;
 use drivers::process::Environment;
 use drivers::secrets::{SecretContext, SecretError, SecretSources, resolve};
 use insta::assert_snapshot;
-use model::error::Explain;
+use model::base::error::Explain;
 use testkit::{Issuer, Moto, ScriptedServer};
 
 /// An asker with an environment, asking again and again.

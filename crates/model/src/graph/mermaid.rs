@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Graph;
-use crate::ids::StackName;
+use crate::base::ids::StackName;
 
 pub fn render(graph: &Graph) -> String {
     let mut out = String::from("flowchart TD\n");

@@ -28,14 +28,14 @@ pub(crate) fn project(lines: &str) -> Project {
                 },
                 None => EdgeKind::Order,
             },
-            at: crate::diagnostic::Location::default(),
+            at: crate::base::diagnostic::Location::default(),
         });
         stacks.insert(name.clone(), stack(name, layer, edges.collect()));
     }
     Project {
         name: "demo".to_owned(),
         id: None,
-        engine: crate::engine::EngineRequirement::default(),
+        engine: crate::project::engine::EngineRequirement::default(),
         parallelism: None,
         platforms: Vec::new(),
         strict_secrets: false,
@@ -58,7 +58,7 @@ fn stack(name: StackName, layer: String, edges: Vec<Edge>) -> Stack {
         layer,
         labels: BTreeSet::new(),
         state: name.to_string(),
-        engine: crate::engine::EngineRequirement::default(),
+        engine: crate::project::engine::EngineRequirement::default(),
         inputs: BTreeMap::new(),
         var_files: Vec::new(),
         edges,
@@ -74,7 +74,7 @@ fn stack(name: StackName, layer: String, edges: Vec<Edge>) -> Stack {
         timeout_apply: None,
         approval: None,
         stages: crate::stage::Stages::default(),
-        declared_at: crate::diagnostic::Location::default(),
+        declared_at: crate::base::diagnostic::Location::default(),
         inputs_at: BTreeMap::new(),
         name,
     }

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::exact_number::digits;
+use crate::base::exact_number::digits;
 use crate::plan::{AttributeChange, PlanValue, placeholders};
 
 /// A value with the engine's marks: trees of the same shape, in which `true` marks a whole branch.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::ParsePlanError;
 use super::diff::{MarkedValue, has_mark};
-use crate::exact_number;
+use crate::base::exact_number;
 
 /// A planned output.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]

@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::coverage::{Change, Difference};
 use super::diff::{MarkedValue, PathSegment, ValueDigestFn, compare, render_path};
 use super::{ChangeAction, Mode, OutputChange, Plan, ResourceChange};
-use crate::exact_number;
-use crate::masking::Mask;
-use crate::secret::Secret;
+use crate::base::exact_number;
+use crate::base::masking::Mask;
+use crate::base::secret::Secret;
 
 /// Reads plan JSON of any engine version with a format version of 1.
 pub fn parse(json: &[u8]) -> Result<Plan, ParsePlanError> {

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::exact_number::digits;
+use crate::base::exact_number::digits;
 
 /// No field of an engine's value has this name.
 const KEY: &str = "\u{0}words";

@@ -79,7 +79,7 @@ fn show(value: &PlanValue) -> String {
         // Ids differ between recordings.
         PlanValue::Known(Value::String(text)) if text.len() == 36 => "ID".to_owned(),
         PlanValue::Masked { digest } => format!("#{digest}"),
-        PlanValue::Known(value) => crate::exact_number::write(value),
+        PlanValue::Known(value) => crate::base::exact_number::write(value),
         PlanValue::KnownAfter { stacks } => format!("known after {stacks:?}"),
     }
 }

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::exact_number;
-use crate::masking::Mask;
+use crate::base::exact_number;
+use crate::base::masking::Mask;
 use crate::plan::{ParsePlanError, sensitive_in};
 
 /// The replacement text for a sensitive value.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::masking::Mask;
+use crate::base::masking::Mask;
 use crate::plan::PlanCounts;
 
 fn plan() -> Value {
@@ -128,7 +128,7 @@ fn nothing_sensitive_is_in_it() {
         assert!(!text.contains("hunter"), "{text}");
         assert!(!text.contains("old-token"), "{text}");
     }
-    let mask = Mask::new(&[crate::secret::Secret::new("1.11.14")]);
+    let mask = Mask::new(&[crate::base::secret::Secret::new("1.11.14")]);
     let plan = redact(plan().to_string().as_bytes(), &mask).unwrap();
     assert_eq!(plan["terraform_version"], "(secret)");
 }

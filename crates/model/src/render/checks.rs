@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::data::{Data, Node};
 use super::select::Select;
-use crate::diagnostic::Finding;
-use crate::masking::MASKED;
+use crate::base::diagnostic::Finding;
+use crate::base::masking::MASKED;
 
 /// A `check` block.
 #[derive(Clone, Debug, PartialEq, Eq)]

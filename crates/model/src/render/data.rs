@@ -7,8 +7,8 @@ use std::fmt::{self, Write as _};
 use serde_json::Value;
 
 use super::select::{Select, SelectSegment};
-use crate::diagnostic::Location;
-use crate::secret::Secret;
+use crate::base::diagnostic::Location;
+use crate::base::secret::Secret;
 
 /// A value with its location.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,8 +5,8 @@ use super::data::Node;
 use super::schema::Schema;
 use super::select::Select;
 use super::{Render, checks::Check};
-use crate::config::suggest;
-use crate::diagnostic::Finding;
+use crate::base::diagnostic::Finding;
+use crate::hcl::suggest;
 
 /// Paths of `sensitive`, `check` and `each` that are neither in the data nor in the schema.
 pub fn unmatched(render: &Render, data: &Node, schema: Option<&Schema>) -> Vec<Finding> {

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::checks::{Net, is_mac};
 use super::data::{Data, Node};
 use super::select::{Select, SelectSegment, is_match};
-use crate::diagnostic::Finding;
-use crate::masking::MASKED;
+use crate::base::diagnostic::Finding;
+use crate::base::masking::MASKED;
 
 /// A parsed schema. References to other documents are not followed.
 pub struct Schema {

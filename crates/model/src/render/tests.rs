@@ -11,7 +11,7 @@ use super::decide::{FileAction, FileFacts, FileRefusal, OverwriteOptions, decide
 use super::manifest::RenderManifest;
 use super::schema::Schema;
 use super::{Select, is_secret_name};
-use crate::diagnostic::{Finding, Location};
+use crate::base::diagnostic::{Finding, Location};
 
 fn data(value: &serde_json::Value) -> Node {
     of_json(value, &Location::default())

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use super::{AwaitedOutputs, Outcome, PlanRecord, Preview, RunEvent, RunProblem, RunState, Stage};
-use crate::import_proposal::UnrecordedResources;
 use crate::policy::{PolicyPhase, Remark};
+use crate::run::import_proposal::UnrecordedResources;
 
 /// The event is not possible in the current state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -45,7 +45,7 @@ mod tests {
     use crate::plan::PlanCounts;
     use crate::policy::Verdict;
     use crate::run::PlanRecord;
-    use crate::seal::Seal;
+    use crate::run::seal::Seal;
 
     fn states(held: &str) -> BTreeMap<String, String> {
         BTreeMap::from([("base".to_owned(), held.to_owned())])

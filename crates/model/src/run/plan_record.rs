@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::PlanCounts;
 use crate::policy::{PolicyPhase, Remark, RequiredApproval, Verdict};
-use crate::seal::Seal;
+use crate::run::seal::Seal;
 
 /// Metadata of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

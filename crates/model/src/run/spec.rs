@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::Stage;
-use crate::context::{HookStage, HookTiming};
-use crate::engine::Flavor;
-use crate::exec::{Exec, ExecKind};
-use crate::fact_readers::Reliance;
-use crate::facts::FactLocation;
-use crate::ids::StackName;
+use crate::base::ids::StackName;
 use crate::policy::{AppliedPolicy, PolicyPhase};
-use crate::project::{ConfirmMode, Context, FactsBranch, Stack, Target, WaitFor};
+use crate::project::context::{HookStage, HookTiming};
+use crate::project::engine::Flavor;
+use crate::project::{ConfirmMode, Context, Stack, Target, WaitFor};
+use crate::run::exec::{Exec, ExecKind};
+use crate::stage::fact_readers::Reliance;
+use crate::stage::facts::FactLocation;
+use crate::stage::facts::FactsBranch;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {

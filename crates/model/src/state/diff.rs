@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::leaves::Leaf;
 use super::resources::{ResourceInstance, StateDocument};
 use super::secret_paths::distinct_names;
-use crate::masking::Mask;
+use crate::base::masking::Mask;
 use crate::plan::diff::{MarkedValue, compare};
 use crate::plan::{AttributeChange, ChangeAction, OutputChange, PlanValue, ResourceChange};
 

@@ -1,6 +1,6 @@
 //! Patterns with `*` over addresses and types. Brackets are literal, because addresses contain them.
 
-use crate::error::{ErrorKind, Explain};
+use crate::base::error::{ErrorKind, Explain};
 use globset::{GlobBuilder, GlobMatcher};
 
 #[derive(Clone, Debug)]

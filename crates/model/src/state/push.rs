@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Contents;
-use crate::ids::RunId;
+use crate::base::ids::RunId;
 
 /// The newest version, with the fields that a decision needs.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::spans::{ReadResourcesError, ResourceSpan, list, resources};
 use super::{InvalidState, StateFacts, TopLevel, splice, with_identity};
-use crate::masking::{MASKED, Mask};
+use crate::base::masking::{MASKED, Mask};
 
 #[derive(Debug)]
 pub struct Removal {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::sensitivity;
-use crate::exact_number::survives;
+use crate::base::exact_number::survives;
 use crate::plan::Mode;
 
 /// No provider nests deeper; hostile input may.

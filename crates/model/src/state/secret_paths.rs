@@ -14,9 +14,9 @@ use serde_json::{Map, Value};
 use super::resources::StateDocument;
 use super::sensitivity::mark_below;
 use super::summary::StateChangeSummary;
-use crate::masking::{MASKED, Mask};
+use crate::base::masking::{MASKED, Mask};
+use crate::base::secret::Secret;
 use crate::plan::diff::{PathSegment, render_path};
-use crate::secret::Secret;
 
 /// The secret paths of one version. Stored inside its frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

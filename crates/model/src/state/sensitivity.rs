@@ -6,8 +6,8 @@
 use serde_json::{Map, Value};
 
 use super::resources::StateDocument;
-use crate::masking::Mask;
-use crate::secret::Secret;
+use crate::base::masking::Mask;
+use crate::base::secret::Secret;
 
 /// Names whose values are secrets, by their last words: `db_password`, `clientSecret`.
 const SECRETS: &[&[&str]] = &[

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use crate::duration;
-use crate::error::{ErrorKind, Explain, NextStep, advice};
+use crate::base::duration;
+use crate::base::error::{ErrorKind, Explain, NextStep, advice};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a time")]

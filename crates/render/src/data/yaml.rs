@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use model::diagnostic::Location;
+use model::base::diagnostic::Location;
 use model::render::data::{Data, MapEntry, MapKey, Node};
 use saphyr_parser::{Event, Parser, ScalarStyle, Tag};
 

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use minijinja::{Environment, Error, ErrorKind, Expression, Value, context};
-use model::diagnostic::Location;
-use model::masking::Mask;
+use model::base::diagnostic::Location;
+use model::base::masking::Mask;
 use model::render::Render;
 use model::render::data::{Data, MapKey, Node, SecretData};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use model::diagnostic::Location;
+use model::base::diagnostic::Location;
 use model::render::data::{Node, of_json};
 use model::render::{Delimiters, Render, UndefinedMode, WhitespaceOptions};
 use serde_json::{Value, json};

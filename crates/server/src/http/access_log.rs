@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::body::Body as _;
 use model::state::StateName;
-use model::token::Token;
+use model::state::token::Token;
 use tower_http::trace::TraceLayer;
 use tracing::Span;
 

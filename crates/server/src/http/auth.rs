@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 /// The token of one run's endpoint. It is as short-lived as the endpoint.
 #[derive(Clone, Debug)]

@@ -8,9 +8,9 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use control::state::run_access::StateAccessError;
-use model::error::one_line;
-use model::lock::LockInfo;
+use model::base::error::one_line;
 use model::state::HeldLock;
+use model::state::lock::LockInfo;
 
 use super::access_log::RefusalReason;
 use super::body::BodyError;

@@ -20,9 +20,9 @@ use control::state::client_access::{ClientAccess, WriteOutcome, offload};
 use control::state::run_access::StateAccess;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use model::lock::LockInfo;
 use model::state::StateVersion;
-use model::token::TokenScope;
+use model::state::lock::LockInfo;
+use model::state::token::TokenScope;
 use serde::Deserialize;
 
 use crate::http::{ApiError, BodyBudget, BodyError, CONTENT_MD5, StoredBytes, content_md5};

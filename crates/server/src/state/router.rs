@@ -12,8 +12,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use axum::{Router, body::Body};
 use control::state::client_access::StateService;
-use model::error::one_line;
-use model::token::Token;
+use model::base::error::one_line;
+use model::state::token::Token;
 use tokio_util::task::TaskTracker;
 
 use super::path::StatePath;

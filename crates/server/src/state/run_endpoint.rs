@@ -19,7 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
-use model::secret::Secret;
+use model::base::secret::Secret;
 use tokio::net::TcpListener;
 use tokio::task::JoinError;
 use tokio_util::task::TaskTracker;

@@ -1,7 +1,7 @@
 //! The state server as real engines use it, with a token and nothing else.
 
-use model::break_glass::BreakGlassAction;
-use model::token::TokenScope;
+use model::state::break_glass::BreakGlassAction;
+use model::state::token::TokenScope;
 
 use crate::endpoint::{Home, network};
 use crate::engines::{APPLY, DESTROY, INIT, PLAN, Slot, and, engines};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use model::lock::LockInfo;
 use model::state::ExpectedHead;
+use model::state::lock::LockInfo;
 use model::state::secret_paths::SecretPaths;
 
 use crate::endpoint::{Endpoint, Home, network};
@@ -228,7 +228,7 @@ async fn what_an_engine_could_not_deliver_is_adopted() {
         // A run without its lock is refused, so the engine saves its state.
         slot.check(slot.run(&run, &and(APPLY, &["-lock=false"])).await, 1);
         let file = std::fs::read(slot.dir.path().join("errored.tfstate")).unwrap();
-        let run_id = model::ids::RunId(7);
+        let run_id = model::base::ids::RunId(7);
         let adopted = home
             .store
             .state_adopt(&network(), run_id, file, false, SecretPaths::default())

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use model::token::TokenScope;
+use model::state::token::TokenScope;
 use server::http::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use control::Control;
 use control::access::tokens::{self, TokenRequest};
 use control::state::client_access::StateService;
-use model::token::TokenScope;
+use model::state::token::TokenScope;
 use server::StateServer;
 use server::http::{Limits, Tls};
 use tokio::net::TcpListener;

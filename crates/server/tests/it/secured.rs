@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, Version};
 use base64::Engine as _;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use model::token::TokenScope;
+use model::state::token::TokenScope;
 use rcgen::{CertificateParams, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};

@@ -1,10 +1,10 @@
 //! The state server, request by request: what each token may do, and what each response is.
 
-use model::break_glass::BreakGlassAction;
-use model::ids::RunId;
-use model::lock::LockInfo;
+use model::base::ids::RunId;
+use model::state::break_glass::BreakGlassAction;
+use model::state::lock::LockInfo;
+use model::state::token::TokenScope;
 use model::state::{ExpectedHead, StateName};
-use model::token::TokenScope;
 
 use crate::endpoint::{Home, exchange, network};
 use crate::listening::Client;

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::break_glass::{BreakGlass, BreakGlassAction};
-use model::ids::BreakGlassId;
+use model::base::ids::BreakGlassId;
 use model::state::StateName;
+use model::state::break_glass::{BreakGlass, BreakGlassAction};
 
 use crate::db::{Row, Tx, Value};
 use crate::db::{name_args, read_time};

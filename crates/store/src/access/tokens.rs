@@ -1,10 +1,10 @@
 //! Tokens of the state server, by the digest of their secret. A revoked one stays as a row, because records name it.
 //!
-//! Not here: the secret (`control::access::tokens`), and what a token may do (`model::token`).
+//! Not here: the secret (`control::access::tokens`), and what a token may do (`model::state::token`).
 
 use jiff::Timestamp;
-use model::error::{ErrorKind, Explain, NextStep, command};
-use model::token::{StatePattern, Token, TokenScope};
+use model::base::error::{ErrorKind, Explain, NextStep, command};
+use model::state::token::{StatePattern, Token, TokenScope};
 
 use crate::db::read_time;
 use crate::db::{DbError, Row, Value};

@@ -111,5 +111,5 @@ fn step(tx: &mut Tx, sql: &'static str) -> Result<(), DbError> {
 }
 
 fn describe(err: &DbError) -> String {
-    model::error::one_line(err)
+    model::base::error::one_line(err)
 }

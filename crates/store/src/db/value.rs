@@ -1,7 +1,7 @@
 //! Arguments of statements and values of rows: integers, text, bytes, and typed nulls.
 
 use jiff::Timestamp;
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
 use model::state::StateName;
 
 use super::DbError;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 use crate::blob::Disk;
 use crate::blob::files::make_dir;

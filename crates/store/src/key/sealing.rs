@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::hmac;
-use model::secret::Secret;
+use model::base::secret::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::crypto::{UnsealError, hex, open_file, seal_file, unhex};

@@ -1,10 +1,10 @@
 //! Who agreed to which change set. A row is one person's yes; it is never changed.
 
 use jiff::Timestamp;
-use model::approval::{Approval, shown};
-use model::changeset::ChangeSet;
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
 use model::run::Run;
+use model::run::approval::{Approval, shown};
+use model::run::changeset::ChangeSet;
 
 use crate::Store;
 use crate::db::{Row, Tx};

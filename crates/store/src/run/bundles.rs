@@ -6,8 +6,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Request, Status};
-use model::ids::ChangeSetId;
+use model::base::ids::ChangeSetId;
+use model::run::changeset::{ChangeSet, Request, Status};
 use model::run::{RunEvent, RunSpec};
 use serde::{Deserialize, Serialize};
 

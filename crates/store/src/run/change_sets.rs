@@ -1,12 +1,14 @@
 //! Change sets and their runs: inserted together, moved together.
 //!
-//! Not here: what may happen next (`model::changeset`, `model::run`), lanes (`lanes`).
+//! Not here: what may happen next (`model::run::changeset`, `model::run`), lanes (`lanes`).
 
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, LaneBlocker, Request, SetEvent, Status, advance, superseded};
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
+use model::run::changeset::{
+    ChangeSet, LaneBlocker, Request, SetEvent, Status, advance, superseded,
+};
 use model::run::{Run, RunEvent, RunSpec, Stage};
 
 use crate::Store;

@@ -1,8 +1,8 @@
 //! Holds: people's locks on stacks and lanes. They expire; a released one is kept as history.
 
 use jiff::Timestamp;
-use model::error::{ErrorKind, Explain, NextStep, command};
-use model::hold::{Hold, HoldOn, Release};
+use model::base::error::{ErrorKind, Explain, NextStep, command};
+use model::run::hold::{Hold, HoldOn, Release};
 
 use crate::Store;
 use crate::db::{Row, Tx};

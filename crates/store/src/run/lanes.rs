@@ -2,9 +2,9 @@
 //! order.
 
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, LaneBlocker, Request};
-use model::hold::Hold;
-use model::ids::ChangeSetId;
+use model::base::ids::ChangeSetId;
+use model::run::changeset::{ChangeSet, LaneBlocker, Request};
+use model::run::hold::Hold;
 
 use crate::Store;
 use crate::db::{DbError, Row, Tx, Value};

@@ -3,7 +3,7 @@
 //!
 //! Not here: sealing and reading them (`control::changeset::prepare`).
 
-use model::ids::RunId;
+use model::base::ids::RunId;
 
 use crate::{Store, StoreError};
 

@@ -3,9 +3,9 @@
 //! Not here: the rows themselves (`change_sets`, `runs`, `approvals`, `holds`, `lanes`).
 
 use jiff::Timestamp;
-use model::changeset::{ReopenError, UserCommandError};
-use model::error::{ErrorKind, Explain, NextStep, command};
-use model::ids::ChangeSetId;
+use model::base::error::{ErrorKind, Explain, NextStep, command};
+use model::base::ids::ChangeSetId;
+use model::run::changeset::{ReopenError, UserCommandError};
 
 use crate::db::{DbError, Row};
 
@@ -25,7 +25,7 @@ pub enum ChangeSetError {
     #[error(transparent)]
     Run(#[from] model::run::InvalidRunEvent),
     #[error(transparent)]
-    Set(#[from] model::changeset::InvalidSetEvent),
+    Set(#[from] model::run::changeset::InvalidSetEvent),
     #[error("change set `{set}` lost its lanes meanwhile: what its runs say no longer counts")]
     LaneLost { set: ChangeSetId },
     #[error("plan `{seen}` is not what change set `{set}` asks about now")]

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Request};
-use model::ids::{ChangeSetId, RunId, StackName};
+use model::base::ids::{ChangeSetId, RunId, StackName};
+use model::run::changeset::{ChangeSet, Request};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState, advance};
 use serde::Deserialize;
 

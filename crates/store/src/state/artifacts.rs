@@ -6,9 +6,9 @@
 //! Not here: which files, and when (`control::runner`).
 
 use jiff::Timestamp;
-use model::artifact::ArtifactSet;
-use model::error::{ErrorKind, Explain};
-use model::ids::RunId;
+use model::base::error::{ErrorKind, Explain};
+use model::base::ids::RunId;
+use model::stage::artifact::ArtifactSet;
 use model::state::StateName;
 
 use crate::blob::Blobs;

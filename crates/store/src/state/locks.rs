@@ -4,9 +4,9 @@
 //! Not here: whether a run is still alive (`control`): a lock never expires.
 
 use jiff::Timestamp;
-use model::error::{ErrorKind, Explain};
-use model::ids::RunId;
-use model::lock::{LockEpoch, LockInfo};
+use model::base::error::{ErrorKind, Explain};
+use model::base::ids::RunId;
+use model::state::lock::{LockEpoch, LockInfo};
 use model::state::{ExpectedHead, HeldLock, StateName};
 
 use crate::db::name_args;

@@ -4,7 +4,7 @@
 //! Not here: how many are kept, and for how long (`retention`).
 
 use jiff::Timestamp;
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::state::StateName;
 
 use crate::blob::delta::{compress, decompress};

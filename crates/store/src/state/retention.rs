@@ -1,13 +1,13 @@
 //! Removes what is old: versions by age and count, refused bodies by age, count and size. Rows are removed first; the
 //! sweeper removes the bytes later.
 //!
-//! Not here: which versions may go (`model::retention`).
+//! Not here: which versions may go (`model::state::retention`).
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::retention::{RetentionPolicy, VersionAge, expired, refused_that_stay};
 use model::state::StateName;
+use model::state::retention::{RetentionPolicy, VersionAge, expired, refused_that_stay};
 
 use crate::blob::Blobs;
 use crate::blob::segments::FrameLocation;

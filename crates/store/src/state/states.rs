@@ -3,9 +3,9 @@
 //! Not here: versions (`versions`), taking and ending locks (`locks`).
 
 use jiff::Timestamp;
-use model::break_glass::BreakGlassAction;
-use model::ids::RunId;
-use model::lock::{LockEpoch, LockInfo};
+use model::base::ids::RunId;
+use model::state::break_glass::BreakGlassAction;
+use model::state::lock::{LockEpoch, LockInfo};
 use model::state::{HeldLock, StateName};
 
 use crate::access::break_glass::NewBreakGlass;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, StateName, StateVersion, VersionMark};
 use tokio::sync::OwnedSemaphorePermit;

@@ -11,10 +11,10 @@ use control::changeset::bundle::{self, Bundle, ReadBundleError};
 use control::changeset::prepare::{self, BeginBundleError, ChangeSetRequest};
 use control::project::open::OpenProject;
 use control::run::cleanup;
-use model::changeset::Action;
-use model::error::Explain;
-use model::ids::StackName;
+use model::base::error::Explain;
+use model::base::ids::StackName;
 use model::project::Project;
+use model::run::changeset::Action;
 use serde_json::json;
 
 use super::{

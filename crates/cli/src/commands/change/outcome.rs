@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::Control;
-use model::changeset::{Action, Status};
-use model::context::HookTiming;
-use model::engine_event::{EventKind, EventReader};
+use model::project::context::HookTiming;
+use model::run::changeset::{Action, Status};
+use model::run::engine_event::{EventKind, EventReader};
 use model::run::{Outcome, Run, RunEvent, RunProblem, RunState, SkipReason, Stage};
 use serde_json::json;
 

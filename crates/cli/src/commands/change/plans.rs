@@ -3,9 +3,9 @@
 use control::changeset::prepare;
 use control::changeset::restrictions::Restrictions;
 use control::stage::facts::forecast_of;
-use model::changeset::Action;
 use model::plan::placeholders::as_text;
 use model::project::Project;
+use model::run::changeset::Action;
 use model::run::confirmation::ConfirmationReason;
 use model::run::{AwaitedOutputs, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, Write as _};
 
 use control::changeset::prepare::{self, ContinuableBy};
-use model::changeset::{Action, ChangeSet, is_said};
+use model::run::changeset::{Action, ChangeSet, is_said};
 
 use super::outcome;
 use crate::args::Global;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use control::project::engines::InstallProgress;
-use model::engine::Flavor;
+use model::project::engine::Flavor;
 
 use crate::view::ViewOptions;
 use crate::view::duration::human;

@@ -6,9 +6,9 @@ use control::changeset::backends::{self, BackendError, BackendLock, BreakOutcome
 use control::state::lock_admin::applying;
 use control::state::redact_reason::BreakGlassReason;
 use jiff::Timestamp;
-use model::ids::StackName;
-use model::lock::{LockInfo, operation_words};
+use model::base::ids::StackName;
 use model::state::StateName;
+use model::state::lock::{LockInfo, operation_words};
 use serde_json::{Value, json};
 
 use super::BreakArgs;

@@ -8,9 +8,9 @@ use control::changeset::{approval_policy, prepare};
 use control::schedule::scheduler;
 use control::secrets::caller_env::CallerEnv;
 use jiff::Timestamp;
-use model::approval::{UncountedReason, shown};
-use model::changeset::{ChangeSet, Status, is_said};
-use model::error::Explain;
+use model::base::error::Explain;
+use model::run::approval::{UncountedReason, shown};
+use model::run::changeset::{ChangeSet, Status, is_said};
 use model::run::{Run, RunState};
 use serde_json::json;
 

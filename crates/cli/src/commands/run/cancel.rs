@@ -7,7 +7,7 @@ use control::Control;
 use control::changeset::cancel_requests::CancelRequest;
 use control::schedule::cancel::{self, CancelError, PendingCancel};
 use control::state::redact_reason::BreakGlassReason;
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
 use model::run::{Outcome, Run, RunState};
 use serde_json::json;
 

@@ -1,9 +1,9 @@
 //! `terrane run confirm`
 
 use control::changeset::prepare;
-use model::changeset::{Action, Status};
-use model::error::Explain;
-use model::ids::ChangeSetId;
+use model::base::error::Explain;
+use model::base::ids::ChangeSetId;
+use model::run::changeset::{Action, Status};
 
 use super::{ProjectHandle, RunOrChangeSet};
 use crate::args::Global;

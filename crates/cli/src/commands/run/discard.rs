@@ -4,7 +4,7 @@ use control::run::cleanup;
 use control::schedule::scheduler::{self, UserCommand};
 use control::state::quarantine;
 use control::state::redact_reason::without_secrets_of_set;
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
 use super::{RunOrChangeSet, must_be_of_here};

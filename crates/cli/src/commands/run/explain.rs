@@ -1,7 +1,7 @@
 //! `terrane run explain`
 
 use control::changeset::restrictions::{self, ENDS_WELL};
-use model::ids::BreakGlassId;
+use model::base::ids::BreakGlassId;
 use serde_json::json;
 
 use crate::args::Global;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use control::Control;
-use model::ids::StackName;
-use model::import_proposal::UnrecordedResources;
+use model::base::ids::StackName;
+use model::run::import_proposal::UnrecordedResources;
 use model::run::{Outcome, Run, RunEvent, RunState};
 use serde_json::json;
 

@@ -8,10 +8,10 @@ use control::changeset::restrictions::Restrictions;
 use control::changeset::upstreams::{self, UnfinishedRun};
 use control::run::liveness;
 use jiff::Timestamp;
-use model::approval::shown;
-use model::changeset::Status;
-use model::exec::Exec;
-use model::ids::StackName;
+use model::base::ids::StackName;
+use model::run::approval::shown;
+use model::run::changeset::Status;
+use model::run::exec::Exec;
 use model::run::{Run, RunState};
 use serde_json::{Value, json};
 

@@ -10,10 +10,10 @@ use control::changeset::explain;
 use control::run::liveness;
 use control::run::logs::{LogLine, LogPart, RunLog, attempts, strip_ansi};
 use control::schedule::cancel;
-use model::changeset::Status;
-use model::engine_event::EventKind;
-use model::error::Explain;
-use model::ids::{ChangeSetId, RunId};
+use model::base::error::Explain;
+use model::base::ids::{ChangeSetId, RunId};
+use model::run::changeset::Status;
+use model::run::engine_event::EventKind;
 use model::run::{Run, Stage};
 use serde_json::json;
 
@@ -361,7 +361,7 @@ fn render(line: &LogLine) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use model::engine_event::EngineEvent;
+    use model::run::engine_event::EngineEvent;
 
     use super::*;
 

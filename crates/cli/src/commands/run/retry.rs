@@ -1,6 +1,6 @@
 //! `terrane run retry`
 
-use model::changeset::Reopen;
+use model::run::changeset::Reopen;
 
 use super::{ProjectHandle, read_run};
 use crate::args::Global;

@@ -3,13 +3,13 @@
 use control::changeset::explain::{self, ChangeSetDetails, HistoryEvent};
 use control::run::logs::attempts;
 use jiff::Timestamp;
-use model::approval::shown;
-use model::changeset::{Action, SetEvent, Status};
-use model::error::Explain;
-use model::gate::GateReport;
-use model::ids::RunId;
+use model::base::error::Explain;
+use model::base::ids::RunId;
 use model::policy::{PolicyPhase, Verdict};
+use model::run::approval::shown;
+use model::run::changeset::{Action, SetEvent, Status};
 use model::run::{Preview, Run, RunEvent, Stage};
+use model::stage::gate::GateReport;
 use serde_json::json;
 
 use super::imports::unrecorded_of;

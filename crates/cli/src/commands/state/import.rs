@@ -12,9 +12,9 @@ use control::transfer::import::{
     StateLocation,
 };
 use jiff::Timestamp;
-use model::changeset::Action;
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::{EdgeKind, Project, Stack};
+use model::run::changeset::Action;
 use serde_json::{Value, json};
 
 use super::locking_args::LockingArgs;

@@ -1,7 +1,7 @@
 //! `terrane state rollback`
 
 use control::state::surgery::{self, RollbackTarget, SurgeryProposal};
-use model::changeset::Action;
+use model::run::changeset::Action;
 
 use super::surgery::{SurgeryArgs, carry_out, refused};
 use crate::args::Global;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use control::state::queries::recover::OTHER_KEY;
 use control::state::queries::{self, Damage, RefusedRequest, VerifyReport};
-use model::retention::{REFUSED_BYTES, REFUSED_COUNT};
+use model::state::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
 use super::recover::{begin_anew, ways_on, ways_to_settle};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use model::diagnostic::Location;
+use model::base::diagnostic::Location;
 
 use crate::view::style::{Symbol, TextRole, ViewOptions};
 use crate::view::text;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::diagnostic::{Finding, Location};
+use model::base::diagnostic::{Finding, Location};
 
 use super::*;
 use crate::view::color_tags::tagged;

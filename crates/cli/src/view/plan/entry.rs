@@ -1,7 +1,7 @@
 //! One attribute or output of a plan: its name, the value before and the value after.
 
-use model::exact_number;
-use model::ids::StackName;
+use model::base::exact_number;
+use model::base::ids::StackName;
 use model::plan::PlanValue;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use control::state::queries::version::VersionDocument;
 use jiff::Timestamp;
-use model::masking::Mask;
+use model::base::masking::Mask;
 use model::plan::{Mode, PlanValue};
 use model::state::diff::{SensitiveDisplay, leaf_values};
 use model::state::leaves::leaves;

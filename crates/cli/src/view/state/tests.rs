@@ -3,7 +3,7 @@
 use control::state::queries::blame::{BlameLine, BlamedObject};
 use control::state::queries::search::{SearchHit, SearchResult};
 use control::state::queries::version::VersionDocument;
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::plan::PlanValue;
 use model::state::Contents;
 use model::state::resources::StateDocument;

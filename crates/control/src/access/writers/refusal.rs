@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use model::error::{ErrorKind, Explain, NextStep, advice};
+use model::base::error::{ErrorKind, Explain, NextStep, advice};
 use model::project::{Target, Writer};
 
 use super::{Caller, JobKind, WriterMismatch};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::ids::{RunId, StackName};
-use model::masking::Mask;
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::{RunId, StackName};
+use model::base::masking::Mask;
 use model::project::Project;
 use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, StateFacts, StateVersion};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use drivers::engine::EngineCall;
-use model::break_glass::BreakGlassAction;
-use model::engine::Flavor;
-use model::ids::StackName;
-use model::lock::LockInfo;
+use model::base::ids::StackName;
+use model::project::engine::Flavor;
 use model::project::{Backend, Project};
+use model::state::break_glass::BreakGlassAction;
+use model::state::lock::LockInfo;
 use store::NewBreakGlass;
 
 use super::{BackendChoice, BackendEngine, BackendError};

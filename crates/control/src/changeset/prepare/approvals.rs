@@ -1,13 +1,14 @@
 //! The approvals that the project requires before an apply.
 //!
-//! Not here: given and missing approvals (`model::approval`).
+//! Not here: given and missing approvals (`model::run::approval`).
 
 use std::collections::BTreeSet;
 
-use model::approval::{ApprovalBlock, ApprovalRequirement, ApprovalRule, ApprovalScope};
-use model::changeset::{Action, Request};
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::Project;
+use model::project::{ApprovalBlock, ApprovalRule, ApprovalScope};
+use model::run::approval::ApprovalRequirement;
+use model::run::changeset::{Action, Request};
 
 use super::ChangeSetRequest;
 

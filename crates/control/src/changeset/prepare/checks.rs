@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::snapshot::Snapshot;
-use model::changeset::{Action, Dependent, reopen};
+use model::base::ids::StackName;
 use model::graph::Graph;
-use model::hold::HoldOn;
-use model::ids::StackName;
-use model::ignored_files::SourceListing;
-use model::module::Module;
+use model::project::ignored_files::SourceListing;
+use model::project::module::Module;
 use model::project::{Backend, EdgeKind, Project, Stack};
+use model::run::changeset::{Action, Dependent, reopen};
+use model::run::hold::HoldOn;
 use model::run::{Outcome, OutputState, Run, RunState, Stage};
 use model::state::{Contents, StateFacts};
 use render::check_fresh;

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 
-use model::changeset::{Action, ChangeSet, Request, Trigger};
-use model::engine::{Constraint, EngineRequirement};
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::exception::Exceptions;
-use model::ids::{ChangeSetId, StackName};
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::{ChangeSetId, StackName};
 use model::plan::coverage::Coverage;
+use model::project::engine::{Constraint, EngineRequirement};
 use model::project::{Backend, Project};
+use model::run::changeset::{Action, ChangeSet, Request, Trigger};
 use model::run::confirmation::{Confirmation, ConfirmationFacts, decide};
+use model::run::exception::Exceptions;
+use model::run::seal::{self, Seal, SealedHead};
 use model::run::{Outcome, Run, RunEvent, RunSpec, RunState};
-use model::seal::{self, Seal, SealedHead};
 use store::{BundleInsertion, KeyScope};
 
 use super::{ChangeSetRequest, PrepareError, StartedChangeSet, approvals, checks, source};

@@ -4,12 +4,12 @@ use std::io;
 use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
-use model::changeset::ReopenError;
-use model::error::{ErrorKind, Explain, NextStep, advice, command};
-use model::exception::GateOfStack;
-use model::hold::Hold;
-use model::ids::{ChangeSetId, StackName};
-use model::ignored_files::IgnoredFile;
+use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
+use model::base::ids::{ChangeSetId, StackName};
+use model::project::ignored_files::IgnoredFile;
+use model::run::changeset::ReopenError;
+use model::run::exception::GateOfStack;
+use model::run::hold::Hold;
 use render::StaleRender;
 use store::ChangeSetError;
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use drivers::snapshot::{self, ExtraFiles, Snapshot};
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::Project;
 use store::KeyScope;
 

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use drivers::engine::Engine;
-use model::changeset::Action;
-use model::config::stored_expression;
+use model::base::ids::StackName;
 use model::graph::Graph;
-use model::ids::StackName;
-use model::module::{self, Module};
-use model::project::{
-    Backend, EdgeKind, FactsBranch, Input, LaneScope, Project, Stack, Target, WaitFor,
-};
+use model::hcl::expression::Input;
+use model::project::context;
+use model::project::module::{self, Module};
+use model::project::{Backend, EdgeKind, LaneScope, Project, Stack, Target, WaitFor};
+use model::run::changeset::Action;
 use model::run::{DeclaredVariable, EnginePin, OutputState, RunSpec, Upstream};
+use model::stage::facts::FactsBranch;
 
 use super::source::ChangeSetSource;
 use super::{ChangeSetRequest, PrepareError};
@@ -43,7 +43,7 @@ pub(super) fn spec(
     Ok(RunSpec {
         stack: stack.clone(),
         target: target_for(project, stack, wanted.no_state),
-        contexts: stored_expression::contexts_of(project, stack),
+        contexts: context::contexts_of(project, stack),
         upstreams: waits_for(project, graph, name, wanted),
         output_states: output_states(project, stack),
         order_states: order_states(project, stack),
@@ -190,7 +190,7 @@ fn target_for(project: &Project, stack: &Stack, no_state: bool) -> Target {
 
 fn bind(values: &mut BTreeMap<String, Input>, stack: &Stack) {
     for value in values.values_mut() {
-        *value = stored_expression::for_stack(value, stack);
+        *value = context::for_stack(value, stack);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::run::{Outcome, Run, RunSpec, RunState};
 
 use super::{PrepareError, ResumeRequest};

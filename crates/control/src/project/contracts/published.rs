@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use model::config::resolve::{StageValues, resolve};
-use model::contract::{Contract, ContractName, PlannedFields, declared_fields};
-use model::project::Input;
-use model::secret::Secret;
-use model::stage::{ExternalQuery, ResolvedBlock, StageBlock};
+use model::base::secret::Secret;
+use model::hcl::expression::ExternalQuery;
+use model::hcl::expression::Input;
+use model::project::config::resolve::{StageValues, resolve};
+use model::stage::contract::{Contract, ContractName, PlannedFields, declared_fields};
+use model::stage::{ResolvedBlock, StageBlock};
 use serde_json::Value;
 
 /// The values known at plan time: planned outputs and the caller's environment.

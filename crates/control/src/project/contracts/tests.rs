@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use model::contract::planned;
+use model::stage::contract::planned;
 use serde_json::json;
 
 use super::*;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use drivers::git::Repository;
-use model::error::{ErrorKind, Explain, NextStep, advice};
+use model::base::error::{ErrorKind, Explain, NextStep, advice};
 use model::state::Contents;
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use model::masking::{Mask, MaskStream};
+use model::base::masking::{Mask, MaskStream};
 use serde_json::json;
 
 pub(super) struct HookLog {

@@ -3,8 +3,8 @@
 
 use std::future::Future;
 
-use model::context::HookStage;
-use model::masking::Mask;
+use model::base::masking::Mask;
+use model::project::context::HookStage;
 use model::run::{RunEvent, Stage};
 use serde_json::json;
 

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::context::{HookStage, HookTiming, hooks_around};
+use model::base::secret::Secret;
 use model::project::Context;
+use model::project::context::{HookStage, HookTiming, hooks_around};
 use model::run::RunSpec;
-use model::secret::Secret;
 use serde_json::Value;
 
-use super::FetchedValues;
 use crate::runner::Failure;
 use crate::stage::values::text_of;
+use crate::values::FetchedValues;
 
 /// A hook with all its values.
 #[derive(Clone)]

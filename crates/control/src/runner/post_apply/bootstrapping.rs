@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use model::bootstrap::{
+use model::stage::StageBlock;
+use model::stage::bootstrap::{
     Bootstrap, BootstrapAction, BootstrapReport, BootstrapSettingError, StepEnd,
 };
-use model::break_glass::BreakGlassAction;
-use model::stage::StageBlock;
+use model::state::break_glass::BreakGlassAction;
 use serde_json::json;
 
 use super::{Failure, StageReport, StageWork, count, record_act};

@@ -4,9 +4,9 @@
 use std::fs;
 use std::time::Duration;
 
-use model::drain::{DrainEnd, DrainReport, clusters};
 use model::run::Stage;
 use model::stage::StageBlock;
+use model::stage::drain::{DrainEnd, DrainReport, clusters};
 use serde_json::json;
 
 use super::{Failure, StageJob, count, part_of};

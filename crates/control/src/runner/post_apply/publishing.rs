@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::path::Path;
 
-use model::facts::{FileChange, Publish, StateMark};
-use model::project::FactsBranch;
 use model::run::RunSpec;
 use model::stage::StageBlock;
+use model::stage::facts::FactsBranch;
+use model::stage::facts::{FileChange, Publish, StateMark};
 use model::state::Contents;
 use serde_json::json;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use model::break_glass::BreakGlassAction;
-use model::gate::{Gate, GateReport};
 use model::stage::StageBlock;
+use model::stage::gate::{Gate, GateReport};
+use model::state::break_glass::BreakGlassAction;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 

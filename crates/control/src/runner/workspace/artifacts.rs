@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use drivers::artifacts::{ArtifactDir, CollectedArtifacts};
 use drivers::snapshot::Slot;
-use model::artifact::{ArtifactGlobs, ArtifactSet};
-use model::ids::{RunId, StackName};
+use model::base::ids::{RunId, StackName};
+use model::stage::artifact::{ArtifactGlobs, ArtifactSet};
 use serde::{Deserialize, Serialize};
 use store::{KeepArtifactsError, StoreError};
 

@@ -10,8 +10,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use model::ids::StackName;
-use model::secret::Secret;
+use model::base::ids::StackName;
+use model::base::secret::Secret;
 
 use super::Workspace;
 use crate::home::write_private;

@@ -10,7 +10,7 @@ use drivers::process::{self, DirGuard, Environment};
 use drivers::secrets::split_words;
 use drivers::sops::{self, DecryptedDocument, EncryptionRule, Plugins, SopsFormat};
 use jiff::Timestamp;
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 use super::{SecretFile, SecretFileError, SecretFileWrite, SecretFiles, run};
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drivers::process::{Capture, DirGuard, Exit, find_program, remove_on_exit, run_with_tail};
-use model::bootstrap::CommandStep;
-use model::duration::seconds;
-use model::error::one_line;
-use model::masking::Mask;
-use model::secret::Secret;
+use model::base::duration::seconds;
+use model::base::error::one_line;
+use model::base::masking::Mask;
+use model::base::secret::Secret;
+use model::stage::bootstrap::CommandStep;
 
 use super::{StepFailure, StepResult};
 use crate::home::write_private;

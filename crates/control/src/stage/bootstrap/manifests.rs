@@ -10,10 +10,10 @@ use std::time::Duration;
 use drivers::kubernetes::{FetchManifestError, fetch_manifest};
 use drivers::process::{Capture, CaptureError, capture, find_program};
 use drivers::snapshot::sha256;
-use model::bootstrap::{Agent, AgentKind};
-use model::error::{Explain, NextStep, advice};
-use model::kubernetes::{ManifestError, documents};
-use model::secret::Secret;
+use model::base::error::{Explain, NextStep, advice};
+use model::base::secret::Secret;
+use model::stage::bootstrap::{Agent, AgentKind};
+use model::stage::kubernetes::{ManifestError, documents};
 use serde_json::Value;
 
 use crate::stage::cluster::ClusterContext;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use drivers::kubernetes::{KubernetesClient, KubernetesError, ObjectFilter};
-use model::duration::seconds;
-use model::error::one_line;
-use model::kubernetes::{Health, ObjectRef, agent_health, rollout};
+use model::base::duration::seconds;
+use model::base::error::one_line;
+use model::stage::kubernetes::{Health, ObjectRef, agent_health, rollout};
 use serde_json::Value;
 
 use super::{StepFailure, StepResult};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use drivers::kubernetes::{
     ApplyOptions, Conflict, FIELD_MANAGER, KubernetesClient, KubernetesError,
 };
-use model::bootstrap::{ObjectOutcome, ObjectReport, is_adoptable, is_gitops_manager};
-use model::kubernetes::{ObjectRef, condition, managers, without_bookkeeping};
+use model::stage::bootstrap::{ObjectOutcome, ObjectReport, is_adoptable, is_gitops_manager};
+use model::stage::kubernetes::{ObjectRef, condition, managers, without_bookkeeping};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;

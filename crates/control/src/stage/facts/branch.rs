@@ -9,14 +9,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{PublishError, Publisher, PushOutcome};
-use model::break_glass::BreakGlass;
-use model::diagnostic::Location;
-use model::facts::{
+use model::base::diagnostic::Location;
+use model::stage::facts::{BranchOwnership, FactsBranch};
+use model::stage::facts::{
     CommitChanges, CommitMessage, DesiredFiles, Encrypt, FactFile, FactLocation, FactsManifest,
     FieldDifference, FileChange, MANIFEST, Published, PublishedFile, changes, field_differences,
     file_header, holds_fields, shape,
 };
-use model::project::{BranchOwnership, FactsBranch};
+use model::state::break_glass::BreakGlass;
 use store::{FactDigest, KeyedDigester, NewFactCommit};
 
 use super::{
@@ -542,7 +542,7 @@ impl BranchJob<'_> {
         }
         let path = self.break_glass_path();
         let there = seen.files.get(&path).map(Vec::as_slice);
-        let bytes = model::facts::records(there, acts);
+        let bytes = model::stage::facts::records(there, acts);
         BTreeMap::from([(path, bytes)])
     }
 
@@ -599,7 +599,7 @@ impl BranchJob<'_> {
                 Some(sealed) => sealed.plain.clone(),
                 // The part of it that this home wrote.
                 None if *path == records => {
-                    Some(digester.digest(&model::facts::records(None, acts)))
+                    Some(digester.digest(&model::stage::facts::records(None, acts)))
                 }
                 None => None,
             },

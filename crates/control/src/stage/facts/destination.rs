@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use drivers::git::{Git, GitError};
-use model::config::resolve::StageValues;
-use model::config::stored_expression::{EvaluateError, Values, evaluate};
-use model::error::{Explain, NextStep, advice};
-use model::ids::StackName;
-use model::project::{BranchOwnership, FactsBranch, Input, SensitiveFacts};
-use model::secret::Secret;
+use model::base::error::{Explain, NextStep, advice};
+use model::base::ids::StackName;
+use model::base::secret::Secret;
+use model::hcl::expression::Input;
+use model::hcl::stored_expression::{EvaluateError, Values, evaluate};
+use model::project::config::resolve::StageValues;
+use model::stage::facts::{BranchOwnership, FactsBranch, SensitiveFacts};
 use serde_json::Value;
 
 use crate::stage::values::StackValues;

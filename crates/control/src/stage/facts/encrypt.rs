@@ -8,8 +8,8 @@ use drivers::sops::{
     self, EncryptError, EncryptionFilter, EncryptionFilterError, Plugins, RuleError, RulesError,
 };
 use jiff::Timestamp;
-use model::error::{Explain, NextStep, advice};
-use model::facts::{Encrypt, FactFile, FactsFormat, SOPS_RULES as RULES, render};
+use model::base::error::{Explain, NextStep, advice};
+use model::stage::facts::{Encrypt, FactFile, FactsFormat, SOPS_RULES as RULES, render};
 use serde_json::{Map, Value};
 
 use super::branch::SealedFile;

@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::Environment;
-use model::contract::PlannedFields;
-use model::error::{ErrorKind, Explain, NextStep};
-use model::facts::{
+use model::base::error::{ErrorKind, Explain, NextStep};
+use model::base::ids::RunId;
+use model::run::RunSpec;
+use model::stage::StageBlock;
+use model::stage::contract::PlannedFields;
+use model::stage::facts::FactsBranch;
+use model::stage::facts::{
     Encrypt, FactFile, FactLocation, Forecast, ForecastChange, Outputs, PathClash, PathMap,
     PrepareFactsError, Publish, ReadPublishError, file_header, prepare, render,
 };
-use model::ids::RunId;
-use model::project::FactsBranch;
-use model::run::RunSpec;
-use model::stage::StageBlock;
 use serde_json::{Map, Value};
 use store::StoreError;
 

@@ -14,11 +14,11 @@ use std::fmt;
 
 use drivers::git::publish::{Commit, Publisher};
 use jiff::Timestamp;
-use model::facts::{
+use model::stage::facts::BranchOwnership;
+use model::stage::facts::{
     FactsManifest, FileOwner, MANIFEST, PathClash, PathMap, TRAILER_PROJECT, TakenPath,
     foreign_files, trailer,
 };
-use model::project::BranchOwnership;
 use store::{KeyedDigester, PastFact};
 
 use super::PublishFactsError;

@@ -6,14 +6,16 @@ use std::path::Path;
 
 use drivers::git::publish::RemoteUrl;
 use drivers::sops;
-use model::config::LoadedProject;
-use model::contract::{self, mapped};
-use model::diagnostic::{Finding, Location};
-use model::error::Explain;
-use model::facts::{PathClash, PathMap, SOPS_RULES as RULES, path_problem};
-use model::module::Module;
-use model::project::{FactsBranch, Input, Project, SensitiveFacts};
+use model::base::diagnostic::{Finding, Location};
+use model::base::error::Explain;
+use model::hcl::expression::Input;
+use model::project::Project;
+use model::project::config::LoadedProject;
+use model::project::module::Module;
 use model::stage::StageBlock;
+use model::stage::contract::{self, mapped};
+use model::stage::facts::{FactsBranch, SensitiveFacts};
+use model::stage::facts::{PathClash, PathMap, SOPS_RULES as RULES, path_problem};
 
 use crate::project::contracts;
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use model::facts::{Encrypt, FactFile, FactsFormat, encrypted_fields, render};
+use model::stage::facts::{Encrypt, FactFile, FactsFormat, encrypted_fields, render};
 use serde_json::Value;
 
 use super::PublishFactsError;

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drivers::git::GitError;
-use model::config::resolve::{self, ResolveError};
-use model::error::one_line;
-use model::project::FactsBranch;
-use model::stage::{ExternalQuery, StageBlock};
+use model::base::error::one_line;
+use model::hcl::expression::ExternalQuery;
+use model::project::config::resolve::{self, ResolveError};
+use model::stage::StageBlock;
+use model::stage::facts::FactsBranch;
 use serde_json::Value;
 
 use super::{Destination, PublishFactsError, ReadDestinationError, own_remote, read_file};

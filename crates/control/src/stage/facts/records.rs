@@ -1,16 +1,16 @@
 //! Break-glass records on the branches that only terrane writes: committed when an act happens and again when it is
 //! closed, so that an investigation can start from Git.
 //!
-//! Not here: what the file contains (`model::facts`), publications, which commit it as well (`branch`).
+//! Not here: what the file contains (`model::stage::facts`), publications, which commit it as well (`branch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::engine_environment;
-use model::error::one_line;
-use model::facts::{BREAK_GLASS, records};
-use model::ids::StackName;
-use model::project::{BranchOwnership, FactsBranch};
+use model::base::error::one_line;
+use model::base::ids::StackName;
+use model::stage::facts::{BREAK_GLASS, records};
+use model::stage::facts::{BranchOwnership, FactsBranch};
 use store::StoreError;
 
 use super::branch::BranchJob;

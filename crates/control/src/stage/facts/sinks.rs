@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use model::bootstrap::ObjectOutcome;
-use model::error::one_line;
-use model::facts::{
+use model::base::error::one_line;
+use model::stage::bootstrap::ObjectOutcome;
+use model::stage::facts::{
     Encrypt, FactFile, FactLocation, FieldDifference, SinkObject, field_differences, file_header,
 };
-use model::sink::{Sink, SinkSettingError};
+use model::stage::sink::{Sink, SinkSettingError};
 use model::stage::{ResolvedBlock, StageBlock};
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ impl ClusterSink {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read a `sink` ({}:{})", at.file, at.line)]
 pub struct ReadSinkError {
-    at: Box<model::diagnostic::Location>,
+    at: Box<model::base::diagnostic::Location>,
     source: SinkSettingError,
 }
 

@@ -8,15 +8,16 @@ use std::path::PathBuf;
 use drivers::git::GitError;
 use drivers::process::engine_environment;
 use jiff::Timestamp;
-use model::break_glass::BreakGlassAction;
-use model::config::resolve::ResolveError;
-use model::config::stored_expression;
-use model::contract::PlannedFields;
-use model::error::{Explain, NextStep, command};
-use model::facts::{FactLocation, Publish, ReadPublishError, StateMark};
-use model::ids::StackName;
-use model::project::{FactsBranch, Project, Stack};
+use model::base::error::{Explain, NextStep, command};
+use model::base::ids::StackName;
+use model::project::config::resolve::ResolveError;
+use model::project::context;
+use model::project::{Project, Stack};
 use model::run::RunSpec;
+use model::stage::contract::PlannedFields;
+use model::stage::facts::FactsBranch;
+use model::stage::facts::{FactLocation, Publish, ReadPublishError, StateMark};
+use model::state::break_glass::BreakGlassAction;
 use model::state::{Contents, StateName};
 use serde_json::{Map, Value};
 use store::{NewBreakGlass, StoreError};
@@ -142,7 +143,7 @@ impl FactsSnapshot {
         let mut values = match declared {
             Some(declared) => {
                 if reaches_clusters(&declared.stages.publish, &snapshot.locations) {
-                    let contexts = stored_expression::contexts_of(project, declared);
+                    let contexts = context::contexts_of(project, declared);
                     snapshot.around = StageEnvironment::read(&contexts, &side).await?;
                 }
                 let is_ours = project.is_on_terrane_backend(stack);

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use drivers::git::publish::{Publisher, PushOutcome};
 use drivers::process::Environment;
-use model::diagnostic::Location;
-use model::facts::{CommitChanges, FactLocation, FactsManifest, FileChange, MANIFEST};
-use model::project::{BranchOwnership, FactsBranch, Input, SensitiveFacts};
-use model::secret::Secret;
+use model::base::diagnostic::Location;
+use model::base::secret::Secret;
+use model::hcl::expression::Input;
+use model::stage::facts::{BranchOwnership, FactsBranch, SensitiveFacts};
+use model::stage::facts::{CommitChanges, FactLocation, FactsManifest, FileChange, MANIFEST};
 use serde_json::json;
 use store::{FactDigest, NewFactCommit};
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use drivers::kubernetes::{AgentObjects, ClusterClients};
 use drivers::probe::{Probes, dns, http, oidc, tcp, tls};
 use drivers::process::{self, Capture, Exit};
-use model::duration::seconds;
-use model::error::one_line;
-use model::gate::{
+use model::base::duration::seconds;
+use model::base::error::one_line;
+use model::base::masking::Mask;
+use model::stage::gate::{
     CheckResult, CommandEvidence, CommandGate, EqualGate, Gate, Probe, ProbeQuery, ProbeQueryError,
 };
-use model::masking::Mask;
 use tokio::time::{Instant, timeout};
 
 use super::{GateContext, clusters};

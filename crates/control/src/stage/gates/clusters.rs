@@ -5,14 +5,14 @@ use std::time::Duration;
 use drivers::kubernetes::{
     AgentObjects, ClusterCheck, ClusterClients, KubernetesError, ObjectCondition,
 };
-use model::duration::seconds;
-use model::error::{Explain, one_line};
-use model::gate::{
+use model::base::duration::seconds;
+use model::base::error::{Explain, one_line};
+use model::base::secret::Secret;
+use model::stage::gate::{
     AgentGate, CheckResult, ClusterEvidence, Evidence, GateMismatch, KubernetesGate,
     ObjectEvidence, ObjectRequirement, ProbeQueryError,
 };
-use model::kubernetes::FieldPath;
-use model::secret::Secret;
+use model::stage::kubernetes::FieldPath;
 use serde_json::Value;
 use tokio::time::timeout;
 

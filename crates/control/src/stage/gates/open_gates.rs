@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::gate::Gate;
+use model::stage::gate::Gate;
 
 use super::GateEvent;
 use crate::program_output::progress_interval::ProgressInterval;

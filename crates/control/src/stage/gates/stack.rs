@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use drivers::process::{Environment, engine_environment};
-use model::config::resolve::{self, ResolveError};
-use model::config::stored_expression;
-use model::diagnostic::Location;
-use model::error::Explain;
-use model::gate::{Gate, GateSettingError, ProbeQuery, RecordKind};
-use model::masking::Mask;
-use model::project::{Input, Project, Stack};
-use model::stage::{ExternalQuery, StageBlock};
+use model::base::diagnostic::Location;
+use model::base::error::Explain;
+use model::base::masking::Mask;
+use model::hcl::expression::ExternalQuery;
+use model::hcl::expression::Input;
+use model::project::config::resolve::{self, ResolveError};
+use model::project::context;
+use model::project::{Project, Stack};
+use model::stage::StageBlock;
+use model::stage::gate::{Gate, GateSettingError, ProbeQuery, RecordKind};
 use model::state::Contents;
 use serde_json::Value;
 
@@ -84,7 +86,7 @@ pub async fn of_stack(
         root,
         env: &engine_environment(env, project.targets[&stack.target].is_open()),
     };
-    let contexts = stored_expression::contexts_of(project, stack);
+    let contexts = context::contexts_of(project, stack);
     let around = StageEnvironment::read(&contexts, &side).await?;
     let is_ours = project.is_on_terrane_backend(&stack.name);
     let mut values = if is_gone {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 
 use drivers::process::Environment;
-use model::diagnostic::Location;
+use model::base::diagnostic::Location;
 use model::stage::ResolvedBlock;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, UnboundedReceiver};

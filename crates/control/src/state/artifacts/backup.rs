@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drivers::snapshot::sha256;
-use model::artifact::{Artifact, ArtifactRefusal, ArtifactSet};
+use model::stage::artifact::{Artifact, ArtifactRefusal, ArtifactSet};
 use model::state::StateName;
 use serde::{Deserialize, Serialize};
 use store::KeepArtifactsError;

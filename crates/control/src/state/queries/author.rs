@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
 use model::state::StateVersion;
 use store::ChangeSetError;
 

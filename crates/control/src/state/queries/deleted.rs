@@ -1,8 +1,8 @@
 //! States that a client deleted: they have no head, but all their versions are still stored.
 
 use jiff::Timestamp;
-use model::break_glass::BreakGlassAction;
 use model::state::StateName;
+use model::state::break_glass::BreakGlassAction;
 use model::state::version_ref::VersionRef;
 use store::{StateRow, StoreError};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::state::resources::OpaqueState;
 use model::state::version_ref::VersionRef;
 use model::state::{HeldLock, StateName, StateVersion};

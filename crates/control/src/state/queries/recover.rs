@@ -10,8 +10,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use model::break_glass::BreakGlassAction;
-use model::error::{ErrorKind, Explain, NextStep, advice, causes, command};
+use model::base::error::{ErrorKind, Explain, NextStep, advice, causes, command};
+use model::state::break_glass::BreakGlassAction;
 use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, ExpectedHead, StateName, StateVersion, VersionMark, with_identity};
 use serde::Serialize;

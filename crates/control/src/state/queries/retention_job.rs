@@ -1,13 +1,13 @@
 //! Removes old data from a home: versions by the given limits, refused writes after 30 days, and remains of
 //! failed writes after a day.
 //!
-//! Not here: which versions may be removed (`model::retention`), how bytes are removed (`store`).
+//! Not here: which versions may be removed (`model::state::retention`), how bytes are removed (`store`).
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use model::error::Explain;
-use model::retention::RetentionPolicy;
+use model::base::error::Explain;
+use model::state::retention::RetentionPolicy;
 use store::{RemovedVersion, Store, StoreError, SweepReport};
 
 use crate::Control;
@@ -112,7 +112,7 @@ async fn let_go_of_versions(
 
 #[cfg(test)]
 mod tests {
-    use model::lock::LockInfo;
+    use model::state::lock::LockInfo;
     use model::state::{ExpectedHead, StateName};
     use store::{Keyring, StateWriter};
 

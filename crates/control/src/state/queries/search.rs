@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use jiff::Timestamp;
-use model::masking::{MASKED, Mask};
+use model::base::masking::{MASKED, Mask};
 use model::plan::PlanValue;
 use model::state::glob::Glob;
 use model::state::history;

@@ -1,8 +1,8 @@
 //! Reads one version of a state: which one is selected, what it contains, what may be shown.
 
-use model::break_glass::BreakGlassAction;
-use model::error::{Explain, NextStep, advice, command};
-use model::masking::Mask;
+use model::base::error::{Explain, NextStep, advice, command};
+use model::base::masking::Mask;
+use model::state::break_glass::BreakGlassAction;
 use model::state::resources::{OpaqueState, StateDocument};
 use model::state::version_ref::VersionRef;
 use model::state::{StateName, StateVersion};

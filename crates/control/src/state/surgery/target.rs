@@ -1,7 +1,7 @@
 //! Selects an older version by number, serial or time.
 
 use jiff::Timestamp;
-use model::error::{ErrorKind, Explain, NextStep, advice};
+use model::base::error::{ErrorKind, Explain, NextStep, advice};
 use model::state::version_ref::VersionRef;
 use model::state::{StateName, StateVersion};
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use model::retention::RetentionPolicy;
+use model::state::retention::RetentionPolicy;
 use store::StateWriter;
 
 use super::*;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::{Backend, Project};
 use model::state::{Contents, ExpectedHead, StateFacts, StateVersion, with_identity};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
-use model::ids::StackName;
+use model::base::ids::StackName;
 use model::project::Project;
 use model::state::StateName;
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use model::engine_event::{EngineEvent, EventKind, EventReader, nothing_changes};
 use model::plan;
+use model::run::engine_event::{EngineEvent, EventKind, EventReader, nothing_changes};
 
 use super::*;
 use crate::process::Exit;

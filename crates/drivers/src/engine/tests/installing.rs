@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 
-use model::engine::EngineRequirement;
-use model::error::Explain;
+use model::base::error::Explain;
+use model::project::engine::EngineRequirement;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::fs;
 
-use model::engine::EngineRequirement;
-use model::error::Explain;
+use model::base::error::Explain;
+use model::project::engine::EngineRequirement;
 
 use super::*;
 

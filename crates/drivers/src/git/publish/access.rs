@@ -14,8 +14,8 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use model::error::{Explain, NextStep, advice};
-use model::secret::Secret;
+use model::base::error::{Explain, NextStep, advice};
+use model::base::secret::Secret;
 
 use crate::process::Environment;
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use model::facts::CommitChanges;
-use model::secret::Secret;
+use model::base::secret::Secret;
+use model::stage::facts::CommitChanges;
 use testkit::{GitHttp, Sshd};
 
 use super::*;

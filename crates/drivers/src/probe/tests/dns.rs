@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use model::gate::{DnsGate, Evidence};
+use model::stage::gate::{DnsGate, Evidence};
 use serde_json::json;
 use testkit::Dns;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use model::gate::OidcGate;
+use model::stage::gate::OidcGate;
 use serde_json::json;
 use testkit::{Dex, Issuer};
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use model::gate::{Evidence, TlsGate};
+use model::stage::gate::{Evidence, TlsGate};
 use rcgen::date_time_ymd;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -149,7 +149,7 @@ async fn the_chain_is_kept() {
     let Some(Evidence::Tls(mut seen)) = look.evidence else {
         panic!("evidence of a certificate");
     };
-    let model::gate::Handshake::Done(connection) = &mut seen.handshake else {
+    let model::stage::gate::Handshake::Done(connection) = &mut seen.handshake else {
         panic!("a handshake");
     };
     let fingerprint = std::mem::take(&mut connection.chain[0].fingerprint);

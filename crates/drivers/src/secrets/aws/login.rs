@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use model::secret::Secret;
+use model::base::secret::Secret;
 use reqwest::Method;
 use serde::Deserialize;
 

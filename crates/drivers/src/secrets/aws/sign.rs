@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use aws_lc_rs::{digest, hmac};
-use model::secret::Secret;
+use model::base::secret::Secret;
 
 use super::login::Credentials;
 

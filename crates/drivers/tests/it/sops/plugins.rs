@@ -10,8 +10,8 @@ use drivers::sops::{
     CreationRules, Identities, Plugins, Prompt, PromptFn, SopsFormat, decrypt, encrypt,
 };
 use jiff::Timestamp;
-use model::error::Explain;
-use model::secret::Secret;
+use model::base::error::Explain;
+use model::base::secret::Secret;
 use tempfile::TempDir;
 use testkit::{AgeKey, Sops, age_plugins, write_program};
 

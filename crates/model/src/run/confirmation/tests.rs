@@ -8,8 +8,8 @@ use super::*;
 use crate::plan::PlanCounts;
 use crate::policy::{Remark, Verdict};
 use crate::run::RunProblem;
+use crate::run::seal::Seal;
 use crate::run::{SkipReason, Stage};
-use crate::seal::Seal;
 
 /// Facts from words. Every fact that is not named is false.
 fn facts(words: &str) -> ConfirmationFacts {

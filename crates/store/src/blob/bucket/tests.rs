@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use jiff::{SignedDuration, Timestamp};
-use model::artifact::{Artifact, ArtifactSet};
-use model::retention::RetentionPolicy;
+use model::stage::artifact::{Artifact, ArtifactSet};
+use model::state::retention::RetentionPolicy;
 
 use super::*;
-use model::break_glass::BreakGlassAction;
+use model::state::break_glass::BreakGlassAction;
 use model::state::secret_paths::SecretPaths;
 use model::state::{ExpectedHead, StateName, VersionMark};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::changeset::ChangeSet;
-use model::ids::{ChangeSetId, StackName};
+use model::base::ids::{ChangeSetId, StackName};
+use model::run::changeset::ChangeSet;
 use model::run::{Run, RunSpec};
 use model::state::Contents;
 

@@ -1,8 +1,8 @@
 //! Runs of a stopped change set, opened again on the source as it is now.
 
 use jiff::Timestamp;
-use model::changeset::{ChangeSet, Reopen, Request, SetEvent, reopen};
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
+use model::run::changeset::{ChangeSet, Reopen, Request, SetEvent, reopen};
 use model::run::{Run, RunEvent, RunSpec, RunState};
 
 use super::{ValueOverride, get, record};

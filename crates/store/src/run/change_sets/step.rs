@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::approval::Approval;
-use model::changeset::{
+use model::base::ids::{ChangeSetId, RunId};
+use model::run::approval::Approval;
+use model::run::changeset::{
     ChangeSet, DecisionContext, LaneBlocker, SetEvent, Status, Transition, UserCommand,
     apply_command, can_be_undermined, next, still_needed, undermined,
 };
-use model::hold::Hold;
-use model::ids::{ChangeSetId, RunId};
+use model::run::hold::Hold;
 use model::run::{Run, RunEvent, RunState, SkipReason, Stage};
 
 use super::reopen::planned_with;

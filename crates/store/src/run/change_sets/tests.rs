@@ -4,20 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use model::approval::{Approval, ApprovalRequirement, ApprovalRule, ApprovalScope};
-use model::changeset::{
+use model::base::ids::{ChangeSetId, RunId, StackName};
+use model::plan::PlanCounts;
+use model::project::engine::EngineRequirement;
+use model::project::{ApprovalRule, ApprovalScope};
+use model::project::{Backend, ConfirmMode, LaneScope, Stack, Target, WaitFor};
+use model::run::approval::{Approval, ApprovalRequirement};
+use model::run::changeset::{
     self, Action, DecisionContext, Reopen, Request, Status, Trigger, UserCommand,
 };
-use model::engine::EngineRequirement;
-use model::hold::HoldOn;
-use model::ids::{ChangeSetId, RunId, StackName};
-use model::plan::PlanCounts;
-use model::project::{Backend, ConfirmMode, LaneScope, Stack, Target, WaitFor};
+use model::run::hold::HoldOn;
+use model::run::seal::Seal;
 use model::run::{
     AwaitedOutputs, EnginePin, Outcome, PlanRecord, Preview, Run, RunEvent, RunProblem, RunSpec,
     RunState, SkipReason, Stage, Upstream,
 };
-use model::seal::Seal;
 use testkit::{SeededRng, seed};
 
 use crate::testing::TestHome;
@@ -59,7 +60,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         asked_with: None,
         facts: BTreeMap::new(),
         fact_locations: Vec::new(),
-        relied: model::fact_readers::Reliance::default(),
+        relied: model::stage::fact_readers::Reliance::default(),
         exec: None,
         policies: Vec::new(),
         stack: Stack {
@@ -85,7 +86,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
             timeout_apply: None,
             approval: None,
             stages: model::stage::Stages::default(),
-            declared_at: model::diagnostic::Location::default(),
+            declared_at: model::base::diagnostic::Location::default(),
             inputs_at: BTreeMap::new(),
         },
         target,
@@ -101,7 +102,7 @@ fn spec(name: &str, upstreams: &[&str]) -> RunSpec {
         output_states: BTreeMap::new(),
         order_states: BTreeSet::new(),
         engine: EnginePin {
-            flavor: model::engine::Flavor::Tofu,
+            flavor: model::project::engine::Flavor::Tofu,
             version: "1.11.0".to_owned(),
             program: "tofu".to_owned(),
         },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::facts::FactLocation;
+use model::stage::facts::FactLocation;
 
 use crate::db::Row;
 use crate::{Store, StoreError};

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use model::ids::ChangeSetId;
+use model::base::ids::ChangeSetId;
 use model::run::Run;
 
 use super::read;

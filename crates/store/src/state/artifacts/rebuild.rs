@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::artifact::ArtifactSet;
+use model::stage::artifact::ArtifactSet;
 use model::state::StateName;
 
 use super::{DIR, StoredArtifacts, open};

@@ -3,7 +3,7 @@
 use std::fs;
 
 use jiff::SignedDuration;
-use model::artifact::Artifact;
+use model::stage::artifact::Artifact;
 
 use super::*;
 use crate::recover;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::artifact::ArtifactSet;
+use model::stage::artifact::ArtifactSet;
 use model::state::{StateName, StateVersion};
 
 use crate::StoreError;

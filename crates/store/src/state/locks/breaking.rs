@@ -1,6 +1,6 @@
 //! Breaking a lock: the lock ends and a break-glass record opens, in one transaction.
 
-use model::break_glass::BreakGlassAction;
+use model::state::break_glass::BreakGlassAction;
 use model::state::{HeldLock, StateName};
 
 use super::ReleaseLockError;

@@ -1,7 +1,7 @@
 //! Quarantined states, and what people decided about them. The bytes stay, whatever is decided.
 
 use jiff::Timestamp;
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::state::StateName;
 
 use super::{NewRefusal, RefusedRequest};

@@ -1,7 +1,7 @@
 //! Whoever goes on sending what is refused fills no disk, and the last thing it sent is kept.
 
 use jiff::SignedDuration;
-use model::retention::REFUSED_COUNT;
+use model::state::retention::REFUSED_COUNT;
 
 use super::*;
 use crate::testing::{TestHome, body, network};

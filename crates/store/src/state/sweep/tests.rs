@@ -1,8 +1,8 @@
 //! What nobody needs goes; what somebody needs stays, whatever else happens.
 
 use jiff::SignedDuration;
-use model::ids::RunId;
-use model::retention::RetentionPolicy;
+use model::base::ids::RunId;
+use model::state::retention::RetentionPolicy;
 
 use super::*;
 use crate::testing::{Backup, TestHome, append, expire, network, wide};

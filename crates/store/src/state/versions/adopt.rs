@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use model::error::{ErrorKind, Explain};
-use model::ids::RunId;
+use model::base::error::{ErrorKind, Explain};
+use model::base::ids::RunId;
 use model::state::secret_paths::SecretPaths;
 use model::state::{Adoption, QuarantineReason, StateName, StateVersion, VersionMark, adoption};
 

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use model::break_glass::BreakGlassAction;
-use model::error::{ErrorKind, Explain};
-use model::ids::RunId;
-use model::lock::LockEpoch;
+use model::base::error::{ErrorKind, Explain};
+use model::base::ids::RunId;
+use model::state::break_glass::BreakGlassAction;
+use model::state::lock::LockEpoch;
 use model::state::resources::StateDocument;
 use model::state::secret_paths::SecretPaths;
 use model::state::{

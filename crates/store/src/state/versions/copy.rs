@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::state::secret_paths::SecretPaths;
 use model::state::{StateName, VersionMark};
 

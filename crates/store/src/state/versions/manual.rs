@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use model::break_glass::BreakGlassAction;
+use model::state::break_glass::BreakGlassAction;
 use model::state::secret_paths::SecretPaths;
 use model::state::{StateName, VersionMark};
 

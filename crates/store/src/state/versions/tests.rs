@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::lock::LockInfo;
+use model::state::lock::LockInfo;
 use model::state::{ExpectedHead, QuarantineReason, StateFacts};
 
 use super::append::StateWrite;

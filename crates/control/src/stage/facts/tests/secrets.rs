@@ -1,7 +1,7 @@
 //! Nothing secret leaves in clear: marked secrets are put in wherever they can enter, and everything that comes out is
 //! searched for them. What is encrypted is opened by the official `sops`.
 
-use model::project::SensitiveFacts;
+use model::stage::facts::SensitiveFacts;
 use testkit::{AgeKey, GitHttp, Sops};
 
 use super::*;

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
-use model::approval::{Approval, ApprovalBlock, ApprovalRequirement};
-use model::changeset::{Reopen, Request, Status, Trigger};
-use model::ids::RunId;
+use model::base::ids::RunId;
 use model::plan::PlanCounts;
+use model::project::ApprovalBlock;
+use model::run::approval::{Approval, ApprovalRequirement};
+use model::run::changeset::{Reopen, Request, Status, Trigger};
 use model::run::{RunEvent, RunState};
 use testkit::{SeededRng, seed};
 

@@ -1,6 +1,6 @@
 //! What is said about a run from outside: by people who want it to end, and by policies that are asked again.
 
-use model::ids::{ChangeSetId, RunId};
+use model::base::ids::{ChangeSetId, RunId};
 use model::policy::{PolicyPhase, Remark, RequiredApproval, Verdict};
 use model::run::{Run, RunEvent, RunState};
 

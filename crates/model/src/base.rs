@@ -1,0 +1,12 @@
+//! What everything else uses: ids, errors, findings, durations, exact numbers, secrets and their masking, file trees.
+//!
+//! Not here: anything that knows a stack, a run or a state.
+
+pub mod diagnostic;
+pub mod duration;
+pub mod error;
+pub mod exact_number;
+pub mod ids;
+pub mod masking;
+pub mod secret;
+pub mod tree;
