@@ -1,17 +1,17 @@
 //! The command line: every command, one variant each. A command's doc comment is its help.
 
-use std::path::PathBuf;
-
-use clap::{CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    apply::ApplyArgs, completions::CompletionsArgs, context::ContextArgs, destroy::DestroyArgs,
-    engine::EngineArgs, exec::ExecArgs, facts::FactsArgs, fmt::FmtArgs, graph::GraphArgs,
-    hold::HoldArgs, init::InitArgs, key::KeyArgs, lock::LockArgs, output::OutputArgs,
-    plan::PlanArgs, policy::PolicyArgs, render::RenderArgs, run::RunArgs, runner::RunnerArgs,
-    secret::SecretArgs, server::ServerArgs, state::StateArgs, token::TokenArgs,
-    validate::ValidateArgs, verify::VerifyArgs,
+    access::hold::HoldArgs, access::key::KeyArgs, access::lock::LockArgs, access::token::TokenArgs,
+    apply::ApplyArgs, completions::CompletionsArgs, destroy::DestroyArgs, exec::ExecArgs,
+    output::OutputArgs, plan::PlanArgs, policy::PolicyArgs, project::context::ContextArgs,
+    project::engine::EngineArgs, project::fmt::FmtArgs, project::graph::GraphArgs,
+    project::init::InitArgs, project::render::RenderArgs, project::validate::ValidateArgs,
+    run::RunArgs, runner::RunnerArgs, secret::SecretArgs, server::ServerArgs,
+    stage::facts::FactsArgs, stage::verify::VerifyArgs, state::StateArgs,
 };
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// A control plane for OpenTofu and Terraform: ordered stacks, kept state, sealed plans
@@ -31,47 +31,6 @@ pub struct Args {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct Global {
-    /// Work on the project in DIR instead of the current directory
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        help_heading = "Global options"
-    )]
-    pub(crate) project: Option<PathBuf>,
-    /// Keep state and runs in DIR instead of the user's data directory (or set `TERRANE_HOME`)
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        help_heading = "Global options"
-    )]
-    pub(crate) data: Option<PathBuf>,
-    /// Print data as JSON: one document, or one event per line for long work
-    #[arg(long, global = true, help_heading = "Global options")]
-    pub(crate) json: bool,
-    /// Colour the output
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        value_name = "WHEN",
-        default_value_t = Color::Auto,
-        help_heading = "Global options"
-    )]
-    pub(crate) color: Color,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    #[default]
-    Auto,
-    Always,
-    Never,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,35 +1,25 @@
 //! One command per file, and code that several commands share.
 
+pub(crate) mod access;
 pub(crate) mod apply;
 mod change;
 pub(crate) mod completions;
-pub(crate) mod context;
 pub(crate) mod destroy;
-pub(crate) mod engine;
 pub(crate) mod exceptions;
 pub(crate) mod exec;
-pub(crate) mod facts;
-pub(crate) mod fmt;
-pub(crate) mod graph;
-pub(crate) mod hold;
 pub(crate) mod home_args;
-pub(crate) mod init;
-pub(crate) mod key;
-pub(crate) mod lock;
 mod manual;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod policy;
-pub(crate) mod render;
+pub(crate) mod project;
 pub(crate) mod run;
 pub(crate) mod runner;
 pub(crate) mod secret;
 mod selection;
 pub(crate) mod server;
+pub(crate) mod stage;
 pub(crate) mod state;
-pub(crate) mod token;
-pub(crate) mod validate;
-pub(crate) mod verify;
 
 use control::Control;
 use control::home::{Home, HomeSettings, OpenMode, OpenedHome};
@@ -37,7 +27,7 @@ use control::project::open::{self, OpenProject, ProjectIdSource, checkouts};
 use model::base::diagnostic::{Finding, Severity};
 use model::project::Project;
 
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::{ViewOptions, errors, findings};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -7,8 +7,8 @@ use model::base::error::{Explain, NextStep};
 use serde_json::{Value, json};
 
 use crate::ExitStatus;
-use crate::args::Global;
-use crate::commands::home_args::at_home;
+use crate::global::Global;
+use crate::global::at_home;
 use crate::view::errors;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ pub mod args;
 mod commands;
 mod error;
 mod exit;
+mod global;
 mod process;
 mod report;
 pub mod view;
@@ -38,28 +39,34 @@ fn carry_out(args: Args, process: &Process) -> Result<ExitStatus, CommandError> 
     control::home::hardening::protect_memory();
     match args.command {
         Command::Completions(args) => commands::completions::completions(&args, process),
-        Command::Graph(args) => commands::graph::graph(&args, global, process),
-        Command::Context(args) => commands::context::context(&args, global, process),
-        Command::Validate(args) => block_on(commands::validate::validate(&args, global, process))?,
-        Command::Init(args) => commands::init::init(&args, global, process),
-        Command::Engine(args) => block_on(commands::engine::engine(args, global, process))?,
-        Command::Fmt(args) => block_on(commands::fmt::fmt(&args, global, process))?,
+        Command::Graph(args) => commands::project::graph::graph(&args, global, process),
+        Command::Context(args) => commands::project::context::context(&args, global, process),
+        Command::Validate(args) => block_on(commands::project::validate::validate(
+            &args, global, process,
+        ))?,
+        Command::Init(args) => commands::project::init::init(&args, global, process),
+        Command::Engine(args) => {
+            block_on(commands::project::engine::engine(args, global, process))?
+        }
+        Command::Fmt(args) => block_on(commands::project::fmt::fmt(&args, global, process))?,
         Command::Plan(args) => block_on(commands::plan::plan(args, global, process))?,
         Command::Apply(args) => block_on(commands::apply::apply(args, global, process))?,
         Command::Destroy(args) => block_on(commands::destroy::destroy(args, global, process))?,
         Command::Output(args) => block_on(commands::output::output(args, global, process))?,
-        Command::Verify(args) => block_on(commands::verify::verify(args, global, process))?,
+        Command::Verify(args) => block_on(commands::stage::verify::verify(args, global, process))?,
         Command::Exec(args) => block_on(commands::exec::exec(args, global, process))?,
         Command::State(args) => block_on(commands::state::state(args, global, process))?,
         Command::Server(args) => block_on_all(commands::server::server(args, global, process))?,
-        Command::Token(args) => block_on(commands::token::token(args, global, process))?,
-        Command::Lock(args) => block_on(commands::lock::lock(args, global, process))?,
+        Command::Token(args) => block_on(commands::access::token::token(args, global, process))?,
+        Command::Lock(args) => block_on(commands::access::lock::lock(args, global, process))?,
         Command::Policy(args) => block_on(commands::policy::policy(args, global, process))?,
-        Command::Facts(args) => block_on(commands::facts::facts(args, global, process))?,
-        Command::Hold(args) => block_on(commands::hold::hold(args, global, process))?,
+        Command::Facts(args) => block_on(commands::stage::facts::facts(args, global, process))?,
+        Command::Hold(args) => block_on(commands::access::hold::hold(args, global, process))?,
         Command::Run(args) => block_on(commands::run::run(args, global, process))?,
-        Command::Key(args) => block_on(commands::key::key(args, global, process))?,
-        Command::Render(args) => block_on(commands::render::render(args, global, process))?,
+        Command::Key(args) => block_on(commands::access::key::key(args, global, process))?,
+        Command::Render(args) => {
+            block_on(commands::project::render::render(args, global, process))?
+        }
         Command::Secret(args) => block_on(commands::secret::secret(args, global, process))?,
         Command::Runner(args) => {
             commands::runner::leave_terminal()?;

@@ -9,7 +9,7 @@ use control::home::master_keys::{AgeIdentity, KeySource};
 use control::home::{HomeLocation, HomeSettings};
 use model::base::secret::{Secret, is_key_material};
 
-use crate::args::{Color, Global};
+use crate::global::{Color, Global};
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus};
 

@@ -24,7 +24,7 @@ use model::run::{Run, RunState, Upstream};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -22,6 +22,7 @@ mod environment;
 mod memory;
 mod open_files;
 mod run_tail;
+mod secret_program;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +47,8 @@ pub use environment::{Environment, engine_environment};
 pub use memory::protect_memory;
 pub use open_files::{FileHolder, has_open, holders};
 pub use run_tail::{TailedOutput, run_with_tail};
+pub(crate) use secret_program::complaint;
+pub use secret_program::split_words;
 
 /// Prepares a child with its own directory, exactly the given environment, and its own process group. A Ctrl-C in
 /// the terminal therefore reaches us and not the child.

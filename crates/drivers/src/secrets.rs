@@ -18,8 +18,7 @@ use std::path::Path;
 use model::base::secret::Secret;
 
 pub use error::{ExchangeError, SecretError};
-pub(crate) use local::complaint;
-pub use reference::{SecretReference, split_words};
+pub use reference::SecretReference;
 pub use sources::SecretSources;
 
 use crate::process::Environment;

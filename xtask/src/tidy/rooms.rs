@@ -10,12 +10,6 @@ use super::{File, SourceTree, Violation};
 /// Files that a directory may have of its own.
 const MOST_FILES: usize = 25;
 
-/// Rooms that still import each other in a circle, by crate. A room may leave this table, none may enter it.
-const TANGLED: &[(&str, &[&str])] = &[
-    ("cli", &["args", "commands", "watch"]),
-    ("drivers", &["secrets", "sops"]),
-];
-
 type Graph<'a> = BTreeMap<&'a str, BTreeMap<&'a str, (&'a str, usize)>>;
 
 pub(super) fn rooms_have_no_import_cycles(tree: &SourceTree) -> Vec<Violation> {
@@ -25,10 +19,7 @@ pub(super) fn rooms_have_no_import_cycles(tree: &SourceTree) -> Vec<Violation> {
             crates.entry(name).or_default().push((room, file));
         }
     }
-    crates
-        .iter()
-        .flat_map(|(name, files)| cycles(name, files))
-        .collect()
+    crates.values().flat_map(|files| cycles(files)).collect()
 }
 
 pub(super) fn directories_stay_small(tree: &SourceTree) -> Vec<Violation> {
@@ -40,18 +31,12 @@ pub(super) fn directories_stay_small(tree: &SourceTree) -> Vec<Violation> {
     }
     counts
         .into_iter()
-        .filter(|(directory, count)| *count > MOST_FILES && !is_large_still(directory))
+        .filter(|(_, count)| *count > MOST_FILES)
         .map(|(directory, count)| {
             let message = format!("{count} files: divide it by topic ({MOST_FILES} is the limit)");
             Violation::at(directory, 1, message)
         })
         .collect()
-}
-
-/// Directories that are to be divided. None may enter this list.
-fn is_large_still(directory: &str) -> bool {
-    const LARGE: &[&str] = &["crates/cli/src/commands", "crates/testkit/src"];
-    LARGE.contains(&directory)
 }
 
 /// The crate and the room of a source file; none of `lib.rs` and `main.rs`, which hold the rooms together.
@@ -62,7 +47,7 @@ fn room(path: &str) -> Option<(&str, &str)> {
     (!matches!(room, "lib" | "main")).then_some((name, room))
 }
 
-fn cycles<'a>(name: &str, files: &[(&'a str, &'a File)]) -> Vec<Violation> {
+fn cycles<'a>(files: &[(&'a str, &'a File)]) -> Vec<Violation> {
     let rooms: BTreeSet<&str> = files.iter().map(|(room, _)| *room).collect();
     let mut graph: Graph<'a> = BTreeMap::new();
     for (room, file) in files {
@@ -75,14 +60,10 @@ fn cycles<'a>(name: &str, files: &[(&'a str, &'a File)]) -> Vec<Violation> {
             }
         }
     }
-    let is_tangled = |from: &str, to: &str| {
-        let mut known = TANGLED.iter().filter(|(tangled, _)| *tangled == name);
-        known.any(|(_, rooms)| rooms.contains(&from) && rooms.contains(&to))
-    };
     let mut problems = Vec::new();
     for (from, edges) in &graph {
         for (to, (path, line)) in edges {
-            if !is_tangled(from, to) && reaches(&graph, to, from) {
+            if reaches(&graph, to, from) {
                 let message = format!(
                     "`{from}` imports `{to}`, which imports `{from}`: move what both need to a room below them"
                 );

@@ -10,7 +10,7 @@ use super::exceptions::ExceptionArgs;
 use super::manual::reason_text;
 use super::read_project;
 use super::run::{confirm_change_set, read_set};
-use crate::args::Global;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 /// The value of `--resume` without a change set.

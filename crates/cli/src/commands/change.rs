@@ -32,7 +32,7 @@ use super::{
     declare_new_project, destroy, exceptions, open_home, refuse_new_key, run, selection,
     valid_project, valid_project_except, warn_removed_stacks,
 };
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::text::clean;
 use crate::view::{ViewOptions, duration, errors};
 use crate::watch::{WatchEnd, Watcher};

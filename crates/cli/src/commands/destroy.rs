@@ -13,7 +13,7 @@ use super::apply::policy_override;
 use super::change::{self, ChangeOptions, DestroyOptions};
 use super::exceptions::SkipGateArgs;
 use super::{open_home, read_project};
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -10,7 +10,7 @@ use model::run::exception::{Exceptions, GateOfStack};
 use model::state::break_glass::{BreakGlass, BreakGlassAction};
 
 use super::manual::reason_text;
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, Process, report};
 

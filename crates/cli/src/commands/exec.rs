@@ -21,7 +21,7 @@ use serde_json::json;
 use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
 use super::manual::{reason_text, tell_git};
 use super::{open_home, refuse_new_key, runner, selection, valid_project};
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::text::clean;
 use crate::watch::{WatchEnd, Watcher};
 use crate::{CommandError, ExitStatus, Process, report};

@@ -9,28 +9,8 @@ use model::project::Project;
 use model::state::StateName;
 
 use super::{manual, open_control, open_home, read_project, selection};
-use crate::args::Global;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
-
-/// Adds `--data` to the commands in a text if it was given, so that they can be copied.
-pub(crate) fn at_home(text: &str, global: &Global) -> String {
-    let Some(data) = &global.data else {
-        return text.to_owned();
-    };
-    let mut parts: Vec<String> = text.split('`').map(str::to_owned).collect();
-    // Every other part was in backticks, except for a last one without a closing backtick.
-    let whole = parts.len().saturating_sub(1);
-    for part in parts[..whole].iter_mut().skip(1).step_by(2) {
-        if part.starts_with("terrane ") && !part.contains("--data") {
-            let (command, rest) = match part.find(" --reason") {
-                Some(at) => part.split_at(at),
-                None => (part.as_str(), ""),
-            };
-            *part = format!("{command} --data {}{rest}", data.display());
-        }
-    }
-    parts.join("`")
-}
 
 /// Refuses to store a state in a home that is lost when the CI job ends.
 pub(crate) fn require_durable_home(global: &Global, process: &Process) -> Result<(), CommandError> {
@@ -160,24 +140,5 @@ fn state_named(word: &str, project: Option<&Project>, id: &str) -> Result<StateN
                 .hint("write `NAME`, or `PROJECT/NAME`")
                 .status(ExitStatus::Usage),
         ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_keep_the_home_that_was_named() {
-        let global = |data: Option<&str>| Global {
-            data: data.map(Into::into),
-            ..Global::default()
-        };
-        let text = "orphan of `r7`: `terrane lock break a --reason …`, then `terrane state verify`";
-        assert_eq!(at_home(text, &global(None)), text);
-        assert_eq!(
-            at_home(text, &global(Some("/srv/t"))),
-            "orphan of `r7`: `terrane lock break a --data /srv/t --reason …`, then `terrane state verify --data /srv/t`"
-        );
     }
 }

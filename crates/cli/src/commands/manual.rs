@@ -13,7 +13,7 @@ use model::state::StateName;
 
 use super::home_args::HomeHandle;
 use super::read_project;
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::{self, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::state::say_if_copy;
 use super::{open_home, selection, valid_project};
-use crate::args::Global;
+use crate::global::Global;
 use crate::view;
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use model::run::changeset::Action;
 
 use super::change::{self, ChangeOptions};
-use crate::args::Global;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Show what an apply would change

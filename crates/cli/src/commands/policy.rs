@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::home_args::HomeHandle;
 use super::{read_project, selection};
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::findings;
 use crate::view::policy::{StackVerdict, render};
 use crate::{CommandError, ExitStatus, Process, report};

@@ -13,7 +13,7 @@ use model::run::changeset::{Action, Request};
 
 use super::change::prepare_error;
 use super::{destroy, open_home, valid_project_except};
-use crate::args::Global;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 mod approve;

@@ -12,7 +12,7 @@ use model::base::secret::Secret;
 use rustix::termios::{self, LocalModes, OptionalActions};
 use serde_json::json;
 
-use crate::args::Global;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Work with files of secrets, compatible with SOPS

@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::LevelFilter;
 
 use super::open_control_for;
-use crate::args::Global;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Serve states over HTTP to OpenTofu, Terraform and other clients of their protocol

@@ -21,7 +21,7 @@ mod versions;
 
 pub(crate) use query_args::say_if_copy;
 
-use crate::args::Global;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Inspect states, and change them manually if needed

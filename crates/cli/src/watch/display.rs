@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::ViewOptions;
 use crate::view::progress::ProgressFrame;
 use crate::view::progress::live::{LiveProgress, TerminalSize};

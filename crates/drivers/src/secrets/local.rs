@@ -7,12 +7,12 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
-use model::base::masking::Mask;
-use model::base::secret::{Secret, is_secret_variable};
+use model::base::secret::Secret;
 use model::hcl::suggest::nearest;
 use zeroize::Zeroizing;
 
 use super::{LARGEST, SecretError};
+use crate::process::complaint;
 use crate::process::{self, Capture, Environment};
 use crate::sops::{self, Identities, SopsFormat};
 
@@ -223,35 +223,6 @@ pub(super) async fn run_command(
         });
     }
     text(&stdout, &format!("the command `{program}`"))
-}
-
-/// The end of a command's standard error, in one line. It never repeats the command's output, which may hold part
-/// of the secret, or values of its environment.
-pub(crate) fn complaint(stderr: &[u8], stdout: &[u8], env: &Environment) -> Option<String> {
-    const MOST: usize = 300;
-    let text = String::from_utf8_lossy(stderr);
-    let printed = String::from_utf8_lossy(stdout);
-    let mut hidden: Vec<Secret> = printed.lines().map(Secret::new).collect();
-    hidden.push(Secret::new(printed.as_ref()));
-    let named = env.names().filter(|name| is_secret_variable(name));
-    hidden.extend(named.filter_map(|name| env.get(name).cloned()));
-    let masked = Mask::new(&hidden).mask_text(text.trim());
-    // Output too short to be masked is hidden as well.
-    let mut words = printed.split_whitespace();
-    if words.any(|word| masked.contains(word)) {
-        return None;
-    }
-    let words: Vec<&str> = masked.split_whitespace().collect();
-    let line = words.join(" ");
-    let length = line.chars().count();
-    let end: String = line.chars().skip(length.saturating_sub(MOST)).collect();
-    let cut = if length > MOST { "…" } else { "" };
-    (!end.is_empty()).then(|| format!("{cut}{}", plain(&end)))
-}
-
-/// Removes control characters, which could move the cursor or change colours.
-fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 /// The text without one trailing newline; an empty output is an error.

@@ -1,5 +1,6 @@
 //! Parses secret references, and lists the variables that each kind uses.
 
+use crate::process::split_words;
 use std::str::FromStr;
 
 use super::SecretError;
@@ -196,30 +197,4 @@ fn pair(text: &str, separator: char) -> Option<(String, String)> {
     let (left, right) = text.split_once(separator)?;
     let is_whole = !left.is_empty() && !right.is_empty();
     is_whole.then(|| (left.to_owned(), right.to_owned()))
-}
-
-/// Splits at spaces, with single and double quotes. In double quotes, a backslash escapes a following `"`,
-/// backslash, `$` or backtick. No other character is special.
-pub fn split_words(text: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote: Option<char> = None;
-    let mut characters = text.chars().peekable();
-    while let Some(c) = characters.next() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            Some('"') if c == '\\' && matches!(characters.peek(), Some('"' | '\\' | '$' | '`')) => {
-                word.get_or_insert_default().extend(characters.next());
-            }
-            Some(_) => word.get_or_insert_default().push(c),
-            None if c == '"' || c == '\'' => {
-                quote = Some(c);
-                word.get_or_insert_default();
-            }
-            None if c.is_whitespace() => words.extend(word.take()),
-            None => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
 }

@@ -16,7 +16,7 @@ use model::base::secret::Secret;
 use super::cipher::DataKey;
 use super::plugin::{self, PluginError, Plugins};
 use crate::process::{self, Capture, CaptureError, Environment};
-use crate::secrets::{complaint, split_words};
+use crate::process::{complaint, split_words};
 
 /// Larger files are not key files.
 const LARGEST: u64 = 1 << 20;

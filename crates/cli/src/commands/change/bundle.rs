@@ -21,9 +21,9 @@ use super::{
     ChangeOptions, cores, follow, look_after_the_past, prepare_error, say_no_home, say_past_rules,
     say_warnings,
 };
-use crate::args::Global;
 use crate::commands::manual::tell_git;
 use crate::commands::{declare_new_project, open_home, valid_project};
+use crate::global::Global;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 

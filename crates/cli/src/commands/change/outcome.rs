@@ -10,8 +10,8 @@ use model::run::engine_event::{EventKind, EventReader};
 use model::run::{Outcome, Run, RunEvent, RunProblem, RunState, SkipReason, Stage};
 use serde_json::json;
 
-use crate::args::Global;
 use crate::commands::run::imports::unrecorded_of;
+use crate::global::Global;
 use crate::view::diagnostics::{DiagnosticSource, DiagnosticView};
 use crate::view::outcome::{
     self, ReportedAction, SavedState, StackFailure, StackOutcome, StackResult, UnfinishedStack,

@@ -11,7 +11,7 @@ use model::run::{AwaitedOutputs, Outcome, Preview, Run, RunEvent, RunState};
 use serde_json::{Value, json};
 
 use super::outcome;
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::diagnostics::DiagnosticView;
 use crate::view::plan::{self, PlanSet, StackPlan, StackStatus};
 use crate::view::policy::StackVerdict;

@@ -6,7 +6,7 @@ use control::changeset::prepare::{self, ContinuableBy};
 use model::run::changeset::{Action, ChangeSet, is_said};
 
 use super::outcome;
-use crate::args::Global;
+use crate::global::Global;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -15,7 +15,7 @@ use model::run::{Run, RunState};
 use serde_json::json;
 
 use super::{ProjectHandle, RunOrChangeSet};
-use crate::args::Global;
+use crate::global::Global;
 use crate::view::text::count;
 use crate::view::{duration, errors, plan};
 use crate::watch::policy_warnings;

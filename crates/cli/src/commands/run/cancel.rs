@@ -12,10 +12,10 @@ use model::run::{Outcome, Run, RunState};
 use serde_json::json;
 
 use super::{RunOrChangeSet, read_run};
-use crate::args::Global;
 use crate::commands::change;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::reason_text;
+use crate::global::Global;
 use crate::view::{text, unrecorded};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -6,9 +6,9 @@ use model::base::ids::ChangeSetId;
 use model::run::changeset::{Action, Status};
 
 use super::{ProjectHandle, RunOrChangeSet};
-use crate::args::Global;
 use crate::commands::change::{self, AppliedPlans, DestroyOptions};
 use crate::commands::destroy;
+use crate::global::Global;
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process};
 

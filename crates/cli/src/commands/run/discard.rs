@@ -8,9 +8,9 @@ use model::base::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
 use super::{RunOrChangeSet, must_be_of_here};
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::ReasonArg;
+use crate::global::Global;
 use crate::watch::advance_error;
 use crate::{CommandError, ExitStatus, Process, report};
 

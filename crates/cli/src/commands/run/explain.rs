@@ -4,9 +4,9 @@ use control::changeset::restrictions::{self, ENDS_WELL};
 use model::base::ids::BreakGlassId;
 use serde_json::json;
 
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::{ReasonArg, word};
+use crate::global::Global;
 use crate::view::{self, text::clean};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -9,8 +9,8 @@ use model::run::{Outcome, Run, RunEvent, RunState};
 use serde_json::json;
 
 use super::read_run;
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::{ViewOptions, errors, text};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -15,8 +15,9 @@ use model::run::exec::Exec;
 use model::run::{Run, RunState};
 use serde_json::{Value, json};
 
-use crate::args::Global;
-use crate::commands::home_args::{HomeHandle, at_home};
+use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
+use crate::global::at_home;
 use crate::view::{ViewOptions, duration, restrictions, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -19,8 +19,8 @@ use serde_json::json;
 
 use super::cancel::say_over;
 use super::must_be_of_here;
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::text::{self, clean, pad};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -7,9 +7,9 @@ use control::state::redact_reason::without_secrets_of_set;
 use serde_json::json;
 
 use super::RunOrChangeSet;
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::ReasonArg;
+use crate::global::Global;
 use crate::watch::advance_error;
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -3,9 +3,9 @@
 use model::run::changeset::Reopen;
 
 use super::{ProjectHandle, read_run};
-use crate::args::Global;
 use crate::commands::change::{self, ChangeOptions};
 use crate::commands::exceptions::ExceptionArgs;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Retry a run that did not succeed, and the runs that were skipped because of it

@@ -14,9 +14,9 @@ use serde_json::json;
 
 use super::imports::unrecorded_of;
 use super::{ProjectHandle, RunOrChangeSet, list};
-use crate::args::Global;
 use crate::commands::change::{self, AppliedPlans};
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::plan::sum;
 use crate::view::policy::{self, StackVerdict};
 use crate::view::table::Table;

@@ -3,8 +3,8 @@
 use control::state::queries::blame;
 
 use super::query_args::{RevealArgs, VersionRefArgs, say_if_copy, shown};
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -6,8 +6,8 @@ use model::state::diff::{SensitiveDisplay, diff as compare};
 use model::state::version_ref::VersionRef;
 
 use super::query_args::{RevealArgs, not_a_moment, say_if_copy, shown};
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

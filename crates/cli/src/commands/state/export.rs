@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::locking_args::LockingArgs;
 use super::query_args::say_if_copy;
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::{open_home, selection, valid_project};
+use crate::global::Global;
 use crate::view::text::{clean, count};
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -18,10 +18,10 @@ use model::run::changeset::Action;
 use serde_json::{Value, json};
 
 use super::locking_args::LockingArgs;
-use crate::args::Global;
 use crate::commands::change::{self, ChangeOptions};
 use crate::commands::home_args::{HomeHandle, require_durable_home};
 use crate::commands::{open_home, read_project, selection, valid_project};
+use crate::global::Global;
 use crate::view::duration;
 use crate::view::text::clean;
 use crate::{CommandError, ExitStatus, Process, report};

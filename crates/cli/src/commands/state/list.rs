@@ -6,9 +6,9 @@ use model::state::glob::Glob;
 use model::state::version_ref::VersionRef;
 
 use super::query_args::{VersionRefArgs, say_if_copy, shown};
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::print_restrictions;
+use crate::global::Global;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

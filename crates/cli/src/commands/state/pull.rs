@@ -6,8 +6,8 @@ use control::state::queries::{self, version};
 use model::state::version_ref::VersionRef;
 
 use super::query_args::{VersionRefArgs, say_if_copy, shown};
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Print a state as it is stored, byte for byte

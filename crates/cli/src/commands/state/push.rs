@@ -6,9 +6,9 @@ use std::io::{self, Read as _};
 use control::state::surgery;
 
 use super::surgery::{SurgeryArgs, carry_out, refused};
-use crate::args::Global;
 use crate::commands::home_args::{HomeHandle, require_durable_home};
 use crate::commands::run::read_run;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Make a file the newest version of a state

@@ -10,8 +10,8 @@ use model::state::time_spec::InvalidTimeSpec;
 use model::state::version_ref::VersionRef;
 use model::state::{StateName, StateVersion, time_spec};
 
-use crate::args::Global;
 use crate::commands::manual::reason_text;
+use crate::global::Global;
 use crate::view::duration;
 use crate::{CommandError, Process, report};
 

@@ -14,10 +14,10 @@ use control::state::queries::recover::{
 use model::state::{StateName, StateVersion};
 use serde_json::json;
 
-use crate::args::Global;
-use crate::commands::home_args::at_home;
 use crate::commands::manual::ReasonArg;
 use crate::commands::read_project;
+use crate::global::Global;
+use crate::global::at_home;
 use crate::view::text::count;
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};

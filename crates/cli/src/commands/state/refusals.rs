@@ -4,8 +4,8 @@ use control::state::queries::{self, RefusedRequest};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::state::ago;
 use crate::view::table::Table;
 use crate::{CommandError, ExitStatus, Process, report};

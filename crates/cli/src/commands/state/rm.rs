@@ -3,8 +3,8 @@
 use control::state::surgery;
 
 use super::surgery::{SurgeryArgs, carry_out, refused};
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Take resources out of a state, without destroying them

@@ -4,10 +4,10 @@ use control::state::surgery::{self, RollbackTarget, SurgeryProposal};
 use model::run::changeset::Action;
 
 use super::surgery::{SurgeryArgs, carry_out, refused};
-use crate::args::Global;
 use crate::commands::change::{self, ChangeOptions};
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::word;
+use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
 
 /// Make an older version the newest again

@@ -4,8 +4,8 @@ use control::state::queries::search::{self, SearchQuery};
 use model::state::glob::Glob;
 
 use super::query_args::{moment, shown};
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

@@ -4,8 +4,8 @@ use control::state::queries::version::{self, ValueDigests};
 use model::state::diff::SensitiveDisplay;
 
 use super::query_args::{RevealArgs, VersionRefArgs, shown};
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

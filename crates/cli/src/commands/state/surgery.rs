@@ -5,9 +5,9 @@ use control::state::surgery::{self, SurgeryError, SurgeryOutcome, SurgeryProposa
 use model::project::Stack;
 use serde_json::{Value, json};
 
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::{ReasonArg, ask, word};
+use crate::global::Global;
 use crate::view::text::clean;
 use crate::view::{errors, surgery as view};
 use crate::{CommandError, ExitStatus, Process, report};

@@ -9,8 +9,9 @@ use model::state::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
 use super::recover::{begin_anew, ways_on, ways_to_settle};
-use crate::args::Global;
-use crate::commands::home_args::{HomeHandle, at_home};
+use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
+use crate::global::at_home;
 use crate::view::text::{clean, count};
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};

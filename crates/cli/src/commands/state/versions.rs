@@ -3,8 +3,8 @@
 use control::state::queries::{deleted, versions};
 
 use super::query_args::shown;
-use crate::args::Global;
 use crate::commands::home_args::HomeHandle;
+use crate::global::Global;
 use crate::view::state as view;
 use crate::{CommandError, ExitStatus, Process, report};
 

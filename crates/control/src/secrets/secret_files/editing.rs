@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use drivers::process::split_words;
 use drivers::process::{self, DirGuard, Environment};
-use drivers::secrets::split_words;
 use drivers::sops::{self, DecryptedDocument, EncryptionRule, Plugins, SopsFormat};
 use jiff::Timestamp;
 use model::base::secret::Secret;
