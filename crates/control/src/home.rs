@@ -68,13 +68,13 @@ pub struct Home {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenHomeError {
-    #[error("could not make the home `{}`", path.display())]
+    #[error("cannot create the home `{}`", path.display())]
     Make { path: PathBuf, source: io::Error },
-    #[error("the master key `{}` is missing, and the home `{}` holds states sealed with it", path.display(), home.display())]
+    #[error("the master key `{}` is missing, but the home `{}` contains states sealed with it", path.display(), home.display())]
     KeyGone { path: PathBuf, home: PathBuf },
-    #[error("the home `{home}` holds what is sealed with a master key that is not here")]
+    #[error("the home `{home}` contains data sealed with a master key that is not available")]
     KeyElsewhere { home: String },
-    #[error("could not ask the home `{home}` for its keys")]
+    #[error("cannot list the keys of the home `{home}`")]
     Keys {
         home: String,
         source: Box<StoreError>,

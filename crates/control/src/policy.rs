@@ -36,22 +36,22 @@ pub(crate) mod missing_policies;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    #[error("policy `{policy}` could not be asked: {why}")]
+    #[error("cannot evaluate policy `{policy}`: {why}")]
     Trouble { policy: String, why: String },
-    #[error("policies could not be asked")]
+    #[error("cannot evaluate the policies")]
     Start(#[source] CaptureError),
-    #[error("policies could not be asked: what they said was not understood")]
+    #[error("cannot evaluate the policies: cannot parse their results")]
     Heard(#[source] serde_json::Error),
-    #[error("policies could not be asked: the plan is larger than {} MiB", MAX_INPUT >> 20)]
+    #[error("cannot evaluate the policies: the plan is larger than {} MiB", MAX_INPUT >> 20)]
     TooLarge,
-    #[error("nothing is kept of the plan of run `{run}`")]
+    #[error("there is no stored plan of run `{run}`")]
     Missing { run: RunId },
-    #[error("could not read what is kept of the plan of run `{run}`")]
+    #[error("cannot read the stored plan of run `{run}`")]
     Recall {
         run: RunId,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("could not keep what policies are asked about")]
+    #[error("cannot store the input of the policies")]
     Keep(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("could not read the runs of the change set")]
     Runs(#[from] store::ChangeSetError),

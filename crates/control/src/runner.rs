@@ -317,9 +317,9 @@ pub(crate) struct RetainedWorkspace {
 /// Why a stage could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum RunStageError {
-    #[error("could not make a token for the run's engines")]
+    #[error("cannot create a token for the run's engines")]
     Token(#[source] io::Error),
-    #[error("could not read what run `{run}` is about")]
+    #[error("cannot read the record of run `{run}`")]
     Read { run: RunId, source: ChangeSetError },
     #[error("could not digest the values that run `{run}` is planned with")]
     Digest { run: RunId, source: StoreError },

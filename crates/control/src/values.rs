@@ -119,7 +119,7 @@ pub(crate) fn settings(
         let value = known.evaluate(input, &format!("backend setting `{name}`"))?;
         if in_clear(kind, name, &value) {
             let failure = Failure::new(format!(
-                "a credential in `{name}` of backend `{kind}` would lie in clear beside every plan"
+                "a credential in `{name}` of backend `{kind}` would be stored in plain text with each plan"
             ));
             return Err(failure.hint(BY_ENVIRONMENT).refused());
         }
@@ -138,7 +138,7 @@ pub(crate) fn settings(
             // The engine works in a copy of the source, and the copy is removed.
             None if kind == "local" && name == "path" && !text.starts_with('/') => {
                 let failure = Failure::new(format!(
-                    "`path` of backend `local` is `{text}`, which would be lost with the copy of the source that the engine works in"
+                    "`path` of backend `local` is `{text}`, which would be lost with the engine's copy of the source"
                 ));
                 return Err(failure.hint("it must begin with `/`").refused());
             }

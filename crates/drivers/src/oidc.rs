@@ -48,7 +48,7 @@ struct KnownKeys {
 
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    #[error("could not make a client")]
+    #[error("cannot create an HTTP client")]
     Client(#[source] reqwest::Error),
     #[error(transparent)]
     Place(#[from] UntrustedAddress),
@@ -61,7 +61,7 @@ pub enum FetchError {
     Status { place: String, status: u16 },
     #[error("`{place}` answered more than {MAX_DOCUMENT} bytes")]
     TooLong { place: String },
-    #[error("`{place}` did not answer what it should")]
+    #[error("cannot parse the response of `{place}`")]
     Document {
         place: String,
         source: serde_json::Error,
@@ -73,17 +73,17 @@ pub enum FetchError {
 pub enum VerifyTokenError {
     #[error("it is not a signed token")]
     Shape,
-    #[error("it is signed by `{seen}`, only `RS256` and `ES256` are believed")]
+    #[error("it is signed with `{seen}`, but only `RS256` and `ES256` are accepted")]
     Algorithm { seen: String },
-    #[error("its header has `crit`, and no extension of tokens is known here")]
+    #[error("its header has `crit`, but terrane supports no token extensions")]
     Critical,
-    #[error("it does not say which key signed it")]
+    #[error("it does not name the key that signed it")]
     NoKey,
     #[error("it comes from `{seen}`, not from `{expected}`")]
     Issuer { expected: String, seen: String },
-    #[error("the issuer `{issuer}` calls itself `{seen}`")]
+    #[error("the issuer `{issuer}` reports its name as `{seen}`")]
     OtherName { issuer: String, seen: String },
-    #[error("the keys of `{issuer}` could not be fetched")]
+    #[error("cannot fetch the keys of `{issuer}`")]
     Keys { issuer: String, source: FetchError },
     #[error("`{issuer}` has no key `{key}` for `{algorithm}`")]
     UnknownKey {
@@ -91,7 +91,7 @@ pub enum VerifyTokenError {
         key: String,
         algorithm: &'static str,
     },
-    #[error("its signature is not that of its issuer")]
+    #[error("its signature does not match the issuer's key")]
     Signature,
     #[error("it is for `{seen}`, not for `{expected}`")]
     Audience { expected: String, seen: String },

@@ -334,7 +334,7 @@ pub enum StartError {
     Spawn { program: PathBuf, source: io::Error },
     #[error("could not pass a descriptor on to `{}`", program.display())]
     Inherit { program: PathBuf, source: io::Error },
-    #[error("`{}` did not take its input", program.display())]
+    #[error("cannot write the input of `{}`", program.display())]
     Feed { program: PathBuf, source: io::Error },
 }
 

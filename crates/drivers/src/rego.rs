@@ -74,7 +74,7 @@ impl std::fmt::Display for RegoError {
 /// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluatePolicyError {
-    #[error("it did not come to an end within {} s", limit.as_secs_f32())]
+    #[error("it did not finish within {} s", limit.as_secs_f32())]
     TimedOut { limit: Duration },
     #[error("{0}")]
     Evaluate(RegoError),

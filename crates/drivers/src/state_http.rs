@@ -87,7 +87,7 @@ impl LockMethod {
 
 #[derive(Debug, thiserror::Error)]
 pub enum HttpBackendError {
-    #[error("could not make a client")]
+    #[error("cannot create an HTTP client")]
     Client(#[source] reqwest::Error),
     #[error("could not {deed} the state at `{address}`")]
     Send {

@@ -19,13 +19,13 @@ pub enum DiskError {
     Write { path: String, source: io::Error },
     #[error("could not remove `{path}`")]
     Remove { path: String, source: io::Error },
-    #[error("`{path}` is a link, and links are not followed here")]
+    #[error("`{path}` is a symbolic link, which terrane does not follow here")]
     Link { path: String },
-    #[error("`{path}` leads out of the project")]
+    #[error("`{path}` points outside the project")]
     Outside { path: String },
-    #[error("`{path}` is no file")]
+    #[error("`{path}` is not a file")]
     NotAFile { path: String },
-    #[error("`{path}` is no directory")]
+    #[error("`{path}` is not a directory")]
     NotADirectory { path: String },
     #[error("the name of a file in `{dir}` is not UTF-8")]
     Name { dir: String },

@@ -21,7 +21,7 @@ pub enum StaleRender {
         why: String,
         edited: Edited,
     },
-    #[error("could not tell whether the files of stack `{stack}` are rendered")]
+    #[error("cannot determine whether the files of stack `{stack}` are rendered")]
     Unknown {
         stack: StackName,
         render: String,

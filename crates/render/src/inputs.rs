@@ -153,7 +153,7 @@ impl Reading<'_> {
                     }
                 }
                 None => {
-                    let message = format!("the name of `{file}` does not say its format");
+                    let message = format!("cannot determine the format of `{file}` from its name");
                     let finding = Finding::error("unreadable-data", message)
                         .at(at.clone(), "read for this")
                         .hint("data files end with `.yaml`, `.yml`, `.json` or `.toml`");

@@ -101,14 +101,14 @@ pub enum RenderError {
     },
     #[error(transparent)]
     Disk(#[from] DiskError),
-    #[error("could not read the list of what was rendered, `{path}`")]
+    #[error("cannot read the list of rendered files `{path}`")]
     Manifest {
         path: String,
         source: ReadRenderManifestError,
     },
     #[error(transparent)]
     Seal(#[from] SealError),
-    #[error("`{path}` is made by `{one}` and by `{other}`")]
+    #[error("`{path}` is created by both `{one}` and `{other}`")]
     Taken {
         path: String,
         one: String,

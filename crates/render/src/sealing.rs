@@ -21,9 +21,9 @@ const KEY: &str = "age.key";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
-    #[error("the name of `{path}` does not say its format")]
+    #[error("cannot determine the format of `{path}` from its name")]
     Format { path: String },
-    #[error("nothing says for whom to encrypt `{path}`: there is no `{RULES}` beside or above it")]
+    #[error("cannot find the recipients of `{path}`: there is no `{RULES}` beside or above it")]
     NoRules { path: String },
     #[error("could not read the rules in `{path}`")]
     Rules { path: String, source: RulesError },
@@ -44,7 +44,7 @@ pub enum SealError {
         /// A private key is in the project, but is not used.
         key_here: bool,
     },
-    #[error("could not open `{path}`, which is there already")]
+    #[error("cannot decrypt the existing file `{path}`")]
     Earlier {
         path: String,
         source: Box<DecryptError>,

@@ -81,16 +81,16 @@ pub enum DbError {
     },
     #[error("the database does not answer")]
     Away { source: DriverError },
-    #[error("there is no room left on its disk")]
+    #[error("the disk of the database is full")]
     NoRoom,
-    #[error("it cannot be written to: its disk is full or read-only")]
+    #[error("cannot write to the database: its disk is full or read-only")]
     ReadOnly,
     #[error("column {column} of a row is not {expected}")]
     Column {
         column: usize,
         expected: &'static str,
     },
-    #[error("a blob could not be made durable")]
+    #[error("cannot sync a blob to disk")]
     Sync(#[source] io::Error),
     #[error("the shared commit failed: {0}")]
     Group(String),

@@ -92,7 +92,7 @@ pub struct Store {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenStoreError {
-    #[error("could not make the directory `{path}`")]
+    #[error("cannot create the directory `{path}`")]
     Directory {
         path: PathBuf,
         source: std::io::Error,
@@ -106,7 +106,7 @@ pub enum OpenStoreError {
     )]
     TablesEmpty { place: PathBuf },
     #[error(
-        "the versions of states are missing in `{place}`, but the database knows some: restore the directory"
+        "the versions of states are missing in `{place}`, but the database lists some: restore the directory"
     )]
     BlobsGone { place: PathBuf },
     #[error(
@@ -203,16 +203,16 @@ pub enum StoreError {
     Key(#[from] KeyError),
     #[error("could not read `{path}`")]
     Unseal { path: PathBuf, source: UnsealError },
-    #[error("the database holds `{found}` where {expected} is expected")]
+    #[error("the database contains `{found}` where {expected} is expected")]
     Row {
         found: String,
         expected: &'static str,
     },
     #[error(
-        "version {} of state `{state}` was acknowledged{}, and the database knows only {}: it is older than the files; `terrane state recover --into-home` brings it up to date",
+        "version {} of state `{state}` was acknowledged{}, but the database contains {}: it is older than the files; run `terrane state recover --into-home` to update it",
         .stale.acknowledged,
         .stale.since.map(|at| format!(" (the first one missing is from {})", at.strftime("%Y-%m-%d %H:%M:%S UTC"))).unwrap_or_default(),
-        if .stale.known == 0 { "that there is none".to_owned() } else { format!("version {}", .stale.known) },
+        if .stale.known == 0 { "no version".to_owned() } else { format!("only version {}", .stale.known) },
     )]
     Stale { state: StateName, stale: StaleState },
     #[error(transparent)]
@@ -226,7 +226,7 @@ pub enum StoreError {
     )]
     NoHead { newest: i64 },
     #[error(
-        "a frame in `{path}` is damaged, and only the database says that this version was acknowledged"
+        "a frame in `{path}` is damaged, and only the database records that this version was acknowledged"
     )]
     Unmarked { version: i64, path: PathBuf },
     #[error("an internal task ended early")]

@@ -81,7 +81,7 @@ fn one_stack_whose_upstream_was_never_applied_is_refused_with_the_way() {
     let said = story().cli(&["apply", "top", "--auto-approve"]).expect(1);
     assert_snapshot!(said, @"
     ── stderr
-    error: stack `top` needs output `name` of `base`, which is not there yet
+    error: stack `top` needs output `name` of `base`, which does not exist yet
     hint: `terrane apply +top` applies what it needs first
     [exit 1]
     ");

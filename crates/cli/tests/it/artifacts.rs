@@ -122,7 +122,7 @@ fn they_are_copied_out_and_shown_no_more_than_needed() {
         .expect(1);
     assert_snapshot!(shown(&test, &refused), @"
     ── stderr
-    error: `ROOT/project/copies/kubeconfig` is there already, and is another file
+    error: `ROOT/project/copies/kubeconfig` already exists and is a different file
     hint: name another directory, or `--force`
     [exit 1]
     ");
@@ -234,8 +234,7 @@ fn a_file_of_the_source_is_not_written_over() {
     test.write("app/kubeconfig", "of the source");
     assert_snapshot!(test.cli(&["plan"]).expect(1), @"
     ── stderr
-    error: stack `app` says that it writes `kubeconfig` (`artifacts`), and the source has
-           `app/kubeconfig`
+    error: stack `app` lists `kubeconfig` in `artifacts`, but the source already has `app/kubeconfig`
     hint: remove it from the source, or name it in `.gitignore`: `app/kubeconfig`
     [exit 1]
     ");
@@ -343,7 +342,7 @@ fn a_backup_of_all_states_has_them() {
     fs::write(file, "changed").unwrap();
     let changed = test.cli(&import).expect(1);
     let words: Vec<&str> = changed.stderr.split_whitespace().collect();
-    let expected = "is not what was exported";
+    let expected = "is not the exported file";
     assert!(words.join(" ").contains(expected), "{changed}");
 }
 

@@ -223,8 +223,8 @@ fn no_state_lies_in_the_copy_that_the_engine_works_in() {
     change set c1 on `local`
 
     app  failed while planning
-        `path` of backend `local` is `app.tfstate`, which would be lost with the copy of the source that
-        the engine works in
+        `path` of backend `local` is `app.tfstate`, which would be lost with the engine's copy of the
+        source
         it must begin with `/`
 
     Plan: no changes so far; 1 failed.
@@ -280,8 +280,8 @@ fn a_state_goes_along_to_the_backend_of_its_target() {
         insta::allow_duplicates! {
             assert_snapshot!(shown(&test, &test.cli(action).expect(4)), @"
             ── stderr
-            error: stack `app` has its state here (serial 1), and target `local` keeps states in backend
-                   `local`: what was applied would be made again
+            error: the state of stack `app` is in this home (serial 1), but target `local` uses backend `local`:
+                   what was applied would be created again
             hint: `terrane state export app --to engine` brings it there, and is enough if it is there already
             [exit 4]
             ");
@@ -313,8 +313,8 @@ fn a_state_that_is_not_where_it_was_is_not_made_again() {
     change set c2 on `local`
 
     app  failed while planning
-        its backend held resources before (serial 1), and holds nothing of that state now: they would be
-        made again
+        its backend contained resources before (serial 1), but no longer contains that state: they would
+        be created again
         its target may name another place by mistake; if it is meant,
         `terrane state export app --to engine` brings the state there, or
         `terrane state import app --from engine` takes what is there instead
@@ -404,7 +404,7 @@ fn values_come_from_what_the_backend_holds_now() {
     assert!(said.contains(copy), "{said}");
     let unseen = data("unseen");
     let said = test.cli(&["--data", &unseen, "plan", "app"]).expect(1);
-    let error = "error: could not look at the state of stack `base` in its backend";
+    let error = "error: cannot read the state of stack `base` in its backend";
     assert!(said.stderr.contains(error), "{said}");
 }
 
@@ -442,7 +442,10 @@ fn a_dependent_does_not_take_another_state_for_that_of_its_upstream() {
     for stack in ["app", "base"] {
         let said = test.cli(&["plan", stack]).expect(4);
         let words = format!("{}{}", said.stdout, said.stderr);
-        assert!(words.contains("held resources before (serial 1)"), "{said}");
+        assert!(
+            words.contains("contained resources before (serial 1)"),
+            "{said}"
+        );
     }
 }
 
@@ -471,7 +474,7 @@ fn a_state_that_is_still_here_gives_no_nulls_to_dependents() {
     write(&HEAD.replace("target \"local\" { writers = [\"anyone\"] }", &target));
     assert_snapshot!(shown(&test, &test.cli(&["plan", "app"]).expect(4)), @"
     ── stderr
-    error: stack `base` has its state here (serial 1), and its target keeps states in a backend of the
+    error: the state of stack `base` is in this home (serial 1), but its target uses a backend of the
            engine
     hint: `terrane state export base --to engine` brings it there, and is enough if it is there already
     [exit 4]

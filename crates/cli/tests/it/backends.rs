@@ -156,7 +156,7 @@ fn a_lock_of_pg_is_not_said_to_be_broken() {
     let said = test.cli(&args.split(' ').collect::<Vec<_>>());
     assert_snapshot!(shown(&test, &said), @"
     ── stderr
-    error: a lock in `pg` ends with the connection that holds it, and nobody else can break it
+    error: cannot break a lock in backend `pg`: only the connection that holds it can release it
     hint: end the engine that holds it, or its session in the database
     [exit 4]
     ");
@@ -323,7 +323,7 @@ fn all_states_go_out_and_come_back() {
         .expect(1);
     assert_snapshot!(shown(&test, &again), @r#"
     ── stderr
-    error: `ROOT/project/../backup` is there already
+    error: `ROOT/project/../backup` already exists
     hint: name a path that is free
     [exit 1]
     "#);
@@ -371,7 +371,7 @@ fn a_copy_is_not_taken_for_the_state() {
     change set c2 on `local`
 
     app  failed while planning
-        its state lives in a backend of the engine, and what is here is a copy
+        its state is in a backend of the engine; the state here is a copy
         `terrane state import app --from …` brings it here, `--from copy` what was last seen of it
 
     Plan: no changes so far; 1 failed.
@@ -473,7 +473,7 @@ fn an_old_home_that_cannot_be_unlocked_is_named_with_its_lock() {
     empty.breaks_on("UNLOCK");
     assert_snapshot!(import(&empty), @"
     ── stderr
-    error: state `k3v9qd/app` was not imported, and its old home could not be unlocked
+    error: state `k3v9qd/app` was not imported, but terrane cannot unlock its old home
            there is no state at `ADDRESS`
     hint: `ID` is its lock:
           `force-unlock ID` of an engine with that backend frees it
@@ -483,7 +483,7 @@ fn an_old_home_that_cannot_be_unlocked_is_named_with_its_lock() {
     old.breaks_on("UNLOCK");
     assert_snapshot!(import(&old), @"
     ── stderr
-    error: state `k3v9qd/app` was imported (serial 41), and its old home could not be unlocked
+    error: state `k3v9qd/app` was imported (serial 41), but terrane cannot unlock its old home
            could not unlock the state at `ADDRESS`: it answered 500
     hint: `ID` is its lock:
           `force-unlock ID` of an engine with that backend frees it;
@@ -573,7 +573,7 @@ fn another_lineage_is_not_replaced() {
     let said = test.cli(&["state", "import", "app", "--from", "old.tfstate"]);
     assert_snapshot!(shown(&test, &said), @r#"
     ── stderr
-    error: state `k3v9qd/app` has versions of its own here, of another lineage (serial 1)
+    error: state `k3v9qd/app` already has versions here, with another lineage (serial 1)
     hint: `terrane state push STACK FILE --force --reason …` replaces it
     [exit 1]
     "#);

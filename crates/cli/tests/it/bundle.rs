@@ -258,8 +258,8 @@ fn without_the_key_it_is_refused() {
     let said = other.cli(&["apply", "plan.terrane"]).expect(4);
     assert_snapshot!(told(&other, &said), @"
     ── stderr
-    error: the bundle `plan.terrane` is refused
-           it was sealed with master key `test`, and the one at hand is `other`
+    error: cannot use the bundle `plan.terrane`
+           the bundle was sealed with master key `test`; the current one is `other`
     hint: give this job the key of the one that planned: `TERRANE_KEY`, or `TERRANE_KEY_FILE`
     [exit 4]
     ");
@@ -283,8 +283,8 @@ fn a_changed_a_cut_and_a_foreign_bundle_are_refused() {
     changed[last] ^= 1;
     assert_snapshot!(apply(&changed), @"
     ── stderr
-    error: the bundle `plan.terrane` is refused
-           it was changed, or it is cut short
+    error: cannot use the bundle `plan.terrane`
+           the bundle was modified or truncated
     hint: `terrane plan --out FILE` makes a fresh one
     [exit 4]
     ");
@@ -293,8 +293,8 @@ fn a_changed_a_cut_and_a_foreign_bundle_are_refused() {
     test.write("terrane.hcl", &hcl.replace("k3v9qd", "another"));
     assert_snapshot!(apply(&whole), @"
     ── stderr
-    error: the bundle `plan.terrane` is refused
-           it belongs to the project with the id `k3v9qd`, and this one has the id `another`
+    error: cannot use the bundle `plan.terrane`
+           the bundle belongs to the project with the id `k3v9qd`, but this project has the id `another`
     hint: run this in the project it was made for, or make one here: `terrane plan --out FILE`
     [exit 4]
     ");
@@ -353,8 +353,8 @@ fn another_engine_than_the_plans_is_refused() {
     let shown = told(&test, &said).replace(&*version.to_string_lossy(), "VERSION");
     assert_snapshot!(shown, @"
     ── stderr
-    error: the plan of stack `base` was made with `tofu VERSION`, which is not here
-           `tofu VERSION` is wanted, but there is only 1.99.0 at `ROOT/bin/tofu`
+    error: the plan of stack `base` was made with `tofu VERSION`, which is not available
+           `tofu VERSION` is required, but there is only 1.99.0 at `ROOT/bin/tofu`
     hint: `terrane engine install tofu VERSION` gets it
     [exit 4]
     ");

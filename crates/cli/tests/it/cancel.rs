@@ -227,13 +227,13 @@ fn what_is_over_cannot_be_cancelled() {
     let said = story.cli(&["run", "cancel", "r1"]).expect(4);
     assert_snapshot!(said, @"
     ── stderr
-    error: run r1 of stack `one` is over already: applied
+    error: run r1 of stack `one` has already ended: applied
     [exit 4]
     ");
     let said = story.cli(&["run", "cancel", "c1"]).expect(4);
     assert_snapshot!(said, @"
     ── stderr
-    error: change set c1 is over already
+    error: change set c1 has already ended
     [exit 4]
     ");
     let said = story.cli(&["run", "cancel", "r9"]).expect(1);

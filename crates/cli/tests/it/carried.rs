@@ -162,7 +162,7 @@ fn who_names_the_plan_they_saw_approves_no_other() {
     let said = approve(&seen).expect(4);
     assert_snapshot!(said.to_string().replace(&seen, "SEEN"), @"
     ── stderr
-    error: nothing was approved: plan `SEEN` is not what change set `c1` asks about now
+    error: nothing was approved: plan `SEEN` is not the current plan of change set `c1`
     hint: `terrane run show c1 --plan` shows the current plan and its name
     [exit 4]
     ");

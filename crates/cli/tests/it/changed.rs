@@ -252,7 +252,7 @@ fn an_unknown_revision() {
     let test = repository();
     assert_snapshot!(test.cli(&["plan", "changed:mian"]).expect(1), @"
     ── stderr
-    error: could not find out what changed since `mian`
+    error: cannot determine what changed since `mian`
            `mian` is not a commit that this clone has
     hint: if it is on the remote: `git fetch origin mian`
     [exit 1]
@@ -265,7 +265,7 @@ fn outside_of_git() {
     test.copy_example("quickstart");
     assert_snapshot!(test.cli(&["plan", "changed:main"]).expect(1), @"
     ── stderr
-    error: `changed:` needs a Git repository, and this project is in none
+    error: `changed:` needs a Git repository, but this project is not in one
     hint: name the stacks instead
     [exit 1]
     ");

@@ -121,7 +121,7 @@ fn do_not_take_the_place_of_the_source() {
     test.write("app/ca.pem", "from the source");
     assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
     ── stderr
-    error: context `files` gives stack `app` the file `ca.pem`, and the source has one at `app/ca.pem`
+    error: context `files` provides `ca.pem` to stack `app`, but the source already has `app/ca.pem`
     hint: give it another name, or remove the one in the source
     [exit 1]
     ");
@@ -129,7 +129,7 @@ fn do_not_take_the_place_of_the_source() {
     test.write("app/deep", "a file where a directory should be");
     assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
     ── stderr
-    error: context `files` gives stack `app` the file `deep/key`, and the source has one at `app/deep`
+    error: context `files` provides `deep/key` to stack `app`, but the source already has `app/deep`
     hint: give it another name, or remove the one in the source
     [exit 1]
     ");

@@ -451,7 +451,7 @@ fn an_older_name_takes_no_rules_off() {
         said.expect(4).stderr.replace(&last, "LAST")
     };
     assert_snapshot!(destroy(), @"
-    error: the state of stack `top` is that of stack `roof` in the project now
+    error: the state of stack `top` now belongs to stack `roof` of the project
     hint: `terrane destroy roof` destroys it with the code it has now
     ");
     story.write("terrane.hcl", rest);

@@ -46,7 +46,7 @@ fn a_wrong_version_names_both_and_the_remedy() {
     test.write("terrane.hcl", &format!("{pinned}{}", stack("app", "")));
     assert_snapshot!(levelled(&test, &test.cli(&["plan"]).expect(1)), @"
     ── stderr
-    error: `tofu ~> 99.1` is wanted, but there is only <tofu's> at `ROOT/bin/tofu`
+    error: `tofu ~> 99.1` is required, but there is only <tofu's> at `ROOT/bin/tofu`
     hint: run `terrane engine install`, which gets a suitable one
     [exit 1]
     ");
@@ -121,7 +121,7 @@ fn an_engine_that_talks_nonsense_is_named() {
     script(&test, "tofu", "#!/bin/sh\necho 'hello there'\n");
     assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
     ── stderr
-    error: `ROOT/bin/tofu` does not tell its version: exit code 0, hello there
+    error: cannot read the version of `ROOT/bin/tofu`: exit code 0, hello there
     hint: repair or remove `ROOT/bin/tofu`, or run `terrane engine install`
     [exit 1]
     ");

@@ -137,11 +137,11 @@ fn a_destroy_is_done_without_a_gate_only_with_a_reason() {
         story.cli(&[&args[..], &["--skip-gate", gate]].concat())
     };
     assert_snapshot!(with("destroy", "base/up").expect(1).stderr, @"
-    error: gate `base/up` is not looked at here: it belongs to an apply
+    error: gate `base/up` is not checked here: it belongs to an apply
     hint: leave `--skip-gate` out for it
     ");
     assert_snapshot!(with("apply", "base/gone").expect(1).stderr, @"
-    error: gate `base/gone` is not looked at here: it proves that what was destroyed is gone
+    error: gate `base/gone` is not checked here: it proves that what was destroyed is gone
     hint: leave `--skip-gate` out for it
     ");
     let said = with("destroy", "base/gone").expect(0);
@@ -182,8 +182,7 @@ fn a_stage_is_tried_again_on_the_state_that_its_run_left() {
     fs::write(story.root().join("open"), "").unwrap();
     let said = story.cli(&["run", "retry", "r1"]).expect(4);
     assert_snapshot!(said.stderr, @"
-    error: the state of stack `base` is not any more the one that run r1 left: it was serial 1, now it
-           is serial 2
+    error: the state of stack `base` has changed since run r1: it was serial 1, now it is serial 2
     hint: `terrane apply base` plans it again
     ");
     drop(story.cli(&["apply", "base", "--auto-approve"]).expect(0));
@@ -198,7 +197,7 @@ fn nothing_is_applied_onto_a_stack_whose_gates_did_not_pass() {
     drop(story.cli(&["apply", "base", "--auto-approve"]).expect(5));
     let said = story.cli(&["apply", "top", "--auto-approve"]).expect(4);
     assert_snapshot!(said.stderr, @"
-    error: stack `top` is not applied: its dependency `base` is applied, not verified (0 of 2 gates
+    error: cannot apply stack `top`: its dependency `base` is applied, not verified (0 of 2 gates
            passed)
     hint: `terrane run retry r3` continues there
     ");

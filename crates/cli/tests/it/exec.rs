@@ -201,7 +201,7 @@ fn what_edits_the_state_wants_a_reason_and_stays_open() {
         insta::allow_duplicates! {
             assert_snapshot!(shown(&test, &exec(&test, &remove).expect(64)), @r#"
             ── stderr
-            error: `state rm` edits the state by hand, and no reason was given
+            error: cannot run `state rm`: it changes the state directly, which requires a reason
             hint: say why in front of `--`: `--reason "…"`; it stays open until an apply of the stack ends well
             [exit 64]
             "#);
@@ -280,7 +280,7 @@ fn what_would_lead_around_is_refused() {
     ");
     assert_snapshot!(shown(&test, &exec(&test, &["frobnicate"]).expect(64)), @"
     ── stderr
-    error: there is no command `frobnicate` that could be passed on to the engine
+    error: cannot pass `frobnicate` to the engine: it is not a known command
     hint: there are `console`, `graph`, `output`, `providers`, `providers schema`, `show`, `state list`,
           `state pull`, `state show`, `validate`, `import`, `state mv`, `state replace-provider`,
           `state rm`, `taint`, `untaint`

@@ -101,7 +101,7 @@ fn a_reason_that_is_owed_can_be_given_and_then_an_apply_closes_the_record() {
     says(
         &again,
         &[
-            "record `b1` has its reason: its job hung",
+            "record `b1` already has a reason: its job hung",
             "it closes when the next",
         ],
     );
@@ -149,7 +149,7 @@ fn records_of_states_outside_of_projects_are_listed_and_closed_by_an_explanation
     drop(explain(&test, "r1", "why").expect(64));
     says(
         &explain(&test, "b9", "why").expect(1).stderr,
-        &["there is no record `b9`"],
+        &["there is no break-glass record `b9`"],
     );
     let closed = explain(&test, "b1", "it moved").expect(0);
     assert_eq!(closed.stderr, "Closed record b1: state deleted, `alone`.\n");
@@ -197,7 +197,7 @@ fn the_record_of_a_removed_stack_is_closed_by_an_explanation() {
     says(&list(&test).stderr, &["Each closes when the next"]);
     says(
         &explain(&test, "b1", "looked at").expect(4).stderr,
-        &["record `b1` has its reason: it was lost"],
+        &["record `b1` already has a reason: it was lost"],
     );
     test.write("terrane.hcl", &format!("{HEAD}{}", stack("other", "")))
         .write("other/main.tf", "");

@@ -60,9 +60,9 @@ fn files_that_cannot_lie_side_by_side_are_found_by_validate() {
     for expected in [
         "`x.yaml/y.yaml` and `x.yaml` cannot both be published to `runtime`: one would be a file and a directory at once",
         "`q/x.yaml` and `q/X.yaml` cannot both be published to `runtime`: they differ in case only",
-        "`a//b.yaml` is no place for facts: a part of it is empty",
-        "`.TERRANE/manifest.json` is no place for facts",
-        "`.git/out.json` is no place for facts",
+        "`a//b.yaml` is not a valid path for facts: a part of it is empty",
+        "`.TERRANE/manifest.json` is not a valid path for facts",
+        "`.git/out.json` is not a valid path for facts",
     ] {
         assert!(said.contains(expected), "{expected}\n{said}");
     }
@@ -233,7 +233,7 @@ fn a_contract_publishes_what_it_names_wherever_it_names_it() {
         ),
         (
             r#"{"$ref": "https://example.io/x.json"}"#,
-            "no reference leads out of a contract",
+            "a contract may only refer to itself",
         ),
     ] {
         contract(text);
@@ -324,7 +324,7 @@ fn a_plan_says_what_becomes_of_facts_and_refuses_what_will_be_refused() {
     test.write("terrane.hcl", &block("a.yaml", sas));
     let said = flat(&test, &["plan"], 4);
     assert!(
-        said.contains("`a.yaml` would hold what looks like a secret: `link`"),
+        said.contains("`a.yaml` would contain values that look like secrets: `link`"),
         "{said}"
     );
 }
@@ -475,7 +475,7 @@ fn paths_of_a_stack_that_clash_are_found_before_anything_is_applied() {
     test.write("app/main.tf", &names(r#"{ p = "one", q = "two.yaml/z" }"#));
     let said = flat(&test, &["apply", "app", "--auto-approve"], 4);
     assert!(
-        said.contains("`x/two.yaml/z.yaml` cannot lie beside `x/two.yaml`"),
+        said.contains("`x/two.yaml/z.yaml` conflicts with `x/two.yaml`"),
         "{said}"
     );
 }

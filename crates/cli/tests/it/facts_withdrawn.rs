@@ -109,7 +109,7 @@ fn a_file_that_somebody_else_made_is_not_written_over() {
     );
     let said = world.run(&["apply", "--auto-approve"], 4);
     assert!(
-        said.contains("`out/facts.json` of the project is not as terrane left it"),
+        said.contains("`out/facts.json` of the project was changed since terrane wrote it"),
         "{said}"
     );
     assert_eq!(world.test.read("out/facts.json"), "{\"mine\": 1}\n");

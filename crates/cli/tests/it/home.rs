@@ -21,7 +21,7 @@ fn a_ci_job_without_a_home_keeps_no_state() {
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
     ── stderr
     warning: no home is named: lanes and history are limited to this job
-    error: stack `app` would keep its state on the disk of this CI job, which goes when the job ends
+    error: stack `app` would store its state on the disk of this CI job, which is lost when the job ends
     hint: name a home that outlives the job: `--data DIR` or `TERRANE_HOME`
     [exit 4]
     ");
@@ -80,7 +80,7 @@ fn another_master_key_does_not_open_the_home() {
     ── stderr
     error: could not read the state `app`
            could not get the data key
-           `ROOT/home/keys/k3v9qd~app/1` does not open with the master key
+           cannot unwrap `ROOT/home/keys/k3v9qd~app/1` with the master key
            it was changed, or sealed for something else
     [exit 1]
     ");
@@ -148,7 +148,7 @@ fn a_home_that_is_not_named_whole_is_not_guessed() {
     let test = one_stack("", MODULE);
     assert_snapshot!(test.cli(&["plan", "--data", "postgres://db.example.io/terrane"]).expect(64), @"
     ── stderr
-    error: the home `postgres://…` does not say where its blobs are
+    error: the home `postgres://…` does not name a location for its blobs
     hint: add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)
     [exit 64]
     ");
@@ -161,7 +161,7 @@ fn a_lost_master_key_is_not_replaced_in_silence() {
     let key = test.root().join("user/.config/terrane/master.key");
     std::fs::remove_file(&key).unwrap();
     let said = test.cli(&["plan"]).expect(1);
-    assert!(said.stderr.contains("is missing, and the"), "{said}");
+    assert!(said.stderr.contains("is missing, but the"), "{said}");
     assert!(!key.exists(), "no new key hides that the old one is gone");
 }
 
@@ -364,8 +364,8 @@ fn a_state_in_a_backend_that_the_source_names_is_brought_in_first() {
         insta::allow_duplicates! {
             assert_snapshot!(shown(&test, &test.cli(action).expect(4)), @r#"
             ── stderr
-            error: stack `app` has no state here, and its source names backend `local` (app/main.tf, line 2):
-                   what was applied there would be made again
+            error: stack `app` has no state in this home, but its source names backend `local` (app/main.tf,
+                   line 2): what was applied there would be created again
             hint: `terrane state import app --from engine` brings it in; if nothing was ever applied there, take
                   the block out of the source
             [exit 4]
@@ -595,8 +595,8 @@ fn a_state_file_beside_the_module_is_brought_in_first() {
     test.write("app/terraform.tfstate", &kept);
     assert_snapshot!(shown(&test, &test.cli(&["apply", "--auto-approve"]).expect(4)), @"
     ── stderr
-    error: stack `app` has no state here, and `app/terraform.tfstate` holds one: everything in it would
-           be made again
+    error: stack `app` has no state in this home, but `app/terraform.tfstate` contains one: all its
+           resources would be created again
     hint: `terrane state import app --from app/terraform.tfstate` brings it in; if nothing of it exists
           any more, remove the file
     [exit 4]
@@ -619,7 +619,7 @@ fn a_home_that_cannot_be_made_has_a_way_on() {
     let said = shown(&test, &test.cli(&["plan", "--data", &data]).expect(1));
     assert_snapshot!(said, @"
     ── stderr
-    error: could not make the home `ROOT/project/file/home`
+    error: cannot create the home `ROOT/project/file/home`
            Not a directory (os error 20)
     hint: name a home that can be written: `--data DIR` or `TERRANE_HOME`
     [exit 1]

@@ -281,7 +281,7 @@ fn one_that_takes_too_long_is_ended_with_all_it_started() {
     let said = test.cli(&["plan"]).expect(1);
     assert!(
         said.stderr
-            .contains("hook before plan of context `slow` failed: it did not end within 3 s"),
+            .contains("hook before plan of context `slow` failed: it did not finish within 3 s"),
         "{said}"
     );
     // On a slow machine it may not have come so far.

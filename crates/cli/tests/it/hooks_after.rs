@@ -117,7 +117,7 @@ fn one_that_takes_too_long_before_bootstrap_is_ended() {
     let said = test.cli(&["apply", "--auto-approve"]).expect(1);
     let words = [
         "applied, not done: failed while bootstrapping",
-        "hook before bootstrap of context `slow` failed: it did not end within 1 s",
+        "hook before bootstrap of context `slow` failed: it did not finish within 1 s",
     ];
     for word in words {
         assert!(said.stderr.contains(word), "{said}");

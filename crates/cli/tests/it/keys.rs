@@ -109,7 +109,8 @@ fn the_key_comes_from_the_environment_and_reaches_runners_by_their_pipe() {
         .cli(&["key", "rotate", "--auto-approve", "--to", &path])
         .expect(1);
     assert!(
-        same.stderr.contains("holds the master key that is in use"),
+        same.stderr
+            .contains("contains the master key that is in use"),
         "{same}"
     );
 }

@@ -85,7 +85,7 @@ fn a_lock_is_shown_with_its_run_and_not_broken_while_that_lives() {
     let refused = story.cli(&["lock", "break", "base", "--reason", "it takes long"]);
     assert_snapshot!(levelled(&story, &refused.expect(4)), @"
     ── stderr
-    error: run r2, which holds the lock on state `story/base`, is at work
+    error: run r2, which holds the lock on state `story/base`, is still running
     hint: wait for r2, or interrupt it where it was started; `--force` breaks it all the same, and what
     r2 still writes is then refused
     [exit 4]
@@ -165,7 +165,7 @@ fn a_stale_writer_is_fenced_and_what_it_made_waits_for_a_person() {
         assert!(
             blocked
                 .stderr
-                .contains("run r2 left a state that was kept aside"),
+                .contains("run r2 left a state that was quarantined"),
             "{blocked}"
         );
         assert!(
@@ -213,9 +213,7 @@ fn decide_to_discard(story: &Story) {
     let _ = story.cli(&discard).expect(0);
     let again = story.cli(&discard).expect(1);
     assert!(
-        again
-            .stderr
-            .contains("left nothing that waits for a decision"),
+        again.stderr.contains("left no quarantined state"),
         "{again}"
     );
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);

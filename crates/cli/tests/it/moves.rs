@@ -358,7 +358,7 @@ fn a_lock_that_an_engine_leaves_behind_is_told() {
             test.write("terrane.hcl", &project);
             names_its_own(&test, "http", &settings(&old).1);
             let words = flat(&test.cli(&words(IMPORT)).expect(1));
-            let error = format!("{outcome}, and its old home could not be unlocked");
+            let error = format!("{outcome}, but terrane cannot unlock its old home");
             assert!(words.contains(&error), "{engine}: {words}");
             assert!(words.contains("its `force-unlock ID` frees it"), "{words}");
             let cause = if state.is_some() {

@@ -224,7 +224,7 @@ fn a_declined_destroy_is_not_resumed() {
         .expect(4);
     assert_snapshot!(said, @"
     ── stderr
-    error: change set `c2` destroys, and is not resumed
+    error: cannot resume change set `c2`: it destroys stacks
     hint: `terrane destroy` again asks about what is left
     [exit 4]
     ");
@@ -274,7 +274,7 @@ fn a_resume_runs_what_is_left_on_the_source_as_it_is_now() {
     let said = story.cli(&["apply", "--resume", "c1"]).expect(1);
     assert_snapshot!(said, @"
     ── stderr
-    error: change set `c1` is finished: only one that stopped is resumed
+    error: cannot resume change set `c1`: it is finished, not stopped
     hint: `terrane run list --all` shows them all
     [exit 1]
     ");
@@ -296,7 +296,7 @@ fn what_was_resumed_and_waits_is_not_taken_for_an_older_one() {
     let again = story.cli(&["apply", "--resume", "--auto-approve"]);
     assert_snapshot!(again.expect(4), @"
     ── stderr
-    error: change set c2 awaits confirmation, and is newer than c1, which stopped
+    error: change set c2 awaits confirmation and is newer than the stopped change set c1
     hint: `terrane run confirm c2` applies it; `terrane apply --resume c1` goes on with the older one
     [exit 4]
     ");
@@ -306,7 +306,7 @@ fn what_was_resumed_and_waits_is_not_taken_for_an_older_one() {
     ] {
         insta::allow_duplicates! { assert_snapshot!(story.cli(again).expect(1), @r#"
         ── stderr
-        error: change set `c2` is awaiting confirmation: only one that stopped is resumed
+        error: cannot resume change set `c2`: it is awaiting confirmation, not stopped
         hint: `terrane run confirm c2` applies it, `terrane run discard c2 --reason "…"` drops it
         [exit 1]
         "#); }

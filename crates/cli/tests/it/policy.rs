@@ -357,7 +357,7 @@ fn a_policy_that_never_ends_is_stopped() {
     change set c1 on `local`
 
     base  failed while planning
-        not checked: policy `owners` could not be asked: it did not come to an end within 5 s
+        not checked: cannot evaluate policy `owners`: it did not finish within 5 s
         a policy that cannot be evaluated stops the run: fix it, or set `enforce = false`
 
     Plan: no changes so far; 1 failed.
@@ -376,7 +376,7 @@ fn a_policy_that_wants_all_memory_ends_alone() {
     let plan = story.cli(&["plan"]).expect(1);
     assert!(
         plan.stdout
-            .contains("policy `owners` could not be asked: it needs more than 1024 MiB of memory"),
+            .contains("cannot evaluate policy `owners`: it needs more than 1024 MiB of memory"),
         "{plan}"
     );
 }
@@ -759,7 +759,7 @@ fn what_is_denied_gets_no_bundle() {
     assert_snapshot!(essence(&said), @r#"
     change set c1: plan on `local`
     ✗ bad   denied by policy
-    error: stack `bad` is denied by policy, and gets no bundle
+    error: cannot write a bundle: a policy denies stack `bad`
     hint: change what is denied; in an emergency, `terrane apply bad --override-policy --reason "…"`
           plans and applies it without a bundle, on the record
     [exit 4]

@@ -208,12 +208,12 @@ fn a_list_removes_only_what_was_rendered() {
       ! mine.txt   stays, and is yours now
     -- keys/age.key
     ── stderr
-    error: could not read the list of what was rendered, `.terrane-render.lab.json`
-           it lists `keys/age.key`, which no rendering to this output can have made
+    error: cannot read the list of rendered files `.terrane-render.lab.json`
+           the manifest lists `keys/age.key`, which a render to this output cannot have created
     hint: bring back the last good one, for example from Git; without any, everything is compared anew
     [exit 1]── stderr
-    error: could not read the list of what was rendered, `.terrane-render.lab.json`
-           it lists `keys/age.key`, which no rendering to this output can have made
+    error: cannot read the list of rendered files `.terrane-render.lab.json`
+           the manifest lists `keys/age.key`, which a render to this output cannot have created
     hint: bring back the last good one, for example from Git; without any, everything is compared anew
     [exit 1]
     ");
@@ -437,9 +437,9 @@ fn no_link_leads_out_of_the_project() {
     let out = out + &said(&test.cli(&["render"]).expect(1));
     insta::assert_snapshot!(out, @"
     ── stderr
-    error: `app` is a link, and links are not followed here
+    error: `app` is a symbolic link, which terrane does not follow here
     [exit 1]── stderr
-    error: `templates/stolen` leads out of the project
+    error: `templates/stolen` points outside the project
     [exit 1]
     ");
 }
@@ -463,10 +463,10 @@ render "other" {
     out += &said(&test.cli(&["render", "nobody"]).expect(64));
     insta::assert_snapshot!(out, @"
     ── stderr
-    error: `app/main.tf` is made by `lab` and by `other`
+    error: `app/main.tf` is created by both `lab` and `other`
     hint: a file belongs to one `render` block; `when` or `exclude` keeps it out of the other
     [exit 1]── stderr
-    error: `app/main.tf` is made by `lab` and by `other`
+    error: `app/main.tf` is created by both `lab` and `other`
     hint: a file belongs to one `render` block; `when` or `exclude` keeps it out of the other
     [exit 1]── stderr
     error: there is no render `nobody`

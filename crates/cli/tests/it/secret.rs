@@ -79,7 +79,7 @@ fn a_file_is_encrypted_and_opened() {
     let again = test.cli(&["secret", "encrypt", "s.yaml"]).expect(1).stderr;
     assert_snapshot!(again, @r"
     error: could not encrypt `s.yaml`
-           it has a key that SOPS keeps for itself, so it may be encrypted already
+           it has a key that is reserved for SOPS, so it may already be encrypted
     hint: `terrane secret edit` changes a file that is encrypted
     ");
     let _ = test
@@ -128,7 +128,7 @@ fn a_map_is_not_lost_to_a_typo() {
     let before = sealed(&test);
     let said = fed(&test, "v", "secret set s.yaml database").expect(1);
     assert_snapshot!(said.stderr, @"
-    error: `database` of `s.yaml` is a map or a list, and what is in it would be gone
+    error: `database` of `s.yaml` is a map or a list, and its contents would be lost
     hint: name one value in it, such as `database.NAME`; `--force` replaces all of it
     ");
     assert_eq!(test.read("s.yaml"), before);
@@ -173,7 +173,7 @@ fn a_plain_file_is_encrypted_into_another() {
     assert_snapshot!(shown(&test, &said), @"
     ── stderr
     error: no rule of `ROOT/project/.sops.yaml` can be used
-           no creation rule is for `plain.yaml`
+           no creation rule matches `plain.yaml`
     hint: give the file a name that the `path_regex` of a rule fits, or add a rule
     hint: or name a recipient: `--recipient age1…`
     [exit 1]
@@ -229,7 +229,7 @@ fn the_editor_may_have_arguments_and_quotes() {
     let env = [("EDITOR", "'/no end")];
     let said = test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1);
     assert_snapshot!(said.stderr, @"
-    error: the editor `'/no end` has a quote that does not end
+    error: the editor `'/no end` has an unclosed quote
            `s.yaml` is unchanged
     ");
 }
@@ -294,7 +294,7 @@ fn an_edit_replaces_neither_all_nor_what_others_wrote() {
         test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1)
     };
     assert_snapshot!(edit(": > \"$1\"").stderr, @"
-    error: the editor left nothing of `s.yaml`, so nothing was written
+    error: the editor left `s.yaml` empty, so nothing was written
            `s.yaml` is unchanged
     ");
     assert_eq!(test.read("s.yaml"), before);
@@ -355,7 +355,7 @@ fn a_name_that_the_format_cannot_hold_is_refused() {
         for name in names {
             let said = test.cli(&["secret", "set", file, name, "--value-file", "value"]);
             let said = said.expect(1);
-            assert!(said.stderr.contains("cannot be a name in "), "{said}");
+            assert!(said.stderr.contains("cannot use the name"), "{said}");
             assert_eq!(test.read(file), before);
         }
     }
@@ -367,7 +367,7 @@ fn a_key_without_a_name_is_refused() {
     let before = sealed(&test);
     for path in ["a..b", ".a", "a.", ""] {
         let said = fed(&test, "v", &format!("secret set s.yaml '{path}'")).expect(1);
-        let words = said.stderr.contains("no name") || said.stderr.contains("no key is named");
+        let words = said.stderr.contains("no name") || said.stderr.contains("no key is given");
         assert!(words, "{said}");
         assert_eq!(test.read("s.yaml"), before);
     }
@@ -422,7 +422,7 @@ fn commands_get_the_values_in_their_environment() {
     };
     // As the official tool: nothing is left out silently.
     assert_snapshot!(exec(&[], "true").expect(1).stderr, @"
-    error: `s.yaml` has values that are no text: `database`
+    error: `s.yaml` has values that are not strings: `database`
     hint: `--flatten` joins the keys: `database: {password: …}` becomes `database_password`
     ");
     let (went_well, said) = official(&test).tries(&test.project(), &["exec-env", "s.yaml", "true"]);
@@ -472,20 +472,20 @@ fn what_cannot_be_opened_is_named_and_left_alone() {
     let changed = sealed.replace("token: ENC", "tokens: ENC");
     assert_snapshot!(try_set(&changed), @r"
     error: could not decrypt `s.yaml`
-           the value of `tokens` cannot be used: it was changed, or moved here from another place
+           cannot use the value of `tokens`: it was modified, or moved from another path
     hint: bring back the last good version, for example from Git
     ");
     let torn = &sealed[..sealed.find("sops:").unwrap()];
     assert_snapshot!(try_set(torn), @"
     error: could not decrypt `s.yaml`
-           it has encrypted values and no `sops` block, so it was cut short
+           it has encrypted values but no `sops` block, so it is truncated
     hint: bring back the last good version, for example from Git
     ");
     AgeKey::generate().save(&test.root().join("user/.config/sops/age/keys.txt"));
     let said = try_set(&sealed).replace(&key.recipient, "age1ours");
     assert_snapshot!(said, @"
     error: could not decrypt `s.yaml`
-           the only age key at hand does not open it: it is encrypted for
+           the only available age key cannot decrypt it: it is encrypted for
            `age1ours`
     hint: somebody who can open it adds you with `terrane secret rotate`
     ");
@@ -553,7 +553,7 @@ fn a_plugin_asks_on_the_terminal_and_never_in_a_run() {
     let refused = test.cli(&["plan"]).expect(1);
     for words in [
         "could not decrypt `s.yaml`",
-        "the age plugin `age-plugin-pq` asks, and nobody is here to answer: PIN",
+        "the age plugin `age-plugin-pq` requests input, and there is no terminal to ask for it: PIN",
         "give runs a key that opens without a person",
     ] {
         assert!(refused.stderr.contains(words), "{refused}");

@@ -360,7 +360,7 @@ fn a_secret_of_a_context_is_not_published_in_clear() {
     drop(story.git(&["init", "--quiet", "--bare", "../facts.git"]));
     let said = story.cli(&["apply", "--auto-approve"]).expect(4);
     let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-    let refused = "`x.yaml` would hold sensitive values in clear: `login`";
+    let refused = "`x.yaml` would contain sensitive values in plain text: `login`";
     assert!(words.contains(refused), "{said}");
     check_absent(&[said, story.cli(&["facts", "show"])], secret);
 }

@@ -205,7 +205,7 @@ fn a_token_is_shown_once_and_ends_when_it_is_revoked() {
     );
     insta::assert_snapshot!(test.cli(&["token", "create", "reader"]), @"
     ── stderr
-    error: could not make token `reader`
+    error: cannot create token `reader`
            token `reader` already exists
     [exit 1]
     ");
@@ -234,7 +234,7 @@ fn wrong_words_are_explained() {
     let test = terrane();
     insta::assert_snapshot!(test.cli(&["token", "create", "x", "--expires", "soon"]), @"
     ── stderr
-    error: `soon` is not a span of time: write `12h`, `90d` or `4w`
+    error: `soon` is not a duration: write `12h`, `90d` or `4w`
     [exit 64]
     ");
     insta::assert_snapshot!(test.cli(&["server", "--listen", "0.0.0.0:0"]), @"
@@ -392,7 +392,7 @@ fn what_a_server_holds_is_exported_and_imported() {
     test.write("out/alone.tfstate", &state(9));
     let changed = at(&["state", "import", "--all", "--from", "out"]).expect(1);
     assert!(
-        changed.stderr.contains("is not what was exported"),
+        changed.stderr.contains("is not the exported file"),
         "{changed}"
     );
 }

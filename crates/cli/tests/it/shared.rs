@@ -225,7 +225,7 @@ fn what_was_acknowledged_and_is_missing_in_a_bucket_is_not_passed_over() {
     let said = on(&home, &["state", "recover", "--into-home"])
         .expect(1)
         .stderr;
-    assert!(said.contains("version 3 of state `k3v9qd/app` was acknowledged, and the newest that opens is version 2"), "{said}");
+    assert!(said.contains("version 3 of state `k3v9qd/app` was acknowledged, but the newest readable one is version 2"), "{said}");
     assert!(said.contains("--accept-loss k3v9qd/app@2"), "{said}");
     let listed = on(&home, &["state", "list"]).expect(1).stderr;
     assert!(listed.contains("version 3 of state"), "{listed}");
@@ -267,7 +267,7 @@ fn a_machine_that_is_gone_is_given_up() {
 
     assert_snapshot!(shown(&two, &two.cli(&["run", "cancel", "c1"]).expect(4)), @"
     ── stderr
-    error: change set c1 is carried out on another machine, and only that one reaches its engines
+    error: cannot cancel change set c1 from here: it is carried out on another machine
     hint: run the same command there; if that machine is gone for good:
           `terrane run cancel c1 --gone --reason …`
     [exit 4]
@@ -275,7 +275,7 @@ fn a_machine_that_is_gone_is_given_up() {
     let broken = two.cli(&["lock", "break", "app", "--reason", "gone", "--auto-approve"]);
     assert_snapshot!(shown(&two, &broken.expect(4)), @"
     ── stderr
-    error: run r1, which holds the lock on state `k3v9qd/app`, is carried out on another machine
+    error: run r1, which holds the lock on state `k3v9qd/app`, runs on another machine
     hint: wait for it; if that machine is gone for good: `terrane run cancel c1 --gone --reason …`
     [exit 4]
     ");
@@ -303,7 +303,7 @@ fn a_machine_that_is_gone_is_given_up() {
     ");
     assert_snapshot!(shown(&two, &two.cli(&confirmed).expect(4)), @"
     ── stderr
-    error: change set c1 is over already
+    error: change set c1 has already ended
     [exit 4]
     ");
     drop(two.cli(&["apply", "--auto-approve"]).expect(0));
@@ -328,7 +328,7 @@ fn a_machine_that_is_gone_is_given_up() {
     ]);
     assert_snapshot!(shown(&two, &own.expect(4)), @"
     ── stderr
-    error: change set c2 is over already
+    error: change set c2 has already ended
     [exit 4]
     ");
 }
@@ -375,7 +375,7 @@ fn a_home_of_others_wants_their_key() {
     for _ in 0..2 {
         let said = second.cli(&["state", "list"]).expect(1);
         let words: Vec<&str> = said.stderr.split_whitespace().collect();
-        let expected = "sealed with a master key that is not here";
+        let expected = "sealed with a master key that is not available";
         assert!(words.join(" ").contains(expected), "{said}");
         assert!(!second.root().join("new.key").exists(), "{said}");
     }

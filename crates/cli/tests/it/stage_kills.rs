@@ -140,9 +140,9 @@ fn a_kubeconfig_that_is_none_is_said_and_the_way_out_named() {
     let said = story.cli(&["apply", "--auto-approve"]).expect(1);
     assert_snapshot!(essence(&said), @"
     change set c1: apply on `local`
-    ✗ base   applied, not bootstrapped: bootstrap `command`: the kubeconfig is neither YAML nor JSON of a kubeconfig (terrane.hcl:11)
+    ✗ base   applied, not bootstrapped: bootstrap `command`: cannot parse the kubeconfig as YAML or JSON (terrane.hcl:11)
     ✗ base   applied, not done: failed while bootstrapping, after 0 s
-        bootstrap `command`: the kubeconfig is neither YAML nor JSON of a kubeconfig (terrane.hcl:11)
+        bootstrap `command`: cannot parse the kubeconfig as YAML or JSON (terrane.hcl:11)
 
     error: change set c1 stopped: 1 applied but not done
     hint: fix the cause, then `terrane run retry r1` continues there

@@ -188,7 +188,7 @@ fn a_bundle_without_changes_asserts_facts_and_gates_again() {
     let said = story.cli(&["apply", "plan.terrane"]).expect(4);
     assert!(
         said.stderr
-            .contains("the state of stack `base` is not any more the one"),
+            .contains("the state of stack `base` has changed since run"),
         "{said}"
     );
 }

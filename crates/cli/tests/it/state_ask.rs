@@ -367,7 +367,7 @@ fn what_is_not_there_is_said() {
     ");
     assert_snapshot!(test.cli(&["state", "show", "app", "--at", "2020-01-01"]).expect(1), @"
     ── stderr
-    error: state `k3v9qd/app` was not there at 2020-01-01T00:00:00Z
+    error: state `k3v9qd/app` did not exist at 2020-01-01T00:00:00Z
     hint: `terrane state versions k3v9qd/app` shows all that are kept
     [exit 1]
     ");
@@ -448,15 +448,15 @@ resource "terraform_data" "web" { input = "w" }
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
     assert_snapshot!(test.cli(&["state", "show", "app"]).expect(1), @"
     ── stderr
-    error: nothing is known about what version 1 of state `k3v9qd/app` holds: it is encrypted by the
-           engine, and only the engine has the key
+    error: cannot read the contents of version 1 of state `k3v9qd/app`: it is encrypted by the engine,
+           and only the engine has the key
     hint: versions are kept byte for byte: `terrane state pull k3v9qd/app`, and ask the engine
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "diff", "app"]).expect(1), @"
     ── stderr
-    error: nothing is known about what version 1 of state `k3v9qd/app` holds: it is encrypted by the
-           engine, and only the engine has the key
+    error: cannot read the contents of version 1 of state `k3v9qd/app`: it is encrypted by the engine,
+           and only the engine has the key
     hint: versions are kept byte for byte: `terrane state pull k3v9qd/app`, and ask the engine
     [exit 1]
     ");

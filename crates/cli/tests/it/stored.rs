@@ -171,7 +171,7 @@ fn a_lost_version_is_named_and_a_person_may_go_on_without_it() {
     warning: locks, runs and tokens that the database had are not in the files, nor that a state was
              deleted
     hint: `terrane state verify` checks what is there
-    error: version 2 of state `k3v9qd/app` was acknowledged, and the newest that opens is version 1
+    error: version 2 of state `k3v9qd/app` was acknowledged, but the newest readable one is version 1
            could not read `ROOT/home/segments/1.seg`
            there is no complete frame at its location
     hint: restore the file from a backup, then `terrane state recover --into-home` again
@@ -195,7 +195,7 @@ fn a_lost_version_is_named_and_a_person_may_go_on_without_it() {
     };
     assert_snapshot!(shown(&test, &accept("app@2", 64)), @"
     ── stderr
-    error: state `k3v9qd/app` has no version 2 that opens
+    error: state `k3v9qd/app` has no readable version 2
     hint: `terrane state recover --into-home` names what is lost, and what opens
     [exit 64]
     ");
@@ -225,7 +225,7 @@ fn a_state_of_which_nothing_opens_begins_anew_under_its_name() {
     for tables_are_lost in [true, false] {
         let test = applied_twice();
         let said = test.cli(&begin).expect(64);
-        let told = "error: version 2 of state `k3v9qd/app` opens";
+        let told = "error: version 2 of state `k3v9qd/app` is readable";
         assert!(said.stderr.contains(told), "{said}");
         fs::write(home(&test).join("keys/k3v9qd~app/1"), "damaged").unwrap();
         if tables_are_lost {
@@ -453,5 +453,5 @@ fn what_recovery_needs_is_named() {
     );
     let args = ["state", "recover", "--data", "app", "--to", "out"];
     let said = test.cli(&args).expect(1);
-    assert!(said.stderr.contains("holds no versions"), "{said}");
+    assert!(said.stderr.contains("contains no versions"), "{said}");
 }

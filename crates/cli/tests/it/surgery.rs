@@ -104,7 +104,7 @@ fn rollback_by_serial_and_by_time() {
     ");
     assert_snapshot!(levelled(&story, &to("2").expect(1)), @"
     ── stderr
-    error: version 2 is the newest of state `story/base` already
+    error: version 2 is already the newest of state `story/base`
     [exit 1]
     ");
     assert_snapshot!(levelled(&story, &to("2001-01-01T00:00:00Z").expect(1)), @"
@@ -152,8 +152,8 @@ fn resources_are_taken_out_and_nothing_else_moves() {
     };
     assert_snapshot!(levelled(&story, &rm(&["terraform_data.a[7]"], &[]).expect(1)), @"
     ── stderr
-    error: could not take anything out of state `story/base`
-    nothing in the state is called `terraform_data.a[7]`
+    error: cannot remove anything from state `story/base`
+    the state has no object `terraform_data.a[7]`
     hint: did you mean `terraform_data.a`?
     [exit 1]
     ");
@@ -215,7 +215,7 @@ fn a_push_keeps_the_rules_unless_forced() {
     ~ outputs word
 
     In the state: 0 resources to add, 0 to take out, 2 to change. Nothing real is touched.
-    error: this may not follow the newest version of state `story/base`
+    error: cannot store this after the newest version of state `story/base`
     serial 2 is taken by other content: two writers without a lock, or a push of the version
     before it
     hint: `--force` gives it the next serial
@@ -232,7 +232,7 @@ fn a_push_keeps_the_rules_unless_forced() {
     warning: this is another state: lineage other takes the place of
     ID
     no resource and no output differs
-    error: this may not follow the newest version of state `story/base`
+    error: cannot store this after the newest version of state `story/base`
     lineage `other` is not the head's `ID`: this is another
     state
     hint: if it really is to replace this state: `--force`
@@ -288,7 +288,10 @@ fn an_encrypted_state_comes_back_byte_for_byte() {
         "test",
     ];
     let said = story.cli(&rm).expect(1);
-    assert!(said.stderr.contains("cannot be told"), "{said}");
+    assert!(
+        said.stderr.contains("its resources cannot be read"),
+        "{said}"
+    );
 }
 
 /// After a night of emergencies the list of locks is still a list of locks.

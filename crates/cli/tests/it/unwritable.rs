@@ -119,14 +119,14 @@ fn who_wants_to_write_is_told_why_not() {
     In the state: 0 resources to add, 0 to take out, 0 to change. Nothing real is touched.
     error: could not lock state `k3v9qd/app`
            the database failed
-           it cannot be written to: its disk is full or read-only
+           cannot write to the database: its disk is full or read-only
     hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
           written to
     [exit 1]
     $ token create ci
-    error: could not make token `ci`
+    error: cannot create token `ci`
            the database failed
-           it cannot be written to: its disk is full or read-only
+           cannot write to the database: its disk is full or read-only
     hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
           written to
     [exit 1]
@@ -134,16 +134,16 @@ fn who_wants_to_write_is_told_why_not() {
     error: could not open the home `ROOT/disk`
            could not open `ROOT/disk/terrane.db`
            cannot open the database for writing
-           there is no room left on its disk
+           the disk of the database is full
     hint: make room on that disk and repeat the command: nothing that was acknowledged is lost, and
           commands that only read work meanwhile
     [exit 1]
     ");
     assert_snapshot!(asked(&test, READ_ONLY, &writing[1..]), @"
     $ token create ci
-    error: could not make token `ci`
+    error: cannot create token `ci`
            the database failed
-           it cannot be written to: its disk is full or read-only
+           cannot write to the database: its disk is full or read-only
     hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
           written to
     [exit 1]
@@ -151,7 +151,7 @@ fn who_wants_to_write_is_told_why_not() {
     error: could not open the home `ROOT/disk`
            could not open `ROOT/disk/terrane.db`
            cannot open the database for writing
-           it cannot be written to: its disk is full or read-only
+           cannot write to the database: its disk is full or read-only
     hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
           written to
     [exit 1]

@@ -86,7 +86,7 @@ fn a_plan_of_a_destroy_says_who_would_keep_it_from_being_one() {
         .take_while(|it| !it.starts_with("change set"));
     assert_snapshot!(warning.collect::<Vec<_>>().join("\n"), @"
     warning: a destroy of this would be refused: stack `top` still depends on `base`: it is applied, and
-             not part of this destroy destroy
+             not part of this destroy
     hint: `terrane destroy base+` destroys its dependents first
     ");
 }

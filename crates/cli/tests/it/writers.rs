@@ -191,7 +191,7 @@ fn a_token_that_is_not_believed_applies_nothing() {
         ),
         (
             plain().signed(SigningMethod::ByAnother),
-            "its signature is not that of its issuer",
+            "its signature does not match the issuer's key",
         ),
         (
             plain().signed(SigningMethod::Unpublished),
@@ -199,15 +199,15 @@ fn a_token_that_is_not_believed_applies_nothing() {
         ),
         (
             plain().signed(SigningMethod::None),
-            "it is signed by `none`, only `RS256` and `ES256` are believed",
+            "it is signed with `none`, but only `RS256` and `ES256` are accepted",
         ),
         (
             plain().header("crit", "[\"exp-of-tomorrow\"]"),
-            "its header has `crit`, and no extension of tokens is known here",
+            "its header has `crit`, but terrane supports no token extensions",
         ),
         (
             plain().signed(SigningMethod::PublicKeyAsSecret),
-            "it is signed by `HS256`, only `RS256` and `ES256` are believed",
+            "it is signed with `HS256`, but only `RS256` and `ES256` are accepted",
         ),
     ];
     for (token, why) in cases {
@@ -221,7 +221,7 @@ fn a_token_that_is_not_believed_applies_nothing() {
     ── stderr
     error: target `local` is applied by CI only
            this job is not known to be writer `ci`:
-             its token is not believed: the keys of `ISSUER` could not be fetched
+             its token is not believed: cannot fetch the keys of `ISSUER`
              `ISSUER/.well-known/openid-configuration` answered 503
     hint: nothing was changed: run the job again when the issuer answers
     [exit 4]

@@ -37,11 +37,11 @@ pub struct TokenRequest {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CreateTokenError {
-    #[error("the system gave no random bytes for a token")]
+    #[error("cannot get random bytes for a token from the system")]
     Random,
     #[error("the name of a token is 1 to 64 letters, digits, `-`, `_`, `.` or `@`")]
     Name,
-    #[error("could not make token `{name}`")]
+    #[error("cannot create token `{name}`")]
     Store { name: String, source: TokenError },
 }
 

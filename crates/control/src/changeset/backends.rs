@@ -72,7 +72,7 @@ pub enum BackendError {
     Call(#[from] CaptureError),
     #[error("the engine did not answer within a minute")]
     TooSlow,
-    #[error("could not hold the state locked")]
+    #[error("cannot keep the state locked")]
     Hold(#[source] EngineLockError),
     #[error("the engine could not {deed} for stack `{stack}`: {said}")]
     Refused {
@@ -81,14 +81,16 @@ pub enum BackendError {
         said: String,
     },
     #[error(
-        "a lock in `{kind}` ends with the connection that holds it, and nobody else can break it"
+        "cannot break a lock in backend `{kind}`: only the connection that holds it can release it"
     )]
     Unbreakable { kind: String },
-    #[error("Terraform tells a backend `http` to unlock whoever holds the state: it sends no id")]
+    #[error(
+        "cannot unlock a backend `http` with Terraform: it sends no lock id, so it would release any lock"
+    )]
     WithoutId,
     #[error(transparent)]
     Http(#[from] HttpBackendError),
-    #[error("could not record it")]
+    #[error("cannot record the broken lock")]
     Record(#[source] StoreError),
 }
 

@@ -84,9 +84,9 @@ pub struct BundleSummary {
 
 #[derive(Debug, thiserror::Error)]
 pub enum WriteBundleError {
-    #[error("the plan of stack `{stack}` {why}: a bundle holds whole change sets only")]
+    #[error("the plan of stack `{stack}` {why}: a bundle only contains complete change sets")]
     NotPlanned { stack: StackName, why: &'static str },
-    #[error("stack `{stack}` is denied by policy, and gets no bundle")]
+    #[error("cannot write a bundle: a policy denies stack `{stack}`")]
     Denied { stack: StackName },
     #[error("the {what} of stack `{stack}` is gone")]
     Gone {
@@ -95,11 +95,11 @@ pub enum WriteBundleError {
     },
     #[error("could not read the source of change set `{set}`")]
     Source { set: String, source: io::Error },
-    #[error("could not open what was kept of the plans")]
+    #[error("cannot decrypt the stored plans")]
     Unseal(#[source] StoreError),
-    #[error("could not read what was asked for")]
+    #[error("cannot read the change set")]
     Read(#[from] store::ChangeSetError),
-    #[error("could not put the bundle together")]
+    #[error("cannot encode the bundle")]
     Encode(#[source] serde_json::Error),
     #[error("could not seal the bundle")]
     Seal(#[source] StoreError),
@@ -126,19 +126,19 @@ impl Explain for WriteBundleError {
 pub enum ReadBundleError {
     #[error("could not read `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("`{}` is larger than any bundle", path.display())]
+    #[error("`{}` exceeds the size limit of bundles", path.display())]
     TooLarge { path: PathBuf },
-    #[error("the bundle `{}` is refused", path.display())]
+    #[error("cannot use the bundle `{}`", path.display())]
     Open {
         path: PathBuf,
         source: OpenBundleError,
     },
-    #[error("the bundle `{}` is refused", path.display())]
+    #[error("cannot use the bundle `{}`", path.display())]
     Parts {
         path: PathBuf,
         source: UnpackPartsError,
     },
-    #[error("the bundle `{}` was made by another terrane", path.display())]
+    #[error("cannot read the bundle `{}`: another version of terrane made it", path.display())]
     Index {
         path: PathBuf,
         source: serde_json::Error,
@@ -507,7 +507,7 @@ impl Bundle {
 pub enum LayOutBundleError {
     #[error("could not seal a plan of the bundle")]
     Seal(#[from] StoreError),
-    #[error("could not put a plan of the bundle in its place")]
+    #[error("cannot write a plan of the bundle")]
     Write(#[from] io::Error),
 }
 

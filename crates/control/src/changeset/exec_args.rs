@@ -15,9 +15,9 @@ const PURPOSE: &str = "exec-args";
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenExecError {
-    #[error("could not open what the command is given")]
+    #[error("cannot decrypt the arguments of the command")]
     Unseal(#[source] StoreError),
-    #[error("what the command is given cannot be read any more")]
+    #[error("cannot parse the stored arguments of the command")]
     Unreadable,
 }
 

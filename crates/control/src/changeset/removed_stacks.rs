@@ -23,15 +23,15 @@ const MOST: usize = 200;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RemovedStackError {
-    #[error("there is no Git history to read an older project from")]
+    #[error("cannot read an older version of the project: there is no Git history")]
     NoRepository,
     #[error("could not read the project of an older commit")]
     Git(#[from] GitError),
-    #[error("the project of commit {commit} cannot be read any more: {why}")]
+    #[error("cannot read the project of commit {commit}: {why}")]
     Unsound { commit: String, why: String },
     #[error("stack `{0}` is in the project now")]
     Present(StackName),
-    #[error("the state of stack `{stack}` is that of stack `{now}` in the project now")]
+    #[error("the state of stack `{stack}` now belongs to stack `{now}` of the project")]
     Renamed { stack: StackName, now: StackName },
     #[error(
         "the rules of another commit do not hold for stack `{stack}`: {commit} (\"{subject}\") is the last that has it, {rule}"

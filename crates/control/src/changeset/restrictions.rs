@@ -22,9 +22,9 @@ pub const ENDS_WELL: &str = "the next `terrane apply` or `terrane destroy` of it
 
 #[derive(Debug, thiserror::Error)]
 pub enum RestrictionsError {
-    #[error("could not read what is held")]
+    #[error("cannot read the holds")]
     Holds(#[from] ChangeSetError),
-    #[error("could not read what was done by hand")]
+    #[error("cannot read the break-glass records")]
     Acts(#[from] StoreError),
 }
 
@@ -141,15 +141,15 @@ impl Restrictions {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    #[error("there is no record `{id}` of anything that was done by hand")]
+    #[error("there is no break-glass record `{id}`")]
     Unknown { id: BreakGlassId },
-    #[error("record `{id}` is another project's")]
+    #[error("record `{id}` belongs to another project")]
     OfOthers { id: BreakGlassId },
     #[error("record `{id}` was closed on {}", .at.strftime("%Y-%m-%d at %H:%M UTC"))]
     Closed { id: BreakGlassId, at: Timestamp },
-    #[error("record `{id}` has its reason: {reason}")]
+    #[error("record `{id}` already has a reason: {reason}")]
     HasReason { id: BreakGlassId, reason: String },
-    #[error("could not explain record `{id}`")]
+    #[error("cannot add a reason to record `{id}`")]
     Store {
         id: BreakGlassId,
         source: StoreError,

@@ -11,9 +11,7 @@ use crate::Control;
 
 /// The state is no longer the one that a run left.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the state of stack `{stack}` is not any more the one that run {run} left: it was {was}, now it is {now}"
-)]
+#[error("the state of stack `{stack}` has changed since run {run}: it was {was}, now it is {now}")]
 pub struct StateChangedError {
     pub stack: StackName,
     pub run: RunId,

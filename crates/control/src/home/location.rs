@@ -28,10 +28,10 @@ pub struct SharedHome {
 pub enum InvalidHomeLocation {
     #[error("the home `{scheme}://…` is neither a directory nor a database")]
     Scheme { scheme: String },
-    #[error("the home `{scheme}://…` does not say where its blobs are")]
+    #[error("the home `{scheme}://…` does not name a location for its blobs")]
     NoBlobs { scheme: String },
     #[error(
-        "`blobs=` names a bucket alone: what opens it is not part of it, and is not repeated here"
+        "`blobs=` must name only a bucket: the given address contains credentials, which are not shown here"
     )]
     BlobsOpened,
 }
@@ -211,11 +211,11 @@ mod tests {
         );
         check(
             "postgres://db.example.io/terrane",
-            "the home `postgres://…` does not say where its blobs are: add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)",
+            "the home `postgres://…` does not name a location for its blobs: add `?blobs=s3://BUCKET/PREFIX` (or `az://`, `gs://`, `file:///DIR`)",
         );
         check(
             "postgres://db.example.io/terrane?blobs=s3://KEY:hunter2@states/prod",
-            "`blobs=` names a bucket alone: what opens it is not part of it, and is not repeated here: give it as the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`",
+            "`blobs=` must name only a bucket: the given address contains credentials, which are not shown here: give it as the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`",
         );
         check(
             "https://terrane.example.io",

@@ -168,19 +168,19 @@ pub struct MasterKey {
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    #[error("could not look at the data keys")]
+    #[error("cannot list the data keys")]
     List(#[source] StoreError),
     #[error(transparent)]
     Read(#[from] ReadKeyError),
-    #[error("the master key comes from {origin}, where no new one can be put")]
+    #[error("cannot store a new master key: the current one comes from {origin}")]
     NoPlace { origin: String },
-    #[error("`{}` holds the master key that is in use: nothing was rotated", file.display())]
+    #[error("`{}` contains the master key that is in use: nothing was rotated", file.display())]
     InUse { file: PathBuf },
-    #[error("could not keep the new master key")]
+    #[error("cannot store the new master key")]
     Write(#[source] OpenKeyringError),
     #[error("could not open the home with the new master key")]
     Open(#[source] Box<OpenStoreError>),
-    #[error("could not wrap the data keys anew")]
+    #[error("cannot wrap the data keys with the new master key")]
     Rewrap(#[source] StoreError),
 }
 

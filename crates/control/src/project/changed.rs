@@ -20,11 +20,11 @@ use crate::project::open::OpenProject;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ChangedError {
-    #[error("`changed:` needs a Git repository, and this project is in none")]
+    #[error("`changed:` needs a Git repository, but this project is not in one")]
     NoRepository,
-    #[error("could not find out what changed since `{reference}`")]
+    #[error("cannot determine what changed since `{reference}`")]
     Git { reference: String, source: GitError },
-    #[error("could not compare with what was last applied of stack `{stack}`")]
+    #[error("cannot compare stack `{stack}` with its last apply")]
     History {
         stack: StackName,
         source: store::ChangeSetError,

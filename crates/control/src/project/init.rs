@@ -19,7 +19,7 @@ pub const FILE: &str = "terrane.hcl";
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProposeError {
-    #[error("could not look into `{}`", path.display())]
+    #[error("cannot read `{}`", path.display())]
     Look { path: PathBuf, source: io::Error },
     #[error("there is a `terrane.hcl` already in `{}`", path.display())]
     Exists { path: PathBuf },

@@ -402,7 +402,7 @@ async fn is_where_it_was(job: &StageJob<'_>, body: &[u8]) -> Result<(), Failure>
     let before = before.map_err(|err| Failure::because("could not read the copy", &err))?;
     let Some(before) = before else { return Ok(()) };
     let failure = Failure::new(format!(
-        "its backend held resources before (serial {}), and holds nothing of that state now: they would be made again",
+        "its backend contained resources before (serial {}), but no longer contains that state: they would be created again",
         before.serial
     ));
     let name = &stack.name;

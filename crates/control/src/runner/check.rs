@@ -422,7 +422,7 @@ async fn standing(job: &StageJob<'_>) -> Result<(Run, Vec<Given>), Failure> {
     let (run, given) = read
         .await
         .map_err(|err| Failure::because("could not read the approvals", &err))?;
-    let run = run.ok_or_else(|| Failure::new("there is no such run any more"))?;
+    let run = run.ok_or_else(|| Failure::new("the run no longer exists"))?;
     Ok((run, given))
 }
 

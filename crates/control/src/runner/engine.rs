@@ -338,7 +338,7 @@ fn engine_of(pin: &EnginePin) -> Result<Engine, Failure> {
     let program = PathBuf::from(&pin.program);
     if !program.is_file() {
         return Err(
-            Failure::new(format!("the engine `{}` is gone", pin.program))
+            Failure::new(format!("the engine `{}` no longer exists", pin.program))
                 .hint("`terrane engine install` brings it back"),
         );
     }

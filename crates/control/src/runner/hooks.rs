@@ -289,7 +289,7 @@ fn judge(
         HookExit::TimedOut => {
             let length = duration::seconds(hook.limit);
             let why = limit.map_or_else(
-                || format!("it did not end within {length}"),
+                || format!("it did not finish within {length}"),
                 |limit| format!("the time limit `{limit}` was reached, the hook was ended"),
             );
             (format!("{name} failed: {why}"), false)

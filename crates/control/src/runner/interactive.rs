@@ -30,16 +30,16 @@ use crate::state::run_access::StateAccess;
 
 #[derive(Debug, thiserror::Error)]
 pub enum InteractiveError {
-    #[error("could not look after change set `{set}`")]
+    #[error("cannot read or update change set `{set}`")]
     Store {
         set: ChangeSetId,
         source: store::ChangeSetError,
     },
-    #[error("could not take the lock of the run")]
+    #[error("cannot lock the run")]
     Lock(#[source] std::io::Error),
-    #[error("could not make a token for the run's engines")]
+    #[error("cannot create a token for the run's engines")]
     Token(#[source] std::io::Error),
-    #[error("somebody else carries it out already")]
+    #[error("another process already carries it out")]
     Taken,
     #[error("{message}")]
     Failed {
@@ -177,7 +177,7 @@ async fn try_attend(job: &StageJob<'_>, exec: &Exec, mask: &mut Mask) -> Result<
     if is_ours && access.pinned().is_some_and(StateVersion::is_copy) {
         let stack = &job.spec.stack.name;
         let failure =
-            Failure::new("its state lives in a backend of the engine, and what is here is a copy");
+            Failure::new("its state is in a backend of the engine; the state here is a copy");
         let hint = format!(
             "`terrane state import {stack} --from …` brings it here, `--from copy` what was last seen of it"
         );

@@ -367,7 +367,7 @@ pub(super) async fn read_state(job: &StageJob<'_>) -> Result<StateAccess, Failur
     if is_ours && access.pinned().is_some_and(StateVersion::is_copy) {
         let stack = &job.spec.stack.name;
         return Err(Failure::new(
-            "its state lives in a backend of the engine, and what is here is a copy",
+            "its state is in a backend of the engine; the state here is a copy",
         )
         .hint(format!(
             "`terrane state import {stack} --from …` brings it here, `--from copy` what was last seen of it"

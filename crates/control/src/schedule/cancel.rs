@@ -29,29 +29,31 @@ use crate::{Control, runner};
 pub enum CancelError {
     #[error("there is no run {0}")]
     NoRun(RunId),
-    #[error("run {run} of stack `{stack}` is over already: {word}")]
+    #[error("run {run} of stack `{stack}` has already ended: {word}")]
     RunOver {
         run: RunId,
         stack: String,
         word: &'static str,
     },
-    #[error("change set {0} is over already")]
+    #[error("change set {0} has already ended")]
     SetOver(ChangeSetId),
-    #[error("{what} is carried out on another machine, and only that one reaches its engines")]
+    #[error("cannot cancel {what} from here: it is carried out on another machine")]
     Elsewhere { what: String, set: ChangeSetId },
-    #[error("change set {set} was begun on this machine, which can tell what became of it")]
+    #[error(
+        "change set {set} was started on this machine, so this machine can check its processes"
+    )]
     Here { set: ChangeSetId },
-    #[error("could not give up what run {run} holds")]
+    #[error("cannot release the lock of run {run}")]
     GiveUp { run: RunId, source: StoreError },
-    #[error("run {run} has no engine at work")]
+    #[error("run {run} has no running engine")]
     NoEngine { run: RunId },
-    #[error("could not read what is to be cancelled")]
+    #[error("cannot read the run or change set to cancel")]
     Read(#[from] ChangeSetError),
     #[error(transparent)]
     Turn(#[from] AdvanceError),
     #[error("could not record that the engine of run {run} is killed")]
     Record { run: RunId, source: StoreError },
-    #[error("could not reach the processes of run {run}")]
+    #[error("cannot signal the processes of run {run}")]
     Signal { run: RunId, source: io::Error },
 }
 

@@ -34,11 +34,11 @@ pub fn leave_terminal() -> Result<(), RunnerError> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
-    #[error("could not leave the terminal's session")]
+    #[error("cannot detach from the terminal's session")]
     Session(#[source] io::Error),
-    #[error("could not sign the lock of run `{run}`")]
+    #[error("cannot write to the lock of run `{run}`")]
     Sign { run: RunId, source: io::Error },
-    #[error("could not read what run `{run}` is about")]
+    #[error("cannot read the record of run `{run}`")]
     Read { run: RunId, source: ChangeSetError },
     #[error(transparent)]
     CarryOut(#[from] RunStageError),

@@ -46,14 +46,14 @@ pub struct AdvanceOutcome {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AdvanceError {
-    #[error("could not look after change set `{set}`")]
+    #[error("cannot read or update change set `{set}`")]
     Store {
         set: ChangeSetId,
         source: ChangeSetError,
     },
-    #[error("could not look after the change sets that wait for lanes")]
+    #[error("cannot read the change sets that wait for lanes")]
     Queue(#[source] ChangeSetError),
-    #[error("could not pass values on to a runner")]
+    #[error("cannot pass values to a runner")]
     Values(#[source] serde_json::Error),
 }
 

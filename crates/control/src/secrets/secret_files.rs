@@ -37,7 +37,7 @@ pub enum SecretFileError {
     Read { path: PathBuf, source: io::Error },
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("the name of `{}` does not say its format", path.display())]
+    #[error("cannot determine the format of `{}` from its name", path.display())]
     Format { path: PathBuf },
     #[error("could not read the rules in `{}`", path.display())]
     Rules { path: PathBuf, source: RulesError },
@@ -46,7 +46,7 @@ pub enum SecretFileError {
         path: PathBuf,
         source: Box<RuleError>,
     },
-    #[error("nothing says for whom to encrypt `{}`: there is no `{RULES}` beside or above it", path.display())]
+    #[error("cannot find the recipients of `{}`: there is no `{RULES}` beside or above it", path.display())]
     NoRules { path: PathBuf },
     #[error(transparent)]
     Recipient(#[from] RecipientError),
@@ -69,17 +69,17 @@ pub enum SecretFileError {
         /// A similar key.
         near: Option<String>,
     },
-    #[error("`{key}` cannot be set in `{}`", path.display())]
+    #[error("cannot set `{key}` in `{}`", path.display())]
     Path {
         path: PathBuf,
         key: String,
         source: PathError,
     },
-    #[error("`{key}` of `{}` is a map or a list, and what is in it would be gone", path.display())]
+    #[error("`{key}` of `{}` is a map or a list, and its contents would be lost", path.display())]
     Holds { path: PathBuf, key: String },
-    #[error("`{}` is there already", path.display())]
+    #[error("`{}` already exists", path.display())]
     There { path: PathBuf },
-    #[error("the value is not what `--typed` takes")]
+    #[error("the value is not valid for `--typed`")]
     Json(#[source] ReadError),
     #[error("could not run `{program}`")]
     Run { program: String, source: StartError },
@@ -89,15 +89,15 @@ pub enum SecretFileError {
     Wait { program: String, source: io::Error },
     #[error("the editor `{program}` ended with {exit}")]
     Editor { program: String, exit: Exit },
-    #[error("the editor left nothing of `{}`, so nothing was written", path.display())]
+    #[error("the editor left `{}` empty, so nothing was written", path.display())]
     Emptied { path: PathBuf },
     #[error("`{}` was changed while it was edited, so nothing was written to it", path.display())]
     Moved { path: PathBuf, kept: PathBuf },
-    #[error("the editor `{editor}` has a quote that does not end")]
+    #[error("the editor `{editor}` has an unclosed quote")]
     EditorQuote { editor: String },
-    #[error("`{}` has values that are no text: {}", path.display(), keys.join(", "))]
+    #[error("`{}` has values that are not strings: {}", path.display(), keys.join(", "))]
     Nested { path: PathBuf, keys: Vec<String> },
-    #[error("`{}` has two values that would both be the variable `{name}`", path.display())]
+    #[error("`{}` has two values for the variable `{name}`", path.display())]
     SameName { path: PathBuf, name: String },
 }
 

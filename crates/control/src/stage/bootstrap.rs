@@ -207,7 +207,7 @@ impl<'a> BootstrapRun<'a> {
 
     fn client(&self) -> Result<KubernetesClient, StepFailure> {
         let client = self.client.clone();
-        client.ok_or_else(|| StepFailure::new("there is no way to a cluster"))
+        client.ok_or_else(|| StepFailure::new("there is no connection to a cluster"))
     }
 
     async fn wait_for_api(
@@ -335,7 +335,7 @@ async fn within(
 ) -> Result<StepResult, StepFailure> {
     tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         Err(StepFailure::new(format!(
-            "it did not end within {}",
+            "it did not finish within {}",
             seconds(limit)
         )))
     })

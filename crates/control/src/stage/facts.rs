@@ -107,7 +107,7 @@ pub enum PublishFactsError {
     NoPlace { place: String },
     #[error(transparent)]
     Contract(#[from] FindContractError),
-    #[error("outputs of stack `{stack}` do not keep the contract `{contract}`: {}", said(.problems))]
+    #[error("outputs of stack `{stack}` violate the contract `{contract}`: {}", said(.problems))]
     Broken {
         stack: StackName,
         contract: ContractName,
@@ -140,12 +140,12 @@ pub enum PublishFactsError {
         place: String,
         source: ReadFactsManifestError,
     },
-    #[error("`{place}` has other facts there")]
+    #[error("cannot publish to `{place}`")]
     Taken {
         place: String,
         source: Box<TakenPath>,
     },
-    #[error("somebody else wrote to `{place}`: {foreign}{}", further(.more))]
+    #[error("another writer changed `{place}`: {foreign}{}", further(.more))]
     Foreign {
         stack: StackName,
         place: String,
@@ -167,7 +167,9 @@ pub enum PublishFactsError {
     },
     #[error("cannot use `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("`{path}` of the project is not as terrane left it, or was never terrane's")]
+    #[error(
+        "`{path}` of the project was changed since terrane wrote it, or was not written by terrane"
+    )]
     NotOurs { stack: StackName, path: String },
     #[error("cannot write `{path}`: part of the path is a symbolic link")]
     Link { path: String },

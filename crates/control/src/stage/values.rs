@@ -63,9 +63,9 @@ pub enum StageValuesError {
         reference: String,
         source: Box<SecretError>,
     },
-    #[error("the secret `{reference}` must come from the person or job that asked")]
+    #[error("the secret `{reference}` must come from the user or job that made the request")]
     SecretElsewhere { reference: String },
-    #[error("could not work out {what}")]
+    #[error("cannot evaluate {what}")]
     Context {
         what: String,
         source: Box<EvaluateError>,

@@ -28,9 +28,9 @@ pub enum ArtifactsError {
         state: StateName,
         source: Box<StoreError>,
     },
-    #[error("`{}` is there already, and is another file", path.display())]
+    #[error("`{}` already exists and is a different file", path.display())]
     There { path: PathBuf },
-    #[error("could not look at `{}`", path.display())]
+    #[error("cannot check `{}`", path.display())]
     Look { path: PathBuf, source: io::Error },
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },

@@ -21,9 +21,9 @@ pub enum HttpLockError {
     #[error("interrupted: nothing was written")]
     Interrupted,
     /// The lock is, or may be, still there.
-    #[error("interrupted before the backend said whether it is locked")]
+    #[error("interrupted before the backend reported whether it is locked")]
     Unanswered,
-    #[error("the backend could not be unlocked")]
+    #[error("cannot unlock the backend")]
     LeftLocked { source: Box<HttpLockError> },
 }
 

@@ -60,17 +60,15 @@ pub enum BreakLockError {
     NoState { state: StateName },
     #[error("state `{state}` is not locked")]
     NotLocked { state: StateName },
-    #[error("run {run}, which holds the lock on state `{state}`, is at work")]
+    #[error("run {run}, which holds the lock on state `{state}`, is still running")]
     Alive { state: StateName, run: RunId },
-    #[error(
-        "run {run}, which holds the lock on state `{state}`, is carried out on another machine"
-    )]
+    #[error("run {run}, which holds the lock on state `{state}`, runs on another machine")]
     Elsewhere {
         state: StateName,
         run: RunId,
         set: ChangeSetId,
     },
-    #[error("state `{state}` got another lock meanwhile: {}", .holder.info)]
+    #[error("state `{state}` now has another lock: {}", .holder.info)]
     Changed {
         state: StateName,
         holder: Box<HeldLock>,

@@ -23,17 +23,17 @@ use crate::state::secret_paths;
 pub enum OutputsError {
     #[error("could not read the state `{state}`")]
     State { state: String, source: StoreError },
-    #[error("could not read what was last applied of stack `{stack}`")]
+    #[error("cannot read the last apply of stack `{stack}`")]
     History {
         stack: StackName,
         source: ChangeSetError,
     },
-    #[error("could not understand the outputs of `{state}`")]
+    #[error("cannot parse the outputs of `{state}`")]
     Parse {
         state: String,
         source: serde_json::Error,
     },
-    #[error("the state `{state}` cannot be read: {why}")]
+    #[error("cannot read the state `{state}`: {why}")]
     Opaque { state: String, why: String },
     #[error("the engine has encrypted the state `{state}`, and its outputs were not read yet")]
     Encrypted { state: String },

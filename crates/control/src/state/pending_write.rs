@@ -28,7 +28,7 @@ pub struct PendingWrite {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PendingWriteError {
-    #[error("could not seal it")]
+    #[error("cannot seal the pending write")]
     Seal(#[source] StoreError),
     #[error("could not {deed} `{}`", path.display())]
     File {

@@ -25,7 +25,7 @@ use crate::state::secret_paths;
 /// Why a stack cannot be applied: a person has to decide first.
 #[derive(Debug, thiserror::Error)]
 pub enum QuarantineError {
-    #[error("run {run} left a state that was kept aside: {why}")]
+    #[error("run {run} left a state that was quarantined: {why}")]
     Undecided {
         run: RunId,
         state: StateName,
@@ -33,7 +33,7 @@ pub enum QuarantineError {
         /// The location of its sealed bytes in the home.
         kept: String,
     },
-    #[error("could not look for states of `{state}` that were kept aside")]
+    #[error("cannot look for quarantined states of `{state}`")]
     Store {
         state: StateName,
         source: StoreError,
@@ -72,11 +72,11 @@ impl Explain for QuarantineError {
 pub enum DiscardError {
     #[error("there is no run {run}")]
     NoRun { run: RunId },
-    #[error("run {run} left nothing that waits for a decision")]
+    #[error("run {run} left no quarantined state")]
     Nothing { run: RunId },
-    #[error("could not discard what run {run} left")]
+    #[error("cannot discard the quarantined state of run {run}")]
     Store { run: RunId, source: StoreError },
-    #[error("could not look for run {run}")]
+    #[error("cannot look up run {run}")]
     Read { run: RunId, source: ChangeSetError },
 }
 

@@ -86,7 +86,7 @@ pub async fn read(
 pub enum VerifyStateError {
     #[error("there is no state `{state}`")]
     NoState { state: StateName },
-    #[error("could not verify what is stored")]
+    #[error("cannot verify the stored data")]
     Store(#[from] StoreError),
 }
 

@@ -78,7 +78,7 @@ pub enum SurgeryError {
     NoState { state: StateName },
     #[error("state `{state}` has no version {target}")]
     NoVersion { state: StateName, target: String },
-    #[error("serial {serial} of state `{state}` is that of several versions: {}", listed(.versions))]
+    #[error("several versions of state `{state}` have serial {serial}: {}", listed(.versions))]
     SerialTwice {
         state: StateName,
         serial: u64,
@@ -86,23 +86,23 @@ pub enum SurgeryError {
     },
     #[error("state `{state}` had no version on {} yet", .at.strftime("%Y-%m-%d %H:%M:%S UTC"))]
     NotYet { state: StateName, at: Timestamp },
-    #[error("version {version} is the newest of state `{state}` already")]
+    #[error("version {version} is already the newest of state `{state}`")]
     IsHead { state: StateName, version: i64 },
-    #[error("run {run} left nothing aside for state `{state}`")]
+    #[error("run {run} left no quarantined state for state `{state}`")]
     NothingKept { state: StateName, run: RunId },
-    #[error("no refused write of state `{state}` is kept under number {number}")]
+    #[error("there is no refused write {number} of state `{state}`")]
     NothingRefused { state: StateName, number: i64 },
     #[error("this cannot be a version of state `{state}`")]
     Invalid {
         state: StateName,
         source: InvalidState,
     },
-    #[error("could not read what state `{state}` holds")]
+    #[error("cannot read the resources of state `{state}`")]
     Resources {
         state: StateName,
         source: ReadResourcesError,
     },
-    #[error("could not take anything out of state `{state}`")]
+    #[error("cannot remove anything from state `{state}`")]
     Remove {
         state: StateName,
         source: RemoveError,
@@ -112,9 +112,9 @@ pub enum SurgeryError {
         state: StateName,
         holder: Box<HeldLock>,
     },
-    #[error("state `{state}` moved while you looked at it")]
+    #[error("state `{state}` has changed in the meantime")]
     Moved { state: StateName },
-    #[error("this may not follow the newest version of state `{state}`")]
+    #[error("cannot store this after the newest version of state `{state}`")]
     Refused {
         state: StateName,
         source: PushRefusal,

@@ -38,11 +38,11 @@ pub enum ExportError {
     List(#[source] StoreError),
     #[error("could not write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("`{}` is there already", path.display())]
+    #[error("`{}` already exists", path.display())]
     There { path: PathBuf },
     #[error(transparent)]
     Backend(#[from] BackendError),
-    #[error("the state is in its backend, and no copy of it could be kept")]
+    #[error("the state is in its backend, but terrane cannot store a copy of it")]
     NoCopy(#[source] Box<AppendError>),
     #[error(transparent)]
     Http(#[from] HttpBackendError),
@@ -58,13 +58,13 @@ pub enum ExportError {
         stack: StackName,
         source: Box<AcquireLockError>,
     },
-    #[error("the state of stack `{stack}` is in the backend, and could not be unlocked here")]
+    #[error("the state of stack `{stack}` is in the backend, but terrane cannot unlock it here")]
     Unlock {
         stack: StackName,
         source: Box<ReleaseLockError>,
     },
     #[error(
-        "what is here of stack `{stack}` is a copy of what its backend held on {}, and {place} is empty",
+        "the state of stack `{stack}` here is a copy of its backend from {}, and {place} is empty",
         seen_at.strftime("%F %H:%M UTC")
     )]
     OfCopy {
@@ -80,7 +80,7 @@ pub enum ExportError {
         stack: Option<StackName>,
     },
     #[error(
-        "the state was {}written to {place}, which could not be unlocked",
+        "the state was {}written to {place}, which terrane cannot unlock",
         if *.is_written { "" } else { "not " }
     )]
     LeftLocked {

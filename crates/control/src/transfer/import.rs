@@ -68,19 +68,17 @@ impl StateLocation {
 pub enum ImportError {
     #[error("could not read the state file `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("`{}` is not what was exported: its digest is another one", path.display())]
+    #[error("`{}` is not the exported file: its digest does not match", path.display())]
     Changed { path: PathBuf },
-    #[error(
-        "state `{state}` is not of a stack here, so there is no engine that knows where it was"
-    )]
+    #[error("state `{state}` belongs to no stack here, so no engine can locate its backend")]
     NoStack { state: StateName },
-    #[error("what is here of state `{state}` is no copy from a backend of the engine")]
+    #[error("the stored state `{state}` is not a copy from a backend of the engine")]
     NoCopy { state: StateName },
     #[error("there is no state at {place}")]
     Nothing { place: String },
     #[error("there is no state at the backend that the source names")]
     NothingInSource { hint: Option<String> },
-    #[error("state `{state}` has versions of its own here, of another lineage (serial {serial})")]
+    #[error("state `{state}` already has versions here, with another lineage (serial {serial})")]
     Other { state: StateName, serial: u64 },
     #[error(transparent)]
     Http(#[from] HttpBackendError),
@@ -91,11 +89,11 @@ pub enum ImportError {
     #[error("`--leave-locked`: {why}")]
     NoLocks { why: String },
     #[error(
-        "the state of stack `{stack}` is here, and no copy of what the backend of its target holds"
+        "the state of stack `{stack}` is stored here and is not a copy of its target's backend"
     )]
     Here { stack: StackName },
     #[error(
-        "the state was imported, and the engine that held its old home locked could not be ended"
+        "the state was imported, but terrane cannot end the engine that keeps its old home locked"
     )]
     EndOfEngine(#[source] io::Error),
     #[error("could not resolve the credential")]
@@ -110,13 +108,13 @@ pub enum ImportError {
         state: StateName,
         source: Box<AppendError>,
     },
-    #[error("state `{state}` was imported, and could not be unlocked")]
+    #[error("state `{state}` was imported, but terrane cannot unlock it")]
     Unlock {
         state: StateName,
         source: Box<ReleaseLockError>,
     },
     #[error(
-        "state `{state}` was {}, and its old home could not be unlocked",
+        "state `{state}` was {}, but terrane cannot unlock its old home",
         .imported.map_or_else(|| "not imported".to_owned(), |serial| format!("imported (serial {serial})"))
     )]
     LeftLocked {

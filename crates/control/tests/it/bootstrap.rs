@@ -280,7 +280,7 @@ async fn what_is_installed_is_pinned() {
     let failed = serde_json::to_value(report.steps.last().unwrap()).unwrap();
     assert_eq!(
         failed["why"],
-        "what Argo CD is installed from is not pinned"
+        "the manifests of Argo CD are not pinned by a digest"
     );
     let hint = failed["hint"].as_str().unwrap();
     let digest = hint.split('"').nth(1).unwrap().to_owned();

@@ -295,7 +295,8 @@ async fn a_cluster_whose_credential_plugin_hangs_is_not_gone() {
         "exec: {apiVersion: client.authentication.k8s.io/v1, command: sleep, args: ['600']}";
     let config = of_user(&listener, plugin);
     let end = drained(&config, Duration::from_secs(1)).await;
-    let why = "the credential plugin `sleep` did not answer within 1 s, the cluster was not asked";
+    let why =
+        "the credential plugin `sleep` did not answer within 1 s; the cluster was not contacted";
     assert_eq!(end, DrainEnd::Failed { why: why.into() });
     // The server itself is as silent: that is what gone looks like.
     let end = drained(&of_user(&listener, "token: a"), Duration::from_secs(1)).await;

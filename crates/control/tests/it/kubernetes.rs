@@ -178,7 +178,7 @@ async fn kinds_are_found_by_the_names_people_use() {
         );
     }
     let err = client.resource("Nonsense").await.unwrap_err();
-    assert_eq!(err.to_string(), "the cluster knows no kind `Nonsense`");
+    assert_eq!(err.to_string(), "the cluster has no kind `Nonsense`");
 }
 
 #[tokio::test]

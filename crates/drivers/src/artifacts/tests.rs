@@ -110,7 +110,7 @@ fn what_leads_elsewhere_or_is_no_file_is_refused() {
         [
             "a.yaml: it is a symbolic link",
             "out: it is a symbolic link",
-            "pipe.yaml: it is no file"
+            "pipe.yaml: it is not a regular file"
         ]
     );
     let mut set = ArtifactSet::default();

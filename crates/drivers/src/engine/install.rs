@@ -120,7 +120,7 @@ pub enum InstallError {
     Release(#[source] FetchReleaseError),
     #[error("the installed engine does not run")]
     Run(#[source] LocateError),
-    #[error("the engine installed as {version} calls itself {told}")]
+    #[error("the engine installed as {version} reports version {told}")]
     OtherVersion { version: Version, told: Version },
 }
 

@@ -112,14 +112,14 @@ pub fn list(search: &EngineSearch<'_>) -> Vec<Engine> {
 pub enum LocateError {
     #[error("there is no {wanted}: neither on `PATH` nor in `{}`", cache.display())]
     Missing { wanted: String, cache: PathBuf },
-    #[error("{wanted} is wanted, but there is only {found}")]
+    #[error("{wanted} is required, but there is only {found}")]
     WrongVersion { wanted: String, found: String },
-    #[error("could not ask `{}` for its version", program.display())]
+    #[error("cannot get the version of `{}`", program.display())]
     Ask {
         program: PathBuf,
         source: CaptureError,
     },
-    #[error("`{}` does not tell its version: {said}", program.display())]
+    #[error("cannot read the version of `{}`: {said}", program.display())]
     NoVersion { program: PathBuf, said: String },
 }
 

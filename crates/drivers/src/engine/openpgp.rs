@@ -44,13 +44,13 @@ pub(super) fn verify(
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum VerifyError {
-    #[error("the {0} is not in OpenPGP form")]
+    #[error("the {0} is not in OpenPGP format")]
     Malformed(&'static str),
-    #[error("the key is not the one with the fingerprint {fingerprint}, but {found}")]
+    #[error("the key has the fingerprint {found}, not {fingerprint}")]
     WrongKey { fingerprint: String, found: String },
     #[error("the key {fingerprint} was revoked")]
     Revoked { fingerprint: String },
-    #[error("it is not signed by the key {fingerprint}")]
+    #[error("the file is not signed by the key {fingerprint}")]
     NotSigned { fingerprint: String },
 }
 

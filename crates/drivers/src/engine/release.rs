@@ -89,9 +89,9 @@ pub enum FetchReleaseError {
     Index { url: String },
     #[error("there is no release for this machine ({platform})")]
     Platform { platform: String },
-    #[error("the checksums of {engine} are not to be trusted: {reason}")]
+    #[error("cannot trust the checksums of {engine}: {reason}")]
     Signature { engine: String, reason: String },
-    #[error("`{archive}` is not the file whose checksum was signed: {seen} instead of {signed}")]
+    #[error("`{archive}` has the checksum {seen}, but the signed one is {signed}")]
     Checksum {
         archive: String,
         signed: String,

@@ -50,7 +50,7 @@ pub struct Publisher {
 pub enum PublishError {
     #[error("could not run `git`")]
     Run(#[from] CaptureError),
-    #[error("could not make the cache `{}`", path.display())]
+    #[error("cannot create the cache `{}`", path.display())]
     Cache { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -66,7 +66,7 @@ pub enum PublishError {
         branch: String,
         said: String,
     },
-    #[error("Git answered in an unknown way while it was to {deed}")]
+    #[error("cannot {deed}: unexpected output of Git")]
     Answer { deed: &'static str },
 }
 

@@ -15,7 +15,7 @@ use crate::process::CaptureError;
 pub enum KubernetesError {
     #[error(transparent)]
     Kubeconfig(#[from] KubeconfigError),
-    #[error("`{attribute}` of the kubeconfig cannot be used")]
+    #[error("cannot use `{attribute}` of the kubeconfig")]
     Credential {
         attribute: &'static str,
         source: Option<reqwest::Error>,
@@ -30,16 +30,16 @@ pub enum KubernetesError {
         program: String,
         install: Option<String>,
     },
-    #[error("the credential plugin `{program}` did not run")]
+    #[error("cannot run the credential plugin `{program}`")]
     Plugin {
         program: String,
         source: CaptureError,
     },
-    #[error("the credential plugin `{program}` did not answer within {}, the cluster was not asked", seconds(*limit))]
+    #[error("the credential plugin `{program}` did not answer within {}; the cluster was not contacted", seconds(*limit))]
     PluginHung { program: String, limit: Duration },
     #[error("the credential plugin `{program}` failed: {said}")]
     PluginFailed { program: String, said: String },
-    #[error("the credential plugin `{program}` gave no credential")]
+    #[error("the credential plugin `{program}` returned no credential")]
     NoCredential { program: String },
     #[error("could not {deed} at `{server}`")]
     Send {
@@ -62,17 +62,17 @@ pub enum KubernetesError {
     },
     #[error("could not {deed}: the answer has more than {limit} bytes")]
     TooLong { deed: String, limit: usize },
-    #[error("could not {deed}: the answer is not what Kubernetes answers")]
+    #[error("could not {deed}: the response is not a Kubernetes response")]
     Answer { deed: String },
-    #[error("the cluster knows no kind `{kind}`")]
+    #[error("the cluster has no kind `{kind}`")]
     UnknownKind { kind: String },
     #[error("`{kind}` is the name of several kinds: {}", groups.join(", "))]
     Ambiguous { kind: String, groups: Vec<String> },
-    #[error("`{kind}` lies in a namespace, and none is named")]
+    #[error("`{kind}` is namespaced, but no namespace is given")]
     NoNamespace { kind: String },
     #[error("`{text}` is not `KIND/NAMESPACE/NAME` or `KIND/NAME`")]
     NotNamed { text: String },
-    #[error("`{text}` is no pattern of names")]
+    #[error("`{text}` is not a valid name pattern")]
     Pattern { text: String },
     #[error("a manifest has no kind or no name")]
     NoObject,

@@ -18,7 +18,7 @@ pub enum FetchManifestError {
     Status { place: String, status: u16 },
     #[error("`{place}` answered more than {MAX_SIZE} bytes")]
     TooLong { place: String },
-    #[error("`{place}` did not answer a text")]
+    #[error("the response of `{place}` is not text")]
     NoText { place: String },
 }
 

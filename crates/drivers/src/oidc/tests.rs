@@ -51,15 +51,15 @@ async fn a_token_is_refused_for_what_is_wrong_with_it() {
         ),
         (
             plain().signed(SigningMethod::None),
-            "it is signed by `none`, only `RS256` and `ES256` are believed",
+            "it is signed with `none`, but only `RS256` and `ES256` are accepted",
         ),
         (
             plain().signed(SigningMethod::PublicKeyAsSecret),
-            "it is signed by `HS256`, only `RS256` and `ES256` are believed",
+            "it is signed with `HS256`, but only `RS256` and `ES256` are accepted",
         ),
         (
             plain().signed(SigningMethod::ByAnother),
-            "its signature is not that of its issuer",
+            "its signature does not match the issuer's key",
         ),
         (
             plain().signed(SigningMethod::Unpublished),
@@ -80,7 +80,10 @@ async fn what_was_changed_on_the_way_is_refused() {
     let (start, signature) = good.rsplit_once('.').unwrap();
     let mixed = format!("{}.{signature}", better.rsplit_once('.').unwrap().0);
     for (token, why) in [
-        (mixed.as_str(), "its signature is not that of its issuer"),
+        (
+            mixed.as_str(),
+            "its signature does not match the issuer's key",
+        ),
         (start, "it is not a signed token"),
         ("", "it is not a signed token"),
         ("a.b.c", "it is not a signed token"),

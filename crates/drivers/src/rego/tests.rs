@@ -146,7 +146,7 @@ fn a_policy_that_says_nothing_is_a_mistake() {
 fn a_value_that_is_no_message_is_an_error() {
     assert_eq!(
         ask("package terrane\ndeny contains 3 if true\n"),
-        "rule `deny` gives a number, not messages"
+        "rule `deny` returns a number, not messages"
     );
 }
 

@@ -16,14 +16,14 @@ pub enum SecretError {
         "this is not a secret reference: it begins with none of `env:`, `file:`, `sops:`, `dotenv:`, `command:`, `vault:`, `azure-keyvault:`, `aws-secretsmanager:`, `aws-ssm:`"
     )]
     NoSource,
-    #[error("`{reference}` names nothing after its `:`")]
+    #[error("`{reference}` has nothing after its `:`")]
     Empty { reference: String },
     #[error("`{reference}` is not written as `{shape}`")]
     Shape {
         reference: String,
         shape: &'static str,
     },
-    #[error("`{reference}` has a quote that does not end")]
+    #[error("`{reference}` has an unclosed quote")]
     OpenQuote { reference: String },
     #[error("the environment variable `{name}` is not set")]
     Unset { name: String },
@@ -39,7 +39,7 @@ pub enum SecretError {
     NotText { origin: String },
     #[error("the secret from {origin} is empty")]
     NoValue { origin: String },
-    #[error("the name of `{path}` does not say its format")]
+    #[error("cannot determine the format of `{path}` from its name")]
     Format { path: String },
     #[error("could not read the private keys for `{path}`")]
     Identities {
@@ -78,38 +78,40 @@ pub enum SecretError {
         source: ExchangeError,
         remedy: Option<String>,
     },
-    #[error("`{place}` is not JSON with fields: it has no `{key}`")]
+    #[error("cannot read `{key}` of `{place}`: it is not a JSON object")]
     NoFields { place: String, key: String },
     #[error("`{place}` has no `{key}`")]
     NoField { place: String, key: String },
-    #[error("{who} does not know where to ask: `{name}` is not set")]
+    #[error("cannot find {who}: `{name}` is not set")]
     NoPlace {
         who: &'static str,
         name: &'static str,
     },
-    #[error("there is no way to log in to {who}")]
+    #[error("cannot log in to {who}: no login method is configured")]
     NoLogin {
         who: &'static str,
         ways: &'static str,
     },
     #[error("the profile `{profile}` of `{path}` has no keys")]
     NoProfile { profile: String, path: String },
-    #[error("`{vault}` is not a vault of Azure: its name, or its host below `vault.azure.net`")]
+    #[error(
+        "`{vault}` is not an Azure key vault: give its name, or its host below `vault.azure.net`"
+    )]
     NotAVault { vault: String },
 }
 
 /// Why one request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    #[error("could not make a client")]
+    #[error("cannot create an HTTP client")]
     Client(#[source] reqwest::Error),
     #[error("could not read the certificates that `{name}` names")]
     Certificates { name: &'static str },
-    #[error("its address holds a name or a password")]
+    #[error("its address contains a user name or a password")]
     Credentials,
     #[error(transparent)]
     Place(#[from] UntrustedAddress),
-    #[error("`{place}` could not be reached")]
+    #[error("cannot reach `{place}`")]
     Send {
         place: String,
         source: reqwest::Error,
@@ -124,9 +126,9 @@ pub enum ExchangeError {
     #[error("`{place}` answered more than {LARGEST} bytes")]
     TooLong { place: String },
     /// The parser's error is left out: it may quote the document.
-    #[error("`{place}` did not answer what it should")]
+    #[error("cannot parse the response of `{place}`")]
     Document { place: String },
-    #[error("the token of this CI job could not be had")]
+    #[error("cannot get the token of this CI job")]
     Job(#[source] crate::oidc::FetchError),
 }
 

@@ -211,7 +211,7 @@ mod tests {
         check(
             "hunter2",
             "a",
-            "`vault:kv/app` is not JSON with fields: it has no `a`",
+            "cannot read `a` of `vault:kv/app`: it is not a JSON object",
         );
     }
 }

@@ -23,10 +23,7 @@ fn references() {
         "command:pass show 'my key' \"\" a\"b c\"d",
         r#"Command(["pass", "show", "my key", "", "ab cd"])"#,
     );
-    check(
-        "command:a 'b",
-        "`command:a 'b` has a quote that does not end",
-    );
+    check("command:a 'b", "`command:a 'b` has an unclosed quote");
     check(
         "sops:a/b.yaml#c.d",
         r#"Sops { path: "a/b.yaml", key: "c.d" }"#,
@@ -35,7 +32,7 @@ fn references() {
         "sops:a/b.yaml",
         "`sops:a/b.yaml` is not written as `sops:FILE#KEY.PATH`",
     );
-    check("env:", "`env:` names nothing after its `:`");
+    check("env:", "`env:` has nothing after its `:`");
     check(
         "dotenv:.env.local#TOKEN",
         r#"Dotenv { path: ".env.local", name: "TOKEN" }"#,
@@ -169,7 +166,7 @@ async fn failures_say_where_not_what() {
     the secret from `dotenv:.env#EMPTY` is empty
     line 2 of `.env` is not `NAME=VALUE`
     line 2 of `broken.env` is not `NAME=VALUE`
-    Vault does not know where to ask: `VAULT_ADDR` is not set
-    AWS does not know where to ask: `AWS_REGION` is not set
+    cannot find Vault: `VAULT_ADDR` is not set
+    cannot find AWS: `AWS_REGION` is not set
     ");
 }

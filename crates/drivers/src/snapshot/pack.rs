@@ -18,11 +18,11 @@ pub struct PackedFile<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
-    #[error("this is no pack of a snapshot, or it is cut short")]
+    #[error("the data is not a packed snapshot, or it is truncated")]
     Malformed,
-    #[error("the pack holds the path `{path}`, which no snapshot may hold")]
+    #[error("the pack contains the path `{path}`, which is not allowed in a snapshot")]
     Path { path: String },
-    #[error("the link `{path}` in the pack leads out of it")]
+    #[error("the link `{path}` in the pack points outside it")]
     Link { path: String },
 }
 

@@ -37,7 +37,7 @@ pub struct LayoutStats {
 pub enum LayOutError {
     #[error("could not write `{}` in the slot", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("could not look at `{}` in the slot", path.display())]
+    #[error("cannot inspect `{}` in the slot", path.display())]
     Look { path: PathBuf, source: io::Error },
     #[error("could not load the snapshot")]
     Load {
@@ -45,7 +45,7 @@ pub enum LayOutError {
     },
     #[error("could not unpack the snapshot")]
     Unpack { source: UnpackError },
-    #[error("the loaded snapshot is another one: wanted {wanted}, got {got}")]
+    #[error("the loaded snapshot is a different one: expected {wanted}, got {got}")]
     OtherSnapshot { wanted: String, got: String },
 }
 

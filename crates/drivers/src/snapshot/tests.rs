@@ -233,7 +233,9 @@ fn check_unpack(files: &[(&str, FileKind, &str)], expected: &str) {
 #[test]
 fn hostile_packs_are_refused() {
     use FileKind::{Link, Plain};
-    let path = |path: &str| format!("the pack holds the path `{path}`, which no snapshot may hold");
+    let path = |path: &str| {
+        format!("the pack contains the path `{path}`, which is not allowed in a snapshot")
+    };
     for hostile in [
         "../x",
         "/etc/x",
@@ -247,10 +249,10 @@ fn hostile_packs_are_refused() {
     }
     check_unpack(&[("a", Link, "b"), ("a/x", Plain, "")], &path("a/x"));
     check_unpack(&[("a", Plain, ""), ("a/x", Plain, "")], &path("a/x"));
-    let link = "the link `a/b` in the pack leads out of it";
+    let link = "the link `a/b` in the pack points outside it";
     check_unpack(&[("a/b", Link, "../../x")], link);
     check_unpack(&[("a/b", Link, "/x")], link);
-    let malformed = "this is no pack of a snapshot, or it is cut short";
+    let malformed = "the data is not a packed snapshot, or it is truncated";
     check_unpack(&[("b", Plain, ""), ("a", Plain, "")], malformed);
     assert!(unpack(b"PK").is_err());
     let mut pack = pack::Writer::new();
@@ -472,7 +474,7 @@ fn another_snapshot_than_asked_for_is_refused() {
     let err = story.slot.lay_out("abc", empty).unwrap_err();
     assert!(
         err.to_string()
-            .starts_with("the loaded snapshot is another one: wanted abc, got ")
+            .starts_with("the loaded snapshot is a different one: expected abc, got ")
     );
     assert!(!story.slot.tree().exists());
 }

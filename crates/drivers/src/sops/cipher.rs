@@ -61,11 +61,11 @@ pub enum CipherError {
     Damaged { part: &'static str },
     #[error("it is of an unknown type")]
     UnknownType,
-    #[error("it was changed, or moved here from another place")]
+    #[error("it was modified, or moved from another path")]
     NotAuthentic,
-    #[error("what it decrypts to does not fit its type")]
+    #[error("the decrypted value does not match its type")]
     WrongType,
-    #[error("no random bytes could be had")]
+    #[error("cannot get random bytes from the system")]
     NoRandom,
 }
 

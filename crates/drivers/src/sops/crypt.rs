@@ -18,10 +18,10 @@ const ONLY_ENCRYPTED: [u8; 32] = [
 /// A value that cannot be processed, by its path.
 #[derive(Debug, thiserror::Error)]
 pub enum ValueError {
-    #[error("the value of `{path}` cannot be used: {source}")]
+    #[error("cannot use the value of `{path}`: {source}")]
     Value { path: String, source: CipherError },
     #[error(
-        "a comment at `{path}` matches `unencrypted_comment_regex` once it is encrypted, so nobody could tell that it is"
+        "a comment at `{path}` matches `unencrypted_comment_regex` once it is encrypted, so it would not be recognised as encrypted"
     )]
     Comment { path: String },
     #[error(

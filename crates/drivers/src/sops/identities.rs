@@ -69,11 +69,11 @@ pub enum IdentityError {
     },
     #[error("the command in `{name}` {why}")]
     Command { name: &'static str, why: String },
-    #[error("{origin} has a line {line} that is no age key")]
+    #[error("line {line} of {origin} is not an age key")]
     Line { origin: String, line: usize },
-    #[error("{origin} is protected by a passphrase, and nobody is here to be asked for it")]
+    #[error("{origin} is protected by a passphrase, and there is no terminal to ask for it")]
     Passphrase { origin: String },
-    #[error("{origin} does not open with this passphrase")]
+    #[error("cannot decrypt {origin} with this passphrase")]
     WrongPassphrase { origin: String },
     #[error("`{}` is not an SSH key that age can use", path.display())]
     Ssh { path: PathBuf, source: io::Error },
@@ -357,7 +357,7 @@ fn printed_by(
     environment: &BTreeMap<String, String>,
 ) -> Result<Secret, IdentityError> {
     let failed = |why: String| IdentityError::Command { name, why };
-    let words = split_words(line).ok_or_else(|| failed("has a quote that does not end".into()))?;
+    let words = split_words(line).ok_or_else(|| failed("has an unclosed quote".into()))?;
     let Some((program, args)) = words.split_first() else {
         return Err(failed("names no program".to_owned()));
     };

@@ -38,9 +38,9 @@ pub(super) struct Wrapped {
 
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
-    #[error("it is not encrypted: there is no `sops` in it")]
+    #[error("it is not encrypted: it has no `sops` block")]
     None,
-    #[error("it has encrypted values and no `sops` block, so it was cut short")]
+    #[error("it has encrypted values but no `sops` block, so it is truncated")]
     Cut,
     #[error("its `sops` block is incomplete: `{name}` is missing or has a wrong type")]
     Missing { name: &'static str },
@@ -48,7 +48,7 @@ pub enum MetadataError {
     KeyGroups,
     #[error("its data key is not wrapped by age, only by {kinds}, which is not supported")]
     NotAge { kinds: String },
-    #[error("its `sops` block names no key at all")]
+    #[error("its `sops` block contains no keys")]
     NoKeys,
     #[error(transparent)]
     Selection(#[from] EncryptionFilterError),

@@ -16,27 +16,27 @@ use super::{ReadError, SopsFormat, SopsLayout};
 /// Why a text cannot be decrypted. No variant holds a value.
 #[derive(Debug, thiserror::Error)]
 pub enum DecryptError {
-    #[error("it cannot be read, so it may be damaged or cut short")]
+    #[error("cannot parse it: it may be damaged or truncated")]
     Read(#[source] ReadError),
     #[error(transparent)]
     Metadata(#[from] MetadataError),
     #[error("{}: it is encrypted for {recipients}", not_opened(*count))]
     WrongKey { count: usize, recipients: String },
-    #[error("there is no age key to open it with: it is encrypted for {recipients}")]
+    #[error("there is no age key to decrypt it with: it is encrypted for {recipients}")]
     NoKey {
         recipients: String,
         sought: Vec<String>,
     },
-    #[error("none of the age keys opens it: it is encrypted for {recipients}")]
+    #[error("none of the age keys can decrypt it: it is encrypted for {recipients}")]
     Plugin {
         recipients: String,
         source: PluginError,
     },
     #[error(transparent)]
     Value(#[from] ValueError),
-    #[error("its MAC cannot be read, so it was changed after it was encrypted")]
+    #[error("cannot read its MAC: it was changed after it was encrypted")]
     Mac(#[source] CipherError),
-    #[error("its MAC does not fit its values, so it was changed after it was encrypted")]
+    #[error("its MAC does not match its values: it was changed after it was encrypted")]
     Changed,
 }
 
@@ -62,8 +62,8 @@ impl Explain for DecryptError {
 
 fn not_opened(count: usize) -> String {
     match count {
-        1 => "the only age key at hand does not open it".to_owned(),
-        _ => format!("none of the {count} age keys at hand opens it"),
+        1 => "the only available age key cannot decrypt it".to_owned(),
+        _ => format!("none of the {count} available age keys can decrypt it"),
     }
 }
 

@@ -48,15 +48,17 @@ pub enum PluginError {
     Missing { program: String },
     #[error("could not start the age plugin `{program}`")]
     Start { program: String, source: io::Error },
-    #[error("the age plugin `{program}` broke off")]
+    #[error("the age plugin `{program}` ended unexpectedly")]
     BrokeOff { program: String, source: io::Error },
-    #[error("the age plugin `{program}` did not end within {} s", limit.as_secs())]
+    #[error("the age plugin `{program}` did not finish within {} s", limit.as_secs())]
     Late { program: String, limit: Duration },
-    #[error("the age plugin `{program}` says: {words}")]
+    #[error("the age plugin `{program}` reported: {words}")]
     Refused { program: String, words: String },
-    #[error("the age plugin `{program}` asks, and nobody is here to answer: {words}")]
+    #[error(
+        "the age plugin `{program}` requests input, and there is no terminal to ask for it: {words}"
+    )]
     NobodyToAsk { program: String, words: String },
-    #[error("the age plugin `{program}` said what it should not")]
+    #[error("the age plugin `{program}` sent an unexpected message")]
     OutOfTurn { program: String },
 }
 
@@ -458,27 +460,30 @@ mod tests {
     #[test]
     fn a_plugin_may_misbehave() {
         check("printf -- '-> done\\n\\n'", "no key");
-        check("exit 3", "the age plugin `age-plugin-odd` broke off");
+        check(
+            "exit 3",
+            "the age plugin `age-plugin-odd` ended unexpectedly",
+        );
         check(
             "printf 'hello\\n'",
-            "the age plugin `age-plugin-odd` said what it should not",
+            "the age plugin `age-plugin-odd` sent an unexpected message",
         );
         check(
             "printf -- '-> file-key 0\\nAAAA\\n'",
-            "the age plugin `age-plugin-odd` said what it should not",
+            "the age plugin `age-plugin-odd` sent an unexpected message",
         );
         check(
             "printf -- '-> error internal\\nbm8gdG9rZW4\\n'",
-            "the age plugin `age-plugin-odd` says: no token",
+            "the age plugin `age-plugin-odd` reported: no token",
         );
         check(
             "printf -- '-> request-secret\\nUElO\\n'; cat",
-            "the age plugin `age-plugin-odd` asks, and nobody is here to answer: PIN",
+            "the age plugin `age-plugin-odd` requests input, and there is no terminal to ask for it: PIN",
         );
         check_within(
             Duration::from_secs(1),
             "trap '' INT; while :; do sleep 1; done",
-            "the age plugin `age-plugin-odd` did not end within 1 s",
+            "the age plugin `age-plugin-odd` did not finish within 1 s",
         );
     }
 }

@@ -20,9 +20,9 @@ pub struct Recipient {
 pub enum RecipientError {
     #[error("`{text}` is not an age recipient: {why}")]
     Invalid { text: String, why: String },
-    #[error("the data key could not be wrapped for `{text}`")]
+    #[error("cannot wrap the data key for `{text}`")]
     Plugin { text: String, source: PluginError },
-    #[error("the data key could not be wrapped for `{text}`")]
+    #[error("cannot wrap the data key for `{text}`")]
     Wrap {
         text: String,
         source: Box<age::EncryptError>,

@@ -39,7 +39,7 @@ impl EncryptionRule {
 pub enum RulesError {
     #[error("it is not a SOPS configuration: {why}")]
     Read { why: String },
-    #[error("rule {number}: `path_regex` is no regular expression")]
+    #[error("rule {number}: `path_regex` is not a valid regular expression")]
     Pattern {
         number: usize,
         source: Box<regex::Error>,
@@ -48,16 +48,16 @@ pub enum RulesError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RuleError {
-    #[error("no creation rule is for `{path}`")]
+    #[error("no creation rule matches `{path}`")]
     NoneMatches { path: String },
-    #[error("rule {number}, which is for `{path}`, has `{attribute}`: {what}")]
+    #[error("rule {number}, which matches `{path}`, has `{attribute}`: {what}")]
     NotSupported {
         number: usize,
         path: String,
         attribute: &'static str,
         what: &'static str,
     },
-    #[error("rule {number}, which is for `{path}`, names no age recipient")]
+    #[error("rule {number}, which matches `{path}`, has no age recipient")]
     NoRecipients { number: usize, path: String },
     #[error("rule {number}")]
     Recipient {

@@ -17,23 +17,21 @@ use model::base::error::{Explain, NextStep};
 pub enum EncryptError {
     #[error("it cannot be read")]
     Read(#[from] ReadError),
-    #[error("it has a key that SOPS keeps for itself, so it may be encrypted already")]
+    #[error("it has a key that is reserved for SOPS, so it may already be encrypted")]
     Reserved,
-    #[error("`{name}` cannot be a name in it: the official tool reads it as another one")]
+    #[error("cannot use the name `{name}` in it: the official tool reads a different name")]
     Name { name: String },
-    #[error("what it held before could not be opened")]
+    #[error("cannot decrypt its previous content")]
     Earlier(#[from] DecryptError),
-    #[error("nobody is named who could open it")]
+    #[error("no recipients are given")]
     NoRecipients,
     #[error(transparent)]
     Recipient(#[from] RecipientError),
     #[error(transparent)]
     Value(#[from] ValueError),
-    #[error("no random bytes could be had")]
+    #[error("cannot get random bytes from the system")]
     NoRandom(#[source] getrandom::Error),
-    #[error(
-        "its data key is also wrapped for {kinds}, which is not supported, so it cannot get a new one here"
-    )]
+    #[error("cannot replace its data key: it is also wrapped for {kinds}, which is not supported")]
     ForeignKeys { kinds: String },
 }
 

@@ -24,7 +24,7 @@ pub enum EncryptionFilterError {
         name: &'static str,
         other: &'static str,
     },
-    #[error("`{name}` is no regular expression")]
+    #[error("`{name}` is not a valid regular expression")]
     Pattern {
         name: &'static str,
         source: Box<regex::Error>,

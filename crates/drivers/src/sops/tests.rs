@@ -263,10 +263,10 @@ fn rules_are_found_by_path_and_foreign_keys_refused() {
     insta::assert_snapshot!(
         [refused("pgp"), refused("groups"), refused("none"), refused("other")].join("\n"),
         @r"
-    rule 3, which is for `pgp`, has `pgp`: only age keys are supported
-    rule 4, which is for `groups`, has `key_groups`: a data key split over several groups is not supported
-    rule 6, which is for `none`, names no age recipient
-    no creation rule is for `other`
+    rule 3, which matches `pgp`, has `pgp`: only age keys are supported
+    rule 4, which matches `groups`, has `key_groups`: a data key split over several groups is not supported
+    rule 6, which matches `none`, has no age recipient
+    no creation rule matches `other`
     "
     );
 }
@@ -306,7 +306,7 @@ fn values_are_set_where_the_path_says() {
     let refused = changed.set("database.user.name", &value).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "`database.user` is no map and no list, so nothing is below it"
+        "`database.user` is neither a map nor a list, so it has no keys"
     );
     let sealed = changed
         .seal(&opened, &rule(&keys), &Plugins::default(), now())
@@ -369,11 +369,11 @@ fn a_key_with_dots_stands_in_quotes() {
     let err = opened.set("data.tls\\.crt", &value).unwrap_err();
     assert_eq!(
         err.to_string(),
-        "a key that has dots stands in quotes, not behind a backslash: `data.\"tls.crt\"`"
+        "quote a key that contains dots, without a backslash: `data.\"tls.crt\"`"
     );
     assert_eq!(
         opened.set("data.\"tls", &value).unwrap_err().to_string(),
-        "a quote in it does not end"
+        "it has an unclosed quote"
     );
 }
 
@@ -385,7 +385,7 @@ fn a_file_that_was_cut_is_not_called_plain() {
     let err = decrypt(cut, SopsFormat::Yaml, &keys.identities).unwrap_err();
     assert_eq!(
         err.to_string(),
-        "it has encrypted values and no `sops` block, so it was cut short"
+        "it has encrypted values but no `sops` block, so it is truncated"
     );
     let good = Some("bring back the last good version, for example from Git".to_owned());
     assert_eq!(err.hint(), good);

@@ -279,23 +279,23 @@ impl<V> Walk<'_, V> {
 /// An invalid path.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    #[error("no key is named")]
+    #[error("no key is given")]
     Empty,
-    #[error("a key in it has no name: something stands before, between and behind the dots")]
+    #[error("a key in it has no name: each dot needs a name before and after it")]
     NoName,
-    #[error("a key that has dots stands in quotes, not behind a backslash: `data.\"tls.crt\"`")]
+    #[error("quote a key that contains dots, without a backslash: `data.\"tls.crt\"`")]
     Backslash,
-    #[error("a quote in it does not end")]
+    #[error("it has an unclosed quote")]
     OpenQuote,
-    #[error("`{at}` is no map and no list, so nothing is below it")]
+    #[error("`{at}` is neither a map nor a list, so it has no keys")]
     NotAContainer { at: String },
-    #[error("the format has only texts in sections: `SECTION.NAME` says where")]
+    #[error("the format only has strings in sections: write `SECTION.NAME`")]
     NoSection,
-    #[error("the format has only texts, so no map or list can be put there")]
+    #[error("the format only has strings, so it cannot contain a map or a list")]
     OnlyTexts,
-    #[error("`{name}` cannot be a name in this format: it would be read as something else")]
+    #[error("cannot use the name `{name}` in this format: it would be parsed as something else")]
     Unwritable { name: String },
-    #[error("`{at}` is a list: `{step}` is no position in it")]
+    #[error("`{at}` is a list: `{step}` is not a position in it")]
     NotAPosition { at: String, step: String },
     #[error("`{at}` has {count} elements: position {step} can be set only as the next one")]
     Beyond {

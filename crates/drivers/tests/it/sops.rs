@@ -448,9 +448,9 @@ fn keys_with_a_passphrase_ask_for_it() {
         };
         assert_eq!(
             refused(asking(Some("wrong"))),
-            "`KEYS` does not open with this passphrase"
+            "cannot decrypt `KEYS` with this passphrase"
         );
-        let nobody = "`KEYS` is protected by a passphrase, and nobody is here to be asked for it";
+        let nobody = "`KEYS` is protected by a passphrase, and there is no terminal to ask for it";
         assert_eq!(refused(asking(None)), nobody);
         assert_eq!(refused(Identities::from_environment(&environment)), nobody);
     }
@@ -495,7 +495,7 @@ fn keys_of_other_kinds_stay() {
         .rotate(&rule, &Plugins::default(), Timestamp::now())
         .unwrap_err();
     insta::assert_snapshot!(refused, @"
-    its data key is also wrapped for kms, pgp, which is not supported, so it cannot get a new one here
+    cannot replace its data key: it is also wrapped for kms, pgp, which is not supported
     ");
 }
 

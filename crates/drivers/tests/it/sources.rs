@@ -239,7 +239,7 @@ async fn vault_refuses_in_words_that_give_nothing_away() {
     hint: is it there (`vault kv get kv/missing`), and is `kv` a KV store of version 2?
 
     could not read `kv/broken` of Vault at `http://VAULT`
-    `http://VAULT/v1/kv/data/broken` did not answer what it should
+    cannot parse the response of `http://VAULT/v1/kv/data/broken`
 
     could not read `kv/moved` of Vault at `http://VAULT`
     `http://VAULT/v1/kv/data/moved` answered 307
@@ -255,7 +255,7 @@ async fn vault_refuses_in_words_that_give_nothing_away() {
     `http://VAULT/v1/auth/other/login` answered 400: invalid role or secret ID (secret)
     hint: is the role allowed on `auth/other`, and is the proof still valid?
 
-    there is no way to log in to Vault
+    cannot log in to Vault: no login method is configured
     hint: set `VAULT_TOKEN`; or `VAULT_ROLE_ID` and `VAULT_SECRET_ID`; or `VAULT_ROLE` with `VAULT_JWT` or in a GitHub job or a Pod; or `vault login` first
 
     could not read `kv/db` of Vault at `http://vault.example.io:8200`
@@ -263,7 +263,7 @@ async fn vault_refuses_in_words_that_give_nothing_away() {
     hint: use `https://`; `VAULT_CACERT` names a certificate of your own
 
     could not reach Vault
-    its address holds a name or a password
+    its address contains a user name or a password
     hint: leave it out of `VAULT_ADDR`: a login proves who asks
     ");
 }
@@ -349,10 +349,10 @@ async fn aws_by_keys_of_each_kind() {
 
     `aws-secretsmanager:sources/db` has no `nothing`
 
-    there is no way to log in to AWS
+    cannot log in to AWS: no login method is configured
     hint: set `AWS_ROLE_ARN`, with `AWS_WEB_IDENTITY_TOKEN_FILE` or in a GitHub job with `id-token: write`; or run where the machine has a role; or set `AWS_PROFILE`, or `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`
 
-    there is no way to log in to AWS
+    cannot log in to AWS: no login method is configured
     hint: set `AWS_ROLE_ARN`, with `AWS_WEB_IDENTITY_TOKEN_FILE` or in a GitHub job with `id-token: write`; or run where the machine has a role; or set `AWS_PROFILE`, or `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`
 
     the profile `missing` of `HOME/.aws/credentials` has no keys
@@ -581,9 +581,9 @@ async fn azure_refuses_in_words_that_give_nothing_away() {
     `http://AZURE/tenant-2/oauth2/v2.0/token` answered 401: AADSTS7000215: Invalid client secret provided: (secret).
     hint: is `AZURE_CLIENT_SECRET` the application's, and still valid?
 
-    there is no way to log in to Azure
+    cannot log in to Azure: no login method is configured
     hint: set `AZURE_TENANT_ID` and `AZURE_CLIENT_ID`, with `AZURE_FEDERATED_TOKEN_FILE`, in a GitHub job with `id-token: write`, or with `AZURE_CLIENT_SECRET`; or run where there is a managed identity; or `az login` first
 
-    `vault.example.io` is not a vault of Azure: its name, or its host below `vault.azure.net`
+    `vault.example.io` is not an Azure key vault: give its name, or its host below `vault.azure.net`
     ");
 }

@@ -17,12 +17,12 @@ pub enum InvalidName {
     #[error("`{0}` is longer than 63 characters")]
     TooLong(String),
     #[error(
-        "`{0}` is not a name: a letter first, then lower case letters, digits and single dashes"
+        "`{0}` is not a valid name: use a letter first, then lower case letters, digits and single dashes"
     )]
     Shape(String),
-    #[error("`{0}` is taken: `name` and `state` are words of the project file")]
+    #[error("`{0}` is reserved: `name` and `state` are keywords of the project file")]
     Reserved(String),
-    #[error("`{0}` looks like a change set or a run")]
+    #[error("`{0}` looks like the id of a change set or a run")]
     LooksLikeId(String),
 }
 
@@ -179,20 +179,23 @@ mod tests {
     fn names_that_are_not() {
         check(
             "state",
-            "error: `state` is taken: `name` and `state` are words of the project file",
+            "error: `state` is reserved: `name` and `state` are keywords of the project file",
         );
-        check("c42", "error: `c42` looks like a change set or a run");
+        check(
+            "c42",
+            "error: `c42` looks like the id of a change set or a run",
+        );
         check(
             "a--b",
-            "error: `a--b` is not a name: a letter first, then lower case letters, digits and single dashes",
+            "error: `a--b` is not a valid name: use a letter first, then lower case letters, digits and single dashes",
         );
         check(
             "8s",
-            "error: `8s` is not a name: a letter first, then lower case letters, digits and single dashes",
+            "error: `8s` is not a valid name: use a letter first, then lower case letters, digits and single dashes",
         );
         check(
             "",
-            "error: `` is not a name: a letter first, then lower case letters, digits and single dashes",
+            "error: `` is not a valid name: use a letter first, then lower case letters, digits and single dashes",
         );
     }
 

@@ -70,7 +70,7 @@ enum Atom {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    #[error("`{word}` selects nothing: {why}")]
+    #[error("`{word}` is not a valid selector: {why}")]
     Malformed { word: String, why: &'static str },
     #[error("`{kind}:` is not a kind of selector")]
     UnknownKind { kind: String },
@@ -89,7 +89,7 @@ pub enum SelectorError {
     NoMatch { glob: String },
     #[error("`{glob}` is not a glob: {why}")]
     InvalidGlob { glob: String, why: String },
-    #[error("no stack lives in `{dir}`")]
+    #[error("there is no stack in `{dir}`")]
     NothingHere { dir: String },
     #[error("this project has no stacks")]
     NoStacks,

@@ -5,7 +5,7 @@
 pub(crate) enum OutsideProject {
     #[error("`{0}` leaves the project")]
     Up(String),
-    #[error("`{0}` is an absolute path: paths count from the project's root")]
+    #[error("`{0}` is an absolute path: paths must be relative to the project's root")]
     Absolute(String),
 }
 
@@ -68,12 +68,12 @@ mod tests {
         check(
             "",
             "/etc",
-            "`/etc` is an absolute path: paths count from the project's root",
+            "`/etc` is an absolute path: paths must be relative to the project's root",
         );
         check(
             "",
             "C:\\x",
-            "`C:\\x` is an absolute path: paths count from the project's root",
+            "`C:\\x` is an absolute path: paths must be relative to the project's root",
         );
     }
 }

@@ -109,11 +109,13 @@ pub fn difference(
 
 #[derive(Debug, thiserror::Error)]
 pub enum ParsePlanError {
-    #[error("the engine's plan is not plan JSON")]
+    #[error("cannot parse the engine's plan as plan JSON")]
     NotPlanJson(#[source] serde_json::Error),
     #[error("the engine's plan has format version `{version}`: this terrane reads version 1")]
     UnknownFormat { version: String },
-    #[error("the engine plans `{action}` for `{address}`: this terrane does not know that action")]
+    #[error(
+        "cannot read the engine's plan: the action `{action}` for `{address}` is unknown to this terrane"
+    )]
     UnknownAction { action: String, address: String },
 }
 

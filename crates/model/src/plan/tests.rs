@@ -489,9 +489,9 @@ fn what_is_not_a_plan_is_refused() {
     let refusal = |json: &str| parse(json.as_bytes()).unwrap_err().to_string();
     let unknown = r#"{"format_version":"1.0","resource_changes":[{"address":"a.b","mode":"managed","change":{"actions":["paint"]}}]}"#;
     insta::assert_snapshot!([refusal("{"), refusal(r#"{"format_version":"2.0"}"#), refusal(unknown)].join("\n"), @r"
-    the engine's plan is not plan JSON
+    cannot parse the engine's plan as plan JSON
     the engine's plan has format version `2.0`: this terrane reads version 1
-    the engine plans `paint` for `a.b`: this terrane does not know that action
+    cannot read the engine's plan: the action `paint` for `a.b` is unknown to this terrane
     ");
 }
 

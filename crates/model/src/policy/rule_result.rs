@@ -29,18 +29,22 @@ pub struct RuleResult {
 /// Why a value is not a valid answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleResultError {
-    #[error("rule `{rule}` gives {seen}, not messages")]
+    #[error("rule `{rule}` returns {seen}, not messages")]
     Shape {
         rule: &'static str,
         seen: &'static str,
     },
-    #[error("rule `{rule}` gives an object without `msg`")]
+    #[error("rule `{rule}` returns an object without `msg`")]
     NoMessage { rule: &'static str },
-    #[error("rule `{rule}` wants `{seen}` approvals: `count` is a whole number from 1 to 100")]
+    #[error(
+        "rule `{rule}` requires `{seen}` approvals: `count` must be a whole number from 1 to 100"
+    )]
     Count { rule: &'static str, seen: String },
-    #[error("rule `{rule}` wants approvals by `{seen}`: `role` is the name of one role")]
+    #[error("rule `{rule}` requires approvals by `{seen}`: `role` must be the name of one role")]
     Role { rule: &'static str, seen: String },
-    #[error("rule `{rule}` gives `{field}`: it has `msg`, `resource`, `count` and `role`")]
+    #[error(
+        "rule `{rule}` returns the unknown field `{field}`: the fields are `msg`, `resource`, `count` and `role`"
+    )]
     Field { rule: &'static str, field: String },
 }
 

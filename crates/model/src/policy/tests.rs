@@ -215,27 +215,27 @@ fn what_is_no_answer_is_an_error() {
     check(
         RuleKind::Deny,
         json!([1]),
-        "rule `deny` gives a number, not messages",
+        "rule `deny` returns a number, not messages",
     );
     check(
         RuleKind::Deny,
         json!([{ "why": "no" }]),
-        "rule `deny` gives an object without `msg`",
+        "rule `deny` returns an object without `msg`",
     );
     check(
         RuleKind::RequireApproval,
         json!([{ "msg": "look", "count": 0 }]),
-        "rule `require_approval` wants `0` approvals: `count` is a whole number from 1 to 100",
+        "rule `require_approval` requires `0` approvals: `count` must be a whole number from 1 to 100",
     );
     check(
         RuleKind::RequireApproval,
         json!([{ "msg": "look", "role": ["dba", "sre"] }]),
-        "rule `require_approval` wants approvals by `[\"dba\",\"sre\"]`: `role` is the name of one role",
+        "rule `require_approval` requires approvals by `[\"dba\",\"sre\"]`: `role` must be the name of one role",
     );
     check(
         RuleKind::RequireApproval,
         json!([{ "msg": "look", "cuont": 2 }]),
-        "rule `require_approval` gives `cuont`: it has `msg`, `resource`, `count` and `role`",
+        "rule `require_approval` returns the unknown field `cuont`: the fields are `msg`, `resource`, `count` and `role`",
     );
 }
 

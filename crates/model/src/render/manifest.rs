@@ -43,11 +43,11 @@ struct ManifestFile {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadRenderManifestError {
-    #[error("it is no manifest of a rendering")]
+    #[error("the file is not a render manifest")]
     Json(#[from] serde_json::Error),
-    #[error("it is of version {0}, which a newer terrane wrote")]
+    #[error("the manifest has version {0}, which a newer terrane wrote")]
     Newer(u32),
-    #[error("it lists `{0}`, which no rendering to this output can have made")]
+    #[error("the manifest lists `{0}`, which a render to this output cannot have created")]
     Foreign(String),
 }
 

@@ -24,7 +24,7 @@ const MOST_PARTS: usize = 1000;
 pub enum ReadSchemaError {
     #[error("it is not JSON")]
     NotJson(#[from] serde_json::Error),
-    #[error("it is no JSON Schema: {0}")]
+    #[error("it is not a JSON Schema: {0}")]
     NotSchema(String),
 }
 

@@ -45,7 +45,7 @@ pub(super) struct UnmatchedKey {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no path of data such as `cluster.cidr` or `nodes[*].name`")]
+#[error("`{text}` is not a data path such as `cluster.cidr` or `nodes[*].name`")]
 pub struct SelectError {
     text: String,
 }

@@ -8,7 +8,7 @@ use crate::run::import_proposal::UnrecordedResources;
 
 /// The event is not possible in the current state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a run that is {state} takes no `{event}`")]
+#[error("a run that is {state} cannot process the event `{event}`")]
 pub struct InvalidRunEvent {
     state: &'static str,
     event: &'static str,

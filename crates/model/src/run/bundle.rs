@@ -18,13 +18,13 @@ pub type BundleParts = BTreeMap<String, Vec<u8>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackPartsError {
-    #[error("it does not begin as a bundle does")]
+    #[error("the header is not that of a bundle")]
     Head,
-    #[error("it is cut short")]
+    #[error("the bundle is truncated")]
     Short,
-    #[error("its parts are not in order")]
+    #[error("the names of its parts are invalid or not sorted")]
     Order,
-    #[error("it has too many parts, or a name that is too long")]
+    #[error("the bundle has too many parts, or the name of a part is too long")]
     TooMuch,
 }
 

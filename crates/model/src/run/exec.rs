@@ -134,11 +134,11 @@ pub enum ExecRefusal {
         command: String,
         instead: &'static str,
     },
-    #[error("there is no command `{command}` that could be passed on to the engine")]
+    #[error("cannot pass `{command}` to the engine: it is not a known command")]
     Unknown { command: String },
     #[error("option `-{option}` is not passed on to the engine: {why}")]
     Option { option: String, why: &'static str },
-    #[error("`{command}` edits the state by hand, and no reason was given")]
+    #[error("cannot run `{command}`: it changes the state directly, which requires a reason")]
     NoReason { command: String },
 }
 
@@ -306,19 +306,19 @@ mod tests {
             ("", "no command for the engine was given"),
             (
                 "state",
-                "there is no command `state` that could be passed on to the engine",
+                "cannot pass `state` to the engine: it is not a known command",
             ),
             (
                 "state frob a",
-                "there is no command `state frob` that could be passed on to the engine",
+                "cannot pass `state frob` to the engine: it is not a known command",
             ),
             (
                 "frob a",
-                "there is no command `frob` that could be passed on to the engine",
+                "cannot pass `frob` to the engine: it is not a known command",
             ),
             (
                 "-version",
-                "there is no command `-version` that could be passed on to the engine",
+                "cannot pass `-version` to the engine: it is not a known command",
             ),
             (
                 "-chdir=x state list",

@@ -52,7 +52,7 @@ pub struct RewrittenModule {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
-    #[error("`var.{variable}` decides {what}, which must be known before anything is planned")]
+    #[error("`var.{variable}` determines {what}, which must be known before planning")]
     Early { variable: String, what: String },
     #[error("{0}")]
     Unreadable(String),

@@ -38,15 +38,15 @@ pub struct Artifact {
 pub enum ArtifactRefusal {
     #[error("it is a symbolic link")]
     Link,
-    #[error("it is no file")]
+    #[error("it is not a regular file")]
     NoFile,
-    #[error("its name is no text")]
+    #[error("its name is not UTF-8")]
     Name,
     #[error("its path leaves the stack's directory")]
     Outside,
-    #[error("there are {MOST_FILES} others already")]
+    #[error("the limit of {MOST_FILES} files is reached")]
     Number,
-    #[error("with it there would be more than {} MB", MOST_BYTES / 1024 / 1024)]
+    #[error("the artifacts would exceed {} MB in total", MOST_BYTES / 1024 / 1024)]
     Size,
     #[error("it cannot be read: {why}")]
     Unreadable { why: String },
@@ -54,9 +54,9 @@ pub enum ArtifactRefusal {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadArtifactsError {
-    #[error("these are no artifacts, or they are cut short")]
+    #[error("the stored artifacts are malformed or truncated")]
     Malformed,
-    #[error("they have format {found}, and this terrane reads format {FORMAT}")]
+    #[error("the artifacts have format {found}, but this terrane reads format {FORMAT}")]
     Format { found: u32 },
     #[error("an artifact has the path `{path}`, which leaves its directory")]
     Path { path: String },
@@ -200,7 +200,7 @@ fn stays_inside(path: &str) -> bool {
 pub struct ArtifactGlobs(Vec<(String, GlobMatcher)>);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{glob}` names no artifact: {why}")]
+#[error("`{glob}` is not a valid artifact glob: {why}")]
 pub struct InvalidArtifactGlob {
     glob: String,
     why: String,

@@ -113,7 +113,7 @@ pub enum ReadContractError {
         name: ContractName,
         source: serde_json::Error,
     },
-    #[error("the contract `{name}` refers to `{target}`, and no reference leads out of a contract")]
+    #[error("the contract `{name}` refers to `{target}`: a contract may only refer to itself")]
     LeadsOut { name: ContractName, target: String },
     #[error("the contract `{name}` is not a JSON Schema: {why}")]
     NotSchema { name: ContractName, why: String },

@@ -196,9 +196,9 @@ pub enum ForecastChange {
 pub enum PrepareFactsError {
     #[error("`{path}` is neither `.yaml` nor `.json`")]
     Format { path: String },
-    #[error("`{}` is no place for facts: {why}", .path.escape_debug())]
+    #[error("`{}` is not a valid path for facts: {why}", .path.escape_debug())]
     Path { path: String, why: &'static str },
-    #[error("the `path` of `publish \"{place}\"` would show a sensitive output")]
+    #[error("the `path` of `publish \"{place}\"` would reveal a sensitive output")]
     SecretPath { place: String },
     #[error("`publish` of `{path}` has neither `values` nor `contract`")]
     Nothing { path: String },
@@ -209,13 +209,13 @@ pub enum PrepareFactsError {
         path: String,
         contract: ContractName,
     },
-    #[error("`{path}` would show what is secret as the name of a field{}", below(.fields))]
+    #[error("`{path}` would reveal a secret as a field name{}", below(.fields))]
     SecretKeys { path: String, fields: Vec<String> },
-    #[error("`{path}` would hold sensitive values in clear: {}", list(.fields))]
+    #[error("`{path}` would contain sensitive values in plain text: {}", list(.fields))]
     Sensitive { path: String, fields: Vec<String> },
-    #[error("`{path}` would hold what looks like a secret: {}", list(.fields))]
+    #[error("`{path}` would contain values that look like secrets: {}", list(.fields))]
     LooksSecret { path: String, fields: Vec<String> },
-    #[error("no reference can be written for {} of `{path}`: it is made of a sensitive output, not one itself", list(.fields))]
+    #[error("cannot write a reference for {} of `{path}`: its value is derived from a sensitive output, not one itself", list(.fields))]
     Composed { path: String, fields: Vec<String> },
 }
 

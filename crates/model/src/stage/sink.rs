@@ -41,7 +41,7 @@ pub enum SinkSettingError {
         kind: String,
         attribute: &'static str,
     },
-    #[error("there is no sink `{kind}` in a cluster")]
+    #[error("`{kind}` is not a kind of sink in a cluster")]
     Kind { kind: String },
     #[error("sink `{kind}`")]
     Kubeconfig {
@@ -53,15 +53,15 @@ pub enum SinkSettingError {
 /// Why facts cannot be published there.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkValuesError {
-    #[error("`{path}` is sensitive, and a {what} is not the place for it")]
+    #[error("cannot publish `{path}` to a {what}: it is sensitive")]
     Sensitive { path: String, what: &'static str },
-    #[error("`{one}` and `{other}` would both be called `{name}`")]
+    #[error("`{one}` and `{other}` would both have the name `{name}`")]
     SameName {
         one: String,
         other: String,
         name: String,
     },
-    #[error("the facts are larger than the 1 MB that an object may have")]
+    #[error("the facts exceed the limit of 1 MB for an object")]
     TooLong,
 }
 
@@ -284,7 +284,7 @@ mod tests {
         let err = sink(SinkKind::ConfigMap).manifest(&facts, &BTreeSet::new(), str::to_owned);
         assert_eq!(
             err.unwrap_err().to_string(),
-            "`azure.gateway-address` and `azure_gateway_address` would both be called `azure_gateway_address`"
+            "`azure.gateway-address` and `azure_gateway_address` would both have the name `azure_gateway_address`"
         );
     }
 
@@ -300,7 +300,7 @@ mod tests {
         let err = with(SinkKind::ConfigMap).unwrap_err();
         assert_eq!(
             err.to_string(),
-            "`password` is sensitive, and a ConfigMap is not the place for it"
+            "cannot publish `password` to a ConfigMap: it is sensitive"
         );
         assert!(with(SinkKind::ArgocdCluster { server: None }).is_err());
         let cases = [

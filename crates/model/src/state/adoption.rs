@@ -20,13 +20,13 @@ pub enum QuarantineReason {
     OtherLineage { lineage: String, head: String },
     #[error("its serial {serial} is not after the head's {head}")]
     NotNewer { serial: u64, head: u64 },
-    #[error("the state moved to serial {head} by somebody else while the run was at work")]
+    #[error("another writer changed the state to serial {head} during the run")]
     HeadMoved { head: u64 },
-    #[error("it has no resources any more, but the plan does not take them away")]
+    #[error("it has no resources, but the plan does not remove them all")]
     Emptied,
     #[error("it is not a state: {0}")]
     Invalid(String),
-    #[error("it could not be written: {0}")]
+    #[error("cannot write it: {0}")]
     Refused(String),
 }
 

@@ -16,11 +16,11 @@ pub struct Removal {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
-    #[error("nothing in the state is called `{address}`")]
+    #[error("the state has no object `{address}`")]
     Unknown { address: String, near: Vec<String> },
-    #[error("{count} objects in the state are shown as `{address}`")]
+    #[error("`{address}` is ambiguous: {count} objects in the state have this address")]
     Ambiguous { address: String, count: usize },
-    #[error("the state has the old format {format}, which this program cannot look into")]
+    #[error("the state has the old format {format}, which terrane cannot read")]
     OldFormat { format: u64 },
     #[error("could not read the state's resources")]
     Read(#[from] ReadResourcesError),

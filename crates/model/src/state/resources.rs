@@ -63,7 +63,7 @@ pub enum OpaqueState {
     Encrypted,
     #[error("it has the old format {version}, which engines read and never write")]
     Old { version: u64 },
-    #[error("it has format {version}, which is newer than this program")]
+    #[error("it has format {version}, which is newer than this terrane")]
     Newer { version: u64 },
     #[error("{0}")]
     Malformed(String),

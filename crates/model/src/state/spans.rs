@@ -52,11 +52,11 @@ struct RawInstance<'a> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadResourcesError {
-    #[error("the state is encrypted by the engine: what it holds cannot be told")]
+    #[error("the state is encrypted by the engine, so its resources cannot be read")]
     Encrypted,
     #[error("this is not a state")]
     Invalid(#[from] InvalidState),
-    #[error("resource {number} of the state cannot be read")]
+    #[error("cannot read resource {number} of the state")]
     Resource {
         number: usize,
         source: serde_json::Error,

@@ -52,7 +52,7 @@ pub struct StatePattern {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{pattern}` is not a pattern of states")]
+#[error("`{pattern}` is not a valid state pattern")]
 pub struct InvalidPattern {
     pattern: String,
     source: globset::Error,
@@ -122,7 +122,7 @@ impl Token {
 pub struct Lifetime(pub Duration);
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is not a span of time: write `12h`, `90d` or `4w`")]
+#[error("`{0}` is not a duration: write `12h`, `90d` or `4w`")]
 pub struct InvalidLifetime(String);
 
 impl Explain for InvalidLifetime {

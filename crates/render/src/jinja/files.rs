@@ -106,7 +106,7 @@ impl FileAccess {
             .components()
             .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if !is_inside {
-            let problem = format!("`{file}` leads out of the project");
+            let problem = format!("`{file}` points outside the project");
             return Err(Error::new(ErrorKind::InvalidOperation, problem));
         }
         self.read.add(path);

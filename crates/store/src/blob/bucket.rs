@@ -49,7 +49,7 @@ pub(crate) struct Bucket {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenBucketError {
     #[error(
-        "`{url}` names no bucket: `s3://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `gs://BUCKET/PREFIX` or `file:///DIR` is expected"
+        "`{url}` is not a bucket address: `s3://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, `gs://BUCKET/PREFIX` or `file:///DIR` is expected"
     )]
     Url { url: String },
     #[error("could not use the bucket `{url}`")]
@@ -57,7 +57,7 @@ pub enum OpenBucketError {
         url: String,
         source: Box<object_store::Error>,
     },
-    #[error("could not make the directory `{url}`")]
+    #[error("cannot create the directory `{url}`")]
     Directory { url: String, source: std::io::Error },
 }
 

@@ -49,7 +49,7 @@ const OLDEST_SQLITE: [u64; 3] = [3, 51, 3];
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenDbError {
-    #[error("could not wait for the other process that sets up the database")]
+    #[error("cannot wait for the process that sets up the database")]
     Queue(#[source] io::Error),
     #[error("could not rename the new database")]
     Place(#[source] io::Error),
@@ -64,7 +64,9 @@ pub enum OpenDbError {
     },
     #[error("the database did not accept the write-ahead log: its journal is `{journal}`")]
     Journal { journal: String },
-    #[error("the database was written by a newer terrane (layout {found}, this one knows {known})")]
+    #[error(
+        "the database was written by a newer terrane (layout {found}; this one supports {known})"
+    )]
     Newer { found: i64, known: usize },
     #[error(transparent)]
     Older(#[from] OlderLayout),

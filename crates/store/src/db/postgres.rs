@@ -36,15 +36,17 @@ pub(crate) struct PostgresTx {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenPostgresError {
-    #[error("the address of the database cannot be read")]
+    #[error("cannot parse the address of the database")]
     Address(#[source] sqlx::Error),
     #[error("could not reach the database")]
     Connect(#[source] sqlx::Error),
-    #[error("the database is set to `{setting} = off`: it would forget what it acknowledged")]
+    #[error("the database has `{setting} = off`: it could lose acknowledged writes")]
     NotDurable { setting: &'static str },
     #[error("could not set up the database (migration {number})")]
     Migrate { number: usize, source: sqlx::Error },
-    #[error("the database was written by a newer terrane (layout {found}, this one knows {known})")]
+    #[error(
+        "the database was written by a newer terrane (layout {found}; this one supports {known})"
+    )]
     Newer { found: i64, known: usize },
     #[error(transparent)]
     Older(#[from] OlderLayout),

@@ -177,7 +177,7 @@ async fn a_newer_layout_is_left_alone() {
     assert_eq!(
         err.to_string(),
         format!(
-            "the database was written by a newer terrane (layout 99, this one knows {})",
+            "the database was written by a newer terrane (layout 99; this one supports {})",
             migrate::MIGRATIONS.len()
         )
     );

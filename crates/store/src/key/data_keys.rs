@@ -33,17 +33,17 @@ pub enum KeyError {
     Lost { path: PathBuf },
     #[error("`{path}` is not a wrapped key")]
     Shape { path: PathBuf },
-    #[error("`{path}` was wrapped with master key `{needed}`; the one at hand is `{given}`")]
+    #[error("`{path}` was wrapped with master key `{needed}`; the current one is `{given}`")]
     OtherMaster {
         path: PathBuf,
         needed: String,
         given: String,
     },
-    #[error("`{path}` does not open with the master key")]
+    #[error("cannot unwrap `{path}` with the master key")]
     Unwrap { path: PathBuf, source: UnsealError },
     #[error("`{path}` is the key of an unknown state")]
     NoOwner { path: PathBuf },
-    #[error("the system gave no random bytes")]
+    #[error("cannot get random bytes from the system")]
     Random,
 }
 

@@ -57,7 +57,7 @@ pub enum OpenKeyringError {
     },
     #[error("{origin} is not a master key: lines of `terrane-key-1 ID BASE64` are expected")]
     Shape { origin: String },
-    #[error("there is no `{path}` for the age identity to decrypt")]
+    #[error("cannot decrypt the master key with the age identity: there is no `{path}`")]
     NoAgeFile { path: PathBuf },
     #[error("{origin} is not an age identity")]
     Identity { origin: String, source: io::Error },
@@ -67,7 +67,7 @@ pub enum OpenKeyringError {
         identity: String,
         source: age::DecryptError,
     },
-    #[error("the system gave no random bytes")]
+    #[error("cannot get random bytes from the system")]
     Random,
 }
 

@@ -36,19 +36,19 @@ pub fn is_bundle(start: &[u8]) -> bool {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenBundleError {
-    #[error("it is no bundle, or it is cut short")]
+    #[error("the file is not a bundle, or it is truncated")]
     Shape,
-    #[error("it has format {found}, and this terrane reads format {FORMAT}")]
+    #[error("the bundle has format {found}, but this terrane reads format {FORMAT}")]
     Format { found: u32 },
     #[error(
-        "it belongs to the project with the id `{found}`, and this one has the id `{expected}`"
+        "the bundle belongs to the project with the id `{found}`, but this project has the id `{expected}`"
     )]
     Foreign { found: String, expected: String },
-    #[error("it was sealed with master key `{needed}`, and the one at hand is `{given}`")]
+    #[error("the bundle was sealed with master key `{needed}`; the current one is `{given}`")]
     OtherMaster { needed: String, given: String },
-    #[error("it was changed, or it is cut short")]
+    #[error("the bundle was modified or truncated")]
     Changed,
-    #[error("a task of ours ended early")]
+    #[error("an internal task ended early")]
     Interrupted,
 }
 

@@ -13,7 +13,7 @@ use crate::db::{DbError, Row};
 pub enum ChangeSetError {
     #[error("there is no change set `{0}`")]
     Missing(ChangeSetId),
-    #[error("the record of {what} cannot be read")]
+    #[error("cannot read the record of {what}")]
     Record {
         what: String,
         source: serde_json::Error,
@@ -26,9 +26,9 @@ pub enum ChangeSetError {
     Run(#[from] model::run::InvalidRunEvent),
     #[error(transparent)]
     Set(#[from] model::run::changeset::InvalidSetEvent),
-    #[error("change set `{set}` lost its lanes meanwhile: what its runs say no longer counts")]
+    #[error("change set `{set}` has lost its lanes: results of its runs are no longer accepted")]
     LaneLost { set: ChangeSetId },
-    #[error("plan `{seen}` is not what change set `{set}` asks about now")]
+    #[error("plan `{seen}` is not the current plan of change set `{set}`")]
     OtherPlans { set: ChangeSetId, seen: String },
     #[error(transparent)]
     Db(#[from] DbError),

@@ -42,7 +42,7 @@ pub struct StoredArtifacts {
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeepArtifactsError {
-    #[error("another run has kept artifacts of state `{state}` since")]
+    #[error("another run has stored artifacts of state `{state}` since")]
     Moved { state: StateName },
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -39,7 +39,9 @@ pub enum DeleteStateError {
     Ended { state: StateName, id: String },
     #[error("only runs write state `{state}`")]
     RunsOnly { state: StateName },
-    #[error("state `{state}` is only a copy here: it lives in a backend of the engine")]
+    #[error(
+        "cannot delete state `{state}`: it is only a copy of a state in a backend of the engine"
+    )]
     Copy { state: StateName },
     #[error("could not delete state `{state}`")]
     Store {

@@ -209,7 +209,7 @@ fn without_a_rule_nothing_is_written() {
     insta::assert_snapshot!(said.to_string(), @"
     ── stderr
     error: no rule of `.sops.yaml` can be used
-           no creation rule is for `out/all.sops.yaml`
+           no creation rule matches `out/all.sops.yaml`
     [exit 1]
     ");
 }
@@ -236,7 +236,7 @@ fn without_a_key_a_look_is_told_by_digests() {
     note: 2 encrypted files of `lab` compared by digest alone: there is no key here to open them
     ── stderr
     error: could not open `secrets.sops.yaml`
-           there is no age key to open it with: it is encrypted for
+           there is no age key to decrypt it with: it is encrypted for
            `age1…
     hint: put the private key into one of the places that were looked at: `SOPS_AGE_KEY`,
           `SOPS_AGE_KEY_FILE`, `SOPS_AGE_KEY_CMD`, `SOPS_AGE_SSH_PRIVATE_KEY_FILE`,
@@ -392,9 +392,9 @@ fn a_file_that_cannot_be_opened_any_more_is_made_anew_when_asked() {
     assert_eq!(test.read("out/all.sops.yaml"), damaged);
     insta::assert_snapshot!(said, @"
     ── stderr
-    error: could not open `out/all.sops.yaml`, which is there already
-           its MAC cannot be read, so it was changed after it was encrypted
-           it was changed, or moved here from another place
+    error: cannot decrypt the existing file `out/all.sops.yaml`
+           cannot read its MAC: it was changed after it was encrypted
+           it was modified, or moved from another path
     hint: bring back the last good version, for example from Git, or make it anew:
           `terrane render --overwrite`
     [exit 1]
@@ -477,7 +477,7 @@ fn a_key_that_lies_in_the_project_is_hinted_at() {
     insta::assert_snapshot!(said, @r#"
     ── stderr
     error: could not open `secrets.sops.yaml`
-           there is no age key to open it with: it is encrypted for
+           there is no age key to decrypt it with: it is encrypted for
            `age1…`
     hint: `age.key` lies in the project: `export SOPS_AGE_KEY_FILE="$PWD/age.key"` there says to use it
     [exit 1]

@@ -174,7 +174,7 @@ async fn copy_here(
 
 #[derive(Debug, thiserror::Error)]
 pub enum RefreshCopyError {
-    #[error("could not look at the state of stack `{stack}` in its backend")]
+    #[error("cannot read the state of stack `{stack}` in its backend")]
     Backend {
         stack: StackName,
         source: Box<BackendError>,
@@ -185,14 +185,14 @@ pub enum RefreshCopyError {
         source: Box<StoreError>,
     },
     #[error(
-        "stack `{stack}` has its state here (serial {serial}), and its target keeps states in a backend of the engine"
+        "the state of stack `{stack}` is in this home (serial {serial}), but its target uses a backend of the engine"
     )]
     StateHere { stack: StackName, serial: u64 },
     #[error(
-        "the backend of stack `{stack}` held resources before (serial {serial}), and holds nothing of that state now"
+        "the backend of stack `{stack}` contained resources before (serial {serial}), but no longer contains that state"
     )]
     Gone { stack: StackName, serial: u64 },
-    #[error("could not keep a copy of the state of stack `{stack}`")]
+    #[error("cannot store a copy of the state of stack `{stack}`")]
     Copy {
         stack: StackName,
         source: Box<AppendError>,

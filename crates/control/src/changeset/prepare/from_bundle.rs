@@ -33,7 +33,7 @@ pub enum BeginBundleError {
     Prepare(#[from] PrepareError),
     #[error("the bundle changes stack `{stack}`, which this project does not have")]
     NoStack { stack: StackName },
-    #[error("the plan of stack `{stack}` was made with `{made_with}`, which is not here")]
+    #[error("the plan of stack `{stack}` was made with `{made_with}`, which is not available")]
     Engine {
         stack: StackName,
         made_with: String,
@@ -49,9 +49,9 @@ pub enum BeginBundleError {
     Meanwhile { set: ChangeSetId },
     #[error("this bundle is being applied by another machine, as change set {set}")]
     Elsewhere { set: String },
-    #[error("could not keep what is in the bundle")]
+    #[error("cannot store the contents of the bundle")]
     LayOut(#[from] LayOutBundleError),
-    #[error("could not keep the policies that are asked here")]
+    #[error("cannot store the policies that are evaluated here")]
     Policies(#[from] PolicyError),
 }
 

@@ -26,16 +26,16 @@ pub enum PrepareError {
     #[error(transparent)]
     NotAWriter(#[from] NotAWriterError),
     #[error(
-        "stack `{stack}` would keep its state on the disk of this CI job, which goes when the job ends"
+        "stack `{stack}` would store its state on the disk of this CI job, which is lost when the job ends"
     )]
     NoHome { stack: StackName },
-    #[error("stack `{stack}` needs output `{output}` of `{upstream}`, which is not there yet")]
+    #[error("stack `{stack}` needs output `{output}` of `{upstream}`, which does not exist yet")]
     NotApplied {
         stack: StackName,
         upstream: StackName,
         output: String,
     },
-    #[error("stack `{stack}` is not applied: {}", undone.words())]
+    #[error("cannot apply stack `{stack}`: {}", undone.words())]
     UpstreamNotDone {
         stack: StackName,
         undone: Box<UnfinishedUpstream>,
@@ -47,7 +47,7 @@ pub enum PrepareError {
         gate: GateOfStack,
         known: Vec<String>,
     },
-    #[error("gate `{gate}` is not looked at here: it {}", if *is_after_destroy { "proves that what was destroyed is gone" } else { "belongs to an apply" })]
+    #[error("gate `{gate}` is not checked here: it {}", if *is_after_destroy { "proves that what was destroyed is gone" } else { "belongs to an apply" })]
     GateOfOtherTime {
         gate: GateOfStack,
         is_after_destroy: bool,
@@ -65,18 +65,18 @@ pub enum PrepareError {
     },
     #[error("stack `{by}`, which is no longer in the project, still depends on `{stack}`")]
     StillNeededByRemoved { stack: StackName, by: StackName },
-    #[error("stack `{stack}` may not be applied now")]
+    #[error("cannot apply stack `{stack}` now")]
     KeptAside {
         stack: StackName,
         source: Box<QuarantineError>,
     },
     #[error(
-        "stack `{stack}` has no state here, and `{file}` holds one: everything in it would be made again"
+        "stack `{stack}` has no state in this home, but `{file}` contains one: all its resources would be created again"
     )]
     StateFile { stack: StackName, file: String },
     #[error(
-        "stack `{stack}` has no state here, and its source names backend `{kind}` ({file}, line {line}): what was applied \
-         there would be made again"
+        "stack `{stack}` has no state in this home, but its source names backend `{kind}` ({file}, line {line}): what was \
+         applied there would be created again"
     )]
     StateElsewhere {
         stack: StackName,
@@ -85,8 +85,8 @@ pub enum PrepareError {
         line: usize,
     },
     #[error(
-        "stack `{stack}` has its state here (serial {serial}), and target `{target}` keeps states in backend `{kind}`: what was \
-         applied would be made again"
+        "the state of stack `{stack}` is in this home (serial {serial}), but target `{target}` uses backend `{kind}`: \
+         what was applied would be created again"
     )]
     StateHere {
         stack: StackName,
@@ -107,11 +107,11 @@ pub enum PrepareError {
     },
     #[error("stack `{stack}` is no longer in the project")]
     Gone { stack: StackName },
-    #[error("change set {set} is a command of the engine, which is not tried again by itself")]
+    #[error("change set {set} runs an engine command, which is not retried automatically")]
     ExecAgain { set: ChangeSetId },
     #[error(
-        "change set `{set}` {} and is not resumed",
-        if *is_bundle { "applies a bundle, as it is or not at all," } else { "destroys," }
+        "cannot resume change set `{set}`: it {}",
+        if *is_bundle { "applies a bundle, as it is or not at all" } else { "destroys stacks" }
     )]
     NotResumed { set: ChangeSetId, is_bundle: bool },
     #[error("change set `{set}` was rejected by `{by}`: {reason}")]
@@ -120,12 +120,14 @@ pub enum PrepareError {
         by: String,
         reason: String,
     },
-    #[error("change set {waits} awaits confirmation, and is newer than {stopped}, which stopped")]
+    #[error(
+        "change set {waits} awaits confirmation and is newer than the stopped change set {stopped}"
+    )]
     NewerWaits {
         waits: ChangeSetId,
         stopped: ChangeSetId,
     },
-    #[error("change set {waits} awaits confirmation, and none has stopped")]
+    #[error("there is no stopped change set to resume; change set {waits} awaits confirmation")]
     OnlyWaits { waits: ChangeSetId },
     #[error("nothing to resume: no change set is stopped")]
     NothingStopped,
@@ -147,7 +149,7 @@ pub enum PrepareError {
     #[error(transparent)]
     Stale(#[from] StaleRender),
     #[error(
-        "context `{context}` gives stack `{stack}` the file `{file}`, and the source has one at `{path}`"
+        "context `{context}` provides `{file}` to stack `{stack}`, but the source already has `{path}`"
     )]
     FileTwice {
         stack: StackName,
@@ -155,9 +157,7 @@ pub enum PrepareError {
         file: String,
         path: String,
     },
-    #[error(
-        "stack `{stack}` says that it writes `{file}` (`artifacts`), and the source has `{path}`"
-    )]
+    #[error("stack `{stack}` lists `{file}` in `artifacts`, but the source already has `{path}`")]
     ArtifactTwice {
         stack: StackName,
         file: String,
@@ -165,15 +165,15 @@ pub enum PrepareError {
     },
     #[error("could not take a snapshot of the source")]
     Snapshot(#[from] SnapshotError),
-    #[error("could not keep the snapshot of the source in `{}`", path.display())]
+    #[error("cannot store the snapshot of the source in `{}`", path.display())]
     Keep { path: PathBuf, source: io::Error },
     #[error("could not seal the snapshot of the source")]
     Seal(#[source] store::StoreError),
-    #[error("could not note with which values it was asked for")]
+    #[error("cannot record the values of the request")]
     Digest(#[source] store::StoreError),
-    #[error("could not look after a state")]
+    #[error("cannot read or reserve a state")]
     Reserve(#[source] store::StoreError),
-    #[error("could not read where its facts stand")]
+    #[error("cannot read where the facts are published")]
     FactLocations(#[source] store::StoreError),
     #[error(transparent)]
     Reopen(#[from] ReopenError),

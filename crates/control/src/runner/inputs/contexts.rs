@@ -54,7 +54,7 @@ pub(super) fn hooks(spec: &RunSpec, known: &FetchedValues<'_>) -> Result<Vec<Rea
                 let what = format!("the hook {hook} of context `{}`", context.name);
                 let run = match known.evaluate(&hook.run, &what)? {
                     Value::Array(words) => words.iter().map(text_of).collect(),
-                    _ => return Err(Failure::new(format!("{what} is no list of words"))),
+                    _ => return Err(Failure::new(format!("{what} is not a list of strings"))),
                 };
                 let mut env = Vec::new();
                 for (name, input) in &hook.env {

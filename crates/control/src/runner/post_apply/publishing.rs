@@ -51,7 +51,7 @@ pub(super) async fn publish(
         .is_some_and(|head| head.contents != Contents::Nothing);
     if !spec.destroy && !blocks.is_empty() && !has_resources && part.values.outputs().is_empty() {
         return Err(
-            Failure::new("nothing was published: the stack has nothing applied any more").refused(),
+            Failure::new("nothing was published: the stack is no longer applied").refused(),
         );
     }
     let mark = head.as_ref().map(|head| StateMark {

@@ -29,7 +29,7 @@ pub(super) enum ManifestsError {
     Empty { path: String },
     #[error("`{path}` is larger than 32 MB")]
     TooLong { path: String },
-    #[error("`{path}` is no manifest")]
+    #[error("`{path}` is not a manifest")]
     Manifest { path: String, source: ManifestError },
     #[error("`{path}` is {what}, and no program that renders it is on PATH")]
     NoRenderer {
@@ -41,7 +41,7 @@ pub(super) enum ManifestsError {
     Render { path: String, source: CaptureError },
     #[error("could not render `{path}`: {said}")]
     Rendering { path: String, said: String },
-    #[error("what {agent} is installed from is not pinned")]
+    #[error("the manifests of {agent} are not pinned by a digest")]
     NotPinned { agent: &'static str, seen: String },
     #[error("{agent} would be installed from `{seen}`, not from `{expected}`")]
     Digest {

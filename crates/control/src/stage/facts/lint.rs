@@ -141,7 +141,7 @@ fn sink_files(project: &Project, findings: &mut Vec<Finding>) {
             };
             if let Some(why) = path_problem(path) {
                 let path = path.escape_debug();
-                let message = format!("`{path}` is no place for facts: {why}");
+                let message = format!("`{path}` is not a valid path for facts: {why}");
                 let finding = Finding::error("fact-path", message);
                 findings.push(finding.at(sink.at.clone(), "written here"));
                 continue;

@@ -663,5 +663,5 @@ async fn outputs_that_break_their_contract_are_not_published() {
         take_over: None,
     };
     let err = publish(&world.control, &publication).await.unwrap_err();
-    insta::assert_snapshot!(err, @"outputs of stack `one` do not keep the contract `edge/v1`: `address` is the text `not an address`, expected an address; `port` is missing, expected a whole number");
+    insta::assert_snapshot!(err, @"outputs of stack `one` violate the contract `edge/v1`: `address` is the text `not an address`, expected an address; `port` is missing, expected a whole number");
 }

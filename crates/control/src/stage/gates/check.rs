@@ -118,7 +118,7 @@ async fn command(
         };
         end_of(&words.masked(&[mask, &around.mask]))
     };
-    let late = || format!("it did not end within {}", seconds(limit));
+    let late = || format!("it did not finish within {}", seconds(limit));
     gate.judge(CommandEvidence {
         program: gate.program.clone(),
         exit: ended.exit.map_or_else(late, |exit| exit.to_string()),

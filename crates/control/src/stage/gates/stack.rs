@@ -37,7 +37,7 @@ pub enum StackGatesError {
     #[error(transparent)]
     Values(#[from] StageValuesError),
     /// Problems of the gates, none of which was checked.
-    #[error("the gates of stack `{stack}` cannot be looked at")]
+    #[error("cannot check the gates of stack `{stack}`")]
     Settings {
         stack: String,
         problems: Vec<GateProblem>,
@@ -195,7 +195,7 @@ fn unresolved(err: &ResolveError, values: &StackValues) -> String {
             "`for_each` is neither an object nor a list of strings".to_owned()
         }
         ResolveError::SecretEach { .. } => {
-            "`for_each` is made of a sensitive output or a secret, and everybody sees its keys"
+            "`for_each` uses a sensitive output or a secret, but its keys are visible to everyone"
                 .to_owned()
         }
     }

@@ -160,7 +160,7 @@ async fn programs_of_the_project() {
     assert_eq!(said[0], "passed");
     assert_eq!(said[1], "sh: exit code 3: no: (secret)");
     assert!(said[2].contains("could not start"), "{}", said[2]);
-    assert_eq!(said[3], "sleep: it did not end within 1 s");
+    assert_eq!(said[3], "sleep: it did not finish within 1 s");
     assert!(!serde_json::to_string(&reports).unwrap().contains("hunter2"));
 }
 
@@ -189,7 +189,7 @@ async fn what_a_program_said_is_kept_however_it_ends() {
         "    seen       exit code 3: begun"
     );
     let hung = lines(1);
-    assert!(hung.contains("it did not end within 1 s: err"), "{hung}");
+    assert!(hung.contains("it did not finish within 1 s: err"), "{hung}");
     assert!(hung.contains("its output ends with: out"), "{hung}");
     assert_eq!(reports[2].verdict, GateVerdict::Passed);
     let kept = serde_json::to_string(&reports[2].evidence).unwrap();
@@ -240,7 +240,7 @@ async fn a_gate_is_over_at_its_limit_and_says_who_did_not_answer() {
     assert_eq!(said[0], "the cluster did not answer within 2 s");
     assert_eq!(
         said[1],
-        "the credential plugin `sleep` did not answer within 2 s, the cluster was not asked \
+        "the credential plugin `sleep` did not answer within 2 s; the cluster was not contacted \
          (run it by hand: does it wait for somebody to log in?)"
     );
     for report in &reports {

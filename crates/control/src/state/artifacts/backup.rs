@@ -34,7 +34,7 @@ pub(crate) struct ArtifactEntry {
 pub enum RestoreArtifactsError {
     #[error("could not read `{}`", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("`{}` is not what was exported: its digest is another one", path.display())]
+    #[error("`{}` is not the exported file: its digest does not match", path.display())]
     Changed { path: PathBuf },
     #[error("cannot keep `{}`", path.display())]
     Refused {
@@ -43,7 +43,7 @@ pub enum RestoreArtifactsError {
     },
     #[error(transparent)]
     Read(#[from] ArtifactsError),
-    #[error("could not keep the artifacts of state `{state}`")]
+    #[error("cannot store the artifacts of state `{state}`")]
     Keep {
         state: StateName,
         source: Box<KeepArtifactsError>,

@@ -37,7 +37,7 @@ pub enum RecoverError {
     NoKey { origin: String },
     #[error(transparent)]
     Key(#[from] ReadKeyError),
-    #[error("`{}` holds no versions: there is no `segments` in it, nor in a directory below", path.display())]
+    #[error("`{}` contains no versions: neither it nor a directory below it contains `segments`", path.display())]
     NoHome { path: PathBuf },
     #[error("`{}` is not empty", path.display())]
     NotEmpty { path: PathBuf },
@@ -72,24 +72,24 @@ pub enum RebuildError {
         home: String,
         source: Box<OpenStoreError>,
     },
-    #[error("could not write the tables of `{home}` from its files")]
+    #[error("cannot rebuild the database of `{home}` from its files")]
     Rebuild { home: String, source: StoreError },
-    #[error("nothing of state `{state}` is lost")]
+    #[error("state `{state}` has no lost version")]
     NothingLost { state: String },
     #[error(
-        "no version of state `{state}` opens with this master key, and another one may open them all"
+        "cannot decrypt any version of state `{state}` with this master key; another key may decrypt them all"
     )]
     OtherMaster { state: StateName },
-    #[error("state `{state}` has no version {version} that opens")]
+    #[error("state `{state}` has no readable version {version}")]
     NoVersion { state: StateName, version: i64 },
-    #[error("version {version} of state `{state}` opens")]
+    #[error("version {version} of state `{state}` is readable")]
     Opens { state: StateName, version: i64 },
-    #[error("could not begin state `{state}` anew")]
+    #[error("cannot start state `{state}` again")]
     Begin {
         state: StateName,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("could not go on from version {version} of state `{state}`")]
+    #[error("cannot continue from version {version} of state `{state}`")]
     GoOn {
         state: StateName,
         version: i64,

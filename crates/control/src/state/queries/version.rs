@@ -24,7 +24,7 @@ pub enum AskStateError {
     Read(Box<ReadStateError>),
     #[error("state `{state}` has no version with serial {serial}")]
     NoSerial { state: StateName, serial: u64 },
-    #[error("state `{state}` was not there at {at}")]
+    #[error("state `{state}` did not exist at {at}")]
     NotYet {
         state: StateName,
         at: jiff::Timestamp,
@@ -40,7 +40,7 @@ pub enum AskStateError {
         /// The newest version before the deletion.
         version: i64,
     },
-    #[error("nothing is known about what version {version} of state `{state}` holds: {source}")]
+    #[error("cannot read the contents of version {version} of state `{state}`: {source}")]
     Opaque {
         state: StateName,
         version: i64,
@@ -68,9 +68,9 @@ pub enum AskStateError {
     },
     #[error("could not list the states")]
     List(#[source] StoreError),
-    #[error("could not get the key of digests")]
+    #[error("cannot get the digest key")]
     Digest(#[source] StoreError),
-    #[error("could not read who wrote a version")]
+    #[error("cannot read the author of a version")]
     Author(#[from] ChangeSetError),
 }
 

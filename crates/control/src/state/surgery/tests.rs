@@ -236,7 +236,7 @@ async fn a_serial_that_two_contents_have_names_neither() {
     place.force(full(2, "other")).await;
     let back = rollback(control, &state, RollbackTarget::Serial(2)).await;
     let refused = back.unwrap_err();
-    let said = "serial 2 of state `p/network` is that of several versions: 2, 4";
+    let said = "several versions of state `p/network` have serial 2: 2, 4";
     assert_eq!(refused.to_string(), said);
     let hint = "name one of them by its number: `--to 2`";
     assert_eq!(refused.hint().as_deref(), Some(hint));

@@ -176,7 +176,7 @@ async fn an_archive_that_was_changed_is_refused() {
     changed[60] ^= 1;
     insta::assert_snapshot!(attempt(with(&[(".zip", changed)]), "1.99.0").await, @r"
     could not install the official release
-    `tofu_1.99.0_PLATFORM.zip` is not the file whose checksum was signed: 7cf36e9b3855dcdf78ab46f3a012ca993106c2b874ea7df57e1cc9ad7f5a4e1d instead of 5101b64ec6cbddb1840211e0850ca8888b5f0805efc03530097f5b3b09273a70
+    `tofu_1.99.0_PLATFORM.zip` has the checksum 7cf36e9b3855dcdf78ab46f3a012ca993106c2b874ea7df57e1cc9ad7f5a4e1d, but the signed one is 5101b64ec6cbddb1840211e0850ca8888b5f0805efc03530097f5b3b09273a70
     ");
 }
 
@@ -186,7 +186,7 @@ async fn an_archive_that_was_cut_is_refused() {
     cut.truncate(100);
     insta::assert_snapshot!(attempt(with(&[(".zip", cut)]), "1.99.0").await, @r"
     could not install the official release
-    `tofu_1.99.0_PLATFORM.zip` is not the file whose checksum was signed: c55a478b77d3dd28d6a406bfd3d4b94c02923af88f63655445fe5d38731e184a instead of 5101b64ec6cbddb1840211e0850ca8888b5f0805efc03530097f5b3b09273a70
+    `tofu_1.99.0_PLATFORM.zip` has the checksum c55a478b77d3dd28d6a406bfd3d4b94c02923af88f63655445fe5d38731e184a, but the signed one is 5101b64ec6cbddb1840211e0850ca8888b5f0805efc03530097f5b3b09273a70
     ");
 }
 
@@ -198,7 +198,7 @@ async fn checksums_that_were_changed_are_refused() {
         .into_bytes();
     insta::assert_snapshot!(attempt(with(&[("SHA256SUMS", changed)]), "1.99.0").await, @r"
     could not install the official release
-    the checksums of tofu 1.99.0 are not to be trusted: it is not signed by the key 252A369A1313DBF0269FE7ED25B352482F957F6E
+    cannot trust the checksums of tofu 1.99.0: the file is not signed by the key 252A369A1313DBF0269FE7ED25B352482F957F6E
     ");
 }
 
@@ -207,7 +207,7 @@ async fn checksums_signed_by_another_are_refused() {
     let files = with(&[("gpgsig", fixture!("SHA256SUMS.other.sig"))]);
     insta::assert_snapshot!(attempt(files, "1.99.0").await, @r"
     could not install the official release
-    the checksums of tofu 1.99.0 are not to be trusted: it is not signed by the key 252A369A1313DBF0269FE7ED25B352482F957F6E
+    cannot trust the checksums of tofu 1.99.0: the file is not signed by the key 252A369A1313DBF0269FE7ED25B352482F957F6E
     ");
 }
 
@@ -219,7 +219,7 @@ async fn another_key_is_refused_even_if_all_fits_together() {
     ]);
     insta::assert_snapshot!(attempt(files, "1.99.0").await, @r"
     could not install the official release
-    the checksums of tofu 1.99.0 are not to be trusted: the key is not the one with the fingerprint 252A369A1313DBF0269FE7ED25B352482F957F6E, but F695314A82577190C3C305D4697E4A96A5F4C25E
+    cannot trust the checksums of tofu 1.99.0: the key has the fingerprint F695314A82577190C3C305D4697E4A96A5F4C25E, not 252A369A1313DBF0269FE7ED25B352482F957F6E
     ");
 }
 

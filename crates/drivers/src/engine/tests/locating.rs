@@ -87,11 +87,11 @@ fn what_is_missing_is_said_with_the_remedy() {
         .on_path("broken", "terraform", "echo cannot run >&2; exit 3")
         .in_cache("tofu", "1.11.14");
     insta::assert_snapshot!(machine.look("tofu ~> 1.12"), @r"
-    `tofu ~> 1.12` is wanted, but there is only 1.9.0 at `/bin/tofu`, 1.11.14 at `/cache/engines/tofu/1.11.14/tofu`
+    `tofu ~> 1.12` is required, but there is only 1.9.0 at `/bin/tofu`, 1.11.14 at `/cache/engines/tofu/1.11.14/tofu`
     hint: run `terrane engine install`, which gets a suitable one
     ");
     insta::assert_snapshot!(machine.look("terraform"), @r"
-    `/broken/terraform` does not tell its version: exit code 3, cannot run
+    cannot read the version of `/broken/terraform`: exit code 3, cannot run
     hint: repair or remove `/broken/terraform`, or run `terrane engine install`
     ");
     insta::assert_snapshot!(Machine::new().look("tofu = 1.11.4"), @r"

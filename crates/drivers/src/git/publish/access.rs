@@ -61,21 +61,21 @@ impl GitCredential {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    #[error("`{url}` is not where a repository can be")]
+    #[error("`{url}` is not the address of a repository")]
     Url { url: String },
-    #[error("the address of the repository holds a password")]
+    #[error("the address of the repository contains a password")]
     PasswordInUrl,
-    #[error("`{branch}` is not the name of a branch")]
+    #[error("`{branch}` is not a valid branch name")]
     Branch { branch: String },
-    #[error("a token would go over `{url}` in clear")]
+    #[error("cannot send a token to `{url}`: the connection is not encrypted")]
     ClearToken { url: String },
-    #[error("`{url}` is opened by {wanted}, and the credential is {given}")]
+    #[error("`{url}` requires {wanted}, but the credential is {given}")]
     WrongKind {
         url: String,
         wanted: &'static str,
         given: &'static str,
     },
-    #[error("could not put the key of the repository into a file")]
+    #[error("cannot write the key of the repository to a file")]
     Key(#[source] io::Error),
 }
 

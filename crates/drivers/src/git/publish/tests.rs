@@ -247,10 +247,10 @@ async fn a_secret_goes_only_where_it_is_safe() {
         let opened = place.try_open("cache.git", url, Some(credential)).await;
         opened.err().map(|err| err.to_string()).unwrap_or_default()
     };
-    insta::assert_snapshot!(open("http://git.example.io/f.git", "t").await, @"a token would go over `http://git.example.io/f.git` in clear");
-    insta::assert_snapshot!(open("https://u:marked@git.example.io/f.git", "t").await, @"the address of the repository holds a password");
-    insta::assert_snapshot!(open("git@git.example.io:f.git", "t").await, @"`git@git.example.io:f.git` is opened by an SSH key, and the credential is a token");
-    insta::assert_snapshot!(open("https://git.example.io/f.git", "-----BEGIN KEY").await, @"`https://git.example.io/f.git` is opened by a token, and the credential is an SSH key");
-    insta::assert_snapshot!(open("ext::sh -c whoami", "t").await, @"`ext::sh -c whoami` is not where a repository can be");
-    insta::assert_snapshot!(open("--upload-pack=x", "t").await, @"`--upload-pack=x` is not where a repository can be");
+    insta::assert_snapshot!(open("http://git.example.io/f.git", "t").await, @"cannot send a token to `http://git.example.io/f.git`: the connection is not encrypted");
+    insta::assert_snapshot!(open("https://u:marked@git.example.io/f.git", "t").await, @"the address of the repository contains a password");
+    insta::assert_snapshot!(open("git@git.example.io:f.git", "t").await, @"`git@git.example.io:f.git` requires an SSH key, but the credential is a token");
+    insta::assert_snapshot!(open("https://git.example.io/f.git", "-----BEGIN KEY").await, @"`https://git.example.io/f.git` requires a token, but the credential is an SSH key");
+    insta::assert_snapshot!(open("ext::sh -c whoami", "t").await, @"`ext::sh -c whoami` is not the address of a repository");
+    insta::assert_snapshot!(open("--upload-pack=x", "t").await, @"`--upload-pack=x` is not the address of a repository");
 }

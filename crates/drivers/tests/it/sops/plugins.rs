@@ -116,12 +116,12 @@ fn a_plugin_that_is_missing_is_named_unless_another_key_opens() {
     let without = Place::new(&key, Path::new("/nowhere"));
     let shown = |said: String| said.replace(&key.recipient, "age1pq1…");
     insta::assert_snapshot!(shown(without.opened(&sealed, None).unwrap_err()), @r#"
-    none of the age keys opens it: it is encrypted for `age1pq1…`
+    none of the age keys can decrypt it: it is encrypted for `age1pq1…`
     there is no program `age-plugin-pq` on `PATH`
     hint: Some("install the age plugin `age-plugin-pq`, and see that its directory is on `PATH`")
     "#);
     insta::assert_snapshot!(shown(without.sealed().unwrap_err()), @r"
-    the data key could not be wrapped for `age1pq1…`
+    cannot wrap the data key for `age1pq1…`
     there is no program `age-plugin-pq` on `PATH`
     ");
 
@@ -198,13 +198,13 @@ fn a_plugin_may_ask() {
 
     let wrong = place.opened(&sealed, Some(answering("0000"))).unwrap_err();
     assert!(
-        wrong.contains("the age plugin `age-plugin-pq` broke off"),
+        wrong.contains("the age plugin `age-plugin-pq` ended unexpectedly"),
         "{wrong}"
     );
     let nobody = place.opened(&sealed, None).unwrap_err();
     insta::assert_snapshot!(nobody.replace(&key.recipient, "age1pq1…"), @r#"
-    none of the age keys opens it: it is encrypted for `age1pq1…`
-    the age plugin `age-plugin-pq` asks, and nobody is here to answer: the token is missing [y: insert]
+    none of the age keys can decrypt it: it is encrypted for `age1pq1…`
+    the age plugin `age-plugin-pq` requests input, and there is no terminal to ask for it: the token is missing [y: insert]
     hint: Some("give runs a key that opens without a person")
     "#);
 }

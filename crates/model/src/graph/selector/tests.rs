@@ -148,15 +148,15 @@ fn mistakes() {
     );
     check(
         "dns&",
-        "error: `dns&` selects nothing: there is no name in it",
+        "error: `dns&` is not a valid selector: there is no name in it",
     );
     check(
         "changed:",
-        "error: `changed:` selects nothing: nothing follows the colon",
+        "error: `changed:` is not a valid selector: nothing follows the colon",
     );
     check(
         "++dns",
-        "error: `++dns` selects nothing: write `!` first, then at most one `+` on each side of the name",
+        "error: `++dns` is not a valid selector: write `!` first, then at most one `+` on each side of the name",
     );
 }
 
@@ -169,7 +169,7 @@ fn the_current_directory() {
     assert_eq!(here("infra/dns/templates"), "dns");
     assert_eq!(
         here("docs"),
-        "error: no stack lives in `docs`; name the stacks, or run it at the project's root for all of them"
+        "error: there is no stack in `docs`; name the stacks, or run it at the project's root for all of them"
     );
 }
 

@@ -219,7 +219,10 @@ fn published(findings: &mut Findings, drafts: &Drafts) {
     for draft in drafts.values() {
         for (facts, path, at) in &draft.published {
             if let Some(why) = path_problem(path) {
-                let message = format!("`{}` is no place for facts: {why}", path.escape_debug());
+                let message = format!(
+                    "`{}` is not a valid path for facts: {why}",
+                    path.escape_debug()
+                );
                 findings.push(Finding::error("fact-path", message).at(at.clone(), "named here"));
                 continue;
             }

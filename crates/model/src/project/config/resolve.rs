@@ -32,7 +32,7 @@ pub trait StageValues {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     /// External queries to make before resolving again.
-    #[error("{} must be asked first", asks.iter().map(ExternalQuery::to_string).collect::<Vec<_>>().join(", "))]
+    #[error("{} must be queried first", asks.iter().map(ExternalQuery::to_string).collect::<Vec<_>>().join(", "))]
     Asks { asks: Vec<ExternalQuery> },
     #[error("`{attribute}` of `{block}` ({}:{}) has no value", at.file, at.line)]
     Value {
@@ -44,7 +44,7 @@ pub enum ResolveError {
     #[error("`for_each` of `{block}` ({}:{}) is neither an object nor a list of strings", at.file, at.line)]
     Each { block: String, at: Box<Location> },
     #[error(
-        "`for_each` of `{block}` ({}:{}) is made of a sensitive output or a secret, and everybody sees its keys", at.file, at.line
+        "`for_each` of `{block}` ({}:{}) uses a sensitive output or a secret, but its keys are visible to everyone", at.file, at.line
     )]
     SecretEach { block: String, at: Box<Location> },
 }

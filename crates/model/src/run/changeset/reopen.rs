@@ -37,13 +37,15 @@ pub struct ReopenedRun {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReopenError {
-    #[error("change set `{set}` is {}: only one that stopped is resumed", status.word())]
+    #[error("cannot resume change set `{set}`: it is {}, not stopped", status.word())]
     NotStopped { set: ChangeSetId, status: Status },
     #[error("change set `{0}` has nothing left to do")]
     NothingLeft(ChangeSetId),
-    #[error("run `{run}` is {word}: only one that did not end well is tried again")]
+    #[error("cannot retry run `{run}`: it is {word}, and only unsuccessful runs are retried")]
     EndedWell { run: RunId, word: &'static str },
-    #[error("run `{run}` was skipped because of `{by}`: try that one again")]
+    #[error(
+        "cannot retry run `{run}`: it was skipped because of stack `{by}`; retry that stack's run"
+    )]
     Poisoned { run: RunId, by: StackName },
 }
 

@@ -223,11 +223,11 @@ fn what_must_be_known_early_cannot_be_replaced() {
     };
     assert_eq!(
         say("module \"m\" {\n  source = \"./${var.a}\"\n}\n"),
-        "`var.a` decides the source of module `m`, which must be known before anything is planned"
+        "`var.a` determines the source of module `m`, which must be known before planning"
     );
     assert_eq!(
         say("terraform {\n  backend \"local\" {\n    path = var.a\n  }\n}\n"),
-        "`var.a` decides a setting of the engine, which must be known before anything is planned"
+        "`var.a` determines a setting of the engine, which must be known before planning"
     );
     let json = r#"{ "module": { "m": { "source": "${var.a}" } } }"#;
     assert!(rewritten(&[("main.tf.json", json)], &["a"]).is_err());

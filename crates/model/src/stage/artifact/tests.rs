@@ -35,14 +35,14 @@ fn a_stored_set_keeps_its_form() {
 fn what_is_no_set_is_refused() {
     let bytes = set(&[("a", 0o600, "text"), ("b", 0o600, "")]).to_bytes();
     let check = |bytes: &[u8]| ArtifactSet::from_bytes(bytes).unwrap_err().to_string();
-    let short = "these are no artifacts, or they are cut short";
+    let short = "the stored artifacts are malformed or truncated";
     for cut in 0..bytes.len() {
         assert_eq!(check(&bytes[..cut]), short, "cut at {cut}");
     }
     assert_eq!(check(&[&bytes[..], b"x"].concat()), short);
     assert_eq!(
         check(b"{\"artifacts\":2,\"files\":[]}\n"),
-        "they have format 2, and this terrane reads format 1"
+        "the artifacts have format 2, but this terrane reads format 1"
     );
     for path in ["../a", "/a", "a//b", "a/./b", ""] {
         let head = format!(
@@ -64,7 +64,7 @@ fn no_more_is_taken_than_may_be_kept() {
     let one_more = many.add("one more", Artifact::new(0o600, Vec::new()));
     assert_eq!(
         one_more.unwrap_err().to_string(),
-        "there are 256 others already"
+        "the limit of 256 files is reached"
     );
     let outside = ArtifactSet::default().add("../a", Artifact::new(0o600, Vec::new()));
     assert_eq!(outside, Err(ArtifactRefusal::Outside));
@@ -75,7 +75,7 @@ fn no_more_is_taken_than_may_be_kept() {
     let refused = large.add("c", Artifact::new(0o600, vec![0]));
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "with it there would be more than 16 MB"
+        "the artifacts would exceed 16 MB in total"
     );
 }
 

@@ -97,7 +97,7 @@ fn what_is_wrong_is_said_without_the_value() {
     );
     assert_eq!(
         message,
-        "bootstrap `flux`: the kubeconfig is neither YAML nor JSON of a kubeconfig"
+        "bootstrap `flux`: cannot parse the kubeconfig as YAML or JSON"
     );
     let (message, _) = refused(
         "argocd",

@@ -31,7 +31,7 @@ pub struct FileOwner {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{MANIFEST}` on the branch cannot be read")]
+#[error("cannot read `{MANIFEST}` on the branch")]
 pub struct ReadFactsManifestError(#[source] serde_json::Error);
 
 impl FactsManifest {
@@ -106,7 +106,7 @@ fn said(path: &str, there: &str, how: PathClash, owner: &FileOwner) -> String {
     match how {
         PathClash::Same => format!("`{path}` belongs to {of}"),
         PathClash::Directory | PathClash::Case => format!(
-            "`{path}` cannot lie beside `{there}`, which belongs to {of}: {}",
+            "`{path}` conflicts with `{there}`, which belongs to {of}: {}",
             how.why()
         ),
     }

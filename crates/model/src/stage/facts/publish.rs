@@ -45,11 +45,11 @@ pub enum ReadPublishError {
         expected: &'static str,
     },
     #[error(
-        "the `path` of `publish \"{place}\"` is made of a sensitive output or a secret, and everybody sees names"
+        "the `path` of `publish \"{place}\"` uses a sensitive output or a secret, but names are visible to everyone"
     )]
     SecretPath { place: String },
     #[error(
-        "the `{attribute}` of a sink of `publish \"{place}\"` is made of a sensitive output or a secret, and everybody sees names"
+        "the `{attribute}` of a sink of `publish \"{place}\"` uses a sensitive output or a secret, but names are visible to everyone"
     )]
     SecretSink {
         place: String,

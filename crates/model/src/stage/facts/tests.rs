@@ -171,7 +171,7 @@ fn sensitive_values_are_refused_encrypted_or_referred_to() {
         SensitiveFacts::Refuse,
     );
     let refused = refused.unwrap_err();
-    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would hold sensitive values in clear: `db.pass`");
+    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would contain sensitive values in plain text: `db.pass`");
     let encrypted = prepared(
         &publish(Some(values.clone())),
         &outputs,
@@ -200,7 +200,7 @@ fn sensitive_values_are_refused_encrypted_or_referred_to() {
         &["db"],
         SensitiveFacts::Reference,
     );
-    insta::assert_snapshot!(composed.unwrap_err(), @"no reference can be written for `url` of `clusters/prod/globals.yaml`: it is made of a sensitive output, not one itself");
+    insta::assert_snapshot!(composed.unwrap_err(), @"cannot write a reference for `url` of `clusters/prod/globals.yaml`: its value is derived from a sensitive output, not one itself");
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn what_looks_like_a_secret_is_refused_by_name() {
     let mut wanted = publish(Some(json!({"a": {"tls": pem}, "b": pem})));
     wanted.plain = vec!["b".to_owned()];
     let refused = prepared(&wanted, &json!({}), &[], SensitiveFacts::Encrypt).unwrap_err();
-    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would hold what looks like a secret: `a.tls`");
+    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would contain values that look like secrets: `a.tls`");
 }
 
 #[test]
@@ -322,10 +322,10 @@ fn names_of_fields_are_no_place_for_secrets() {
     let values = json!({"a": {key: "x"}, "b": [{"of hunter2-hunter2": 1}]});
     let wanted = publish(Some(values));
     let refused = prepared(&wanted, &outputs, &["word"], SensitiveFacts::Encrypt).unwrap_err();
-    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would show what is secret as the name of a field below `a`, `b[0]`");
+    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would reveal a secret as a field name below `a`, `b[0]`");
     let mut wanted = publish(Some(json!({ key: "x" })));
     let refused = prepared(&wanted, &outputs, &["word"], SensitiveFacts::Encrypt).unwrap_err();
-    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would show what is secret as the name of a field");
+    insta::assert_snapshot!(refused, @"`clusters/prod/globals.yaml` would reveal a secret as a field name");
     wanted.plain = vec![key.to_owned()];
     prepared(&wanted, &outputs, &["word"], SensitiveFacts::Encrypt).unwrap();
 }
@@ -570,11 +570,11 @@ fn a_file_that_cannot_lie_beside_anothers_is_refused() {
     for (path, expected) in [
         (
             "x.yaml/y.yaml",
-            "`x.yaml/y.yaml` cannot lie beside `x.yaml`, which belongs to stack `one` of project `p`: one would be a file and a directory at once",
+            "`x.yaml/y.yaml` conflicts with `x.yaml`, which belongs to stack `one` of project `p`: one would be a file and a directory at once",
         ),
         (
             "q/x.yaml",
-            "`q/x.yaml` cannot lie beside `q/X.yaml`, which belongs to stack `x` of project `q`: they differ in case only, and on many disks that is one file",
+            "`q/x.yaml` conflicts with `q/X.yaml`, which belongs to stack `x` of project `q`: they differ in case only, and on many disks that is one file",
         ),
     ] {
         let files = BTreeMap::from([(path.to_owned(), b"new".to_vec())]);

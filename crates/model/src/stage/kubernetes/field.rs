@@ -22,7 +22,7 @@ enum PathSegment {
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no path of a field: {why}")]
+#[error("`{text}` is not a valid field path: {why}")]
 pub struct FieldPathError {
     text: String,
     why: &'static str,
@@ -190,7 +190,7 @@ mod tests {
             let err = path.parse::<FieldPath>().unwrap_err();
             assert_eq!(
                 err.to_string(),
-                format!("`{path}` is no path of a field: {why}")
+                format!("`{path}` is not a valid field path: {why}")
             );
         }
     }

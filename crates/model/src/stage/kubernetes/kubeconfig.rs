@@ -55,21 +55,21 @@ pub enum KubeconfigError {
     #[error("the kubeconfig is larger than 1 MB")]
     TooLong,
     // A parser's message may quote the content.
-    #[error("the kubeconfig is neither YAML nor JSON of a kubeconfig")]
+    #[error("cannot parse the kubeconfig as YAML or JSON")]
     Unreadable,
     #[error("the kubeconfig has no `current-context`")]
     NoContext,
     #[error("the kubeconfig has no {what} called `{name}`")]
     Missing { what: &'static str, name: String },
     #[error(
-        "the kubeconfig names a file in `{attribute}`, and files are not read: it is held in memory alone"
+        "the kubeconfig refers to a file in `{attribute}`, but terrane does not read files that a kubeconfig names"
     )]
     File { attribute: &'static str },
     #[error("`{attribute}` of a kubeconfig is not supported")]
     Unsupported { attribute: &'static str },
-    #[error("`{server}` is no `https` address")]
+    #[error("`{server}` is not an `https` address")]
     PlainServer { server: String },
-    #[error("the credential plugin speaks `{seen}`")]
+    #[error("the credential plugin has the unsupported API version `{seen}`")]
     Plugin { seen: String },
 }
 
@@ -383,7 +383,7 @@ mod tests {
     fn what_cannot_be_held_in_memory_is_refused_by_name() {
         let refused = |cluster: &str, user: &str| read(cluster, user).unwrap_err().to_string();
         let good = "{server: 'https://c'}";
-        let file = "the kubeconfig names a file in `X`, and files are not read: it is held in memory alone";
+        let file = "the kubeconfig refers to a file in `X`, but terrane does not read files that a kubeconfig names";
         let unsupported = "`X` of a kubeconfig is not supported";
         let cases = [
             (
@@ -422,7 +422,7 @@ mod tests {
             (
                 "{server: 'http://10.0.0.1'}",
                 "{}",
-                "`http://10.0.0.1` is no `https` address",
+                "`http://10.0.0.1` is not an `https` address",
                 "",
             ),
         ];
@@ -451,7 +451,7 @@ mod tests {
         let err = read("{server: 'https://c'}", &old).unwrap_err();
         assert_eq!(
             err.to_string(),
-            "the credential plugin speaks `client.authentication.k8s.io/v1alpha1`"
+            "the credential plugin has the unsupported API version `client.authentication.k8s.io/v1alpha1`"
         );
     }
 

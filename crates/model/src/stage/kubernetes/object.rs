@@ -54,7 +54,7 @@ pub enum ManifestError {
         number: usize,
         source: yaml_serde::Error,
     },
-    #[error("document {number} is no object: it has no `{attribute}`")]
+    #[error("document {number} is not a Kubernetes object: it has no `{attribute}`")]
     NoObject {
         number: usize,
         attribute: &'static str,
@@ -186,11 +186,11 @@ mod tests {
         let err = |text: &str| documents(text).unwrap_err().to_string();
         assert_eq!(
             err("apiVersion: v1\nkind: A\n---\n"),
-            "document 1 is no object: it has no `metadata.name`"
+            "document 1 is not a Kubernetes object: it has no `metadata.name`"
         );
         assert_eq!(
             err("kind: A\nmetadata: {name: a}"),
-            "document 1 is no object: it has no `apiVersion`"
+            "document 1 is not a Kubernetes object: it has no `apiVersion`"
         );
         assert_eq!(err("a: [b"), "document 1 is not YAML");
     }

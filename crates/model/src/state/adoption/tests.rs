@@ -46,7 +46,7 @@ fn a_newer_state_of_the_same_lineage() {
     check(
         Some(&head),
         &state(9, "l", ""),
-        "aside: it has no resources any more, but the plan does not take them away",
+        "aside: it has no resources, but the plan does not remove them all",
     );
 }
 

@@ -157,6 +157,6 @@ fn what_is_shown_without_its_secret_is_named_so() {
     let same = |address: &str| address.replace(['0', '1'], "(secret)");
     let word = "a.one[(secret)]".to_owned();
     let err = as_written(STATE.as_bytes(), &[word], same).unwrap_err();
-    let said = "2 objects in the state are shown as `a.one[(secret)]`";
+    let said = "`a.one[(secret)]` is ambiguous: 2 objects in the state have this address";
     assert_eq!(err.to_string(), said);
 }

@@ -95,7 +95,7 @@ fn what_cannot_be_known_says_why() {
     );
     check_opaque(
         r#"{"version":5}"#,
-        "it has format 5, which is newer than this program",
+        "it has format 5, which is newer than this terrane",
     );
     check_opaque(
         r#"{"version":4,"resources":[1]}"#,

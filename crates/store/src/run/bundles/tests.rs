@@ -37,7 +37,7 @@ fn each_refusal_says_what_is_wrong() {
         &keys,
         "other",
         &sealed,
-        "it belongs to the project with the id `shop`, and this one has the id `other`",
+        "the bundle belongs to the project with the id `shop`, but this project has the id `other`",
     );
     let stranger = keyring();
     check(
@@ -45,30 +45,35 @@ fn each_refusal_says_what_is_wrong() {
         "shop",
         &sealed,
         &format!(
-            "it was sealed with master key `{}`, and the one at hand is `{}`",
+            "the bundle was sealed with master key `{}`; the current one is `{}`",
             keys.id(),
             stranger.id()
         ),
     );
-    check(&keys, "shop", b"", "it is no bundle, or it is cut short");
+    check(
+        &keys,
+        "shop",
+        b"",
+        "the file is not a bundle, or it is truncated",
+    );
     check(
         &keys,
         "shop",
         &sealed[..40],
-        "it is no bundle, or it is cut short",
+        "the file is not a bundle, or it is truncated",
     );
     check(
         &keys,
         "shop",
         &sealed[..sealed.len() - 1],
-        "it was changed, or it is cut short",
+        "the bundle was modified or truncated",
     );
     let later = String::from_utf8_lossy(&sealed).replacen("\"format\":1", "\"format\":2", 1);
     check(
         &keys,
         "shop",
         later.as_bytes(),
-        "it has format 2, and this terrane reads format 1",
+        "the bundle has format 2, but this terrane reads format 1",
     );
 }
 
@@ -84,7 +89,7 @@ fn the_first_line_is_not_believed() {
     let mut forged = sealed;
     forged[at..at + 4].copy_from_slice(b"shed");
     let err = open(&keys, "shed", forged).unwrap_err();
-    assert_eq!(err.to_string(), "it was changed, or it is cut short");
+    assert_eq!(err.to_string(), "the bundle was modified or truncated");
 }
 
 proptest! {

@@ -48,8 +48,8 @@ pub struct RebuildReport {
 /// A version that was acknowledged, is newer than all that can be restored, and cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "version {acknowledged} of state `{state}` was acknowledged, and {}",
-    if *.readable == 0 { "none of it opens".to_owned() } else { format!("the newest that opens is version {}", .readable) }
+    "version {acknowledged} of state `{state}` was acknowledged, but {}",
+    if *.readable == 0 { "no version of it is readable".to_owned() } else { format!("the newest readable one is version {}", .readable) }
 )]
 pub struct LostVersion {
     pub state: StateName,
@@ -72,7 +72,7 @@ impl LostVersion {
 /// one was restored from an older copy unnoticed.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "another version {} of state `{}` (serial {}, from {}) was acknowledged too, and the database does not know it",
+    "another version {} of state `{}` (serial {}, from {}) was acknowledged too, but the database does not contain it",
     .version.version, .version.state, .version.serial, .version.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
 )]
 pub struct RivalVersion {

@@ -26,13 +26,13 @@ pub enum Adopted {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    #[error("could not compare what run {run} left behind with state `{state}`")]
+    #[error("cannot compare the state that run {run} left behind with state `{state}`")]
     Compare {
         state: StateName,
         run: RunId,
         source: StoreError,
     },
-    #[error("could not adopt what run {run} left behind")]
+    #[error("cannot adopt the state that run {run} left behind")]
     Append { run: RunId, source: AppendError },
 }
 

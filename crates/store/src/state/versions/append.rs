@@ -85,7 +85,7 @@ pub enum AppendError {
         source: PushRefusal,
         holder: Option<Box<HeldLock>>,
     },
-    #[error("state `{state}` was changed by others again and again during this write")]
+    #[error("cannot write state `{state}`: other writers changed it at each attempt")]
     Contended { state: StateName },
     #[error("could not store a version of state `{state}`")]
     Store {

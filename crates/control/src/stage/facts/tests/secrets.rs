@@ -133,7 +133,7 @@ async fn no_secret_comes_out_in_any_coat() {
     };
     let refused = publish_to(&world, &url, &wanted).await.unwrap_err();
     let source = std::error::Error::source(&refused).unwrap().to_string();
-    insta::assert_snapshot!(source, @"`prod/db.yaml` would hold sensitive values in clear: `db.password`");
+    insta::assert_snapshot!(source, @"`prod/db.yaml` would contain sensitive values in plain text: `db.password`");
     nothing_is_left(&world, &format!("{refused:?} {refused} {source}"));
 
     wanted.on_sensitive = SensitiveFacts::Encrypt;

@@ -132,7 +132,7 @@ fn clear_settings(
             continue;
         }
         let message = format!(
-            "a credential in `{name}` of backend `{kind}` would lie in clear beside every plan of target `{}`",
+            "a credential in `{name}` of backend `{kind}` would be stored in plain text with each plan of target `{}`",
             target.target.name
         );
         findings.push(

@@ -210,7 +210,9 @@ fn keys_of_a_for_each_are_no_secrets() {
         let err = resolve(&stack(&gate).stages.gates[0], &NOTHING_ASKED).unwrap_err();
         let said = err.to_string();
         assert!(
-            said.contains("is made of a sensitive output or a secret, and everybody sees its keys"),
+            said.contains(
+                "uses a sensitive output or a secret, but its keys are visible to everyone"
+            ),
             "{said}"
         );
     }

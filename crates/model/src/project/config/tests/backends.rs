@@ -35,13 +35,13 @@ fn a_credential_that_would_lie_in_clear() {
     };
     let header = "address = \"http://h/${stack.state}\"\n    headers = { Authorization = \"Bearer ${env(\"T\")}\" }";
     insta::assert_snapshot!(check_backend(&http(header), ""), @"
-    error credential-in-clear: a credential in `headers` of backend `http` would lie in clear beside every plan of target `away`
+    error credential-in-clear: a credential in `headers` of backend `http` would be stored in plain text with each plan of target `away`
       terrane.hcl:7:3 the engine writes these settings down
       hint: `username` and `password` of the block reach the engine by its environment alone
     ");
     let address = "address = \"http://u:${env(\"T\")}@h/${stack.state}\"";
     insta::assert_snapshot!(check_backend(&http(address), ""), @"
-    error credential-in-clear: a credential in `address` of backend `http` would lie in clear beside every plan of target `away`
+    error credential-in-clear: a credential in `address` of backend `http` would be stored in plain text with each plan of target `away`
       terrane.hcl:7:3 the engine writes these settings down
       hint: `username` and `password` of the block reach the engine by its environment alone
     ");

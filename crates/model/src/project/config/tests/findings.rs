@@ -287,11 +287,11 @@ error duplicate-name: there are two `project` blocks
 error duplicate-name: stack `s` is defined twice
   terrane.hcl:10:7 again here
   terrane.hcl:5:7 first here
-error invalid-name: `state` is taken: `name` and `state` are words of the project file
+error invalid-name: `state` is reserved: `name` and `state` are keywords of the project file
   terrane.hcl:15:7 the name of this stack
-error invalid-name: `Bad--name` is not a name: a letter first, then lower case letters, digits and single dashes
+error invalid-name: `Bad--name` is not a valid name: use a letter first, then lower case letters, digits and single dashes
   terrane.hcl:20:7 this name
-error invalid-name: `e-C` is not a name: a letter first, then lower case letters, digits and single dashes
+error invalid-name: `e-C` is not a valid name: use a letter first, then lower case letters, digits and single dashes
   terrane.hcl:25:7 the name of this stack
 error duplicate-name: `for_each` holds `x` twice
   terrane.hcl:26:14 in this list
@@ -344,7 +344,7 @@ error missing-directory: there is no directory `mm`
   hint: did you mean `m`?
 error path-leaves-project: `m/../../x` leaves the project
   terrane.hcl:11:12 only what lies in the project is there
-error path-leaves-project: `/etc` is an absolute path: paths count from the project's root
+error path-leaves-project: `/etc` is an absolute path: paths must be relative to the project's root
   terrane.hcl:16:12 only what lies in the project is there
 error no-module: `empty` holds no `.tf` or `.tofu` file
   terrane.hcl:21:15 the directory is there

@@ -641,7 +641,7 @@ fn a_retry_opens_the_run_and_what_it_poisoned() {
     let poisoned = changeset::reopen(&set, &runs, &Reopen::Run(RunId(3))).unwrap_err();
     assert_eq!(
         poisoned.to_string(),
-        "run `r3` was skipped because of `a`: try that one again"
+        "cannot retry run `r3`: it was skipped because of stack `a`; retry that stack's run"
     );
 }
 

@@ -33,7 +33,7 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
     let said = store.state_head(&state).await.unwrap_err().to_string();
     let start = "version 3 of state `p/network` was acknowledged (the first one missing is from 20";
     assert!(said.starts_with(start), "{said}");
-    let end = "and the database knows only version 1: it is older than the files; `terrane state recover --into-home` brings it up to date";
+    let end = "but the database contains only version 1: it is older than the files; run `terrane state recover --into-home` to update it";
     assert!(said.ends_with(end), "{said}");
     assert!(append(&store, state.clone(), body(2)).await.is_err());
     let info = lock_info("a");
