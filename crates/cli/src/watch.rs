@@ -7,8 +7,10 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use control::Control;
+use control::changeset::orphan_processes;
 use control::changeset::prepare::StartedChangeSet;
-use control::changeset::{approval_policy, orphan_processes};
+use control::decision::DecisionError;
+use control::decision::confirm::{self, ConfirmResult};
 use control::home::retry::Backoff;
 use control::run::client_presence;
 use control::run::query::ChangeMark;
@@ -211,42 +213,19 @@ impl<'a> Watcher<'a> {
     }
 
     pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
-        self.ask_policies().await?;
-        let by = self.actor.clone();
-        self.turn(Some(UserCommand::Confirm { by })).await?;
-        self.begun = Instant::now(); // the time until the confirmation does not count
-        self.look().await
-    }
-
-    /// Evaluates policies on the confirmation: they may deny it because of the user or the time.
-    async fn ask_policies(&mut self) -> Result<(), CommandError> {
-        let before = control::changeset::explain::explain(self.control, self.id).await;
-        let before = before.map_err(|err| CommandError::from_error(&err))?;
-        if before.set.status != Status::AwaitingConfirm {
-            return Ok(()); // the confirmation is refused for another reason
-        }
-        let heard =
-            approval_policy::evaluate_confirmation(self.control, &before, &self.actor).await;
-        let heard = heard.map_err(|err| CommandError::from_error(&err))?;
-        for (stack, said) in &heard.said {
+        let caller = self.asker.clone().unwrap_or_default();
+        let outcome = confirm::confirm(self.control, self.id, &self.actor, &caller).await;
+        let outcome = outcome.map_err(|err| decision_error(&err))?;
+        for (stack, said) in &outcome.verdicts.said {
             self.warn(stack, &said.warnings)?;
         }
-        let denied: Vec<&Remark> = heard.denials().collect();
-        if denied.is_empty() && !heard.owed.is_empty() {
-            return Err(owes(self.id, &heard.owed));
+        match outcome.result {
+            ConfirmResult::Confirmed { blocked_by } => self.front = blocked_by,
+            ConfirmResult::Missing(missing) => return Err(owes(self.id, &missing)),
+            ConfirmResult::Denied(denials) => return Err(denied(self.id, &denials)),
         }
-        if denied.is_empty() {
-            return Ok(());
-        }
-        let said = format!("cannot confirm change set {}: denied by policy", self.id);
-        let said = denied.iter().fold(CommandError::new(said), |said, one| {
-            said.cause(one.to_string())
-        });
-        let hint = format!(
-            "it still waits; `terrane run show {}` shows its status",
-            self.id
-        );
-        Err(said.hint(hint).status(ExitStatus::Refused))
+        self.begun = Instant::now(); // the time until the confirmation does not count
+        self.look().await
     }
 
     /// Prints policy warnings that were not shown before.
@@ -639,6 +618,14 @@ pub(crate) fn advance_error(err: &scheduler::AdvanceError) -> CommandError {
     }
 }
 
+/// The error for a decision that is not recorded.
+pub(crate) fn decision_error(err: &DecisionError) -> CommandError {
+    match err {
+        DecisionError::Advance(err) => advance_error(err),
+        err => CommandError::from_error(err),
+    }
+}
+
 /// ``warning: policy `owners`: stack `base`: it is Friday``, or an event.
 pub(crate) fn policy_warnings(
     stack: &StackName,
@@ -655,6 +642,18 @@ pub(crate) fn policy_warnings(
         }
     }
     Ok(())
+}
+
+fn denied(set: ChangeSetId, denials: &[Remark]) -> CommandError {
+    let shown = CommandError::new(format!("cannot confirm change set {set}: denied by policy"));
+    let shown = denials
+        .iter()
+        .fold(shown, |shown, one| shown.cause(one.to_string()));
+    shown
+        .hint(format!(
+            "it still waits; `terrane run show {set}` shows its status"
+        ))
+        .status(ExitStatus::Refused)
 }
 
 fn owes(set: ChangeSetId, owed: &[MissingApproval]) -> CommandError {

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod changeset;
+pub mod decision;
 pub mod home;
 pub mod policy;
 mod program_output;

@@ -1,17 +1,12 @@
 //! `terrane run`: lists runs and why they wait, and records users' decisions.
 
-use std::collections::BTreeSet;
-
 use control::Control;
-use control::access::writers;
-use control::changeset::prepare;
+use control::decision::Decider;
 use control::project::open::OpenProject;
-use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
-use model::run::changeset::{Action, Request};
+use model::run::changeset::Action;
 
-use super::change::prepare_error;
 use super::{destroy, open_home, valid_project_except};
 use crate::global::Global;
 use crate::{CommandError, ExitStatus, Process};
@@ -101,21 +96,13 @@ impl ProjectHandle {
         })
     }
 
-    /// Refuses a change set of another machine: its source and plans are only there.
-    async fn check_machine(&self, set: ChangeSetId) -> Result<(), CommandError> {
-        let found = self.control.change_set(set).await;
-        let found = found.map_err(|err| CommandError::from_error(&err))?;
-        if found.request.machine == self.control.home.machine() {
-            return Ok(());
+    /// The user, with the project as this user has it.
+    pub(super) fn decider<'a>(&'a self, actor: &'a str, process: &'a Process) -> Decider<'a> {
+        Decider {
+            actor,
+            env: &process.env,
+            project: &self.project,
         }
-        Err(CommandError::new(format!(
-            "change set {set} was planned on another machine, or by another user, who has its source and its plans"
-        ))
-        .hint(format!(
-            "confirm it there, or apply a bundle (`terrane plan --out FILE`); if that machine is gone: \
-             `terrane run discard {set} --reason …`, then `terrane apply`"
-        ))
-        .status(ExitStatus::Refused))
     }
 
     /// Uses the project of the change set: for a destroy with older code, the project as of that commit.
@@ -135,71 +122,16 @@ impl ProjectHandle {
         })
     }
 
-    /// The request of a change set, and its stacks that were protected at that time. Their names were typed
-    /// for a destroy.
-    async fn typed_names(
-        &self,
-        set: ChangeSetId,
-    ) -> Result<(Request, BTreeSet<StackName>), CommandError> {
-        let control = &self.control;
-        let failed = |err: &dyn Explain| CommandError::from_error(err);
-        let found = control.change_set(set).await;
-        let request = found.map_err(|err| failed(&err))?.request;
-        let mut typed = BTreeSet::new();
-        for run in control.runs(set).await.map_err(|err| failed(&err))? {
-            let spec = control.run_spec(run.id).await.map_err(|err| failed(&err))?;
-            if spec.stack.protected {
-                typed.insert(run.stack);
-            }
-        }
-        Ok((request, typed))
-    }
-
-    /// A stack of a destroy that became protected after the request.
-    async fn protected_since(&self, set: ChangeSetId) -> Result<Option<StackName>, CommandError> {
-        let (request, typed) = self.typed_names(set).await?;
-        let is_protected = |name: &&StackName| {
-            let stack = self.project.stacks.get(*name);
-            stack.is_some_and(|stack| stack.protected) && !typed.contains(*name)
-        };
-        let found = request.stacks.iter().find(is_protected).cloned();
-        Ok(found.filter(|_| request.action == Action::Destroy))
-    }
-
-    /// Checks that the user may start the runs: as a writer of their targets, and only if the project does
-    /// not require more approvals by now.
+    /// Checks that the user may start the runs of a change set.
     pub(super) async fn check_writer(
         &self,
         set: ChangeSetId,
         process: &Process,
     ) -> Result<(), CommandError> {
-        let found = self.control.change_set(set).await;
-        let request = found.map_err(|err| CommandError::from_error(&err))?.request;
-        let again =
-            format!("`terrane run discard {set} --reason …` drops it; then request it again");
-        let more = prepare::requires_more_approvals(&self.project, &request);
-        let stacks: BTreeSet<StackName> = request.stacks.into_iter().collect();
-        if let Some(gone) = stacks
-            .iter()
-            .find(|stack| !self.project.stacks.contains_key(*stack))
-        {
-            return Err(CommandError::new(format!(
-                "cannot tell who may apply stack `{gone}`: it is no longer in the project"
-            ))
-            .hint(again)
-            .status(ExitStatus::Refused));
-        }
-        if let Some(by) = more {
-            return Err(CommandError::new(format!(
-                "{by} now requires more approvals than when change set {set} was requested"
-            ))
-            .hint(again)
-            .status(ExitStatus::Refused));
-        }
         let actor = process.actor();
-        let who = writers::identify(&self.project, &stacks, &process.env, &actor).await;
-        who.check_all(&self.project, &stacks)
-            .map_err(|err| prepare_error(&err.into()))
+        let decider = self.decider(&actor, process);
+        let checked = decider.check_writer(&self.control, set).await;
+        checked.map_err(|err| CommandError::from_error(&err))
     }
 }
 
@@ -236,27 +168,10 @@ impl RunOrChangeSet {
                 (found.change_set, Some(run))
             }
         };
-        must_be_of_here(control, set).await?;
+        let checked = control.check_project(set).await;
+        checked.map_err(|err| CommandError::from_error(&err))?;
         Ok((set, run))
     }
-}
-
-/// Refuses a change set of another project: projects that share a home only see their own, and whether its
-/// processes are alive is only visible there.
-async fn must_be_of_here(control: &Control, set: ChangeSetId) -> Result<(), CommandError> {
-    let found = control.change_set(set).await;
-    let found = found.map_err(|err| CommandError::from_error(&err))?;
-    let project = found.request.project;
-    if project == control.home.project() {
-        return Ok(());
-    }
-    Err(
-        CommandError::new(format!("change set `{set}` is another project's"))
-            .hint(format!(
-                "run the command in the directory of project `{project}`"
-            ))
-            .status(ExitStatus::Refused),
-    )
 }
 
 pub(crate) fn read_run(word: &str) -> Result<RunId, CommandError> {

@@ -51,7 +51,8 @@ pub(crate) async fn confirm_change_set(
     let here = ProjectHandle::open(global, process).await?;
     let failed = |err: &dyn Explain| CommandError::from_error(err);
     let (set, _) = RunOrChangeSet::read(what)?.set(&here.control).await?;
-    here.check_machine(set).await?;
+    let checked = here.control.check_machine(set).await;
+    checked.map_err(|err| failed(&err))?;
     let here = here.of_set(set, process).await?;
     here.check_writer(set, process).await?;
     check_protected(&here, set, named, global, process).await?;
@@ -97,7 +98,8 @@ async fn check_protected(
     global: &Global,
     process: &Process,
 ) -> Result<(), CommandError> {
-    let (request, typed) = here.typed_names(set).await?;
+    let found = here.control.typed_names(set).await;
+    let (request, typed) = found.map_err(|err| CommandError::from_error(&err))?;
     if request.action != Action::Destroy {
         return Ok(());
     }

@@ -1,17 +1,15 @@
 //! `terrane run discard`
 
-use control::run::cleanup;
-use control::schedule::scheduler::{self, UserCommand};
+use control::decision::stop;
 use control::state::quarantine;
-use control::state::redact_reason::without_secrets_of_set;
 use model::base::ids::{ChangeSetId, RunId};
 use serde_json::json;
 
-use super::{RunOrChangeSet, must_be_of_here};
+use super::RunOrChangeSet;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::ReasonArg;
 use crate::global::Global;
-use crate::watch::advance_error;
+use crate::watch::decision_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Drop a waiting change set, or the quarantined state of a run
@@ -50,17 +48,8 @@ async fn drop_set(
     let reason = args.reason.read(global, process)?;
     // Must work while the project is being edited: needs no valid project.
     let here = HomeHandle::open(global, process).await?;
-    must_be_of_here(&here.control, set).await?;
-    let text = without_secrets_of_set(&here.control, set, &reason.text).await;
-    let say = UserCommand::Discard {
-        by: reason.actor,
-        reason: Some(text.clone()),
-    };
-    let asker = control::secrets::caller_env::CallerEnv::default();
-    let standing = scheduler::advance(&here.control, set, Some(say), &asker, None)
-        .await
-        .map_err(|err| advance_error(&err))?;
-    cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;
+    let text = stop::discard(&here.control, set, reason).await;
+    let text = text.map_err(|err| decision_error(&err))?;
     if global.json {
         report::json(&json!({ "change_set": set.to_string(), "reason": text }))?;
     } else {

@@ -18,7 +18,6 @@ use model::run::{Run, Stage};
 use serde_json::json;
 
 use super::cancel::say_over;
-use super::must_be_of_here;
 use crate::commands::home_args::HomeHandle;
 use crate::global::Global;
 use crate::view::text::{self, clean, pad};
@@ -88,7 +87,8 @@ pub(crate) async fn logs(
     let control = &place.control;
     let mut runs = find(&args.what, control).await?;
     if let Some(run) = runs.first() {
-        must_be_of_here(control, run.change_set).await?;
+        let checked = control.check_project(run.change_set).await;
+        checked.map_err(|err| CommandError::from_error(&err))?;
     }
     if let Some(attempt) = args.attempt {
         let most = runs.iter().map(|run| attempts(&control.home, run.id)).max();

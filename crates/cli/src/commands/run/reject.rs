@@ -1,16 +1,13 @@
 //! `terrane run reject`
 
-use control::run::cleanup;
-use control::schedule::scheduler::{self, UserCommand};
-use control::secrets::caller_env::CallerEnv;
-use control::state::redact_reason::without_secrets_of_set;
+use control::decision::stop;
 use serde_json::json;
 
 use super::RunOrChangeSet;
 use crate::commands::home_args::HomeHandle;
 use crate::commands::manual::ReasonArg;
 use crate::global::Global;
-use crate::watch::advance_error;
+use crate::watch::decision_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Reject a change set, so that it is not applied
@@ -34,15 +31,8 @@ pub(super) async fn reject(
     // Must work while the project is being edited: needs no valid project.
     let here = HomeHandle::open(global, process).await?;
     let (set, _) = RunOrChangeSet::read(&args.what)?.set(&here.control).await?;
-    let text = without_secrets_of_set(&here.control, set, &reason.text).await;
-    let say = UserCommand::Reject {
-        by: reason.actor,
-        reason: text.clone(),
-    };
-    let standing = scheduler::advance(&here.control, set, Some(say), &CallerEnv::default(), None)
-        .await
-        .map_err(|err| advance_error(&err))?;
-    cleanup::remove_leftovers(&here.control, &standing.set, &standing.runs).await;
+    let text = stop::reject(&here.control, set, reason).await;
+    let text = text.map_err(|err| decision_error(&err))?;
     if global.json {
         report::json(&json!({ "change_set": set.to_string(), "reason": text }))?;
     } else {

@@ -1,0 +1,235 @@
+//! Approves a change set, or one run of it, and starts the apply if nothing else is missing.
+//!
+//! Not here: which approvals count (`model::run::approval`).
+
+use model::base::error::{NextStep, command};
+use model::base::ids::{ChangeSetId, RunId, StackName};
+use model::run::approval::{ApprovalSubject, MissingApproval, shown};
+use model::run::changeset::{ChangeSet, Status, is_said};
+use model::run::{Run, RunState};
+
+use super::{Decider, DecisionError};
+use crate::Control;
+use crate::changeset::approval_policy::{self, PolicyVerdicts};
+use crate::changeset::explain::{self, ApproveError, ChangeSetDetails, NewApproval};
+use crate::changeset::prepare;
+use crate::schedule::scheduler;
+use crate::secrets::caller_env::CallerEnv;
+
+/// What a user approves.
+#[derive(Clone, Debug)]
+pub struct ApproveRequest {
+    pub set: ChangeSetId,
+    /// Only this run's stack.
+    pub run: Option<RunId>,
+    pub role: Option<String>,
+    pub comment: Option<String>,
+    /// The plan that the user reviewed. Another plan is not approved.
+    pub plan: Option<String>,
+}
+
+/// A recorded approval.
+#[derive(Debug)]
+pub struct ApproveOutcome {
+    pub details: ChangeSetDetails,
+    /// The plan that is approved.
+    pub subject: Option<ApprovalSubject>,
+    /// The approvals that are still missing.
+    pub missing: Vec<MissingApproval>,
+    pub verdicts: PolicyVerdicts,
+    /// Whether the plans can be shown on this machine.
+    pub plans_are_here: bool,
+    pub follow_up: FollowUp,
+}
+
+/// What happens to the change set after an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FollowUp {
+    /// It waits for the missing approvals.
+    Waits,
+    Continues,
+    /// Stacks that need no further approval continue.
+    ContinuesInPart,
+    /// It is over, and `apply --resume` continues it.
+    Resume,
+    /// The project's current rules prevent the start.
+    Blocked {
+        why: String,
+        step: NextStep,
+    },
+    /// Somebody has to confirm it.
+    Confirm {
+        by_this_user: bool,
+        at: ConfirmPlace,
+    },
+}
+
+/// Where a change set can be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfirmPlace {
+    Here,
+    /// On the machine that planned it.
+    PlanningMachine,
+    /// Where the variables of the request are set.
+    WithVariables,
+}
+
+pub async fn approve(
+    control: &Control,
+    decider: Decider<'_>,
+    request: ApproveRequest,
+) -> Result<ApproveOutcome, DecisionError> {
+    let (set, run) = (request.set, request.run);
+    let before = explain::explain(control, set).await?;
+    check_open(control, &before, run).await?;
+    let is_over = before.set.status.is_over();
+    let new = NewApproval {
+        set,
+        run,
+        person: decider.actor.to_owned(),
+        role: request.role,
+        comment: request.comment,
+        seen: request.plan,
+    };
+    let verdicts = approval_policy::evaluate_approval(control, &before, &new).await?;
+    if let Some(denial) = verdicts.denials().next() {
+        let denial = denial.clone();
+        return Err(DecisionError::ApprovalDenied { denial });
+    }
+    let after = match explain::approve(control, new).await {
+        Err(source @ ApproveError::OtherPlans(_)) => {
+            return Err(DecisionError::OtherPlans { set, source });
+        }
+        after => after.map_err(DecisionError::Approve)?,
+    };
+    let missing = if is_over {
+        after.owed_before_resume()
+    } else {
+        after.owed()
+    };
+    let follow_up = start(control, decider, &after, &missing).await?;
+    Ok(ApproveOutcome {
+        subject: shown(&after.runs, run),
+        plans_are_here: plans_are_here(control, &after.runs).await,
+        details: after,
+        missing,
+        verdicts,
+        follow_up,
+    })
+}
+
+/// Refuses an approval that no rule and no policy would read.
+async fn check_open(
+    control: &Control,
+    before: &ChangeSetDetails,
+    run: Option<RunId>,
+) -> Result<(), DecisionError> {
+    let set = before.set.id;
+    let is_planning = |run: &Run| matches!(run.state, RunState::Planning { .. });
+    let has_no_plan = before.set.status == Status::Confirmed
+        && shown(&before.runs, run).is_none()
+        && before.runs.iter().any(is_planning);
+    if before.set.status == Status::Planning || has_no_plan {
+        return Err(DecisionError::StillPlanned { set });
+    }
+    if before.set.status.is_over() {
+        if before.owed_before_resume().is_empty() {
+            let status = before.set.status.word();
+            return Err(DecisionError::Over { set, status });
+        }
+        return Ok(());
+    }
+    let is_needed = !before.set.request.approvals.is_empty()
+        || !before.owed().is_empty()
+        || approval_policy::hears_approvals(control, before).await?;
+    if !is_needed {
+        return Err(DecisionError::NoApprovalNeeded { set });
+    }
+    Ok(())
+}
+
+/// Starts the change set if this was the last approval and the user may apply it here.
+async fn start(
+    control: &Control,
+    decider: Decider<'_>,
+    after: &ChangeSetDetails,
+    missing: &[MissingApproval],
+) -> Result<FollowUp, DecisionError> {
+    let set = after.set.id;
+    let is_here = after.set.request.machine == control.home.machine();
+    // Approvals of single stacks may still be missing: the others continue first.
+    let is_ready = (missing.is_empty() || after.goes_on())
+        && is_said(&after.set, &after.runs)
+        && after.set.status == Status::AwaitingConfirm;
+    // The approved run may start while others are running.
+    let is_at_work = after.set.status == Status::Confirmed;
+    let may_begin = missing.is_empty() || is_at_work || is_ready;
+    let blocked = blocked(control, decider, &after.set).await?;
+    // A user who approves may have no right to apply.
+    let may_apply =
+        may_begin && blocked.is_none() && decider.check_writer(control, set).await.is_ok();
+    // The approver's variables and credentials are not the requester's.
+    let needs_caller = prepare::needs_caller_env(control, set).await?;
+    let starts = is_here && may_apply && !needs_caller && (is_ready || is_at_work);
+    if starts {
+        scheduler::advance(control, set, None, &CallerEnv::default(), None).await?;
+    }
+    // If not started here, the client or the runners of the change set continue with it.
+    let continues = starts && is_ready || missing.is_empty() && (starts || is_at_work);
+    Ok(if continues && missing.is_empty() {
+        FollowUp::Continues
+    } else if continues {
+        FollowUp::ContinuesInPart
+    } else if missing.is_empty() && after.set.status.is_over() {
+        FollowUp::Resume
+    } else if let Some((why, step)) = blocked {
+        FollowUp::Blocked { why, step }
+    } else if missing.is_empty() || is_ready {
+        FollowUp::Confirm {
+            by_this_user: may_apply,
+            at: match (is_here, needs_caller) {
+                (false, _) => ConfirmPlace::PlanningMachine,
+                (true, true) => ConfirmPlace::WithVariables,
+                (true, false) => ConfirmPlace::Here,
+            },
+        }
+    } else {
+        FollowUp::Waits
+    })
+}
+
+/// Why the project's current rules prevent the start of a change set, and the next step.
+async fn blocked(
+    control: &Control,
+    decider: Decider<'_>,
+    set: &ChangeSet,
+) -> Result<Option<(String, NextStep)>, DecisionError> {
+    let id = set.id;
+    if let Some(by) = prepare::requires_more_approvals(decider.project, &set.request) {
+        return Ok(Some((
+            format!("{by} now requires more approvals than when change set {id} was requested"),
+            command(
+                format!("run discard {id} --reason …"),
+                "drops it; then request it again",
+            ),
+        )));
+    }
+    let stack: Option<StackName> = decider.protected_since(control, id).await?;
+    Ok(stack.map(|stack| {
+        (
+            format!("stack `{stack}` was protected after its destroy was requested"),
+            command(format!("run confirm {id} --confirm {stack}"), "destroys it"),
+        )
+    }))
+}
+
+/// Whether the approver could see the plans.
+async fn plans_are_here(control: &Control, runs: &[Run]) -> bool {
+    for run in runs {
+        let has_plan = matches!(run.state, RunState::Planned { .. });
+        if has_plan && prepare::plan_view(control, run).await.is_none() {
+            return false;
+        }
+    }
+    true
+}
