@@ -14,15 +14,15 @@ use control::decision::confirm::{self, ConfirmResult};
 use control::home::retry::Backoff;
 use control::run::client_presence;
 use control::run::query::ChangeMark;
-use control::schedule::recovery;
 use control::schedule::scheduler::{self, UserCommand};
+use control::schedule::supervisor::Supervisor;
 use control::secrets::caller_env::CallerEnv;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::policy::Remark;
 use model::run::approval::MissingApproval;
 use model::run::changeset::{Action, ChangeSet, LaneBlocker, Status, UserCommandError};
-use model::run::{Run, RunState, Upstream};
+use model::run::{Run, RunState};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -41,10 +41,6 @@ use tail::Tails;
 const TICK: Duration = Duration::from_millis(80);
 /// The shortest and longest interval without a live view; it grows with the elapsed time.
 const TICKS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(250));
-/// How often to check for lost runners, and to request lanes again.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
-/// A live change set at the head of the queue starts sooner than this.
-const OVERDUE: Duration = Duration::from_secs(5);
 /// After this time without progress, check for blocking processes.
 const STILL: Duration = Duration::from_secs(2);
 
@@ -55,8 +51,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 pub(crate) struct Watcher<'a> {
     control: &'a Control,
     id: ChangeSetId,
-    /// With the requester's values this client can advance the change set; without them it only watches.
-    asker: Option<CallerEnv>,
+    supervisor: Supervisor<'a>,
     _watch: File,
     begun: Instant,
     state: Option<(ChangeSet, Vec<Run>)>,
@@ -65,18 +60,12 @@ pub(crate) struct Watcher<'a> {
     read_at: Option<Instant>,
     /// The revision up to which the runs were read; -1 before the first read.
     revision: i64,
-    /// What blocks the queue while the change set waits for its lanes.
-    front: Option<LaneBlocker>,
-    /// The change set that blocks the queue without progress, and since when.
-    first: Option<(ChangeSetId, Instant)>,
     /// The user who watches, and confirms or declines.
     actor: String,
     tails: Tails,
     display: Display,
     json: bool,
     said: BTreeMap<StackName, &'static str>,
-    /// Runs whose runner was asked to interrupt its engine.
-    asked: BTreeSet<RunId>,
     /// How long to wait for a home that does not answer.
     away: Option<Backoff>,
     /// When one of the runs last made progress.
@@ -154,21 +143,18 @@ impl<'a> Watcher<'a> {
         Self {
             control,
             id,
-            asker,
+            supervisor: Supervisor::new(control, id, asker),
             _watch: watch,
             begun: Instant::now(),
             state: None,
             mark: None,
             read_at: None,
             revision: -1,
-            front: None,
-            first: None,
             actor: process.actor(),
             tails: Tails::default(),
             display: Display::new(global, process),
             json: global.json,
             said: BTreeMap::new(),
-            asked: BTreeSet::new(),
             away: None,
             moved: Instant::now(),
             in_the_way: BTreeSet::new(),
@@ -213,14 +199,14 @@ impl<'a> Watcher<'a> {
     }
 
     pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
-        let caller = self.asker.clone().unwrap_or_default();
+        let caller = self.supervisor.caller();
         let outcome = confirm::confirm(self.control, self.id, &self.actor, &caller).await;
         let outcome = outcome.map_err(|err| decision_error(&err))?;
         for (stack, said) in &outcome.verdicts.said {
             self.warn(stack, &said.warnings)?;
         }
         match outcome.result {
-            ConfirmResult::Confirmed { blocked_by } => self.front = blocked_by,
+            ConfirmResult::Confirmed { blocked_by } => self.supervisor.note_blocker(blocked_by),
             ConfirmResult::Missing(missing) => return Err(owes(self.id, &missing)),
             ConfirmResult::Denied(denials) => return Err(denied(self.id, &denials)),
         }
@@ -254,7 +240,7 @@ impl<'a> Watcher<'a> {
 
     pub(crate) async fn discard(&mut self) -> Result<(), CommandError> {
         let (by, reason) = (self.actor.clone(), None);
-        self.turn(Some(UserCommand::Discard { by, reason })).await?;
+        self.turn(UserCommand::Discard { by, reason }).await?;
         self.look().await
     }
 
@@ -307,10 +293,8 @@ impl<'a> Watcher<'a> {
         interrupts: &mut Signal,
         interrupted: &mut bool,
     ) -> Result<WatchEnd, CommandError> {
-        let mut looked_after = Instant::now();
-        if self.asker.is_some() {
-            self.turn(None).await?;
-        }
+        let started = self.supervisor.start().await;
+        started.map_err(|err| advance_error(&err))?;
         self.look().await?;
         loop {
             if let Some(rest) = self.rest() {
@@ -340,9 +324,7 @@ impl<'a> Watcher<'a> {
             if self.set().status == Status::Interrupting {
                 self.ask_to_stop()?;
             }
-            if looked_after.elapsed() > LOOK_AFTER {
-                looked_after = Instant::now();
-                Box::pin(self.look_after()).await?;
+            if Box::pin(self.supervise()).await? {
                 self.say_still()?;
             }
             self.look().await?;
@@ -377,94 +359,36 @@ impl<'a> Watcher<'a> {
         self.display.print(
             "Interrupting: engines finish their current work and save their state. Press Ctrl-C again to detach.\n",
         )?;
-        let failed =
-            |err: &dyn std::error::Error| CommandError::because("could not interrupt", err);
-        let asker = self.asker.clone().unwrap_or_default();
         let by = self.actor.clone();
-        let say = UserCommand::Interrupt { by };
-        scheduler::advance(self.control, self.id, Some(say), &asker, None)
-            .await
-            .map_err(|err| failed(&err))?;
+        let interrupted = self.supervisor.advance(Some(UserCommand::Interrupt { by }));
+        let interrupted = interrupted.await;
+        interrupted.map_err(|err| CommandError::because("cannot interrupt", &err))?;
         self.look().await
     }
 
     /// Also interrupts runners that started in the meantime.
     fn ask_to_stop(&mut self) -> Result<(), CommandError> {
         let runs = self.state.as_ref().map_or(&[][..], |(_, runs)| runs);
-        scheduler::interrupt_runners(self.control, runs, &mut self.asked)
-            .map_err(|err| CommandError::because("could not interrupt", &err))
+        let asked = self.supervisor.interrupt_engines(runs);
+        asked.map_err(|err| CommandError::because("cannot interrupt", &err))
     }
 
-    /// Ends runs of lost runners, and requests lanes again if the change set waits for them.
-    async fn look_after(&mut self) -> Result<(), CommandError> {
-        let lost = recovery::recover(self.control, self.set())
-            .await
-            .map_err(|err| CommandError::from_error(&err))?;
-        let waits = self.set().status == Status::Waiting;
-        if waits {
-            // The change set at the head of the queue may be dead.
-            recovery::release_abandoned(self.control)
-                .await
-                .map_err(|err| CommandError::from_error(&err))?;
-            if let Some(asker) = &self.asker {
-                scheduler::resume_unattended(self.control, asker, Some(self.id))
-                    .await
-                    .map_err(|err| CommandError::from_error(&err))?;
-            }
-        }
-        self.pass_by().await?;
-        if self.moved.elapsed() > STILL {
+    /// Lets the supervisor do what is due. Returns whether anything was.
+    async fn supervise(&mut self) -> Result<bool, CommandError> {
+        let Some((set, runs)) = &self.state else {
+            return Ok(false);
+        };
+        let done = self.supervisor.tick(set, runs).await;
+        let done = done.map_err(|err| CommandError::from_error(&err))?;
+        if done && self.moved.elapsed() > STILL {
             self.say_what_is_in_the_way().await?;
         }
-        let stalls = !lost.is_empty() || !self.runs().iter().any(|run| run.state.is_running());
-        if !waits && !stalls && !self.may_be_free() {
-            return Ok(());
-        }
-        // After an interrupt nothing new starts, so ending it needs no requester's values.
-        if self.asker.is_some() || self.set().status == Status::Interrupting {
-            return self.turn(None).await;
-        }
-        recovery::stop_if_gone(self.control, self.set(), self.runs())
-            .await
-            .map_err(|err| CommandError::from_error(&err))?;
-        Ok(())
+        Ok(done)
     }
 
-    /// Whether a planned run waits only for an approval or a hold, which may have changed in the meantime.
-    fn may_be_free(&self) -> bool {
-        let runs = self.runs();
-        let is_awaited = |need: &Upstream| {
-            let mut others = runs.iter();
-            others.any(|other| other.stack == need.stack && !other.state.is_finished())
-        };
-        let is_ready = |run: &Run| {
-            matches!(run.state, RunState::Planned { .. }) && !run.upstreams.iter().any(is_awaited)
-        };
-        self.asker.is_some() && self.set().status == Status::Confirmed && runs.iter().any(is_ready)
-    }
-
-    /// Skips a change set that is first in the queue but does not start because its terminal is suspended, or
-    /// that holds the lane while idle.
-    async fn pass_by(&mut self) -> Result<(), CommandError> {
-        let first = match &self.front {
-            Some(LaneBlocker::Earlier { set, .. }) => Some(*set),
-            Some(LaneBlocker::Holder { set, .. }) => {
-                let is_still = scheduler::is_still(self.control, *set).await;
-                let is_still = is_still.map_err(|err| CommandError::from_error(&err))?;
-                is_still.then_some(*set)
-            }
-            Some(LaneBlocker::Hold(_)) | None => None,
-        };
-        let since = self.first.filter(|(set, _)| first == Some(*set));
-        self.first = since.or_else(|| Some((first?, Instant::now())));
-        if let (Some((set, since)), Some(asker)) = (self.first, &self.asker)
-            && since.elapsed() > OVERDUE
-        {
-            scheduler::skip_stalled(self.control, asker, set, self.id)
-                .await
-                .map_err(|err| CommandError::from_error(&err))?;
-        }
-        Ok(())
+    /// Cleans up after the change set.
+    pub(crate) async fn finish(&self) {
+        self.supervisor.finish(self.set(), self.runs()).await;
     }
 
     /// Reports a process that an engine left behind and that keeps its locks. Prints it once, because a row
@@ -478,7 +402,7 @@ impl<'a> Watcher<'a> {
             words.extend(found.iter().map(|(run, why)| format!("Run {run} {why}.\n")));
         };
         note(self.set(), self.runs());
-        if let Some(LaneBlocker::Holder { set, .. }) = &self.front {
+        if let Some(LaneBlocker::Holder { set, .. }) = self.supervisor.blocked_by() {
             let holder = control.change_set(*set).await.map_err(|err| failed(&err))?;
             let runs = control.runs(*set).await.map_err(|err| failed(&err))?;
             note(&holder, &runs);
@@ -517,13 +441,9 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    async fn turn(&mut self, say: Option<UserCommand>) -> Result<(), CommandError> {
-        let asker = self.asker.clone().unwrap_or_default();
-        let standing = scheduler::advance(self.control, self.id, say, &asker, None)
-            .await
-            .map_err(|err| advance_error(&err))?;
-        self.front = standing.front;
-        Ok(())
+    async fn turn(&mut self, command: UserCommand) -> Result<(), CommandError> {
+        let done = self.supervisor.advance(Some(command)).await;
+        done.map_err(|err| advance_error(&err))
     }
 
     async fn look(&mut self) -> Result<(), CommandError> {
@@ -548,7 +468,7 @@ impl<'a> Watcher<'a> {
                 set,
                 runs,
                 tails,
-                self.front.as_ref(),
+                self.supervisor.blocked_by(),
                 &self.before,
                 self.begun.elapsed(),
             );

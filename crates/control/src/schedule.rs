@@ -7,3 +7,4 @@ pub mod cancel;
 pub mod recovery;
 pub mod runner_process;
 pub mod scheduler;
+pub mod supervisor;

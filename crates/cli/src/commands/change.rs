@@ -14,7 +14,6 @@ use control::changeset::prepare::{self, ChangeSetRequest, PrepareError, ResumeCa
 use control::home::HomeSettings;
 use control::project::engines;
 use control::project::open::OpenProject;
-use control::run::cleanup;
 use control::schedule::scheduler::UnattendedOutcome;
 use control::schedule::{recovery, scheduler};
 use control::secrets::caller_env::CallerEnv;
@@ -179,7 +178,7 @@ pub(crate) async fn carry_out(
     }
     say_past_rules(&change, &watcher, global, look).await?;
     if status.is_ok() {
-        cleanup::remove_leftovers(&control, watcher.set(), watcher.runs()).await;
+        watcher.finish().await;
     }
     if change.action != Action::Plan {
         tell_git(&control, &open.root, Some(&project), global, process).await?;
@@ -523,7 +522,7 @@ pub(crate) async fn go_on(
         say_warnings(watcher.control(), run, process.look(global))?;
     }
     if status.is_ok() {
-        cleanup::remove_leftovers(watcher.control(), watcher.set(), watcher.runs()).await;
+        watcher.finish().await;
     }
     status
 }
@@ -613,7 +612,7 @@ pub(crate) async fn reopen_and_watch(
     let status = follow(&mut watcher, &change, &project, global, process).await;
     say_past_rules(&change, &watcher, global, process.look(global)).await?;
     if status.is_ok() {
-        cleanup::remove_leftovers(&control, watcher.set(), watcher.runs()).await;
+        watcher.finish().await;
     }
     tell_git(&control, &open.root, Some(&project), global, process).await?;
     status

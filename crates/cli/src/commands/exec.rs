@@ -8,7 +8,6 @@ use control::access::writers::Caller;
 use control::changeset::prepare::{self, ChangeSetRequest, StartedChangeSet};
 use control::project::engines;
 use control::project::open::OpenProject;
-use control::run::cleanup;
 use control::runner::{self as runners};
 use model::base::ids::StackName;
 use model::project::Project;
@@ -175,7 +174,7 @@ async fn follow(
         WatchEnd::AwaitsConfirm => return waits(watcher.set()),
         WatchEnd::Detached => return Ok(ExitStatus::Interrupted),
     }
-    cleanup::remove_leftovers(control, watcher.set(), watcher.runs()).await;
+    watcher.finish().await;
     let Some(run) = watcher.runs().first() else {
         return Err(CommandError::new("the run is gone"));
     };

@@ -10,7 +10,6 @@ use control::access::writers;
 use control::changeset::bundle::{self, Bundle, ReadBundleError};
 use control::changeset::prepare::{self, BeginBundleError, ChangeSetRequest};
 use control::project::open::OpenProject;
-use control::run::cleanup;
 use model::base::error::Explain;
 use model::base::ids::StackName;
 use model::project::Project;
@@ -184,7 +183,7 @@ pub(crate) async fn carry_out(
     }
     say_past_rules(&change, &watcher, global, process.look(global)).await?;
     if status.is_ok() {
-        cleanup::remove_leftovers(&control, watcher.set(), watcher.runs()).await;
+        watcher.finish().await;
     }
     tell_git(&control, &open.root, Some(&project), global, process).await?;
     control::runner::note_usage("terminal");
