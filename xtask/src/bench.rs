@@ -109,9 +109,9 @@ fn run(options: &Options, scratch: &Path) -> io::Result<Report> {
     })
 }
 
-fn progress(round: usize, options: &Options, peer: Peer, deed: &str) {
+fn progress(round: usize, options: &Options, peer: Peer, action: &str) {
     eprintln!(
-        "bench: round {round} of {}: {}, {deed}",
+        "bench: round {round} of {}: {}, {action}",
         options.runs,
         peer.title()
     );

@@ -138,9 +138,9 @@ impl Bench {
     }
 }
 
-fn timed(deed: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
+fn timed(action: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
     let begun = Instant::now();
-    deed()?;
+    action()?;
     Ok(begun.elapsed())
 }
 

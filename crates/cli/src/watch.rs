@@ -612,7 +612,7 @@ fn is_open(run: &Run) -> bool {
 }
 
 /// The action in one word.
-fn deed(action: Action) -> &'static str {
+fn action(action: Action) -> &'static str {
     match action {
         Action::Plan => "plan",
         Action::Apply => "apply",

@@ -45,8 +45,8 @@ pub enum GitError {
     Start { source: io::Error },
     #[error("could not look for a repository in `{}`", path.display())]
     Directory { path: PathBuf, source: io::Error },
-    #[error("could not {deed}: {said}")]
-    Failed { deed: &'static str, said: String },
+    #[error("could not {action}: {said}")]
+    Failed { action: &'static str, said: String },
     #[error("`{revision}` is not a commit that this clone has")]
     UnknownRevision { revision: String, shallow: bool },
     #[error("`{revision}` and `HEAD` have no common commit in this shallow clone")]
@@ -422,22 +422,22 @@ struct GitOutput {
 }
 
 impl GitOutput {
-    fn bytes(&self, deed: &'static str) -> Result<&[u8], GitError> {
+    fn bytes(&self, action: &'static str) -> Result<&[u8], GitError> {
         if self.code == Some(0) {
             return Ok(&self.stdout);
         }
         Err(GitError::Failed {
-            deed,
+            action,
             said: self.stderr.clone(),
         })
     }
 
-    fn text(&self, deed: &'static str) -> Result<&str, GitError> {
-        text(self.bytes(deed)?)
+    fn text(&self, action: &'static str) -> Result<&str, GitError> {
+        text(self.bytes(action)?)
     }
 
-    fn line(&self, deed: &'static str) -> Result<String, GitError> {
-        Ok(self.text(deed)?.trim_end_matches('\n').to_owned())
+    fn line(&self, action: &'static str) -> Result<String, GitError> {
+        Ok(self.text(action)?.trim_end_matches('\n').to_owned())
     }
 }
 

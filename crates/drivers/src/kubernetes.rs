@@ -70,7 +70,7 @@ pub struct ObjectFilter<'a> {
 
 struct Request<'a> {
     /// The action, as error messages name it.
-    deed: String,
+    action: String,
     method: Method,
     path: String,
     query: Vec<(&'a str, String)>,
@@ -82,9 +82,9 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn new(deed: String, method: Method, path: String) -> Self {
+    fn new(action: String, method: Method, path: String) -> Self {
         Self {
-            deed,
+            action,
             method,
             path,
             query: Vec::new(),
@@ -165,8 +165,8 @@ impl KubernetesClient {
         name: &str,
     ) -> Result<Option<Value>, KubernetesError> {
         let path = resource.path(namespace, Some(name))?;
-        let deed = format!("read {}", shown(resource, namespace, name));
-        let request = Request::new(deed, Method::GET, path).about(&resource.kind);
+        let action = format!("read {}", shown(resource, namespace, name));
+        let request = Request::new(action, Method::GET, path).about(&resource.kind);
         found(self.send_json(request).await)
     }
 
@@ -189,9 +189,9 @@ impl KubernetesClient {
         let mut found = Vec::new();
         let (mut limit, mut next) = (PAGE, None::<String>);
         for _ in 0..MAX_PAGES {
-            let deed = format!("list {}", resource.plural);
+            let action = format!("list {}", resource.plural);
             let path = resource.path(among.namespace, None)?;
-            let mut request = Request::new(deed, Method::GET, path)
+            let mut request = Request::new(action, Method::GET, path)
                 .about(&resource.kind)
                 .query("limit", limit.to_string());
             let words = [
@@ -224,7 +224,7 @@ impl KubernetesClient {
             }
         }
         Err(KubernetesError::TooLong {
-            deed: format!("list {}", resource.plural),
+            action: format!("list {}", resource.plural),
             limit: MAX_PAGES * PAGE,
         })
     }
@@ -300,10 +300,10 @@ impl KubernetesClient {
     }
 
     async fn send_json(&self, request: Request<'_>) -> Result<Value, KubernetesError> {
-        let deed = request.deed.clone();
+        let action = request.action.clone();
         let body = self.send(request).await?;
         // A parser's error may quote the secret.
-        serde_json::from_slice(&body).map_err(|_| KubernetesError::Answer { deed })
+        serde_json::from_slice(&body).map_err(|_| KubernetesError::Answer { action })
     }
 
     async fn send(&self, request: Request<'_>) -> Result<Vec<u8>, KubernetesError> {
@@ -343,7 +343,7 @@ impl KubernetesClient {
                 .body(body.clone());
         }
         let failed = |source: reqwest::Error| KubernetesError::Send {
-            deed: request.deed.clone(),
+            action: request.action.clone(),
             server: self.connection.server().to_owned(),
             source: source.without_url(),
         };
@@ -353,7 +353,7 @@ impl KubernetesClient {
         while let Some(part) = answer.chunk().await.map_err(failed)? {
             if body.len() + part.len() > self.max_answer {
                 return Err(KubernetesError::TooLong {
-                    deed: request.deed.clone(),
+                    action: request.action.clone(),
                     limit: self.max_answer,
                 });
             }
@@ -363,7 +363,7 @@ impl KubernetesClient {
             return Ok(body);
         }
         Err(error::refused(
-            &request.deed,
+            &request.action,
             status.as_u16(),
             &body,
             request.is_secret,

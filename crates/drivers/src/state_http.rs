@@ -89,17 +89,17 @@ impl LockMethod {
 pub enum HttpBackendError {
     #[error("cannot create an HTTP client")]
     Client(#[source] reqwest::Error),
-    #[error("could not {deed} the state at `{address}`")]
+    #[error("could not {action} the state at `{address}`")]
     Send {
-        deed: &'static str,
+        action: &'static str,
         address: String,
         source: reqwest::Error,
     },
     #[error("the state at `{address}` is locked by {holder}")]
     Locked { address: String, holder: String },
-    #[error("could not {deed} the state at `{address}`: it answered {status}")]
+    #[error("could not {action} the state at `{address}`: it answered {status}")]
     Status {
-        deed: &'static str,
+        action: &'static str,
         address: String,
         status: u16,
     },
@@ -109,7 +109,7 @@ impl Explain for HttpBackendError {
     fn next_steps(&self) -> Vec<NextStep> {
         match self {
             Self::Status {
-                deed: "lock",
+                action: "lock",
                 status,
                 ..
             } if is_unknown_way(*status) => vec![advice(
@@ -155,18 +155,18 @@ impl HttpBackend {
 
     /// `None` if there is no state.
     pub async fn read(&self) -> Result<Option<Vec<u8>>, HttpBackendError> {
-        let deed = "read";
+        let action = "read";
         let request = self.request(Method::GET, &self.address);
-        let answer = self.send(deed, request).await?;
+        let answer = self.send(action, request).await?;
         match answer.status() {
             StatusCode::NOT_FOUND | StatusCode::NO_CONTENT => return Ok(None),
             StatusCode::OK => {}
-            status => return Err(self.status(deed, status)),
+            status => return Err(self.status(action, status)),
         }
         let body = answer
             .bytes()
             .await
-            .map_err(|source| self.broken(deed, source))?;
+            .map_err(|source| self.broken(action, source))?;
         Ok(Some(body.to_vec()).filter(|body| !body.trim_ascii().is_empty()))
     }
 
@@ -188,13 +188,13 @@ impl HttpBackend {
         for way in &self.ways {
             match self.lock_by(way, info).await {
                 Err(HttpBackendError::Status {
-                    deed,
+                    action,
                     address,
                     status,
                 }) if is_unknown_way(status) => {
                     // Report the first refusal, which concerns the configured address.
                     refused = refused.and(Err(HttpBackendError::Status {
-                        deed,
+                        action,
                         address,
                         status,
                     }));
@@ -210,12 +210,12 @@ impl HttpBackend {
     }
 
     async fn lock_by(&self, way: &LockMethod, info: &LockInfo) -> Result<(), HttpBackendError> {
-        let deed = "lock";
+        let action = "lock";
         let request = self
             .request(way.lock.clone(), &way.address)
             .timeout(self.patience)
             .body(info.to_json());
-        let answer = self.send(deed, request).await?;
+        let answer = self.send(action, request).await?;
         match answer.status() {
             StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => Ok(()),
             StatusCode::LOCKED | StatusCode::CONFLICT => {
@@ -227,26 +227,26 @@ impl HttpBackend {
                     holder,
                 })
             }
-            status => Err(self.status(deed, status)),
+            status => Err(self.status(action, status)),
         }
     }
 
     /// Writes under our lock.
     pub async fn write(&self, lock: &str, body: Vec<u8>) -> Result<(), HttpBackendError> {
-        let deed = "write";
+        let action = "write";
         let mark = if self.address.contains('?') { '&' } else { '?' };
         let address = format!("{}{mark}ID={lock}", self.address);
         let request = self.request(Method::POST, &address).body(body);
-        let answer = self.send(deed, request).await?;
+        let answer = self.send(action, request).await?;
         match answer.status() {
             StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => Ok(()),
-            status => Err(self.status(deed, status)),
+            status => Err(self.status(action, status)),
         }
     }
 
     /// Uses the lock method that worked; else the first.
     pub async fn unlock(&self, info: &LockInfo) -> Result<(), HttpBackendError> {
-        let deed = "unlock";
+        let action = "unlock";
         let Some(way) = self.used.get().or(self.ways.first()) else {
             return Ok(());
         };
@@ -254,10 +254,10 @@ impl HttpBackend {
             .request(way.unlock.clone(), &way.address)
             .timeout(self.patience)
             .body(info.to_json());
-        let answer = self.send(deed, request).await?;
+        let answer = self.send(action, request).await?;
         match answer.status() {
             StatusCode::OK | StatusCode::NO_CONTENT => Ok(()),
-            status => Err(self.status(deed, status)),
+            status => Err(self.status(action, status)),
         }
     }
 
@@ -277,26 +277,26 @@ impl HttpBackend {
 
     async fn send(
         &self,
-        deed: &'static str,
+        action: &'static str,
         request: reqwest::RequestBuilder,
     ) -> Result<reqwest::Response, HttpBackendError> {
         request
             .send()
             .await
-            .map_err(|source| self.broken(deed, source))
+            .map_err(|source| self.broken(action, source))
     }
 
-    fn broken(&self, deed: &'static str, source: reqwest::Error) -> HttpBackendError {
+    fn broken(&self, action: &'static str, source: reqwest::Error) -> HttpBackendError {
         HttpBackendError::Send {
-            deed,
+            action,
             address: strip_credentials(&self.address),
             source: source.without_url(),
         }
     }
 
-    fn status(&self, deed: &'static str, status: StatusCode) -> HttpBackendError {
+    fn status(&self, action: &'static str, status: StatusCode) -> HttpBackendError {
         HttpBackendError::Status {
-            deed,
+            action,
             address: strip_credentials(&self.address),
             status: status.as_u16(),
         }

@@ -178,14 +178,14 @@ impl Tree for DirTree {
         is_plain && steps.any(|step| step.exists() && self.inside(&step).is_none())
     }
 
-    fn share_out(&self, count: usize, deed: &(dyn Fn(usize) + Sync)) {
+    fn share_out(&self, count: usize, action: &(dyn Fn(usize) + Sync)) {
         let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let next = AtomicUsize::new(0);
         let work = || {
             while let at = next.fetch_add(1, Ordering::Relaxed)
                 && at < count
             {
-                deed(at);
+                action(at);
             }
         };
         thread::scope(|scope| {

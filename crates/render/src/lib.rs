@@ -64,19 +64,19 @@ impl Rendered {
             || self
                 .files
                 .values()
-                .any(|file| file.deed != FileAction::Keep)
+                .any(|file| file.action != FileAction::Keep)
     }
 
     /// Whether any file differs from the rendering, including files that others wrote.
     pub fn files_differ(&self) -> bool {
         let mut files = self.files.values();
-        files.any(|file| !matches!(file.deed, FileAction::Keep | FileAction::Adopt))
+        files.any(|file| !matches!(file.action, FileAction::Keep | FileAction::Adopt))
     }
 }
 
 #[derive(Debug)]
 pub struct RenderedFile {
-    pub deed: FileAction,
+    pub action: FileAction,
     /// Its template; `None` for a file that is no longer generated.
     pub template: Option<String>,
     pub is_encrypted: bool,
@@ -285,7 +285,7 @@ struct PreparedRender<'p> {
     outputs: BTreeMap<String, OutputFile>,
     /// The existing files of `outputs` and of the manifest.
     found: BTreeMap<String, (FileFacts, Vec<u8>)>,
-    deeds: BTreeMap<String, FileAction>,
+    actions: BTreeMap<String, FileAction>,
     not_opened: Vec<String>,
     warnings: Vec<Finding>,
 }
@@ -341,7 +341,7 @@ async fn make<'p>(
         .iter()
         .map(|(path, (facts, _))| (path.clone(), facts.clone()))
         .collect();
-    let deeds = decide::decide(manifest.as_ref(), &facts, &lie, wanted.leave);
+    let actions = decide::decide(manifest.as_ref(), &facts, &lie, wanted.leave);
     let digests = facts
         .into_iter()
         .map(|(path, facts)| (path, facts.digest))
@@ -352,7 +352,7 @@ async fn make<'p>(
         manifest,
         outputs,
         found,
-        deeds,
+        actions,
         not_opened,
         warnings,
     })
@@ -400,10 +400,13 @@ impl PreparedRender<'_> {
     }
 
     fn check_refused(&self) -> Result<(), RenderError> {
-        let refused = self.deeds.iter().filter_map(|(path, deed)| match deed {
-            FileAction::Refuse(why) => Some((path.clone(), *why)),
-            _ => None,
-        });
+        let refused = self
+            .actions
+            .iter()
+            .filter_map(|(path, action)| match action {
+                FileAction::Refuse(why) => Some((path.clone(), *why)),
+                _ => None,
+            });
         let files: BTreeMap<String, FileRefusal> = refused.collect();
         if files.is_empty() {
             return Ok(());
@@ -418,7 +421,12 @@ impl PreparedRender<'_> {
     /// recognises all files as its own.
     fn write(&self, disk: &ProjectFiles) -> Result<(), RenderError> {
         let path = self.render.manifest_path();
-        if !self.list_changes() && self.deeds.values().all(|deed| *deed == FileAction::Keep) {
+        if !self.list_changes()
+            && self
+                .actions
+                .values()
+                .all(|action| *action == FileAction::Keep)
+        {
             return Ok(());
         }
         let none = || RenderManifest::new(&self.render.name, String::new(), BTreeMap::new());
@@ -429,8 +437,8 @@ impl PreparedRender<'_> {
         let coming = before.towards(&self.next, lie);
         disk.write_durably(&path, coming.write(digest).as_bytes())?;
         let mut new: Vec<&String> = Vec::new();
-        for (file, deed) in &self.deeds {
-            match deed {
+        for (file, action) in &self.actions {
+            match action {
                 FileAction::Create | FileAction::Change => new.push(file),
                 FileAction::Remove => disk.remove(file, &self.render.output)?,
                 FileAction::Keep
@@ -467,8 +475,8 @@ impl PreparedRender<'_> {
 
     fn into_rendered(mut self) -> Rendered {
         let list_changes = self.list_changes();
-        let files = std::mem::take(&mut self.deeds);
-        let files = files.into_iter().map(|(path, deed)| {
+        let files = std::mem::take(&mut self.actions);
+        let files = files.into_iter().map(|(path, action)| {
             let output = self.outputs.remove(&path);
             let is_encrypted = match &output {
                 Some(output) => output.is_encrypted,
@@ -476,7 +484,7 @@ impl PreparedRender<'_> {
             };
             let before = self.found.remove(&path).map(|(_, bytes)| bytes);
             let file = RenderedFile {
-                deed,
+                action,
                 is_encrypted,
                 changes: output.as_ref().and_then(|output| output.changes.clone()),
                 before: before.filter(|_| !is_encrypted),

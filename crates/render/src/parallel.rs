@@ -6,14 +6,14 @@ use std::thread;
 /// The number of files that justifies a thread.
 const SHARE: usize = 16;
 
-pub(super) fn each<T: Sync, R: Send>(items: &[T], deed: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(super) fn each<T: Sync, R: Send>(items: &[T], action: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = threads.min(items.len() / SHARE);
     if threads < 2 {
-        return items.iter().map(deed).collect();
+        return items.iter().map(action).collect();
     }
-    let deed = &deed;
-    let share = |part: &[T]| part.iter().map(deed).collect::<Vec<R>>();
+    let action = &action;
+    let share = |part: &[T]| part.iter().map(action).collect::<Vec<R>>();
     thread::scope(|scope| {
         let parts = items.chunks(items.len().div_ceil(threads));
         let parts: Vec<_> = parts.map(|part| scope.spawn(move || share(part))).collect();

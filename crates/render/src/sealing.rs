@@ -217,7 +217,11 @@ impl<'s> Sealing<'s> {
         let gone = before.into_iter().filter(|path| !after.contains(path));
         changes.extend(gone.map(|path| (path, KeyChangeKind::Removed)));
         let named = changes.into_iter();
-        Some(named.map(|(key, deed)| KeyChange { key, deed }).collect())
+        Some(
+            named
+                .map(|(key, action)| KeyChange { key, action })
+                .collect(),
+        )
     }
 
     fn text<'b>(&self, bytes: &'b [u8]) -> Result<&'b str, SealError> {
@@ -238,7 +242,7 @@ impl<'s> Sealing<'s> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyChange {
     pub key: String,
-    pub deed: KeyChangeKind,
+    pub action: KeyChangeKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

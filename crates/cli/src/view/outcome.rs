@@ -17,7 +17,7 @@ use super::text::{self, clean, count};
 pub struct OutcomeReport {
     /// `c42`
     pub change_set: String,
-    pub deed: ReportedAction,
+    pub action: ReportedAction,
     pub elapsed: Duration,
     pub stacks: Vec<StackOutcome>,
 }
@@ -149,7 +149,7 @@ pub fn render(outcome: &OutcomeReport, look: ViewOptions) -> String {
     let mut out = String::new();
     for stack in &outcome.stacks {
         let name = text::pad(&clean(&stack.stack), widest.unwrap_or(0));
-        out.push_str(&stack_block(&stack.result, outcome.deed, &name, look));
+        out.push_str(&stack_block(&stack.result, outcome.action, &name, look));
     }
     out.push('\n');
     out.push_str(&verdict(outcome, look));
@@ -160,8 +160,8 @@ pub fn render(outcome: &OutcomeReport, look: ViewOptions) -> String {
 fn done(outcome: &OutcomeReport) -> String {
     let tally = Tally::of(outcome);
     let counts = [
-        (tally.changed, outcome.deed.past()),
-        (tally.before, outcome.deed.past_before()),
+        (tally.changed, outcome.action.past()),
+        (tally.before, outcome.action.past_before()),
         (tally.unchanged, "unchanged"),
         (tally.untouched, "untouched"),
         (tally.skipped, "skipped"),
@@ -187,7 +187,7 @@ fn done(outcome: &OutcomeReport) -> String {
 /// A stack of a change set that did not succeed; a stack without a problem needs no line.
 fn stack_block(
     result: &StackResult,
-    deed: ReportedAction,
+    action: ReportedAction,
     name: &str,
     look: ViewOptions,
 ) -> String {
@@ -240,7 +240,7 @@ fn stack_block(
                 "applying" => "a hook failed after",
                 _ => "failed while",
             };
-            let how = format!("{}: {how}", deed.not_done());
+            let how = format!("{}: {how}", action.not_done());
             line(ProgressStatus::Failed, &failure.headline(&how))
                 + &failure.body("the failure", look)
         }
@@ -300,12 +300,12 @@ fn verdict(outcome: &OutcomeReport, look: ViewOptions) -> String {
         (tally.denied, "denied"),
         (tally.not_approved, "not approved"),
         (tally.failed, "failed"),
-        (tally.not_done, outcome.deed.past_but_not_done()),
+        (tally.not_done, outcome.action.past_but_not_done()),
         (tally.interrupted, "interrupted"),
         (tally.unknown, "unknown"),
         (tally.skipped + tally.cancelled, "skipped"),
-        (tally.changed, outcome.deed.past()),
-        (tally.before, outcome.deed.past_before()),
+        (tally.changed, outcome.action.past()),
+        (tally.before, outcome.action.past_before()),
         (tally.unchanged, "unchanged"),
         (tally.untouched, "untouched"),
     ];
@@ -351,7 +351,7 @@ fn way_on(outcome: &OutcomeReport, tally: &Tally) -> Vec<String> {
         .collect();
     let others =
         tally.denied + tally.not_approved + tally.failed + tally.interrupted + tally.unknown;
-    let command = match (outcome.deed, not_done.as_slice()) {
+    let command = match (outcome.action, not_done.as_slice()) {
         // Only one run, and those that wait for it, are left.
         (ReportedAction::Apply | ReportedAction::ApplyBundle, [only]) if others == 0 => {
             if !only.can_go_on {
@@ -400,7 +400,7 @@ fn way_on(outcome: &OutcomeReport, tally: &Tally) -> Vec<String> {
             ),
         });
     } else if tally.interrupted + tally.not_done > 0
-        || outcome.deed == ReportedAction::ApplyBundle
+        || outcome.action == ReportedAction::ApplyBundle
             && others == 0
             && hints.is_empty()
             && tally.skipped > 0
@@ -413,7 +413,7 @@ fn way_on(outcome: &OutcomeReport, tally: &Tally) -> Vec<String> {
 /// The command that overrides policies, whichever one denied it: a confirmation has no such option.
 fn past_policy(outcome: &OutcomeReport) -> String {
     const OPTIONS: &str = "--override-policy --reason \"…\"";
-    match outcome.deed {
+    match outcome.action {
         ReportedAction::Apply => {
             let id = clean(&outcome.change_set);
             format!("`terrane apply --resume {id} {OPTIONS}`")

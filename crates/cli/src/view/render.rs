@@ -44,11 +44,11 @@ pub(crate) fn render(
         let changed: Vec<(&String, &RenderedFile)> = one
             .files
             .iter()
-            .filter(|(_, file)| file.deed != FileAction::Keep)
+            .filter(|(_, file)| file.action != FileAction::Keep)
             .collect();
         let shown = if with_diff { changed.len() } else { MOST };
         for (path, file) in changed.iter().take(shown) {
-            out.push_str(&line(path, &file.deed, look));
+            out.push_str(&line(path, &file.action, look));
             if with_diff {
                 out.push_str(&difference(file, look));
             }
@@ -92,7 +92,7 @@ pub(crate) fn json(rendered: &[Rendered], is_written: bool) -> Value {
                 .map(|(path, file)| {
                     json!({
                         "path": path,
-                        "action": word(&file.deed),
+                        "action": word(&file.action),
                         "template": file.template,
                         "encrypted": file.is_encrypted,
                         "values": file.changes.as_deref().map(values_json),
@@ -126,8 +126,8 @@ pub(crate) fn why(why: FileRefusal) -> &'static str {
     }
 }
 
-fn word(deed: &FileAction) -> &'static str {
-    match deed {
+fn word(action: &FileAction) -> &'static str {
+    match action {
         FileAction::Keep => "keep",
         FileAction::Adopt => "adopt",
         FileAction::Create => "create",
@@ -142,7 +142,7 @@ fn word(deed: &FileAction) -> &'static str {
 fn summary(one: &Rendered, is_written: bool) -> String {
     let of = |is_it: &dyn Fn(&FileAction) -> bool| {
         let files = one.files.values();
-        files.filter(|file| is_it(&file.deed)).count()
+        files.filter(|file| is_it(&file.action)).count()
     };
     let words = if is_written {
         [
@@ -159,12 +159,12 @@ fn summary(one: &Rendered, is_written: bool) -> String {
         ]
     };
     let counts = [
-        of(&|deed| *deed == FileAction::Create),
-        of(&|deed| *deed == FileAction::Change),
-        of(&|deed| *deed == FileAction::Remove),
-        of(&|deed| *deed == FileAction::Adopt),
-        of(&|deed| *deed == FileAction::LetGo),
-        of(&|deed| matches!(deed, FileAction::Refuse(_))),
+        of(&|action| *action == FileAction::Create),
+        of(&|action| *action == FileAction::Change),
+        of(&|action| *action == FileAction::Remove),
+        of(&|action| *action == FileAction::Adopt),
+        of(&|action| *action == FileAction::LetGo),
+        of(&|action| matches!(action, FileAction::Refuse(_))),
     ];
     let parts: Vec<String> = counts
         .iter()
@@ -172,7 +172,7 @@ fn summary(one: &Rendered, is_written: bool) -> String {
         .filter(|(number, _)| **number > 0)
         .map(|(number, word)| format!("{number} {word}"))
         .collect();
-    let same = of(&|deed| *deed == FileAction::Keep);
+    let same = of(&|action| *action == FileAction::Keep);
     if parts.is_empty() {
         let list = match (one.list_changes, is_written) {
             (false, _) => "",
@@ -188,8 +188,8 @@ fn summary(one: &Rendered, is_written: bool) -> String {
     }
 }
 
-fn line(path: &str, deed: &FileAction, look: ViewOptions) -> String {
-    let (sign, ink, more) = match deed {
+fn line(path: &str, action: &FileAction, look: ViewOptions) -> String {
+    let (sign, ink, more) = match action {
         FileAction::Create => ("+", TextRole::Add, String::new()),
         FileAction::Change => ("~", TextRole::Change, String::new()),
         FileAction::Remove => ("-", TextRole::Remove, String::new()),
@@ -209,7 +209,7 @@ fn line(path: &str, deed: &FileAction, look: ViewOptions) -> String {
 /// Which values of an encrypted file change, without the values.
 fn values(file: &RenderedFile, look: ViewOptions) -> String {
     let Some(changes) = &file.changes else {
-        return match file.deed {
+        return match file.action {
             FileAction::Create | FileAction::Remove => "      (encrypted)\n",
             _ => "      (encrypted: what is there cannot be opened, so no values are compared)\n",
         }
@@ -219,8 +219,8 @@ fn values(file: &RenderedFile, look: ViewOptions) -> String {
         return "      (encrypted: the values stay as they are)\n".to_owned();
     }
     let mut out = String::new();
-    for KeyChange { key, deed } in changes {
-        let (sign, ink) = match deed {
+    for KeyChange { key, action } in changes {
+        let (sign, ink) = match action {
             KeyChangeKind::Added => ('+', TextRole::Add),
             KeyChangeKind::Changed => ('~', TextRole::Change),
             KeyChangeKind::Removed => ('-', TextRole::Remove),
@@ -232,8 +232,8 @@ fn values(file: &RenderedFile, look: ViewOptions) -> String {
 }
 
 fn values_json(changes: &[KeyChange]) -> Value {
-    let changes = changes.iter().map(|KeyChange { key, deed }| {
-        let action = match deed {
+    let changes = changes.iter().map(|KeyChange { key, action }| {
+        let action = match action {
             KeyChangeKind::Added => "add",
             KeyChangeKind::Changed => "change",
             KeyChangeKind::Removed => "remove",
@@ -254,7 +254,7 @@ fn difference(file: &RenderedFile, look: ViewOptions) -> String {
     let (Some(before), Some(after)) = (text(&file.before), text(&file.after)) else {
         return "      (not text)\n".to_owned();
     };
-    let after = match file.deed {
+    let after = match file.action {
         FileAction::Remove | FileAction::Forget => String::new(),
         FileAction::LetGo => before.clone(),
         _ => after,

@@ -10,7 +10,7 @@ use model::run::changeset::{Action, ChangeSet, LaneBlocker, Status};
 use model::run::{Outcome, Preview, Run, RunState, SkipReason, Stage};
 
 use super::tail::Tails;
-use super::{deed, is_open};
+use super::{action, is_open};
 use crate::view::progress::{ProgressFrame, ProgressRow, ProgressStatus};
 use crate::view::text::count;
 
@@ -25,7 +25,7 @@ pub(super) fn frame(
     let mut title = format!(
         "change set {}: {} on {}",
         set.id,
-        deed(set.request.action),
+        action(set.request.action),
         lanes(set)
     );
     match (&set.status, front) {

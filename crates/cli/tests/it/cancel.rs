@@ -32,11 +32,11 @@ pub(crate) fn named(text: &str) -> String {
             .replace("serial 3", "serial N");
         let asked = ["cancelled by ", "killed by "]
             .iter()
-            .find_map(|deed| Some((deed, line.split_once(deed)?)));
+            .find_map(|action| Some((action, line.split_once(action)?)));
         match asked {
-            Some((deed, (before, after))) => {
+            Some((action, (before, after))) => {
                 let why = after.split_once(": ").map_or("", |(_, why)| why);
-                writeln!(out, "{before}{deed}WHO: {why}").unwrap();
+                writeln!(out, "{before}{action}WHO: {why}").unwrap();
             }
             None => writeln!(out, "{line}").unwrap(),
         }

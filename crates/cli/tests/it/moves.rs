@@ -89,14 +89,14 @@ fn a_backend_that_locks_elsewhere_is_locked_there() {
 
 #[test]
 fn who_is_told_to_stop_unlocks_the_old_home_first() {
-    for deed in ["import", "export"] {
+    for action in ["import", "export"] {
         let old = FakeHttpBackend::start(Some(STATE));
         let test = brought();
         old.is_silent_on("GET");
-        let place = if deed == "import" { "--from" } else { "--to" };
+        let place = if action == "import" { "--from" } else { "--to" };
         let args = [
             "state",
-            deed,
+            action,
             "app",
             place,
             old.address(),
@@ -105,7 +105,7 @@ fn who_is_told_to_stop_unlocks_the_old_home_first() {
         ];
         let moving = test.start("moving", &args);
         test.wait_until("it reads", || old.log() == "LOCK GET");
-        if deed == "import" {
+        if action == "import" {
             moving.interrupt();
         } else {
             moving.terminate();

@@ -240,9 +240,9 @@ fn the_editor_sees_it_in_clear_and_leaves_nothing() {
     let before = sealed(&test);
     let editor = test.root().join("editor");
     let seen = test.root().join("seen");
-    let write = |deed: &str| {
+    let write = |action: &str| {
         let text = format!(
-            "#!/bin/sh\nprintf '%s\\n' \"$1\" > '{0}'\nstat -c %a \"$1\" >> '{0}'\ncat \"$1\" >> '{0}'\n{deed}\n",
+            "#!/bin/sh\nprintf '%s\\n' \"$1\" > '{0}'\nstat -c %a \"$1\" >> '{0}'\ncat \"$1\" >> '{0}'\n{action}\n",
             seen.display()
         );
         write_program(&editor, &text);
@@ -288,8 +288,8 @@ fn an_edit_replaces_neither_all_nor_what_others_wrote() {
     let (test, _) = with_key();
     let before = sealed(&test);
     let editor = test.root().join("editor");
-    let edit = |deed: &str| {
-        write_program(&editor, &format!("#!/bin/sh\n{deed}\n"));
+    let edit = |action: &str| {
+        write_program(&editor, &format!("#!/bin/sh\n{action}\n"));
         let env = [("EDITOR", editor.to_str().unwrap())];
         test.cli_with(&env, &["secret", "edit", "s.yaml"]).expect(1)
     };

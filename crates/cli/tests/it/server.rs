@@ -412,7 +412,7 @@ fn a_deleted_state_comes_back() {
     assert!(refused.stdout.contains("POST"), "{refused}");
     assert!(said.contains(r#""status":409,"reason":""#), "{said}");
     let all = test.cli(&["state", "refusals", "--json"]).expect(0).stdout;
-    assert!(all.contains(r#""deed": "POST""#), "{all}");
+    assert!(all.contains(r#""method": "POST""#), "{all}");
 
     let gone = |args: &[&str]| test.cli(&[&["state"], args].concat());
     for args in [["show", "shop/a"], ["list", "shop/a"], ["diff", "shop/a"]] {

@@ -74,9 +74,9 @@ pub enum BackendError {
     TooSlow,
     #[error("cannot keep the state locked")]
     Hold(#[source] EngineLockError),
-    #[error("the engine could not {deed} for stack `{stack}`: {said}")]
+    #[error("the engine could not {action} for stack `{stack}`: {said}")]
     Refused {
-        deed: &'static str,
+        action: &'static str,
         stack: StackName,
         said: String,
     },
@@ -118,7 +118,7 @@ impl Explain for BackendError {
                 "unlock it at its server by its id. terrane can do that itself if the target has `unlock_address` and credentials, without certificates or headers",
             )],
             Self::Http(err) => err.next_steps(),
-            Self::Refused { deed, stack, .. } if [INITIALISE, READ].contains(deed) => vec![
+            Self::Refused { action, stack, .. } if [INITIALISE, READ].contains(action) => vec![
                 advice(
                     "an engine does not see your shell's variables: pass credentials through `env` or `pass_env` of a context",
                 ),
@@ -351,13 +351,13 @@ impl BackendEngine {
     }
 
     fn not_held(&self, err: EngineLockError) -> BackendError {
-        let (deed, said) = match &err {
+        let (action, said) = match &err {
             EngineLockError::Refused { said } => ("lock the state", said),
             EngineLockError::NotReleased { said } => ("unlock the state", said),
             EngineLockError::Run(_) | EngineLockError::TooSlow => return BackendError::Hold(err),
         };
         BackendError::Refused {
-            deed,
+            action,
             stack: self.stack.clone(),
             said: cut(self.mask.mask_text(&strip_ansi(said)).trim(), 4000),
         }
@@ -399,14 +399,14 @@ impl BackendEngine {
 
     async fn call(
         &self,
-        deed: &'static str,
+        action: &'static str,
         call: &EngineCall<'_>,
     ) -> Result<Captured, BackendError> {
         let said = self
             .engine
             .capture(call, &self.dir, &self.environment, &[])
             .await?;
-        self.check(deed, &said)?;
+        self.check(action, &said)?;
         Ok(said)
     }
 
@@ -445,14 +445,14 @@ impl BackendEngine {
         Ok(http.unlock(&lock).await?)
     }
 
-    fn check(&self, deed: &'static str, said: &Captured) -> Result<(), BackendError> {
+    fn check(&self, action: &'static str, said: &Captured) -> Result<(), BackendError> {
         if said.exit.success() {
             return Ok(());
         }
         let words = [said.stderr_text(), said.stdout_text()].join("\n");
         let words = strip_ansi(&words);
         Err(BackendError::Refused {
-            deed,
+            action,
             stack: self.stack.clone(),
             said: cut(self.mask.mask_text(&complaints(&words)).trim(), 4000),
         })

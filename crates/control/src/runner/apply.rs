@@ -376,14 +376,14 @@ pub(super) async fn keep_copy(
     limit: Option<Deadline>,
 ) -> Result<(), Failure> {
     let path = scratch.shown();
-    let deed = seen.as_str();
+    let action = seen.as_str();
     if job.spec.target.backend == Backend::Terrane {
-        return keep_outputs(job, caller, &path, var_files, deed, limit).await;
+        return keep_outputs(job, caller, &path, var_files, action, limit).await;
     }
     let call = EngineCall::StatePull { var_files };
     let pulled = caller.call_to(&call, &path, limit).await?;
     if !pulled.exit.success() {
-        return Err(pulled.failure(&format!("{deed}, but could not read the state")));
+        return Err(pulled.failure(&format!("{action}, but could not read the state")));
     }
     let state = &job.spec.stack.state;
     if seen == ReadAfter::Planned {
@@ -419,11 +419,11 @@ async fn keep_outputs(
     caller: &EngineSession<'_>,
     path: &Path,
     var_files: &[PathBuf],
-    deed: &str,
+    action: &str,
     limit: Option<Deadline>,
 ) -> Result<(), Failure> {
     let failed = |err: &dyn std::error::Error| {
-        Failure::because(&format!("{deed}, but could not read the outputs"), err)
+        Failure::because(&format!("{action}, but could not read the outputs"), err)
     };
     let Some(version) = caller
         .access()
@@ -440,7 +440,7 @@ async fn keep_outputs(
     let call = EngineCall::Output { var_files };
     let told = caller.call_to(&call, path, limit).await?;
     if !told.exit.success() {
-        return Err(told.failure(&format!("{deed}, but could not read the outputs")));
+        return Err(told.failure(&format!("{action}, but could not read the outputs")));
     }
     // If another process wrote the state meanwhile, these outputs may not belong to `version`.
     let after = caller

@@ -460,18 +460,18 @@ impl EngineResult {
     }
 
     /// The failure, with what the engine reported.
-    pub(super) fn failure(&self, deed: &str) -> Failure {
+    pub(super) fn failure(&self, action: &str) -> Failure {
         let message = if let Some(limit) = self.timed_out {
             let how = if self.killed {
                 "did not react to its interrupt and was ended"
             } else {
                 "was interrupted"
             };
-            format!("{deed}: the time limit `{limit}` was reached, the engine {how}")
+            format!("{action}: the time limit `{limit}` was reached, the engine {how}")
         } else if self.interrupted && (self.killed || !self.died()) {
-            format!("{deed}: interrupted")
+            format!("{action}: interrupted")
         } else {
-            format!("{deed}: the engine ended with {}", self.exit)
+            format!("{action}: the engine ended with {}", self.exit)
         };
         let mut failure = Failure::new(message.clone());
         failure.interrupted = self.interrupted && self.timed_out.is_none();

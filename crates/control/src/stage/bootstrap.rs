@@ -184,7 +184,7 @@ impl<'a> BootstrapRun<'a> {
             .filter(|object| object.outcome != ObjectOutcome::Same)
             .collect();
         StepReport {
-            title: match &self.bootstrap.deed {
+            title: match &self.bootstrap.action {
                 BootstrapAction::Agent(agent) if step == BootstrapStep::Install => {
                     format!("install {} {}", agent.kind.title(), agent.version)
                 }
@@ -282,7 +282,7 @@ impl<'a> BootstrapRun<'a> {
     }
 
     async fn command(&self, limit: Duration) -> Result<StepResult, StepFailure> {
-        let BootstrapAction::Command(step) = &self.bootstrap.deed else {
+        let BootstrapAction::Command(step) = &self.bootstrap.action else {
             return Ok(StepResult::default());
         };
         let step: &CommandStep = step;
@@ -291,7 +291,7 @@ impl<'a> BootstrapRun<'a> {
     }
 
     fn agent(&self) -> Option<&'a Agent> {
-        match &self.bootstrap.deed {
+        match &self.bootstrap.action {
             BootstrapAction::Agent(agent) => Some(agent),
             BootstrapAction::Command(_) => None,
         }

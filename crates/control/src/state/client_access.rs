@@ -84,7 +84,7 @@ impl ClientAccess {
     /// Checks that the token allows an operation: before a body is read, and again in each operation.
     pub async fn check_scope(
         &self,
-        deed: &'static str,
+        action: &'static str,
         scope: TokenScope,
     ) -> Result<(), StateAccessError> {
         if self.token.allows(scope, &self.state) {
@@ -95,7 +95,7 @@ impl ClientAccess {
         } else {
             "it reaches other states".to_owned()
         };
-        self.record(deed, why.clone(), None).await?;
+        self.record(action, why.clone(), None).await?;
         Err(self.denied(why))
     }
 
@@ -242,13 +242,13 @@ impl ClientAccess {
     /// Records why a request was refused, because clients only show a status code.
     pub async fn record(
         &self,
-        deed: &'static str,
+        action: &'static str,
         reason: String,
         lock_id: Option<&str>,
     ) -> Result<(), StateAccessError> {
         let refusal = NewRefusal {
             state: &self.state,
-            method: deed,
+            method: action,
             reason: format!("token `{}`: {reason}", self.token.name),
             run: None,
             lock_id,
@@ -293,11 +293,11 @@ impl ClientAccess {
 
     async fn only_for_runs(
         &self,
-        deed: &'static str,
+        action: &'static str,
         lock_id: Option<&str>,
     ) -> Result<StateAccessError, StateAccessError> {
         let why = PushRefusal::RunsOnly.to_string();
-        self.record(deed, why.clone(), lock_id).await?;
+        self.record(action, why.clone(), lock_id).await?;
         Ok(self.denied(why))
     }
 
@@ -308,10 +308,10 @@ impl ClientAccess {
         }
     }
 
-    fn failed(&self, deed: &'static str, source: StoreError) -> StateAccessError {
+    fn failed(&self, action: &'static str, source: StoreError) -> StateAccessError {
         StateAccessError::Store {
             state: self.state.clone(),
-            deed,
+            action,
             source,
         }
     }

@@ -30,9 +30,9 @@ pub struct PendingWrite {
 pub(crate) enum PendingWriteError {
     #[error("cannot seal the pending write")]
     Seal(#[source] StoreError),
-    #[error("could not {deed} `{}`", path.display())]
+    #[error("could not {action} `{}`", path.display())]
     File {
-        deed: &'static str,
+        action: &'static str,
         path: PathBuf,
         source: io::Error,
     },
@@ -91,7 +91,7 @@ impl PendingWrite {
         let sealed = store.seal(scope, &self.purpose(), body).await;
         let sealed = sealed.map_err(PendingWriteError::Seal)?;
         place(&self.dir, &sealed).map_err(|source| PendingWriteError::File {
-            deed: "write",
+            action: "write",
             path: self.path(),
             source,
         })
@@ -106,7 +106,7 @@ impl PendingWrite {
         let sealed = match fs::read(self.path()) {
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|source| PendingWriteError::File {
-                deed: "read",
+                action: "read",
                 path: self.path(),
                 source,
             })?,

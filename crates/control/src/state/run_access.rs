@@ -88,10 +88,10 @@ pub enum StateAccessError {
     },
     #[error("state `{state}` kept moving under this write")]
     Contended { state: StateName },
-    #[error("could not {deed} state `{state}`")]
+    #[error("could not {action} state `{state}`")]
     Store {
         state: StateName,
-        deed: &'static str,
+        action: &'static str,
         source: StoreError,
     },
 }
@@ -324,24 +324,24 @@ impl StateAccess {
     /// Records a request that was refused earlier, or that no run may make.
     pub async fn forbid(
         &self,
-        deed: &'static str,
+        action: &'static str,
         why: &'static str,
     ) -> Result<StateAccessError, StateAccessError> {
-        self.record(deed, why.to_owned(), None).await?;
+        self.record(action, why.to_owned(), None).await?;
         Ok(StateAccessError::Forbidden { run: self.run, why })
     }
 
     /// Records why a request was refused, because the engine only shows a status code.
     pub async fn record(
         &self,
-        deed: &'static str,
+        action: &'static str,
         reason: String,
         lock_id: Option<&str>,
     ) -> Result<(), StateAccessError> {
         let (state, run) = (&self.state, Some(self.run));
         let refusal = NewRefusal {
             state,
-            method: deed,
+            method: action,
             reason,
             run,
             lock_id,
@@ -354,10 +354,10 @@ impl StateAccess {
             .map_err(|source| self.failed("record a refusal for", source))
     }
 
-    fn failed(&self, deed: &'static str, source: StoreError) -> StateAccessError {
+    fn failed(&self, action: &'static str, source: StoreError) -> StateAccessError {
         StateAccessError::Store {
             state: self.state.clone(),
-            deed,
+            action,
             source,
         }
     }
@@ -366,7 +366,7 @@ impl StateAccess {
 fn unread(state: &StateName, source: StoreError) -> StateAccessError {
     StateAccessError::Store {
         state: state.clone(),
-        deed: "read",
+        action: "read",
         source,
     }
 }
@@ -387,7 +387,7 @@ impl From<AcquireLockError> for StateAccessError {
             },
             AcquireLockError::Store { state, source } => Self::Store {
                 state,
-                deed: "lock",
+                action: "lock",
                 source,
             },
         }
@@ -415,7 +415,7 @@ impl From<AppendError> for StateAccessError {
             AppendError::Contended { state } => Self::Contended { state },
             AppendError::Store { state, source } => Self::Store {
                 state,
-                deed: "write",
+                action: "write",
                 source,
             },
         }

@@ -119,10 +119,10 @@ pub enum SurgeryError {
         state: StateName,
         source: PushRefusal,
     },
-    #[error("could not {deed} state `{state}`")]
+    #[error("could not {action} state `{state}`")]
     Store {
         state: StateName,
-        deed: &'static str,
+        action: &'static str,
         source: Box<StoreError>,
     },
 }
@@ -639,10 +639,10 @@ fn invalid(state: &StateName, source: InvalidState) -> SurgeryError {
     }
 }
 
-fn failed(state: &StateName, deed: &'static str, source: StoreError) -> SurgeryError {
+fn failed(state: &StateName, action: &'static str, source: StoreError) -> SurgeryError {
     SurgeryError::Store {
         state: state.clone(),
-        deed,
+        action,
         source: Box::new(source),
     }
 }

@@ -54,9 +54,9 @@ pub enum PublishError {
     Cache { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Access(#[from] AccessError),
-    #[error("could not {deed} `{url}`: {said}")]
+    #[error("could not {action} `{url}`: {said}")]
     Failed {
-        deed: &'static str,
+        action: &'static str,
         url: String,
         said: String,
     },
@@ -66,8 +66,8 @@ pub enum PublishError {
         branch: String,
         said: String,
     },
-    #[error("cannot {deed}: unexpected output of Git")]
-    Answer { deed: &'static str },
+    #[error("cannot {action}: unexpected output of Git")]
+    Answer { action: &'static str },
 }
 
 impl Explain for PublishError {
@@ -222,7 +222,7 @@ impl Publisher {
         let text = found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         text.and_then(|text| read_commit(id, &text))
             .ok_or(PublishError::Answer {
-                deed: "read a commit",
+                action: "read a commit",
             })
     }
 
@@ -259,7 +259,7 @@ impl Publisher {
             return Ok(id.to_owned());
         }
         Err(PublishError::Answer {
-            deed: "make a commit",
+            action: "make a commit",
         })
     }
 
@@ -289,7 +289,7 @@ impl Publisher {
         let refused = said.lines().find_map(|line| line.strip_prefix("!\t"));
         let Some(refused) = refused.map(|line| line.rsplit('\t').next().unwrap_or(line)) else {
             self.said(&called, "push to")?;
-            return Err(PublishError::Answer { deed: "push" });
+            return Err(PublishError::Answer { action: "push" });
         };
         let is_race = [
             "stale info",
@@ -320,7 +320,7 @@ impl Publisher {
         let called = self.git(&["cat-file", "--batch"], asked.as_bytes()).await?;
         self.said(&called, "read the cache of")?;
         read_batch(&called.stdout, names.len()).ok_or(PublishError::Answer {
-            deed: "read objects",
+            action: "read objects",
         })
     }
 
@@ -335,7 +335,7 @@ impl Publisher {
         Ok(called.await?)
     }
 
-    fn said(&self, called: &Captured, deed: &'static str) -> Result<String, PublishError> {
+    fn said(&self, called: &Captured, action: &'static str) -> Result<String, PublishError> {
         if called.exit.code() == Some(0) {
             return Ok(called.stdout_text());
         }
@@ -344,7 +344,7 @@ impl Publisher {
         let said = said.map(|line| line.trim_start_matches("fatal: ").trim());
         let said = said.filter(|line| !line.is_empty() && !POLITE.contains(line));
         Err(PublishError::Failed {
-            deed,
+            action,
             url: self.url.clone(),
             said: said.collect::<Vec<_>>().join("; "),
         })

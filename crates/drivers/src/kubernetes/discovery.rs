@@ -142,14 +142,17 @@ impl KubernetesClient {
             None => format!("/api/{}", escaped(api_version)),
             Some((group, version)) => format!("/apis/{}/{}", escaped(group), escaped(version)),
         };
-        let deed = format!("ask which kinds `{api_version}` has");
-        let answer = match self.send_json(Request::new(deed, Method::GET, path)).await {
+        let action = format!("ask which kinds `{api_version}` has");
+        let answer = match self
+            .send_json(Request::new(action, Method::GET, path))
+            .await
+        {
             Err(KubernetesError::Status { code: 404, .. }) => return Ok(Vec::new()),
             answer => answer?,
         };
         let listed: ResourceList =
             serde_json::from_value(answer).map_err(|_| KubernetesError::Answer {
-                deed: format!("ask which kinds `{api_version}` has"),
+                action: format!("ask which kinds `{api_version}` has"),
             })?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let own = listed.resources.into_iter();
@@ -172,8 +175,8 @@ impl KubernetesClient {
              application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
         let mut found = Vec::new();
         for path in ["/api", "/apis"] {
-            let deed = "ask which kinds the cluster has".to_owned();
-            let mut request = Request::new(deed, Method::GET, path.to_owned());
+            let action = "ask which kinds the cluster has".to_owned();
+            let mut request = Request::new(action, Method::GET, path.to_owned());
             request.accept = AGGREGATED;
             let answer = self.send_json(request).await?;
             if answer.get("kind").and_then(Value::as_str) == Some("APIGroupDiscoveryList") {

@@ -41,29 +41,29 @@ pub enum KubernetesError {
     PluginFailed { program: String, said: String },
     #[error("the credential plugin `{program}` returned no credential")]
     NoCredential { program: String },
-    #[error("could not {deed} at `{server}`")]
+    #[error("could not {action} at `{server}`")]
     Send {
-        deed: String,
+        action: String,
         server: String,
         source: reqwest::Error,
     },
-    #[error("could not {deed}: {message}")]
+    #[error("could not {action}: {message}")]
     Status {
-        deed: String,
+        action: String,
         code: u16,
         /// A word such as `Forbidden`.
         reason: String,
         message: String,
     },
-    #[error("could not {deed}: {}", shown(conflicts))]
+    #[error("could not {action}: {}", shown(conflicts))]
     Conflict {
-        deed: String,
+        action: String,
         conflicts: Vec<Conflict>,
     },
-    #[error("could not {deed}: the answer has more than {limit} bytes")]
-    TooLong { deed: String, limit: usize },
-    #[error("could not {deed}: the response is not a Kubernetes response")]
-    Answer { deed: String },
+    #[error("could not {action}: the answer has more than {limit} bytes")]
+    TooLong { action: String, limit: usize },
+    #[error("could not {action}: the response is not a Kubernetes response")]
+    Answer { action: String },
     #[error("the cluster has no kind `{kind}`")]
     UnknownKind { kind: String },
     #[error("`{kind}` is the name of several kinds: {}", groups.join(", "))]
@@ -188,7 +188,7 @@ struct Cause {
     field: String,
 }
 
-pub(super) fn refused(deed: &str, code: u16, body: &[u8], is_secret: bool) -> KubernetesError {
+pub(super) fn refused(action: &str, code: u16, body: &[u8], is_secret: bool) -> KubernetesError {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let causes = &status.details.causes;
     let conflicts: Vec<Conflict> = causes
@@ -201,7 +201,7 @@ pub(super) fn refused(deed: &str, code: u16, body: &[u8], is_secret: bool) -> Ku
         .collect();
     if code == 409 && !conflicts.is_empty() {
         return KubernetesError::Conflict {
-            deed: deed.to_owned(),
+            action: action.to_owned(),
             conflicts,
         };
     }
@@ -219,7 +219,7 @@ pub(super) fn refused(deed: &str, code: u16, body: &[u8], is_secret: bool) -> Ku
         cut(&status.message)
     };
     KubernetesError::Status {
-        deed: deed.to_owned(),
+        action: action.to_owned(),
         code,
         reason: status.reason,
         message: message.trim_end().to_owned(),

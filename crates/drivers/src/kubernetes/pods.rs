@@ -65,8 +65,8 @@ impl KubernetesClient {
             escaped(namespace),
             escaped(pod)
         );
-        let deed = format!("read the log of Pod {namespace}/{pod}");
-        let mut request = Request::new(deed, Method::GET, path)
+        let action = format!("read the log of Pod {namespace}/{pod}");
+        let mut request = Request::new(action, Method::GET, path)
             .query("container", container)
             .query("tailLines", lines.to_string())
             .query("limitBytes", MOST_OF_A_LOG.to_string());

@@ -48,12 +48,12 @@ impl ProcessGroupGuard {
     }
 }
 
-fn keep(deed: &str, about: &OsStr) -> io::Result<DirGuard> {
+fn keep(action: &str, about: &OsStr) -> io::Result<DirGuard> {
     let mut env = Environment::new();
     env.set("PATH", "/usr/local/bin:/usr/bin:/bin");
     let mut command = bare_command(Path::new("/bin/sh"), &env);
     command
-        .args(["-c", deed, "sh"])
+        .args(["-c", action, "sh"])
         .arg(about)
         .process_group(0)
         .stdin(Stdio::piped())

@@ -67,11 +67,11 @@ impl AwsClient {
         }
         let region = region_of(settings, name)?;
         let body = json!({"SecretId": name});
-        let deed = format!("read the secret `{name}` of AWS Secrets Manager");
+        let action = format!("read the secret `{name}` of AWS Secrets Manager");
         let read = self
             .ask::<SecretResponse>(settings, &SECRETS, &region, &body.to_string())
             .await;
-        let answer = read.map_err(failed(deed, |err| {
+        let answer = read.map_err(failed(action, |err| {
             remedy(err, "secretsmanager:GetSecretValue", &region)
         }))?;
         let origin = format!("`aws-secretsmanager:{name}`");
@@ -103,11 +103,13 @@ impl AwsClient {
         }
         let region = region_of(settings, name)?;
         let body = json!({"Name": name, "WithDecryption": true});
-        let deed = format!("read the parameter `{name}` of AWS Systems Manager");
+        let action = format!("read the parameter `{name}` of AWS Systems Manager");
         let read = self
             .ask::<ParameterResponse>(settings, &PARAMETERS, &region, &body.to_string())
             .await;
-        let answer = read.map_err(failed(deed, |err| remedy(err, "ssm:GetParameter", &region)))?;
+        let answer = read.map_err(failed(action, |err| {
+            remedy(err, "ssm:GetParameter", &region)
+        }))?;
         let value = answer.parameter.value;
         local::text(value.expose().as_bytes(), &format!("`aws-ssm:{name}`"))
     }

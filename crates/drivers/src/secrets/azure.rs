@@ -88,9 +88,9 @@ impl AzureClient {
             version.unwrap_or_default(),
         );
         let call = Call::get(address).header("authorization", format!("Bearer {}", token.expose()));
-        let deed = format!("read the secret `{name}` of the key vault `{vault}`");
+        let action = format!("read the secret `{name}` of the key vault `{vault}`");
         let role = "whoever asks needs the role `Key Vault Secrets User` on it, or an access policy with `get`";
-        let failed = failed(deed, |err| match err.status() {
+        let failed = failed(action, |err| match err.status() {
             Some(401 | 403) => Some(role.to_owned()),
             Some(404) => Some(format!(
                 "`az keyvault secret list --vault-name {vault}` shows what there is"
@@ -210,8 +210,10 @@ impl AzureClient {
         let call = Call::post(address, FORM, form(&fields)).hiding([secret]);
         let answer = self.exchange.send(call).await;
         let read = answer.and_then(|answer| Ok(answer.read::<Token>()?.access_token));
-        let deed = format!("log in to Azure as `{client}` with {way}");
-        read.map_err(failed(deed, |err| err.status().map(|_| remedy.to_owned())))
+        let action = format!("log in to Azure as `{client}` with {way}");
+        read.map_err(failed(action, |err| {
+            err.status().map(|_| remedy.to_owned())
+        }))
     }
 
     /// A token of the managed identity of this machine or service, if it has one.
@@ -239,9 +241,9 @@ impl AzureClient {
                 format!("{base}/metadata/identity/oauth2/token?api-version=2018-02-01&{query}");
             Call::get(address).header("metadata", "true")
         };
-        let deed = "log in to Azure with the managed identity of this machine";
+        let action = "log in to Azure with the managed identity of this machine";
         let answer = self.exchange.ask_nearby(call).await;
-        let Some(answer) = answer.map_err(failed(deed, |_| None))? else {
+        let Some(answer) = answer.map_err(failed(action, |_| None))? else {
             return Ok(None);
         };
         // A machine of another cloud, or one without an identity, answers too; only a refusal by name is a

@@ -72,9 +72,9 @@ pub enum SecretError {
         /// The end of standard error, without anything that the program printed.
         said: Option<String>,
     },
-    #[error("could not {deed}")]
+    #[error("could not {action}")]
     Exchange {
-        deed: String,
+        action: String,
         source: ExchangeError,
         remedy: Option<String>,
     },

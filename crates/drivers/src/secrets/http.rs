@@ -337,14 +337,14 @@ pub(super) const JSON: &str = "application/json";
 
 /// The failed action with its next step.
 pub(super) fn failed(
-    deed: impl Into<String>,
+    action: impl Into<String>,
     remedy: impl FnOnce(&ExchangeError) -> Option<String>,
 ) -> impl FnOnce(ExchangeError) -> SecretError {
-    let deed = deed.into();
+    let action = action.into();
     move |source| {
         let remedy = remedy(&source);
         SecretError::Exchange {
-            deed,
+            action,
             source,
             remedy,
         }

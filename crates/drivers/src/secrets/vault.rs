@@ -59,8 +59,8 @@ impl Login {
             }
             let audience = settings.get("VAULT_JWT_AUDIENCE").unwrap_or(address);
             let job = settings.token_of_github_job(audience).await;
-            let deed = format!("log in to Vault at `{address}` with the token of this job");
-            if let Some(token) = job.map_err(failed(deed, |_| None))? {
+            let action = format!("log in to Vault at `{address}` with the token of this job");
+            if let Some(token) = job.map_err(failed(action, |_| None))? {
                 return Ok(Self::Jwt { role, token });
             }
             let path = settings.get("VAULT_K8S_TOKEN_FILE");
@@ -129,15 +129,17 @@ impl VaultClient {
                 ("the Pod's service account", mount, body, Some(token))
             }
         };
-        let deed = format!("log in to {at} with {way}");
+        let action = format!("log in to {at} with {way}");
         let remedy =
             format!("is the role allowed on `auth/{mount}`, and is the proof still valid?");
         let body = Secret::new(body.to_string());
         let token = vault.prove(mount, &body, proof.as_ref());
-        let token = token.await.map_err(failed(deed, |err| match err.status() {
-            Some(_) => Some(remedy),
-            None => unreachable(err),
-        }))?;
+        let token = token
+            .await
+            .map_err(failed(action, |err| match err.status() {
+                Some(_) => Some(remedy),
+                None => unreachable(err),
+            }))?;
         vault.token = token;
         Ok(vault)
     }
@@ -166,9 +168,9 @@ impl VaultClient {
 
     /// The fields of a secret, as JSON.
     pub(super) async fn read(&self, mount: &str, path: &str) -> Result<Secret, SecretError> {
-        let deed = format!("read `{mount}/{path}` of Vault at `{}`", self.address);
+        let action = format!("read `{mount}/{path}` of Vault at `{}`", self.address);
         let read = self.fetch(mount, path).await;
-        read.map_err(failed(deed, |err| match err.status() {
+        read.map_err(failed(action, |err| match err.status() {
             Some(403) => Some(format!(
                 "the token needs a policy with `read` on `{mount}/data/{path}`"
             )),

@@ -273,10 +273,10 @@ impl Slot {
     fn write<T>(
         &self,
         path: &str,
-        deed: impl FnOnce(&Path) -> io::Result<T>,
+        action: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<T, LayOutError> {
         let place = self.tree.join(path);
-        deed(&place).map_err(|source| LayOutError::Write {
+        action(&place).map_err(|source| LayOutError::Write {
             path: place.clone(),
             source,
         })

@@ -21,21 +21,21 @@ pub trait Tree: Sync {
         true
     }
 
-    /// Calls `deed` once for each number below `count`, in any order. A tree may do this in parallel.
-    fn share_out(&self, count: usize, deed: &(dyn Fn(usize) + Sync)) {
-        (0..count).for_each(deed);
+    /// Calls `action` once for each number below `count`, in any order. A tree may do this in parallel.
+    fn share_out(&self, count: usize, action: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(action);
     }
 }
 
-/// Applies `deed` to each item and returns the results in order. The tree may do this in parallel.
+/// Applies `action` to each item and returns the results in order. The tree may do this in parallel.
 pub(crate) fn each<T: Sync, R: Send>(
     tree: &dyn Tree,
     items: &[T],
-    deed: impl Fn(&T) -> R + Sync,
+    action: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
     let made: Vec<Mutex<Option<R>>> = items.iter().map(|_| Mutex::new(None)).collect();
     tree.share_out(items.len(), &|at| {
-        let one = deed(&items[at]);
+        let one = action(&items[at]);
         *made[at].lock().unwrap_or_else(PoisonError::into_inner) = Some(one);
     });
     let taken = |one: Mutex<Option<R>>| one.into_inner().unwrap_or_else(PoisonError::into_inner);

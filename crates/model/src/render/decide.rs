@@ -68,9 +68,9 @@ pub fn decide(
     found: &BTreeMap<String, FileFacts>,
     leave: OverwriteOptions,
 ) -> BTreeMap<String, FileAction> {
-    let mut deeds = BTreeMap::new();
+    let mut actions = BTreeMap::new();
     for (path, want) in wanted {
-        deeds.insert(
+        actions.insert(
             path.clone(),
             about(path, want, found.get(path), manifest, leave),
         );
@@ -79,7 +79,7 @@ pub fn decide(
         if wanted.contains_key(path) {
             continue;
         }
-        let deed = match found.get(path) {
+        let action = match found.get(path) {
             None => FileAction::Forget,
             Some(file) => {
                 let is_made = manifest.is_some_and(|known| known.made(path, &file.digest));
@@ -92,9 +92,9 @@ pub fn decide(
                 }
             }
         };
-        deeds.insert(path.to_owned(), deed);
+        actions.insert(path.to_owned(), action);
     }
-    deeds
+    actions
 }
 
 fn about(

@@ -248,13 +248,13 @@ fn nothing_that_a_person_wrote_is_lost() {
         ("overwrite", false, true),
     ] {
         _ = writeln!(out, "--{word}");
-        for (path, deed) in decide(
+        for (path, action) in decide(
             Some(&manifest),
             &wanted,
             &found,
             OverwriteOptions { adopt, overwrite },
         ) {
-            _ = writeln!(out, "  {path}: {deed:?}");
+            _ = writeln!(out, "  {path}: {action:?}");
         }
     }
     insta::assert_snapshot!(out, @"
@@ -316,27 +316,27 @@ fn a_list_that_others_changed_removes_nothing() {
         is_executable: false,
     };
     let found = BTreeMap::from([("made".to_owned(), facts()), ("mine".to_owned(), facts())]);
-    let deeds = |manifest: &RenderManifest, overwrite| {
+    let actions = |manifest: &RenderManifest, overwrite| {
         let leave = OverwriteOptions {
             adopt: false,
             overwrite,
         };
-        let deeds = decide(Some(manifest), &BTreeMap::new(), &found, leave);
-        deeds.into_values().collect::<Vec<FileAction>>()
+        let actions = decide(Some(manifest), &BTreeMap::new(), &found, leave);
+        actions.into_values().collect::<Vec<FileAction>>()
     };
     let refused = FileAction::Refuse(FileRefusal::UnprovenAndStale);
-    assert_eq!(deeds(&read(&written), false), [FileAction::Remove]);
+    assert_eq!(actions(&read(&written), false), [FileAction::Remove]);
     assert_eq!(
-        deeds(&read(&mine), false),
+        actions(&read(&mine), false),
         [refused.clone(), refused.clone()]
     );
     assert_eq!(
-        deeds(&read(&mine), true),
+        actions(&read(&mine), true),
         [FileAction::LetGo, FileAction::LetGo]
     );
     // Nor after another program has written it again.
     let again = read(&mine).write(digest);
-    assert_eq!(deeds(&read(&again), false), [refused.clone(), refused]);
+    assert_eq!(actions(&read(&again), false), [refused.clone(), refused]);
 }
 
 #[test]

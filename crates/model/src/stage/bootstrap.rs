@@ -26,7 +26,7 @@ pub use settings::BootstrapSettingError;
 /// A `bootstrap` block with all its values known. Kept in memory only.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
-    pub deed: BootstrapAction,
+    pub action: BootstrapAction,
     /// How to reach the cluster. Optional for a command.
     pub kubeconfig: Option<(Kubeconfig, Secret)>,
     pub secrets: Vec<SecretObject>,
@@ -97,7 +97,7 @@ pub enum BootstrapStep {
 impl Bootstrap {
     /// `argocd`, `flux` or `command`, as in the project file.
     pub fn kind(&self) -> &'static str {
-        match &self.deed {
+        match &self.action {
             BootstrapAction::Agent(agent) => agent.kind.word(),
             BootstrapAction::Command(_) => "command",
         }
@@ -115,7 +115,7 @@ impl Bootstrap {
         if !self.secrets.is_empty() {
             steps.push(BootstrapStep::Secrets);
         }
-        match &self.deed {
+        match &self.action {
             BootstrapAction::Command(_) => steps.push(BootstrapStep::Command),
             BootstrapAction::Agent(agent) => {
                 if agent.is_installed_here() {
@@ -132,7 +132,7 @@ impl Bootstrap {
 
     /// Namespaces that must exist first, sorted.
     pub fn namespaces(&self) -> Vec<&str> {
-        let own = match &self.deed {
+        let own = match &self.action {
             BootstrapAction::Agent(agent) => Some(agent.namespace.as_str()),
             BootstrapAction::Command(_) => None,
         };
@@ -167,7 +167,7 @@ impl Bootstrap {
             hidden.push(text.clone());
             hidden.extend(config.hidden());
         }
-        if let BootstrapAction::Command(command) = &self.deed {
+        if let BootstrapAction::Command(command) = &self.action {
             hidden.extend(command.env.values().cloned());
         }
         hidden

@@ -182,10 +182,10 @@ mod tests {
         let (inside, outside) = (StateName::new("shop", "a"), StateName::new("", "a"));
         let mut table = Vec::new();
         for scope in TokenScope::ALL {
-            for deed in TokenScope::ALL {
-                let allowed = token(scope).allows(deed, &inside);
-                assert!(!token(scope).allows(deed, &outside));
-                table.push(format!("{scope} {deed} {allowed}"));
+            for action in TokenScope::ALL {
+                let allowed = token(scope).allows(action, &inside);
+                assert!(!token(scope).allows(action, &outside));
+                table.push(format!("{scope} {action} {allowed}"));
             }
         }
         insta::assert_snapshot!(table.join("\n"), @r"

@@ -78,7 +78,7 @@ pub(super) async fn tell(
             result: result(watcher, run).await?,
         });
     }
-    let deed = match watcher.set().request.action {
+    let action = match watcher.set().request.action {
         Action::Destroy => ReportedAction::Destroy,
         Action::Apply if watcher.set().request.bundle.is_some() => ReportedAction::ApplyBundle,
         Action::Plan => ReportedAction::Plan,
@@ -86,7 +86,7 @@ pub(super) async fn tell(
     };
     let ended = outcome::OutcomeReport {
         change_set: watcher.set().id.to_string(),
-        deed,
+        action,
         elapsed: watcher.elapsed(),
         stacks,
     };

@@ -30,12 +30,12 @@ pub(super) async fn confirm(
     if !process.stdin_is_terminal {
         return Ok(PromptOutcome::Nobody);
     }
-    let deed = match action {
+    let action = match action {
         Action::Destroy => "Destroy everything in",
         Action::Plan | Action::Apply | Action::Exec => "Apply",
     };
     report::say(&format!(
-        "\n{deed} change set {}? Type `yes` to continue: ",
+        "\n{action} change set {}? Type `yes` to continue: ",
         set.id
     ))?;
     // A separate thread, so that a pending read does not keep the process from exiting.
@@ -70,13 +70,13 @@ pub(super) async fn nobody(
 ) -> Result<ExitStatus, CommandError> {
     let set = watcher.set();
     let id = set.id;
-    let deed = match set.request.action {
+    let action = match set.request.action {
         Action::Destroy => "destroys",
         Action::Plan | Action::Apply | Action::Exec => "applies",
     };
     let said = CommandError::new(format!("change set {id} waits: no terminal to confirm it"))
         .hint(format!(
-            "`terrane run confirm {id}` {deed} it, `terrane run discard {id} --reason \"…\"` drops it"
+            "`terrane run confirm {id}` {action} it, `terrane run discard {id} --reason \"…\"` drops it"
         ));
     // `--auto-approve` does not cover new changes, and a resumed change set cannot be resumed again while it
     // waits.
@@ -84,7 +84,7 @@ pub(super) async fn nobody(
         said
     } else {
         said.hint(format!(
-            "the same command with `--auto-approve` {deed} without confirmation"
+            "the same command with `--auto-approve` {action} without confirmation"
         ))
     };
     let others = prepare::find_alike(watcher.control(), set).await;

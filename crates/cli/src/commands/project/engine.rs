@@ -252,8 +252,8 @@ async fn watched(
         look,
         process.can_draw(),
     ));
-    let with = |deed: &dyn Fn(&mut InstallPrinter<io::Stderr>)| {
-        deed(&mut teller.lock().unwrap_or_else(PoisonError::into_inner));
+    let with = |action: &dyn Fn(&mut InstallPrinter<io::Stderr>)| {
+        action(&mut teller.lock().unwrap_or_else(PoisonError::into_inner));
     };
     let mut tell = |progress: InstallProgress| with(&|teller| teller.tell(&progress));
     let mut installing = std::pin::pin!(engines::install(wish, options, &mut tell));

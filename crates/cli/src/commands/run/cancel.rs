@@ -232,7 +232,7 @@ async fn kill(
 fn type_name(
     args: &CancelArgs,
     name: &str,
-    deed: &str,
+    action: &str,
     process: &Process,
 ) -> Result<(), CommandError> {
     let unsaid = |why: &str| {
@@ -249,7 +249,7 @@ fn type_name(
     if !process.stdin_is_terminal {
         return Err(unsaid("its name must be typed, and there is no terminal"));
     }
-    report::say(&format!("Type `{name}` to {deed}: "))?;
+    report::say(&format!("Type `{name}` to {action}: "))?;
     let mut line = String::new();
     io::stdin()
         .lock()

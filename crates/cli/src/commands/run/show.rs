@@ -393,9 +393,9 @@ fn run_words(event: &RunEvent, action: Action) -> String {
         RunEvent::Skipped { .. } => "skipped".to_owned(),
         RunEvent::RunnerLost { .. } => "its runner was lost".to_owned(),
         RunEvent::CancelAsked { by, reason, kill } => {
-            let deed = if *kill { "kill" } else { "cancel" };
+            let action = if *kill { "kill" } else { "cancel" };
             let reason = reason.as_ref().map(|reason| format!(": {reason}"));
-            format!("{deed} requested by `{by}`{}", reason.unwrap_or_default())
+            format!("{action} requested by `{by}`{}", reason.unwrap_or_default())
         }
         RunEvent::Reopened { moved: false } => "reopened".to_owned(),
         RunEvent::Reopened { moved: true } => "reopened: it changed since".to_owned(),

@@ -85,7 +85,7 @@ fn document(refusal: &RefusedRequest) -> serde_json::Value {
     json!({
         "number": refusal.id,
         "state": refusal.state,
-        "deed": refusal.method,
+        "method": refusal.method,
         "reason": refusal.reason,
         "run": refusal.run.map(|run| run.to_string()),
         "lock": refusal.lock_id,

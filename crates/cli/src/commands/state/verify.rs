@@ -224,7 +224,7 @@ fn document(verified: &VerifyReport) -> serde_json::Value {
         json!({
             "number": refusal.id,
             "state": refusal.state,
-            "deed": refusal.method,
+            "method": refusal.method,
             "reason": refusal.reason,
             "at": refusal.at,
             "kept": refusal.kept,

@@ -14,7 +14,7 @@ fn stack(name: &str, result: StackResult) -> StackOutcome {
 fn outcome(stacks: Vec<StackOutcome>) -> OutcomeReport {
     OutcomeReport {
         change_set: "c42".to_owned(),
-        deed: ReportedAction::Apply,
+        action: ReportedAction::Apply,
         elapsed: Duration::from_secs(252),
         stacks,
     }
@@ -134,7 +134,7 @@ fn a_plan_that_somebody_stopped_is_made_afresh_and_never_resumed() {
         ..failure()
     };
     let set = OutcomeReport {
-        deed: ReportedAction::Plan,
+        action: ReportedAction::Plan,
         ..outcome(vec![stack("network", StackResult::Interrupted(stopped))])
     };
     insta::assert_snapshot!(render(&set, ViewOptions::plain(100)), @"
@@ -181,7 +181,7 @@ fn interrupted_by_a_person() {
         stack("k8s-prod", StackResult::Interrupted(interrupted)),
         stack("dns", poisoned("k8s-prod", &[])),
     ]);
-    set.deed = ReportedAction::Destroy;
+    set.action = ReportedAction::Destroy;
     insta::assert_snapshot!(render(&set, ViewOptions::ascii(100)), @"
     x k8s-prod   interrupted while applying, after 3 s
         state kept: serial 19 (1 resource begun, none finished before the interruption)

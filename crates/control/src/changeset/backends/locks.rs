@@ -127,7 +127,7 @@ pub async fn break_lock(
     reason: &str,
 ) -> Result<BreakOutcome, BackendError> {
     let target = &project.stacks[stack].target;
-    let (deed, broken) = match &project.targets[target].backend {
+    let (action, broken) = match &project.targets[target].backend {
         Backend::Engine { kind, .. } if kind == "pg" => {
             let kind = kind.clone();
             return Err(BackendError::Unbreakable { kind });
@@ -153,7 +153,7 @@ pub async fn break_lock(
         state: &state,
         actor,
         reason: Some(&reason),
-        detail: format!("{deed} `{id}` in the backend of target `{target}`"),
+        detail: format!("{action} `{id}` in the backend of target `{target}`"),
     };
     let recorded = control.store.break_glass_open(&record).await;
     recorded.map_err(BackendError::Record)?;

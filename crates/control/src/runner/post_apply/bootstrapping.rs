@@ -123,7 +123,7 @@ async fn manner(part: &StageWork<'_>, blocks: &[Bootstrap]) -> Result<ConflictPo
     let exceptions = part.job.set.request.exceptions.as_ref();
     let installs = blocks
         .iter()
-        .any(|block| matches!(block.deed, BootstrapAction::Agent(_)));
+        .any(|block| matches!(block.action, BootstrapAction::Agent(_)));
     if !installs || !exceptions.is_some_and(|exceptions| exceptions.reinstall) {
         return Ok(ConflictPolicy::Yield);
     }

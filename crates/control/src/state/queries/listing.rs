@@ -79,7 +79,7 @@ async fn line(
         }
     };
     let versions = versions.map_err(|source| AskStateError::Store {
-        deed: "list",
+        action: "list",
         state: row.name.clone(),
         source: Box::new(source),
     })?;

@@ -23,9 +23,9 @@ const EVERY: Duration = Duration::from_mins(10);
 const MARKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
-#[error("could not {deed}")]
+#[error("could not {action}")]
 pub struct RetentionError {
-    deed: &'static str,
+    action: &'static str,
     source: StoreError,
 }
 
@@ -64,9 +64,9 @@ pub async fn regularly(
 
 /// Before a server ends: marks acknowledged versions in the bucket, too.
 pub async fn settle(control: &Control) -> Result<(), RetentionError> {
-    let deed = "note what was acknowledged";
+    let action = "note what was acknowledged";
     let settled = control.store.blobs_settle().await;
-    settled.map_err(|source| RetentionError { deed, source })
+    settled.map_err(|source| RetentionError { action, source })
 }
 
 /// One round. Another process may run one at the same time.
@@ -75,7 +75,7 @@ pub async fn run_retention(
     policy: &RetentionPolicy,
     now: Timestamp,
 ) -> Result<RetentionReport, RetentionError> {
-    let failed = |deed| move |source| RetentionError { deed, source };
+    let failed = |action| move |source| RetentionError { action, source };
     let versions = let_go_of_versions(store, policy, now)
         .await
         .map_err(failed("let go of old versions"))?;

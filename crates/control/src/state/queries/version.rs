@@ -60,9 +60,9 @@ pub enum AskStateError {
         attribute: String,
         near: Vec<String>,
     },
-    #[error("could not {deed} state `{state}`")]
+    #[error("could not {action} state `{state}`")]
     Store {
-        deed: &'static str,
+        action: &'static str,
         state: StateName,
         source: Box<StoreError>,
     },
@@ -136,11 +136,11 @@ fn see_versions(state: &StateName) -> NextStep {
 
 /// Wraps a store error with the failed action and the state.
 pub(super) fn store_failed(
-    deed: &'static str,
+    action: &'static str,
     state: &StateName,
 ) -> impl Fn(StoreError) -> AskStateError {
     move |source| AskStateError::Store {
-        deed,
+        action,
         state: state.clone(),
         source: Box::new(source),
     }

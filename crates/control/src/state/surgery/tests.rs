@@ -193,7 +193,7 @@ async fn a_used_serial_needs_force_and_gets_the_next() {
 /// Serials 3 and 4 were used, and plans may have been made from what had them.
 #[tokio::test]
 async fn no_deed_by_hand_uses_a_serial_again() {
-    for deed in ["rm", "push", "rollback"] {
+    for action in ["rm", "push", "rollback"] {
         let place = Place::new().await;
         let (control, state) = (&place.control, network());
         for serial in 1..=4 {
@@ -201,15 +201,15 @@ async fn no_deed_by_hand_uses_a_serial_again() {
         }
         place.force(full(2, "v1")).await;
         let back = |version| rollback(control, &state, RollbackTarget::Version(version));
-        let proposal = match deed {
+        let proposal = match action {
             "rm" => take_out(control, &state, &["x.y".to_owned()]).await,
             "push" => push(control, &state, full(3, "by hand"), true).await,
             _ => back(2).await,
         };
         let serial = place.serial_of(proposal.unwrap()).await;
-        assert_eq!(serial, 5, "{deed}");
+        assert_eq!(serial, 5, "{action}");
         let serial = place.serial_of(back(3).await.unwrap()).await;
-        assert_eq!(serial, 6, "after {deed}");
+        assert_eq!(serial, 6, "after {action}");
     }
 }
 
@@ -268,12 +268,12 @@ async fn a_refused_write_is_brought_back_by_its_number() {
 
 #[tokio::test]
 async fn a_state_emptied_by_hand_is_kept_with_what_it_was() {
-    for deed in ["rm", "push", "rollback"] {
+    for action in ["rm", "push", "rollback"] {
         let place = Place::new().await;
         let (control, state) = (&place.control, network());
         place.write(1).await;
         place.write_body(full(2, "v")).await;
-        let proposal = match deed {
+        let proposal = match action {
             "rm" => take_out(control, &state, &["x.y".to_owned()]).await,
             "push" => push(control, &state, body(2), true).await,
             _ => rollback(control, &state, RollbackTarget::Version(1)).await,
@@ -284,7 +284,7 @@ async fn a_state_emptied_by_hand_is_kept_with_what_it_was() {
             place.write_body(full(serial, "v")).await;
         }
         let left = place.let_go_of_all_but_one().await;
-        assert!(left.contains(&2) && left.contains(&3), "{deed}: {left:?}");
-        assert!(!left.contains(&30), "{deed}: {left:?}");
+        assert!(left.contains(&2) && left.contains(&3), "{action}: {left:?}");
+        assert!(!left.contains(&30), "{action}: {left:?}");
     }
 }

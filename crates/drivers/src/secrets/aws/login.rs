@@ -95,12 +95,12 @@ async fn by_web_identity(
     let Some(role) = settings.get("AWS_ROLE_ARN") else {
         return Ok(None);
     };
-    let deed = format!("take the role `{role}` of AWS");
+    let action = format!("take the role `{role}` of AWS");
     let token = if let Some(path) = settings.get("AWS_WEB_IDENTITY_TOKEN_FILE") {
         Some(local::read_file(path, Path::new("/"), None)?)
     } else {
         let job = settings.token_of_github_job(AUDIENCE).await;
-        job.map_err(failed(deed.clone(), |_| None))?
+        job.map_err(failed(action.clone(), |_| None))?
     };
     let Some(token) = token else {
         return Ok(None);
@@ -131,7 +131,9 @@ async fn by_web_identity(
     };
     let remedy = "does the role trust this issuer, audience and subject?";
     let taken = taken.await;
-    let taken = taken.map_err(failed(deed, |err| err.status().map(|_| remedy.to_owned())))?;
+    let taken = taken.map_err(failed(action, |err| {
+        err.status().map(|_| remedy.to_owned())
+    }))?;
     Ok(Some(taken))
 }
 
@@ -154,9 +156,9 @@ async fn of_container(
     if let Some(token) = token {
         call = call.secret_header("authorization", token);
     }
-    let deed = "get the keys of this container from AWS";
+    let action = "get the keys of this container from AWS";
     let answer = exchange.ask_nearby(call).await;
-    let answer = answer.map_err(failed(deed, |_| None))?;
+    let answer = answer.map_err(failed(action, |_| None))?;
     let Some(answer) = answer else {
         return Err(SecretError::NoLogin {
             who: "AWS: the container's credentials do not answer",
@@ -165,7 +167,7 @@ async fn of_container(
     };
     let lent = answer
         .read::<TemporaryCredentials>()
-        .map_err(failed(deed, |_| None))?;
+        .map_err(failed(action, |_| None))?;
     Ok(Some(lent.into()))
 }
 
@@ -180,7 +182,7 @@ async fn of_machine(
     }
     let base = settings.get("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     let base = base.unwrap_or(METADATA).trim_end_matches('/');
-    let deed = "get the keys of this machine from AWS";
+    let action = "get the keys of this machine from AWS";
     // Machines of other clouds, and those without a role, also answer here: neither is an error.
     let read = async {
         let ask = Call::new(Method::PUT, format!("{base}/latest/api/token"))
@@ -212,7 +214,7 @@ async fn of_machine(
             .transpose()?;
         Ok(lent.map(Credentials::from))
     };
-    read.await.map_err(failed(deed, |_| None))
+    read.await.map_err(failed(action, |_| None))
 }
 
 /// The keys of a profile. A missing profile is an error only if it was named.

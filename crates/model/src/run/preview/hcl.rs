@@ -81,20 +81,20 @@ impl<'a> Splice<'a> {
         self.apply(text)
     }
 
-    /// Attributes the references that `deed` finds to one of the module's locals.
-    pub(super) fn local<T>(&mut self, name: &str, deed: impl FnOnce(&mut Self) -> T) -> T {
+    /// Attributes the references that `action` finds to one of the module's locals.
+    pub(super) fn local<T>(&mut self, name: &str, action: impl FnOnce(&mut Self) -> T) -> T {
         self.seen = Refs::default();
-        let done = deed(self);
+        let done = action(self);
         let seen = std::mem::take(&mut self.seen);
         self.locals.insert(name.to_owned(), seen);
         done
     }
 
-    /// The first unknown variable that `deed` finds; has no other effect.
-    pub(super) fn mention(&mut self, deed: impl FnOnce(&mut Self)) -> Option<String> {
+    /// The first unknown variable that `action` finds; has no other effect.
+    pub(super) fn mention(&mut self, action: impl FnOnce(&mut Self)) -> Option<String> {
         let before = self.edits.len();
         self.seen = Refs::default();
-        deed(self);
+        action(self);
         self.edits.truncate(before);
         std::mem::take(&mut self.seen).unknowns.pop_first()
     }
@@ -207,11 +207,11 @@ impl<'a> Splice<'a> {
         self.shadows.iter().any(|shadow| shadow == name)
     }
 
-    fn within_for(&mut self, names: [Option<&str>; 2], deed: impl FnOnce(&mut Self)) {
+    fn within_for(&mut self, names: [Option<&str>; 2], action: impl FnOnce(&mut Self)) {
         let before = self.shadows.len();
         self.shadows
             .extend(names.into_iter().flatten().map(str::to_owned));
-        deed(self);
+        action(self);
         self.shadows.truncate(before);
     }
 

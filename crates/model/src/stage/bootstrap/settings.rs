@@ -29,14 +29,14 @@ pub struct BootstrapSettingError {
 impl Bootstrap {
     pub fn read(block: &ResolvedBlock) -> Result<Self, BootstrapSettingError> {
         let reader = Reader { block };
-        let deed = match block.kind.as_str() {
+        let action = match block.kind.as_str() {
             "argocd" => BootstrapAction::Agent(reader.agent(AgentKind::Argocd)?),
             "flux" => BootstrapAction::Agent(reader.agent(AgentKind::Flux)?),
             "command" => BootstrapAction::Command(reader.command()?),
             other => return Err(reader.wrong(format!("there is no kind `{other}`"))),
         };
         let kubeconfig = reader.kubeconfig()?;
-        let wants_cluster = matches!(deed, BootstrapAction::Agent(_)) || !block.blocks.is_empty();
+        let wants_cluster = matches!(action, BootstrapAction::Agent(_)) || !block.blocks.is_empty();
         if kubeconfig.is_none() && wants_cluster {
             let mut wrong = reader.wrong("`kubeconfig` has no value".to_owned());
             wrong.hint =
@@ -45,7 +45,7 @@ impl Bootstrap {
         }
         let secrets = block.blocks.iter().filter(|inner| inner.kind == "secret");
         Ok(Self {
-            deed,
+            action,
             kubeconfig,
             secrets: secrets
                 .map(|inner| secret(inner, &reader))

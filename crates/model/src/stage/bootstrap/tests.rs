@@ -75,7 +75,7 @@ fn a_command_needs_no_cluster() {
     );
     let read = Bootstrap::read(&command).unwrap();
     assert_eq!(read.steps(), [BootstrapStep::Command]);
-    let BootstrapAction::Command(step) = &read.deed else {
+    let BootstrapAction::Command(step) = &read.action else {
         panic!("no command");
     };
     assert_eq!(step.env["NODES"].expose(), r#"["a","b"]"#);
