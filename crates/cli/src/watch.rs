@@ -532,7 +532,7 @@ impl<'a> Watcher<'a> {
 pub(crate) fn advance_error(err: &scheduler::AdvanceError) -> CommandError {
     let shown = CommandError::from_error(err);
     match err.heard() {
-        Some(UserCommandError::Owes { set, owed }) => owes(*set, owed),
+        Some(UserCommandError::Owes { set, missing }) => owes(*set, missing),
         Some(heard) => CommandError::from_error(heard),
         None => shown,
     }
@@ -576,13 +576,13 @@ fn denied(set: ChangeSetId, denials: &[Remark]) -> CommandError {
         .status(ExitStatus::Refused)
 }
 
-fn owes(set: ChangeSetId, owed: &[MissingApproval]) -> CommandError {
+fn owes(set: ChangeSetId, missing: &[MissingApproval]) -> CommandError {
     let mut shown =
         CommandError::new(format!("cannot confirm change set {set} yet")).status(ExitStatus::Waits);
-    for one in owed {
+    for one in missing {
         shown = shown.cause(format!("{} ({})", one.words(), one.by));
     }
-    let ways = owed.iter().map(|one| one.command(set));
+    let ways = missing.iter().map(|one| one.command(set));
     let ways: BTreeSet<String> = ways.collect();
     ways.into_iter().fold(shown, |shown, way| {
         shown.hint(format!("`{way}` approves it"))

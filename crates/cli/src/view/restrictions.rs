@@ -119,7 +119,7 @@ pub(crate) fn acts(
     for act in &in_force.acts {
         let ago = Duration::try_from(now.duration_since(act.at)).unwrap_or_default();
         let id = BreakGlassId(act.id);
-        let owed = match act.reason {
+        let missing = match act.reason {
             Some(_) => String::new(),
             None => at_home(&format!(": {}", explain(&id.to_string()))),
         };
@@ -129,7 +129,7 @@ pub(crate) fn acts(
             act.act.words().to_owned(),
             act.actor.clone(),
             duration::ago(ago),
-            format!("{}{owed} ({})", reason(act), act.detail),
+            format!("{}{missing} ({})", reason(act), act.detail),
         ]);
     }
     table

@@ -1,4 +1,4 @@
-//! Records of what was done by hand: reasons that are owed, and records that no run can close.
+//! Records of what was done by hand: reasons that are missing, and records that no run can close.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -72,18 +72,18 @@ fn a_reason_that_is_owed_can_be_given_and_then_an_apply_closes_the_record() {
     force_unlock(&server, "/state/k3v9qd/app", &secret);
     drop(server.stop().expect(0));
 
-    let owed = "`terrane run explain b1 --reason …`";
+    let missing = "`terrane run explain b1 --reason …`";
     let said = list(&test);
     says(
         &said.stdout,
-        &["b1", "lock broken", "no reason was given yet", owed],
+        &["b1", "lock broken", "no reason was given yet", missing],
     );
-    let first = format!("b1: first add the reason with {owed}; then closed when the next");
+    let first = format!("b1: first add the reason with {missing}; then closed when the next");
     says(&said.stderr, &[&first]);
     let note = test.cli(&["lock", "list"]).expect(0).stderr;
     says(
         &note,
-        &[&format!("no reason was given yet, {owed} gives it")],
+        &[&format!("no reason was given yet, {missing} gives it")],
     );
     apply();
     says(&list(&test).stdout, &["no reason was given yet"]);

@@ -16,7 +16,7 @@ use crate::policy::{PolicyContext, PolicyError, approvals, ask, note, recall};
 pub struct PolicyVerdicts {
     pub said: Vec<(StackName, Verdict)>,
     /// Missing approvals that policies require now.
-    pub owed: Vec<MissingApproval>,
+    pub missing: Vec<MissingApproval>,
 }
 
 impl PolicyVerdicts {
@@ -95,9 +95,11 @@ async fn hear(
             now,
         };
         let said = ask(control, &case, asking).await?;
-        let owed =
+        let missing =
             |wanted| missing_policy_approvals(&before.set, run, wanted, &before.approvals, now);
-        heard.owed.extend(said.approvals.iter().filter_map(owed));
+        heard
+            .missing
+            .extend(said.approvals.iter().filter_map(missing));
         heard.said.push((run.stack.clone(), said));
     }
     Ok(heard)

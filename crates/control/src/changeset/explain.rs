@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, RunId};
-use model::run::approval::{Approval, MissingApproval, missing_policy_approvals, owed};
+use model::run::approval::{
+    Approval, MissingApproval, missing_approvals, missing_policy_approvals,
+};
 use model::run::changeset::{
     Action, ChangeSet, DecisionContext, LaneBlocker, SetEvent, Status, next, stage_held, why,
     why_set,
@@ -122,7 +124,8 @@ impl ChangeSetDetails {
                 }
             )
         };
-        let is_waiting = self.set.status == Status::AwaitingConfirm && self.owed().is_empty();
+        let is_waiting =
+            self.set.status == Status::AwaitingConfirm && self.missing_approvals().is_empty();
         if !is_waiting || !planned.clone().all(|run| is_said(&run)) {
             return None;
         }
@@ -144,13 +147,13 @@ impl ChangeSetDetails {
     }
 
     /// The approvals that are missing before it may be confirmed.
-    pub fn owed(&self) -> Vec<MissingApproval> {
-        owed(&self.set, &self.runs, &self.approvals, self.now)
+    pub fn missing_approvals(&self) -> Vec<MissingApproval> {
+        missing_approvals(&self.set, &self.runs, &self.approvals, self.now)
     }
 
     /// The approvals that policies required at the apply and that are missing. A resume continues the change
     /// set.
-    pub fn owed_before_resume(&self) -> Vec<MissingApproval> {
+    pub fn missing_before_resume(&self) -> Vec<MissingApproval> {
         let request = &self.set.request;
         let is_resumed = request.action == Action::Apply && request.bundle.is_none();
         if !is_resumed || !matches!(self.set.status, Status::Stopped { .. }) {
@@ -175,7 +178,9 @@ impl ChangeSetDetails {
                 RunState::Queued | RunState::Deferred { .. } | RunState::Planned { .. },
                 Status::Superseded { .. },
             ) => "superseded",
-            (RunState::Planned { .. }, Status::AwaitingConfirm) if !self.owed().is_empty() => {
+            (RunState::Planned { .. }, Status::AwaitingConfirm)
+                if !self.missing_approvals().is_empty() =>
+            {
                 "awaiting approval"
             }
             (RunState::Planned { .. }, Status::AwaitingConfirm) => "awaiting confirmation",

@@ -103,9 +103,9 @@ pub async fn approve(
         after => after.map_err(DecisionError::Approve)?,
     };
     let missing = if is_over {
-        after.owed_before_resume()
+        after.missing_before_resume()
     } else {
-        after.owed()
+        after.missing_approvals()
     };
     let follow_up = start(control, decider, &after, &missing).await?;
     Ok(ApproveOutcome {
@@ -133,14 +133,14 @@ async fn check_open(
         return Err(DecisionError::StillPlanned { set });
     }
     if before.set.status.is_over() {
-        if before.owed_before_resume().is_empty() {
+        if before.missing_before_resume().is_empty() {
             let status = before.set.status.word();
             return Err(DecisionError::Over { set, status });
         }
         return Ok(());
     }
     let is_needed = !before.set.request.approvals.is_empty()
-        || !before.owed().is_empty()
+        || !before.missing_approvals().is_empty()
         || approval_policy::hears_approvals(control, before).await?;
     if !is_needed {
         return Err(DecisionError::NoApprovalNeeded { set });

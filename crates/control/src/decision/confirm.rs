@@ -39,8 +39,8 @@ pub async fn confirm(
     let denials: Vec<Remark> = verdicts.denials().cloned().collect();
     let result = if !denials.is_empty() {
         ConfirmResult::Denied(denials)
-    } else if !verdicts.owed.is_empty() {
-        ConfirmResult::Missing(verdicts.owed.clone())
+    } else if !verdicts.missing.is_empty() {
+        ConfirmResult::Missing(verdicts.missing.clone())
     } else {
         let by = actor.to_owned();
         let command = UserCommand::Confirm { by };

@@ -251,8 +251,8 @@ pub(super) async fn is_owed(
     let is_about = |it: &Given| since.is_none_or(|since| it.at >= since);
     let given: Vec<Given> = given.into_iter().filter(is_about).collect();
     let now = job.control.now();
-    let owed = |wanted| missing_policy_approvals(job.set, &run, wanted, &given, now).is_some();
-    Ok(policy.approvals.iter().any(owed))
+    let missing = |wanted| missing_policy_approvals(job.set, &run, wanted, &given, now).is_some();
+    Ok(policy.approvals.iter().any(missing))
 }
 
 async fn ask_about_yes(job: &StageJob<'_>, given: &[ApprovalFacts]) -> Result<Verdict, Failure> {
@@ -325,11 +325,11 @@ pub(super) async fn at_apply(
     let lacks_at_apply = of_apply.iter().any(lacks);
     let missing: Vec<(Remark, MissingApproval)> = wanted
         .filter_map(|wanted| {
-            let owed = missing_policy_approvals(job.set, &run, wanted, &given, now)?;
+            let missing = missing_policy_approvals(job.set, &run, wanted, &given, now)?;
             let (message, wants) = (&wanted.remark.message, wanted.wants());
-            let message = format!("{message}: needs {wants}, has {}", owed.given);
+            let message = format!("{message}: needs {wants}, has {}", missing.given);
             let remark = wanted.remark.clone();
-            Some((Remark { message, ..remark }, owed))
+            Some((Remark { message, ..remark }, missing))
         })
         .collect();
     if !verdict.denies() && missing.is_empty() {
@@ -372,7 +372,7 @@ fn not_allowed(
         (true, false) => "denied by policy",
         (false, _) => "not approved as policy wants it",
     };
-    let hint = way_to_approve(job, missing.iter().map(|(_, owed)| owed));
+    let hint = way_to_approve(job, missing.iter().map(|(_, missing)| missing));
     let hint = hint.filter(|_| !verdict.denies());
     let remarks = missing.iter().map(|(remark, _)| remark.clone());
     verdict.denials.extend(remarks);
@@ -393,10 +393,12 @@ fn is_yes_to_be_asked_about(job: &StageJob<'_>, plan: &PlanRecord) -> bool {
 /// The hint how to give approvals that are missing because no user knew of the requirement.
 fn way_to_approve<'o>(
     job: &StageJob<'_>,
-    owed: impl Iterator<Item = &'o MissingApproval>,
+    missing: impl Iterator<Item = &'o MissingApproval>,
 ) -> Option<String> {
     let set = job.set.id;
-    let commands: BTreeSet<String> = owed.map(|one| format!("`{}`", one.command(set))).collect();
+    let commands: BTreeSet<String> = missing
+        .map(|one| format!("`{}`", one.command(set)))
+        .collect();
     let commands: Vec<String> = commands.into_iter().collect();
     if commands.is_empty() {
         return None;

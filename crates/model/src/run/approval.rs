@@ -84,7 +84,7 @@ impl UncountedReason {
 
 /// All approvals that are missing for the plans of a change set that are ready. Approvals for the whole change set are
 /// required before anything starts, and also cover previews. After the start they only concern their own stacks.
-pub fn owed(
+pub fn missing_approvals(
     set: &ChangeSet,
     runs: &[Run],
     approvals: &[Approval],
@@ -95,7 +95,7 @@ pub fn owed(
         .filter(|run| matches!(run.state, RunState::Planned { .. }))
         .map(|run| (&run.stack, run))
         .collect();
-    let mut owed = Vec::new();
+    let mut missing = Vec::new();
     let is_begun = runs.iter().any(has_begun);
     let wanted = set.request.approvals.iter().map(|one| (one, !is_begun));
     let by_policy = by_policy(set, &ready);
@@ -109,7 +109,7 @@ pub fn owed(
         match requirement.rule.scope {
             ApprovalScope::Stack => {
                 for run in covered {
-                    owed.extend(count(
+                    missing.extend(count(
                         set,
                         requirement,
                         Some(run.id),
@@ -131,11 +131,11 @@ pub fn owed(
                     continue;
                 }
                 let one = count(set, requirement, None, &covered, approvals, now);
-                owed.extend(one.map(|one| MissingApproval { is_for_all, ..one }));
+                missing.extend(one.map(|one| MissingApproval { is_for_all, ..one }));
             }
         }
     }
-    owed
+    missing
 }
 
 /// Whether an engine has changed something for this run.
@@ -223,8 +223,8 @@ pub fn lacks_rule_approvals(
 }
 
 /// Whether no approval is missing for one run.
-pub(crate) fn is_free(owed: &[MissingApproval], run: &Run) -> bool {
-    !owed.iter().any(|one| one.blocks(run))
+pub(crate) fn is_free(missing: &[MissingApproval], run: &Run) -> bool {
+    !missing.iter().any(|one| one.blocks(run))
 }
 
 fn count(

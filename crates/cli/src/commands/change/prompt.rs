@@ -130,8 +130,8 @@ pub(super) async fn waits_for_others(
         let hint = format!("{}{then}", hold.release_step());
         return Err(CommandError::new(said).hint(hint).status(ExitStatus::Waits));
     }
-    let owed = explained.owed();
-    if owed.is_empty() {
+    let missing = explained.missing_approvals();
+    if missing.is_empty() {
         return Ok(None);
     }
     if global.json {
@@ -139,7 +139,7 @@ pub(super) async fn waits_for_others(
         return Ok(Some(ExitStatus::Waits));
     }
     let mut said = format!("\nChange set {id} awaits approval:\n");
-    for one in &owed {
+    for one in &missing {
         let (by, words, command) = (&one.by, one.words(), one.command(id));
         let line = format!("  {by}: {words}\n    `{command}`\n");
         said.push_str(&line);

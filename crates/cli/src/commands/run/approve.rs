@@ -76,7 +76,7 @@ pub(super) async fn approve(
 }
 
 fn document(set: ChangeSetId, outcome: &ApproveOutcome) -> serde_json::Value {
-    let owed: Vec<_> = outcome
+    let missing: Vec<_> = outcome
         .missing
         .iter()
         .map(|one| json!({ "by": one.by, "given": one.given, "wanted": one.rule.count, "why": one.words() }))
@@ -89,7 +89,7 @@ fn document(set: ChangeSetId, outcome: &ApproveOutcome) -> serde_json::Value {
         "change_set": set.to_string(),
         "plan": outcome.subject.as_ref().map(|subject| &subject.mark),
         "approvals": outcome.details.approvals,
-        "owed": owed,
+        "owed": missing,
         "warnings": warnings.collect::<Vec<_>>(),
     })
 }

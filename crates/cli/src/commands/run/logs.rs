@@ -259,8 +259,8 @@ impl WaitNotice {
         let Some(why) = explained.why() else {
             return Ok(None);
         };
-        let owed = explained.owed();
-        let ways: BTreeSet<String> = owed.iter().map(|one| one.command(set)).collect();
+        let missing = explained.missing_approvals();
+        let ways: BTreeSet<String> = missing.iter().map(|one| one.command(set)).collect();
         let ways: Vec<String> = ways.iter().map(|way| format!("`{way}`")).collect();
         let how = match ways.as_slice() {
             [] => String::new(),

@@ -45,7 +45,8 @@ struct ArtifactNote {
     /// The artifact set that was written there.
     seen: Option<String>,
     /// Whether an engine may have written there since.
-    owed: bool,
+    #[serde(rename = "owed")]
+    pending: bool,
 }
 
 /// Artifacts from the store in a stack's directory. They are removed when this is dropped, unless they are
@@ -54,7 +55,7 @@ pub(super) struct ArtifactLoan {
     path: PathBuf,
     note: ArtifactNote,
     grounds: ArtifactDir,
-    owed: AtomicBool,
+    pending: AtomicBool,
 }
 
 impl ArtifactLoan {
@@ -89,31 +90,31 @@ impl ArtifactLoan {
             dir: stack.path.clone(),
             globs: stack.artifacts.clone(),
             seen: kept.map(|kept| kept.kept),
-            owed: false,
+            pending: false,
         };
         let lent = Self {
             path: note_path(slot, number, &stack.name),
             grounds: note.grounds(slot, number)?,
             note,
-            owed: AtomicBool::new(false),
+            pending: AtomicBool::new(false),
         };
         lent.note.write(&lent.path)?;
         lent.grounds.restore(&set)?;
         Ok(Some(lent))
     }
 
-    fn say(&self, owed: bool) -> io::Result<()> {
+    fn say(&self, pending: bool) -> io::Result<()> {
         let mut note = self.note.clone();
-        note.owed = owed;
+        note.pending = pending;
         note.write(&self.path)?;
-        self.owed.store(owed, Ordering::Relaxed);
+        self.pending.store(pending, Ordering::Relaxed);
         Ok(())
     }
 }
 
 impl Drop for ArtifactLoan {
     fn drop(&mut self) {
-        if !self.owed.load(Ordering::Relaxed) && self.grounds.clear().is_ok() {
+        if !self.pending.load(Ordering::Relaxed) && self.grounds.clear().is_ok() {
             drop(fs::remove_file(&self.path));
         }
     }
@@ -175,7 +176,7 @@ pub(super) async fn settle(
     };
     let note: ArtifactNote = serde_json::from_slice(&bytes)?;
     let grounds = note.grounds(slot, number)?;
-    if note.owed {
+    if note.pending {
         let gathered = grounds.gather()?;
         match note.keep(control, &gathered.set).await {
             Err(err @ KeepArtifactsError::Moved { .. }) => {

@@ -114,8 +114,8 @@ fn yes(person: &str, minute: i64) -> Approval {
 
 fn words(rule: ApprovalRule, approvals: &[Approval], minute: i64) -> String {
     let (set, runs) = set(rule);
-    let owed = owed(&set, &runs, approvals, at(minute));
-    let words: Vec<String> = owed.iter().map(MissingApproval::words).collect();
+    let missing = missing_approvals(&set, &runs, approvals, at(minute));
+    let words: Vec<String> = missing.iter().map(MissingApproval::words).collect();
     words.join(" | ")
 }
 
@@ -180,7 +180,7 @@ fn a_stack_by_itself_is_approved_by_itself() {
         ..yes("eve", 11)
     };
     let (set, runs) = set(own);
-    let left = owed(&set, &runs, &[yes("eve", 11), for_a], at(12));
+    let left = missing_approvals(&set, &runs, &[yes("eve", 11), for_a], at(12));
     assert_eq!(
         left.len(),
         1,
@@ -234,7 +234,7 @@ fn what_a_policy_wants_counts_people_by_role_and_not_the_author() {
         ..yes(person, minute)
     };
     let lacks = |given: &[Approval]| {
-        missing_policy_approvals(&set, &run, &wanted, given, at(13)).map(|owed| owed.given)
+        missing_policy_approvals(&set, &run, &wanted, given, at(13)).map(|missing| missing.given)
     };
     assert_eq!(lacks(&[dba("ada", 11), yes("alan", 11)]), Some(0));
     assert_eq!(lacks(&[dba("eve", 9)]), Some(0), "of another plan");
@@ -279,8 +279,11 @@ fn what_is_wanted_of_a_yes_is_owed_until_it_is_asked_about_again() {
             said,
         };
         runs[0].state = advance(&runs[0].state, event, at(12)).unwrap();
-        let owed = owed(&set, &runs, &[yes("eve", 11)], at(13));
-        owed.iter().map(MissingApproval::words).collect::<Vec<_>>()
+        let missing = missing_approvals(&set, &runs, &[yes("eve", 11)], at(13));
+        missing
+            .iter()
+            .map(MissingApproval::words)
+            .collect::<Vec<_>>()
     };
     assert_eq!(asked(Some(2)), ["1 of 2 approvals; not the author"]);
     assert_eq!(asked(None), Vec::<String>::new());
@@ -292,8 +295,8 @@ fn what_is_asked_once_for_everything_is_asked_before_anything_begins() {
     let (mut set, mut runs) = set(rule(1));
     set.request.approvals[0].stacks = BTreeSet::from([runs[1].stack.clone()]);
     let free = |set: &ChangeSet, runs: &[Run], approvals: &[Approval]| {
-        let owed = owed(set, runs, approvals, at(20));
-        let free = runs.iter().filter(|run| is_free(&owed, run));
+        let missing = missing_approvals(set, runs, approvals, at(20));
+        let free = runs.iter().filter(|run| is_free(&missing, run));
         free.map(|run| run.stack.to_string()).collect::<String>()
     };
     assert_eq!(free(&set, &runs, &[]), "");
@@ -332,8 +335,8 @@ fn what_is_asked_for_one_stack_keeps_no_other_back() {
         ..rule(1)
     });
     set.request.approvals[0].stacks = BTreeSet::from([runs[1].stack.clone()]);
-    let owed = owed(&set, &runs, &[], at(20));
-    assert!(is_free(&owed, &runs[0]) && !is_free(&owed, &runs[1]));
+    let missing = missing_approvals(&set, &runs, &[], at(20));
+    assert!(is_free(&missing, &runs[0]) && !is_free(&missing, &runs[1]));
 }
 
 /// A neighbour with a new plan needs an approval of its own and invalidates no other.
@@ -354,9 +357,9 @@ fn what_is_new_in_one_plan_is_asked_of_that_one() {
         comment: None,
         at: at(20),
     };
-    let owed = owed(&set, &runs, &[word], at(40));
-    assert_eq!(owed.len(), 1);
-    assert_eq!(owed[0].stacks, [runs[1].stack.clone()]);
+    let missing = missing_approvals(&set, &runs, &[word], at(40));
+    assert_eq!(missing.len(), 1);
+    assert_eq!(missing[0].stacks, [runs[1].stack.clone()]);
 }
 
 /// An approval that names a plan covers no other plan, although earlier approvals cover both.

@@ -4,7 +4,7 @@ use super::next::{is_held, stage_held};
 use super::{ChangeSet, DecisionContext, SetEvent, Status, Transition, advance};
 use crate::base::error::{ErrorKind, Explain, NextStep, command};
 use crate::base::ids::ChangeSetId;
-use crate::run::approval::{self, MissingApproval, owed};
+use crate::run::approval::{self, MissingApproval, missing_approvals};
 use crate::run::hold::Hold;
 use crate::run::{Run, RunEvent, RunState, SkipReason};
 
@@ -26,7 +26,7 @@ pub enum UserCommandError {
     #[error("change set `{set}` may not be confirmed yet")]
     Owes {
         set: ChangeSetId,
-        owed: Vec<MissingApproval>,
+        missing: Vec<MissingApproval>,
     },
     #[error("change set `{set}` may not be confirmed now: {}", hold.words())]
     Held { set: ChangeSetId, hold: Box<Hold> },
@@ -98,7 +98,7 @@ fn confirm(
     if set.status != Status::AwaitingConfirm {
         return Ok(Vec::new()); // `advance` reports the reason
     }
-    let owed = owed(set, runs, around.approvals, around.now);
+    let missing = missing_approvals(set, runs, around.approvals, around.now);
     let ready: Vec<&Run> = runs
         .iter()
         .filter(|run| matches!(run.state, RunState::Planned { .. }))
@@ -106,7 +106,7 @@ fn confirm(
     let free: Vec<&Run> = ready
         .iter()
         .copied()
-        .filter(|run| approval::is_free(&owed, run))
+        .filter(|run| approval::is_free(&missing, run))
         .collect();
     // An applied run whose stages are held waits for the hold, not for a confirmation.
     let goes_on = |run: &&Run| matches!(run.state, RunState::Applied { .. });
@@ -131,7 +131,10 @@ fn confirm(
                 set: set.id,
                 hold: Box::new(hold.clone()),
             },
-            None => UserCommandError::Owes { set: set.id, owed },
+            None => UserCommandError::Owes {
+                set: set.id,
+                missing,
+            },
         });
     }
     Ok(free

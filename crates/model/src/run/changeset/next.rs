@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::command::skip_open;
 use super::{Action, ChangeSet, DecisionContext, SetEvent, Status};
 use crate::base::ids::{RunId, StackName};
-use crate::run::approval::{self, MissingApproval, owed};
+use crate::run::approval::{self, MissingApproval, missing_approvals};
 use crate::run::hold::{Hold, HoldOn};
 use crate::run::{AwaitedOutputs, Outcome, Run, RunEvent, RunState, SkipReason, Stage, Upstream};
 
@@ -30,7 +30,7 @@ pub fn next(set: &ChangeSet, runs: &[Run], around: &DecisionContext<'_>) -> Vec<
         set,
         runs,
         by_stack: runs.iter().map(|run| (&run.stack, run)).collect(),
-        owed: owed(set, runs, around.approvals, around.now),
+        missing: missing_approvals(set, runs, around.approvals, around.now),
         around,
     };
     match set.status {
@@ -88,7 +88,7 @@ struct DecisionState<'a> {
     set: &'a ChangeSet,
     runs: &'a [Run],
     by_stack: BTreeMap<&'a StackName, &'a Run>,
-    owed: Vec<MissingApproval>,
+    missing: Vec<MissingApproval>,
     around: &'a DecisionContext<'a>,
 }
 
@@ -259,7 +259,9 @@ impl DecisionState<'_> {
                 ..
             }
         );
-        is_said && approval::is_free(&self.owed, run) && is_held(self.around, &run.stack).is_none()
+        is_said
+            && approval::is_free(&self.missing, run)
+            && is_held(self.around, &run.stack).is_none()
     }
 
     /// Whether the next stage may start: a hold blocks stages that write, but not gates.

@@ -3,7 +3,7 @@
 use super::next::{is_held, next, stage_held};
 use super::{ChangeSet, DecisionContext, Status};
 use crate::base::ids::{ChangeSetId, StackName};
-use crate::run::approval::{MissingApproval, owed};
+use crate::run::approval::{MissingApproval, missing_approvals};
 use crate::run::hold::Hold;
 use crate::run::{Outcome, Run, RunState, SkipReason};
 
@@ -85,7 +85,7 @@ pub fn why_set(
 }
 
 fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &DecisionContext<'_>) -> String {
-    let owed = owed(set, runs, around.approvals, around.now);
+    let missing = missing_approvals(set, runs, around.approvals, around.now);
     let mut ready = runs
         .iter()
         .filter(|run| matches!(run.state, RunState::Planned { .. }));
@@ -94,7 +94,7 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &DecisionContext<'_
         let mut runs = runs.iter();
         runs.find_map(|run| stage_held(around, run).map(|hold| (&run.stack, hold)))
     });
-    if let Some(words) = waits_for_all(owed.iter()) {
+    if let Some(words) = waits_for_all(missing.iter()) {
         return words;
     }
     match held {
@@ -116,9 +116,9 @@ fn waits_for_a_person(set: &ChangeSet, runs: &[Run], around: &DecisionContext<'_
 }
 
 /// ``0 of 1 approval for r5 (target `prod`)`` Without duplicates; none if nothing is missing.
-fn waits_for_all<'a>(owed: impl Iterator<Item = &'a MissingApproval>) -> Option<String> {
+fn waits_for_all<'a>(missing: impl Iterator<Item = &'a MissingApproval>) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
-    for words in owed.map(waits_for) {
+    for words in missing.map(waits_for) {
         if !all.contains(&words) {
             all.push(words);
         }
@@ -199,8 +199,8 @@ fn waits_inside(set: &ChangeSet, runs: &[Run], run: &Run, around: &DecisionConte
         return format!("waits for {}", upstreams.join(", "));
     }
     if set.status == Status::Confirmed && matches!(run.state, RunState::Planned { .. }) {
-        let owed = owed(set, runs, around.approvals, around.now);
-        let of_run = owed.iter().filter(|one| one.blocks(run));
+        let missing = missing_approvals(set, runs, around.approvals, around.now);
+        let of_run = missing.iter().filter(|one| one.blocks(run));
         if let Some(words) = waits_for_all(of_run) {
             return words;
         }
