@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use control::state::artifacts::{self, ArtifactFacts, ArtifactsError};
-use control::state::outputs::{self, OutputValue};
+use control::state::outputs::{self, OutputValue, OutputsError};
 use model::base::exact_number::digits;
 use model::base::ids::StackName;
 use model::stage::artifact::ArtifactSet;
@@ -64,7 +64,12 @@ pub(crate) async fn output(
         project.is_on_terrane_backend(stack),
     )
     .await
-    .map_err(|err| CommandError::from_error(&err))?;
+    .map_err(|err| match &err {
+        OutputsError::Encrypted { .. } => CommandError::new(err.to_string()).hint(format!(
+            "`terrane plan {stack}` reads them through the engine"
+        )),
+        _ => CommandError::from_error(&err),
+    })?;
     if known.is_empty() && kept.is_empty() {
         let state = control.state_name(&project.stacks[stack].state);
         let head = control.state_head(&state).await;

@@ -82,7 +82,7 @@ fn one_stack_whose_upstream_was_never_applied_is_refused_with_the_way() {
     assert_snapshot!(said, @"
     ── stderr
     error: stack `top` needs output `name` of `base`, which does not exist yet
-    hint: `terrane apply +top` applies what it needs first
+    hint: `terrane apply +top` applies its dependencies first
     [exit 1]
     ");
 }

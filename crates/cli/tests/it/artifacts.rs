@@ -123,7 +123,7 @@ fn they_are_copied_out_and_shown_no_more_than_needed() {
     assert_snapshot!(shown(&test, &refused), @"
     ── stderr
     error: `ROOT/project/copies/kubeconfig` already exists and is a different file
-    hint: name another directory, or `--force`
+    hint: name another directory, or use `--force`
     [exit 1]
     ");
     assert_eq!(fs::read_to_string(&kubeconfig).unwrap(), "mine");
@@ -235,7 +235,7 @@ fn a_file_of_the_source_is_not_written_over() {
     assert_snapshot!(test.cli(&["plan"]).expect(1), @"
     ── stderr
     error: stack `app` lists `kubeconfig` in `artifacts`, but the source already has `app/kubeconfig`
-    hint: remove it from the source, or name it in `.gitignore`: `app/kubeconfig`
+    hint: remove it from the source, or add it to `.gitignore`: `app/kubeconfig`
     [exit 1]
     ");
 }

@@ -282,7 +282,8 @@ fn a_state_goes_along_to_the_backend_of_its_target() {
             ── stderr
             error: the state of stack `app` is in this home (serial 1), but target `local` uses backend `local`:
                    what was applied would be created again
-            hint: `terrane state export app --to engine` brings it there, and is enough if it is there already
+            hint: `terrane state export app --to engine` exports it to the engine's backend; it is enough if the
+                  state is there already
             [exit 4]
             ");
         }
@@ -476,7 +477,8 @@ fn a_state_that_is_still_here_gives_no_nulls_to_dependents() {
     ── stderr
     error: the state of stack `base` is in this home (serial 1), but its target uses a backend of the
            engine
-    hint: `terrane state export base --to engine` brings it there, and is enough if it is there already
+    hint: `terrane state export base --to engine` exports it to the engine's backend; it is enough if
+          the state is there already
     [exit 4]
     ");
 }

@@ -321,12 +321,12 @@ fn all_states_go_out_and_come_back() {
     let again = test
         .cli(&["state", "export", "--all", "--to", "../backup"])
         .expect(1);
-    assert_snapshot!(shown(&test, &again), @r#"
+    assert_snapshot!(shown(&test, &again), @"
     ── stderr
     error: `ROOT/project/../backup` already exists
-    hint: name a path that is free
+    hint: name a path that does not exist
     [exit 1]
-    "#);
+    ");
 
     // Another home, as after a disk was lost.
     let fresh = test.root().join("fresh").display().to_string();
@@ -476,7 +476,7 @@ fn an_old_home_that_cannot_be_unlocked_is_named_with_its_lock() {
     error: state `k3v9qd/app` was not imported, but terrane cannot unlock its old home
            there is no state at `ADDRESS`
     hint: `ID` is its lock:
-          `force-unlock ID` of an engine with that backend frees it
+          `force-unlock ID` of an engine with that backend releases it
     [exit 1]
     ");
     let old = FakeHttpBackend::start(Some(STATE));

@@ -108,7 +108,8 @@ fn it_is_asked_about_as_any_apply_and_applied_once() {
     assert_snapshot!(told(&test, &said), @"
     ── stderr
     error: this bundle was applied already, as change set c2
-    hint: `terrane plan --out FILE` makes a fresh one; `terrane run show c2` says what became of it
+    hint: `terrane plan --out FILE` makes a new one
+    hint: `terrane run show c2` shows its outcome
     [exit 4]
     ");
 }
@@ -285,7 +286,7 @@ fn a_changed_a_cut_and_a_foreign_bundle_are_refused() {
     ── stderr
     error: cannot use the bundle `plan.terrane`
            the bundle was modified or truncated
-    hint: `terrane plan --out FILE` makes a fresh one
+    hint: `terrane plan --out FILE` makes a new one
     [exit 4]
     ");
     assert_eq!(apply(&changed), apply(&whole[..whole.len() / 2]));
@@ -325,7 +326,7 @@ fn a_bundle_whose_state_moved_is_refused_even_with_auto_approve() {
     error: the plan of stack `base` may no longer be applied: the state moved after it was made (no
            state, now serial 1); serial 1 was written by run r2 (asked for by `USER`) less than a minute
            ago
-    hint: `terrane plan --out FILE` makes a fresh one
+    hint: `terrane plan --out FILE` makes a new one
     [exit 4]
     ");
 }
@@ -355,7 +356,7 @@ fn another_engine_than_the_plans_is_refused() {
     ── stderr
     error: the plan of stack `base` was made with `tofu VERSION`, which is not available
            `tofu VERSION` is required, but there is only 1.99.0 at `ROOT/bin/tofu`
-    hint: `terrane engine install tofu VERSION` gets it
+    hint: `terrane engine install tofu VERSION` installs it
     [exit 4]
     ");
 }

@@ -228,7 +228,7 @@ fn a_command_that_fails_fails_its_stack() {
     ── stderr
     change set c1: apply on `local`
     ✗ app   failed while planning, after 0 s
-        could not resolve the secret `command:false`: the secret command `false` ended with exit code 1
+        cannot resolve the secret `command:false`: the secret command `false` ended with exit code 1
 
     error: change set c1 stopped: 1 failed
     hint: fix the cause, then `terrane apply --resume c1` runs what is left

@@ -202,7 +202,7 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
     assert_snapshot!(present, @"
     ── stderr
     error: stack `middle` is in the project now
-    hint: without `--from`, `terrane destroy middle` destroys it with the code it has now
+    hint: `terrane destroy middle` destroys it with its present code
     [exit 4]
     ");
     // What is held, or was done by hand, ends as for any other stack.
@@ -452,7 +452,7 @@ fn an_older_name_takes_no_rules_off() {
     };
     assert_snapshot!(destroy(), @"
     error: the state of stack `top` now belongs to stack `roof` of the project
-    hint: `terrane destroy roof` destroys it with the code it has now
+    hint: `terrane destroy roof` destroys it with its present code
     ");
     story.write("terrane.hcl", rest);
     let _ = commit("roof is not needed");

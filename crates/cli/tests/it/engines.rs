@@ -47,7 +47,7 @@ fn a_wrong_version_names_both_and_the_remedy() {
     assert_snapshot!(levelled(&test, &test.cli(&["plan"]).expect(1)), @"
     ── stderr
     error: `tofu ~> 99.1` is required, but there is only <tofu's> at `ROOT/bin/tofu`
-    hint: run `terrane engine install`, which gets a suitable one
+    hint: `terrane engine install` installs a suitable version
     [exit 1]
     ");
 }
@@ -103,7 +103,7 @@ fn without_any_engine_the_way_to_one_is_shown() {
     assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
     ── stderr
     error: there is no `tofu`: neither on `PATH` nor in `ROOT/cache/terrane/engines`
-    hint: run `terrane engine install`, which gets a suitable one
+    hint: `terrane engine install` installs a suitable version
     [exit 1]
     ");
     assert_snapshot!(shown(&test, &test.cli(&["engine", "list"]).expect(0)), @"
@@ -122,7 +122,8 @@ fn an_engine_that_talks_nonsense_is_named() {
     assert_snapshot!(shown(&test, &test.cli(&["plan"]).expect(1)), @"
     ── stderr
     error: cannot read the version of `ROOT/bin/tofu`: exit code 0, hello there
-    hint: repair or remove `ROOT/bin/tofu`, or run `terrane engine install`
+    hint: repair or remove `ROOT/bin/tofu`
+    hint: `terrane engine install` installs a suitable version
     [exit 1]
     ");
 }

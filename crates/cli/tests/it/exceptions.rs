@@ -113,7 +113,7 @@ fn a_gate_that_is_not_there_cannot_be_skipped() {
     ");
     assert_snapshot!(skip("bas/open"), @"
     error: there is no gate `bas/open` here
-    hint: `bas` is no stack of this with a gate
+    hint: `bas` is not a stack of this change set with a gate
     ");
     assert_eq!(story.made(), [""; 0]);
 }
@@ -138,7 +138,7 @@ fn a_destroy_is_done_without_a_gate_only_with_a_reason() {
     };
     assert_snapshot!(with("destroy", "base/up").expect(1).stderr, @"
     error: gate `base/up` is not checked here: it belongs to an apply
-    hint: leave `--skip-gate` out for it
+    hint: omit `--skip-gate` for it
     ");
     assert_snapshot!(with("apply", "base/gone").expect(1).stderr, @"
     error: gate `base/gone` is not checked here: it proves that what was destroyed is gone

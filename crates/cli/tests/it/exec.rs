@@ -202,7 +202,8 @@ fn what_edits_the_state_wants_a_reason_and_stays_open() {
             assert_snapshot!(shown(&test, &exec(&test, &remove).expect(64)), @r#"
             ── stderr
             error: cannot run `state rm`: it changes the state directly, which requires a reason
-            hint: say why in front of `--`: `--reason "…"`; it stays open until an apply of the stack ends well
+            hint: add a reason before `--`: `--reason "…"`; the record stays open until the next successful
+                  apply of the stack
             [exit 64]
             "#);
         }

@@ -83,7 +83,7 @@ fn a_reason_that_is_owed_can_be_given_and_then_an_apply_closes_the_record() {
     let note = test.cli(&["lock", "list"]).expect(0).stderr;
     says(
         &note,
-        &[&format!("no reason was given yet, {missing} gives it")],
+        &[&format!("no reason was given yet, {missing} adds it")],
     );
     apply();
     says(&list(&test).stdout, &["no reason was given yet"]);

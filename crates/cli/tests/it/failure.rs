@@ -136,7 +136,7 @@ fn a_change_set_that_never_was_cannot_be_resumed() {
     assert_snapshot!(test.cli(&["apply", "--resume", "c99"]).expect(1), @"
     ── stderr
     error: there is no change set `c99`
-    hint: `terrane run list --all` shows them all
+    hint: `terrane run list --all` lists all change sets
     [exit 1]
     ");
 }

@@ -201,7 +201,7 @@ fn a_state_that_lost_its_stack_is_pointed_out() {
     "#);
     let said = test.cli(&["plan"]).expect(0);
     assert!(
-        said.stderr.contains("state `app` holds resources"),
+        said.stderr.contains("state `app` contains resources"),
         "{said}"
     );
 }
@@ -362,14 +362,14 @@ fn a_state_in_a_backend_that_the_source_names_is_brought_in_first() {
     );
     for action in [&["plan"][..], &["apply", "--auto-approve"]] {
         insta::allow_duplicates! {
-            assert_snapshot!(shown(&test, &test.cli(action).expect(4)), @r#"
+            assert_snapshot!(shown(&test, &test.cli(action).expect(4)), @"
             ── stderr
             error: stack `app` has no state in this home, but its source names backend `local` (app/main.tf,
                    line 2): what was applied there would be created again
-            hint: `terrane state import app --from engine` brings it in; if nothing was ever applied there, take
-                  the block out of the source
+            hint: `terrane state import app --from engine` imports it
+            hint: if nothing was ever applied there, remove the block from the source
             [exit 4]
-            "#);
+            ");
         }
     }
     // An empty one is a file beside the module, and there is none.
@@ -597,8 +597,8 @@ fn a_state_file_beside_the_module_is_brought_in_first() {
     ── stderr
     error: stack `app` has no state in this home, but `app/terraform.tfstate` contains one: all its
            resources would be created again
-    hint: `terrane state import app --from app/terraform.tfstate` brings it in; if nothing of it exists
-          any more, remove the file
+    hint: `terrane state import app --from app/terraform.tfstate` imports it
+    hint: if none of its resources exist any more, remove the file
     [exit 4]
     ");
     let file = "app/terraform.tfstate";

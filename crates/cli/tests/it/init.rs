@@ -222,7 +222,8 @@ fn never_writes_over_a_file() {
     assert_snapshot!(shown(&test, &test.cli(&["init"]).expect(1)), @"
     ── stderr
     error: there is a `terrane.hcl` already in `ROOT/project`
-    hint: `terrane init --dry-run` shows what would be proposed; `terrane validate` checks what is there
+    hint: `terrane init --dry-run` shows what it would propose
+    hint: `terrane validate` checks the existing file
     [exit 1]
     ");
     assert_eq!(test.read("terrane.hcl"), "# mine\n");

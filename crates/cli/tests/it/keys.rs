@@ -182,7 +182,7 @@ fn a_key_in_place_of_its_path_is_not_repeated() {
     let test = test.without_env("TERRANE_KEY_FILE");
     let args = ["state", "recover", "--to", "out", "--key", KEY];
     let said = test.cli(&args).expect(64);
-    assert!(said.stderr.contains("`--key` holds a key"), "{said}");
+    assert!(said.stderr.contains("`--key` contains a key"), "{said}");
 }
 
 #[test]

@@ -86,8 +86,8 @@ fn a_lock_is_shown_with_its_run_and_not_broken_while_that_lives() {
     assert_snapshot!(levelled(&story, &refused.expect(4)), @"
     ── stderr
     error: run r2, which holds the lock on state `story/base`, is still running
-    hint: wait for r2, or interrupt it where it was started; `--force` breaks it all the same, and what
-    r2 still writes is then refused
+    hint: wait for r2, or interrupt it where it was started
+    hint: `--force` breaks the lock anyway; later writes of r2 are then refused
     [exit 4]
     ");
     let refused = story.cli(&["lock", "break", "base", "--reason", " "]);

@@ -113,7 +113,7 @@ fn what_it_destroyed_is_listed_for_the_state() {
     story.wait_for("slow");
     story.kill_engine("r3");
     let said = told(&story, &destroy.wait().expect(1));
-    assert_snapshot!(said, @"change set c3: destroy on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 the newest state is serial 2; beyond it the engine destroyed `thing_file.tail`, which is still in the state was working on `thing_file.slow` (delete): the result is unknown `terrane exec web --reason … -- state rm 'thing_file.tail'` removes what is gone from the state from the state state kept: serial 2 (1 resource changed, 1 begun before the failure) error: change set c3 stopped: 1 failed hint: fix the cause, then the same command again destroys what is left [exit 1]");
+    assert_snapshot!(said, @"change set c3: destroy on `local` ✗ web failed: could not apply: the engine ended with signal 9 ✗ web failed while applying, after 0 s could not apply: the engine ended with signal 9 the newest state is serial 2; beyond it the engine destroyed `thing_file.tail`, which is still in the state was working on `thing_file.slow` (delete): the result is unknown `terrane exec web --reason … -- state rm 'thing_file.tail'` removes what is gone from the state state kept: serial 2 (1 resource changed, 1 begun before the failure) error: change set c3 stopped: 1 failed hint: fix the cause, then the same command again destroys what is left [exit 1]");
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn a_backend_that_locks_elsewhere_is_locked_there() {
     assert_snapshot!(run(&[&import[..], &[old.address()]].concat()), @"
     ── stderr
     error: could not lock the state at `SERVER/state`: it answered 405
-    hint: `--lock-address URL` says where it locks, `--lock-method` and `--unlock-method` how;
+    hint: `--lock-address URL` sets where it locks, `--lock-method` and `--unlock-method` how; use
           `--no-lock` if it has no locks
     [exit 1]
     ");
@@ -142,7 +142,8 @@ fn an_engine_does_not_go_over_a_newer_state() {
     assert_snapshot!(shown(&test, &said), @"
     ── stderr
     error: the backend that the source names holds serial 77 already, and ours is 41
-    hint: nothing was written; if that one may go, remove it there first, or name another address
+    hint: nothing was written
+    hint: name another address, or remove the state there first
     [exit 1]
     ");
     assert_eq!(fs::read_to_string(&file).expect("a file"), newer);
@@ -256,7 +257,7 @@ fn a_backend_that_only_the_engine_knows_is_locked_while_it_is_read() {
             assert_snapshot!(shown(&test, &said.expect(0)), @"
             ── stderr
             State `app` was here already: serial 41, lineage old; its old home stays locked.
-            hint: an engine that is refused there names the lock: its `force-unlock ID` frees it
+            hint: an engine that is refused there names the lock: its `force-unlock ID` releases it
             ");
         }
         assert!(old.is_locked(), "{engine}");
@@ -360,7 +361,10 @@ fn a_lock_that_an_engine_leaves_behind_is_told() {
             let words = flat(&test.cli(&words(IMPORT)).expect(1));
             let error = format!("{outcome}, but terrane cannot unlock its old home");
             assert!(words.contains(&error), "{engine}: {words}");
-            assert!(words.contains("its `force-unlock ID` frees it"), "{words}");
+            assert!(
+                words.contains("its `force-unlock ID` releases it"),
+                "{words}"
+            );
             let cause = if state.is_some() {
                 "the engine could not unlock the state"
             } else {
@@ -455,7 +459,7 @@ fn an_engine_without_credentials_says_where_they_come_from() {
     let lines = format!("address = \"{}\"\nretry_max = 0", old.address());
     names_its_own(&test, "http", &lines);
     let words = flat(&test.cli(&words(IMPORT)).expect(1));
-    let hint = "credentials reach it by `env` or `pass_env` of a context; `terrane context show app` tells what it gets";
+    let hint = "pass credentials through `env` or `pass_env` of a context hint: `terrane context show app` shows what it receives";
     assert!(words.contains(hint), "{words}");
 }
 

@@ -194,7 +194,7 @@ fn an_output_that_half_a_destroy_took_does_not_become_null() {
     assert_snapshot!(story.cli(&["apply", "app", "--auto-approve"]).expect(1), @"
     ── stderr
     error: stack `app` needs output `name` of `base`, which does not exist yet
-    hint: `terrane apply +app` applies what it needs first
+    hint: `terrane apply +app` applies its dependencies first
     [exit 1]
     ");
 }

@@ -108,7 +108,7 @@ fn another_person_approves_and_then_it_is_confirmed() {
     assert_snapshot!(again, @"
     ── stderr
     error: nothing was changed: change set `c1` is finished and cannot be confirmed
-    hint: `terrane run show c1` says how it came to this
+    hint: `terrane run show c1` shows its history
     [exit 4]
     ");
 }
@@ -194,7 +194,7 @@ fn a_no_sticks() {
     assert_snapshot!(said, @"
     ── stderr
     error: change set `c1` was rejected by `eve`: not today
-    hint: `terrane apply` asks for a new one, with approvals of its own
+    hint: `terrane apply` requests a new one, with its own approvals
     [exit 4]
     ");
     let _ = story.cli(&["apply"]).expect(3);
@@ -225,7 +225,7 @@ fn a_declined_destroy_is_not_resumed() {
     assert_snapshot!(said, @"
     ── stderr
     error: cannot resume change set `c2`: it destroys stacks
-    hint: `terrane destroy` again asks about what is left
+    hint: `terrane destroy` asks again about what is left
     [exit 4]
     ");
     let plan = story.cli(&["plan", "--all", "--detailed-exitcode"]);
@@ -275,7 +275,7 @@ fn a_resume_runs_what_is_left_on_the_source_as_it_is_now() {
     assert_snapshot!(said, @"
     ── stderr
     error: cannot resume change set `c1`: it is finished, not stopped
-    hint: `terrane run list --all` shows them all
+    hint: `terrane run list --all` lists all change sets
     [exit 1]
     ");
 }
@@ -297,7 +297,8 @@ fn what_was_resumed_and_waits_is_not_taken_for_an_older_one() {
     assert_snapshot!(again.expect(4), @"
     ── stderr
     error: change set c2 awaits confirmation and is newer than the stopped change set c1
-    hint: `terrane run confirm c2` applies it; `terrane apply --resume c1` goes on with the older one
+    hint: `terrane run confirm c2` applies it
+    hint: `terrane apply --resume c1` continues the older one
     [exit 4]
     ");
     for again in [
@@ -427,7 +428,7 @@ fn what_was_confirmed_goes_on_when_a_hold_runs_out() {
     );
     // Whoever comes next in this project sees that it may go on.
     let said = story.cli(&["plan", "base"]).expect(0);
-    assert!(said.stderr.contains("Change set c1 goes on"), "{said}");
+    assert!(said.stderr.contains("Change set c1 continues"), "{said}");
     story.wait_until("top", || story.made().len() == 2);
     assert_eq!(story.made(), ["base", "top"]);
 }

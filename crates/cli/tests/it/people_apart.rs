@@ -79,9 +79,9 @@ fn what_waits_for_two_holds_goes_on_with_the_end_of_both() {
     story.settle();
     assert_eq!(story.made(), ["base"]);
     let said = as_bob(&story, &["hold", "release", "top"]).expect(0);
-    assert!(!said.stderr.contains("c1 goes on"), "{said}");
+    assert!(!said.stderr.contains("c1 continues"), "{said}");
     let said = story.cli(&["hold", "release", "top"]).expect(0);
-    assert!(said.stderr.contains("Change set c1 goes on"), "{said}");
+    assert!(said.stderr.contains("Change set c1 continues"), "{said}");
     story.wait_until("top", || story.made().len() == 2);
 }
 

@@ -739,7 +739,8 @@ fn a_bundle_that_waits_under_the_rules_is_not_taken_past_them() {
     let said = story.cli(&past).expect(4);
     assert_snapshot!(said.stderr, @r#"
     error: this bundle is being applied already, as change set c2, under the usual rules
-    hint: `terrane run discard c2 --reason "…"` drops it, then the same command begins anew
+    hint: `terrane run discard c2 --reason "…"` drops it
+    hint: then repeat this command
     "#);
     let _ = story
         .cli(&["run", "discard", "c2", "--reason", "with an override"])
@@ -760,8 +761,9 @@ fn what_is_denied_gets_no_bundle() {
     change set c1: plan on `local`
     ✗ bad   denied by policy
     error: cannot write a bundle: a policy denies stack `bad`
-    hint: change what is denied; in an emergency, `terrane apply bad --override-policy --reason "…"`
-          plans and applies it without a bundle, on the record
+    hint: change what the policy denies
+    hint: `terrane apply bad --override-policy --reason "…"` plans and applies it without a bundle, in
+          an emergency and on the record
     [exit 4]
     "#);
     assert!(!story.project().join("plan.terrane").exists());

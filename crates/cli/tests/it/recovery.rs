@@ -352,7 +352,7 @@ fn what_was_confirmed_and_lost_all_its_processes_is_named() {
     assert_snapshot!(said.stderr, @"
     error: nothing was changed: change set `c1` is applying and cannot be confirmed
            run r1: its processes are gone: `terrane run logs r1` ends it and shows how far it came
-    hint: `terrane run show c1` says how it came to this
+    hint: `terrane run show c1` shows its history
     hint: after that, run `terrane apply --resume c1` to continue
     ");
     let said = story.cli(&["plan"]).expect(0);

@@ -119,7 +119,7 @@ fn where_nothing_is_installed_nothing_is_taken_back() {
         .expect(1);
     assert_snapshot!(said.stderr, @"
     error: none of these stacks has a `bootstrap` that installs something
-    hint: name the stack that has it: `terrane apply STACK --reinstall`
+    hint: name the stack that has one: `terrane apply STACK --reinstall`
     ");
     assert_eq!(story.made(), [""; 0]);
 }

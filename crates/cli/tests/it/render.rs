@@ -152,11 +152,13 @@ fn what_somebody_else_wrote_is_never_lost() {
     ── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
            `docs/{name}.md` was there before, and is different
-    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
+    hint: `terrane render lab --diff` shows the difference
+    hint: `terrane render lab --overwrite` replaces them
     [exit 4]── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
            `app/main.tf` was edited since it was rendered
-    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
+    hint: `terrane render lab --diff` shows the difference
+    hint: `terrane render lab --overwrite` replaces them
     [exit 4]lab   1 refused, 1 unchanged
       ! app/main.tf   was edited since it was rendered
     [exit 2]lab   1 changed, 1 unchanged
@@ -164,8 +166,7 @@ fn what_somebody_else_wrote_is_never_lost() {
     ── stderr
     error: nothing was written: `lab` would remove what somebody else wrote
            `docs/{name}.md` was edited since it was rendered, and is no longer generated
-    hint: remove what is not wanted any more yourself; `--overwrite` leaves it there, and it is yours
-          from then on
+    hint: remove files that you no longer need; `--overwrite` leaves them, and terrane forgets them
     [exit 4]lab   1 let go, 1 unchanged
       ! docs/{name}.md   stays, and is yours now
     lab   1 file as it should be
@@ -202,19 +203,18 @@ fn a_list_removes_only_what_was_rendered() {
     ── stderr
     error: nothing was written: `lab` would remove what somebody else wrote
            `mine.txt` is no longer generated, and its list was edited or merged
-    hint: remove what is not wanted any more yourself; `--overwrite` leaves it there, and it is yours
-          from then on
+    hint: remove files that you no longer need; `--overwrite` leaves them, and terrane forgets them
     [exit 4]lab   1 let go, 3 unchanged
       ! mine.txt   stays, and is yours now
     -- keys/age.key
     ── stderr
     error: cannot read the list of rendered files `.terrane-render.lab.json`
            the manifest lists `keys/age.key`, which a render to this output cannot have created
-    hint: bring back the last good one, for example from Git; without any, everything is compared anew
+    hint: restore the last good one, for example from Git; without it, all files are compared again
     [exit 1]── stderr
     error: cannot read the list of rendered files `.terrane-render.lab.json`
            the manifest lists `keys/age.key`, which a render to this output cannot have created
-    hint: bring back the last good one, for example from Git; without any, everything is compared anew
+    hint: restore the last good one, for example from Git; without it, all files are compared again
     [exit 1]
     ");
     test.write(".terrane-render.lab.json", &list);
@@ -254,11 +254,13 @@ fn a_tree_that_another_tool_made_is_taken_over() {
     ── stderr
     error: nothing was written: `lab` would replace what somebody else wrote
            `docs/{name}.md` was there before, and is different
-    hint: `terrane render lab --diff` shows the difference, `--overwrite` replaces them
+    hint: `terrane render lab --diff` shows the difference
+    hint: `terrane render lab --overwrite` replaces them
     [exit 4]── stderr
     error: nothing was written: not everything is there that `lab` is to take over
            `docs/{name}.md` is not there
-    hint: `--adopt` only takes over what is there: `terrane render lab` makes what is missing
+    hint: `--adopt` only takes over existing files
+    hint: `terrane render lab` creates the missing ones
     [exit 4]lab   2 adopted
       = app/main.tf   agrees
       = docs/{name}.md   agrees
@@ -464,10 +466,10 @@ render "other" {
     insta::assert_snapshot!(out, @"
     ── stderr
     error: `app/main.tf` is created by both `lab` and `other`
-    hint: a file belongs to one `render` block; `when` or `exclude` keeps it out of the other
+    hint: a file belongs to one `render` block; `when` or `exclude` removes it from the other
     [exit 1]── stderr
     error: `app/main.tf` is created by both `lab` and `other`
-    hint: a file belongs to one `render` block; `when` or `exclude` keeps it out of the other
+    hint: a file belongs to one `render` block; `when` or `exclude` removes it from the other
     [exit 1]── stderr
     error: there is no render `nobody`
     hint: there are `lab`, `other`
@@ -525,10 +527,12 @@ fn a_stack_is_planned_only_as_its_templates_are() {
     [exit 1]── stderr
     error: stack `app` is made by `render "lab"`, and its templates or data changed since it was
            rendered
-    hint: `terrane render lab` renders it, `terrane render lab --diff` shows what changes
+    hint: `terrane render lab` renders it
+    hint: `terrane render lab --diff` shows what changes
     [exit 4]── stderr
     error: stack `app` is made by `render "lab"`, and `app/main.tf` was edited since it was rendered
-    hint: `terrane render lab --diff` shows the edit, `terrane render lab --overwrite` takes it back
+    hint: `terrane render lab --diff` shows the edit
+    hint: `terrane render lab --overwrite` reverts it
     [exit 4]
     "#);
 }
@@ -552,7 +556,7 @@ fn a_project_may_render_and_nothing_else() {
     Project `p` is valid: 0 stacks, 0 edges, 0 layers.
     ── stderr
     error: this project has no stacks
-    hint: add a `stack` or a `discover` block; only `terrane render` needs none
+    hint: add a `stack` or a `discover` block; only `terrane render` works without one
     [exit 64]── stderr
     error: there is no render `other`
     hint: there is `lab`

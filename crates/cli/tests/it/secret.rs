@@ -73,7 +73,7 @@ fn a_file_is_encrypted_and_opened() {
     let none = ["secret", "decrypt", "s.yaml", "--key", "database.port"];
     assert_snapshot!(test.cli(&none).expect(1).stderr, @r#"
     error: `s.yaml` has no value at `database.port`
-    hint: paths are written with dots: `database.password`, `hosts.0.key`, `data."tls.crt"`
+    hint: write paths with dots: `database.password`, `hosts.0.key`, `data."tls.crt"`
     "#);
 
     let again = test.cli(&["secret", "encrypt", "s.yaml"]).expect(1).stderr;
@@ -174,7 +174,7 @@ fn a_plain_file_is_encrypted_into_another() {
     ── stderr
     error: no rule of `ROOT/project/.sops.yaml` can be used
            no creation rule matches `plain.yaml`
-    hint: give the file a name that the `path_regex` of a rule fits, or add a rule
+    hint: choose a name that the `path_regex` of a rule matches, or add a rule
     hint: or name a recipient: `--recipient age1…`
     [exit 1]
     ");
@@ -309,7 +309,7 @@ fn an_edit_replaces_neither_all_nor_what_others_wrote() {
     );
     assert!(
         said.stderr
-            .contains("is kept, encrypted, in `s.edited.yaml`"),
+            .contains("is stored, encrypted, in `s.edited.yaml`"),
         "{said}"
     );
     let value = |file: &str, key: &str| {
@@ -487,7 +487,7 @@ fn what_cannot_be_opened_is_named_and_left_alone() {
     error: could not decrypt `s.yaml`
            the only available age key cannot decrypt it: it is encrypted for
            `age1ours`
-    hint: somebody who can open it adds you with `terrane secret rotate`
+    hint: ask somebody who can decrypt it to add your key: `terrane secret rotate`
     ");
 }
 
@@ -554,7 +554,7 @@ fn a_plugin_asks_on_the_terminal_and_never_in_a_run() {
     for words in [
         "could not decrypt `s.yaml`",
         "the age plugin `age-plugin-pq` requests input, and there is no terminal to ask for it: PIN",
-        "give runs a key that opens without a person",
+        "use a key for runs that needs no interaction",
     ] {
         assert!(refused.stderr.contains(words), "{refused}");
     }

@@ -49,7 +49,7 @@ fn what_a_service_refuses_is_said_with_a_remedy() {
     ── stderr
     change set c1: apply on `local`
     ✗ app   failed while planning, after 0 s
-        could not resolve the secret `vault:kv/db#password`: could not read `kv/db` of Vault at
+        cannot resolve the secret `vault:kv/db#password`: could not read `kv/db` of Vault at
         `https://VAULT`: `https://VAULT/v1/kv/data/db` answered 403: permission denied
         the token needs a policy with `read` on `kv/data/db`
 

@@ -102,7 +102,7 @@ fn no_words_where_no_stack_lives_are_refused() {
     assert_snapshot!(test.cli_in("templates", &["plan"]).expect(64), @"
     ── stderr
     error: there is no stack in `templates`
-    hint: name the stacks, or run it at the project's root for all of them
+    hint: name the stacks, or run the command in the project's root for all of them
     [exit 64]
     ");
 }

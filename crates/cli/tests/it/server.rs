@@ -223,7 +223,7 @@ fn a_token_is_shown_once_and_ends_when_it_is_revoked() {
     insta::assert_snapshot!(test.cli(&["token", "revoke", "reader"]), @"
     ── stderr
     error: token `reader` does not exist or is already revoked
-    hint: `terrane token list` shows which there are
+    hint: `terrane token list` lists all tokens
     [exit 1]
     ");
     drop(server.stop().expect(0));

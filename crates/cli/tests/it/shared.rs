@@ -76,7 +76,7 @@ fn a_bucket_that_is_not_to_be_had_is_said_in_a_line() {
     let wrong = test.cli_with(&[("AWS_SECRET_ACCESS_KEY", "wrong")], &["state", "verify"]);
     let said = wrong.expect(1).stderr;
     assert!(said.contains("SignatureDoesNotMatch"), "{said}");
-    assert!(said.contains("hint: credentials come from"), "{said}");
+    assert!(said.contains("hint: set credentials in"), "{said}");
     assert!(!said.contains("<Code>"), "{said}");
     let elsewhere = Postgres::start().database();
     let elsewhere = format!("{elsewhere}&blobs=s3://no-{bucket}/states");
@@ -268,8 +268,8 @@ fn a_machine_that_is_gone_is_given_up() {
     assert_snapshot!(shown(&two, &two.cli(&["run", "cancel", "c1"]).expect(4)), @"
     ── stderr
     error: cannot cancel change set c1 from here: it is carried out on another machine
-    hint: run the same command there; if that machine is gone for good:
-          `terrane run cancel c1 --gone --reason …`
+    hint: run the same command on that machine
+    hint: `terrane run cancel c1 --gone --reason …` ends it if that machine no longer exists
     [exit 4]
     ");
     let broken = two.cli(&["lock", "break", "app", "--reason", "gone", "--auto-approve"]);

@@ -116,7 +116,7 @@ stack "off" {
     assert_snapshot!(test.cli(&["plan", "off"]).expect(64), @"
     ── stderr
     error: there is no stack `off`
-    hint: `terrane graph` shows what there is
+    hint: `terrane graph` lists the stacks
     [exit 64]
     ");
 }

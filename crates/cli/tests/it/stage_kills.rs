@@ -152,7 +152,9 @@ fn a_kubeconfig_that_is_none_is_said_and_the_way_out_named() {
     let words: Vec<&str> = said.stderr.split_whitespace().collect();
     let words = words.join(" ");
     assert!(
-        words.contains("nothing was destroyed: could not find its cluster: the kubeconfig is"),
+        words.contains(
+            "nothing was destroyed: could not find its cluster: cannot parse the kubeconfig"
+        ),
         "{words}"
     );
     assert!(

@@ -328,7 +328,7 @@ fn what_is_not_there_is_said() {
     assert_snapshot!(test.cli(&["state", "show", "app"]).expect(1), @"
     ── stderr
     error: there is no state `k3v9qd/app`
-    hint: `terrane state list` shows all there are
+    hint: `terrane state list` lists all states
     [exit 1]
     ");
     drop(test.cli(&["apply", "--auto-approve"]).expect(0));
@@ -450,7 +450,8 @@ resource "terraform_data" "web" { input = "w" }
     ── stderr
     error: cannot read the contents of version 1 of state `k3v9qd/app`: it is encrypted by the engine,
            and only the engine has the key
-    hint: versions are kept byte for byte: `terrane state pull k3v9qd/app`, and ask the engine
+    hint: `terrane state pull k3v9qd/app` prints the version as it was stored
+    hint: the engine can decrypt it
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "diff", "app"]).expect(1), @"

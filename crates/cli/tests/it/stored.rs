@@ -196,7 +196,7 @@ fn a_lost_version_is_named_and_a_person_may_go_on_without_it() {
     assert_snapshot!(shown(&test, &accept("app@2", 64)), @"
     ── stderr
     error: state `k3v9qd/app` has no readable version 2
-    hint: `terrane state recover --into-home` names what is lost, and what opens
+    hint: `terrane state recover --into-home` lists what is lost, and what can be read
     [exit 64]
     ");
     assert_snapshot!(shown(&test, &accept("app@1", 0)), @"

@@ -99,7 +99,7 @@ fn rollback_by_serial_and_by_time() {
     assert_snapshot!(levelled(&story, &to("9").expect(1)), @"
     ── stderr
     error: state `story/base` has no version 9
-    hint: `terrane state versions story/base` shows all that are kept
+    hint: `terrane state versions story/base` lists all stored versions
     [exit 1]
     ");
     assert_snapshot!(levelled(&story, &to("2").expect(1)), @"
@@ -235,7 +235,7 @@ fn a_push_keeps_the_rules_unless_forced() {
     error: cannot store this after the newest version of state `story/base`
     lineage `other` is not the head's `ID`: this is another
     state
-    hint: if it really is to replace this state: `--force`
+    hint: `--force` replaces this state with it
     [exit 4]
     ");
     assert_snapshot!(levelled(&story, &push("{}", &["--force"]).expect(1)), @"

@@ -120,23 +120,21 @@ fn who_wants_to_write_is_told_why_not() {
     error: could not lock state `k3v9qd/app`
            the database failed
            cannot write to the database: its disk is full or read-only
-    hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
-          written to
+    hint: free space on the disk, or mount it writable; commands that only read work meanwhile
     [exit 1]
     $ token create ci
     error: cannot create token `ci`
            the database failed
            cannot write to the database: its disk is full or read-only
-    hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
-          written to
+    hint: free space on the disk, or mount it writable; commands that only read work meanwhile
     [exit 1]
     $ server --listen 127.0.0.1:0
     error: could not open the home `ROOT/disk`
            could not open `ROOT/disk/terrane.db`
            cannot open the database for writing
            the disk of the database is full
-    hint: make room on that disk and repeat the command: nothing that was acknowledged is lost, and
-          commands that only read work meanwhile
+    hint: free space on that disk and repeat the command; acknowledged data is not lost, and commands
+          that only read work meanwhile
     [exit 1]
     ");
     assert_snapshot!(asked(&test, READ_ONLY, &writing[1..]), @"

@@ -99,7 +99,7 @@ fn a_number_that_nothing_has_comes_with_a_way_on() {
     assert_snapshot!(said, @"
     ── stderr
     error: there is no change set `c7`
-    hint: `terrane run list --all` shows them all
+    hint: `terrane run list --all` lists all change sets
     [exit 1]
     ");
 }
@@ -171,5 +171,8 @@ fn a_list_outside_of_a_project_does_not_speak_for_one() {
     let _ = story.cli(&["apply", "--auto-approve"]).expect(0);
     story.write("../nowhere/readme", "");
     let said = story.cli_in("../nowhere", &["run", "list"]).expect(0);
-    assert!(said.stderr.starts_with("No project is here"), "{said}");
+    assert!(
+        said.stderr.starts_with("There is no project here"),
+        "{said}"
+    );
 }

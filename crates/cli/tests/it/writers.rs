@@ -150,7 +150,7 @@ fn a_job_asks_github_for_its_token() {
     error: target `local` is applied by CI only
            this job is not known to be writer `ci`:
              its token could not be fetched: `ISSUER/job` answered 401
-    hint: nothing was changed: run the job again when the issuer answers
+    hint: nothing was changed: run the job again when the issuer responds
     [exit 4]
     ");
 }
@@ -223,7 +223,7 @@ fn a_token_that_is_not_believed_applies_nothing() {
            this job is not known to be writer `ci`:
              its token is not believed: cannot fetch the keys of `ISSUER`
              `ISSUER/.well-known/openid-configuration` answered 503
-    hint: nothing was changed: run the job again when the issuer answers
+    hint: nothing was changed: run the job again when the issuer responds
     [exit 4]
     ");
 }
@@ -323,13 +323,13 @@ fn what_goes_on_with_the_end_of_a_hold_is_said_as_it_is() {
         .lines()
         .skip_while(|line| !line.starts_with("hint"));
     assert_snapshot!(hint.collect::<Vec<_>>().join("\n"), @"
-    hint: `terrane hold release top` ends it (with `--all` where it is not your own); it continues if
-          the user who releases it may apply it. Otherwise a user who may runs `terrane run confirm c1`
+    hint: `terrane hold release top` ends it (with `--all` if it is not your own); it continues if the
+          user who releases it may apply it. Otherwise a user who may runs `terrane run confirm c1`
     ");
     let released = test
         .cli_with(&LAPTOP, &["hold", "release", "top"])
         .expect(0);
-    assert!(!released.stderr.contains("c1 goes on;"), "{released}");
+    assert!(!released.stderr.contains("c1 continues;"), "{released}");
     drop(test.cli(&["run", "confirm", "c1"]).expect(0));
 }
 

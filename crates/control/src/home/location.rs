@@ -215,7 +215,7 @@ mod tests {
         );
         check(
             "postgres://db.example.io/terrane?blobs=s3://KEY:hunter2@states/prod",
-            "`blobs=` must name only a bucket: the given address contains credentials, which are not shown here: give it as the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`",
+            "`blobs=` must name only a bucket: the given address contains credentials, which are not shown here: set credentials in the service's own variables: `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, `AZURE_STORAGE_…`, `GOOGLE_…`",
         );
         check(
             "https://terrane.example.io",

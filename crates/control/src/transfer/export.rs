@@ -172,7 +172,7 @@ impl Explain for ExportError {
                 "export it again: that stores a copy, and exports what was written here meanwhile",
             )],
             Self::LeftLocked { id, .. } => vec![advice(format!(
-                "`force-unlock {id}` of an engine with that backend releases the lock `{id}`"
+                "`{id}` is its lock: `force-unlock {id}` of an engine with that backend releases it"
             ))],
             Self::Backend(err) => err.next_steps(),
             Self::Credential(err) => err.next_steps(),

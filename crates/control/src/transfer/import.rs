@@ -158,7 +158,7 @@ impl Explain for ImportError {
                 };
                 advice(match id {
                     Some(id) => format!(
-                        "`force-unlock {id}` of an engine with that backend releases the lock `{id}`{done}"
+                        "`{id}` is its lock: `force-unlock {id}` of an engine with that backend releases it{done}"
                     ),
                     None => format!(
                         "an engine that is refused there prints the lock's id: its `force-unlock ID` releases it{done}"

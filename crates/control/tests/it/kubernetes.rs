@@ -68,7 +68,7 @@ async fn who_may_not_is_told_so() {
         .unwrap_err();
     assert_eq!(
         err.hint().as_deref(),
-        Some("the user of the kubeconfig may not do that")
+        Some("the user of the kubeconfig lacks this permission")
     );
     let stranger = client(&cluster.kubeconfig_of("", "token: marked-secret")).await;
     let err = stranger.resource("Secret").await.unwrap_err();

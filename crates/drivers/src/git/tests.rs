@@ -283,7 +283,7 @@ fn a_shallow_clone_says_how_to_deepen() {
     );
     let open = git().repository(&clone).unwrap().unwrap();
     let remedy =
-        "`git fetch --unshallow` brings the whole history, `git fetch --deepen=100` a part of it";
+        "`git fetch --unshallow` fetches the whole history, `git fetch --deepen=100` a part of it";
     assert_eq!(
         told(&open.merge_base("origin/work").unwrap_err()),
         format!("`origin/work` and `HEAD` have no common commit in this shallow clone; {remedy}")

@@ -238,9 +238,9 @@ fn without_a_key_a_look_is_told_by_digests() {
     error: could not open `secrets.sops.yaml`
            there is no age key to decrypt it with: it is encrypted for
            `age1…
-    hint: put the private key into one of the places that were looked at: `SOPS_AGE_KEY`,
-          `SOPS_AGE_KEY_FILE`, `SOPS_AGE_KEY_CMD`, `SOPS_AGE_SSH_PRIVATE_KEY_FILE`,
-          `SOPS_AGE_SSH_PRIVATE_KEY_CMD`, `ROOT/user/.config/sops/age/keys.txt`,
+    hint: provide the private key in one of these: `SOPS_AGE_KEY`, `SOPS_AGE_KEY_FILE`,
+          `SOPS_AGE_KEY_CMD`, `SOPS_AGE_SSH_PRIVATE_KEY_FILE`, `SOPS_AGE_SSH_PRIVATE_KEY_CMD`,
+          `ROOT/user/.config/sops/age/keys.txt`,
           `ROOT/user/.ssh/id_ed25519`, `ROOT/user/.ssh/id_rsa`
     [exit 1]
     ");
@@ -395,7 +395,7 @@ fn a_file_that_cannot_be_opened_any_more_is_made_anew_when_asked() {
     error: cannot decrypt the existing file `out/all.sops.yaml`
            cannot read its MAC: it was changed after it was encrypted
            it was modified, or moved from another path
-    hint: bring back the last good version, for example from Git, or make it anew:
+    hint: restore the last good version, for example from Git, or replace it:
           `terrane render --overwrite`
     [exit 1]
     ");
@@ -449,8 +449,8 @@ fn an_encrypted_file_is_edited_at_its_source() {
     ── stderr
     error: stack `app` is made by `render "lab"`, and `out/all.sops.yaml` was edited since it was
            rendered
-    hint: `terrane render lab --diff` names the values that differ, or says why it cannot be opened:
-          write them to where they come from, then `terrane render lab --overwrite`
+    hint: `terrane render lab --diff` names the values that differ, or says why it cannot decrypt them
+    hint: `terrane render lab --overwrite` replaces them, once they are in the file that they come from
     [exit 4]lab   1 refused, 2 unchanged
       ! out/all.sops.yaml   was edited since it was rendered
           ~ token (encrypted)
@@ -479,7 +479,7 @@ fn a_key_that_lies_in_the_project_is_hinted_at() {
     error: could not open `secrets.sops.yaml`
            there is no age key to decrypt it with: it is encrypted for
            `age1…`
-    hint: `age.key` lies in the project: `export SOPS_AGE_KEY_FILE="$PWD/age.key"` there says to use it
+    hint: the project contains `age.key`: to use it, run `export SOPS_AGE_KEY_FILE="$PWD/age.key"` there
     [exit 1]
     "#);
 }

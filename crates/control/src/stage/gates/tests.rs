@@ -241,7 +241,7 @@ async fn a_gate_is_over_at_its_limit_and_says_who_did_not_answer() {
     assert_eq!(
         said[1],
         "the credential plugin `sleep` did not answer within 2 s; the cluster was not contacted \
-         (run it by hand: does it wait for somebody to log in?)"
+         (run it in a terminal: it may be waiting for a login)"
     );
     for report in &reports {
         let took = report.ended.duration_since(report.began);

@@ -240,14 +240,14 @@ async fn what_cannot_be_had_is_said() {
 
     could not look up which versions meet `tofu ~> 3.0`, and the default 1.11.14 does not
     `MIRROR/tofu/index.json` answered 404
-    hint: name the exact version in `version`, or a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
+    hint: set an exact `version`, or a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
 
     could not install the official release
     `MIRROR/tofu/v1.11.14/tofu_1.11.14_SHA256SUMS` answered 404
-    hint: put a suitable one on `PATH`, or name a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
+    hint: put a suitable version on `PATH`, or set a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
 
     could not install the official release
     `MIRROR/tofu/v1.99.0/tofu_1.99.0_PLATFORM.zip` answered 404
-    hint: put a suitable one on `PATH`, or name a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
+    hint: put a suitable version on `PATH`, or set a mirror that can be reached: `TERRANE_ENGINE_MIRROR`
     ");
 }

@@ -86,9 +86,9 @@ fn what_is_missing_is_said_with_the_remedy() {
         .on_path("bin", "tofu", &tells("1.9.0"))
         .on_path("broken", "terraform", "echo cannot run >&2; exit 3")
         .in_cache("tofu", "1.11.14");
-    insta::assert_snapshot!(machine.look("tofu ~> 1.12"), @r"
+    insta::assert_snapshot!(machine.look("tofu ~> 1.12"), @"
     `tofu ~> 1.12` is required, but there is only 1.9.0 at `/bin/tofu`, 1.11.14 at `/cache/engines/tofu/1.11.14/tofu`
-    hint: run `terrane engine install`, which gets a suitable one
+    hint: `terrane engine install` installs a suitable version
     ");
     insta::assert_snapshot!(machine.look("terraform"), @r"
     cannot read the version of `/broken/terraform`: exit code 3, cannot run
