@@ -4,7 +4,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a tool for the terminal of whoever works on terrane"
+    reason = "a tool for developers, in their terminal"
 )]
 
 mod bench;

@@ -53,6 +53,7 @@ const RULES: &[Rule] = &[
     sources::modules_are_named_by_their_noun,
     bans::model_repeats_the_bans_and_adds_its_own,
     bans::no_path_of_one_machine,
+    bans::plain_words,
     bans::sql_stays_in_store,
     bans::processes_are_born_in_one_place,
     rooms::rooms_have_no_import_cycles,

@@ -201,7 +201,8 @@ impl Preview {
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum SkipReason {
     /// An upstream failed. `through` is the nearest upstream, if that is not the failed one.
-    Poisoned {
+    #[serde(rename = "poisoned")]
+    UpstreamFailed {
         by: StackName,
         through: Option<StackName>,
     },
@@ -694,14 +695,14 @@ impl RunState {
 impl SkipReason {
     pub fn words(&self) -> String {
         match self {
-            Self::Poisoned { by, through: None } => format!("`{by}` did not succeed"),
-            Self::Poisoned {
+            Self::UpstreamFailed { by, through: None } => format!("`{by}` did not succeed"),
+            Self::UpstreamFailed {
                 by,
                 through: Some(through),
             } => format!("`{by}` did not succeed (through `{through}`)"),
-            Self::NotConfirmed => "nobody said yes".to_owned(),
+            Self::NotConfirmed => "not confirmed".to_owned(),
             Self::Interrupted => "interrupted before it began".to_owned(),
-            Self::Abandoned => "nobody went on with it".to_owned(),
+            Self::Abandoned => "abandoned".to_owned(),
             Self::StillNeeded { by } => {
                 format!("`{by}` depends on it and was applied meanwhile")
             }

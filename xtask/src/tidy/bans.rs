@@ -74,6 +74,51 @@ pub(super) fn no_path_of_one_machine(tree: &SourceTree) -> Vec<Violation> {
     problems
 }
 
+/// Words of this project's past that a reader has to decode. `CONTRIBUTING.md` has the rules.
+pub(super) fn plain_words(tree: &SourceTree) -> Vec<Violation> {
+    let banned = [
+        (concat!("poi", "soned"), "skipped"),
+        (concat!("afr", "esh"), "again"),
+        (concat!("kept as", "ide"), "quarantined"),
+        (concat!("the way ", "on"), "the next step"),
+        (concat!("what it is ", "at"), "its current work"),
+        (concat!("de", "ed"), "action"),
+        (concat!("ow", "ed"), "missing, pending"),
+        (concat!("men", "ded"), "fixed"),
+        (concat!("who", "ever"), "name the actor"),
+    ];
+    let mut problems = Vec::new();
+    for file in tree.files.iter().filter(|file| !file.is_test()) {
+        let is_prose = file.path.ends_with(".md") && !file.path.starts_with("docs/decisions/");
+        if !is_prose && !file.path.ends_with(".rs") {
+            continue;
+        }
+        for (index, line) in file.text.lines().enumerate() {
+            let line = line.to_lowercase();
+            for (word, instead) in banned {
+                let is_stored = line.contains("serde(rename")
+                    || line.contains("decisions/")
+                    || file.path.starts_with("crates/store/");
+                if has_word(&line, word) && !is_stored {
+                    let message = format!("`{word}` is hard to read: {instead}");
+                    problems.push(Violation::at(&file.path, index + 1, message));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// Whether a line has this word by itself, not as part of another one.
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(is_part) && !after.is_some_and(is_part)
+    })
+}
+
 pub(super) fn sql_stays_in_store(tree: &SourceTree) -> Vec<Violation> {
     let needles = [
         concat!("SEL", "ECT "),

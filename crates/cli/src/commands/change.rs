@@ -389,11 +389,11 @@ async fn follow(
                     PromptOutcome::Yes => watcher.confirm().await?,
                     // The change set stays as it is: a user who may confirm it can do so later, on another
                     // terminal.
-                    answer @ PromptOutcome::Nobody => {
+                    answer @ PromptOutcome::NoTerminal => {
                         if global.json {
                             outcome::say_outcome(watcher, answer.status())?;
                         }
-                        return prompt::nobody(watcher, change.goes_on)
+                        return prompt::no_terminal(watcher, change.goes_on)
                             .await
                             .map_err(CommandError::told);
                     }

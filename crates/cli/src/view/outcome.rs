@@ -53,7 +53,7 @@ pub enum StackResult {
     /// Not started, because a user cancelled the change set.
     Cancelled,
     /// Not started, because a stack before it did not succeed.
-    Poisoned {
+    UpstreamFailed {
         by: String,
         /// The stacks between, nearest to `by` first.
         through: Vec<String>,
@@ -123,7 +123,7 @@ impl OutcomeReport {
             | StackResult::Untouched
             | StackResult::Skipped
             | StackResult::Cancelled => true,
-            StackResult::Poisoned { .. }
+            StackResult::UpstreamFailed { .. }
             | StackResult::StillNeeded { .. }
             | StackResult::Undermined { .. }
             | StackResult::Denied(_)
@@ -200,7 +200,7 @@ fn stack_block(
         | StackResult::Untouched
         | StackResult::Skipped
         | StackResult::Cancelled => String::new(),
-        StackResult::Poisoned { by, through } => {
+        StackResult::UpstreamFailed { by, through } => {
             let quoted = |stack: &String| format!("`{}`", clean(stack));
             let between: Vec<String> = through.iter().map(quoted).collect();
             let way = match between.as_slice() {
@@ -485,7 +485,7 @@ impl Tally {
                 StackResult::Unchanged => &mut tally.unchanged,
                 StackResult::Untouched => &mut tally.untouched,
                 StackResult::Skipped
-                | StackResult::Poisoned { .. }
+                | StackResult::UpstreamFailed { .. }
                 | StackResult::StillNeeded { .. }
                 | StackResult::Undermined { .. } => &mut tally.skipped,
                 StackResult::Cancelled => &mut tally.cancelled,

@@ -233,7 +233,7 @@ fn finished(outcome: &Outcome, action: Action) -> (ProgressStatus, String) {
             )
         }
         Outcome::Skipped {
-            because: SkipReason::Poisoned { by, .. },
+            because: SkipReason::UpstreamFailed { by, .. },
         } => (
             ProgressStatus::Skipped,
             format!("skipped: `{by}` did not succeed"),

@@ -1,4 +1,4 @@
-//! Nothing is applied that nobody said yes to.
+//! Nothing is applied that not confirmed to.
 
 use insta::assert_snapshot;
 

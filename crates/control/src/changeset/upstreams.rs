@@ -175,7 +175,7 @@ pub async fn resting(control: &Control) -> Result<Vec<UnfinishedRun>, ChangeSetE
             RunState::Finished {
                 outcome:
                     Outcome::Skipped {
-                        because: SkipReason::Poisoned { by, .. },
+                        because: SkipReason::UpstreamFailed { by, .. },
                     },
                 ..
             } => *by == stack,

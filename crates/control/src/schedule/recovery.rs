@@ -110,9 +110,9 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
         {
             let why = match set.status {
                 Status::Confirmed | Status::Interrupting => GONE,
-                Status::Planning => "nobody waits for it any more",
+                Status::Planning => "no client is attached any more",
                 Status::AwaitingConfirm if is_stale(control, &set) => {
-                    "nobody decided within 30 days"
+                    "there was no decision within 30 days"
                 }
                 // It waits for a person, or it is confirmed and continues when its lanes are free
                 // (`scheduler::go_on_with_waiters`).

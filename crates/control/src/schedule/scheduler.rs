@@ -313,9 +313,9 @@ impl Obstacle {
 
     fn words(&self) -> String {
         match self {
-            Self::Closed(target) => format!(
-                "nobody waits for it any more, and only who may apply `{target}` can go on with it"
-            ),
+            Self::Closed(target) => {
+                format!("no client is attached, and this user may not apply target `{target}`")
+            }
             Self::Needs(name) => format!("needs `{name}` from the asker's environment"),
         }
     }

@@ -299,7 +299,7 @@ async fn adopt(
         ),
         Adopted::Nothing => "the state that could not be delivered was already stored".to_owned(),
         Adopted::KeptAside { why, kept } => format!(
-            "the state that could not be delivered is kept aside as `{}`: {why}",
+            "the state that could not be delivered is quarantined as `{}`: {why}",
             kept.unwrap_or_default()
         ),
     })

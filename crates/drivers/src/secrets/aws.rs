@@ -190,6 +190,6 @@ fn remedy(err: &ExchangeError, action: &str, region: &str) -> Option<String> {
     }
     let is_refused = said.contains("AccessDenied") || matches!(status, 401 | 403);
     is_refused.then(|| {
-        format!("whoever asks needs `{action}` on it, and `kms:Decrypt` for a key of its own")
+        format!("the caller needs `{action}` on it, and `kms:Decrypt` if it has its own key")
     })
 }

@@ -89,7 +89,7 @@ impl AzureClient {
         );
         let call = Call::get(address).header("authorization", format!("Bearer {}", token.expose()));
         let action = format!("read the secret `{name}` of the key vault `{vault}`");
-        let role = "whoever asks needs the role `Key Vault Secrets User` on it, or an access policy with `get`";
+        let role = "the caller needs the role `Key Vault Secrets User` on it, or an access policy with `get`";
         let failed = failed(action, |err| match err.status() {
             Some(401 | 403) => Some(role.to_owned()),
             Some(404) => Some(format!(

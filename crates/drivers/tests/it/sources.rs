@@ -567,7 +567,7 @@ async fn azure_refuses_in_words_that_give_nothing_away() {
     assert_snapshot!(said, @"
     could not read the secret `denied` of the key vault `AZURE`
     `http://AZURE/secrets/denied` answered 403: Caller is not authorized to perform action on resource.
-    hint: whoever asks needs the role `Key Vault Secrets User` on it, or an access policy with `get`
+    hint: the caller needs the role `Key Vault Secrets User` on it, or an access policy with `get`
 
     could not read the secret `missing` of the key vault `AZURE`
     `http://AZURE/secrets/missing` answered 404

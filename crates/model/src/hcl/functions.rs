@@ -22,7 +22,7 @@ pub(crate) const FUNCTIONS: &[(&str, &str, &str)] = &[
     (
         "env",
         "env(NAME), env(NAME, DEFAULT)",
-        "a variable of the environment of whoever loads the file",
+        "a variable of the caller's environment",
     ),
     (
         "secret",

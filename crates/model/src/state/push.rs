@@ -109,7 +109,7 @@ pub enum PushRefusal {
     LockLost { id: String },
     #[error("run {run} writes without its lock")]
     RunWithoutLock { run: RunId },
-    #[error("lock `{id}` is that of run {run}, and nobody else writes under it")]
+    #[error("lock `{id}` is that of run {run}, and only that run writes under it")]
     LockOfRun { id: String, run: RunId },
     #[error(
         "serial {serial} is taken by other content: two writers without a lock, or a push of the version before it"

@@ -386,7 +386,7 @@ async fn the_id_of_a_runs_lock_is_of_no_use_to_clients() {
     let delete = client.ask(&format!("DELETE {PATH}?ID=a"), "").await;
     assert_eq!(delete, format!("423 {LOCK_A}"));
     let refusals = home.refusals().await;
-    let why = "POST: lock `a` is that of run r7, and nobody else writes under it";
+    let why = "POST: lock `a` is that of run r7, and only that run writes under it";
     assert_eq!(refusals[0], why);
     assert!(refusals[1].starts_with("DELETE: "), "{refusals:?}");
     let read = client.ask(&format!("GET {PATH}"), "").await;

@@ -55,7 +55,7 @@ struct RefusedBody {
 macro_rules! refusal_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT id, project, state, action, reason, run, lock_id, kept, at, let_go FROM refusal ",
+            "SELECT id, project, state, deed, reason, run, lock_id, kept, at, let_go FROM refusal ",
             $rest
         )
     };
@@ -72,9 +72,9 @@ impl Store {
         refused: NewRefusal<'_>,
     ) -> Result<RefusedRequest, StoreError> {
         const INSERT: &str = "INSERT INTO refusal \
-            (project, state, action, reason, run, lock_id, kept, at, content, stored) \
+            (project, state, deed, reason, run, lock_id, kept, at, content, stored) \
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
-            RETURNING id, project, state, action, reason, run, lock_id, kept, at, let_go";
+            RETURNING id, project, state, deed, reason, run, lock_id, kept, at, let_go";
         let piece = match refused.body {
             None => None,
             Some(body) => Some(
@@ -182,7 +182,7 @@ impl Store {
         body: Vec<u8>,
     ) -> Result<RefusedBody, StoreError> {
         const EQUAL: &str = "SELECT kept, stored FROM refusal WHERE project = $1 AND state = $2 \
-            AND content = $3 AND kept IS NOT NULL AND stored IS NOT NULL AND action <> $4 LIMIT 1";
+            AND content = $3 AND kept IS NOT NULL AND stored IS NOT NULL AND deed <> $4 LIMIT 1";
         let digester = self.keyed_digester(PURPOSE).await?;
         let (content, packed) =
             blocking(move || Ok((digester.digest(&body), pack(&body)?))).await?;

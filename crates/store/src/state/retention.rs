@@ -77,7 +77,7 @@ impl Store {
     pub async fn refusal_expire(&self, cutoff: Timestamp) -> Result<usize, StoreError> {
         const EXPIRED: &str = "SELECT kept FROM refusal WHERE kept IS NOT NULL GROUP BY kept \
             HAVING MAX(COALESCE(decided_at, at)) < $1 \
-                AND MAX(CASE WHEN action = 'adopt' AND decision IS NULL THEN id END) IS NULL";
+                AND MAX(CASE WHEN deed = 'adopt' AND decision IS NULL THEN id END) IS NULL";
         let mut tx = self.db.begin_write().await?;
         let rows = tx.fetch_all(EXPIRED, &[cutoff.into()]).await?;
         for row in &rows {
@@ -156,7 +156,7 @@ impl Tx {
     ) -> Result<(), StoreError> {
         const KEPT: &str = "SELECT kept, MAX(stored) FROM refusal \
             WHERE project = $1 AND state = $2 AND kept IS NOT NULL \
-            GROUP BY kept HAVING MAX(CASE WHEN action = 'adopt' AND decision IS NULL THEN id END) IS NULL \
+            GROUP BY kept HAVING MAX(CASE WHEN deed = 'adopt' AND decision IS NULL THEN id END) IS NULL \
             ORDER BY MAX(id) DESC";
         let rows = self.fetch_all(KEPT, &name_args(state)).await?;
         let sizes: Result<Vec<u64>, StoreError> = rows

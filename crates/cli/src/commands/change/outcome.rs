@@ -119,7 +119,7 @@ fn is_poisoned(run: &Run) -> bool {
         run.state,
         RunState::Finished {
             outcome: Outcome::Skipped {
-                because: SkipReason::Poisoned { .. }
+                because: SkipReason::UpstreamFailed { .. }
             },
             ..
         }
@@ -157,7 +157,7 @@ fn exit_status(runs: &[Run]) -> ExitStatus {
                 because: SkipReason::Interrupted,
             } => ExitStatus::Interrupted,
             Outcome::Skipped {
-                because: SkipReason::Poisoned { .. },
+                because: SkipReason::UpstreamFailed { .. },
             }
             | Outcome::Planned { .. }
             | Outcome::Deferred { .. }
@@ -192,8 +192,8 @@ async fn result(watcher: &Watcher<'_>, run: &Run) -> Result<StackResult, Command
         Outcome::Applied { .. } if watcher.was_before(run) => StackResult::Before,
         Outcome::Applied { .. } => StackResult::Changed,
         Outcome::Skipped {
-            because: SkipReason::Poisoned { by, through },
-        } => StackResult::Poisoned {
+            because: SkipReason::UpstreamFailed { by, through },
+        } => StackResult::UpstreamFailed {
             by: by.to_string(),
             through: through.iter().map(ToString::to_string).collect(),
         },

@@ -19,7 +19,7 @@ pub(super) enum PromptOutcome {
     /// Ctrl-C at the prompt.
     Interrupted,
     /// There is no terminal to ask on.
-    Nobody,
+    NoTerminal,
 }
 
 pub(super) async fn confirm(
@@ -28,7 +28,7 @@ pub(super) async fn confirm(
     process: &Process,
 ) -> Result<PromptOutcome, CommandError> {
     if !process.stdin_is_terminal {
-        return Ok(PromptOutcome::Nobody);
+        return Ok(PromptOutcome::NoTerminal);
     }
     let action = match action {
         Action::Destroy => "Destroy everything in",
@@ -56,7 +56,7 @@ impl PromptOutcome {
     pub(super) fn status(&self) -> ExitStatus {
         match self {
             Self::Yes => ExitStatus::Done,
-            Self::No(_) | Self::Nobody => ExitStatus::Waits,
+            Self::No(_) | Self::NoTerminal => ExitStatus::Waits,
             Self::Interrupted => ExitStatus::Interrupted,
         }
     }
@@ -64,7 +64,7 @@ impl PromptOutcome {
 
 /// Leaves the change set waiting and reports how to continue it. Also reports equal ones that earlier
 /// commands left waiting.
-pub(super) async fn nobody(
+pub(super) async fn no_terminal(
     watcher: &Watcher<'_>,
     goes_on: bool,
 ) -> Result<ExitStatus, CommandError> {
@@ -180,7 +180,7 @@ pub(super) fn unconfirmed(answer: &PromptOutcome) -> Result<ExitStatus, CommandE
         }
         // After Ctrl-D the cursor is still on the line of the prompt.
         PromptOutcome::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
-        PromptOutcome::Yes | PromptOutcome::No(_) | PromptOutcome::Nobody => {
+        PromptOutcome::Yes | PromptOutcome::No(_) | PromptOutcome::NoTerminal => {
             report::say("Nothing was applied.\n")?
         }
     }

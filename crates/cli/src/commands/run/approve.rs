@@ -89,7 +89,7 @@ fn document(set: ChangeSetId, outcome: &ApproveOutcome) -> serde_json::Value {
         "change_set": set.to_string(),
         "plan": outcome.subject.as_ref().map(|subject| &subject.mark),
         "approvals": outcome.details.approvals,
-        "owed": missing,
+        "missing": missing,
         "warnings": warnings.collect::<Vec<_>>(),
     })
 }

@@ -44,8 +44,8 @@ fn failure() -> StackFailure {
     }
 }
 
-fn poisoned(by: &str, through: &[&str]) -> StackResult {
-    StackResult::Poisoned {
+fn skipped_because_of(by: &str, through: &[&str]) -> StackResult {
+    StackResult::UpstreamFailed {
         by: by.to_owned(),
         through: through.iter().map(|&stack| stack.to_owned()).collect(),
     }
@@ -84,8 +84,8 @@ fn nothing_had_to_be_done() {
 fn one_failed() -> OutcomeReport {
     outcome(vec![
         stack("network", StackResult::Failed(failure())),
-        stack("k8s-prod", poisoned("network", &[])),
-        stack("dns", poisoned("network", &["k8s-prod"])),
+        stack("k8s-prod", skipped_because_of("network", &[])),
+        stack("dns", skipped_because_of("network", &["k8s-prod"])),
         stack("k8s-dev", StackResult::Unchanged),
     ])
 }
@@ -179,7 +179,7 @@ fn interrupted_by_a_person() {
     let mut set = outcome(vec![
         stack("network", StackResult::Changed),
         stack("k8s-prod", StackResult::Interrupted(interrupted)),
-        stack("dns", poisoned("k8s-prod", &[])),
+        stack("dns", skipped_because_of("k8s-prod", &[])),
     ]);
     set.action = ReportedAction::Destroy;
     insta::assert_snapshot!(render(&set, ViewOptions::ascii(100)), @"

@@ -90,7 +90,7 @@ pub async fn run_retention(
     let swept = store
         .blobs_sweep(now - KEEP_UNFINISHED)
         .await
-        .map_err(failed("remove what nobody needs"))?;
+        .map_err(failed("remove what is not needed"))?;
     Ok(RetentionReport {
         versions,
         refused,

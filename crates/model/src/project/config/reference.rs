@@ -43,7 +43,7 @@ are written `500ms`, `90s`, `10m`, `24h`, `30d`, `4w`. What is marked *not yet e
 | `output.KEY`, `resource[\"ADDRESS\"].ATTR` | `publish`, `bootstrap`, `gate` | of this stack, after its apply |
 | `fact.NAME[\"PATH\"].KEY` | `gate` | a value as published |
 | `secret(\"REF\")` | context `env`, `vars`, `files`, `secret`; `facts`; `bootstrap`; `gate` | a secret, read only in the stage that needs it, never stored |
-| `env(\"NAME\")`, `env(\"NAME\", \"default\")` | anywhere but in names | the environment of whoever loads the file |
+| `env(\"NAME\")`, `env(\"NAME\", \"default\")` | anywhere but in names | the caller's environment |
 | `each.key`, `each.value` | beside `for_each` | the entry at hand |
 | `dir[N]`, `dir.path` | `discover` | parts of the directory that was found |
 | `project.name`, `target.name`, `stack.name`, `stack.state`, `git.commit`, `git.branch` | anywhere | names, and the source in use |

@@ -525,7 +525,7 @@ static RENDER: Block = Block {
         attr(
             "undefined",
             ValueKind::Word(&UndefinedMode::WORDS),
-            "what a name that nobody defined is worth",
+            "the value of an undefined name",
         )
         .default("\"strict\""),
         attr(

@@ -96,7 +96,7 @@ struct DecisionState<'a> {
 enum Readiness {
     Open,
     Waits,
-    Poisoned(SkipReason),
+    UpstreamFailed(SkipReason),
     Deferred(Vec<AwaitedOutputs>),
     /// Nothing that it consumes has changed, so there is nothing to plan.
     Untouched,
@@ -125,7 +125,7 @@ impl DecisionState<'_> {
         for run in self.runs {
             if matches!(run.state, RunState::Planned { .. }) {
                 match self.way_to_apply(run) {
-                    Readiness::Poisoned(because) => {
+                    Readiness::UpstreamFailed(because) => {
                         steps.push(Transition::Record(
                             run.id,
                             Box::new(RunEvent::Skipped { because }),
@@ -144,7 +144,7 @@ impl DecisionState<'_> {
         }
         for run in self.runs.iter().filter(|run| is_unplanned(run)) {
             match self.way_to_plan(run) {
-                Readiness::Poisoned(because) => {
+                Readiness::UpstreamFailed(because) => {
                     steps.push(Transition::Record(
                         run.id,
                         Box::new(RunEvent::Skipped { because }),
@@ -277,7 +277,7 @@ impl DecisionState<'_> {
         for (need, upstream) in self.upstreams(run) {
             match upstream.state.outcome_for(need.wait) {
                 Some(outcome) if outcome.is_good() => {}
-                Some(outcome) => return poisoned(&upstream.stack, outcome),
+                Some(outcome) => return skipped_because_of(&upstream.stack, outcome),
                 None => return Readiness::Waits,
             }
         }
@@ -327,7 +327,9 @@ impl DecisionState<'_> {
                     Outcome::Failed { .. }
                     | Outcome::NotDone { .. }
                     | Outcome::Skipped { .. }
-                    | Outcome::Unknown { .. } => return poisoned(&upstream.stack, outcome),
+                    | Outcome::Unknown { .. } => {
+                        return skipped_because_of(&upstream.stack, outcome);
+                    }
                 }
                 continue;
             }
@@ -426,10 +428,10 @@ fn is_unplanned(run: &Run) -> bool {
     }
 }
 
-fn poisoned(nearest: &StackName, outcome: &Outcome) -> Readiness {
+fn skipped_because_of(nearest: &StackName, outcome: &Outcome) -> Readiness {
     let (by, through) = match outcome {
         Outcome::Skipped {
-            because: SkipReason::Poisoned { by, .. },
+            because: SkipReason::UpstreamFailed { by, .. },
         } => (by.clone(), Some(nearest.clone())),
         Outcome::Skipped { .. }
         | Outcome::Failed { .. }
@@ -441,7 +443,7 @@ fn poisoned(nearest: &StackName, outcome: &Outcome) -> Readiness {
         | Outcome::Untouched
         | Outcome::Applied { .. } => (nearest.clone(), None),
     };
-    Readiness::Poisoned(SkipReason::Poisoned { by, through })
+    Readiness::UpstreamFailed(SkipReason::UpstreamFailed { by, through })
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub enum ReopenError {
     #[error(
         "cannot retry run `{run}`: it was skipped because of stack `{by}`; retry that stack's run"
     )]
-    Poisoned { run: RunId, by: StackName },
+    UpstreamFailed { run: RunId, by: StackName },
 }
 
 impl Explain for ReopenError {
@@ -62,7 +62,7 @@ impl Explain for ReopenError {
             Self::NotStopped { .. }
             | Self::NothingLeft(_)
             | Self::EndedWell { .. }
-            | Self::Poisoned { .. } => {
+            | Self::UpstreamFailed { .. } => {
                 vec![command("run list --all", "lists all change sets")]
             }
         }
@@ -115,7 +115,7 @@ pub fn reopen(
                 });
             }
             if let Some(by) = poisoned_by(run) {
-                return Err(ReopenError::Poisoned {
+                return Err(ReopenError::UpstreamFailed {
                     run: id,
                     by: by.clone(),
                 });
@@ -145,11 +145,11 @@ fn with_premature(set: &ChangeSet, runs: &[Run], mut chosen: Vec<ReopenedRun>) -
         return chosen;
     }
     let is_chosen = |run: &Run| chosen.iter().any(|it| it.run == run.id);
-    let afresh = runs
+    let again = runs
         .iter()
         .filter(|run| is_chosen(run) && !run.state.is_not_done());
-    let afresh: BTreeSet<StackName> = afresh.map(|run| run.stack.clone()).collect();
-    let on_them = with_those_on_them(runs, &afresh);
+    let again: BTreeSet<StackName> = again.map(|run| run.stack.clone()).collect();
+    let on_them = with_those_on_them(runs, &again);
     let left =
         |run: &&Run| run.state.is_untouched() && on_them.contains(&run.stack) && !is_chosen(run);
     let left: Vec<RunId> = runs.iter().filter(left).map(|run| run.id).collect();
@@ -183,7 +183,7 @@ fn poisoned_by(run: &Run) -> Option<&StackName> {
         RunState::Finished {
             outcome:
                 Outcome::Skipped {
-                    because: SkipReason::Poisoned { by, .. },
+                    because: SkipReason::UpstreamFailed { by, .. },
                 },
             ..
         } => Some(by),

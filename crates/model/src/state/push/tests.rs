@@ -191,7 +191,7 @@ fn nobody_else_writes_under_the_lock_of_a_run() {
         surgery: true,
         ..NEXT
     };
-    let of_run = "refuse: lock `L` is that of run r44, and nobody else writes under it";
+    let of_run = "refuse: lock `L` is that of run r44, and only that run writes under it";
     check(Some(HEAD), lock, client, of_run);
     check(None, lock, client, of_run);
     let other = PushView {

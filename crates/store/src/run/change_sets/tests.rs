@@ -553,7 +553,7 @@ impl World {
             RunState::Finished {
                 outcome:
                     Outcome::Skipped {
-                        because: SkipReason::Poisoned { by, .. },
+                        because: SkipReason::UpstreamFailed { by, .. },
                     },
                 ..
             } => *by == own.stack,

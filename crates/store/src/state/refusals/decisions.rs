@@ -70,7 +70,7 @@ impl Store {
         state: &StateName,
     ) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!(
-            "WHERE project = $1 AND state = $2 AND action = $3 AND decision IS NULL ORDER BY id"
+            "WHERE project = $1 AND state = $2 AND deed = $3 AND decision IS NULL ORDER BY id"
         );
         let mut args: Vec<Value> = name_args(state).to_vec();
         args.push(ADOPT.into());
@@ -80,14 +80,14 @@ impl Store {
 
     /// All quarantined states without a decision, oldest first.
     pub async fn quarantine_list_open(&self) -> Result<Vec<RefusedRequest>, StoreError> {
-        let sql = refusal_sql!("WHERE action = $1 AND decision IS NULL ORDER BY id");
+        let sql = refusal_sql!("WHERE deed = $1 AND decision IS NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[ADOPT.into()]).await?;
         rows.iter().map(RefusedRequest::read).collect()
     }
 
     /// Quarantined states of a run, decided or not, newest last.
     pub async fn quarantine_list_run(&self, run: RunId) -> Result<Vec<RefusedRequest>, StoreError> {
-        let sql = refusal_sql!("WHERE run = $1 AND action = $2 ORDER BY id");
+        let sql = refusal_sql!("WHERE run = $1 AND deed = $2 ORDER BY id");
         let rows = self.db.fetch_all(sql, &[run.into(), ADOPT.into()]).await?;
         rows.iter().map(RefusedRequest::read).collect()
     }

@@ -439,7 +439,7 @@ fn poison_spreads_to_all_dependents_and_to_no_one_else() {
     let (a, b) = ("a".parse().unwrap(), "b".parse().unwrap());
     assert_eq!(
         *because,
-        SkipReason::Poisoned {
+        SkipReason::UpstreamFailed {
             by: a,
             through: Some(b)
         }
