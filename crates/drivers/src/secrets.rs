@@ -1,7 +1,9 @@
-//! Resolves secret references in the stage that needs them. Values are never stored and never part of an error.
+//! Resolves secret references in the stage that needs them. Values are never stored and never part of an
+//! error.
 //!
-//! `env:`, `file:`, `sops:` and `dotenv:` are read on the machine of the person who asked. A command is run, and a
-//! service queried ([`SecretSources`]), where the value is needed, with the credentials in the caller's environment.
+//! `env:`, `file:`, `sops:` and `dotenv:` are read on the requester's machine. A command is run, and a
+//! service queried ([`SecretSources`]), where the value is needed, with the credentials in the caller's
+//! environment.
 
 mod aws;
 mod azure;

@@ -32,7 +32,7 @@ pub use commit::{CommitSnapshot, collect_commit};
 pub use pack::{PackedFile, UnpackError, unpack};
 pub use slot::{LayOutError, LayoutStats, Slot};
 
-/// Files to add to those that Git knows. Paths are relative to the project's root.
+/// Files to add to those that Git lists. Paths are relative to the project's root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraFiles {
     /// Root modules, whose `terraform.tfvars` and `*.auto.tfvars` are added.

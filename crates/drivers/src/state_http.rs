@@ -122,7 +122,7 @@ impl Explain for HttpBackendError {
     }
 }
 
-/// Whether the server does not know the path or the method.
+/// Whether the server does not support the path or the method.
 fn is_unknown_way(status: u16) -> bool {
     [404, 405, 501].contains(&status)
 }

@@ -1,6 +1,7 @@
-//! What everything else uses: ids, errors, findings, durations, exact numbers, secrets and their masking, file trees.
+//! What everything else uses: ids, errors, findings, durations, exact numbers, secrets and their masking,
+//! file trees.
 //!
-//! Not here: anything that knows a stack, a run or a state.
+//! Not here: anything about stacks, runs or states.
 
 pub mod diagnostic;
 pub mod duration;

@@ -139,7 +139,7 @@ impl StageBlock {
         named.flat_map(known_words).flatten()
     }
 
-    /// The program of a command and its arguments; none for a word that is only known later.
+    /// The program of a command and its arguments; none for an argument that is only known later.
     pub fn words(&self) -> Vec<Option<String>> {
         self.attrs.get("run").map(known_words).unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 //!
 //! Not here: what a caller may change, and in which order (`control`).
 //!
-//! `state` may use `http`; `http` knows nothing of states but their errors. `state_server` puts both together.
+//! `state` may use `http`; `http` uses nothing of states except their errors. `state_server` combines both.
 
 pub mod http;
 pub mod state;

@@ -36,7 +36,7 @@ pub struct StateServer {
     has_bare_paths: bool,
 }
 
-/// What the server's own pages need.
+/// The data of the server's own pages.
 struct Pages {
     service: Arc<StateService>,
     metrics: Arc<Metrics>,
@@ -100,12 +100,12 @@ impl StateServer {
             .route("/metrics", public(get(metrics_page)))
             .with_state(pages)
             .merge(state::routes(states)) // a token
-            .fallback(unknown_path); // anybody
+            .fallback(unknown_path); // everyone
         log_responses(router, Arc::clone(metrics))
     }
 }
 
-/// A page for anybody. A wrong method is 403, as everywhere.
+/// A page that needs no token. A wrong method gets 403, as everywhere.
 fn public<S: Clone + Send + Sync + 'static>(page: MethodRouter<S>) -> MethodRouter<S> {
     page.fallback(|| async { ApiError::forbidden() })
         .layer(RequestBodyLimitLayer::new(PAGE_BODY_LIMIT))
@@ -139,8 +139,9 @@ async fn unknown_path(
     (Extension(entry), status).into_response()
 }
 
-/// An engine with a wrong address must not get 404: it takes that for "there is no state" and creates everything again.
-/// Engines send credentials, and unlike browsers and scripts no `Accept`.
+/// Whether the client may be an engine. An engine with a wrong address must not get 404: it would conclude
+/// that there is no state and create everything again. Engines send credentials but, unlike browsers and
+/// scripts, no `Accept`.
 fn may_be_engine(headers: &HeaderMap) -> bool {
     headers.contains_key(AUTHORIZATION) || !headers.contains_key(ACCEPT)
 }

@@ -1,4 +1,4 @@
-//! Who may use a home, and records of manual interventions.
+//! Access to a home, and records of manual interventions.
 //!
 //! Here: tokens of a state server, break-glass records.
 //!

@@ -1,10 +1,11 @@
-//! Where bytes are stored: on the disk of this machine, or in a bucket that several machines share. Keys, frames of
-//! versions and refused pieces all go through `Blobs`.
+//! Where bytes are stored: on the disk of this machine, or in a bucket that several machines share. Keys,
+//! frames of versions and refused pieces all go through `Blobs`.
 //!
-//! Here: files, segments and buckets, their names, compression, durability, and announcing uploads to the sweeper.
-//! Calls wait for the disk or the network, except `path` and `mark`; they are made on threads that may block.
+//! Here: files, segments and buckets, their names, compression, durability, and announcing uploads to the
+//! sweeper. Calls wait for the disk or the network, except `path` and `mark`; they are made on threads that
+//! may block.
 //!
-//! Not here: what the bytes mean (`key`, `state`), and which of them are in use (the database decides).
+//! Not here: what the bytes contain (`key`, `state`), and which of them are in use (the database decides).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -172,8 +173,8 @@ impl Store {
 }
 
 impl Tx {
-    /// Where a frame is stored that this transaction's rows may name; it is durable before the transaction commits.
-    /// `None` if the staged frame was swept meanwhile.
+    /// The location of a frame for this transaction's rows. The frame is durable before the transaction
+    /// commits. `None` if the staged frame was swept meanwhile.
     pub(crate) async fn frame_place(
         &mut self,
         blobs: &Blobs,

@@ -1,7 +1,8 @@
-//! AES-256-GCM with a random nonce for each piece, and digests. A sealed file is one line of plain, authenticated JSON,
-//! then nonce, ciphertext and tag: it says what it is without a key, and cannot be put in the place of another file.
+//! AES-256-GCM with a random nonce for each piece, and digests. A sealed file is one line of plain,
+//! authenticated JSON, then nonce, ciphertext and tag. The line identifies the file without a key, and the
+//! file cannot be substituted for another one.
 //!
-//! Not here: where keys come from and what they seal (`key`), where files lie (`blob`).
+//! Not here: where keys come from and what they seal (`key`), where files are stored (`blob`).
 
 use std::fmt;
 

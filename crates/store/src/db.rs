@@ -43,7 +43,7 @@ pub(crate) enum Tx {
     Postgres(PostgresTx),
 }
 
-/// A file that must be durable before the transaction commits whose rows name it.
+/// A file that must be durable before the commit of the transaction whose rows name it.
 pub(crate) trait SyncedFile: fmt::Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
 
@@ -158,8 +158,8 @@ impl Db {
         matches!(self, Self::Postgres(_))
     }
 
-    /// Keeps the state index in memory from now on, if `err` says that nothing can be written. Returns false if it does
-    /// not say so, or if this process serves others.
+    /// Keeps the state index in memory from now on, if `err` means that nothing can be written. Returns false
+    /// for other errors, or if this process serves others.
     pub(crate) async fn index_in_memory(&self, err: &DbError) -> bool {
         match (self, err) {
             (Self::Sqlite(db), DbError::NoRoom | DbError::ReadOnly) => db.index_in_memory().await,

@@ -1,8 +1,9 @@
 //! States and everything that is kept with them.
 //!
-//! Here: states, their versions and locks, refused writes, retention, the index, outputs, artifacts, and checks.
+//! Here: states, their versions and locks, refused writes, retention, the index, outputs, artifacts, and
+//! checks.
 //!
-//! Not here: which write may follow (`model::state`), where bytes lie (`blob`), runs (`run`).
+//! Not here: which write may follow (`model::state`), where bytes are stored (`blob`), runs (`run`).
 
 pub(crate) mod artifacts;
 pub(crate) mod check;

@@ -1,5 +1,5 @@
-//! What the tests of this crate share. All of them run on each kind of store: `TERRANE_TEST_STORE` is empty
-//! (SQLite, as a brief process has it), `serving` or `postgres`.
+//! Shared code of this crate's tests. All tests run on each kind of store: `TERRANE_TEST_STORE` is empty
+//! (SQLite in CLI mode), `serving` or `postgres`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::{
     StateWriter, Store, StoreError,
 };
 
-/// A home of its own, gone at the end of the test.
+/// A separate home, removed at the end of the test.
 pub(crate) struct TestHome {
     dir: tempfile::TempDir,
     small_segments: bool,
@@ -47,7 +47,7 @@ impl TestHome {
         self.dir.path()
     }
 
-    /// As a process of its own would open it.
+    /// Opens the home as a separate process would.
     pub(crate) async fn open(&self) -> Store {
         let keyring = Keyring::open_or_create(&self.path().join("config/master.key")).unwrap();
         let root = self.path().join("home");
@@ -71,7 +71,7 @@ impl TestHome {
         store
     }
 
-    /// The tables are gone, the files are not. False when the tables are not in the home.
+    /// Deletes the tables but not the files. False if the tables are not in the home.
     pub(crate) fn lose_tables(&self) -> bool {
         let [database, log, shared] = self.tables();
         let was_there = fs::remove_file(database).is_ok();
@@ -79,14 +79,14 @@ impl TestHome {
         was_there
     }
 
-    /// What SQLite has in a home. A store that is dropped leaves the first only.
+    /// The files of SQLite in a home. Only the first remains after the store is dropped.
     fn tables(&self) -> [PathBuf; 3] {
         let files = ["terrane.db", "terrane.db-wal", "terrane.db-shm"];
         files.map(|name| self.path().join("home").join(name))
     }
 }
 
-/// The database as it is now, kept for later. Only of a home on SQLite.
+/// A copy of the database. Only for a home on SQLite.
 pub(crate) struct Backup(Vec<u8>);
 
 impl Backup {
@@ -105,7 +105,7 @@ fn kind() -> String {
     std::env::var("TERRANE_TEST_STORE").unwrap_or_default()
 }
 
-/// A write of somebody without a lock.
+/// A write without a lock.
 pub(crate) async fn append(
     store: &Store,
     state: StateName,
@@ -117,7 +117,7 @@ pub(crate) async fn append(
     appended
 }
 
-/// A server's markers follow by themselves; who looks into the files waits for them.
+/// Waits for the markers of a server, which are written in the background. Needed before reading the files.
 pub(crate) async fn markers_are_written(store: &Store) {
     if let Blobs::Disk(disk) = &store.blobs
         && let Some(appends) = disk.appends()
@@ -139,7 +139,7 @@ pub(crate) fn lock_info(id: &str) -> LockInfo {
     }
 }
 
-/// A state with one resource, told apart by its serial.
+/// A state with one resource, identified by its serial.
 pub(crate) fn body(serial: u64) -> Vec<u8> {
     format!(
         r#"{{"version":4,"serial":{serial},"lineage":"l","outputs":{{}},"resources":[{serial}]}}"#
@@ -147,10 +147,10 @@ pub(crate) fn body(serial: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A state of so many resources, as an engine writes it; one attribute differs from serial to serial.
+/// A state with this many resources, as an engine writes it. One attribute depends on the serial.
 pub(crate) fn wide(resources: u64, serial: u64) -> Vec<u8> {
     let resource = |n: u64| {
-        // Digits that look random, so that it does not compress better than the real thing.
+        // Random-looking digits, so that the body does not compress better than a real one.
         let mixed = |salt: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23) ^ salt;
         let changed = if n == serial % resources { serial } else { 0 };
         serde_json::json!({
@@ -180,7 +180,7 @@ pub(crate) fn wide(resources: u64, serial: u64) -> Vec<u8> {
     serde_json::to_vec_pretty(&state).unwrap()
 }
 
-/// Lets go of all that a policy lets go of.
+/// Removes everything that the policy allows to remove.
 pub(crate) async fn expire(
     store: &Store,
     policy: &RetentionPolicy,

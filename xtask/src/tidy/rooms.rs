@@ -39,7 +39,7 @@ pub(super) fn directories_stay_small(tree: &SourceTree) -> Vec<Violation> {
         .collect()
 }
 
-/// The crate and the room of a source file; none of `lib.rs` and `main.rs`, which hold the rooms together.
+/// The crate and the room of a source file; none for `lib.rs` and `main.rs`, which declare the rooms.
 fn room(path: &str) -> Option<(&str, &str)> {
     let (name, rest) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let room = rest.split('/').next()?;

@@ -51,7 +51,7 @@ pub enum KubernetesError {
     Status {
         action: String,
         code: u16,
-        /// A word such as `Forbidden`.
+        /// The reason, such as `Forbidden`.
         reason: String,
         message: String,
     },

@@ -103,7 +103,7 @@ pub async fn capture(call: Capture<'_>) -> Result<Captured, CaptureError> {
     aside(call, capture_until).await
 }
 
-/// Runs the work on a blocking thread. Dropping the future tells the work to stop.
+/// Runs the work on a blocking thread. Dropping the future signals the work to stop.
 pub(super) async fn aside<T: Send + 'static>(
     call: Capture<'_>,
     work: fn(&Capture<'_>, &AtomicBool) -> Result<T, CaptureError>,
@@ -145,7 +145,8 @@ pub(super) async fn aside<T: Send + 'static>(
     })
 }
 
-/// On drop, tells the work to stop and waits for the end of the helper, so that it does not outlive its caller.
+/// On drop, signals the work to stop and waits for the end of the helper, so that it does not outlive its
+/// caller.
 struct CaptureGuard {
     given_up: Arc<AtomicBool>,
     ended: mpsc::Receiver<()>,
@@ -234,7 +235,7 @@ pub(super) fn begin(call: &Capture<'_>) -> Result<Child, CaptureError> {
     })?;
     if let Some(mut pipe) = child.stdin.take() {
         let input = call.stdin.to_vec();
-        // A helper may exit without reading its input; its exit code tells the result.
+        // A helper may exit without reading its input; its exit code shows the result.
         thread::spawn(move || pipe.write_all(&input));
     }
     Ok(child)

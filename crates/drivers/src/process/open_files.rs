@@ -16,8 +16,8 @@ pub struct FileHolder {
     pub is_runner: bool,
 }
 
-/// Other processes of our user that have this file open; empty where the system cannot tell. This reads the
-/// descriptors of every process and is slow.
+/// Other processes of our user that have this file open; empty where the system does not provide this. Reads
+/// the descriptors of every process and is slow.
 pub fn holders(path: &Path) -> Vec<FileHolder> {
     FileId::of(path).map_or_else(|_| Vec::new(), holders_of)
 }
@@ -38,7 +38,7 @@ impl FileId {
         })
     }
 
-    /// The file of an open descriptor; `None` where the system cannot tell.
+    /// The file of an open descriptor; `None` where the system does not provide this.
     pub(super) fn of_open(open: &impl AsRawFd) -> Option<Self> {
         let path = format!("/proc/self/fd/{}", open.as_raw_fd());
         Self::of(Path::new(&path)).ok()

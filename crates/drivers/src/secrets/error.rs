@@ -1,4 +1,4 @@
-//! Errors of secret references: the action, the cause, the next step. Never a value, nor a credential.
+//! Errors of secret references: the action, the cause, the next step. Never a value or a credential.
 
 use std::io;
 use std::path::PathBuf;

@@ -338,7 +338,7 @@ impl<'p> PluginSession<'p> {
         let answer = self.plugins.ask.as_ref().and_then(|ask| ask(&question));
         match (said.tag.as_str(), answer) {
             ("msg", Some(_)) => self.say("ok", &[], &[]),
-            // Tells the plugin that its message could not be shown.
+            // Reports to the plugin that its message could not be shown.
             ("msg", None) => self.say("fail", &[], &[]),
             (_, None) => Err(PluginError::NobodyToAsk {
                 program: self.program.clone(),

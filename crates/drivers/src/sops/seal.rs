@@ -225,7 +225,7 @@ fn seal_with(
         .to_owned())
 }
 
-/// A removed recipient still knows the data key.
+/// Whether the rule removes a recipient. A removed recipient still has the data key.
 fn loses_somebody(earlier: &DecryptedDocument, rule: &EncryptionRule) -> bool {
     let stays = |name: &str| {
         rule.recipients

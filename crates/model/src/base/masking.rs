@@ -17,19 +17,19 @@ use encodings::{coats, coats_of_token};
 use finder::Finder;
 pub use stream::MaskStream;
 
-/// What stands where a secret was.
+/// The text that replaces a secret.
 pub const MASKED: &str = "(secret)";
 
-/// Shorter values turn up by chance; masking them would make text unreadable and give them away.
+/// Shorter values occur by chance; masking them would make text unreadable and reveal them.
 const SHORTEST: usize = 6;
 
-/// A number this long is hidden where it stands alone, as a port does.
+/// A number of at least this many digits is masked where it is a whole value, such as a port.
 const SHORTEST_NUMBER: usize = 4;
 
-/// Stands where a text was cut.
+/// Marks the end of a truncated text.
 const CUT: char = '…';
 
-/// As long as a secret, but words of any log.
+/// Long enough for a secret, but common in logs.
 const COMMON: [&str; 15] = [
     "changeme",
     "default",
@@ -52,7 +52,7 @@ const COMMON: [&str; 15] = [
 #[derive(Clone, Default)]
 pub struct Mask {
     finder: Option<Finder>,
-    /// Numbers that are too short for free text, and hidden where one is a whole value.
+    /// Numbers that are too short to be masked in free text. They are masked where they are a whole value.
     numbers: BTreeSet<String>,
     short: Vec<usize>,
 }
@@ -62,7 +62,7 @@ impl Mask {
         Self::of(secrets, Vec::new())
     }
 
-    /// The same beside a token that was made for one run: it is looked for in fewer forms, since every run has one.
+    /// Also masks the token of one run. It is searched in fewer encodings, since every run has one.
     pub fn with_token(secrets: &[Secret], token: &Secret) -> Self {
         Self::of(secrets, coats_of_token(token.expose()))
     }
@@ -99,12 +99,12 @@ impl Mask {
         &self.short
     }
 
-    /// Whether there is nothing to look for in free text.
+    /// Whether no secret can be masked in free text.
     pub fn is_empty(&self) -> bool {
         self.finder.is_none()
     }
 
-    /// Whether any secret could be found, if only as a whole value.
+    /// Whether any secret can be masked, even if only as a whole value.
     pub fn looks_for_something(&self) -> bool {
         self.finder.is_some() || !self.numbers.is_empty()
     }
@@ -116,7 +116,7 @@ impl Mask {
             .is_some_and(|finder| finder.is_in(text.as_bytes()))
     }
 
-    /// Whether masking may change the text: it holds a secret, or was cut, maybe in the middle of one.
+    /// Whether masking may change the text: it contains a secret, or was truncated, possibly inside one.
     pub(crate) fn touches(&self, text: &str) -> bool {
         self.finder.is_some() && (text.contains(CUT) || self.finds_in(text))
     }
@@ -128,7 +128,7 @@ impl Mask {
         masked != *value
     }
 
-    /// False only if no part of a JSON document holds a secret: cheaper than to look at each of them.
+    /// False only if no part of a JSON document contains a secret. Cheaper than checking each part.
     pub fn may_be_in(&self, document: &[u8]) -> bool {
         let looks = |finder: &Finder| {
             finder.is_in(document)
@@ -189,7 +189,7 @@ impl Mask {
     }
 }
 
-/// Whether a text may have been cut.
+/// Whether a text may have been truncated.
 fn is_cut(text: &[u8]) -> bool {
     let mut cut = [0; CUT.len_utf8()];
     let cut = CUT.encode_utf8(&mut cut).as_bytes();
@@ -200,7 +200,7 @@ fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|one| one == part)
 }
 
-/// A JSON document with its texts as they are meant; none if nothing is escaped in it.
+/// A JSON document with its escapes decoded; `None` if it has none.
 fn unescaped(document: &[u8]) -> Option<Vec<u8>> {
     let mut rest = document;
     let mut meant = Vec::new();
@@ -226,7 +226,7 @@ fn unescaped(document: &[u8]) -> Option<Vec<u8>> {
     Some(meant)
 }
 
-/// Reads what follows `\u`, two of them if they are one character; gives what is left.
+/// Decodes the digits after `\u`, or a surrogate pair of two such escapes. Returns the rest.
 fn code_points<'a>(text: &'a [u8], meant: &mut Vec<u8>) -> &'a [u8] {
     let unit = |text: &[u8]| {
         let digits = std::str::from_utf8(text.get(..4)?).ok()?;
@@ -251,8 +251,8 @@ impl std::fmt::Debug for Mask {
     }
 }
 
-/// The beginning of a text that may be longer than what is shown of it. It says that it was cut, so that a mask knows where
-/// to look for the beginning of a secret, too.
+/// Truncates a text to `most` characters. A mark at the end shows this, so that a mask also finds the
+/// beginning of a secret there.
 pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}{CUT}", &text[..at]),

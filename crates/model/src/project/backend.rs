@@ -1,7 +1,7 @@
-//! The engines' backends, as far as a target's block must know them: which settings are credentials.
+//! The engines' backends, as far as a target's block needs them: which settings are credentials.
 //!
-//! Settings given with `-backend-config` are in clear text in `.terraform` and in every plan file, so credentials are
-//! only passed in the environment.
+//! Settings given with `-backend-config` are in clear text in `.terraform` and in every plan file, so
+//! credentials are only passed in the environment.
 //!
 //! Not here: the settings themselves, which the engine checks.
 

@@ -107,7 +107,7 @@ fn text(data: &Data) -> Option<String> {
     })
 }
 
-/// The scalars at some paths. A list stands for its items.
+/// The scalars at some paths. A list is replaced by its items.
 fn find<'n>(paths: &[Select], data: &'n Node) -> Vec<SelectedNode<'n>> {
     let mut all = Vec::new();
     for (path, node) in paths.iter().flat_map(|path| path.find(data)) {

@@ -1,6 +1,6 @@
 //! The contents of a bundle: named parts, one after another.
 //!
-//! Not here: sealing it (`store::bundles`), and what the parts are (`control::changeset::bundle`).
+//! Not here: sealing it (`store::run::bundles`), and what the parts are (`control::changeset::bundle`).
 
 use std::collections::BTreeMap;
 

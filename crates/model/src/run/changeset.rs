@@ -1,6 +1,6 @@
 //! One request, with the part of the graph that it affects.
 //!
-//! Not here: a single stack's run (`run`), storage (`store::changesets`), starting runners (`control`).
+//! Not here: a single stack's run (`run`), storage (`store::run::change_sets`), starting runners (`control`).
 
 use std::collections::BTreeSet;
 
@@ -42,8 +42,8 @@ pub struct ChangeSet {
 pub struct Request {
     /// The project's id: several projects may share a home.
     pub project: String,
-    /// The machine whose processes execute it. Empty if the home is used by one machine only. Only that machine can
-    /// tell whether the processes are alive.
+    /// The machine whose processes execute it. Empty if the home is used by one machine only. Only that
+    /// machine can check whether the processes are alive.
     #[serde(default)]
     pub machine: String,
     pub action: Action,

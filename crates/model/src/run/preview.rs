@@ -33,7 +33,7 @@ pub use origins::UnknownOrigins;
 /// Root variables with unknown values, and the stacks after which they are known.
 pub type UnknownVariables = BTreeMap<String, BTreeSet<StackName>>;
 
-/// The known parts of those: values with placeholders (`plan::words`) for the rest.
+/// The known parts of those: values with placeholders (`plan::placeholders`) for the rest.
 pub type PartialValues = BTreeMap<String, Value>;
 
 /// The files to write to a copy of the root module before planning.

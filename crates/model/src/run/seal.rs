@@ -1,6 +1,7 @@
 //! Binds a plan to everything that it was made from, and detects what has changed since.
 //!
-//! Not here: collecting the current values (`control`), checking the head while the lock is granted (`store::locks`).
+//! Not here: collecting the current values (`control`), checking the head while the lock is granted
+//! (`store::state::locks`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! A state lock as the engines describe it.
 //!
-//! Not here: granting it (`store::locks`), and what it protects (`state`).
+//! Not here: granting it (`store::state::locks`), and what it protects (`state`).
 
 use std::fmt;
 

@@ -158,7 +158,7 @@ pub(super) fn check_lock(
     match (lock, push.lock_id) {
         (Some(lock), Some(id)) if lock.id == id => match (lock.run, push.run) {
             (None, None) => Ok(()),
-            // A lock id is not secret: refused clients are told it.
+            // A lock id is not secret: refused clients receive it.
             (Some(run), None) => Err(PushRefusal::LockOfRun {
                 id: id.to_owned(),
                 run,

@@ -1,7 +1,7 @@
-//! What a state holds: resources, their attributes and outputs, read from the engine's bytes.
+//! The contents of a state: resources, their attributes and outputs, read from the engine's bytes.
 //!
-//! Fields that are not known here are passed over, and numbers keep all their digits. What cannot be
-//! read says why, so that nobody takes it for empty.
+//! Unknown fields are skipped, and numbers keep all their digits. An unreadable state gives an error with the
+//! reason, so that it is not mistaken for an empty one.
 //!
 //! Not here: what may be shown (`sensitivity`), and what differs (`diff`).
 
@@ -22,7 +22,7 @@ const DEEPEST: usize = 100;
 /// A state that could be read.
 #[derive(Clone, Debug, Default)]
 pub struct StateDocument {
-    /// Of the engine that wrote it; OpenTofu writes its own here.
+    /// The version of the engine that wrote it; OpenTofu writes its own version here.
     pub engine_version: String,
     pub serial: u64,
     pub lineage: String,
@@ -41,11 +41,11 @@ pub struct ResourceInstance {
     pub resource_type: String,
     pub provider: String,
     pub is_tainted: bool,
-    /// The key of an object that is only left to be destroyed.
+    /// The key of a deposed object, which only remains to be destroyed.
     pub deposed: Option<String>,
     /// An object, or null if the engine wrote none.
     pub attributes: Value,
-    /// A tree of the same shape in which `true` stands for a sensitive branch.
+    /// A tree of the same shape in which `true` marks a sensitive branch.
     pub sensitive: Value,
     pub dependencies: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub struct DocumentOutput {
     pub sensitive: Value,
 }
 
-/// Why nothing can be told about what a state holds.
+/// Why the contents of a state cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpaqueState {
     #[error("it is encrypted by the engine, and only the engine has the key")]
@@ -164,7 +164,7 @@ impl StateDocument {
         })
     }
 
-    /// How many objects the engine manages; what it only reads does not count.
+    /// The number of objects that the engine manages, without those that it only reads.
     pub fn resource_count(&self) -> usize {
         let managed = self.instances.iter().filter(|it| it.mode == Mode::Managed);
         managed.count()
@@ -258,7 +258,7 @@ fn exact(raw: Option<&RawValue>) -> Result<Value, OpaqueState> {
     raw.map_or(Ok(Value::Null), |raw| exact_value(raw, 0))
 }
 
-/// A value without losing anything: a number that would not survive as one becomes the text it was.
+/// A value without any loss: a number that JSON parsing would round becomes a string of its digits.
 fn exact_value(raw: &RawValue, depth: usize) -> Result<Value, OpaqueState> {
     if depth > DEEPEST {
         return Err(OpaqueState::Malformed(format!(
@@ -286,9 +286,9 @@ fn exact_value(raw: &RawValue, depth: usize) -> Result<Value, OpaqueState> {
     })
 }
 
-/// A value whose type only the value knows is kept with it, as `{"value": …, "type": ["object", …]}`. The
-/// engine's own paths do not have that `value`. `is_built_in`: of a resource that has such attributes for
-/// sure, so that a plain `"type": "string"` counts too.
+/// Unwraps values of dynamic type, which are stored as `{"value": …, "type": ["object", …]}`. The engine's
+/// own paths do not contain that `value`. With `is_built_in`, the resource is known to have such attributes,
+/// so that a plain `"type": "string"` counts too.
 fn bare(value: Value, is_built_in: bool) -> Value {
     match value {
         Value::Object(mut fields) => {

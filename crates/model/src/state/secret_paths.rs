@@ -1,10 +1,11 @@
-//! The paths in a state at which secrets of the run that wrote it stand. The engine marks only what the module calls
-//! sensitive; the run knows its secrets. A version's secret paths count as sensitive wherever the version is shown,
-//! compared, published or passed to another stack.
+//! The paths in a state that contain secrets of the run that wrote it. The engine marks only what the module
+//! declares as sensitive; the run has the list of its secrets. A version's secret paths count as sensitive
+//! wherever the version is shown, compared, published or passed to another stack.
 //!
 //! A path is a name, never a value: if a secret is part of an address, it is cut out of the address.
 //!
-//! Not here: the engine's marks and the name rules (`sensitivity`), where the paths are stored (`store::state_versions`).
+//! Not here: the engine's marks and the name rules (`sensitivity`), where the paths are stored
+//! (`store::state::versions`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +57,7 @@ impl FromIterator<SecretPath> for SecretPaths {
 }
 
 impl SecretPaths {
-    /// The paths at which the secrets of a mask stand in a state; none if the state cannot be read.
+    /// The paths in a state that contain a secret of the mask; none if the state cannot be read.
     pub fn find(body: &[u8], mask: &Mask) -> Self {
         if !mask.may_be_in(body) {
             return Self::default();
@@ -80,14 +81,14 @@ impl SecretPaths {
         self.0.is_superset(&other.0)
     }
 
-    /// Whether a secret stands in any part of this output.
+    /// Whether any part of this output contains a secret.
     pub fn has_output(&self, name: &str) -> bool {
         let mut entries = self.0.iter().map(|path| &path.entry);
         entries.any(|entry| entry.strip_prefix("output.") == Some(name))
     }
 
-    /// What a child inherits of its parent's paths: those whose values did not change, and those to which these values
-    /// moved.
+    /// The secret paths that a child inherits from its parent: those with unchanged values, and the new paths
+    /// of values that moved.
     #[must_use]
     pub fn inherited(&self, parent: &StateDocument, child: &StateDocument) -> Self {
         let mut inherited = child.find(&Mask::new(&parent.values_at(self)));
@@ -128,11 +129,11 @@ impl SecretPaths {
     }
 }
 
-/// Paths to look up by the entry that they are in.
+/// Secret paths, indexed by their entry.
 #[derive(Default)]
 struct ByEntry<'a> {
     exact: BTreeMap<&'a str, Vec<&'a SecretPath>>,
-    /// Those from whose entry a secret was cut out: several addresses may match one.
+    /// Paths with a secret cut out of their entry: several addresses may match one pattern.
     patterns: Vec<&'a SecretPath>,
 }
 
@@ -175,7 +176,8 @@ impl StateDocument {
         SecretPaths(found)
     }
 
-    /// What stands at these paths, and what was cut out of addresses: the secrets, or values that hold them.
+    /// The values at these paths, and the texts that were cut out of addresses. Each is a secret or contains
+    /// one.
     pub fn values_at(&self, paths: &SecretPaths) -> Vec<Secret> {
         let mut found = Vec::new();
         let by_entry = paths.by_entry();
@@ -209,7 +211,7 @@ impl StateDocument {
             );
             if let Some(shown) = by_entry.shown_address(&instance.address) {
                 shown.clone_into(&mut instance.address);
-                // The module's address is part of it, and may be the part with the secret.
+                // The module's address is part of the address, and may contain the secret.
                 instance.module = String::new();
             }
         }
@@ -285,7 +287,7 @@ pub fn distinct_names<T>(
     })
 }
 
-/// What stands in a text where secrets were cut out of the pattern; nothing if the text does not match it.
+/// The parts of a text that match the cut-out secrets of a pattern; `None` if the text does not match.
 fn cut_out<'t>(pattern: &str, text: &'t str) -> Option<Vec<&'t str>> {
     let mut parts = pattern.split(MASKED);
     let mut rest = text.strip_prefix(parts.next()?)?;

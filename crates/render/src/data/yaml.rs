@@ -322,7 +322,8 @@ fn integer(sign: &str, digits: &str) -> Option<Data> {
     Some(Data::Int(number))
 }
 
-/// A float has a dot, and its exponent a sign: this is how Python's loader tells floats from versions.
+/// A float has a dot, and its exponent a sign: this is how Python's loader distinguishes floats from
+/// versions.
 fn float(sign: &str, digits: &str) -> Option<Data> {
     let (before, after) = digits.split_once('.')?;
     let (fraction, exponent) = match after.find(['e', 'E']) {

@@ -1,10 +1,10 @@
 //! Rewrites templates for the engine, which lacks some features of Jinja2: formatting by `%` (`percent`), the
-//! scope of imports and includes (`apart`), macros with extra arguments (`variadic`) or with a default that names
-//! another argument (`defaults`), lists and maps that change (`mutable`). First, string literals are read as in
-//! Python (`literals`).
+//! scope of imports and includes (`import_scope`), macros with extra arguments (`variadic`) or with a default
+//! that names another argument (`defaults`), lists and maps that change (`mutable`). First, string literals
+//! are read as in Python (`literals`).
 //!
-//! The engine's own tokens separate code from text, whatever the delimiters are. They are not a stable interface:
-//! the tests of each module and the makejinja corpus show when they change.
+//! The engine's own tokens separate code from text, whatever the delimiters are. They are not a stable
+//! interface: the tests of each module and the makejinja corpus show when they change.
 
 use std::ops::Range;
 

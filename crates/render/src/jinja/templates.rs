@@ -384,7 +384,7 @@ impl BoundTemplates<'_> {
             ("recursion limit exceeded", _) => {
                 "this includes, imports or calls itself without end".to_owned()
             }
-            // The engine says "plain object" for foreign types; in data, those are dates.
+            // The engine calls foreign types "plain object"; in data, those are dates.
             (detail, ErrorKind::InvalidOperation) => detail.replace("plain object", "date"),
             (detail, _) => format!("{kind}: {detail}").replace("plain object", "date"),
         }

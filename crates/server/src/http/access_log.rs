@@ -16,7 +16,8 @@ use tracing::Span;
 
 use super::metrics::{Metrics, RequestLabels, StoredBytes};
 
-/// What a handler knows of its request: an extension of the response. Responses without it are counted and not logged.
+/// What a handler records about its request: an extension of the response. Responses without it are counted
+/// but not logged.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog {
     pub(crate) peer: IpAddr,
@@ -27,18 +28,18 @@ pub(crate) struct AccessLog {
     pub(crate) token: Option<Arc<Token>>,
 }
 
-/// What a request was about.
+/// The subject of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum LogSubject {
     State(StateName),
     UnknownPath(String),
 }
 
-/// Why a request was refused: an extension of the response. Clients show a status code and nothing else.
+/// Why a request was refused: an extension of the response. Clients show only a status code.
 #[derive(Clone, Debug)]
 pub(crate) struct RefusalReason(pub(crate) String);
 
-/// Counts and logs what `router` answers.
+/// Counts and logs the responses of `router`.
 pub(crate) fn log_responses(router: Router, metrics: Arc<Metrics>) -> Router {
     router.layer(
         TraceLayer::new_for_http()

@@ -323,7 +323,8 @@ fn declared_length(headers: &HeaderMap, limit: usize) -> Result<Option<usize>, B
     }
 }
 
-/// Ends a request whose body is not wanted. A client that sent `Expect` has not begun to send it; reading would ask for it.
+/// Ends a request whose body is not needed. A client that sent `Expect` has not started to send it; reading
+/// would request it.
 fn discard(headers: &HeaderMap, body: Body, err: BodyError) -> BodyError {
     if !headers.contains_key(EXPECT) {
         linger(body);
@@ -331,7 +332,8 @@ fn discard(headers: &HeaderMap, body: Body, err: BodyError) -> BodyError {
     err
 }
 
-/// Goes on reading for a moment: if the connection is closed while the client still sends, the response is lost.
+/// Continues reading for a moment: if the connection is closed while the client still sends, the response is
+/// lost.
 fn linger(mut body: Body) {
     tokio::spawn(tokio::time::timeout(LINGER, async move {
         while let Some(Ok(_)) = body.frame().await {}
@@ -351,7 +353,7 @@ mod tests {
         headers
     }
 
-    /// A budget that waits for nothing.
+    /// A budget that never waits.
     fn impatient(memory: usize) -> BodyBudget {
         BodyBudget {
             stall_timeout: Duration::from_millis(1),

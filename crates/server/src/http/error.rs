@@ -22,7 +22,7 @@ pub(crate) struct ApiError {
     /// Both engines read the body of a conflict as the holder's lock.
     lock: Option<Box<LockInfo>>,
     header: Option<(HeaderName, &'static str)>,
-    /// For the log: clients show the status code and nothing else.
+    /// For the log: clients show only the status code.
     reason: Option<String>,
 }
 
@@ -73,8 +73,8 @@ impl ApiError {
         }
     }
 
-    /// Engines expect a lock with an id even if nobody holds one, and stop waiting without it. So the reason takes the
-    /// place of the holder, where they show it.
+    /// Engines expect a lock with an id even if no client holds one, and stop waiting without it. So the
+    /// reason replaces the holder, where engines show it.
     fn conflict(reason: &str, holder: Option<&HeldLock>) -> Self {
         let explained = || LockInfo {
             id: "none".to_owned(),

@@ -1,5 +1,5 @@
-//! Limits that keep one client from taking the server away from all others: connections per address, and failed sign-ins
-//! per address.
+//! Limits that keep one client from blocking all others: connections per address, and failed sign-ins per
+//! address.
 //!
 //! Not here: sizes and speeds of request bodies (`body`), timeouts of connections (`serve`).
 

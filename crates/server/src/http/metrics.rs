@@ -1,7 +1,7 @@
-//! What the server counts, for Prometheus.
+//! The server's metrics, for Prometheus.
 //!
-//! No label value comes from a client: with the name of a state as a label, anybody with a token could create any number
-//! of series.
+//! No label value comes from a client: with the name of a state as a label, a client with a token could
+//! create any number of series.
 
 use std::time::Duration;
 

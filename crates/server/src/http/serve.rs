@@ -1,7 +1,7 @@
-//! Connections: accepts them within limits, secures them with TLS, serves HTTP/1.1 or HTTP/2 on them, and finishes running
-//! requests at shutdown.
+//! Connections: accepts them within limits, secures them with TLS, serves HTTP/1.1 or HTTP/2 on them, and
+//! finishes running requests at shutdown.
 //!
-//! Not here: what a request is answered with (the router).
+//! Not here: how a request is handled (the router).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -99,7 +99,7 @@ impl HttpServer {
     }
 }
 
-/// What each connection is served with.
+/// The settings of every connection.
 #[derive(Clone)]
 struct Connection {
     router: Router,

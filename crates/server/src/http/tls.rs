@@ -1,5 +1,5 @@
-//! TLS from files. A renewed certificate is loaded without a restart; if it cannot be used, the previous one stays in use
-//! and the log says why.
+//! TLS from files. A renewed certificate is loaded without a restart; if it is unusable, the previous one
+//! stays in use and the reason is logged.
 
 use std::fs;
 use std::path::{Path, PathBuf};

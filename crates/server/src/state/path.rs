@@ -12,7 +12,7 @@ pub(crate) struct StatePath {
     pub(crate) is_lock: bool,
 }
 
-/// Whose shape a path has.
+/// The server whose path shape this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathShape {
     Own,

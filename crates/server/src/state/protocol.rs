@@ -1,8 +1,8 @@
-//! The HTTP backend protocol of OpenTofu and Terraform: what a request asks for, and a response that no client misreads.
-//! The endpoint of a run and the server share it.
+//! The HTTP backend protocol of OpenTofu and Terraform: the operation that a request names, and a response
+//! that no client misreads. The endpoint of a run and the server share it.
 //!
-//! It sends no redirect, no body with a granted lock, and 404 only for "there is no state". Each of these would lose a state
-//! or a lock.
+//! It sends no redirect, no body with a granted lock, and 404 only for "there is no state". Each of these
+//! would lose a state or a lock.
 //!
 //! Not here: which state a path names (`path`), who may do what (`control`), status codes (`http::error`).
 
@@ -27,7 +27,7 @@ use serde::Deserialize;
 
 use crate::http::{ApiError, BodyBudget, BodyError, CONTENT_MD5, StoredBytes, content_md5};
 
-/// What a request asks for.
+/// The operation that a request names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Read,
@@ -37,7 +37,7 @@ pub(crate) enum Operation {
     Delete,
 }
 
-/// On whose behalf a request is carried out.
+/// The identity under which a request is executed.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
     /// A run, at its own endpoint.
@@ -46,7 +46,7 @@ pub(crate) enum Access {
     Client(ClientAccess),
 }
 
-/// What a request needs besides itself.
+/// The context of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) bodies: &'a BodyBudget,
@@ -61,8 +61,8 @@ struct LockQuery {
 }
 
 impl Operation {
-    /// By method, and by whether the path is that of a lock: where a proxy does not pass LOCK and UNLOCK, clients send PUT
-    /// or POST and DELETE to that path.
+    /// Determined by the method, and by whether the path names a lock: where a proxy does not pass LOCK and
+    /// UNLOCK, clients send PUT or POST and DELETE to the lock's path.
     pub(crate) fn of(method: &Method, on_lock: bool) -> Option<Self> {
         match (method.as_str(), on_lock) {
             ("GET", false) => Some(Self::Read),
@@ -93,7 +93,6 @@ impl Operation {
     }
 }
 
-/// Carries out an operation.
 pub(crate) async fn answer(
     access: &Access,
     operation: Operation,
@@ -319,7 +318,7 @@ fn state_response(version: &StateVersion, body: Arc<Vec<u8>>, gzip: bool) -> Res
     (headers, [(ETAG, tag)], [(CONTENT_MD5, sum)], body).into_response()
 }
 
-/// A body that other requests read at the same time: it is sent without a copy.
+/// A body shared with concurrent requests and sent without a copy.
 struct Shared(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Shared {

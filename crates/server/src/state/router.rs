@@ -42,7 +42,7 @@ pub(crate) struct StateApi {
     pub(crate) tasks: TaskTracker,
 }
 
-/// Every state route needs a token; which scope it must have is a matter of the operation (`Operation::scope`).
+/// Every state route needs a token; the operation determines the scope (`Operation::scope`).
 pub(crate) fn routes(api: StateApi) -> Router {
     let bare = if api.has_bare_paths { BARE_PATHS } else { &[] };
     let paths = PATHS.iter().chain(bare);
@@ -82,8 +82,8 @@ async fn handle(
     (Extension(entry), answered).into_response()
 }
 
-/// Once a write has arrived completely, it is finished even if its client is gone: an engine that was killed after its last
-/// write has written.
+/// Finishes a write that has arrived completely even if its client is gone, since an engine may be killed
+/// right after it sent its last state.
 async fn operate(
     api: &Arc<StateApi>,
     access: Access,

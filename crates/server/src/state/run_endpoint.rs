@@ -29,7 +29,7 @@ use crate::http::{ApiError, BodyBudget, DEFAULT_BODY_LIMIT, RunToken, pause_afte
 
 const PATH: &str = "/state";
 
-/// What one run's engine talks to.
+/// The server that one run's engine connects to.
 #[derive(Clone, Debug)]
 pub struct RunEndpoint {
     access: Access,

@@ -148,7 +148,7 @@ impl Tx {
     }
 }
 
-/// The actor is who did it; who added the reason later is named in the detail.
+/// The actor is the person who acted; the detail names the person who added the reason later.
 fn explained_by(person: &str) -> String {
     format!("; explained by `{person}`")
 }

@@ -1,11 +1,11 @@
-//! Checks that a database and a bucket belong together: both hold the same random word, made when they were first used
-//! together. A replica that names another bucket or prefix by mistake would acknowledge writes that no other replica can
-//! read.
+//! Checks that a database and a bucket belong together: both contain the same random id, created when they
+//! were first used together. A replica that names another bucket or prefix by mistake would acknowledge
+//! writes that no other replica can read.
 //!
-//! The word is written to the bucket first, where one of several writers wins, and then to the database. After an
-//! interruption in between, the next process finds the word in the bucket.
+//! The id is written to the bucket first, where one of several writers wins, and then to the database. After
+//! an interruption in between, the next process finds the id in the bucket.
 //!
-//! Not here: a directory of this machine, which lies beside its database.
+//! Not here: a directory of this machine, which is beside its database.
 
 use crate::blob::bucket::Bucket;
 use crate::blob::segments::FrameLocation;
@@ -25,7 +25,7 @@ pub(crate) async fn check(db: &Db, bucket: &Bucket) -> Result<(), OpenStoreError
         (Some(known), Some(found)) if known.as_bytes() == found => Ok(()),
         (Some(_), _) => Err(other()),
         (None, found) => {
-            // A new database, or one from before there were words.
+            // A new database, or one from before these ids existed.
             if !holds_newest(db, bucket).await.map_err(failed)? {
                 return Err(other());
             }
@@ -46,7 +46,7 @@ async fn word(db: &Db) -> Result<Option<String>, StoreError> {
     Ok(row.map(|row| row.text(0).map(str::to_owned)).transpose()?)
 }
 
-/// Writes a new word to the bucket unless it has one, and returns the word that is there.
+/// Writes a new id to the bucket unless it has one, and returns the id that is there.
 async fn put_word(bucket: &Bucket) -> Result<Vec<u8>, StoreError> {
     let bucket = bucket.clone();
     blocking(move || {
@@ -57,7 +57,7 @@ async fn put_word(bucket: &Bucket) -> Result<Vec<u8>, StoreError> {
     .await
 }
 
-/// Stores the word in the database unless it has one, and returns the word that is there.
+/// Stores the id in the database unless it has one, and returns the id that is there.
 async fn bind(db: &Db, found: &str) -> Result<String, StoreError> {
     const BIND: &str =
         "INSERT INTO blob_home (id, word) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";

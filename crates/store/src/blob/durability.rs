@@ -99,7 +99,7 @@ pub(crate) mod testing {
             self.machine.lock().unwrap().left = Some(steps);
         }
 
-        /// Simulates a power failure: of what was not synced, as much stays as the caller's dice say, and that may be
+        /// Simulates a power failure: `dice` decides how much of the unsynced data stays, and that may be
         /// zeros.
         pub(crate) fn lose_unsynced(&self, mut dice: impl FnMut(u64) -> u64) {
             let mut machine = self.machine.lock().unwrap();

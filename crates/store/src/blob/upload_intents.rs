@@ -36,7 +36,7 @@ const NUMBERED: &str = "n";
 pub(crate) struct UploadIntents(Mutex<VecDeque<(String, Instant)>>);
 
 impl Store {
-    /// A name that no other writer uses and the sweeper knows.
+    /// A name that no other writer uses and that is announced to the sweeper.
     pub(crate) async fn blob_next_name(&self) -> Result<String, StoreError> {
         let count = match self.how {
             OpenMode::Cli => 1,
@@ -77,7 +77,7 @@ impl Tx {
 }
 
 impl UploadIntents {
-    /// Called after a name was gone: a clock that jumped made the sweeper take the names for old.
+    /// Called after a name was gone: a clock that jumped made the sweeper consider the names old.
     pub(crate) async fn forget(&self) {
         self.0.lock().await.clear();
     }

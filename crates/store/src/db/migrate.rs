@@ -90,7 +90,7 @@ impl OpenDbError {
         use rusqlite::ErrorCode;
         let code = match self {
             Self::Queue(err) | Self::Place(err) => return crate::is_denied(err),
-            // Its hint already says what helps.
+            // Its hint already names the fix.
             Self::Unwritable(_) => return false,
             Self::Connect(err) | Self::Migrate { source: err, .. } => err.sqlite_error_code(),
             Self::Journal { .. } | Self::Newer { .. } | Self::Older(_) | Self::OldSqlite { .. } => {

@@ -1,6 +1,6 @@
 //! PostgreSQL, for homes that several machines share.
 //!
-//! Not here: the layout (`set_up` has the migrations), SQL of the other directories.
+//! Not here: the layout (`migrate` has the migrations), SQL of the other directories.
 
 use std::str::FromStr as _;
 use std::sync::Arc;

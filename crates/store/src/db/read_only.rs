@@ -20,8 +20,9 @@ const SHARED_REGION: u64 = 32 * 1024;
 
 /// Opens a database read-only. Nothing here waits for other processes: readers never do.
 pub(super) fn open_read_only(file: &Path) -> Result<Connection, OpenDbError> {
-    // Without a log nobody has the database open, and SQLite could not create the files that it shares with others. An
-    // open that failed for lack of room leaves an empty log, and less than one region of shared memory.
+    // Without a log no process has the database open, and SQLite could not create the files that it shares
+    // with others. An open that failed for lack of room leaves an empty log, and less than one region of
+    // shared memory.
     let size = |extension: &str| {
         let found = std::fs::metadata(file.with_extension(extension));
         found.map_or(0, |found| found.len())
@@ -90,7 +91,7 @@ pub(super) fn may_be_unwritable(err: &OpenDbError) -> bool {
     }
 }
 
-/// Why nothing can be written beside a database, if that is so.
+/// Why nothing can be written beside a database, if there is a reason.
 pub(super) fn why(file: &Path) -> Option<OpenDbError> {
     let dir = file.parent()?;
     if rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_err() {

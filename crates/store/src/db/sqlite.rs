@@ -1,6 +1,7 @@
-//! SQLite, called on the current thread: most statements take microseconds, and most processes live for milliseconds.
+//! SQLite, called on the current thread: most statements take microseconds, and most processes live for
+//! milliseconds.
 //!
-//! Not here: creating a database (`set_up`), shared commits (`group`).
+//! Not here: creating a database (`migrate`), shared commits (`group`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ impl SqliteDb {
     pub(super) async fn open(file: &Path, how: OpenMode) -> Result<Self, OpenDbError> {
         let writer = match migrate::connect(file).await {
             Err(err) if how == OpenMode::Cli && file.exists() && may_be_unwritable(&err) => {
-                // The reason why it cannot be written says more than a second failure.
+                // The reason why it cannot be written is more useful than a second error.
                 open_read_only(file).map_err(|_| why(file).unwrap_or(err))?
             }
             Err(err) if may_be_unwritable(&err) => return Err(why(file).unwrap_or(err)),

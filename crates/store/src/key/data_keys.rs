@@ -47,7 +47,7 @@ pub enum KeyError {
     Random,
 }
 
-/// Whose data key.
+/// The owner of a data key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyScope {
     Project,

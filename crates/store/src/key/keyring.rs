@@ -124,7 +124,7 @@ impl Keyring {
         Self::parse(&text, &shown(path))
     }
 
-    /// From text; `origin` says where it came from, for messages.
+    /// From text; `origin` names its source, for messages.
     pub fn from_text(text: &Secret, origin: &str) -> Result<Self, OpenKeyringError> {
         Self::parse(text.expose(), origin)
     }

@@ -1,4 +1,4 @@
-//! Who agreed to which change set. A row is one person's yes; it is never changed.
+//! Approvals of change sets. A row is the approval of one person and never changes.
 
 use jiff::Timestamp;
 use model::base::ids::{ChangeSetId, RunId};
@@ -19,7 +19,7 @@ macro_rules! approval_sql {
 }
 
 impl Store {
-    /// `seen`: the mark of the plans that it is about; nothing is recorded if others lie there by now.
+    /// `seen` identifies the plans that the person reviewed. Fails if the plans have changed since.
     pub async fn approval_insert(
         &self,
         new: &Approval,
@@ -34,7 +34,7 @@ impl Store {
             let seen = seen.to_owned();
             return Err(ChangeSetError::OtherPlans { set, seen });
         }
-        // What is said now is about what lies there, whatever the clocks of two machines say.
+        // The approval is for the current plans, even if the clocks of two machines differ.
         let since = lies_there.and_then(|shown| shown.since);
         let at = since.map_or(new.at, |since| new.at.max(since));
         tx.execute(
@@ -61,7 +61,7 @@ impl Store {
     }
 }
 
-/// Those of a change set that needs any; most do not, and are not asked about.
+/// The approvals of a change set. Most change sets need none; then the database is not queried.
 pub(crate) async fn list(
     tx: &mut Tx,
     set: &ChangeSet,
@@ -75,7 +75,7 @@ pub(crate) async fn list(
     rows.iter().map(read).collect()
 }
 
-/// The moment after the last one was given.
+/// One microsecond after the last approval.
 pub(crate) async fn last_at(tx: &mut Tx, set: ChangeSetId) -> Result<Timestamp, ChangeSetError> {
     let last = tx
         .fetch_optional(

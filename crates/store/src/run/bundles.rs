@@ -1,5 +1,5 @@
-//! Bundles: plans that go from one home to another in a file. Each is sealed with a key of its own, which a master
-//! key wraps: whoever has that one opens it, whatever home they have.
+//! Bundles: files that transfer plans from one home to another. Each has its own key, which is wrapped by a
+//! master key. Any home with that master key can open the bundle.
 //!
 //! Not here: what is in it (`control::changeset::bundle`).
 
@@ -26,10 +26,10 @@ mod tests;
 
 const FORMAT: u32 = 1;
 
-/// How each of them begins.
+/// The first bytes of every bundle.
 const MAGIC: &[u8] = br#"{"terrane":"bundle","#;
 
-/// Whether a file that begins so is meant to be a bundle.
+/// Whether a file that starts with these bytes is meant to be a bundle.
 pub fn is_bundle(start: &[u8]) -> bool {
     start.starts_with(MAGIC)
 }
@@ -59,13 +59,13 @@ struct Header {
     format: u32,
     project: String,
     id: String,
-    /// Which master key wraps the bundle's own.
+    /// The master key that wraps the bundle's key.
     master: String,
     key: String,
 }
 
 impl Store {
-    /// Seals a bundle of this project under the id it gets.
+    /// Seals a bundle of this project under the given id.
     pub async fn bundle_seal(
         &self,
         project: &str,
@@ -76,7 +76,7 @@ impl Store {
         blocking(move || Ok(seal(&keys.keyring(), &project, &id, &plain)?)).await
     }
 
-    /// The id of a bundle, and what is in it, if it is one of this project and was not changed.
+    /// The id and content of a bundle. Fails if it belongs to another project or was modified.
     pub async fn bundle_open(
         &self,
         project: &str,
@@ -87,8 +87,7 @@ impl Store {
         opened.unwrap_or(Err(OpenBundleError::Interrupted))
     }
 
-    /// Everything of one request whose plans were made elsewhere, in one commit: what happened to each run so far is
-    /// recorded with it.
+    /// Stores a request whose plans were made elsewhere, in one commit with the past events of each run.
     pub async fn change_set_insert_planned(
         &self,
         request: &Request,
@@ -117,8 +116,8 @@ impl Store {
         Ok(BundleInsertion::Now(id))
     }
 
-    /// Makes another machine the one that carries a change set out, as long as it waits for a person: nothing of it is
-    /// under way then. False if it does not wait any more.
+    /// Transfers a change set to another machine while it waits for confirmation, since nothing of it runs
+    /// then. False if it no longer waits.
     pub async fn change_set_take_over(
         &self,
         id: ChangeSetId,
@@ -158,18 +157,18 @@ impl Store {
     }
 }
 
-/// What became of the change set of a bundle.
+/// The result of inserting the change set of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BundleInsertion {
     Now(ChangeSetId),
-    /// Somebody applies the bundle already.
+    /// An open change set already applies the bundle.
     Before(ChangeSetId),
 }
 
 const OF_BUNDLE: &str = "SELECT id, status, request, created_at FROM change_set \
     WHERE request LIKE $1 ORDER BY id";
 
-/// Looked for as text first: few of many have one at all.
+/// A text pattern that preselects change sets, since few of them have a bundle.
 fn of_bundle(bundle: &str) -> Value {
     format!("%\"bundle\":{{\"id\":\"{bundle}\"%").into()
 }
@@ -239,7 +238,7 @@ fn open(
     Ok((header.id, plain))
 }
 
-/// Ties a bundle's key to the bundle: it does not open as anything else.
+/// Binds a bundle's key to the bundle, so that it cannot be used for another one.
 fn context(project: &str, id: &str) -> Vec<u8> {
     let owner = serde_json::json!({ "project": project, "id": id });
     serde_json::json!({ "terrane": "bundle key", "owner": owner, "format": FORMAT })

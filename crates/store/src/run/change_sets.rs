@@ -1,4 +1,4 @@
-//! Change sets and their runs: inserted together, moved together.
+//! Change sets and their runs: inserted and updated together.
 //!
 //! Not here: what may happen next (`model::run::changeset`, `model::run`), lanes (`lanes`).
 
@@ -21,29 +21,29 @@ mod dependents;
 mod reopen;
 mod step;
 
-/// What one look at a change set led to.
+/// The result of one step of a change set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangeSetStep {
     pub set: ChangeSet,
     pub runs: Vec<Run>,
-    /// Claimed by this turn: whoever took it starts a runner for each.
+    /// Runs claimed by this step. The caller starts a runner for each.
     pub starts: Vec<(RunId, Stage)>,
-    /// While it waits for its lanes: who stands in front.
+    /// What blocks its lanes, while it waits for them.
     pub front: Option<LaneBlocker>,
-    /// It gave its lanes up: whoever waits for them can go on.
+    /// Whether it released its lanes, so that the next change set in the queue can continue.
     pub released: bool,
 }
 
-/// What just happened to a run, as the one who carries it out has it.
+/// An event of a run, as its runner reports it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportedEvent {
     pub run: RunId,
     pub event: RunEvent,
-    /// If it was planned with others than those it was asked for with.
+    /// Set if the run was planned with other values than those of the request.
     pub brought: Option<ValueOverride>,
 }
 
-/// Values that somebody who said yes put in.
+/// Values that a person provided with a confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueOverride {
     /// Keyed digest.
@@ -61,8 +61,8 @@ macro_rules! change_set_sql {
 }
 
 impl Store {
-    /// Everything of one request in one commit. A change set that somebody approved beforehand stands in
-    /// line at once, unless others have to agree, too.
+    /// Stores a request with its runs in one commit. A change set that was confirmed beforehand is queued at
+    /// once, unless it requires approvals.
     pub async fn change_set_insert(
         &self,
         request: &Request,
@@ -84,7 +84,7 @@ impl Store {
         self.known_request.read(&row)
     }
 
-    /// Those of a project that are not over, oldest first.
+    /// The open change sets of a project, oldest first.
     pub async fn change_set_list_open(
         &self,
         project: &str,
@@ -93,7 +93,7 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// The newest of a project, newest first.
+    /// The newest change sets of a project, newest first.
     pub async fn change_set_list_newest(
         &self,
         project: &str,
@@ -107,7 +107,7 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// What happened to it, oldest first.
+    /// The events of a change set, oldest first.
     pub async fn change_set_events(
         &self,
         id: ChangeSetId,
@@ -123,7 +123,7 @@ impl Store {
     }
 }
 
-/// Stores a request with its runs; what was asked for before it may give way.
+/// Stores a request with its runs. It may supersede older change sets.
 pub(crate) async fn insert(
     tx: &mut Tx,
     request: &Request,
@@ -159,8 +159,8 @@ pub(crate) async fn insert(
     Ok(set.id)
 }
 
-/// Commits what happened to a change set: event and new status together; who stops going on gives its
-/// lanes up, who is confirmed stands in line. Says whether lanes, or a place in a line, were given up.
+/// Stores an event of a change set together with the new status. A change set that stops releases its lanes;
+/// a confirmed one is queued. Returns whether it released lanes or its place in the queue.
 async fn record(
     tx: &mut Tx,
     set: &mut ChangeSet,
@@ -252,8 +252,8 @@ fn read_with(row: &Row, request: Request) -> Result<ChangeSet, ChangeSetError> {
     })
 }
 
-/// The request that was read last: who watches or carries out a change set reads it at every move, and it hardly ever
-/// changes.
+/// A cache of the request that was read last. Clients and runners read the request of their change set at
+/// every step, and it rarely changes.
 #[derive(Debug, Default)]
 pub(crate) struct KnownRequest(Mutex<Option<(String, Request)>>);
 

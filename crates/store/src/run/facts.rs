@@ -1,4 +1,4 @@
-//! What was published where: ids of commits, stored before they are pushed, and digests of the files in them.
+//! The history of publications: commit ids, stored before they are pushed, and digests of the files in them.
 //!
 //! Not here: the facts themselves; they are in Git, and in states.
 
@@ -22,7 +22,7 @@ pub struct NewFactCommit<'a> {
     pub files: &'a [FactDigest],
 }
 
-/// A file as it was published once.
+/// A file as it was published in one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactDigest {
     pub path: String,
@@ -30,7 +30,7 @@ pub struct FactDigest {
     pub stack: String,
     /// Keyed digest of its bytes; empty if it was withdrawn.
     pub bytes: String,
-    /// Keyed digest of what is encrypted in it, and for whom.
+    /// Keyed digest of its encrypted content and the recipients.
     pub plain: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct PastFact {
 }
 
 impl Store {
-    /// Remembers a commit. One that was made before and not pushed is the same commit.
+    /// Stores a commit. A commit that was stored before is not stored again.
     pub async fn fact_commit_insert(&self, new: &NewFactCommit<'_>) -> Result<(), StoreError> {
         const INSERT: &str = "INSERT INTO fact_commit (project, place, commit_id, stack, made_at) \
             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (project, place, commit_id) DO NOTHING RETURNING id";
@@ -80,7 +80,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes that a commit is on its branch.
+    /// Records that a commit is on its branch.
     pub async fn fact_commit_pushed(
         &self,
         project: &str,
@@ -119,7 +119,7 @@ impl Store {
         row.map(|row| Ok(row.text(0)?.to_owned())).transpose()
     }
 
-    /// Which of these commits were made here.
+    /// Those of these commits that this home made.
     pub async fn fact_commit_known(
         &self,
         project: &str,
@@ -137,7 +137,7 @@ impl Store {
         Ok(known)
     }
 
-    /// Everything a file was published as, newest first.
+    /// The history of a file, newest first.
     pub async fn fact_file_history(
         &self,
         project: &str,
@@ -152,7 +152,7 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// The files that a stack published there, save those that were withdrawn for certain.
+    /// The files that a stack published there, except those that were certainly withdrawn.
     pub async fn fact_file_paths(
         &self,
         project: &str,

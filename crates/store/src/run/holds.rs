@@ -109,7 +109,7 @@ impl Store {
         self.end_holds(project, on, by, now, false).await
     }
 
-    /// Releases all holds on one thing, whoever made them, and returns them.
+    /// Releases all holds on one thing, of any person, and returns them.
     pub async fn hold_release_all(
         &self,
         project: &str,

@@ -1,4 +1,4 @@
-//! Runs: their state, their events, what their runner needs to know.
+//! Runs: their state, their events, and the data for their runner.
 //!
 //! Not here: what an event does to a run (`model::run::advance`).
 
@@ -18,7 +18,7 @@ mod cache;
 
 pub(crate) use cache::KnownRuns;
 
-/// A change of a run, in SQL: counted by the change sets' own order.
+/// SQL that gives a changed run the next revision of its change set.
 macro_rules! next_revision {
     () => {
         "revision = (SELECT MAX(other.revision) + 1 FROM run AS other \
@@ -26,27 +26,27 @@ macro_rules! next_revision {
     };
 }
 
-/// How a stack last ended well.
+/// The last successful run of a stack.
 #[derive(Clone, Debug)]
 pub struct SettledRun {
     pub run: RunId,
     pub spec: RunSpec,
-    /// Keyed digest of the values it took from other stacks.
+    /// Keyed digest of the values that it consumed from other stacks.
     pub consumed: Option<String>,
-    /// The state it left, where it is ours.
+    /// The serial of the state after the run, if terrane stores the state.
     pub serial: Option<i64>,
 }
 
-/// Of that, what dependents ask for.
+/// The part of a [`SettledRun`] that dependents need.
 #[derive(Clone, Debug)]
 pub struct SettledOutputs {
     pub outputs: BTreeSet<String>,
-    /// The state it left, where it is ours.
+    /// The serial of the state after the run, if terrane stores the state.
     pub serial: Option<i64>,
     pub at: Timestamp,
 }
 
-/// A run with its change set, what it is about, and where it stands.
+/// A run with its change set, specification and state.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
     pub set: ChangeSet,
@@ -71,14 +71,14 @@ impl Store {
         from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
     }
 
-    /// The runs of a stack, newest first, as far as anybody looks back.
+    /// The newest 100 runs of a stack, newest first.
     pub async fn run_list_of_stack(&self, stack: &StackName) -> Result<Vec<RunId>, ChangeSetError> {
         let sql = "SELECT id FROM run WHERE stack = $1 ORDER BY id DESC LIMIT 100";
         let rows = self.db.fetch_all(sql, &[stack.as_str().into()]).await?;
         rows.iter().map(|row| Ok(RunId(row.int(0)?))).collect()
     }
 
-    /// What the last run of a stack was about that left everything as the source says.
+    /// The last run after which the stack matched its source.
     pub async fn run_last_settled(
         &self,
         project: &str,
@@ -97,8 +97,8 @@ impl Store {
         }))
     }
 
-    /// The outputs that a stack declared then, and what it left. They are asked for by every dependent, and the rest of
-    /// what the run was about by none.
+    /// The outputs that the stack declared in that run, and the resulting state. Every dependent reads these,
+    /// and none needs the rest of the run's specification.
     pub async fn run_settled_outputs(
         &self,
         project: &str,
@@ -122,7 +122,8 @@ impl Store {
         }))
     }
 
-    /// The run that last applied a stack, or found it as it should be, whatever became of the stages after it.
+    /// The run that last applied a stack, or found nothing to change, whatever the result of its later
+    /// stages.
     pub async fn run_last_applied(
         &self,
         project: &str,
@@ -146,7 +147,7 @@ impl Store {
         row.as_ref().map(read).transpose()
     }
 
-    /// The run that last began to apply a stack, or to run the hooks after that.
+    /// The run that last started to apply a stack, or to run its post-apply hooks.
     pub async fn run_last_begun(
         &self,
         project: &str,
@@ -167,7 +168,8 @@ impl Store {
         row.map(|row| Ok(RunId(row.int(0)?))).transpose()
     }
 
-    /// The stacks of a project of which some run was applied or destroyed and then not done; it may be done since.
+    /// The stacks of a project with a run that was applied or destroyed but not completed. A later run may
+    /// have completed it.
     pub async fn run_list_not_done(&self, project: &str) -> Result<Vec<StackName>, ChangeSetError> {
         let rows = self
             .db
@@ -184,8 +186,8 @@ impl Store {
         Ok(names.into_iter().flatten().collect())
     }
 
-    /// Late runs of a project whose engine left something that no state knows, and whose stack was not applied
-    /// since; also those that were opened again, and came to no other end yet.
+    /// Recent runs of a project whose engine left resources that no state records, and whose stack was not
+    /// applied since. Includes runs that were reopened and have no new result yet.
     pub async fn run_list_unrecorded(&self, project: &str) -> Result<Vec<Run>, ChangeSetError> {
         let rows = self
             .db
@@ -218,7 +220,7 @@ impl Store {
         project: &str,
         stack: &str,
     ) -> Result<Option<Run>, ChangeSetError> {
-        // Several projects may share a home, and have stacks of one name.
+        // Several projects may share a home and have stacks with the same name.
         let rows = self
             .db
             .fetch_all(
@@ -237,7 +239,7 @@ impl Store {
         Ok(None)
     }
 
-    /// What happened to it, oldest first.
+    /// The events of a run, oldest first.
     pub async fn run_events(
         &self,
         id: RunId,
@@ -257,7 +259,7 @@ impl Store {
             .collect()
     }
 
-    /// All that a runner needs to begin.
+    /// Everything that a runner needs to start.
     pub async fn run_summary(&self, id: RunId) -> Result<RunSummary, ChangeSetError> {
         let row = self
             .db
@@ -276,7 +278,7 @@ impl Store {
         })
     }
 
-    /// Commits what happened to a run: event and new state together, or neither.
+    /// Commits an event of a run together with the new state.
     pub async fn run_record(
         &self,
         id: RunId,
@@ -373,15 +375,15 @@ pub(crate) async fn record(
                 return settle(tx, id, consumed, *serial, now).await;
             }
             unsettle(tx, id).await?;
-            // What is gone needs no more catching up with.
+            // A destroyed stack needs no apply to close its records.
             close_by_hand(tx, id, "destroy", now).await
         }
         _ => Ok(()),
     }
 }
 
-/// The stack is as its source says: remembered, and what was done by hand meanwhile is caught up with; not by a
-/// run that goes past policies itself.
+/// Records that the stack matches its source, and closes its break-glass records, unless the run overrides
+/// policies.
 async fn settle(
     tx: &mut Tx,
     run: RunId,
@@ -401,7 +403,8 @@ async fn settle(
     close_by_hand(tx, run, "apply", now).await
 }
 
-/// Closes what was done by hand to the state of a run of this kind; not if it goes past policies itself.
+/// Closes the break-glass records of a run's state if its change set has this action and overrides no
+/// policies.
 async fn close_by_hand(
     tx: &mut Tx,
     run: RunId,
@@ -421,7 +424,7 @@ async fn close_by_hand(
     Ok(())
 }
 
-/// A run of the normal kind is done, its gates included: what was skipped before is caught up with.
+/// Closes the records of skipped gates and reinstalls after a complete run without exceptions.
 async fn close_exceptions(tx: &mut Tx, run: RunId, now: Timestamp) -> Result<(), ChangeSetError> {
     tx.execute(
         "UPDATE break_glass SET closed_at = $2 WHERE closed_at IS NULL AND reason IS NOT NULL
@@ -436,8 +439,8 @@ async fn close_exceptions(tx: &mut Tx, run: RunId, now: Timestamp) -> Result<(),
     Ok(())
 }
 
-/// What was settled when a change set was asked for may not be when it is its turn: if anything of the
-/// project was applied meanwhile, everything is planned.
+/// Checks again, when a change set takes its lanes, which runs are settled: if a run of another change set
+/// (not a plan) was updated since the request, every stack is planned.
 pub(crate) async fn recheck_settled(
     tx: &mut Tx,
     set: &ChangeSet,
@@ -475,8 +478,8 @@ pub(crate) async fn recheck_settled(
     Ok(())
 }
 
-/// It was destroyed; or only refreshed, or touched by a command of the engine: nobody knows it as its source says. What it
-/// declared then, it may still hold.
+/// Records that a stack may no longer match its source: it was destroyed, only refreshed, or changed by an
+/// engine command. Except after a destroy, the row stays, because the stack may still have its outputs.
 async fn unsettle(tx: &mut Tx, run: RunId) -> Result<(), ChangeSetError> {
     tx.execute(
         "DELETE FROM stack_settled WHERE EXISTS
@@ -528,7 +531,7 @@ pub(crate) async fn spec(tx: &mut Tx, id: RunId) -> Result<RunSpec, ChangeSetErr
     from_json(expect_row(row)?.text(0)?, || format!("run `{id}`"))
 }
 
-/// What a run is about, as the project says now.
+/// Updates the specification of a run to the current project.
 pub(crate) async fn renew(tx: &mut Tx, id: RunId, spec: &RunSpec) -> Result<(), ChangeSetError> {
     tx.execute(
         concat!(

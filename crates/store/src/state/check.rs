@@ -1,7 +1,7 @@
-//! Comparing what is stored with what the database knows, and repairing the difference.
+//! Compares what is stored with the database, and repairs the difference.
 //!
-//! Here: the comparison when a home is opened (`stale_database`), the full one (`verify`), bringing the database up to
-//! date (`rebuild`), and reading a home without its database (`recover`).
+//! Here: the comparison when a home is opened (`stale_database`), the full one (`verify`), updating the
+//! database (`rebuild`), and reading a home without its database (`recover`).
 //!
 //! Not here: normal reads and writes (`state`).
 

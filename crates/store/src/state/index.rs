@@ -1,9 +1,9 @@
-//! An index of versions: which objects are in which versions, and which version set each value. Values are keyed
-//! digests.
+//! An index of versions: which objects are in which versions, and which version set each value. Values are
+//! keyed digests.
 //!
-//! Derived data: it is written when somebody queries, never with the state. Each
-//! version is added in small transactions that may be repeated; it counts once the last one has moved
-//! `state_index.version`. Rows beyond that come from an interrupted update and are ignored.
+//! Derived data: it is written by queries, never with the state. Each version is added in small transactions
+//! that may be repeated; it counts once the last one has moved `state_index.version`. Rows beyond that come
+//! from an interrupted update and are ignored.
 //!
 //! Not here: reading and comparing (`control::state::versions`, `model::state::history`).
 
@@ -47,8 +47,8 @@ pub struct ObjectLifetime {
 }
 
 impl Store {
-    /// Keeps the index in memory for this process if `err` says that nothing can be written. Returns whether the caller
-    /// can try again.
+    /// Keeps the index in memory for this process if `err` means that nothing can be written. Returns whether
+    /// the caller can try again.
     pub async fn state_index_in_memory(&self, err: &StoreError) -> bool {
         match err {
             StoreError::Db(err) => self.db.index_in_memory(err).await,

@@ -1,5 +1,5 @@
-//! Locks on states: atomic, owned, fenced by an epoch. Each operation is one conditional `UPDATE`. If it changes no
-//! row, the lock is refused, and the row says why.
+//! Locks on states: atomic, owned, fenced by an epoch. Each operation is one conditional `UPDATE`. If it
+//! changes no row, the lock is refused, and the row shows why.
 //!
 //! Not here: whether a run is still alive (`control`): a lock never expires.
 
@@ -107,8 +107,8 @@ pub enum LockRelease {
 }
 
 impl Store {
-    /// Locks the state if it is free and its head is the expected one, in one step. The same id may ask again: the
-    /// answer may have been lost.
+    /// Locks the state if it is free and its head is the expected one, in one step. The same id may repeat
+    /// the request: the response may have been lost.
     pub async fn lock_acquire(
         &self,
         state: &StateName,
@@ -254,8 +254,8 @@ impl Store {
     }
 }
 
-/// Whether the holder asks again for its own lock. The id alone does not prove it: a script may use one id for all
-/// locks, and a refusal tells it the holder's.
+/// Whether the holder requests its own lock again. The id alone does not prove it: a script may use one id
+/// for all locks, and a refusal contains the holder's id.
 fn is_same(holder: &HeldLock, info: &LockInfo, run: Option<RunId>) -> bool {
     let held = &holder.info;
     let is_its_own = run.is_some() || (held.who == info.who && held.created == info.created);
@@ -275,7 +275,7 @@ impl Tx {
         };
         let failed_db = |err: DbError| failed(err.into());
         if want.expected == ExpectedHead::Exactly(None) {
-            // A caller that expects no version usually asks for a state that was never locked.
+            // A caller that expects no version usually locks a state that was never locked.
             self.state_insert(state).await.map_err(failed_db)?;
         }
         let taken = self.lock_take(state, want).await;

@@ -36,7 +36,7 @@ impl Store {
         policy: &RetentionPolicy,
         now: Timestamp,
     ) -> Result<Vec<RemovedVersion>, StoreError> {
-        // Most states have nothing to remove: no writer waits for this look.
+        // Most states have nothing to remove: this read blocks no writer.
         let rows = self.db.fetch_all(AGES, &[state.id.into()]).await?;
         if going(&rows, policy, now)?.is_empty() {
             return Ok(Vec::new());
@@ -87,8 +87,8 @@ impl Store {
         Ok(rows.len())
     }
 
-    /// Removes the reasons of all but the newest refusals of each state, so that a client that keeps asking does not
-    /// fill the disk. Refusals of a run, and quarantined states, stay.
+    /// Removes the reasons of all but the newest refusals of each state, so that a client that keeps sending
+    /// requests does not fill the disk. Refusals of a run, and quarantined states, stay.
     pub async fn refusals_forget(&self) -> Result<u64, StoreError> {
         const MANY: &str = "SELECT project, state FROM refusal GROUP BY project, state \
             HAVING COUNT(*) > $1";

@@ -121,7 +121,7 @@ impl Store {
         }
         let row = self.state_get(state).await.map_err(failed)?;
         let Some(row) = row.filter(|row| row.head.is_some()) else {
-            return Ok(()); // there is none: doing it twice is doing it once
+            return Ok(()); // there is none: deleting is idempotent
         };
         let state = state.clone();
         if row.runs_only {

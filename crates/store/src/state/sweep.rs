@@ -69,8 +69,8 @@ impl Store {
         Ok(swept)
     }
 
-    /// Removes the refused bodies that were marked for removal. A home without a server has no other sweeper, and one
-    /// with a server may fill up before it comes.
+    /// Removes the refused bodies that were marked for removal. A home without a server has no other sweeper,
+    /// and one with a server may fill up before the next sweep.
     pub(crate) async fn refused_sweep(&self) -> Result<(), StoreError> {
         const CONDEMNED: &str = "SELECT object FROM blob_intent WHERE at <= $1 \
             AND object LIKE 'refused/%' ORDER BY object";
@@ -183,8 +183,8 @@ fn sweep_segments(
     Ok(swept)
 }
 
-/// Whether these bytes hold a marker of an existing version, or a version that this database never removed: an older
-/// or new database does not know what was acknowledged since.
+/// Whether these bytes contain a marker of an existing version, or a version that this database never
+/// removed: an older or new database does not record what was acknowledged since.
 fn is_needed(segment: &[u8], live: &LiveFrames) -> bool {
     headers(segment).any(|it| match &it {
         FrameKind::Marker(marker) if live.digests.contains(&marker.digest) => true,

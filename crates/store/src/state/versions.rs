@@ -1,7 +1,7 @@
 //! Versions of a state: every accepted write, sealed in its own frame, durable before the head moves to it.
 //!
-//! Not here: which write may follow (`model::state::check_push`); it is asked before the frame is written and checked
-//! again in the transaction that moves the head.
+//! Not here: which write may follow (`model::state::check_push`). This is decided before the frame is
+//! written, and checked again in the transaction that moves the head.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(crate) struct StoredVersion {
     pub(crate) depth: i64,
 }
 
-/// What a version holds: its bytes, and at which paths in them secrets stand. Cheap to clone.
+/// The content of a version: its bytes, and the paths in them that contain secrets. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Content {
     pub(crate) body: Arc<Vec<u8>>,
@@ -165,7 +165,7 @@ impl Store {
         Ok(body)
     }
 
-    /// The bytes of a version, and the paths in them at which secrets stand.
+    /// The bytes of a version, and the paths in them that contain secrets.
     pub async fn state_version_content(
         &self,
         version: &StateVersion,

@@ -1,4 +1,4 @@
-//! Messages between age and its plugins: a line of words, then base64 lines of which the last is short.
+//! Messages between age and its plugins: a line of arguments, then base64 lines of which the last is short.
 
 use std::io::{self, BufRead, Write};
 

@@ -12,7 +12,8 @@ use super::{CheckResult, Evidence, GateMismatch, quoted};
 pub struct DnsGate {
     /// `*.NAME` is queried with a random label.
     pub names: Vec<String>,
-    /// Addresses, or names that stand for their addresses. All must be present, and for address records no others.
+    /// Addresses, or names that are replaced by their addresses. All must be present, and for address records
+    /// no others.
     pub expect: Vec<String>,
     pub record: RecordKind,
     /// `host[:port]`; the system's resolvers if not set.

@@ -1,4 +1,4 @@
-//! Errors of a bucket's service in few words: services answer with a page of XML.
+//! Errors of a bucket's service, shortened: services answer with a page of XML.
 
 use std::fmt;
 

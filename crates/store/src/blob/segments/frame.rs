@@ -1,7 +1,7 @@
-//! One frame of a segment: a magic word, a length with its own check, a sealed file, and its digest. Readers skip what
-//! a crash left of an incomplete frame.
+//! One frame of a segment: a magic number, a length with its own check, a sealed file, and its digest.
+//! Readers skip incomplete frames that a crash left.
 //!
-//! Not here: what the sealed file says (`state::versions::blob`).
+//! Not here: what the sealed file contains (`state::versions::blob`).
 
 use serde::Serialize;
 
@@ -89,7 +89,7 @@ pub(crate) fn pieces(bytes: &[u8]) -> impl Iterator<Item = FramePiece<'_>> {
             let here = bytes.get(next..)?;
             let length = peek(here).and_then(|length| usize::try_from(length).ok());
             let damaged = length.and_then(|length| here.get(PREFIX..length - DIGEST));
-            // The next frame begins at the next magic word.
+            // The next frame begins at the next magic number.
             let mut words = here.get(1..)?.windows(MAGIC.len());
             let step = words.position(|word| word == MAGIC).map(|step| step + 1);
             next = step.map_or(bytes.len(), |step| next + step);

@@ -65,7 +65,7 @@ impl AppendQueue {
         drop(told.await);
     }
 
-    /// If the thread is gone, the dropped channel tells the caller.
+    /// If the thread is gone, the caller notices the dropped channel.
     fn send(&self, job: AppendJob) {
         if let Some(jobs) = &self.jobs {
             drop(jobs.send(job));

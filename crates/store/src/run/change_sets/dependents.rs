@@ -1,4 +1,5 @@
-//! Which dependents of a destroy's stacks stand now, and which stacks stand on what is being destroyed.
+//! Which dependents of a destroy's stacks are still deployed, and which stacks depend on one that is being
+//! destroyed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use model::state::Contents;
 use crate::db::Tx;
 use crate::run::records::{ChangeSetError, expect_row, from_json};
 
-/// Those whose state holds something, or whose apply is under way and will store a state that does.
+/// The dependents whose state is not empty, or that are being applied.
 pub(super) async fn standing(
     tx: &mut Tx,
     set: &ChangeSet,
@@ -41,7 +42,7 @@ pub(super) async fn standing(
     Ok(standing)
 }
 
-/// The stacks of an apply that stand on one whose destroy is under way: on which, and whose that is.
+/// The stacks of an apply that depend on a stack being destroyed, each with that stack and its change set.
 pub(super) async fn being_destroyed(
     tx: &mut Tx,
     set: &ChangeSet,

@@ -1,4 +1,4 @@
-//! Runs of a stopped change set, opened again on the source as it is now.
+//! Reopens runs of a stopped change set with the current source.
 
 use jiff::Timestamp;
 use model::base::ids::{ChangeSetId, RunId};
@@ -12,7 +12,7 @@ use crate::run::records::{ChangeSetError, to_json};
 use crate::run::runs;
 
 impl Store {
-    /// What is decided again inside: who reopens what somebody else reopened a moment ago is told so.
+    /// Decides again inside the transaction what to reopen: fails if another caller has just reopened it.
     pub async fn change_set_reopen(
         &self,
         id: ChangeSetId,
@@ -41,7 +41,7 @@ impl Store {
         set.request = request.clone();
         askers.retain(|asker| !set.request.is_author(asker));
         set.request.earlier_askers = askers;
-        // Facts and gates of what is applied already need nobody's word; plans that follow do.
+        // Facts and gates of applied runs need no confirmation; the plans that follow do.
         let is_applied = |run: &Run| matches!(run.state, RunState::Applied { .. });
         let is_said = request.auto_approve && request.approvals.is_empty();
         set.request.goes_on_with_stages = !is_said && members.iter().any(is_applied);
@@ -60,8 +60,8 @@ impl Store {
     }
 }
 
-/// A run is planned with other values, which somebody brought: they are an author, and the next one who brings the
-/// same is none. Doing it twice is doing it once.
+/// Records that a run was planned with other values. The person who provided them becomes an author; another
+/// person with the same values does not. Idempotent.
 pub(super) async fn planned_with(
     tx: &mut Tx,
     set: &mut ChangeSet,

@@ -1,4 +1,4 @@
-//! One look at a change set: everything that can happen now, in one transaction.
+//! One step of a change set: everything that can happen now, in one transaction.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ use crate::run::records::ChangeSetError;
 use crate::run::runs;
 
 impl Store {
-    /// Looks at a change set and commits everything that can happen now, together with what just happened
-    /// to one of its runs, or what a person said. A run is claimed only if `claim` agrees (it takes the
-    /// run's lock); two callers never start the same run.
+    /// Commits everything that can happen now, together with a new event of a run or a command of a person. A
+    /// run is claimed only if `claim` returns true (it takes the run's lock); two callers never start the
+    /// same run.
     pub async fn change_set_advance(
         &self,
         id: ChangeSetId,
@@ -43,7 +43,7 @@ impl Store {
             .await
     }
 
-    /// The same for who acts under a hold of its lanes: nothing of it counts if that was lost.
+    /// The same for a caller that acts under the epochs of its lanes: fails if the lanes were lost.
     pub async fn change_set_advance_fenced(
         &self,
         id: ChangeSetId,
@@ -72,7 +72,7 @@ impl Store {
             let event = after_what_was_said(&mut tx, &set, &runs, run, event).await?;
             runs::record(&mut tx, &mut runs, run, event, now).await?;
         }
-        // What happened may be a plan that wants some.
+        // The event may be a plan that requires approvals.
         let approvals = approvals::list(&mut tx, &set, &runs).await?;
         let mut table = StepState {
             runs,
@@ -89,7 +89,7 @@ impl Store {
             table.carry_out(&mut tx, steps, claim).await?;
         }
         let mut front;
-        // Others write nothing while we do.
+        // Read once: no other process writes during this transaction.
         let mut destroyed = None;
         loop {
             front = None;
@@ -128,8 +128,8 @@ impl Store {
         })
     }
 
-    /// Ends a change set that nobody drives any more and gives its lanes up, if it is still where it was
-    /// when that was seen.
+    /// Ends a change set that no process advances any more and releases its lanes, unless its status has
+    /// changed since `seen`.
     pub async fn change_set_stop(
         &self,
         seen: &ChangeSet,
@@ -149,7 +149,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lets those behind it in the line pass, if it still waits.
+    /// Moves a waiting change set to the end of the queue, so that those behind it can pass.
     pub async fn change_set_queue_again(
         &self,
         id: ChangeSetId,
@@ -164,7 +164,7 @@ impl Store {
         Ok(())
     }
 
-    /// Who stands between a change set and its lanes; nobody if it does not wait for them.
+    /// What blocks a change set from its lanes; `None` if it does not wait for them.
     pub async fn change_set_lane_blocker(
         &self,
         id: ChangeSetId,
@@ -180,7 +180,8 @@ impl Store {
     }
 }
 
-/// Nobody can have spoken of a plan that was not there: what was said while it was made is about another one.
+/// Moves the `since` of a new plan past the last approval: an approval given while the plan was made is about
+/// another plan.
 async fn after_what_was_said(
     tx: &mut Tx,
     set: &ChangeSet,
@@ -195,7 +196,7 @@ async fn after_what_was_said(
     let (Some(plan), Some(begun)) = (event.plan_mut(), begun) else {
         return Ok(event);
     };
-    // What carries over is from before.
+    // An earlier `since` is carried over from an older plan.
     let Some(since) = plan.since.filter(|since| *since >= begun) else {
         return Ok(event);
     };
@@ -206,7 +207,7 @@ async fn after_what_was_said(
     Ok(event)
 }
 
-/// A change set on the table, with all that is decided from.
+/// A change set with everything that its next step depends on.
 struct StepState {
     set: ChangeSet,
     runs: Vec<Run>,
@@ -214,7 +215,7 @@ struct StepState {
     approvals: Vec<Approval>,
     now: Timestamp,
     starts: Vec<(RunId, Stage)>,
-    /// Those that could not be claimed: somebody else has their lock.
+    /// Runs that could not be claimed, because another process holds their lock.
     refused: BTreeSet<RunId>,
     released: bool,
 }
@@ -228,7 +229,7 @@ impl StepState {
         }
     }
 
-    /// Says whether anything moved.
+    /// Returns whether anything changed.
     async fn carry_out(
         &mut self,
         tx: &mut Tx,
@@ -267,7 +268,7 @@ impl StepState {
     }
 }
 
-/// What has not begun does not begin any more.
+/// Skips all runs that have not started.
 pub(super) async fn skip_open(
     tx: &mut Tx,
     members: &mut [Run],

@@ -1,5 +1,5 @@
-//! Finds the artifacts of each state without the database: the newest piece counts, unless the database says that it
-//! was never finished.
+//! Finds the artifacts of each state without the database: the newest piece counts, unless the database lists
+//! it as unfinished.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(crate) struct FoundSet {
 }
 
 impl Store {
-    /// Returns how many sets the database did not know.
+    /// Returns how many sets were missing in the database.
     pub(crate) async fn artifacts_rebuild(&self) -> Result<usize, StoreError> {
         const UNFINISHED: &str = "SELECT object FROM blob_intent";
         let states = self.state_list().await?.into_iter().map(|row| row.name);
@@ -34,7 +34,7 @@ impl Store {
         let found = blocking(move || newest(&keys, &blobs, &states, counts)).await?;
         let mut rebuilt = 0;
         for FoundSet { state, name, set } in found {
-            // A piece that cannot be opened is reported by `state verify`, if the database knows it.
+            // A piece that cannot be opened is reported by `state verify`, if it is in the database.
             let Ok(set) = set else { continue };
             let known = self.artifacts_get(&state).await?;
             let known = known.map(|known| known.kept);

@@ -26,7 +26,7 @@ use crate::{KeyError, Store, StoreError, blocking};
 /// The result of a rebuild.
 #[derive(Debug, Default)]
 pub struct RebuildReport {
-    /// States that got versions which the database did not know.
+    /// States that got versions which were missing in the database.
     pub states: Vec<StateName>,
     pub versions: usize,
     /// How many states got their newest version as head again.
@@ -95,7 +95,7 @@ struct StoredFrame {
 struct StoredFiles {
     written: BTreeMap<StateName, Vec<StoredFrame>>,
     proven: HashSet<String>,
-    /// What the first lines of all frames say, authentic or not.
+    /// The contents of the first lines of all frames, authentic or not.
     heard: BTreeMap<StateName, FrameSummary>,
     /// The highest number of an object in a bucket.
     number: i64,
@@ -167,7 +167,7 @@ impl Store {
         blocking(move || keys.replace_lost(&scope)).await.map(drop)
     }
 
-    /// What the files hold of states and the database does not, found by reading all files.
+    /// What the files contain of states and the database does not, found by reading all files.
     pub(crate) async fn files_compare(&self) -> Result<Vec<(StateName, StoreError)>, StoreError> {
         let mut files = self.files_read().await?;
         let mut missing = Vec::new();
@@ -211,14 +211,15 @@ impl Store {
         Ok(missing)
     }
 
-    /// Writes a marker for a version that only the database says was acknowledged. Durable when this returns.
+    /// Writes a marker for a version whose acknowledgement only the database records. Durable when this
+    /// returns.
     async fn mark_again(&self, newest: &StoredVersion) -> Result<(), StoreError> {
         let (keys, scope) = (
             self.keys.clone(),
             KeyScope::State(newest.version.state.clone()),
         );
         let Ok(key) = blocking(move || keys.get(&scope)).await else {
-            return Ok(()); // that is the greater trouble, and said
+            return Ok(()); // the unusable key is the greater problem, and is reported
         };
         let marker = blob::marker(&key, &newest.version, &newest.blob_digest)?;
         if let Blobs::Disk(_) = &self.blobs {
@@ -325,7 +326,7 @@ impl StoredFiles {
         of_it.insert(version, error);
     }
 
-    /// Acknowledged versions beside those that the database knows, about which no person has decided since. Equal
+    /// Acknowledged versions beside those in the database, about which no person has decided since. Equal
     /// content is not a loss.
     fn rivals(&self, state: &StateName, known: &[StoredVersion]) -> Vec<RivalVersion> {
         let Some(newest) = known.last() else {

@@ -64,7 +64,7 @@ pub enum RecoveredItem {
 pub enum Acknowledgement {
     /// A marker or a later version proves it.
     Acknowledged,
-    /// Nothing follows it: it may have been.
+    /// Nothing follows it, so this is unknown.
     NotProvable,
     /// Another version with the same number was.
     Superseded,
@@ -80,7 +80,7 @@ struct RecoverScan {
     blobs: Blobs,
     keys: Keys,
     frames: BTreeMap<String, FoundVersion>,
-    /// What all frames say, damaged ones included.
+    /// The contents of all frames' first lines, damaged frames included.
     heard: BTreeMap<StateName, FrameSummary>,
     recent: BodyCache,
 }

@@ -55,7 +55,7 @@ struct Position {
     length: u64,
 }
 
-/// What the first lines of frames say about one state.
+/// The contents of the first lines of one state's frames.
 #[derive(Debug, Default)]
 pub(crate) struct FrameSummary {
     pub(crate) acknowledged: i64,
@@ -81,7 +81,7 @@ impl Store {
         }
     }
 
-    /// The stale states, each with the error that its use gets. The database may not know such a state at all.
+    /// The stale states, each with the error for its use. Such a state may be missing in the database.
     pub fn state_list_stale(&self) -> Vec<(StateName, StoreError)> {
         let refused = |state: &StateName| Some((state.clone(), self.check_current(state).err()?));
         self.stale.keys().filter_map(refused).collect()
@@ -104,7 +104,7 @@ impl Store {
 pub(crate) async fn compare(db: &Db, blobs: &Blobs) -> Result<StaleStates, OpenStoreError> {
     match blobs {
         Blobs::Disk(disk) => {
-            // Read before the database: the database need not know versions that are committed later.
+            // Read before the database: versions that are committed later need not be in it.
             let Some(end) = end_of(disk).map_err(OpenStoreError::Compare)? else {
                 // Another process may have written the first version since. Rows are read first: a row is committed
                 // after the segment it names.
@@ -281,7 +281,7 @@ fn summarize(
     Ok((found, read))
 }
 
-/// Adds what a frame's first line says to the summary of its state.
+/// Adds a frame's first line to the summary of its state.
 pub(crate) fn add_line(found: &mut BTreeMap<StateName, FrameSummary>, line: FrameLine<'_>) {
     let acknowledged = if line.is_marker() {
         line.version

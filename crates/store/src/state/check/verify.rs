@@ -49,7 +49,8 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// The stored versions are intact, but the database does not know the newest one, or not as the newest.
+    /// The stored versions are intact, but the newest one is missing in the database, or is not the newest
+    /// there.
     pub fn is_stale(&self) -> bool {
         self.is_old_head()
             || self.is_without_head()
@@ -74,7 +75,7 @@ impl Damage {
         }
     }
 
-    /// The version is intact and known, but only the database says that it was acknowledged.
+    /// The version is intact and in the database, but only the database records that it was acknowledged.
     pub fn is_unmarked(&self) -> bool {
         matches!(self.error, StoreError::Unmarked { .. })
     }

@@ -29,7 +29,7 @@ impl Decision {
     }
 }
 
-/// Who decided, and why.
+/// The person who decided, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Decider<'a> {
     pub actor: &'a str,

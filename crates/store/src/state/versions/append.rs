@@ -43,7 +43,7 @@ const EMPTIED_PIN: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// How often a writer without a lock tries again after concurrent writes.
 const ATTEMPTS: usize = 16;
 
-/// Who writes, and what it may do.
+/// The writer and its permissions.
 #[derive(Clone, Debug, Default)]
 pub struct StateWriter {
     /// The lock that it claims to hold.
@@ -56,12 +56,12 @@ pub struct StateWriter {
     pub surgery: bool,
     /// Whether it is refused where only runs write: true for a client of a server.
     pub outsider: bool,
-    /// Who it is; by default, the one who took the lock.
+    /// The actor; by default, the one that took the lock.
     pub actor: String,
     /// Versions up to this one were acknowledged and are lost: the next one gets a higher number.
     pub beyond: i64,
-    /// Where the writer's secrets stand in the body. The version inherits the paths of its parent besides. None if the
-    /// body came from elsewhere: then the version has no secret paths.
+    /// The paths of the writer's secrets in the body. The version also inherits the paths of its parent. None
+    /// if the body came from elsewhere: then the version has no secret paths.
     pub secret_paths: Option<SecretPaths>,
 }
 
@@ -105,7 +105,7 @@ impl Explain for AppendError {
     }
 }
 
-/// A write, whoever requested it.
+/// A write from any kind of writer.
 #[derive(Clone)]
 pub(super) struct StateWrite {
     pub(super) state: StateName,
@@ -630,7 +630,7 @@ fn with_inherited(mut found: SecretPaths, parent: Option<&Content>, body: &[u8])
     found
 }
 
-/// A state that lost its resources without a plan is kept for a while, whatever retention says.
+/// A state that lost its resources without a plan is kept for a while, regardless of the retention policy.
 fn pinned_until(version: &StateVersion) -> Option<i64> {
     let is_emptied = match version.mark {
         Some(VersionMark::Emptied) => true,

@@ -77,7 +77,7 @@ pub(crate) enum Header {
     Marker(MarkerHeader),
 }
 
-/// The fields of a first line that say what was written and acknowledged.
+/// The fields of a first line that show what was written and acknowledged.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FrameLine<'a> {
     terrane: &'a str,
@@ -289,7 +289,7 @@ fn append_trailer(packed: &mut Vec<u8>, secret_paths: &SecretPaths) -> io::Resul
     Ok(())
 }
 
-/// Removes the trailer. Nothing if there is no whole one.
+/// Removes the trailer; `None` if it is not complete.
 fn take_trailer(packed: &mut Vec<u8>) -> Option<SecretPaths> {
     let (rest, size) = packed.split_last_chunk::<8>()?;
     let (rest, plain_size) = rest.split_last_chunk::<8>()?;

@@ -20,7 +20,7 @@ pub struct ManualWrite {
     pub surgery: bool,
     /// Versions up to this one are lost; 0 if none is.
     pub beyond: i64,
-    /// Where secrets are known to stand in the body.
+    /// The known paths of secrets in the body.
     pub secret_paths: SecretPaths,
     pub record: BreakGlassRecord,
 }

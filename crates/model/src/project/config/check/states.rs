@@ -129,7 +129,7 @@ fn local_path(
         ),
     };
     let label = match path {
-        // `Symbolic` stands in for values that are only known to a run.
+        // `Symbolic` replaces values that are only known to a run.
         Some(path) if path.starts_with('/') || path.starts_with(ENV) => return,
         Some(path) => format!("`{path}` would lie in that copy"),
         None => "no `path`: it would lie in that copy".to_owned(),
