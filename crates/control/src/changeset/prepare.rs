@@ -114,8 +114,15 @@ pub async fn begin(
     env: &BTreeMap<String, String>,
     wanted: &ChangeSetRequest,
 ) -> Result<StartedChangeSet, PrepareError> {
-    let none = BTreeSet::new();
-    let prepared = prepare(control, open, project, engines, env, wanted, &none).await?;
+    let inputs = PrepareInputs {
+        control,
+        open,
+        project,
+        engines,
+        env,
+        wanted,
+    };
+    let prepared = inputs.prepare(&BTreeSet::new()).await?;
     let id = control
         .store
         .change_set_insert(&prepared.request, &prepared.specs, control.now())
@@ -134,7 +141,15 @@ pub async fn resume(
 ) -> Result<StartedChangeSet, PrepareError> {
     let wanted = &resumed.wanted;
     let free = checks::free_of_holds(control, resumed).await?;
-    let prepared = prepare(control, open, project, engines, env, wanted, &free).await?;
+    let inputs = PrepareInputs {
+        control,
+        open,
+        project,
+        engines,
+        env,
+        wanted,
+    };
+    let prepared = inputs.prepare(&free).await?;
     let ChangeSetDraft { request, specs, .. } = &prepared;
     let request = &Request {
         bundle: resumed.set.request.bundle.clone(),
@@ -214,31 +229,86 @@ impl ChangeSetDraft {
     }
 }
 
-async fn prepare(
-    control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    engines: &BTreeMap<StackName, Engine>,
-    env: &BTreeMap<String, String>,
-    wanted: &ChangeSetRequest,
-    free: &BTreeSet<StackName>,
-) -> Result<ChangeSetDraft, PrepareError> {
-    let graph = Graph::new(project);
-    checks::check_holds(control, project, wanted, free).await?;
-    checks::check_exceptions(project, wanted)?;
-    checks::are_rendered(open, project, wanted)?;
-    for name in &wanted.stacks {
-        checks::may(project, &project.stacks[name], wanted)?;
-        if let Some(one) = providers::unlisted(open, project, name).into_iter().next() {
+/// What a change set is prepared from.
+#[derive(Clone, Copy)]
+struct PrepareInputs<'a> {
+    control: &'a Control,
+    open: &'a OpenProject,
+    project: &'a Project,
+    engines: &'a BTreeMap<StackName, Engine>,
+    env: &'a BTreeMap<String, String>,
+    wanted: &'a ChangeSetRequest,
+}
+
+impl PrepareInputs<'_> {
+    async fn prepare(self, free: &BTreeSet<StackName>) -> Result<ChangeSetDraft, PrepareError> {
+        let Self {
+            control,
+            open,
+            project,
+            env,
+            wanted,
+            ..
+        } = self;
+        let graph = Graph::new(project);
+        checks::check_holds(control, project, wanted, free).await?;
+        checks::check_exceptions(project, wanted)?;
+        checks::are_rendered(open, project, wanted)?;
+        for name in &wanted.stacks {
+            self.check_stack(name).await?;
+        }
+        checks::reserve_for_runs(control, project, wanted).await?;
+        let unseen = self.check_upstreams().await?;
+        let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await;
+        let (dependents, foreseen) = match dependents {
+            // A plan of what would be destroyed is harmless.
+            Err(refused) if wanted.action == Action::Plan && refused.is_refused() => {
+                (Vec::new(), Some(refused))
+            }
+            dependents => (dependents?, None),
+        };
+        let kept = source::hold_snapshots(control)?;
+        let snapshot = source::keep_source(control, open, project).await?;
+        checks::is_in_the_source(open, project, &snapshot, wanted)?;
+        checks::no_file_twice(project, &snapshot, wanted)?;
+        let source = ChangeSetSource {
+            own: changed::own_sources(open, project, &snapshot),
+            slots: spec::slots(&open.root, project),
+            digest: snapshot.digest,
+        };
+        let mut specs = self.specs(&graph, &source).await?;
+        let asker = CallerEnv::gather(env, &open.root, &specs, &open.loaded.secrets)?;
+        let mut request = self.request(source.digest, &asker, &mut specs).await?;
+        request.dependents = dependents;
+        Ok(ChangeSetDraft {
+            request,
+            specs,
+            asker,
+            left_out: snapshot.left_out,
+            unseen,
+            foreseen,
+            _kept: kept,
+        })
+    }
+
+    /// Checks one stack: rights, providers, quarantined states, and a state outside this home.
+    async fn check_stack(self, name: &StackName) -> Result<(), PrepareError> {
+        let (control, project, wanted) = (self.control, self.project, self.wanted);
+        let stack = &project.stacks[name];
+        checks::may(project, stack, wanted)?;
+        if let Some(one) = providers::unlisted(self.open, project, name)
+            .into_iter()
+            .next()
+        {
             return Err(PrepareError::Provider {
                 stack: name.clone(),
-                target: project.stacks[name].target.clone(),
+                target: stack.target.clone(),
                 provider: one.provider,
                 at: format!("{}:{}", one.at.file, one.at.line),
             });
         }
         if wanted.changes() {
-            let state = control.state_name(&project.stacks[name].state);
+            let state = control.state_name(&stack.state);
             let checked = quarantine::check(control, &state).await;
             checked.map_err(|source| PrepareError::KeptAside {
                 stack: name.clone(),
@@ -251,121 +321,123 @@ async fn prepare(
             Action::Exec => false,
         };
         if looks {
-            checks::check_earlier_state(control, open, project, name).await?;
+            checks::check_earlier_state(control, self.open, project, name).await?;
         }
+        Ok(())
     }
-    checks::reserve_for_runs(control, project, wanted).await?;
-    let mut unseen = Vec::new();
-    if !wanted.no_state {
-        let elsewhere = checks::upstreams_elsewhere(project, wanted);
-        let copies = match wanted.action {
-            Action::Plan | Action::Apply => CopyFreshness::Fresh,
-            Action::Destroy | Action::Exec => CopyFreshness::Any,
+
+    /// Reads the states of upstreams again, and checks that they are applied and done.
+    async fn check_upstreams(self) -> Result<Vec<UnreadState>, PrepareError> {
+        let (control, project, wanted) = (self.control, self.project, self.wanted);
+        let mut unseen = Vec::new();
+        if !wanted.no_state {
+            let elsewhere = checks::upstreams_elsewhere(project, wanted);
+            let copies = match wanted.action {
+                Action::Plan | Action::Apply => CopyFreshness::Fresh,
+                Action::Destroy | Action::Exec => CopyFreshness::Any,
+            };
+            let (open, env) = (self.open, self.env);
+            unseen = backends::look_again(control, open, project, env, &elsewhere, copies).await?;
+            checks::check_upstreams(control, project, wanted).await?;
+        }
+        checks::check_upstreams_done(control, project, wanted).await?;
+        Ok(unseen)
+    }
+
+    /// The runs, in the order in which they may start.
+    async fn specs(
+        self,
+        graph: &Graph,
+        source: &ChangeSetSource,
+    ) -> Result<Vec<RunSpec>, PrepareError> {
+        let (control, open, project, wanted) = (self.control, self.open, self.project, self.wanted);
+        let mut waves = graph.waves(&wanted.stacks);
+        if wanted.action == Action::Destroy {
+            waves.reverse();
+        }
+        let mut specs = waves
+            .into_iter()
+            .flatten()
+            .map(|name| spec::spec(open, project, graph, self.engines, source, &name, wanted))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut known = KnownOutputs::default();
+        let located = crate::stage::facts::add_locations(control, project, &mut specs).await;
+        located.map_err(PrepareError::FactLocations)?;
+        for spec in &mut specs {
+            // A stack without an upstream here was requested directly.
+            let name = &spec.stack.name;
+            let may_be =
+                !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
+            if !spec.upstreams.is_empty()
+                && may_be
+                && crate::stage::facts::are_on_named_branches(spec)
+            {
+                spec.settled = up_to_date::is_settled(control, spec, &mut known).await;
+            }
+        }
+        Ok(specs)
+    }
+
+    /// The request as it is stored, without its dependents. Signs the runs with the requester's values.
+    async fn request(
+        self,
+        source: String,
+        asker: &CallerEnv,
+        specs: &mut [RunSpec],
+    ) -> Result<Request, PrepareError> {
+        let (control, open, project, wanted) = (self.control, self.open, self.project, self.wanted);
+        let git = open.git.as_ref().filter(|_| open.commit.is_none());
+        let commit = match &open.commit {
+            Some(from) => Some((from.id.clone(), from.subject.clone())),
+            None => git.and_then(|git| git.head_commit().ok().flatten()),
         };
-        unseen = backends::look_again(control, open, project, env, &elsewhere, copies).await?;
-        checks::check_upstreams(control, project, wanted).await?;
-    }
-    checks::check_upstreams_done(control, project, wanted).await?;
-    let dependents = checks::check_downstreams(control, open, project, &graph, wanted).await;
-    let (dependents, foreseen) = match dependents {
-        // A plan of what would be destroyed is harmless.
-        Err(refused) if wanted.action == Action::Plan && refused.is_refused() => {
-            (Vec::new(), Some(refused))
+        let (exceptions, policy_override) = {
+            let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
+            redact_reason::redact_exceptions(control, asker, specs, exceptions, past).await
+        };
+        let asked_with = asker.digest(&control.store).await;
+        let asked_with = asked_with.map_err(PrepareError::Digest)?;
+        let signed = asker.sign(&control.store, specs).await;
+        signed.map_err(PrepareError::Digest)?;
+        let exec = match &wanted.exec {
+            Some(exec) => {
+                let mask = Mask::new(&asker.secrets(specs));
+                let sealed = exec_args::sealed(control, exec, &mask).await;
+                Some(sealed.map_err(PrepareError::Seal)?)
+            }
+            None => None,
+        };
+        for spec in specs {
+            spec.exec.clone_from(&exec);
         }
-        dependents => (dependents?, None),
-    };
-    let kept = source::hold_snapshots(control)?;
-    let snapshot = source::keep_source(control, open, project).await?;
-    checks::is_in_the_source(open, project, &snapshot, wanted)?;
-    checks::no_file_twice(project, &snapshot, wanted)?;
-    let source = ChangeSetSource {
-        own: changed::own_sources(open, project, &snapshot),
-        slots: spec::slots(&open.root, project),
-        digest: snapshot.digest,
-    };
-    let mut waves = graph.waves(&wanted.stacks);
-    if wanted.action == Action::Destroy {
-        waves.reverse();
+        Ok(Request {
+            project: control.home.project().to_owned(),
+            machine: control.home.machine().to_owned(),
+            action: wanted.action,
+            stacks: wanted.stacks.iter().cloned().collect(),
+            auto_approve: wanted.auto_approve && wanted.action != Action::Plan,
+            parallelism: wanted.parallelism.max(1),
+            lanes: lanes(project, wanted),
+            source,
+            commit: commit.as_ref().map(|(id, _)| id.clone()),
+            subject: commit.map(|(_, subject)| subject),
+            asker: Some(wanted.asker.clone()),
+            asked_with,
+            identity: Some(wanted.who.identity.clone()),
+            exec,
+            keeps_plans: wanted.keeps_plans,
+            earlier_askers: Vec::new(),
+            exceptions,
+            goes_on_with_stages: false,
+            unasked: unasked(project, wanted),
+            bundle: None,
+            dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
+            origin: Trigger::Person,
+            approvals: approvals(project, wanted),
+            policy_override,
+            dependents: Vec::new(),
+        })
     }
-    let mut specs = waves
-        .into_iter()
-        .flatten()
-        .map(|name| spec::spec(open, project, &graph, engines, &source, &name, wanted))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut known = KnownOutputs::default();
-    let located = crate::stage::facts::add_locations(control, project, &mut specs).await;
-    located.map_err(PrepareError::FactLocations)?;
-    for spec in &mut specs {
-        // A stack without an upstream here was requested directly.
-        let name = &spec.stack.name;
-        let may_be =
-            !wanted.in_any_case.contains(name) && !changed::reads_beyond(open, project, name);
-        if !spec.upstreams.is_empty() && may_be && crate::stage::facts::are_on_named_branches(spec)
-        {
-            spec.settled = up_to_date::is_settled(control, spec, &mut known).await;
-        }
-    }
-    let asker = CallerEnv::gather(env, &open.root, &specs, &open.loaded.secrets)?;
-    let git = open.git.as_ref().filter(|_| open.commit.is_none());
-    let commit = match &open.commit {
-        Some(from) => Some((from.id.clone(), from.subject.clone())),
-        None => git.and_then(|git| git.head_commit().ok().flatten()),
-    };
-    let (exceptions, policy_override) = {
-        let (exceptions, past) = (wanted.exceptions.clone(), wanted.policy_override.clone());
-        redact_reason::redact_exceptions(control, &asker, &specs, exceptions, past).await
-    };
-    let asked_with = asker.digest(&control.store).await;
-    let asked_with = asked_with.map_err(PrepareError::Digest)?;
-    let signed = asker.sign(&control.store, &mut specs).await;
-    signed.map_err(PrepareError::Digest)?;
-    let exec = match &wanted.exec {
-        Some(exec) => {
-            let mask = Mask::new(&asker.secrets(&specs));
-            let sealed = exec_args::sealed(control, exec, &mask).await;
-            Some(sealed.map_err(PrepareError::Seal)?)
-        }
-        None => None,
-    };
-    for spec in &mut specs {
-        spec.exec.clone_from(&exec);
-    }
-    let request = Request {
-        project: control.home.project().to_owned(),
-        machine: control.home.machine().to_owned(),
-        action: wanted.action,
-        stacks: wanted.stacks.iter().cloned().collect(),
-        auto_approve: wanted.auto_approve && wanted.action != Action::Plan,
-        parallelism: wanted.parallelism.max(1),
-        lanes: lanes(project, wanted),
-        source: source.digest,
-        commit: commit.as_ref().map(|(id, _)| id.clone()),
-        subject: commit.map(|(_, subject)| subject),
-        asker: Some(wanted.asker.clone()),
-        asked_with,
-        identity: Some(wanted.who.identity.clone()),
-        exec,
-        keeps_plans: wanted.keeps_plans,
-        earlier_askers: Vec::new(),
-        exceptions,
-        goes_on_with_stages: false,
-        unasked: unasked(project, wanted),
-        bundle: None,
-        dirty: git.is_some_and(|git| git.is_dirty().unwrap_or(true)),
-        origin: Trigger::Person,
-        approvals: approvals(project, wanted),
-        policy_override,
-        dependents,
-    };
-    Ok(ChangeSetDraft {
-        request,
-        specs,
-        asker,
-        left_out: snapshot.left_out,
-        unseen,
-        foreseen,
-        _kept: kept,
-    })
 }
 
 /// The stacks that are applied without a confirmation. A destroy always requires one.

@@ -1,5 +1,6 @@
 //! `terrane run show`: one change set or run, with everything that happened to it.
 
+use control::Control;
 use control::changeset::explain::{self, ChangeSetDetails, HistoryEvent};
 use control::run::logs::attempts;
 use jiff::Timestamp;
@@ -10,7 +11,7 @@ use model::run::approval::shown;
 use model::run::changeset::{Action, SetEvent, Status};
 use model::run::{Preview, Run, RunEvent, Stage};
 use model::stage::gate::GateReport;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::imports::unrecorded_of;
 use super::{ProjectHandle, RunOrChangeSet, list};
@@ -20,7 +21,7 @@ use crate::global::Global;
 use crate::view::plan::sum;
 use crate::view::policy::{self, StackVerdict};
 use crate::view::table::Table;
-use crate::view::{gates, text, unrecorded};
+use crate::view::{ViewOptions, gates, text, unrecorded};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -45,31 +46,10 @@ pub(super) async fn show(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let failed = |err: &dyn Explain| CommandError::from_error(err);
     if args.plan {
-        let here = ProjectHandle::open(global, process).await?;
-        let (set, run) = RunOrChangeSet::read(&args.what)?.set(&here.control).await?;
-        let mut watcher = Watcher::attach(&here.control, set, None, global, process)
-            .map_err(|err| failed(&err))?;
-        change::show_plans(
-            &mut watcher,
-            &here.project,
-            AppliedPlans::Shown,
-            args.full,
-            global,
-            process,
-        )
-        .await?;
-        let awaits = watcher.set().status == Status::AwaitingConfirm;
-        if let Some(shown) = shown(watcher.runs(), run).filter(|_| awaits && !global.json) {
-            let (what, mark) = (&args.what, shown.mark);
-            let of = run.map_or_else(String::new, |run| format!(" of {run}"));
-            report::say(&format!(
-                "This is plan `{mark}`{of}; `terrane run approve {what} --plan {mark}` approves no other.\n"
-            ))?;
-        }
-        return Ok(ExitStatus::Done);
+        return show_plan(args, global, process).await;
     }
+    let failed = |err: &dyn Explain| CommandError::from_error(err);
     // Must work while the project is being edited: needs no valid project.
     let here = HomeHandle::open(global, process).await?;
     let (set, run) = RunOrChangeSet::read(&args.what)?.set(&here.control).await?;
@@ -83,56 +63,113 @@ pub(super) async fn show(
         history.retain(|(_, happened)| matches!(happened, HistoryEvent::Run(id, _) if *id == run));
     }
     if global.json {
-        let mut document = list::document(&explained);
-        let runs = document["runs"].as_array_mut().into_iter().flatten();
-        for (shown, run) in runs.zip(&explained.runs) {
-            shown["attempts"] = json!(attempts(&here.control.home, run.id));
-        }
-        document["history"] = history
-            .iter()
-            .map(|(at, happened)| match happened {
-                HistoryEvent::Set(event) => json!({ "at": at, "event": event }),
-                HistoryEvent::Run(run, event) => {
-                    json!({ "at": at, "run": run.to_string(), "event": event })
-                }
-            })
-            .collect();
-        report::json(&document)?;
+        report::json(&document(&here.control, &explained, &history))?;
         return Ok(ExitStatus::Done);
     }
-    report::data(&heading(&explained))?;
     let look = process.data_look(global);
-    let mut table = Table::new(["RUN", "STACK", "STATE", "WHY"]);
-    for one in &explained.runs {
-        if run.is_none_or(|run| run == one.id) {
-            table.row([
-                one.id.to_string(),
-                one.stack.to_string(),
-                explained.word(one).to_owned(),
-                explained.why_run(one).unwrap_or_default(),
-            ]);
-        }
-    }
-    report::data(&format!("\n{}", table.render(look)))?;
-    approvals(&explained, look)?;
-    let mut table = Table::new(["AT", "", "WHAT HAPPENED"]);
-    for (at, happened) in &history {
-        let (who, words) = words(&explained, happened);
-        table.row([moment(*at), who, words]);
-    }
-    report::data(&format!("\n{}", table.render(look)))?;
-    let said = explained
+    let runs: Vec<&Run> = explained
         .runs
         .iter()
         .filter(|one| run.is_none_or(|run| run == one.id))
-        .filter_map(|one| verdict(one, run.is_none()));
+        .collect();
+    print_tables(&explained, &runs, &history, look)?;
+    let said = runs.iter().filter_map(|one| verdict(one, run.is_none()));
     let said = policy::render(&said.collect::<Vec<_>>(), 0, look);
     if !said.is_empty() {
         report::data(&format!("\n{said}"))?;
     }
-    for one in &explained.runs {
-        let reports = gates_of(one, &history);
-        if run.is_none_or(|run| run == one.id) && !reports.is_empty() {
+    print_stages(&runs, &history, look)?;
+    print_attempts(&here.control, &runs)?;
+    Ok(ExitStatus::Done)
+}
+
+async fn show_plan(
+    args: &ShowArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let here = ProjectHandle::open(global, process).await?;
+    let (set, run) = RunOrChangeSet::read(&args.what)?.set(&here.control).await?;
+    let mut watcher = Watcher::attach(&here.control, set, None, global, process)
+        .map_err(|err| CommandError::from_error(&err))?;
+    change::show_plans(
+        &mut watcher,
+        &here.project,
+        AppliedPlans::Shown,
+        args.full,
+        global,
+        process,
+    )
+    .await?;
+    let awaits = watcher.set().status == Status::AwaitingConfirm;
+    if let Some(shown) = shown(watcher.runs(), run).filter(|_| awaits && !global.json) {
+        let (what, mark) = (&args.what, shown.mark);
+        let of = run.map_or_else(String::new, |run| format!(" of {run}"));
+        report::say(&format!(
+            "This is plan `{mark}`{of}; `terrane run approve {what} --plan {mark}` approves no other.\n"
+        ))?;
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn document(
+    control: &Control,
+    explained: &ChangeSetDetails,
+    history: &[(Timestamp, HistoryEvent)],
+) -> Value {
+    let mut document = list::document(explained);
+    let runs = document["runs"].as_array_mut().into_iter().flatten();
+    for (shown, run) in runs.zip(&explained.runs) {
+        shown["attempts"] = json!(attempts(&control.home, run.id));
+    }
+    document["history"] = history
+        .iter()
+        .map(|(at, happened)| match happened {
+            HistoryEvent::Set(event) => json!({ "at": at, "event": event }),
+            HistoryEvent::Run(run, event) => {
+                json!({ "at": at, "run": run.to_string(), "event": event })
+            }
+        })
+        .collect();
+    document
+}
+
+/// Prints the runs, the approvals and the history.
+fn print_tables(
+    explained: &ChangeSetDetails,
+    runs: &[&Run],
+    history: &[(Timestamp, HistoryEvent)],
+    look: ViewOptions,
+) -> Result<(), CommandError> {
+    report::data(&heading(explained))?;
+    let mut table = Table::new(["RUN", "STACK", "STATE", "WHY"]);
+    for one in runs {
+        table.row([
+            one.id.to_string(),
+            one.stack.to_string(),
+            explained.word(one).to_owned(),
+            explained.why_run(one).unwrap_or_default(),
+        ]);
+    }
+    report::data(&format!("\n{}", table.render(look)))?;
+    approvals(explained, look)?;
+    let mut table = Table::new(["AT", "", "WHAT HAPPENED"]);
+    for (at, happened) in history {
+        let (who, words) = words(explained, happened);
+        table.row([moment(*at), who, words]);
+    }
+    report::data(&format!("\n{}", table.render(look)))
+}
+
+/// Prints the gates and the failed bootstraps.
+fn print_stages(
+    runs: &[&Run],
+    history: &[(Timestamp, HistoryEvent)],
+    look: ViewOptions,
+) -> Result<(), CommandError> {
+    for one in runs {
+        let reports = gates_of(one, history);
+        if !reports.is_empty() {
             report::data(&format!(
                 "\ngates of `{}`, last checked by {}\n{}",
                 one.stack,
@@ -141,11 +178,8 @@ pub(super) async fn show(
             ))?;
         }
     }
-    for one in &explained.runs {
-        let failed = bootstrap_of(one, &history);
-        if run.is_none_or(|run| run == one.id)
-            && let Some(message) = failed
-        {
+    for one in runs {
+        if let Some(message) = bootstrap_of(one, history) {
             let (stack, id) = (&one.stack, one.id);
             let lines: Vec<_> = message.lines().map(text::clean).collect();
             report::data(&format!(
@@ -154,19 +188,22 @@ pub(super) async fn show(
             ))?;
         }
     }
-    for one in &explained.runs {
-        let attempts = attempts(&here.control.home, one.id);
-        if run.is_none_or(|run| run == one.id) && attempts > 1 {
+    Ok(())
+}
+
+/// Prints which runs have logs of several attempts, and the resources that no state records.
+fn print_attempts(control: &Control, runs: &[&Run]) -> Result<(), CommandError> {
+    for one in runs {
+        let attempts = attempts(&control.home, one.id);
+        if attempts > 1 {
             report::say(&format!(
                 "{} of `{}` has the logs of {attempts} attempts; `terrane run logs {} --attempt 1` shows the first.\n",
                 one.id, one.stack, one.id
             ))?;
         }
     }
-    for one in &explained.runs {
-        if run.is_none_or(|run| run == one.id)
-            && let Some(left) = unrecorded_of(&one.state)
-        {
+    for one in runs {
+        if let Some(left) = unrecorded_of(&one.state) {
             let lines = unrecorded::lines(left, &one.id.to_string(), one.stack.as_str());
             report::data(&format!(
                 "\n{} of `{}`: {}\n",
@@ -176,7 +213,7 @@ pub(super) async fn show(
             ))?;
         }
     }
-    Ok(ExitStatus::Done)
+    Ok(())
 }
 
 /// The policy verdict on a run, from any phase; none if it is empty.
@@ -272,7 +309,7 @@ fn heading(explained: &ChangeSetDetails) -> String {
 
 fn approvals(
     explained: &ChangeSetDetails,
-    look: crate::view::ViewOptions,
+    look: ViewOptions,
 ) -> Result<(), CommandError> {
     let mut table = Table::new(["APPROVED BY", "ROLE", "FOR", "AT", "COMMENT"]);
     for one in &explained.approvals {
@@ -378,7 +415,7 @@ fn run_words(event: &RunEvent, action: Action) -> String {
             ..
         } => format!("{} done", Stage::Applying.part_word()),
         RunEvent::StageFinished { part, report, .. } => match report.get("summary") {
-            Some(serde_json::Value::String(summary)) => {
+            Some(Value::String(summary)) => {
                 format!("{} passed: {summary}", part.word())
             }
             _ => format!("{} passed", part.word()),

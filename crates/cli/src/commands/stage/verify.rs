@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use control::Control;
 use control::changeset::upstreams::{self, UnfinishedRun};
+use control::project::open::OpenProject;
 use control::stage::gates::{
     self, GateContext, GateEvent, GateProblem, OpenGates, StackGates, StackGatesError,
 };
 use model::base::diagnostic::Finding;
 use model::base::ids::StackName;
-use model::project::Stack;
+use model::project::{Project, Stack};
 use model::run::Stage;
 use model::stage::gate::{Gate, GateReport};
 use serde_json::json;
@@ -70,28 +71,8 @@ pub(crate) async fn verify(
     check_names(&stacks, &args.gates)?;
     let settings = process.settings(global)?;
     let control = open_home(&settings, &open, process, process.look(global)).await?;
-    let mut ready: BTreeMap<StackName, StackGates> = BTreeMap::new();
-    let mut wrong = Vec::new();
-    for stack in stacks {
-        match gates::of_stack(
-            &control,
-            &project,
-            stack,
-            &args.gates,
-            &process.env,
-            &open.root,
-        )
-        .await
-        {
-            Ok(found) => {
-                ready.insert(stack.name.clone(), found);
-            }
-            Err(StackGatesError::Settings { problems, .. }) => {
-                wrong.extend(problems.into_iter().map(finding));
-            }
-            Err(err) => return Err(CommandError::from_error(&err)),
-        }
-    }
+    let found = resolve_gates(&control, &open, &project, &stacks, &args.gates, process).await?;
+    let (mut ready, wrong) = found;
     if !wrong.is_empty() {
         if global.json {
             report::json(&findings::findings_json(&wrong))?;
@@ -108,6 +89,48 @@ pub(crate) async fn verify(
             .status(ExitStatus::Usage));
     }
     let mut watch = GateDisplay::new(&ready, global, process);
+    check_all(ready, &open, args.once, &mut watch, global).await?;
+    let status = finish(&watch.ended, global, process)?;
+    if args.gates.is_empty() && !global.json {
+        say_not_done(&control, &watch.ended).await?;
+    }
+    Ok(status)
+}
+
+/// The gates of the stacks with all their values, and findings about values that do not fit.
+async fn resolve_gates(
+    control: &Control,
+    open: &OpenProject,
+    project: &Project,
+    stacks: &[&Stack],
+    names: &[String],
+    process: &Process,
+) -> Result<(BTreeMap<StackName, StackGates>, Vec<Finding>), CommandError> {
+    let mut ready = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for stack in stacks {
+        let found = gates::of_stack(control, project, stack, names, &process.env, &open.root);
+        match found.await {
+            Ok(found) => {
+                ready.insert(stack.name.clone(), found);
+            }
+            Err(StackGatesError::Settings { problems, .. }) => {
+                wrong.extend(problems.into_iter().map(finding));
+            }
+            Err(err) => return Err(CommandError::from_error(&err)),
+        }
+    }
+    Ok((ready, wrong))
+}
+
+/// Checks all gates at the same time, and draws their progress.
+async fn check_all(
+    ready: BTreeMap<StackName, StackGates>,
+    open: &OpenProject,
+    once: bool,
+    watch: &mut GateDisplay,
+    global: &Global,
+) -> Result<(), CommandError> {
     let mut running = JoinSet::new();
     let (events, mut heard) = unbounded_channel();
     for (stack, found) in ready {
@@ -115,7 +138,7 @@ pub(crate) async fn verify(
             dir: open.root.clone(),
             env: found.env,
             mask: found.mask,
-            once: args.once,
+            once,
             skipped: BTreeMap::new(),
         };
         let (own, mut own_heard) = unbounded_channel();
@@ -147,12 +170,7 @@ pub(crate) async fn verify(
         }
         watch.draw()?;
     }
-    watch.display.clear()?;
-    let status = finish(&watch.ended, global, process)?;
-    if args.gates.is_empty() && !global.json {
-        say_not_done(&control, &watch.ended).await?;
-    }
-    Ok(status)
+    watch.display.clear()
 }
 
 /// Reports stacks that stay unverified: passed gates change nothing until the run continues.

@@ -49,29 +49,8 @@ pub(crate) async fn export(
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let failed = |err: &export::ExportError| {
-        let shown = CommandError::from_error(err);
-        if err.is_interruption() {
-            shown.status(ExitStatus::Interrupted)
-        } else {
-            shown
-        }
-    };
     let Some(stack) = &args.stack else {
-        let place = HomeHandle::open(global, process).await?;
-        let dir = process.cwd.join(&args.to);
-        let entries = export::export_all(&place.control, &dir)
-            .await
-            .map_err(|err| failed(&err))?;
-        if global.json {
-            report::json(&json!({ "exported": entries }))?;
-        }
-        report::say(&format!(
-            "{} written to `{}`.\n",
-            count(entries.len(), "state"),
-            dir.display()
-        ))?;
-        return Ok(ExitStatus::Done);
+        return export_all(args, global, process).await;
     };
     let to = StateLocation::parse(&args.to, &process.cwd);
     let locking = &args.locking.read(matches!(to, StateLocation::Http(_)))?;
@@ -108,13 +87,52 @@ pub(crate) async fn export(
         export::export_state(&place.control, &process.env, &export).await
     };
     let exported = exported.map_err(|err| failed(&err))?;
-    let version = &exported.version;
     if global.json {
+        let version = &exported.version;
         report::json(&json!({
             "stack": stack, "state": version.state.name, "version": version.version,
             "serial": exported.serial, "lineage": version.lineage,
         }))?;
     }
+    print(&exported, &to, locking)?;
+    Ok(ExitStatus::Done)
+}
+
+async fn export_all(
+    args: &ExportArgs,
+    global: &Global,
+    process: &Process,
+) -> Result<ExitStatus, CommandError> {
+    let place = HomeHandle::open(global, process).await?;
+    let dir = process.cwd.join(&args.to);
+    let entries = export::export_all(&place.control, &dir).await;
+    let entries = entries.map_err(|err| failed(&err))?;
+    if global.json {
+        report::json(&json!({ "exported": entries }))?;
+    }
+    report::say(&format!(
+        "{} written to `{}`.\n",
+        count(entries.len(), "state"),
+        dir.display()
+    ))?;
+    Ok(ExitStatus::Done)
+}
+
+fn failed(err: &export::ExportError) -> CommandError {
+    let shown = CommandError::from_error(err);
+    if err.is_interruption() {
+        shown.status(ExitStatus::Interrupted)
+    } else {
+        shown
+    }
+}
+
+fn print(
+    exported: &export::Exported,
+    to: &StateLocation,
+    locking: &Locking,
+) -> Result<(), CommandError> {
+    let version = &exported.version;
     let done = if exported.was_there {
         "is there already, in"
     } else {
@@ -127,7 +145,7 @@ pub(crate) async fn export(
         exported.serial,
         clean(&version.lineage)
     ))?;
-    if to != StateLocation::Engine {
+    if *to != StateLocation::Engine {
         say_if_copy(version)?;
     }
     if let Some(way) = &exported.locked_by {
@@ -144,5 +162,5 @@ pub(crate) async fn export(
             exported.secret_paths
         ))?;
     }
-    Ok(ExitStatus::Done)
+    Ok(())
 }
