@@ -21,8 +21,8 @@ pub(crate) mod server;
 pub(crate) mod stage;
 pub(crate) mod state;
 
-use control::Control;
-use control::home::{Home, HomeSettings, OpenMode, OpenedHome};
+use control::{Control, ProcessKind};
+use control::home::{Home, HomeSettings};
 use control::project::open::{self, OpenProject, ProjectIdSource, checkouts};
 use model::base::diagnostic::{Finding, Severity};
 use model::project::Project;
@@ -198,24 +198,19 @@ pub(crate) async fn open_control(
     process: &Process,
     look: ViewOptions,
 ) -> Result<Control, CommandError> {
-    open_control_for(OpenMode::Cli, home, settings, process, look).await
+    open_control_for(ProcessKind::Client, home, settings, process, look).await
 }
 
 pub(crate) async fn open_control_for(
-    how: OpenMode,
+    kind: ProcessKind,
     home: Home,
     settings: &HomeSettings,
     process: &Process,
     look: ViewOptions,
 ) -> Result<Control, CommandError> {
-    let OpenedHome {
-        store,
-        home,
-        new_key,
-    } = home
-        .open_for(how)
-        .await
-        .map_err(|err| CommandError::from_error(&err))?;
+    let (program, cache) = (process.program.clone(), settings.cache_dir.clone());
+    let opened = Control::open(home, kind, program, cache).await;
+    let (control, new_key) = opened.map_err(|err| CommandError::from_error(&err))?;
     if let Some(path) = new_key {
         report::say(&errors::render_warning(
             &format!("made a new master key: `{}`", path.display()),
@@ -223,6 +218,5 @@ pub(crate) async fn open_control_for(
             look,
         ))?;
     }
-    let (program, cache) = (process.program.clone(), settings.cache_dir.clone());
-    Ok(Control::new(store, home, program, cache))
+    Ok(control)
 }

@@ -31,7 +31,7 @@ use model::run::RunSpec;
 use store::{OpenStoreError, Store, StoreError};
 
 pub use location::{HomeLocation, InvalidHomeLocation, SharedHome};
-pub use store::OpenMode;
+use store::OpenMode;
 
 mod location;
 
@@ -131,10 +131,10 @@ fn of_another(path: &Path, own: u32) -> Option<String> {
 }
 
 /// An opened home. `new_key` is set if a master key was created, so that the user can be told.
-pub struct OpenedHome {
-    pub store: Store,
-    pub home: Home,
-    pub new_key: Option<PathBuf>,
+pub(crate) struct OpenedHome {
+    pub(crate) store: Store,
+    pub(crate) home: Home,
+    pub(crate) new_key: Option<PathBuf>,
 }
 
 impl HomeSettings {
@@ -193,11 +193,11 @@ impl Home {
         }
     }
 
-    pub async fn open(self) -> Result<OpenedHome, OpenHomeError> {
+    pub(crate) async fn open(self) -> Result<OpenedHome, OpenHomeError> {
         self.open_for(OpenMode::Cli).await
     }
 
-    pub async fn open_for(mut self, how: OpenMode) -> Result<OpenedHome, OpenHomeError> {
+    pub(crate) async fn open_for(mut self, how: OpenMode) -> Result<OpenedHome, OpenHomeError> {
         // Creating a new key for existing states would only hide that the right key is missing.
         if let Some(path) = self.key.file()
             && !path.exists()

@@ -22,10 +22,10 @@ mod values;
 
 use std::path::PathBuf;
 
-use home::Home;
+use home::{Home, OpenHomeError};
 use jiff::Timestamp;
 use model::state::StateName;
-use store::Store;
+use store::{OpenMode, Store};
 
 /// What every use case needs: the store and the home, and the program to start runners.
 #[derive(Clone, Debug)]
@@ -38,7 +38,31 @@ pub struct Control {
     pub cache: PathBuf,
 }
 
+/// The kind of process that opens a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessKind {
+    /// A command or a runner: it lives for seconds and does one thing at a time.
+    Client,
+    Server,
+}
+
 impl Control {
+    /// Opens a home. Also returns the path of its master key if the key was created now.
+    pub async fn open(
+        home: Home,
+        kind: ProcessKind,
+        program: PathBuf,
+        cache: PathBuf,
+    ) -> Result<(Self, Option<PathBuf>), OpenHomeError> {
+        let mode = match kind {
+            ProcessKind::Client => OpenMode::Cli,
+            ProcessKind::Server => OpenMode::Server,
+        };
+        let opened = home.open_for(mode).await?;
+        let control = Self::new(opened.store, opened.home, program, cache);
+        Ok((control, opened.new_key))
+    }
+
     pub fn new(store: Store, home: Home, program: PathBuf, cache: PathBuf) -> Self {
         Self {
             store,

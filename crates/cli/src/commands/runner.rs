@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use control::Control;
+use control::{Control, ProcessKind};
 use control::home::master_keys::KeySource;
-use control::home::{Home, HomeLocation, OpenedHome};
+use control::home::{Home, HomeLocation};
 use control::runner::{Endpoint, note_usage};
 use control::schedule::runner_process;
 use control::schedule::scheduler::WAIT;
@@ -66,13 +66,10 @@ pub(crate) async fn runner(args: RunnerArgs) -> Result<ExitStatus, CommandError>
     let store = store.or_else(|| asker.store());
     let store = store.ok_or_else(|| CommandError::new("no home was handed over"))?;
     let home = Home::at(store, args.work, key, args.id);
-    let OpenedHome { store, home, .. } = home
-        .open()
-        .await
-        .map_err(|err| CommandError::from_error(&err))?;
     let program = std::env::current_exe()
         .map_err(|err| CommandError::because("could not find this program", &err))?;
-    let control = Control::new(store, home, program, args.cache);
+    let opened = Control::open(home, ProcessKind::Client, program, args.cache).await;
+    let (control, _) = opened.map_err(|err| CommandError::from_error(&err))?;
     let done = if args.stage == WAIT {
         runner_process::wait(&control, run, &asker).await
     } else {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use control::home::OpenMode;
+use control::ProcessKind;
 use control::state::client_access::StateService;
 use control::state::queries::retention_job::{self, RetentionError, RetentionReport};
 use model::state::retention::RetentionPolicy;
@@ -84,7 +84,7 @@ pub(crate) async fn server(
         );
     };
     let look = process.look(global);
-    let control = open_control_for(OpenMode::Server, home, &settings, process, look).await?;
+    let control = open_control_for(ProcessKind::Server, home, &settings, process, look).await?;
     let policy = args.retention()?;
     let house = tokio::spawn(retention_job::regularly(control.clone(), policy, log_round));
     let service = StateService::new(control.clone());

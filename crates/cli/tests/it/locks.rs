@@ -158,7 +158,7 @@ fn a_stale_writer_is_fenced_and_what_it_made_waits_for_a_person() {
         // Its engine has made something, and must not write over what came in between.
         story.open("slow");
         let said = apply.wait().expect(1);
-        assert!(essence(&said).contains("is kept aside as"), "{said}");
+        assert!(essence(&said).contains("is quarantined as"), "{said}");
         assert_eq!(story.cli(&["state", "pull", "base"]).expect(0).stdout, next);
 
         let blocked = story.cli(&["apply", "--auto-approve"]).expect(4);

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use model::base::error::{ErrorKind, Explain, NextStep, command};
 use model::base::ids::StackName;
 use model::project::Project;
 use model::run::changeset::{Action, Status};
 use model::run::hold::{Hold, HoldOn};
 use store::{ChangeSetError, NewHold};
-
-pub use store::ReleaseHoldError;
 
 use crate::Control;
 use crate::changeset::explain::{self, ChangeSetDetails, ChangeSetFilter};
@@ -55,6 +54,44 @@ pub async fn add(
     })
 }
 
+/// Why no hold was released.
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseError {
+    #[error("there is no hold on it")]
+    Missing,
+    #[error("only others hold it")]
+    OfOthers(Vec<Hold>),
+    #[error(transparent)]
+    Store(ChangeSetError),
+}
+
+impl From<store::ReleaseHoldError> for ReleaseError {
+    fn from(err: store::ReleaseHoldError) -> Self {
+        match err {
+            store::ReleaseHoldError::Missing => Self::Missing,
+            store::ReleaseHoldError::OfOthers(holds) => Self::OfOthers(holds),
+            store::ReleaseHoldError::Store(err) => Self::Store(err),
+        }
+    }
+}
+
+impl Explain for ReleaseError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Missing => ErrorKind::NotFound,
+            Self::OfOthers(_) => ErrorKind::Refused,
+            Self::Store(err) => err.kind(),
+        }
+    }
+
+    fn next_steps(&self) -> Vec<NextStep> {
+        match self {
+            Self::Missing => vec![command("hold list", "lists all holds")],
+            Self::OfOthers(_) | Self::Store(_) => Vec::new(),
+        }
+    }
+}
+
 /// The result of a request to release holds.
 #[derive(Clone, Debug)]
 pub struct ReleasedHolds {
@@ -69,7 +106,7 @@ pub async fn release(
     on: &HoldOn,
     person: &str,
     all: bool,
-) -> Result<ReleasedHolds, ReleaseHoldError> {
+) -> Result<ReleasedHolds, ReleaseError> {
     let (store, project, now) = (&control.store, control.home.project(), control.now());
     let there = if all {
         store.hold_release_all(project, on, person, now).await?

@@ -1,7 +1,6 @@
 //! Holds: people's locks on stacks and lanes. They expire; a released one is kept as history.
 
 use jiff::Timestamp;
-use model::base::error::{ErrorKind, Explain, NextStep, command};
 use model::run::hold::{Hold, HoldOn, Release};
 
 use crate::Store;
@@ -27,23 +26,6 @@ pub enum ReleaseHoldError {
     OfOthers(Vec<Hold>),
     #[error(transparent)]
     Store(#[from] ChangeSetError),
-}
-
-impl Explain for ReleaseHoldError {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Missing => ErrorKind::NotFound,
-            Self::OfOthers(_) => ErrorKind::Refused,
-            Self::Store(err) => err.kind(),
-        }
-    }
-
-    fn next_steps(&self) -> Vec<NextStep> {
-        match self {
-            Self::Missing => vec![command("hold list", "lists all holds")],
-            Self::OfOthers(_) | Self::Store(_) => Vec::new(),
-        }
-    }
 }
 
 macro_rules! hold_sql {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use control::changeset::holds::{self, ReleaseHoldError, ReleasedHolds};
+use control::changeset::holds::{self, ReleaseError, ReleasedHolds};
 use control::changeset::prepare;
 use control::run::liveness;
 use control::schedule::scheduler;
@@ -188,9 +188,9 @@ fn told(released: &ReleasedHolds, on: &HoldOn, name: &str) -> String {
     said
 }
 
-fn not_released(err: &ReleaseHoldError, on: &HoldOn, name: &str, actor: &str) -> CommandError {
+fn not_released(err: &ReleaseError, on: &HoldOn, name: &str, actor: &str) -> CommandError {
     match err {
-        ReleaseHoldError::OfOthers(holds) => {
+        ReleaseError::OfOthers(holds) => {
             let said = format!("{} is not held by `{actor}`, but by others", on.words());
             let refused = CommandError::new(said)
                 .hint(format!(
@@ -200,7 +200,7 @@ fn not_released(err: &ReleaseHoldError, on: &HoldOn, name: &str, actor: &str) ->
             let causes = holds.iter().map(Hold::words);
             causes.fold(refused, CommandError::cause)
         }
-        ReleaseHoldError::Missing | ReleaseHoldError::Store(_) => CommandError::from_error(err),
+        ReleaseError::Missing | ReleaseError::Store(_) => CommandError::from_error(err),
     }
 }
 

@@ -360,10 +360,10 @@ fn say(imported: &Imported, project: &str) -> Result<(), CommandError> {
     }
     match &imported.old_home {
         SourceLockState::LeftLocked { id: Some(id) } => report::say(&format!(
-            "hint: `{id}` is its lock: `force-unlock {id}` of an engine with that backend frees it\n"
+            "hint: `{id}` is its lock: `force-unlock {id}` of an engine with that backend releases it\n"
         ))?,
         SourceLockState::LeftLocked { id: None } => report::say(
-            "hint: an engine that is refused there names the lock: its `force-unlock ID` frees it\n",
+            "hint: an engine that is refused there names the lock: its `force-unlock ID` releases it\n",
         )?,
         SourceLockState::NoLock
         | SourceLockState::NotLocked
