@@ -21,9 +21,9 @@ pub(crate) mod server;
 pub(crate) mod stage;
 pub(crate) mod state;
 
-use control::{Control, ProcessKind};
 use control::home::{Home, HomeSettings};
 use control::project::open::{self, OpenProject, ProjectIdSource, checkouts};
+use control::{Control, ProcessKind};
 use model::base::diagnostic::{Finding, Severity};
 use model::project::Project;
 

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use control::{Control, ProcessKind};
 use control::home::master_keys::KeySource;
 use control::home::{Home, HomeLocation};
 use control::runner::{Endpoint, note_usage};
@@ -10,6 +9,7 @@ use control::schedule::runner_process;
 use control::schedule::scheduler::WAIT;
 use control::secrets::caller_env::CallerEnv;
 use control::state::run_access::StateAccess;
+use control::{Control, ProcessKind};
 use model::base::ids::RunId;
 use model::base::secret::Secret;
 use model::run::Stage;

@@ -486,8 +486,8 @@ fn an_old_home_that_cannot_be_unlocked_is_named_with_its_lock() {
     error: state `k3v9qd/app` was imported (serial 41), but terrane cannot unlock its old home
            could not unlock the state at `ADDRESS`: it answered 500
     hint: `ID` is its lock:
-          `force-unlock ID` of an engine with that backend frees it;
-          the import need not be repeated
+          `force-unlock ID` of an engine with that backend releases
+          it; do not repeat the import
     [exit 1]
     ");
     assert_eq!(test.cli(&["state", "pull", "app"]).expect(0).stdout, STATE);

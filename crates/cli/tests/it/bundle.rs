@@ -296,7 +296,8 @@ fn a_changed_a_cut_and_a_foreign_bundle_are_refused() {
     ── stderr
     error: cannot use the bundle `plan.terrane`
            the bundle belongs to the project with the id `k3v9qd`, but this project has the id `another`
-    hint: run this in the project it was made for, or make one here: `terrane plan --out FILE`
+    hint: run this in the project that it was made for
+    hint: `terrane plan --out FILE` makes a new one
     [exit 4]
     ");
     test.write("terrane.hcl", &hcl);

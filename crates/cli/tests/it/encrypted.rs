@@ -93,7 +93,7 @@ fn outputs_that_nobody_has_read_are_not_null() {
     assert_snapshot!(ask("apply app --auto-approve"), @"
     ── stderr
     error: the engine has encrypted the state `base`, and its outputs were not read yet
-    hint: `terrane plan base --data elsewhere` reads them through the engine
+    hint: a plan of that stack reads them through the engine
     [exit 1]
     ");
     ask("plan base");

@@ -142,7 +142,7 @@ fn a_destroy_is_done_without_a_gate_only_with_a_reason() {
     ");
     assert_snapshot!(with("apply", "base/gone").expect(1).stderr, @"
     error: gate `base/gone` is not checked here: it proves that what was destroyed is gone
-    hint: leave `--skip-gate` out for it
+    hint: omit `--skip-gate` for it
     ");
     let said = with("destroy", "base/gone").expect(0);
     assert_snapshot!(named(&essence(&said)), @"

@@ -101,7 +101,7 @@ fn a_lock_is_shown_with_its_run_and_not_broken_while_that_lives() {
     assert_snapshot!(levelled(&story, &none.expect(1)), @"
     ── stderr
     error: state `story/base` is not locked
-    hint: `terrane lock list` shows every lock
+    hint: `terrane lock list` lists all locks
     [exit 1]
     ");
 }

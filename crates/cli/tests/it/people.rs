@@ -308,7 +308,8 @@ fn what_was_resumed_and_waits_is_not_taken_for_an_older_one() {
         insta::allow_duplicates! { assert_snapshot!(story.cli(again).expect(1), @r#"
         ── stderr
         error: cannot resume change set `c2`: it is awaiting confirmation, not stopped
-        hint: `terrane run confirm c2` applies it, `terrane run discard c2 --reason "…"` drops it
+        hint: `terrane run confirm c2` applies it
+        hint: `terrane run discard c2 --reason "…"` drops it
         [exit 1]
         "#); }
     }

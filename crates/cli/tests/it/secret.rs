@@ -77,10 +77,10 @@ fn a_file_is_encrypted_and_opened() {
     "#);
 
     let again = test.cli(&["secret", "encrypt", "s.yaml"]).expect(1).stderr;
-    assert_snapshot!(again, @r"
+    assert_snapshot!(again, @"
     error: could not encrypt `s.yaml`
            it has a key that is reserved for SOPS, so it may already be encrypted
-    hint: `terrane secret edit` changes a file that is encrypted
+    hint: `terrane secret edit` changes an encrypted file
     ");
     let _ = test
         .cli(&["secret", "decrypt", "s.yaml", "--in-place"])

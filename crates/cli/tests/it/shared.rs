@@ -83,7 +83,10 @@ fn a_bucket_that_is_not_to_be_had_is_said_in_a_line() {
     let missing = test.cli_with(&[("TERRANE_HOME", &elsewhere)], &["state", "list"]);
     let said = missing.expect(1).stderr;
     assert!(said.contains("NoSuchBucket"), "{said}");
-    assert!(said.contains("hint: `blobs=` of `TERRANE_HOME`"), "{said}");
+    assert!(
+        said.contains("hint: create the bucket, or correct `blobs=`"),
+        "{said}"
+    );
     assert!(!said.contains("<Code>"), "{said}");
 }
 
@@ -276,7 +279,8 @@ fn a_machine_that_is_gone_is_given_up() {
     assert_snapshot!(shown(&two, &broken.expect(4)), @"
     ── stderr
     error: run r1, which holds the lock on state `k3v9qd/app`, runs on another machine
-    hint: wait for it; if that machine is gone for good: `terrane run cancel c1 --gone --reason …`
+    hint: wait for it
+    hint: `terrane run cancel c1 --gone --reason …` ends it if that machine no longer exists
     [exit 4]
     ");
     let list = two.cli(&["lock", "list"]).expect(0).stdout;

@@ -355,20 +355,19 @@ fn what_is_not_there_is_said() {
     assert_snapshot!(test.cli(&["state", "diff", "app", "7"]).expect(1), @"
     ── stderr
     error: state `k3v9qd/app` has no version 7
-    hint: `terrane state versions k3v9qd/app` shows all that are kept
+    hint: `terrane state versions k3v9qd/app` lists all stored versions
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "diff", "app", "yesterday"]).expect(64), @"
     ── stderr
     error: `yesterday` is not a time
-    hint: write `2026-11-01T10:00` (UTC), `2026-11-01T10:00+01:00`, or how long ago: `90m`, `2h`, `3d`,
-          `4w`
+    hint: write `2026-11-01T10:00` (UTC), `2026-11-01T10:00+01:00`, or an age: `90m`, `2h`, `3d`, `4w`
     [exit 64]
     ");
     assert_snapshot!(test.cli(&["state", "show", "app", "--at", "2020-01-01"]).expect(1), @"
     ── stderr
     error: state `k3v9qd/app` did not exist at 2020-01-01T00:00:00Z
-    hint: `terrane state versions k3v9qd/app` shows all that are kept
+    hint: `terrane state versions k3v9qd/app` lists all stored versions
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "search", "nowhere"]).expect(0), @"
@@ -458,7 +457,8 @@ resource "terraform_data" "web" { input = "w" }
     ── stderr
     error: cannot read the contents of version 1 of state `k3v9qd/app`: it is encrypted by the engine,
            and only the engine has the key
-    hint: versions are kept byte for byte: `terrane state pull k3v9qd/app`, and ask the engine
+    hint: `terrane state pull k3v9qd/app` prints the version as it was stored
+    hint: the engine can decrypt it
     [exit 1]
     ");
     assert_snapshot!(test.cli(&["state", "search", "web"]).expect(0), @"

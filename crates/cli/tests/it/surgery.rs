@@ -110,7 +110,7 @@ fn rollback_by_serial_and_by_time() {
     assert_snapshot!(levelled(&story, &to("2001-01-01T00:00:00Z").expect(1)), @"
     ── stderr
     error: state `story/base` had no version on 2001-01-01 00:00:00 UTC yet
-    hint: `terrane state versions story/base` shows all that are kept
+    hint: `terrane state versions story/base` lists all stored versions
     [exit 1]
     ");
     let _ = to("soon").expect(64);

@@ -142,16 +142,14 @@ fn who_wants_to_write_is_told_why_not() {
     error: cannot create token `ci`
            the database failed
            cannot write to the database: its disk is full or read-only
-    hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
-          written to
+    hint: free space on the disk, or mount it writable; commands that only read work meanwhile
     [exit 1]
     $ server --listen 127.0.0.1:0
     error: could not open the home `ROOT/disk`
            could not open `ROOT/disk/terrane.db`
            cannot open the database for writing
            cannot write to the database: its disk is full or read-only
-    hint: commands that only read work meanwhile; make room on the disk, or have it mounted to be
-          written to
+    hint: free space on the disk, or mount it writable; commands that only read work meanwhile
     [exit 1]
     ");
 }

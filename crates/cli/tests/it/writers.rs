@@ -367,7 +367,7 @@ fn what_a_dead_job_left_in_the_line_is_not_applied_by_a_laptop() {
     story.settle();
     assert_eq!(story.made(), Vec::<String>::new());
     let told = said.stderr.lines().find(|line| line.contains("c2"));
-    assert_snapshot!(told.unwrap_or_default(), @"Change set c2, which was confirmed, is stopped: no client is attached any more, and only who may apply `prod` can go on with it. `terrane run show c2` shows details.");
+    assert_snapshot!(told.unwrap_or_default(), @"Change set c2, which was confirmed, is stopped: no client is attached, and this user may not apply target `prod`. `terrane run show c2` shows details.");
     // Who may goes on with it.
     let resume = ["apply", "--resume", "c2", "--auto-approve"];
     let _ = story.cli_with(&LAPTOP, &resume).expect(4);

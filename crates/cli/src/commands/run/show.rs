@@ -307,10 +307,7 @@ fn heading(explained: &ChangeSetDetails) -> String {
     format!("{}\n", lines.join("\n"))
 }
 
-fn approvals(
-    explained: &ChangeSetDetails,
-    look: ViewOptions,
-) -> Result<(), CommandError> {
+fn approvals(explained: &ChangeSetDetails, look: ViewOptions) -> Result<(), CommandError> {
     let mut table = Table::new(["APPROVED BY", "ROLE", "FOR", "AT", "COMMENT"]);
     for one in &explained.approvals {
         let role = one.role.as_deref().unwrap_or("–");

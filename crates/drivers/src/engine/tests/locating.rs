@@ -90,13 +90,13 @@ fn what_is_missing_is_said_with_the_remedy() {
     `tofu ~> 1.12` is required, but there is only 1.9.0 at `/bin/tofu`, 1.11.14 at `/cache/engines/tofu/1.11.14/tofu`
     hint: `terrane engine install` installs a suitable version
     ");
-    insta::assert_snapshot!(machine.look("terraform"), @r"
+    insta::assert_snapshot!(machine.look("terraform"), @"
     cannot read the version of `/broken/terraform`: exit code 3, cannot run
-    hint: repair or remove `/broken/terraform`, or run `terrane engine install`
+    hint: repair or remove `/broken/terraform`; `terrane engine install` installs a suitable version
     ");
-    insta::assert_snapshot!(Machine::new().look("tofu = 1.11.4"), @r"
+    insta::assert_snapshot!(Machine::new().look("tofu = 1.11.4"), @"
     there is no `tofu = 1.11.4`: neither on `PATH` nor in `/cache/engines`
-    hint: run `terrane engine install`, which gets a suitable one
+    hint: `terrane engine install` installs a suitable version
     ");
 }
 
