@@ -169,7 +169,7 @@ impl Verdict {
             match answer.rule {
                 RuleKind::Warn => self.warnings.push(remark),
                 RuleKind::Deny | RuleKind::Violation | RuleKind::Reject if enforce => {
-                    self.denials.push(remark)
+                    self.denials.push(remark);
                 }
                 RuleKind::RequireApproval | RuleKind::Approve if enforce => {
                     self.approvals.push(RequiredApproval {

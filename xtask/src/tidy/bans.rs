@@ -89,8 +89,9 @@ pub(super) fn plain_words(tree: &SourceTree) -> Vec<Violation> {
     ];
     let mut problems = Vec::new();
     for file in tree.files.iter().filter(|file| !file.is_test()) {
-        let is_prose = file.path.ends_with(".md") && !file.path.starts_with("docs/decisions/");
-        if !is_prose && !file.path.ends_with(".rs") {
+        let kind = file.path.rsplit('.').next();
+        let is_decision = file.path.starts_with("docs/decisions/");
+        if !matches!(kind, Some("md" | "rs")) || is_decision {
             continue;
         }
         for (index, line) in file.text.lines().enumerate() {

@@ -302,10 +302,10 @@ impl Comparison<'_> {
                     self.path.pop();
                 }
                 (Some(old), None) => {
-                    self.step_into(PathSegment::Index(old), before, MarkedValue::ABSENT)
+                    self.step_into(PathSegment::Index(old), before, MarkedValue::ABSENT);
                 }
                 (None, Some(new)) => {
-                    self.step_into(PathSegment::Index(new), MarkedValue::ABSENT, after)
+                    self.step_into(PathSegment::Index(new), MarkedValue::ABSENT, after);
                 }
                 (None, None) => {}
             }

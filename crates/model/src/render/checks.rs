@@ -116,7 +116,7 @@ fn find<'n>(paths: &[Select], data: &'n Node) -> Vec<SelectedNode<'n>> {
                 all.extend(items.iter().enumerate().map(|(index, item)| SelectedNode {
                     path: format!("{path}[{index}]"),
                     node: item,
-                }))
+                }));
             }
             Data::Null => {}
             _ => all.push(SelectedNode { path, node }),

@@ -195,7 +195,7 @@ impl ReviewHistory {
                 }
                 RunEvent::Previewed { preview, .. } => match preview {
                     Preview::Planned { plan } => {
-                        history.show(plan, ConfirmationScope::WithChangeSet)
+                        history.show(plan, ConfirmationScope::WithChangeSet);
                     }
                     Preview::None | Preview::Unchanged | Preview::Impossible { .. } => {
                         history.forget();

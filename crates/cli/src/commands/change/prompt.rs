@@ -181,7 +181,7 @@ pub(super) fn unconfirmed(answer: &PromptOutcome) -> Result<ExitStatus, CommandE
         // After Ctrl-D the cursor is still on the line of the prompt.
         PromptOutcome::No(typed) if typed.is_empty() => report::say("\nNothing was applied.\n")?,
         PromptOutcome::Yes | PromptOutcome::No(_) | PromptOutcome::NoTerminal => {
-            report::say("Nothing was applied.\n")?
+            report::say("Nothing was applied.\n")?;
         }
     }
     Ok(answer.status())

@@ -116,7 +116,7 @@ fn mistakes() {
     );
     check(
         "zzz",
-        "error: there is no stack `zzz`; `terrane graph` shows what there is",
+        "error: there is no stack `zzz`; `terrane graph` lists the stacks",
     );
     check(
         "target:azur",
@@ -140,7 +140,7 @@ fn mistakes() {
     );
     check(
         "!nope",
-        "error: there is no stack `nope`; `terrane graph` shows what there is",
+        "error: there is no stack `nope`; `terrane graph` lists the stacks",
     );
     check(
         "tag:prod",
@@ -169,7 +169,7 @@ fn the_current_directory() {
     assert_eq!(here("infra/dns/templates"), "dns");
     assert_eq!(
         here("docs"),
-        "error: there is no stack in `docs`; name the stacks, or run it at the project's root for all of them"
+        "error: there is no stack in `docs`; name the stacks, or run the command in the project's root for all of them"
     );
 }
 

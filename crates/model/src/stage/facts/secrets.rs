@@ -151,7 +151,7 @@ fn each_object(fields: &Map<String, Value>, at: &mut String, found: &mut impl Fn
 fn each_inside(value: &Value, at: &mut String, found: &mut impl FnMut(&str, &str)) {
     match value {
         Value::Object(fields) if exact_number::digits(value).is_none() => {
-            each_object(fields, at, found)
+            each_object(fields, at, found);
         }
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {

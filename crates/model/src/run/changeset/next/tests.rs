@@ -176,7 +176,7 @@ fn say_around(
     for step in changeset::apply_command(set, runs, around, say)? {
         match step {
             Transition::Move(event) => {
-                set.status = changeset::advance(&set.status, &event).unwrap()
+                set.status = changeset::advance(&set.status, &event).unwrap();
             }
             Transition::Record(id, event) => {
                 let run = runs.iter_mut().find(|run| run.id == id).unwrap();
