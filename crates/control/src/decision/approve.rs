@@ -4,7 +4,7 @@
 
 use model::base::error::{NextStep, command};
 use model::base::ids::{ChangeSetId, RunId, StackName};
-use model::run::approval::{ApprovalSubject, MissingApproval, shown};
+use model::run::approval::{AfterApproval, ApprovalSubject, FollowUp, MissingApproval, shown};
 use model::run::changeset::{ChangeSet, Status, is_said};
 use model::run::{Run, RunState};
 
@@ -40,38 +40,8 @@ pub struct ApproveOutcome {
     /// Whether the plans can be shown on this machine.
     pub plans_are_here: bool,
     pub follow_up: FollowUp,
-}
-
-/// What happens to the change set after an approval.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FollowUp {
-    /// It waits for the missing approvals.
-    Waits,
-    Continues,
-    /// Stacks that need no further approval continue.
-    ContinuesInPart,
-    /// It is over, and `apply --resume` continues it.
-    Resume,
-    /// The project's current rules prevent the start.
-    Blocked {
-        why: String,
-        step: NextStep,
-    },
-    /// Somebody has to confirm it.
-    Confirm {
-        by_this_user: bool,
-        at: ConfirmPlace,
-    },
-}
-
-/// Where a change set can be confirmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfirmPlace {
-    Here,
-    /// On the machine that planned it.
-    PlanningMachine,
-    /// Where the variables of the request are set.
-    WithVariables,
+    /// Why the project's current rules prevent the start, and the next step.
+    pub blocked: Option<(String, NextStep)>,
 }
 
 pub async fn approve(
@@ -107,7 +77,9 @@ pub async fn approve(
     } else {
         after.missing_approvals()
     };
-    let follow_up = start(control, decider, &after, &missing).await?;
+    let blocked = blocked(control, decider, &after.set).await?;
+    let facts = facts(control, &after, missing.is_empty(), blocked.is_some()).await?;
+    let follow_up = start(control, decider, set, facts).await?;
     Ok(ApproveOutcome {
         subject: shown(&after.runs, run),
         plans_are_here: plans_are_here(control, &after.runs).await,
@@ -115,6 +87,7 @@ pub async fn approve(
         missing,
         verdicts,
         follow_up,
+        blocked,
     })
 }
 
@@ -148,54 +121,40 @@ async fn check_open(
     Ok(())
 }
 
+async fn facts(
+    control: &Control,
+    after: &ChangeSetDetails,
+    is_complete: bool,
+    is_blocked: bool,
+) -> Result<AfterApproval, DecisionError> {
+    let set = &after.set;
+    Ok(AfterApproval {
+        is_complete,
+        is_over: set.status.is_over(),
+        awaits_confirmation: set.status == Status::AwaitingConfirm,
+        is_confirmed: is_said(set, &after.runs),
+        can_continue: after.goes_on(),
+        is_at_work: set.status == Status::Confirmed,
+        is_here: set.request.machine == control.home.machine(),
+        // The approver's variables and credentials are not the requester's.
+        needs_caller: prepare::needs_caller_env(control, set.id).await?,
+        is_blocked,
+    })
+}
+
 /// Starts the change set if this was the last approval and the user may apply it here.
 async fn start(
     control: &Control,
     decider: Decider<'_>,
-    after: &ChangeSetDetails,
-    missing: &[MissingApproval],
+    set: ChangeSetId,
+    facts: AfterApproval,
 ) -> Result<FollowUp, DecisionError> {
-    let set = after.set.id;
-    let is_here = after.set.request.machine == control.home.machine();
-    // Approvals of single stacks may still be missing: the others continue first.
-    let is_ready = (missing.is_empty() || after.goes_on())
-        && is_said(&after.set, &after.runs)
-        && after.set.status == Status::AwaitingConfirm;
-    // The approved run may start while others are running.
-    let is_at_work = after.set.status == Status::Confirmed;
-    let may_begin = missing.is_empty() || is_at_work || is_ready;
-    let blocked = blocked(control, decider, &after.set).await?;
     // A user who approves may have no right to apply.
-    let may_apply =
-        may_begin && blocked.is_none() && decider.check_writer(control, set).await.is_ok();
-    // The approver's variables and credentials are not the requester's.
-    let needs_caller = prepare::needs_caller_env(control, set).await?;
-    let starts = is_here && may_apply && !needs_caller && (is_ready || is_at_work);
-    if starts {
+    let may_apply = facts.may_begin() && decider.check_writer(control, set).await.is_ok();
+    if facts.starts(may_apply) {
         scheduler::advance(control, set, None, &CallerEnv::default(), None).await?;
     }
-    // If not started here, the client or the runners of the change set continue with it.
-    let continues = starts && is_ready || missing.is_empty() && (starts || is_at_work);
-    Ok(if continues && missing.is_empty() {
-        FollowUp::Continues
-    } else if continues {
-        FollowUp::ContinuesInPart
-    } else if missing.is_empty() && after.set.status.is_over() {
-        FollowUp::Resume
-    } else if let Some((why, step)) = blocked {
-        FollowUp::Blocked { why, step }
-    } else if missing.is_empty() || is_ready {
-        FollowUp::Confirm {
-            by_this_user: may_apply,
-            at: match (is_here, needs_caller) {
-                (false, _) => ConfirmPlace::PlanningMachine,
-                (true, true) => ConfirmPlace::WithVariables,
-                (true, false) => ConfirmPlace::Here,
-            },
-        }
-    } else {
-        FollowUp::Waits
-    })
+    Ok(facts.follow_up(may_apply))
 }
 
 /// Why the project's current rules prevent the start of a change set, and the next step.

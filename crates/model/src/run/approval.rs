@@ -14,8 +14,10 @@ use crate::project::{ApprovalRule, ApprovalScope};
 use crate::run::changeset::ChangeSet;
 use crate::run::{Outcome, Preview, Run, RunState};
 
+mod follow_up;
 mod subject;
 
+pub use follow_up::{AfterApproval, ConfirmPlace, FollowUp};
 pub use subject::{ApprovalSubject, shown};
 
 /// A rule, and the stacks of a change set that it applies to.

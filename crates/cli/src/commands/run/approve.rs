@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use control::decision::approve::{
-    self as decision, ApproveOutcome, ApproveRequest, ConfirmPlace, FollowUp,
-};
+use control::decision::approve::{self as decision, ApproveOutcome, ApproveRequest};
 use jiff::Timestamp;
 use model::base::ids::{ChangeSetId, RunId};
-use model::run::approval::{MissingApproval, UncountedReason};
+use model::run::approval::{ConfirmPlace, FollowUp, MissingApproval, UncountedReason};
 use serde_json::json;
 
 use super::{ProjectHandle, RunOrChangeSet};
@@ -71,7 +69,7 @@ pub(super) async fn approve(
     report::say(&format!("Approved {what} as `{actor}` (not verified).\n"))?;
     print_plan(set, &outcome, look)?;
     print_missing(set, run, &outcome.missing, &actor, has_role)?;
-    print_follow_up(set, &outcome.follow_up, look)?;
+    print_follow_up(set, &outcome, look)?;
     Ok(ExitStatus::Done)
 }
 
@@ -156,17 +154,20 @@ fn print_missing(
 
 fn print_follow_up(
     set: ChangeSetId,
-    follow_up: &FollowUp,
+    outcome: &ApproveOutcome,
     look: ViewOptions,
 ) -> Result<(), CommandError> {
-    let text = match follow_up {
+    let text = match outcome.follow_up {
         FollowUp::Waits => return Ok(()),
         FollowUp::Continues => format!("Change set {set} continues.\n"),
         FollowUp::ContinuesInPart => format!("Change set {set} continues with the rest.\n"),
         FollowUp::Resume => format!("Run `terrane apply --resume {set}` to continue.\n"),
-        FollowUp::Blocked { why, step } => errors::render_warning(why, &[step.to_string()], look),
+        FollowUp::Blocked => match &outcome.blocked {
+            Some((why, step)) => errors::render_warning(why, &[step.to_string()], look),
+            None => return Ok(()),
+        },
         FollowUp::Confirm { by_this_user, at } => {
-            let by = if *by_this_user {
+            let by = if by_this_user {
                 ""
             } else {
                 " by a user who may apply it"
