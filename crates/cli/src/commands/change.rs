@@ -1,7 +1,7 @@
 //! Shared code of plan, apply and destroy: creates a change set from the arguments, watches it, asks once,
 //! and reports the outcome.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use control::changeset::prepare::{self, ChangeSetRequest, PrepareError, ResumeCa
 use control::home::HomeSettings;
 use control::project::engines;
 use control::project::open::OpenProject;
+use control::schedule::recovery;
 use control::schedule::scheduler::UnattendedOutcome;
-use control::schedule::{recovery, scheduler};
-use control::secrets::caller_env::CallerEnv;
+use control::schedule::supervisor::{self, CaughtUp};
 use jiff::Timestamp;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, StackName};
@@ -448,14 +448,10 @@ pub(super) async fn look_after_the_past(
     look: ViewOptions,
     process: &Process,
 ) -> Result<(), CommandError> {
-    let failed = |err: &dyn std::error::Error| {
-        CommandError::because("cannot check earlier change sets", err)
-    };
-    for set in recovery::release_abandoned(control)
-        .await
-        .map_err(|err| failed(&err))?
-    {
-        let runs = control.runs(set.id).await.map_err(|err| failed(&err))?;
+    let caught_up = supervisor::catch_up(control, &open.root, &process.env).await;
+    let CaughtUp { ended, continued } =
+        caught_up.map_err(|err| CommandError::because("cannot check earlier change sets", &err))?;
+    for (set, runs) in ended {
         let lost: Vec<String> = runs.iter().filter_map(unknown).collect();
         for text in &lost {
             report::say(&errors::render_warning(text, &[], look))?;
@@ -469,11 +465,7 @@ pub(super) async fn look_after_the_past(
             report::say(&told(set.id, &fate))?;
         }
     }
-    let nothing = BTreeMap::new();
-    let asker = CallerEnv::gather(&process.env, &open.root, &[], &nothing);
-    let asker = asker.map_err(|err| failed(&err))?;
-    let found = scheduler::resume_unattended(control, &asker, None).await;
-    for (set, fate) in found.map_err(|err| failed(&err))? {
+    for (set, fate) in continued {
         report::say(&told(set, &fate))?;
     }
     Ok(())

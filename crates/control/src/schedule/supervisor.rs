@@ -3,8 +3,9 @@
 //!
 //! Not here: a single step (`scheduler`), what a crash left behind (`recovery`), drawing (`cli::watch`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use model::base::error::{ErrorKind, Explain, NextStep};
@@ -16,8 +17,8 @@ use store::ChangeSetError;
 use crate::Control;
 use crate::run::cleanup;
 use crate::schedule::recovery;
-use crate::schedule::scheduler::{self, AdvanceError};
-use crate::secrets::caller_env::CallerEnv;
+use crate::schedule::scheduler::{self, AdvanceError, UnattendedOutcome};
+use crate::secrets::caller_env::{CallerEnv, MissingValuesError};
 
 /// How often to check for lost runners, and to request lanes again.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -30,6 +31,8 @@ pub enum SuperviseError {
     Advance(#[from] AdvanceError),
     #[error(transparent)]
     Recover(#[from] ChangeSetError),
+    #[error(transparent)]
+    Values(#[from] MissingValuesError),
 }
 
 impl Explain for SuperviseError {
@@ -37,6 +40,7 @@ impl Explain for SuperviseError {
         match self {
             Self::Advance(err) => err.kind(),
             Self::Recover(err) => err.kind(),
+            Self::Values(err) => err.kind(),
         }
     }
 
@@ -44,8 +48,33 @@ impl Explain for SuperviseError {
         match self {
             Self::Advance(err) => err.next_steps(),
             Self::Recover(err) => err.next_steps(),
+            Self::Values(err) => err.next_steps(),
         }
     }
+}
+
+/// What happened to earlier change sets that had no client.
+#[derive(Debug)]
+pub struct CaughtUp {
+    /// Change sets that a crash left open, and that are over now.
+    pub ended: Vec<(ChangeSet, Vec<Run>)>,
+    pub continued: Vec<(ChangeSetId, UnattendedOutcome)>,
+}
+
+/// Ends change sets that a crash left open, and continues those that waited.
+pub async fn catch_up(
+    control: &Control,
+    root: &Path,
+    env: &BTreeMap<String, String>,
+) -> Result<CaughtUp, SuperviseError> {
+    let mut ended = Vec::new();
+    for set in recovery::release_abandoned(control).await? {
+        let runs = control.store.run_list(set.id).await?;
+        ended.push((set, runs));
+    }
+    let caller = CallerEnv::gather(env, root, &[], &BTreeMap::new())?;
+    let continued = scheduler::resume_unattended(control, &caller, None).await?;
+    Ok(CaughtUp { ended, continued })
 }
 
 #[expect(
