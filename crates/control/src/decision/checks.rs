@@ -12,7 +12,7 @@ use store::ChangeSetError;
 use crate::Control;
 use crate::access::writers::{self, NotAWriterError};
 use crate::changeset::explain::ApproveError;
-use crate::changeset::prepare;
+use crate::changeset::prepare::{self, PrepareError};
 use crate::policy::PolicyError;
 use crate::schedule::scheduler::AdvanceError;
 
@@ -58,6 +58,8 @@ pub enum DecisionError {
         source: ApproveError,
     },
     #[error(transparent)]
+    Prepare(#[from] PrepareError),
+    #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
     Advance(#[from] AdvanceError),
@@ -69,6 +71,7 @@ impl Explain for DecisionError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Approve(err) => err.kind(),
+            Self::Prepare(err) => err.kind(),
             Self::Policy(err) => err.kind(),
             Self::Advance(err) => err.kind(),
             Self::Store(err) => err.kind(),
@@ -116,6 +119,7 @@ impl Explain for DecisionError {
                 format!("run show {set} --plan"),
                 "shows the current plan and its name",
             )],
+            Self::Prepare(err) => err.next_steps(),
             Self::Policy(err) => err.next_steps(),
             Self::Advance(err) => err.next_steps(),
             Self::Store(err) => err.next_steps(),

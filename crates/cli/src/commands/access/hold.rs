@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use control::changeset::holds::{self, ReleaseError, ReleasedHolds};
-use control::changeset::prepare;
-use control::run::liveness;
-use control::schedule::scheduler;
+use control::decision::release;
 use control::state::redact_reason::without_secrets;
 use jiff::Timestamp;
 use model::base::error::Explain;
@@ -18,6 +16,7 @@ use crate::commands::manual::ReasonArg;
 use crate::commands::run::ProjectHandle;
 use crate::global::Global;
 use crate::view::{duration, table::Table, text::clean};
+use crate::watch::decision_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Keep a stack or a whole target from being applied for a while
@@ -212,50 +211,34 @@ async fn go_on(
     global: &Global,
     process: &Process,
 ) -> Result<Vec<String>, CommandError> {
-    let failed = |err: &dyn Explain| CommandError::from_error(err);
-    let control = &here.control;
+    let actor = process.actor();
+    let decider = here.decider(&actor, process);
+    let waiters = release::continue_waiters(&here.control, decider, &here.open, on).await;
     let mut started = Vec::new();
-    let waiters = holds::waiters(control, on).await;
-    for waiter in waiters.map_err(|err| failed(&err))? {
+    for one in waiters.map_err(|err| decision_error(&err))? {
+        let waiter = one.details;
         let set = waiter.set.id;
-        let is_here = !liveness::is_elsewhere(control, &waiter.set);
-        let may = is_here && here.check_writer(set, process).await.is_ok();
-        let values = prepare::gather_again(control, &here.open, &process.env, set).await;
-        let values = values.map_err(|err| failed(&err))?;
-        let is_other = match &values {
-            Some(asker) => prepare::overrides_values(control, set, asker).await,
-            None => Ok(false),
-        };
-        let may = may && !is_other.map_err(|err| failed(&err))?;
-        let words = match values.filter(|_| may && waiter.goes_on()) {
-            Some(asker) => {
-                let turned = scheduler::advance(control, set, None, &asker, None).await;
-                turned.map_err(|err| failed(&err))?;
-                started.push(set.to_string());
-                format!("Change set {set} continues; follow it with `terrane run logs -f {set}`.\n")
-            }
-            None if waiter.goes_on() => {
-                // The full command could be taken for more than was requested.
-                let way = if waiter.set.status == Status::AwaitingConfirm {
-                    format!("`terrane run confirm {set}`")
-                } else {
-                    "the same command".to_owned()
-                };
-                format!(
-                    "Change set {set} may continue: its requester runs {way} in the same place.\n"
-                )
-            }
-            None => {
-                let why = waiter
-                    .why()
-                    .unwrap_or_else(|| waiter.set.status.word().to_owned());
-                let link = if why.starts_with("stack ") {
-                    ":"
-                } else {
-                    " for"
-                };
-                format!("Change set {set} waits{link} {why}.\n")
-            }
+        let words = if one.is_started {
+            started.push(set.to_string());
+            format!("Change set {set} continues; follow it with `terrane run logs -f {set}`.\n")
+        } else if waiter.goes_on() {
+            // The full command could be taken for more than was requested.
+            let way = if waiter.set.status == Status::AwaitingConfirm {
+                format!("`terrane run confirm {set}`")
+            } else {
+                "the same command".to_owned()
+            };
+            format!("Change set {set} may continue: its requester runs {way} in the same place.\n")
+        } else {
+            let why = waiter
+                .why()
+                .unwrap_or_else(|| waiter.set.status.word().to_owned());
+            let link = if why.starts_with("stack ") {
+                ":"
+            } else {
+                " for"
+            };
+            format!("Change set {set} waits{link} {why}.\n")
         };
         if !global.json {
             report::say(&words)?;
