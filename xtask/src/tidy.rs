@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
     bans::no_path_of_one_machine,
     bans::plain_words,
     bans::sql_stays_in_store,
+    bans::the_command_line_does_not_schedule,
     bans::processes_are_born_in_one_place,
     rooms::rooms_have_no_import_cycles,
     rooms::directories_stay_small,

@@ -120,6 +120,31 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
+/// Use cases are in `control`: the command line parses arguments and draws results.
+pub(super) fn the_command_line_does_not_schedule(tree: &SourceTree) -> Vec<Violation> {
+    let needles = [
+        "scheduler::advance(",
+        "scheduler::resume_unattended(",
+        "recovery::release_abandoned(",
+        "recovery::stop_if_gone(",
+        "run::cleanup",
+    ];
+    let mut problems = Vec::new();
+    for file in tree.rust() {
+        if !file.path.starts_with("crates/cli/src/") {
+            continue;
+        }
+        for (number, line) in file.code() {
+            if let Some(needle) = needles.iter().find(|needle| line.contains(**needle)) {
+                let message =
+                    format!("`{needle}` belongs to `control::schedule` or `control::decision`");
+                problems.push(Violation::at(&file.path, number, message));
+            }
+        }
+    }
+    problems
+}
+
 pub(super) fn sql_stays_in_store(tree: &SourceTree) -> Vec<Violation> {
     let needles = [
         concat!("SEL", "ECT "),
