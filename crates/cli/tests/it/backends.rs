@@ -448,7 +448,7 @@ fn an_old_home_stays_locked_on_request() {
     assert_snapshot!(words.replace(id, "ID"), @r#"
     ── stderr
     State `app` imported: serial 41, lineage old; its old home stays locked.
-    hint: `ID` is its lock: `force-unlock ID` of an engine with that backend frees it
+    hint: `ID` is its lock: `force-unlock ID` of an engine with that backend releases it
     "#);
     assert!(old.is_locked());
     // Again: it is locked by whoever imported it first.
