@@ -9,4 +9,4 @@ pub mod confirm;
 pub mod release;
 pub mod stop;
 
-pub use checks::{Decider, DecisionError};
+pub use checks::{DecidingUser, DecisionError};

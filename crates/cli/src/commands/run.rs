@@ -1,7 +1,7 @@
 //! `terrane run`: lists runs and why they wait, and records users' decisions.
 
 use control::Control;
-use control::decision::Decider;
+use control::decision::DecidingUser;
 use control::project::open::OpenProject;
 use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
@@ -97,8 +97,8 @@ impl ProjectHandle {
     }
 
     /// The user, with the project as this user has it.
-    pub(super) fn decider<'a>(&'a self, actor: &'a str, process: &'a Process) -> Decider<'a> {
-        Decider {
+    pub(super) fn decider<'a>(&'a self, actor: &'a str, process: &'a Process) -> DecidingUser<'a> {
+        DecidingUser {
             actor,
             env: &process.env,
             project: &self.project,

@@ -8,7 +8,7 @@ use model::run::approval::{AfterApproval, ApprovalSubject, FollowUp, MissingAppr
 use model::run::changeset::{ChangeSet, Status, is_said};
 use model::run::{Run, RunState};
 
-use super::{Decider, DecisionError};
+use super::{DecidingUser, DecisionError};
 use crate::Control;
 use crate::changeset::approval_policy::{self, PolicyVerdicts};
 use crate::changeset::explain::{self, ApproveError, ChangeSetDetails, NewApproval};
@@ -46,7 +46,7 @@ pub struct ApproveOutcome {
 
 pub async fn approve(
     control: &Control,
-    decider: Decider<'_>,
+    decider: DecidingUser<'_>,
     request: ApproveRequest,
 ) -> Result<ApproveOutcome, DecisionError> {
     let (set, run) = (request.set, request.run);
@@ -145,7 +145,7 @@ async fn facts(
 /// Starts the change set if this was the last approval and the user may apply it here.
 async fn start(
     control: &Control,
-    decider: Decider<'_>,
+    decider: DecidingUser<'_>,
     set: ChangeSetId,
     facts: AfterApproval,
 ) -> Result<FollowUp, DecisionError> {
@@ -160,7 +160,7 @@ async fn start(
 /// Why the project's current rules prevent the start of a change set, and the next step.
 async fn blocked(
     control: &Control,
-    decider: Decider<'_>,
+    decider: DecidingUser<'_>,
     set: &ChangeSet,
 ) -> Result<Option<(String, NextStep)>, DecisionError> {
     let id = set.id;

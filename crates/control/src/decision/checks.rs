@@ -18,7 +18,7 @@ use crate::schedule::scheduler::AdvanceError;
 
 /// The user who decides, and the project as this user has it.
 #[derive(Clone, Copy, Debug)]
-pub struct Decider<'a> {
+pub struct DecidingUser<'a> {
     pub actor: &'a str,
     pub env: &'a BTreeMap<String, String>,
     pub project: &'a Project,
@@ -164,7 +164,7 @@ impl Control {
     }
 }
 
-impl Decider<'_> {
+impl DecidingUser<'_> {
     /// A stack of a destroy that became protected after the request.
     pub(super) async fn protected_since(
         &self,

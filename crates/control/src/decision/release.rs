@@ -2,7 +2,7 @@
 
 use model::run::hold::HoldOn;
 
-use super::{Decider, DecisionError};
+use super::{DecidingUser, DecisionError};
 use crate::Control;
 use crate::changeset::explain::ChangeSetDetails;
 use crate::changeset::{holds, prepare};
@@ -21,7 +21,7 @@ pub struct Waiter {
 /// Continues change sets that waited for a hold, if the user who released it may apply them and has their values.
 pub async fn continue_waiters(
     control: &Control,
-    decider: Decider<'_>,
+    decider: DecidingUser<'_>,
     open: &OpenProject,
     on: &HoldOn,
 ) -> Result<Vec<Waiter>, DecisionError> {
