@@ -93,17 +93,49 @@ fn every_terrane_command_can_be_parsed() {
     assert!(failures.is_empty(), "\n{failures}");
 }
 
+/// A next step that cannot be typed sends a user in a circle.
+#[test]
+fn every_next_step_can_be_parsed() {
+    let (mut failures, mut count) = (String::new(), 0);
+    for_each_source(&mut |path, text| {
+        for line in next_steps(text) {
+            count += 1;
+            for words in shell::terrane_commands(&line) {
+                if let Err(why) = parse(&words, false) {
+                    let _ = writeln!(failures, "{}: `{line}`: {why}", path.display());
+                }
+            }
+        }
+    });
+    assert!(count > 60, "{count} next steps were found");
+    assert!(failures.is_empty(), "\n{failures}");
+}
+
+/// The lines of `command("…", …)` and `command(format!("…"), …)`, with `X` for each value.
+fn next_steps(text: &str) -> Vec<String> {
+    let steps = text.split("command(").skip(1).filter_map(|rest| {
+        let rest = rest.trim_start();
+        let rest = rest.strip_prefix("format!(").unwrap_or(rest).trim_start();
+        let rest = rest.strip_prefix('"')?.replace("\\\"", "'");
+        let line = rest.split('"').next()?;
+        let mut parts = line.split('{');
+        let mut whole = format!("terrane {}", parts.next()?);
+        for part in parts {
+            let (_, rest) = part.split_once('}')?;
+            whole.push('X');
+            whole.push_str(rest);
+        }
+        Some(whole)
+    });
+    steps.collect()
+}
+
 #[test]
 fn every_variable_of_the_environment_is_documented() {
     let documented = std::fs::read_to_string(repository().join("docs/reference/environment.md"));
     let documented = documented.expect("docs/reference/environment.md");
     let mut names = BTreeSet::new();
-    for name in ["cli", "control", "drivers", "model", "server", "store"] {
-        variables(
-            &repository().join("crates").join(name).join("src"),
-            &mut names,
-        );
-    }
+    for_each_source(&mut |_, text| variables(text, &mut names));
     assert!(names.contains("TERRANE_HOME"), "{names:?}");
     let is_missing = |name: &&String| !documented.contains(&format!("`{name}`"));
     let missing: Vec<&String> = names.iter().filter(is_missing).collect();
@@ -213,28 +245,37 @@ fn parse(words: &[String], is_inline: bool) -> Result<(), String> {
         .to_owned())
 }
 
-/// Names such as `TERRANE_HOME` in the sources below a directory, those of tests left out.
-fn variables(dir: &Path, names: &mut BTreeSet<String>) {
+/// Every source of the product, without its tests.
+fn for_each_source(see: &mut dyn FnMut(&Path, &str)) {
+    for name in ["cli", "control", "drivers", "model", "server", "store"] {
+        sources_below(&repository().join("crates").join(name).join("src"), see);
+    }
+}
+
+fn sources_below(dir: &Path, see: &mut dyn FnMut(&Path, &str)) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
         let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
         if path.is_dir() && !is_test {
-            variables(&path, names);
+            sources_below(&path, see);
         } else if path.extension().is_some_and(|it| it == "rs") && !is_test {
             let text = std::fs::read_to_string(&path).expect("a source");
-            let text = text.split("#[cfg(test)]").next().unwrap_or_default();
-            for (at, _) in text.match_indices("TERRANE_") {
-                let is_name = |c: char| c.is_ascii_uppercase() || c == '_';
-                let rest = &text[at..];
-                let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
-                // A prefix is the beginning of several.
-                let is_whole = !name.ends_with('_') && !rest[name.len()..].starts_with('…');
-                let is_ours =
-                    !name.starts_with("TERRANE_TEST") && !name.starts_with("TERRANE_BENCH");
-                if is_whole && is_ours {
-                    names.insert(name.to_owned());
-                }
-            }
+            see(&path, text.split("#[cfg(test)]").next().unwrap_or_default());
+        }
+    }
+}
+
+/// Names such as `TERRANE_HOME` in a source.
+fn variables(text: &str, names: &mut BTreeSet<String>) {
+    for (at, _) in text.match_indices("TERRANE_") {
+        let is_name = |c: char| c.is_ascii_uppercase() || c == '_';
+        let rest = &text[at..];
+        let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+        // A prefix is the beginning of several.
+        let is_whole = !name.ends_with('_') && !rest[name.len()..].starts_with('…');
+        let is_ours = !name.starts_with("TERRANE_TEST") && !name.starts_with("TERRANE_BENCH");
+        if is_whole && is_ours {
+            names.insert(name.to_owned());
         }
     }
 }
