@@ -80,7 +80,7 @@ fn a_file_is_encrypted_and_opened() {
     assert_snapshot!(again, @"
     error: could not encrypt `s.yaml`
            it has a key that is reserved for SOPS, so it may already be encrypted
-    hint: `terrane secret edit` changes an encrypted file
+    hint: `terrane secret edit FILE` changes an encrypted file
     ");
     let _ = test
         .cli(&["secret", "decrypt", "s.yaml", "--in-place"])

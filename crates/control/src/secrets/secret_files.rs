@@ -129,7 +129,7 @@ impl Explain for SecretFileError {
                 "name one value in it, such as `{key}.NAME`; `--force` replaces all of it"
             )),
             Self::Encrypt { source, .. } => match &**source {
-                EncryptError::Reserved => command("secret edit", "changes an encrypted file"),
+                EncryptError::Reserved => command("secret edit FILE", "changes an encrypted file"),
                 _ => return source.next_steps(),
             },
             Self::Nested { .. } => advice(

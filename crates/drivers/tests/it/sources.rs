@@ -356,7 +356,7 @@ async fn aws_by_keys_of_each_kind() {
     hint: set `AWS_ROLE_ARN`, with `AWS_WEB_IDENTITY_TOKEN_FILE` or in a GitHub job with `id-token: write`; or run where the machine has a role; or set `AWS_PROFILE`, or `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`
 
     the profile `missing` of `HOME/.aws/credentials` has no keys
-    hint: `aws configure export-credentials --format env` gives keys for the environment
+    hint: `aws configure export-credentials --format env` prints keys for the environment
     ");
 }
 

@@ -117,7 +117,7 @@ impl Explain for RebuildError {
                     "`--accept-loss {state}@{version}` continues from it"
                 )),
                 command(
-                    format!("state rollback {state} --to {version}"),
+                    format!("state rollback {state} --to {version} --reason …"),
                     "does so as well",
                 ),
             ],

@@ -118,7 +118,7 @@ fn a_plugin_that_is_missing_is_named_unless_another_key_opens() {
     insta::assert_snapshot!(shown(without.opened(&sealed, None).unwrap_err()), @r#"
     none of the age keys can decrypt it: it is encrypted for `age1pq1…`
     there is no program `age-plugin-pq` on `PATH`
-    hint: Some("install the age plugin `age-plugin-pq`, and see that its directory is on `PATH`")
+    hint: Some("install the age plugin `age-plugin-pq`, and add its directory to `PATH`")
     "#);
     insta::assert_snapshot!(shown(without.sealed().unwrap_err()), @r"
     cannot wrap the data key for `age1pq1…`
@@ -205,6 +205,6 @@ fn a_plugin_may_ask() {
     insta::assert_snapshot!(nobody.replace(&key.recipient, "age1pq1…"), @r#"
     none of the age keys can decrypt it: it is encrypted for `age1pq1…`
     the age plugin `age-plugin-pq` requests input, and there is no terminal to ask for it: the token is missing [y: insert]
-    hint: Some("give runs a key that opens without a person")
+    hint: Some("use a key for runs that needs no interaction")
     "#);
 }
