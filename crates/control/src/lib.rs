@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod changeset;
+pub mod clock;
 pub mod decision;
 pub mod home;
 pub mod policy;
@@ -22,9 +23,11 @@ mod values;
 
 use std::path::PathBuf;
 
+use clock::Clock;
 use home::{Home, OpenHomeError};
 use jiff::Timestamp;
 use model::state::StateName;
+use run::launcher::RunnerLauncher;
 use store::{OpenMode, Store};
 
 /// What every use case needs: the store and the home, and the program to start runners.
@@ -36,6 +39,8 @@ pub struct Control {
     pub program: PathBuf,
     /// The user's cache of engines and providers, which can be downloaded again.
     pub cache: PathBuf,
+    pub clock: Clock,
+    pub launcher: RunnerLauncher,
 }
 
 /// The kind of process that opens a home.
@@ -69,6 +74,8 @@ impl Control {
             home,
             program,
             cache,
+            clock: Clock::System,
+            launcher: RunnerLauncher::Process,
         }
     }
 
@@ -77,11 +84,7 @@ impl Control {
         StateName::new(self.home.project(), name)
     }
 
-    #[expect(
-        clippy::unused_self,
-        reason = "the one place the clock is read; tests will give it one"
-    )]
     pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.clock.now()
     }
 }

@@ -8,6 +8,7 @@ pub mod cleanup;
 pub mod client_presence;
 pub(crate) mod failure;
 pub(crate) mod keyed_digests;
+pub mod launcher;
 pub mod liveness;
 pub mod lock;
 pub mod logs;

@@ -25,10 +25,10 @@ pub struct RunPids {
 
 /// A run that was claimed, with its lock.
 #[derive(Debug)]
-pub(crate) struct ClaimedRun {
-    pub(crate) run: RunId,
-    pub(crate) stage: Stage,
-    pub(crate) lock: RunLock,
+pub struct ClaimedRun {
+    pub run: RunId,
+    pub stage: Stage,
+    pub lock: RunLock,
 }
 
 /// Length of the line for one PID, fixed so that one PID can overwrite another.

@@ -57,6 +57,17 @@ pub async fn run(
     asker: &CallerEnv,
     serve: ServeFn,
 ) -> Result<(), RunnerError> {
+    let lock = inherited_lock().map_err(|source| RunnerError::Sign { run, source })?;
+    run_claimed(control, ClaimedRun { run, stage, lock }, asker, serve).await
+}
+
+/// Like [`run`], with the lock that the claim took.
+pub async fn run_claimed(
+    control: &Control,
+    claimed: ClaimedRun,
+    asker: &CallerEnv,
+    serve: ServeFn,
+) -> Result<(), RunnerError> {
     // Install signal handlers before our process number is in the lock, so that no signal can kill us.
     let interrupts = Interrupts::listen().map_err(RunnerError::Session)?;
     let interrupts = Mutex::new(interrupts);
@@ -65,8 +76,7 @@ pub async fn run(
         serve,
         interrupts: &interrupts,
     };
-    let lock = inherited_lock().map_err(|source| RunnerError::Sign { run, source })?;
-    let mut next = Some(ClaimedRun { run, stage, lock });
+    let mut next = Some(claimed);
     while let Some(claimed) = next {
         next = Box::pin(carry_out(control, claimed, process)).await?;
     }

@@ -22,6 +22,7 @@ pub use model::run::changeset::UserCommand;
 use crate::Control;
 use crate::changeset::{explain, orphan_processes, prepare};
 use crate::home::retry::retry_unavailable;
+use crate::run::launcher::RunnerLauncher;
 use crate::run::lock::{self, ClaimedRun, RunLock};
 use crate::run::{client_presence, liveness};
 use crate::secrets::caller_env::{self, CallerEnv};
@@ -139,7 +140,8 @@ pub async fn advance(
         };
         if takes_next && next.is_none() {
             next = Some(ClaimedRun { run, stage, lock });
-        } else if let Err(failure) = start(control, run, word(stage), &values, lock.file()).await {
+        } else if let Err(failure) = launch(control, ClaimedRun { run, stage, lock }, &values).await
+        {
             let problem = could_not_start(stage, &failure);
             let event = RunEvent::Failed { problem };
             control
@@ -389,6 +391,21 @@ fn word(stage: Stage) -> &'static str {
     }
 }
 
+async fn launch(control: &Control, claimed: ClaimedRun, values: &[u8]) -> Result<(), StartError> {
+    match &control.launcher {
+        RunnerLauncher::Process => {
+            let ClaimedRun { run, stage, lock } = claimed;
+            start(control, run, word(stage), values, lock.file()).await
+        }
+        RunnerLauncher::Queue(queue) => {
+            // Without a receiver, the run's lock is released, and the run is recovered like any lost one.
+            drop(queue.send(claimed));
+            Ok(())
+        }
+    }
+}
+
+/// Starts a runner's process.
 async fn start(
     control: &Control,
     run: RunId,

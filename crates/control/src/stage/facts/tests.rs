@@ -45,12 +45,7 @@ impl World {
         let OpenedHome { store, home, .. } = home.open().await.unwrap();
         Self {
             dir: Arc::clone(dir),
-            control: Control {
-                store,
-                home,
-                program: PathBuf::new(),
-                cache: PathBuf::new(),
-            },
+            control: Control::new(store, home, PathBuf::new(), PathBuf::new()),
             project: project.to_owned(),
         }
     }

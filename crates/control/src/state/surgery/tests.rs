@@ -26,12 +26,7 @@ impl Place {
             "p".to_owned(),
         );
         let OpenedHome { store, home, .. } = home.open().await.unwrap();
-        let control = Control {
-            store,
-            home,
-            program: PathBuf::new(),
-            cache: PathBuf::new(),
-        };
+        let control = Control::new(store, home, PathBuf::new(), PathBuf::new());
         Self { control, _dir: dir }
     }
 
