@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use control::home::master_keys::{AgeIdentity, KeySource};
 use control::home::{HomeLocation, HomeSettings};
+use model::base::actor::{Actor, ActorKind, Entrance, Verification};
 use model::base::secret::{Secret, is_key_material};
 
 use crate::global::{Color, Global};
@@ -53,13 +54,28 @@ impl Process {
     }
 
     /// The actor: a user of the operating system or, in a CI job, the user that the job names.
-    pub(crate) fn actor(&self) -> String {
+    pub(crate) fn actor(&self) -> Actor {
         let claimed = ["GITHUB_ACTOR", "GITLAB_USER_LOGIN"];
         if self.var("CI").is_some()
             && let Some(name) = claimed.iter().find_map(|name| self.var(name))
         {
-            return name.trim().to_owned();
+            return Actor {
+                name: name.trim().to_owned(),
+                kind: ActorKind::Ci,
+                verified: Verification::Claimed,
+                via: Entrance::Cli,
+            };
         }
+        Actor {
+            name: self.user(),
+            kind: ActorKind::Person,
+            verified: Verification::System,
+            via: Entrance::Cli,
+        }
+    }
+
+    /// The user of the operating system.
+    fn user(&self) -> String {
         let uid = rustix::process::getuid().as_raw().to_string();
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let known = users.lines().find_map(|line| {

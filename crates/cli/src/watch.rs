@@ -17,6 +17,7 @@ use control::run::query::ChangeMark;
 use control::schedule::scheduler::{self, UserCommand};
 use control::schedule::supervisor::Supervisor;
 use control::secrets::caller_env::CallerEnv;
+use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::policy::Remark;
@@ -61,7 +62,7 @@ pub(crate) struct Watcher<'a> {
     /// The revision up to which the runs were read; -1 before the first read.
     revision: i64,
     /// The user who watches, and confirms or declines.
-    actor: String,
+    actor: Actor,
     tails: Tails,
     display: Display,
     json: bool,

@@ -8,12 +8,13 @@
 use drivers::process::CaptureError;
 use drivers::snapshot::sha256;
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::error::{Explain, NextStep, advice, command};
 use model::base::ids::{RunId, StackName};
 use model::plan::PlanCounts;
 use model::policy::{
-    Actor, AppliedFile, AppliedPolicy, ApprovalFacts, PolicyInput, PolicyPhase, Remark, RunFacts,
-    SourceFacts, StackFacts, UpstreamFacts, Verdict,
+    ActorFacts, AppliedFile, AppliedPolicy, ApprovalFacts, PolicyInput, PolicyPhase, Remark,
+    RunFacts, SourceFacts, StackFacts, UpstreamFacts, Verdict,
 };
 use model::project::Project;
 use model::project::identity::IdentityKind;
@@ -112,7 +113,7 @@ pub(crate) async fn note(
     run: RunId,
     plan: &PlanRecord,
     at: PolicyPhase,
-    by: Option<&str>,
+    by: Option<&Actor>,
     said: &Verdict,
 ) -> Result<(), store::ChangeSetError> {
     if !plan.is_news(at, said) {
@@ -120,7 +121,7 @@ pub(crate) async fn note(
     }
     let event = RunEvent::PolicyAsked {
         at,
-        by: by.map(str::to_owned),
+        by: by.cloned(),
         said: said.clone(),
     };
     match control.store.run_record(run, event, control.now()).await {
@@ -131,10 +132,10 @@ pub(crate) async fn note(
 }
 
 /// The actor who requested a change.
-pub fn author(request: &Request) -> Actor {
+pub fn author(request: &Request) -> ActorFacts {
     match &request.identity {
-        None => Actor::person(request.asker.as_deref().unwrap_or_default()),
-        Some(who) => Actor {
+        None => ActorFacts::person(&request.actor().name),
+        Some(who) => ActorFacts {
             name: who.name.clone(),
             kind: match who.kind {
                 IdentityKind::Person => "person".to_owned(),
@@ -155,7 +156,7 @@ pub fn approvals(given: &[model::run::approval::Approval]) -> Vec<ApprovalFacts>
     let given = given.iter();
     given
         .map(|it| ApprovalFacts {
-            person: it.person.clone(),
+            person: it.person.name.clone(),
             role: it.role.clone(),
             verified: it.verified,
             verdict: "approve".to_owned(),
@@ -174,7 +175,7 @@ pub struct PolicyContext<'a> {
     /// Whether the plan is made again before it is applied.
     pub is_preview: bool,
     pub approvals: Vec<ApprovalFacts>,
-    pub actor: Actor,
+    pub actor: ActorFacts,
     pub now: Timestamp,
 }
 

@@ -228,7 +228,8 @@ impl StageJob<'_> {
 
     /// The name of the requester.
     fn asker_name(&self) -> &str {
-        self.set.request.asker.as_deref().unwrap_or("nobody known")
+        let asker = self.set.request.asker.as_ref();
+        asker.map_or("an unknown person", |asker| &asker.name)
     }
 
     /// Takes an engine permit before the first engine of a stage. Waits until the change set may run one more

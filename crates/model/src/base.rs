@@ -1,8 +1,9 @@
-//! What everything else uses: ids, errors, findings, durations, exact numbers, secrets and their masking,
+//! What everything else uses: ids, actors, errors, findings, durations, exact numbers, secrets and their masking,
 //! file trees.
 //!
 //! Not here: anything about stacks, runs or states.
 
+pub mod actor;
 pub mod diagnostic;
 pub mod duration;
 pub mod error;

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use dialect::{Dialect, RuleKind};
 pub use input::{
-    Actor, ApprovalFacts, PolicyInput, RunFacts, SourceFacts, StackFacts, TimeFacts, UpstreamFacts,
+    ActorFacts, ApprovalFacts, PolicyInput, RunFacts, SourceFacts, StackFacts, TimeFacts,
+    UpstreamFacts,
 };
 pub use redact::redact;
 pub use rule_result::{AddressFinder, RuleResult, RuleResultError};

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::base::actor::Actor;
 use crate::base::ids::{ChangeSetId, RunId, StackName};
 use crate::plan::PlanCounts;
 use crate::policy::{PolicyPhase, Remark, RequiredApproval, Verdict};
@@ -373,7 +374,7 @@ pub enum RunEvent {
         at: PolicyPhase,
         /// The person who approved or confirmed the plan.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
+        by: Option<Actor>,
         said: Verdict,
     },
     Confirmed,
@@ -423,7 +424,7 @@ pub enum RunEvent {
     },
     /// A person requested cancellation. The result is a separate event.
     CancelAsked {
-        by: String,
+        by: Actor,
         #[serde(default)]
         reason: Option<String>,
         /// The engine was killed.

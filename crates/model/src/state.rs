@@ -12,6 +12,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::base::actor::Actor;
 use crate::base::ids::RunId;
 use crate::state::lock::LockInfo;
 
@@ -89,7 +90,7 @@ pub struct StateVersion {
     pub created_at: jiff::Timestamp,
     /// The author, if known.
     #[serde(default)]
-    pub actor: String,
+    pub actor: Actor,
 }
 
 impl StateVersion {

@@ -75,7 +75,7 @@ pub(crate) async fn exec(
     let name = one_stack(&args.stack, &open, &project, process)?;
     let stacks = BTreeSet::from([name.clone()]);
     let who = match exec.kind {
-        ExecKind::Read => Caller::person(process.actor()),
+        ExecKind::Read => Caller::new(process.actor()),
         ExecKind::Write => {
             writers::identify(&project, &stacks, &process.env, &process.actor()).await
         }
@@ -103,7 +103,7 @@ pub(crate) async fn exec(
         refresh_only: false,
         pinned: None,
         no_state: false,
-        asker: who.identity.name.clone(),
+        asker: who.actor(),
         who,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         exec: Some(exec.clone()),

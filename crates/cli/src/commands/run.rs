@@ -3,6 +3,7 @@
 use control::Control;
 use control::decision::DecidingUser;
 use control::project::open::OpenProject;
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
 use model::run::changeset::Action;
@@ -97,7 +98,11 @@ impl ProjectHandle {
     }
 
     /// The user, with the project as this user has it.
-    pub(super) fn decider<'a>(&'a self, actor: &'a str, process: &'a Process) -> DecidingUser<'a> {
+    pub(super) fn decider<'a>(
+        &'a self,
+        actor: &'a Actor,
+        process: &'a Process,
+    ) -> DecidingUser<'a> {
         DecidingUser {
             actor,
             env: &process.env,

@@ -73,7 +73,7 @@ pub(crate) fn holds(holds: &[Hold]) -> Table {
     for hold in holds {
         table.row([
             hold.on.words().replace('`', ""),
-            hold.person.clone(),
+            hold.person.name.clone(),
             hold.until.strftime("%Y-%m-%d %H:%M UTC").to_string(),
             hold.reason.clone(),
         ]);
@@ -127,7 +127,7 @@ pub(crate) fn acts(
             id.to_string(),
             in_force.name(&act.state),
             act.act.words().to_owned(),
-            act.actor.clone(),
+            act.actor.name.clone(),
             duration::ago(ago),
             format!("{}{missing} ({})", reason(act), act.detail),
         ]);

@@ -101,7 +101,7 @@ fn author_words(author: &Author, columns: usize, look: ViewOptions) -> Vec<Strin
     let commit = author.commit.as_ref();
     let commit = commit.map(|commit| commit_words(commit, columns, look));
     let person = author.person.as_ref();
-    let person = person.map(|person| clean(person).into_owned());
+    let person = person.map(|person| clean(&person.name).into_owned());
     [run, commit, person].into_iter().flatten().collect()
 }
 

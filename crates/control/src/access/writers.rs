@@ -11,6 +11,7 @@ use std::error::Error;
 use std::sync::OnceLock;
 
 use drivers::oidc::{FetchError, Oidc, VerifyTokenError};
+use model::base::actor::Actor;
 use model::base::error::causes;
 use model::base::ids::StackName;
 use model::base::secret::Secret;
@@ -25,6 +26,7 @@ pub use refusal::NotAWriterError;
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub identity: Identity,
+    actor: Actor,
     refusals: Vec<(Writer, WriterMismatch)>,
     job: JobKind,
 }
@@ -56,13 +58,22 @@ enum WriterMismatch {
 }
 
 impl Caller {
-    /// A person, without any verification.
-    pub fn person(name: impl Into<String>) -> Self {
+    /// An actor without a token of an issuer.
+    pub fn new(actor: Actor) -> Self {
         Self {
-            identity: Identity::person(name),
+            identity: Identity::person(&actor.name),
+            actor,
             refusals: Vec::new(),
             job: JobKind::None,
         }
+    }
+
+    /// The actor: the job of a verified token, or else the one that started this program.
+    pub fn actor(&self) -> Actor {
+        if self.identity.verified {
+            return self.identity.actor();
+        }
+        self.actor.clone()
     }
 
     /// Whether the caller may change the stacks of a target.
@@ -90,9 +101,9 @@ pub async fn identify(
     project: &Project,
     stacks: &BTreeSet<StackName>,
     env: &BTreeMap<String, String>,
-    person: &str,
+    actor: &Actor,
 ) -> Caller {
-    let mut who = Caller::person(person);
+    let mut who = Caller::new(actor.clone());
     who.job = job(env);
     let closed = targets(project, stacks).filter(|target| !target.is_open());
     let names = closed.flat_map(|target| &target.writers);

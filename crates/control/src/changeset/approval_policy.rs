@@ -2,8 +2,9 @@
 //!
 //! Not here: evaluation at plan and apply (`runner`), the policies themselves (`policy`).
 
+use model::base::actor::Actor;
 use model::base::ids::StackName;
-use model::policy::{Actor, ApprovalFacts, PolicyPhase, Remark, Verdict};
+use model::policy::{ActorFacts, ApprovalFacts, PolicyPhase, Remark, Verdict};
 use model::run::approval::{MissingApproval, missing_policy_approvals};
 use model::run::{Run, RunState};
 
@@ -37,7 +38,7 @@ pub async fn evaluate_approval(
     }
     let mut given = approvals(&before.approvals);
     given.push(ApprovalFacts {
-        person: new.person.clone(),
+        person: new.person.name.clone(),
         role: new.role.clone(),
         verified: false,
         verdict: "approve".to_owned(),
@@ -56,7 +57,7 @@ pub async fn evaluate_approval(
 pub async fn evaluate_confirmation(
     control: &Control,
     before: &ChangeSetDetails,
-    person: &str,
+    person: &Actor,
 ) -> Result<PolicyVerdicts, PolicyError> {
     if before.set.request.policy_override.is_some() {
         return Ok(PolicyVerdicts::default()); // verdicts are recorded at apply
@@ -72,7 +73,7 @@ async fn hear(
     before: &ChangeSetDetails,
     is_meant: impl Fn(&Run) -> bool,
     given: &[ApprovalFacts],
-    person: &str,
+    person: &Actor,
 ) -> Result<PolicyVerdicts, PolicyError> {
     let (mut heard, now) = (PolicyVerdicts::default(), control.now());
     for run in before.runs.iter().filter(|run| is_meant(run)) {
@@ -91,7 +92,7 @@ async fn hear(
             point: PolicyPhase::Approval,
             is_preview: false,
             approvals: given.to_vec(),
-            actor: Actor::person(person),
+            actor: ActorFacts::person(&person.name),
             now,
         };
         let said = ask(control, &case, asking).await?;
@@ -109,7 +110,7 @@ async fn note_all(
     control: &Control,
     before: &ChangeSetDetails,
     heard: &PolicyVerdicts,
-    person: &str,
+    person: &Actor,
 ) -> Result<(), PolicyError> {
     for (stack, said) in &heard.said {
         let run = before.runs.iter().find(|run| run.stack == *stack);

@@ -2,6 +2,7 @@
 //!
 //! Not here: making a request and carrying it out (`schedule::cancel`).
 
+use model::base::actor::Actor;
 use model::base::ids::RunId;
 use model::run::RunEvent;
 use store::Store;
@@ -11,7 +12,7 @@ use crate::Control;
 /// The person who cancels a run, and the reason, if there is one.
 #[derive(Clone, Debug)]
 pub struct CancelRequest {
-    pub by: String,
+    pub by: Actor,
     pub reason: Option<String>,
 }
 

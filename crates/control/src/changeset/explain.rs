@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, RunId};
 use model::run::approval::{
@@ -480,7 +481,7 @@ fn order_of_run(event: &RunEvent) -> EventOrder {
 pub struct NewApproval {
     pub set: ChangeSetId,
     pub run: Option<RunId>,
-    pub person: String,
+    pub person: Actor,
     pub role: Option<String>,
     pub comment: Option<String>,
     /// The mark of the plans that the person saw. The approval covers no others.
@@ -532,7 +533,7 @@ mod tests {
     #[test]
     fn what_came_to_rest_and_went_on_at_once_is_told_in_that_order() {
         let (then, now) = (Timestamp::UNIX_EPOCH, Timestamp::MAX);
-        let by = Some("ada".to_owned());
+        let by = Some(Actor::named("ada"));
         let of_set = vec![
             (now, SetEvent::CameToRest),
             (now, SetEvent::Confirmed { by }),

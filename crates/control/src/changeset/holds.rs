@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain, NextStep, command};
 use model::base::ids::StackName;
 use model::project::Project;
@@ -28,7 +29,7 @@ pub fn find(project: &Project, word: &str) -> Option<HoldOn> {
 pub async fn add(
     control: &Control,
     on: &HoldOn,
-    person: &str,
+    person: &Actor,
     reason: &str,
     term: Duration,
 ) -> Result<Hold, ChangeSetError> {
@@ -46,7 +47,7 @@ pub async fn add(
     Ok(Hold {
         id,
         on: on.clone(),
-        person: person.to_owned(),
+        person: person.clone(),
         reason: reason.to_owned(),
         since,
         until,
@@ -104,7 +105,7 @@ pub struct ReleasedHolds {
 pub async fn release(
     control: &Control,
     on: &HoldOn,
-    person: &str,
+    person: &Actor,
     all: bool,
 ) -> Result<ReleasedHolds, ReleaseError> {
     let (store, project, now) = (&control.store, control.home.project(), control.now());

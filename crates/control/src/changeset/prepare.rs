@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
+use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, StackName};
 use model::base::masking::Mask;
@@ -68,7 +69,7 @@ pub struct ChangeSetRequest {
     /// The plans are written into a bundle when they are made.
     pub keeps_plans: bool,
     /// The requester's name.
-    pub asker: String,
+    pub asker: Actor,
     /// The requester, and which targets they may change.
     pub who: Caller,
     /// For an engine command.

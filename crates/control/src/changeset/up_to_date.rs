@@ -247,7 +247,7 @@ mod tests {
             mark: None,
             run: run.map(RunId),
             created_at: Timestamp::UNIX_EPOCH,
-            actor: String::new(),
+            actor: model::base::actor::Actor::default(),
         }
     }
 

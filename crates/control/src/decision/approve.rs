@@ -56,7 +56,7 @@ pub async fn approve(
     let new = NewApproval {
         set,
         run,
-        person: decider.actor.to_owned(),
+        person: decider.actor.clone(),
         role: request.role,
         comment: request.comment,
         seen: request.plan,

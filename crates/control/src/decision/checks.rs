@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::base::ids::{ChangeSetId, StackName};
 use model::policy::Remark;
@@ -19,7 +20,7 @@ use crate::schedule::scheduler::AdvanceError;
 /// The user who decides, and the project as this user has it.
 #[derive(Clone, Copy, Debug)]
 pub struct DecidingUser<'a> {
-    pub actor: &'a str,
+    pub actor: &'a Actor,
     pub env: &'a BTreeMap<String, String>,
     pub project: &'a Project,
 }

@@ -1,5 +1,6 @@
 //! Confirms the plans of a change set. Policies may deny the confirmation because of the user or the time.
 
+use model::base::actor::Actor;
 use model::base::ids::ChangeSetId;
 use model::policy::Remark;
 use model::run::approval::MissingApproval;
@@ -32,7 +33,7 @@ pub enum ConfirmResult {
 pub async fn confirm(
     control: &Control,
     set: ChangeSetId,
-    actor: &str,
+    actor: &Actor,
     caller: &CallerEnv,
 ) -> Result<ConfirmOutcome, DecisionError> {
     let verdicts = evaluate(control, set, actor).await?;
@@ -42,7 +43,7 @@ pub async fn confirm(
     } else if !verdicts.missing.is_empty() {
         ConfirmResult::Missing(verdicts.missing.clone())
     } else {
-        let by = actor.to_owned();
+        let by = actor.clone();
         let command = UserCommand::Confirm { by };
         let after = scheduler::advance(control, set, Some(command), caller, None).await?;
         ConfirmResult::Confirmed {
@@ -55,7 +56,7 @@ pub async fn confirm(
 async fn evaluate(
     control: &Control,
     set: ChangeSetId,
-    actor: &str,
+    actor: &Actor,
 ) -> Result<PolicyVerdicts, DecisionError> {
     let before = explain::explain(control, set).await?;
     if before.set.status != Status::AwaitingConfirm {

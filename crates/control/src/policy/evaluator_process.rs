@@ -8,7 +8,8 @@ use drivers::process::{self, Capture, CaptureError, Captured, Environment, Exit}
 use drivers::rego::{self, EvaluatePolicyError, Rego, RegoError};
 use jiff::Timestamp;
 use model::policy::{
-    Actor, PolicyInput, PolicyPhase, PolicySource, RuleResult, RunFacts, SourceFacts, StackFacts,
+    ActorFacts, PolicyInput, PolicyPhase, PolicySource, RuleResult, RunFacts, SourceFacts,
+    StackFacts,
 };
 use model::project::Project;
 use serde::{Deserialize, Serialize};
@@ -162,7 +163,7 @@ pub(super) async fn try_out(
                 auto_approve: false,
                 preview: false,
             },
-            actor: Actor::default(),
+            actor: ActorFacts::default(),
             approvals: Vec::new(),
             stack: StackFacts {
                 name: "stack".to_owned(),

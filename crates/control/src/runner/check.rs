@@ -10,7 +10,7 @@ use drivers::snapshot::sha256;
 use jiff::Timestamp;
 use model::base::masking::Mask;
 use model::policy::{
-    Actor, ApprovalFacts, PolicyPhase, PolicySource, Remark, RequiredApproval, Verdict, redact,
+    ActorFacts, ApprovalFacts, PolicyPhase, PolicySource, Remark, RequiredApproval, Verdict, redact,
 };
 use model::project::Backend;
 use model::run::approval::{Approval as Given, MissingApproval, missing_policy_approvals};
@@ -265,7 +265,7 @@ async fn ask_about_yes(job: &StageJob<'_>, given: &[ApprovalFacts]) -> Result<Ve
         _ => None,
     });
     let actor = match said {
-        Some(person) if !job.auto_approve => Actor::person(&person),
+        Some(person) if !job.auto_approve => ActorFacts::person(&person.name),
         _ => policy::author(&job.set.request),
     };
     ask(job, &case, PolicyPhase::Approval, given.to_vec(), actor).await
@@ -349,7 +349,7 @@ pub(super) async fn at_apply(
     let record = NewBreakGlass {
         act: BreakGlassAction::PolicyOverridden,
         state: &state,
-        actor: &author.name,
+        actor: &request.actor(),
         reason: Some(reason),
         detail: format!("run {}: {}", job.run, past.join("; ")),
     };
@@ -433,7 +433,7 @@ async fn ask(
     case: &Case,
     point: PolicyPhase,
     approvals: Vec<ApprovalFacts>,
-    actor: Actor,
+    actor: ActorFacts,
 ) -> Result<Verdict, Failure> {
     let asking = PolicyContext {
         set: job.set,

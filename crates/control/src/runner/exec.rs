@@ -29,7 +29,6 @@ use super::workspace::{ScratchDir, Workspace};
 use super::{Failure, RetainedWorkspace, StageJob, deadline, failed, inputs, logs};
 use crate::changeset::exec_args;
 use crate::home::Home;
-use crate::policy::author;
 use crate::state::pending_write::PendingWrite;
 use crate::state::quarantine::AdoptionContext;
 use crate::state::run_access::StateAccess;
@@ -198,7 +197,7 @@ async fn open_record(job: &StageJob<'_>, exec: &Exec, mask: &Mask) -> Result<Opt
     let record = NewBreakGlass {
         act: BreakGlassAction::StateEdited,
         state: &state,
-        actor: &author(&job.set.request).name,
+        actor: &job.set.request.actor(),
         reason: reason.as_deref(),
         detail: format!("run {}: `{}`", job.run, mask.mask_text(&exec.line())),
     };

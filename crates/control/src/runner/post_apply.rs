@@ -171,7 +171,7 @@ async fn record_act(
     let record = NewBreakGlass {
         act,
         state: &state,
-        actor: job.asker_name(),
+        actor: &job.set.request.actor(),
         reason: Some(&exceptions.reason),
         detail,
     };

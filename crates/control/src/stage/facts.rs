@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use drivers::git::publish::{AccessError, GitCredential, PublishError, Remote, RemoteUrl};
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::base::ids::{RunId, StackName};
 use model::stage::contract::{Contract, ContractName, ContractViolation};
@@ -97,7 +98,7 @@ pub struct Publication<'a> {
 /// Break-glass: publish over what others wrote.
 #[derive(Clone, Debug)]
 pub struct TakeOver {
-    pub person: String,
+    pub person: Actor,
     pub reason: String,
 }
 

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use model::base::actor::{Actor, ActorKind, Entrance, Verification};
 use model::state::lock::LockInfo;
 use model::state::token::{Token, TokenScope};
 use model::state::{HeldLock, PushRefusal, StateName, StateVersion};
@@ -133,8 +134,7 @@ impl ClientAccess {
             lock_id,
             surgery: self.token.allows(TokenScope::Surgery, &self.state),
             outsider: true,
-            // A client can claim any name, but its token was verified.
-            actor: self.token.name.clone(),
+            actor: Some(self.actor()),
             ..StateWriter::default()
         };
         let appended = self
@@ -167,7 +167,7 @@ impl ClientAccess {
         let ended = match (held, id) {
             (Some(held), _) if is_forced(&held, described) => {
                 self.may_break(held, id).await?;
-                let actor = &self.token.name;
+                let actor = &self.actor();
                 let broken = self.store.lock_break_recorded(&self.state, id, actor, None);
                 broken.await.map(drop)
             }
@@ -187,7 +187,7 @@ impl ClientAccess {
         let ended = match held.filter(|held| held.info.id == id && held.run.is_some()) {
             Some(held) => {
                 self.may_break(held, Some(id)).await?;
-                let actor = &self.token.name;
+                let actor = &self.actor();
                 let broken = self
                     .store
                     .lock_break_recorded(&self.state, Some(id), actor, None);
@@ -201,6 +201,16 @@ impl ClientAccess {
         }
     }
 
+    /// A client can claim any name, but its token was verified.
+    fn actor(&self) -> Actor {
+        Actor {
+            name: self.token.name.clone(),
+            kind: ActorKind::Token,
+            verified: Verification::Secret,
+            via: Entrance::Server,
+        }
+    }
+
     async fn held(&self) -> Result<Option<HeldLock>, StateAccessError> {
         let row = self.store.state_get(&self.state).await;
         let row = row.map_err(|source| self.failed("unlock", source))?;
@@ -210,7 +220,7 @@ impl ClientAccess {
     /// Hides the state; its versions stay.
     pub async fn delete(&self, lock_id: Option<&str>) -> Result<(), StateAccessError> {
         self.check_scope("DELETE", TokenScope::Write).await?;
-        let actor = &self.token.name;
+        let actor = &self.actor();
         match self.store.state_delete(&self.state, lock_id, actor).await {
             Ok(()) => Ok(()),
             Err(DeleteStateError::Store { source, .. }) => Err(self.failed("delete", source)),

@@ -19,7 +19,7 @@ pub(crate) async fn describe(control: &Control, head: &StateVersion) -> String {
         serial: SealedHead::of(head).serial,
         run: head.run,
         commit: request.and_then(|request| request.commit),
-        by: by.filter(|by| !by.is_empty()),
+        by: by.filter(|by| !by.name.is_empty()),
         at: head.created_at,
     };
     written.words(control.now())

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use drivers::process::engine_environment;
 use drivers::secrets::{SecretReference, read_from_caller};
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId};
 use model::base::masking::Mask;
 use model::base::secret::Secret;
@@ -109,7 +110,7 @@ pub async fn without_secrets_of_set(control: &Control, set: ChangeSetId, text: &
 /// The reason that a person gives for an exceptional action.
 #[derive(Clone, Debug)]
 pub struct BreakGlassReason {
-    pub actor: String,
+    pub actor: Actor,
     pub text: String,
 }
 

@@ -377,7 +377,7 @@ pub(crate) fn manual_lock(reason: &BreakGlassReason, now: Timestamp) -> LockInfo
         // Every client, and the rules, recognise a person's push by this name.
         operation: "state-push".to_owned(),
         info: reason.text.clone(),
-        who: reason.actor.clone(),
+        who: reason.actor.name.clone(),
         version: concat!("terrane ", env!("CARGO_PKG_VERSION")).to_owned(),
         created: now.to_string(),
         ..LockInfo::default()

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, strip_credentials};
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::base::ids::StackName;
 use model::state::{HeldLock, StateFacts, StateName, StateVersion};
@@ -206,7 +207,7 @@ pub struct StateExport<'a> {
     pub credential: Option<&'a str>,
     pub root: &'a Path,
     pub locking: &'a Locking,
-    pub who: &'a str,
+    pub who: &'a Actor,
 }
 
 /// Writes the newest version of a state to a file, a directory or an HTTP backend.

@@ -12,6 +12,7 @@ use drivers::process::engine_environment;
 use drivers::secrets::{self, SecretContext, SecretError, SecretReference, SecretSources};
 use drivers::snapshot::sha256;
 use drivers::state_http::{HttpBackend, HttpBackendError, Locking, strip_credentials};
+use model::base::actor::Actor;
 use model::base::error::{Explain, NextStep, advice, command};
 use model::base::ids::StackName;
 use model::base::secret::Secret;
@@ -228,7 +229,7 @@ pub struct ImportRequest<'a> {
     pub locking: &'a Locking,
     pub leave_locked: bool,
     /// The name of the caller, for the locks.
-    pub who: &'a str,
+    pub who: &'a Actor,
 }
 
 /// An import of a state by name, whether or not a project here has it.
@@ -240,7 +241,7 @@ pub struct StateImport<'a> {
     pub root: &'a Path,
     pub locking: &'a Locking,
     pub leave_locked: bool,
-    pub who: &'a str,
+    pub who: &'a Actor,
 }
 
 /// Reads the state of a stack from its present place and makes it the newest version here.
@@ -394,7 +395,7 @@ pub enum ImportedEntry {
 pub async fn import_all(
     control: &Control,
     dir: &Path,
-    who: &str,
+    who: &Actor,
 ) -> Result<(Vec<ImportedEntry>, RestoredArtifacts), ImportError> {
     let entries = read_list(&dir.join(LIST))?;
     let mut bodies = Vec::new();
@@ -485,7 +486,7 @@ async fn store(
     control: &Control,
     state: &StateName,
     body: &[u8],
-    who: &str,
+    who: &Actor,
 ) -> Result<(StateVersion, bool), ImportError> {
     let failed = |source: StoreError| ImportError::Store {
         state: state.clone(),
@@ -523,6 +524,7 @@ async fn store(
     let writer = StateWriter {
         lock_id: Some(info.id.clone()),
         surgery: true,
+        actor: Some(who.clone()),
         secret_paths: Some(SecretPaths::default()),
         ..StateWriter::default()
     };
@@ -552,11 +554,11 @@ fn read_file(path: &Path) -> Result<Vec<u8>, ImportError> {
     })
 }
 
-pub(crate) fn lock_info(who: &str, operation: &str) -> LockInfo {
+pub(crate) fn lock_info(who: &Actor, operation: &str) -> LockInfo {
     LockInfo {
         id: uuid::Uuid::new_v4().to_string(),
         operation: operation.to_owned(),
-        who: who.to_owned(),
+        who: who.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created: jiff::Timestamp::now().to_string(),
         ..LockInfo::default()
@@ -601,7 +603,9 @@ mod tests {
         let reserved = from.control.store.state_reserve_for_runs(&network()).await;
         reserved.unwrap();
         export_all(&from.control, dir.path()).await.unwrap();
-        import_all(&to.control, dir.path(), "me").await.unwrap();
+        import_all(&to.control, dir.path(), &Actor::named("me"))
+            .await
+            .unwrap();
         let row = to.control.store.state_get(&network()).await.unwrap();
         assert!(row.unwrap().runs_only);
     }

@@ -1,5 +1,6 @@
 //! A project, its home and its runners, for one test.
 
+use model::base::actor::Actor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
@@ -198,8 +199,8 @@ impl World {
             pinned: None,
             no_state: false,
             keeps_plans: false,
-            asker: "alice".to_owned(),
-            who: Caller::person("alice"),
+            asker: Actor::named("alice"),
+            who: Caller::new(Actor::named("alice")),
             exec: None,
             may_keep_state: true,
             policy_override: None,
@@ -302,7 +303,8 @@ impl World {
         set: ChangeSetId,
         actor: &str,
     ) -> Result<ConfirmResult, DecisionError> {
-        let confirmed = confirm::confirm(&self.control, set, actor, &self.caller()).await?;
+        let confirmed =
+            confirm::confirm(&self.control, set, &Actor::named(actor), &self.caller()).await?;
         self.carry_out().await;
         Ok(confirmed.result)
     }

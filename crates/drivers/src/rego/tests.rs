@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::policy::{
-    Actor, PolicyInput, PolicyPhase, PolicySource, RunFacts, SourceFacts, StackFacts,
+    ActorFacts, PolicyInput, PolicyPhase, PolicySource, RunFacts, SourceFacts, StackFacts,
 };
 use serde_json::json;
 
@@ -31,7 +31,7 @@ fn document() -> PolicyInput {
             auto_approve: false,
             preview: false,
         },
-        actor: Actor::default(),
+        actor: ActorFacts::default(),
         approvals: Vec::new(),
         stack: StackFacts {
             name: "db".to_owned(),

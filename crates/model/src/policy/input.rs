@@ -15,7 +15,7 @@ pub struct PolicyInput {
     /// The engine's plan JSON with sensitive values replaced.
     pub plan: Value,
     pub run: RunFacts,
-    pub actor: Actor,
+    pub actor: ActorFacts,
     pub approvals: Vec<ApprovalFacts>,
     pub stack: StackFacts,
     /// What the same change set does to the stack's upstreams.
@@ -44,7 +44,7 @@ pub struct RunFacts {
 
 /// The person or job that requested the change or, at an approval, gives it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Actor {
+pub struct ActorFacts {
     pub name: String,
     /// `person` or `ci`.
     pub kind: String,
@@ -65,7 +65,7 @@ pub struct ApprovalFacts {
     pub at: Timestamp,
 }
 
-impl Actor {
+impl ActorFacts {
     /// An unverified person.
     pub fn person(name: &str) -> Self {
         Self {

@@ -58,7 +58,7 @@ fn document() -> PolicyInput {
             auto_approve: false,
             preview: false,
         },
-        actor: Actor {
+        actor: ActorFacts {
             name: "ada".to_owned(),
             kind: "person".to_owned(),
             verified: false,

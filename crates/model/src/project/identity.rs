@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::base::actor::{Actor, ActorKind, Entrance, Verification};
 use crate::project::Writer;
 
 mod address;
@@ -92,6 +93,16 @@ impl Identity {
             verified: true,
             writers: BTreeSet::from([writer.name.clone()]),
             claims: kept,
+        }
+    }
+
+    /// The job as an actor. It is not the person who started the job.
+    pub fn actor(&self) -> Actor {
+        Actor {
+            name: self.name.clone(),
+            kind: ActorKind::Ci,
+            verified: Verification::Issuer,
+            via: Entrance::Cli,
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::base::actor::Actor;
 use crate::base::ids::{ChangeSetId, RunId, StackName};
 use crate::policy;
 use crate::project::{ApprovalRule, ApprovalScope};
@@ -35,7 +36,7 @@ pub struct Approval {
     pub change_set: ChangeSetId,
     /// Set if it is for a single stack.
     pub run: Option<RunId>,
-    pub person: String,
+    pub person: Actor,
     /// As claimed, unless `verified`.
     pub role: Option<String>,
     pub verified: bool,
@@ -60,7 +61,7 @@ pub struct MissingApproval {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UncountedApproval {
-    pub person: String,
+    pub person: Actor,
     pub because: UncountedReason,
 }
 
@@ -277,7 +278,7 @@ fn heard(
             .is_some_and(|term| is_past(approval.at, term, now))
         {
             Some(UncountedReason::Expired)
-        } else if !rule.author && set.request.is_author(&approval.person) {
+        } else if !rule.author && set.request.is_author(&approval.person.name) {
             Some(UncountedReason::IsAuthor)
         } else if rule.role.is_some() && rule.role != approval.role {
             Some(UncountedReason::OtherRole)
@@ -286,7 +287,7 @@ fn heard(
         };
         match because {
             None => {
-                people.insert(&approval.person);
+                people.insert(&approval.person.name);
             }
             Some(because) => {
                 let one = UncountedApproval {
@@ -299,7 +300,7 @@ fn heard(
             }
         }
     }
-    not_counted.retain(|one| !people.contains(&one.person));
+    not_counted.retain(|one| !people.contains(&one.person.name));
     let given = u32::try_from(people.len()).unwrap_or(u32::MAX);
     (given, not_counted)
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::actor::Actor;
 use crate::base::ids::{ChangeSetId, StackName};
 use crate::project::identity::Identity;
 use crate::run::approval::{Approval, ApprovalRequirement};
@@ -63,7 +64,7 @@ pub struct Request {
     pub dirty: bool,
     /// The requester's name.
     #[serde(default)]
-    pub asker: Option<String>,
+    pub asker: Option<Actor>,
     /// Keyed digest of what its runs take from the requester: environment values, files, secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_with: Option<String>,
@@ -82,7 +83,7 @@ pub struct Request {
     /// Earlier requesters, from before a resume, and people who confirmed it with values of their own. They all count
     /// as authors.
     #[serde(default)]
-    pub earlier_askers: Vec<String>,
+    pub earlier_askers: Vec<Actor>,
     /// Reopened to continue with facts and gates of applied stacks. No plan has been confirmed.
     #[serde(default)]
     pub goes_on_with_stages: bool,
@@ -123,7 +124,7 @@ pub struct BundleOrigin {
     pub id: String,
     /// The change set that made the plans, in its original home.
     pub planned_as: String,
-    pub planned_by: Option<String>,
+    pub planned_by: Option<Actor>,
     pub planned_at: jiff::Timestamp,
 }
 
@@ -158,7 +159,19 @@ impl Request {
     pub fn authors(&self) -> impl Iterator<Item = &str> {
         let identity = self.identity.as_ref().map(Identity::author);
         let askers = self.asker.iter().chain(&self.earlier_askers);
-        askers.map(String::as_str).chain(identity)
+        askers.map(|asker| asker.name.as_str()).chain(identity)
+    }
+
+    /// The requester.
+    pub fn actor(&self) -> Actor {
+        self.asker.clone().unwrap_or_default()
+    }
+
+    /// Like [`Self::authors`], with what is known about them.
+    pub fn author_actors(&self) -> Vec<Actor> {
+        let identity = self.identity.as_ref().map(Identity::author);
+        let askers = self.asker.iter().chain(&self.earlier_askers);
+        askers.cloned().chain(identity.map(Actor::named)).collect()
     }
 
     /// Whether it needs this lane or one that excludes it. A target's lane and its stacks' lanes (`target/stack`)

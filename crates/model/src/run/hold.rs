@@ -1,5 +1,6 @@
 //! A hold: a person blocks a stack or a lane, with a reason and an end. Not a state lock.
 
+use crate::base::actor::Actor;
 use crate::base::error::{NextStep, command};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use crate::base::ids::StackName;
 pub struct Hold {
     pub id: i64,
     pub on: HoldOn,
-    pub person: String,
+    pub person: Actor,
     pub reason: String,
     pub since: Timestamp,
     /// It always expires, so that nothing stays held by a person who is away.
@@ -20,7 +21,7 @@ pub struct Hold {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
-    pub by: String,
+    pub by: Actor,
     pub at: Timestamp,
 }
 

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
+use crate::base::actor::Actor;
 use crate::base::ids::ChangeSetId;
 use crate::plan::PlanCounts;
 use crate::policy::{PolicyPhase, Verdict};
@@ -301,7 +302,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
         (
             "cancel asked",
             RunEvent::CancelAsked {
-                by: String::new(),
+                by: Actor::default(),
                 reason: None,
                 kill: false,
             },
@@ -349,7 +350,7 @@ fn moves_of_a_set() -> Vec<Move> {
         (
             "rejected",
             SetEvent::Rejected {
-                by: text(),
+                by: Actor::default(),
                 reason: text(),
             },
         ),

@@ -9,6 +9,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::base::actor::Actor;
 use crate::base::ids::RunId;
 use crate::state::StateVersion;
 
@@ -216,7 +217,7 @@ pub struct VersionAuthor {
     pub run: Option<RunId>,
     pub commit: Option<String>,
     /// A person or a token, if known.
-    pub by: Option<String>,
+    pub by: Option<Actor>,
     pub at: Timestamp,
 }
 

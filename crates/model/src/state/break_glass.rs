@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::actor::Actor;
 use crate::state::StateName;
 
 /// The kind of action.
@@ -98,7 +99,7 @@ pub struct BreakGlass {
     pub act: BreakGlassAction,
     pub state: StateName,
     /// The actor: a user of the operating system, or a token's name.
-    pub actor: String,
+    pub actor: Actor,
     /// None if the client could not provide one; it is still missing.
     pub reason: Option<String>,
     /// The details: the broken lock, the new version.

@@ -152,7 +152,7 @@ async fn a_push_by_force_needs_surgery() {
         let records = home.store.break_glass_list(&network()).await.unwrap();
         assert_eq!(records.len(), 1);
         assert_eq!(
-            (records[0].act, records[0].actor.as_str()),
+            (records[0].act, records[0].actor.name.as_str()),
             (BreakGlassAction::StatePushed, "surgery")
         );
     }

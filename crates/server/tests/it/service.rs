@@ -324,7 +324,7 @@ async fn a_forced_unlock_leaves_a_record() {
         .map(|one| {
             (
                 one.act,
-                one.actor.as_str(),
+                one.actor.name.as_str(),
                 one.reason.as_deref(),
                 one.detail.as_str(),
             )
@@ -409,7 +409,7 @@ async fn a_push_over_the_rules_needs_surgery_and_leaves_a_record() {
     let records = home.store.break_glass_list(&network()).await.unwrap();
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].act, BreakGlassAction::StatePushed);
-    assert_eq!(records[0].actor, "surgery");
+    assert_eq!(records[0].actor.name, "surgery");
     assert_eq!(
         records[0].detail,
         "version 2 (serial 2) over version 1 (serial 50)"

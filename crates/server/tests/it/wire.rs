@@ -1,5 +1,6 @@
 //! Status codes and bodies, one by one: clients act on exactly these.
 
+use model::base::actor::Actor;
 use model::state::ExpectedHead;
 
 use crate::endpoint::{Home, network};
@@ -104,7 +105,7 @@ async fn a_writer_whose_lock_was_broken_is_fenced() {
     let (first, second) = (home.apply(7).await, home.apply(8).await);
     assert_eq!(first.ask("LOCK /state", LOCK_A).await, "200");
     home.store
-        .lock_break_recorded(&network(), Some("a"), "me@here", None)
+        .lock_break_recorded(&network(), Some("a"), &Actor::named("me@here"), None)
         .await
         .unwrap();
     assert_eq!(second.ask("LOCK /state", LOCK_B).await, "200");

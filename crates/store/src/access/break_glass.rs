@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::ids::BreakGlassId;
 use model::state::StateName;
 use model::state::break_glass::{BreakGlass, BreakGlassAction};
@@ -18,7 +19,7 @@ use crate::{Store, StoreError};
 pub struct NewBreakGlass<'a> {
     pub act: BreakGlassAction,
     pub state: &'a StateName,
-    pub actor: &'a str,
+    pub actor: &'a Actor,
     /// `None` if the client could not give one.
     pub reason: Option<&'a str>,
     pub detail: String,
@@ -66,7 +67,7 @@ impl Store {
         &self,
         id: BreakGlassId,
         reason: &str,
-        by: &str,
+        by: &Actor,
     ) -> Result<Option<BreakGlass>, StoreError> {
         const EXPLAIN: &str = concat!(
             "UPDATE break_glass SET reason = $2, detail = detail || $3 \
@@ -83,7 +84,7 @@ impl Store {
         &self,
         id: BreakGlassId,
         reason: &str,
-        by: &str,
+        by: &Actor,
         now: Timestamp,
     ) -> Result<Option<BreakGlass>, StoreError> {
         const CLOSE: &str = concat!(
@@ -138,7 +139,7 @@ impl Tx {
         let mut args: Vec<Value> = name_args(new.state).to_vec();
         args.extend([
             new.act.as_str().into(),
-            new.actor.into(),
+            new.actor.to_text().into(),
             new.reason.into(),
             new.detail.as_str().into(),
             Timestamp::now().into(),
@@ -149,7 +150,7 @@ impl Tx {
 }
 
 /// The actor is the person who acted; the detail names the person who added the reason later.
-fn explained_by(person: &str) -> String {
+fn explained_by(person: &Actor) -> String {
     format!("; explained by `{person}`")
 }
 
@@ -165,7 +166,7 @@ fn read(row: &Row) -> Result<BreakGlass, StoreError> {
             expected: "a break-glass act",
         })?,
         state: StateName::new(row.text(2)?, row.text(3)?),
-        actor: row.text(4)?.to_owned(),
+        actor: Actor::from_text(row.text(4)?),
         reason: row.opt_text(5)?.map(str::to_owned),
         detail: row.text(6)?.to_owned(),
         at: read_time(row.int(7)?)?,
@@ -183,10 +184,11 @@ mod tests {
         let home = TestHome::new();
         let store = home.open().await;
         let state = network();
+        let me = Actor::named("me");
         let act = |reason| NewBreakGlass {
             act: BreakGlassAction::LockBroken,
             state: &state,
-            actor: "me",
+            actor: &me,
             reason,
             detail: "lock `a`".to_owned(),
         };
@@ -206,26 +208,34 @@ mod tests {
         let act = NewBreakGlass {
             act: BreakGlassAction::StateDeleted,
             state: &state,
-            actor: "ci",
+            actor: &Actor::named("ci"),
             reason: None,
             detail: "version 3".to_owned(),
         };
         let id = BreakGlassId(store.break_glass_open(&act).await.unwrap());
-        let explained = store.break_glass_explain(id, "moved", "ada").await.unwrap();
+        let explained = store
+            .break_glass_explain(id, "moved", &Actor::named("ada"))
+            .await
+            .unwrap();
         let explained = explained.unwrap();
         assert_eq!(explained.reason.as_deref(), Some("moved"));
         assert_eq!(explained.detail, "version 3; explained by `ada`");
         assert_eq!(
-            (explained.actor.as_str(), explained.closed_at),
+            (explained.actor.name.as_str(), explained.closed_at),
             ("ci", None)
         );
-        let again = store.break_glass_explain(id, "other", "eve").await.unwrap();
+        let again = store
+            .break_glass_explain(id, "other", &Actor::named("eve"))
+            .await
+            .unwrap();
         assert_eq!(again, None);
         assert_eq!(store.break_glass_get(id).await.unwrap(), Some(explained));
 
         let now = Timestamp::from_second(1_700_000_000).unwrap();
         let close = async || {
-            let closed = store.break_glass_close(id, "it is gone", "eve", now).await;
+            let closed = store
+                .break_glass_close(id, "it is gone", &Actor::named("eve"), now)
+                .await;
             closed.unwrap()
         };
         let closed = close().await.unwrap();

@@ -1,6 +1,7 @@
 //! Approvals of change sets. A row is the approval of one person and never changes.
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId};
 use model::run::Run;
 use model::run::approval::{Approval, shown};
@@ -43,7 +44,7 @@ impl Store {
             &[
                 new.change_set.into(),
                 new.run.map(|run| run.0).into(),
-                new.person.as_str().into(),
+                new.person.to_text().into(),
                 new.role.as_deref().into(),
                 i64::from(new.verified).into(),
                 new.comment.as_deref().into(),
@@ -94,7 +95,7 @@ fn read(row: &Row) -> Result<Approval, ChangeSetError> {
     Ok(Approval {
         change_set: ChangeSetId(row.int(0)?),
         run: row.opt_int(1)?.map(RunId),
-        person: row.text(2)?.to_owned(),
+        person: Actor::from_text(row.text(2)?),
         role: row.opt_text(3)?.map(str::to_owned),
         verified: row.int(4)? != 0,
         comment: row.opt_text(5)?.map(str::to_owned),

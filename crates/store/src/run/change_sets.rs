@@ -5,6 +5,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId};
 use model::run::changeset::{
     ChangeSet, LaneBlocker, Request, SetEvent, Status, advance, superseded,
@@ -48,7 +49,7 @@ pub struct ReportedEvent {
 pub struct ValueOverride {
     /// Keyed digest.
     pub values: Option<String>,
-    pub by: String,
+    pub by: Actor,
 }
 
 macro_rules! change_set_sql {

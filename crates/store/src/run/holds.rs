@@ -1,6 +1,7 @@
 //! Holds: people's locks on stacks and lanes. They expire; a released one is kept as history.
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::run::hold::{Hold, HoldOn, Release};
 
 use crate::Store;
@@ -11,7 +12,7 @@ use crate::run::records::{ChangeSetError, expect_row, from_json, timestamp, to_j
 pub struct NewHold<'a> {
     pub project: &'a str,
     pub on: &'a HoldOn,
-    pub person: &'a str,
+    pub person: &'a Actor,
     pub reason: &'a str,
     pub since: Timestamp,
     pub until: Timestamp,
@@ -47,7 +48,7 @@ impl Store {
                 &[
                     new.project.into(),
                     to_json(new.on, "a hold")?.into(),
-                    new.person.into(),
+                    new.person.to_text().into(),
                     new.reason.into(),
                     new.since.as_microsecond().into(),
                     new.until.as_microsecond().into(),
@@ -85,7 +86,7 @@ impl Store {
         &self,
         project: &str,
         on: &HoldOn,
-        by: &str,
+        by: &Actor,
         now: Timestamp,
     ) -> Result<Vec<Hold>, ReleaseHoldError> {
         self.end_holds(project, on, by, now, false).await
@@ -96,7 +97,7 @@ impl Store {
         &self,
         project: &str,
         on: &HoldOn,
-        by: &str,
+        by: &Actor,
         now: Timestamp,
     ) -> Result<Vec<Hold>, ReleaseHoldError> {
         self.end_holds(project, on, by, now, true).await
@@ -106,22 +107,29 @@ impl Store {
         &self,
         project: &str,
         on: &HoldOn,
-        by: &str,
+        by: &Actor,
         now: Timestamp,
         all: bool,
     ) -> Result<Vec<Hold>, ReleaseHoldError> {
         let mut tx = self.db.begin_write().await.map_err(ChangeSetError::Db)?;
         let mut there = active(&mut tx, project, now).await?;
         there.retain(|hold| hold.on == *on);
-        for hold in there.iter_mut().filter(|it| all || it.person == by) {
+        for hold in there
+            .iter_mut()
+            .filter(|it| all || it.person.name == by.name)
+        {
             tx.execute(
                 "UPDATE hold SET released_by = $2, released_at = $3 WHERE id = $1",
-                &[hold.id.into(), by.into(), now.as_microsecond().into()],
+                &[
+                    hold.id.into(),
+                    by.to_text().into(),
+                    now.as_microsecond().into(),
+                ],
             )
             .await
             .map_err(ChangeSetError::Db)?;
             hold.released = Some(Release {
-                by: by.to_owned(),
+                by: by.clone(),
                 at: now,
             });
         }
@@ -156,12 +164,12 @@ fn read(row: &Row) -> Result<Hold, ChangeSetError> {
     Ok(Hold {
         id,
         on: from_json(row.text(1)?, || format!("hold {id}"))?,
-        person: row.text(2)?.to_owned(),
+        person: Actor::from_text(row.text(2)?),
         reason: row.text(3)?.to_owned(),
         since: timestamp(row.int(4)?),
         until: timestamp(row.int(5)?),
         released: released.map(|(by, at)| Release {
-            by: by.to_owned(),
+            by: Actor::from_text(by),
             at: timestamp(at),
         }),
     })

@@ -3,6 +3,7 @@
 //! Not here: versions (`versions`), taking and ending locks (`locks`).
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::ids::RunId;
 use model::state::break_glass::BreakGlassAction;
 use model::state::lock::{LockEpoch, LockInfo};
@@ -100,14 +101,14 @@ impl Store {
         &self,
         state: &StateName,
         lock_id: Option<&str>,
-        actor: &str,
+        actor: &Actor,
     ) -> Result<(), DeleteStateError> {
         let failed = |source| DeleteStateError::Store {
             state: state.clone(),
             source,
         };
         self.check_current(state).map_err(failed)?;
-        let (own, id, who) = (state.clone(), lock_id.map(str::to_owned), actor.to_owned());
+        let (own, id, who) = (state.clone(), lock_id.map(str::to_owned), actor.clone());
         let write = self.db.write(move |tx| {
             Box::pin(async move { tx.state_delete(&own, id.as_deref(), &who).await })
         });
@@ -176,7 +177,7 @@ impl Tx {
         &mut self,
         state: &StateName,
         lock_id: Option<&str>,
-        actor: &str,
+        actor: &Actor,
     ) -> Result<bool, StoreError> {
         const HEAD: &str = "SELECT s.head, v.serial FROM state AS s JOIN state_version AS v \
             ON v.state = s.id AND v.version = s.head WHERE s.project = $1 AND s.name = $2 \

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use model::base::actor::Actor;
 use model::base::ids::RunId;
 use model::state::secret_paths::SecretPaths;
 use model::state::{Contents, StateName, StateVersion, VersionMark};
@@ -291,7 +292,7 @@ impl StoredVersion {
             mark,
             run: row.opt_int(10)?.map(RunId),
             created_at: read_time(row.int(11)?)?,
-            actor: row.text(14)?.to_owned(),
+            actor: Actor::from_text(row.text(14)?),
         };
         let digest = row.bytes(13)?.try_into();
         Ok(Self {

@@ -6,6 +6,7 @@ use control::changeset::holds::{self, ReleaseError, ReleasedHolds};
 use control::decision::release;
 use control::state::redact_reason::without_secrets;
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::project::Stack;
 use model::run::changeset::Status;
@@ -172,7 +173,7 @@ pub(crate) async fn hold(
 fn told(released: &ReleasedHolds, on: &HoldOn, name: &str) -> String {
     let mut said = String::new();
     for hold in &released.ended {
-        let (person, reason) = (clean(&hold.person), clean(&hold.reason));
+        let (person, reason) = (clean(&hold.person.name), clean(&hold.reason));
         let line = format!("Released {}, held by `{person}`: {reason}\n", on.words());
         said.push_str(&line);
     }
@@ -187,7 +188,7 @@ fn told(released: &ReleasedHolds, on: &HoldOn, name: &str) -> String {
     said
 }
 
-fn not_released(err: &ReleaseError, on: &HoldOn, name: &str, actor: &str) -> CommandError {
+fn not_released(err: &ReleaseError, on: &HoldOn, name: &str, actor: &Actor) -> CommandError {
     match err {
         ReleaseError::OfOthers(holds) => {
             let said = format!("{} is not held by `{actor}`, but by others", on.words());
@@ -259,7 +260,7 @@ fn table(holds: &[Hold]) -> Table {
         };
         table.row([
             hold.on.words(),
-            hold.person.clone(),
+            hold.person.name.clone(),
             duration::ago(since),
             until,
             hold.reason.clone(),

@@ -171,7 +171,7 @@ pub(crate) async fn carry_out(
         keeps_plans: false,
         policy_override: change.policy_override.clone(),
         exceptions: change.exceptions.clone(),
-        asker: who.identity.name.clone(),
+        asker: who.actor(),
         who,
         exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
@@ -233,7 +233,8 @@ async fn start<'a>(
     super::say_unseen(&begun.unseen, process.look(global))?;
     if !global.json {
         let origin = &bundle.origin;
-        let by = origin.planned_by.as_deref().unwrap_or("somebody");
+        let by = origin.planned_by.as_ref();
+        let by = by.map_or("somebody", |actor| &actor.name);
         let at = origin.planned_at.strftime("%F %H:%M UTC");
         report::say(&format!(
             "Plans of `{by}`, made as change set {} on {at}.\n",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use control::decision::approve::{self as decision, ApproveOutcome, ApproveRequest};
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId};
 use model::run::approval::{ConfirmPlace, FollowUp, MissingApproval, UncountedReason};
 use serde_json::json;
@@ -120,13 +121,13 @@ fn print_missing(
     set: ChangeSetId,
     run: Option<RunId>,
     missing: &[MissingApproval],
-    actor: &str,
+    actor: &Actor,
     has_role: bool,
 ) -> Result<(), CommandError> {
     for one in missing {
         // Earlier approvals of the same user may not count for another reason.
         let mut not_counted = one.not_counted.iter().rev();
-        if let Some(not_counted) = not_counted.find(|one| one.person == actor) {
+        if let Some(not_counted) = not_counted.find(|one| one.person.name == actor.name) {
             let why = match (not_counted.because, &one.rule.role) {
                 (UncountedReason::OtherRole, Some(role)) if !has_role => {
                     format!("gave no role; add `--role {role}`")

@@ -159,7 +159,8 @@ fn heading(set: &ChangeSetDetails, is_elsewhere: bool, look: ViewOptions) -> Str
     let request = &set.set.request;
     let exec = request.exec.as_ref();
     let exec = exec.map_or_else(String::new, |exec| format!(" `{}`", exec.line()));
-    let asker = request.asker.as_deref().unwrap_or("unknown");
+    let asker = request.asker.as_ref();
+    let asker = asker.map_or("unknown", |asker| &asker.name);
     let at = set.set.created_at;
     let when = if look.piped {
         at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

@@ -10,6 +10,7 @@ use control::changeset::explain;
 use control::run::liveness;
 use control::run::logs::{LogLine, LogPart, RunLog, attempts, strip_ansi};
 use control::schedule::cancel;
+use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, RunId};
 use model::run::changeset::Status;
@@ -202,7 +203,7 @@ async fn find(word: &str, control: &Control) -> Result<Vec<Run>, CommandError> {
 struct WaitNotice {
     set: ChangeSetId,
     /// The user who follows it.
-    actor: String,
+    actor: Actor,
     looked: Option<Instant>,
     seen: Option<String>,
     said: Option<String>,
@@ -245,7 +246,7 @@ impl WaitNotice {
             return Ok(None);
         }
         if let Some(hold) = explained.stage_hold().or_else(|| explained.plan_hold()) {
-            let all = if hold.person == self.actor {
+            let all = if hold.person.name == self.actor.name {
                 ""
             } else {
                 " --all"

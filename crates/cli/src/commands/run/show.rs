@@ -4,6 +4,7 @@ use control::Control;
 use control::changeset::explain::{self, ChangeSetDetails, HistoryEvent};
 use control::run::logs::attempts;
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::ids::RunId;
 use model::policy::{PolicyPhase, Verdict};
@@ -288,7 +289,10 @@ fn heading(explained: &ChangeSetDetails) -> String {
         "change set {}: {} by `{}`, {}",
         set.id,
         set.request.action.word(),
-        set.request.asker.as_deref().unwrap_or("unknown"),
+        set.request
+            .asker
+            .as_ref()
+            .map_or("unknown", |asker| &asker.name),
         set.status.word()
     )];
     if let Some(exec) = &set.request.exec {
@@ -317,7 +321,7 @@ fn approvals(explained: &ChangeSetDetails, look: ViewOptions) -> Result<(), Comm
             format!("{role} (not verified)")
         };
         table.row([
-            one.person.clone(),
+            one.person.name.clone(),
             role,
             one.run
                 .map_or_else(|| "all".to_owned(), |run: RunId| run.to_string()),
@@ -343,7 +347,7 @@ fn words(explained: &ChangeSetDetails, happened: &HistoryEvent) -> (String, Stri
 }
 
 fn set_words(event: &SetEvent) -> String {
-    let by = |by: &Option<String>| {
+    let by = |by: &Option<Actor>| {
         by.as_ref()
             .map(|by| format!(" by `{by}`"))
             .unwrap_or_default()
@@ -395,7 +399,7 @@ fn run_words(event: &RunEvent, action: Action) -> String {
         RunEvent::NothingConsumed { .. } => "untouched: nothing it consumes changes".to_owned(),
         RunEvent::PlanFinished { plan, .. } => format!("planned: {}", sum(&plan.counts)),
         RunEvent::Deferred { .. } => "deferred".to_owned(),
-        RunEvent::PolicyAsked { at, by, said } => policy_words(*at, by.as_deref(), said),
+        RunEvent::PolicyAsked { at, by, said } => policy_words(*at, by.as_ref(), said),
         RunEvent::Confirmed => "confirmed".to_owned(),
         RunEvent::ApplyStarted => "applying began".to_owned(),
         RunEvent::ApplyPutOff { .. } => {
@@ -437,7 +441,7 @@ fn run_words(event: &RunEvent, action: Action) -> String {
 }
 
 /// The policy verdict of a later phase, in one line.
-fn policy_words(at: PolicyPhase, by: Option<&str>, said: &Verdict) -> String {
+fn policy_words(at: PolicyPhase, by: Option<&Actor>, said: &Verdict) -> String {
     let about = match (at, by) {
         (PolicyPhase::Approval, Some(by)) => format!("for the approval by `{by}`"),
         (PolicyPhase::Approval, None) => "for the confirmation".to_owned(),

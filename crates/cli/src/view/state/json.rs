@@ -45,7 +45,7 @@ pub(super) fn author(author: &Author) -> Value {
         "commit": author.commit.as_ref().map(|commit| {
             json!({ "id": commit.id, "subject": commit.subject, "dirty": commit.is_dirty })
         }),
-        "person": author.person,
+        "person": author.person.as_ref().map(|actor| &actor.name),
     })
 }
 
@@ -115,6 +115,6 @@ pub(crate) fn versions(lines: &[VersionLine], deleted: Option<&Deletion>) -> Val
         })
         .collect();
     let deleted =
-        deleted.map(|deleted| json!({ "at": deleted.at.to_string(), "by": deleted.actor }));
+        deleted.map(|deleted| json!({ "at": deleted.at.to_string(), "by": deleted.actor.as_ref().map(|actor| &actor.name) }));
     json!({ "versions": versions, "deleted": deleted })
 }

@@ -3,6 +3,7 @@
 use control::state::queries::blame::{BlameLine, BlamedObject};
 use control::state::queries::search::{SearchHit, SearchResult};
 use control::state::queries::version::VersionDocument;
+use model::base::actor::Actor;
 use model::base::ids::RunId;
 use model::plan::PlanValue;
 use model::state::Contents;
@@ -27,7 +28,7 @@ fn version(number: i64, days: i64) -> StateVersion {
         contents: Contents::Resources,
         mark: None,
         run: None,
-        actor: String::new(),
+        actor: Actor::named(String::new()),
         created_at: now() - jiff::SignedDuration::from_hours(24 * days),
     }
 }
@@ -41,7 +42,7 @@ fn author(run: i64, commit: &str, subject: &str, person: &str) -> Author {
             subject: Some(subject.to_owned()),
             is_dirty: false,
         }),
-        person: Some(person.to_owned()),
+        person: Some(Actor::named(person)),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use drivers::engine::EngineCall;
+use model::base::actor::Actor;
 use model::base::ids::StackName;
 use model::project::engine::Flavor;
 use model::project::{Backend, Project};
@@ -123,7 +124,7 @@ pub async fn break_lock(
     stack: &StackName,
     env: &BTreeMap<String, String>,
     id: &str,
-    actor: &str,
+    actor: &Actor,
     reason: &str,
 ) -> Result<BreakOutcome, BackendError> {
     let target = &project.stacks[stack].target;

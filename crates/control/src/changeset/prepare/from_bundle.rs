@@ -305,7 +305,7 @@ async fn insert(
             .earlier_askers
             .iter()
             .chain(&bundle.request.asker)
-            .filter(|name| **name != wanted.asker)
+            .filter(|actor| actor.name != wanted.asker.name)
             .cloned()
             .collect(),
         identity: Some(wanted.who.identity.clone()),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use drivers::snapshot::SnapshotError;
+use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::base::ids::{ChangeSetId, StackName};
 use model::project::ignored_files::IgnoredFile;
@@ -117,7 +118,7 @@ pub enum PrepareError {
     #[error("change set `{set}` was rejected by `{by}`: {reason}")]
     Rejected {
         set: ChangeSetId,
-        by: String,
+        by: Actor,
         reason: String,
     },
     #[error(

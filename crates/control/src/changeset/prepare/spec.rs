@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use drivers::engine::Engine;
+use model::base::actor::Actor;
 use model::base::ids::StackName;
 use model::graph::Graph;
 use model::hcl::expression::Input;
@@ -124,8 +125,8 @@ pub(crate) fn spec_alone(
         pinned: None,
         no_state: false,
         keeps_plans: false,
-        asker: String::new(),
-        who: Caller::person(""),
+        asker: Actor::default(),
+        who: Caller::new(Actor::default()),
         exec: None,
         may_keep_state: false,
         policy_override: None,

@@ -577,7 +577,7 @@ impl BranchJob<'_> {
             taken_over: publication
                 .take_over
                 .filter(|_| taken_over)
-                .map(|it| (it.person.as_str(), it.reason.as_str())),
+                .map(|it| (it.person.name.as_str(), it.reason.as_str())),
         };
         message.render()
     }

@@ -127,7 +127,7 @@ impl World {
         let stacks = call.stacks.iter().map(|&name| name.to_owned()).collect();
         let stacks = BTreeMap::from([("runtime".to_owned(), stacks)]);
         let take_over = call.take_over.map(|reason| TakeOver {
-            person: "me".to_owned(),
+            person: Actor::named("me"),
             reason: reason.to_owned(),
         });
         let state = StateMark {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId};
 use model::state::StateVersion;
 use store::ChangeSetError;
@@ -15,7 +16,7 @@ pub struct Author {
     pub change_set: Option<ChangeSetId>,
     pub commit: Option<CommitRef>,
     /// The person who requested the run.
-    pub person: Option<String>,
+    pub person: Option<Actor>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl<'a> AuthorCache<'a> {
             Some(run) => self.of_run(run).await?,
         };
         // For a push by a person or with a token, only the version records the actor.
-        let actor = Some(version.actor.clone()).filter(|actor| !actor.is_empty());
+        let actor = Some(version.actor.clone()).filter(|actor| !actor.name.is_empty());
         author.person = author.person.or(actor);
         Ok(author)
     }

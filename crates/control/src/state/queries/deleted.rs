@@ -1,6 +1,7 @@
 //! States that a client deleted: they have no head, but all their versions are still stored.
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::state::StateName;
 use model::state::break_glass::BreakGlassAction;
 use model::state::version_ref::VersionRef;
@@ -13,7 +14,7 @@ use crate::Control;
 pub struct Deletion {
     pub at: Timestamp,
     /// `None` if it is no longer known.
-    pub actor: Option<String>,
+    pub actor: Option<Actor>,
 }
 
 /// `None` if the state exists, or never existed.

@@ -360,6 +360,7 @@ fn any_text(value: &Value, is_it: &dyn Fn(&str) -> bool, is_key: &dyn Fn(&str) -
 mod tests {
     use super::*;
     use crate::state::surgery::tests::{Place, full, network};
+    use model::base::actor::Actor;
 
     async fn spans(place: &Place, text: &str) -> Vec<(String, i64, Option<i64>)> {
         let query = SearchQuery {
@@ -395,7 +396,10 @@ mod tests {
         );
         assert_eq!(spans(&place, "early").await, []);
         let store = &place.control.store;
-        store.state_delete(&network(), None, "ci").await.unwrap();
+        store
+            .state_delete(&network(), None, &Actor::named("ci"))
+            .await
+            .unwrap();
         assert_eq!(spans(&place, "x.y").await[0].2, Some(20));
     }
 }

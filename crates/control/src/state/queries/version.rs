@@ -1,5 +1,6 @@
 //! Reads one version of a state: which one is selected, what it contains, what may be shown.
 
+use model::base::actor::Actor;
 use model::base::error::{Explain, NextStep, advice, command};
 use model::base::masking::Mask;
 use model::state::break_glass::BreakGlassAction;
@@ -309,7 +310,7 @@ pub(super) fn is_at(found: &str, asked: &str, mask: &Mask) -> bool {
 pub async fn record_reveal(
     control: &Control,
     state: &StateName,
-    actor: &str,
+    actor: &Actor,
     reason: &str,
     detail: String,
 ) -> Result<(), AskStateError> {

@@ -1,5 +1,6 @@
 //! Changes by hand, on a home without a project.
 
+use model::base::actor::Actor;
 use std::path::PathBuf;
 
 use model::state::retention::RetentionPolicy;
@@ -84,7 +85,10 @@ impl Place {
 
     async fn delete(&self) {
         let store = &self.control.store;
-        store.state_delete(&network(), None, "ci").await.unwrap();
+        store
+            .state_delete(&network(), None, &Actor::named("ci"))
+            .await
+            .unwrap();
     }
 }
 
@@ -107,7 +111,7 @@ pub(crate) fn full(serial: u64, value: &str) -> Vec<u8> {
 
 fn reason() -> BreakGlassReason {
     BreakGlassReason {
-        actor: "me".to_owned(),
+        actor: Actor::named("me"),
         text: "because".to_owned(),
     }
 }

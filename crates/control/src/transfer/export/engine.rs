@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 
+use model::base::actor::Actor;
 use model::base::ids::StackName;
 use model::project::{Backend, Project};
 use model::state::{Contents, ExpectedHead, StateFacts, StateVersion, with_identity};
@@ -32,7 +33,7 @@ pub async fn export(
     project: &Project,
     env: &BTreeMap<String, String>,
     stack: &StackName,
-    who: &str,
+    who: &Actor,
     of_copy: bool,
 ) -> Result<Exported, ExportError> {
     let state = control.state_name(&project.stacks[stack].state);
@@ -120,7 +121,7 @@ struct OutgoingVersion<'a> {
 impl<'a> OutgoingVersion<'a> {
     /// Locks the state, so that no run is writing it here, now or meanwhile. A copy is not written here and
     /// needs no lock.
-    async fn lock(&self, who: &str) -> Result<Option<String>, ExportError> {
+    async fn lock(&self, who: &Actor) -> Result<Option<String>, ExportError> {
         if self.version.is_copy() {
             return Ok(None);
         }

@@ -37,7 +37,7 @@ fn set(rule: ApprovalRule) -> (ChangeSet, Vec<Run>) {
         goes_on_with_stages: false,
         unasked: BTreeSet::new(),
         bundle: None,
-        asker: Some("ada".to_owned()),
+        asker: Some(Actor::named("ada")),
         asked_with: None,
         identity: None,
         exec: None,
@@ -104,7 +104,7 @@ fn yes(person: &str, minute: i64) -> Approval {
     Approval {
         change_set: ChangeSetId(1),
         run: None,
-        person: person.to_owned(),
+        person: Actor::named(person),
         role: None,
         verified: false,
         comment: None,
@@ -351,7 +351,7 @@ fn what_is_new_in_one_plan_is_asked_of_that_one() {
     let word = Approval {
         change_set: set.id,
         run: None,
-        person: "eve".to_owned(),
+        person: Actor::named("eve"),
         role: None,
         verified: false,
         comment: None,

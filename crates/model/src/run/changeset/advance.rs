@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Status;
+use crate::base::actor::Actor;
 use crate::base::ids::ChangeSetId;
 
 /// An event of a change set. Stored in `change_set_event.body`: variants are only added.
@@ -17,7 +18,7 @@ pub enum SetEvent {
     CameToRest,
     /// It was confirmed. `by` is none if it needed no confirmation.
     Confirmed {
-        by: Option<String>,
+        by: Option<Actor>,
     },
     LanesTaken,
     Completed,
@@ -26,15 +27,15 @@ pub enum SetEvent {
         why: String,
     },
     Interrupted {
-        by: Option<String>,
+        by: Option<Actor>,
     },
     WoundDown,
     Discarded {
-        by: Option<String>,
+        by: Option<Actor>,
         reason: Option<String>,
     },
     Rejected {
-        by: String,
+        by: Actor,
         reason: String,
     },
     /// No process executes it and no client is attached any more.
@@ -46,7 +47,7 @@ pub enum SetEvent {
     },
     /// Some of its runs were reopened, with the current source.
     Reopened {
-        by: Option<String>,
+        by: Option<Actor>,
         confirmed: bool,
     },
 }

@@ -2,6 +2,7 @@
 
 use super::next::{is_held, stage_held};
 use super::{ChangeSet, DecisionContext, SetEvent, Status, Transition, advance};
+use crate::base::actor::Actor;
 use crate::base::error::{ErrorKind, Explain, NextStep, command};
 use crate::base::ids::ChangeSetId;
 use crate::run::approval::{self, MissingApproval, missing_approvals};
@@ -12,13 +13,13 @@ use crate::run::{Run, RunEvent, RunState, SkipReason};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserCommand {
     /// Apply the plans.
-    Confirm { by: String },
+    Confirm { by: Actor },
     /// Discard the plans. Only possible while nothing has been applied.
-    Discard { by: String, reason: Option<String> },
+    Discard { by: Actor, reason: Option<String> },
     /// Forbid it.
-    Reject { by: String, reason: String },
+    Reject { by: Actor, reason: String },
     /// Start no further run.
-    Interrupt { by: String },
+    Interrupt { by: Actor },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -107,7 +107,7 @@ fn who_wrote_is_said_as_far_as_it_is_known() {
         serial: 18,
         run: Some(RunId(40)),
         commit: Some("77ab310bbbb".to_owned()),
-        by: Some("ci".to_owned()),
+        by: Some(Actor::named("ci")),
         at,
     };
     let check = |written: &VersionAuthor, after: i64, expected: &str| {

@@ -45,6 +45,7 @@ fn text<'a>(act: &'a Value, name: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::actor::Actor;
     use crate::state::StateName;
     use crate::state::break_glass::BreakGlassAction;
 
@@ -54,7 +55,7 @@ mod tests {
             id: 1,
             act: BreakGlassAction::LockBroken,
             state: StateName::new("p", "net"),
-            actor: actor.to_owned(),
+            actor: Actor::named(actor),
             reason: Some("why".to_owned()),
             detail: "lock `a`".to_owned(),
             at: format!("2026-01-10T12:{minute:02}:00Z").parse().unwrap(),

@@ -1,6 +1,7 @@
 //! A shared home on a bucket: the one that `TERRANE_TEST_BUCKET` names (`s3://BUCKET`, with the service's usual
 //! variables), else a directory that stands for one.
 
+use model::base::actor::Actor;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -232,7 +233,7 @@ async fn settle(store: &Store, beyond: i64, body: Vec<u8>) {
         beyond,
         record: BreakGlassRecord {
             act: BreakGlassAction::StateRolledBack,
-            actor: "me".to_owned(),
+            actor: Actor::named("me"),
             reason: "compared".to_owned(),
             detail: String::new(),
         },

@@ -1,6 +1,7 @@
 //! Reopens runs of a stopped change set with the current source.
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId};
 use model::run::changeset::{ChangeSet, Reopen, Request, SetEvent, reopen};
 use model::run::{Run, RunEvent, RunSpec, RunState};
@@ -19,7 +20,7 @@ impl Store {
         what: &Reopen,
         request: &Request,
         specs: &[RunSpec],
-        by: &str,
+        by: &Actor,
         now: Timestamp,
     ) -> Result<ChangeSet, ChangeSetError> {
         let mut tx = self.db.begin_write().await?;
@@ -37,9 +38,9 @@ impl Store {
                 runs::record(&mut tx, &mut members, run, event, now).await?;
             }
         }
-        let mut askers: Vec<String> = set.request.authors().map(str::to_owned).collect();
+        let mut askers = set.request.author_actors();
         set.request = request.clone();
-        askers.retain(|asker| !set.request.is_author(asker));
+        askers.retain(|asker| !set.request.is_author(&asker.name));
         set.request.earlier_askers = askers;
         // Facts and gates of applied runs need no confirmation; the plans that follow do.
         let is_applied = |run: &Run| matches!(run.state, RunState::Applied { .. });
@@ -51,7 +52,7 @@ impl Store {
         )
         .await?;
         let event = SetEvent::Reopened {
-            by: Some(by.to_owned()),
+            by: Some(by.clone()),
             confirmed: is_said || set.request.goes_on_with_stages,
         };
         record(&mut tx, &mut set, event, now).await?;
@@ -70,7 +71,7 @@ pub(super) async fn planned_with(
 ) -> Result<(), ChangeSetError> {
     let mut spec = runs::spec(tx, run).await?;
     spec.asked_with.clone_from(&brought.values);
-    if !set.request.is_author(&brought.by) {
+    if !set.request.is_author(&brought.by.name) {
         set.request.earlier_askers.push(brought.by.clone());
     }
     tx.execute(

@@ -1,6 +1,7 @@
 //! Long random lives of several change sets that share lanes: whatever happens in whatever order, the
 //! promises hold after every commit.
 
+use model::base::actor::Actor;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
@@ -210,7 +211,7 @@ impl World {
             goes_on_with_stages: false,
             unasked: BTreeSet::new(),
             bundle: None,
-            asker: Some("ada".to_owned()),
+            asker: Some(Actor::named("ada")),
             asked_with: None,
             origin: if self.dice.roll(3) == 0 {
                 Trigger::Push {
@@ -307,7 +308,7 @@ impl World {
                 self.turn(
                     set,
                     Some(UserCommand::Confirm {
-                        by: "eve".to_owned(),
+                        by: Actor::named("eve"),
                     }),
                     None,
                 )
@@ -317,10 +318,15 @@ impl World {
             8 => {
                 let by = "eve".to_owned();
                 let say = match self.dice.roll(4) {
-                    0 => UserCommand::Interrupt { by },
-                    1 => UserCommand::Discard { by, reason: None },
+                    0 => UserCommand::Interrupt {
+                        by: Actor::named(by),
+                    },
+                    1 => UserCommand::Discard {
+                        by: Actor::named(by),
+                        reason: None,
+                    },
                     2 => UserCommand::Reject {
-                        by,
+                        by: Actor::named(by),
                         reason: "no".to_owned(),
                     },
                     _ => return,
@@ -491,7 +497,7 @@ impl World {
         let approval = Approval {
             change_set: set,
             run,
-            person: "eve".to_owned(),
+            person: Actor::named("eve"),
             role: None,
             verified: false,
             comment: None,
@@ -511,7 +517,7 @@ impl World {
             let new = NewHold {
                 project: "p",
                 on: &on,
-                person: "ops",
+                person: &Actor::named("ops"),
                 reason: "migration",
                 since: self.now,
                 until,
@@ -519,7 +525,11 @@ impl World {
             self.store.hold_insert(&new).await.unwrap();
         } else {
             // Nothing may be held there.
-            drop(self.store.hold_release("p", &on, "ops", self.now).await);
+            drop(
+                self.store
+                    .hold_release("p", &on, &Actor::named("ops"), self.now)
+                    .await,
+            );
         }
     }
 
@@ -537,7 +547,14 @@ impl World {
         };
         let again = self
             .store
-            .change_set_reopen(id, &what, &set.request, &specs(), "eve", self.now)
+            .change_set_reopen(
+                id,
+                &what,
+                &set.request,
+                &specs(),
+                &Actor::named("eve"),
+                self.now,
+            )
             .await;
         match (again, &what) {
             (Ok(_), Reopen::Run(run)) => self.opened_exactly(*run, &before).await,
@@ -723,7 +740,13 @@ async fn whatever_happens_the_promises_hold() {
         for set in waiting {
             let by = "ops".to_owned();
             world
-                .turn(set, Some(UserCommand::Interrupt { by }), None)
+                .turn(
+                    set,
+                    Some(UserCommand::Interrupt {
+                        by: Actor::named(by),
+                    }),
+                    None,
+                )
                 .await;
         }
         world.comes_to_rest().await;

@@ -1,5 +1,6 @@
 //! Breaking a lock: the lock ends and a break-glass record opens, in one transaction.
 
+use model::base::actor::Actor;
 use model::state::break_glass::BreakGlassAction;
 use model::state::{HeldLock, StateName};
 
@@ -15,7 +16,7 @@ impl Store {
         &self,
         state: &StateName,
         id: Option<&str>,
-        actor: &str,
+        actor: &Actor,
         reason: Option<&str>,
     ) -> Result<Option<HeldLock>, ReleaseLockError> {
         let failed = |source| ReleaseLockError::Store {
@@ -74,7 +75,8 @@ mod tests {
         let lock = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
         lock.await.unwrap();
         let why = Some("it hung");
-        let take = || store.lock_break_recorded(&state, Some("a"), "me@here", why);
+        let me = Actor::named("me@here");
+        let take = || store.lock_break_recorded(&state, Some("a"), &me, why);
         assert_eq!(take().await.unwrap().unwrap().info.id, "a");
         assert!(take().await.unwrap().is_none());
         let records = store.break_glass_list(&state).await.unwrap();
@@ -102,7 +104,7 @@ mod tests {
         let lock = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
         lock.await.unwrap();
         let refused = store
-            .lock_break_recorded(&state, Some("a"), "me@here", None)
+            .lock_break_recorded(&state, Some("a"), &Actor::named("me@here"), None)
             .await;
         assert!(
             matches!(refused, Err(ReleaseLockError::Held { .. })),

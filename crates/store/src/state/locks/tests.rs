@@ -1,5 +1,6 @@
 //! Locks: one winner, owned, fenced, idempotent.
 
+use model::base::actor::Actor;
 use model::state::ExpectedHead::{Any, Exactly};
 
 use super::*;
@@ -168,30 +169,31 @@ async fn only_the_last_locks_are_remembered() {
 
 #[tokio::test]
 async fn a_lock_is_broken_with_a_record_or_not_at_all() {
+    let ci = Actor::named("ci");
     let home = TestHome::new();
     let store = home.open().await;
     let state = network();
-    let nothing = store.lock_break_recorded(&state, None, "ci", None).await;
+    let nothing = store.lock_break_recorded(&state, None, &ci, None).await;
     assert_eq!(nothing.unwrap(), None);
 
     let info = lock_info("a");
     let taken = store.lock_acquire(&state, &info, None, Any);
     taken.await.unwrap();
-    let other = store.lock_break_recorded(&state, Some("b"), "ci", None);
+    let other = store.lock_break_recorded(&state, Some("b"), &ci, None);
     assert!(matches!(
         other.await.unwrap_err(),
         ReleaseLockError::Held { .. }
     ));
     assert_eq!(store.break_glass_list(&state).await.unwrap(), []);
 
-    let broken = store.lock_break_recorded(&state, Some("a"), "ci", None);
+    let broken = store.lock_break_recorded(&state, Some("a"), &ci, None);
     assert_eq!(broken.await.unwrap().unwrap().info, info);
-    let again = store.lock_break_recorded(&state, Some("a"), "ci", None);
+    let again = store.lock_break_recorded(&state, Some("a"), &ci, None);
     assert_eq!(again.await.unwrap(), None, "a repeated request");
     let records = store.break_glass_list(&state).await.unwrap();
     assert_eq!(records.len(), 1);
     assert_eq!(
-        (records[0].actor.as_str(), &records[0].reason),
+        (records[0].actor.name.as_str(), &records[0].reason),
         ("ci", &None)
     );
     assert_eq!(records[0].detail, "the lock of me@here (apply), lock `a`");

@@ -1,6 +1,7 @@
 //! Quarantined states, and what people decided about them. The bytes stay, whatever is decided.
 
 use jiff::Timestamp;
+use model::base::actor::Actor;
 use model::base::ids::RunId;
 use model::state::StateName;
 
@@ -32,7 +33,7 @@ impl Decision {
 /// The person who decided, and the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Decider<'a> {
-    pub actor: &'a str,
+    pub actor: &'a Actor,
     pub reason: &'a str,
 }
 
@@ -107,7 +108,7 @@ impl Store {
             let args = [
                 refusal.id.into(),
                 decision.as_str().into(),
-                decider.actor.into(),
+                decider.actor.to_text().into(),
                 decider.reason.into(),
                 Timestamp::now().into(),
             ];
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(waiting, std::slice::from_ref(&kept));
 
         let decider = Decider {
-            actor: "me@here",
+            actor: &Actor::named("me@here"),
             reason: "made again",
         };
         let decide = || store.quarantine_decide(&waiting, Decision::Discarded, decider);

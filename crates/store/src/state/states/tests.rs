@@ -19,8 +19,14 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
         }
     };
     append(7).await.unwrap();
-    store.state_delete(&network(), None, "ci").await.unwrap();
-    store.state_delete(&network(), None, "ci").await.unwrap();
+    store
+        .state_delete(&network(), None, &Actor::named("ci"))
+        .await
+        .unwrap();
+    store
+        .state_delete(&network(), None, &Actor::named("ci"))
+        .await
+        .unwrap();
     assert_eq!(store.state_head(&network()).await.unwrap(), None);
     let row = store.state_get(&network()).await.unwrap().unwrap();
     assert!(row.deleted_at.is_some());
@@ -28,7 +34,7 @@ async fn a_deleted_state_is_hidden_and_its_versions_stay() {
     let records = store.break_glass_list(&network()).await.unwrap();
     let told: Vec<_> = records
         .iter()
-        .map(|one| (one.act, one.actor.as_str(), one.detail.as_str()))
+        .map(|one| (one.act, one.actor.name.as_str(), one.detail.as_str()))
         .collect();
     let detail = "version 1 (serial 7) was the newest";
     assert_eq!(
@@ -64,7 +70,10 @@ async fn a_deleted_state_comes_back_under_its_next_serial() {
     for serial in [7, 8] {
         let written = store.state_version_append(&state, &writer, body(serial));
         written.await.unwrap();
-        store.state_delete(&state, None, "ci").await.unwrap();
+        store
+            .state_delete(&state, None, &Actor::named("ci"))
+            .await
+            .unwrap();
     }
     let written = store.state_version_append(&state, &writer, body(9));
     assert!(matches!(written.await, Ok(Appended::New(_))));
@@ -91,7 +100,7 @@ async fn who_is_not_a_run_is_kept_out_by_the_statement_itself() {
     let info = lock_info("a");
     let refused = store.lock_acquire_outside(&state, &info).await;
     assert!(matches!(refused, Err(AcquireLockError::RunsOnly { .. })));
-    let refused = store.state_delete(&state, None, "ci").await;
+    let refused = store.state_delete(&state, None, &Actor::named("ci")).await;
     assert!(matches!(refused, Err(DeleteStateError::RunsOnly { .. })));
 
     // A run is not kept out, and nobody is when the target is open again.
@@ -117,12 +126,15 @@ async fn a_state_that_somebody_else_locked_is_not_deleted() {
     locked.await.unwrap();
 
     for id in [None, Some("b")] {
-        let refused = store.state_delete(&network(), id, "ci").await.unwrap_err();
+        let refused = store
+            .state_delete(&network(), id, &Actor::named("ci"))
+            .await
+            .unwrap_err();
         assert!(matches!(refused, DeleteStateError::Held { .. }), "{id:?}");
     }
     assert!(store.state_head(&network()).await.unwrap().is_some());
     store
-        .state_delete(&network(), Some("a"), "ci")
+        .state_delete(&network(), Some("a"), &Actor::named("ci"))
         .await
         .unwrap();
     assert_eq!(store.state_head(&network()).await.unwrap(), None);
@@ -153,7 +165,9 @@ async fn the_id_of_a_runs_lock_lets_nobody_else_write_or_delete() {
     let (id, by) = ("a".to_owned(), RunId(7));
     assert_eq!(source, PushRefusal::LockOfRun { id, run: by });
     assert_eq!(holder.and_then(|holder| holder.run), run);
-    let refused = store.state_delete(&state, Some("a"), "ci").await;
+    let refused = store
+        .state_delete(&state, Some("a"), &Actor::named("ci"))
+        .await;
     assert!(matches!(refused, Err(DeleteStateError::Held { .. })));
 
     // The run itself goes on.
@@ -179,12 +193,17 @@ async fn a_lock_that_ended_deletes_nothing() {
     let (state, writer) = (network(), StateWriter::default());
     let written = store.state_version_append(&state, &writer, body(1));
     written.await.unwrap();
-    let refused = store.state_delete(&state, Some("gone"), "ci").await;
+    let refused = store
+        .state_delete(&state, Some("gone"), &Actor::named("ci"))
+        .await;
     assert!(matches!(refused, Err(DeleteStateError::Ended { .. })));
     assert!(store.state_head(&state).await.unwrap().is_some());
-    store.state_delete(&state, None, "ci").await.unwrap();
     store
-        .state_delete(&state, Some("gone"), "ci")
+        .state_delete(&state, None, &Actor::named("ci"))
+        .await
+        .unwrap();
+    store
+        .state_delete(&state, Some("gone"), &Actor::named("ci"))
         .await
         .unwrap();
 }
@@ -197,7 +216,9 @@ async fn a_copy_of_what_lives_elsewhere_is_not_deleted() {
         .state_copy_keep(&network(), None, body(1), SecretPaths::default())
         .await;
     kept.unwrap();
-    let refused = store.state_delete(&network(), None, "ci").await;
+    let refused = store
+        .state_delete(&network(), None, &Actor::named("ci"))
+        .await;
     assert!(
         matches!(refused, Err(DeleteStateError::Copy { .. })),
         "{refused:?}"

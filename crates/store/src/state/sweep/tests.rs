@@ -1,6 +1,7 @@
 //! What nobody needs goes; what somebody needs stays, whatever else happens.
 
 use jiff::SignedDuration;
+use model::base::actor::Actor;
 use model::base::ids::RunId;
 use model::state::retention::RetentionPolicy;
 
@@ -167,7 +168,7 @@ async fn what_waits_for_a_decision_does_not_go() {
     let kept = kept.await.unwrap();
     assert_eq!(store.refusal_expire(later()).await.unwrap(), 0);
     let decider = Decider {
-        actor: "me@here",
+        actor: &Actor::named("me@here"),
         reason: "made again",
     };
     let waiting = [kept.clone()];

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain};
 use model::base::ids::RunId;
 use model::state::break_glass::BreakGlassAction;
@@ -57,7 +58,7 @@ pub struct StateWriter {
     /// Whether it is refused where only runs write: true for a client of a server.
     pub outsider: bool,
     /// The actor; by default, the one that took the lock.
-    pub actor: String,
+    pub actor: Option<Actor>,
     /// Versions up to this one were acknowledged and are lost: the next one gets a higher number.
     pub beyond: i64,
     /// The paths of the writer's secrets in the body. The version also inherits the paths of its parent. None
@@ -522,7 +523,7 @@ impl Tx {
             version.run.into(),
             row.lock_id.into(),
             version.created_at.into(),
-            version.actor.as_str().into(),
+            version.actor.to_text().into(),
             pinned_until(version).into(),
             row.base.into(),
             row.depth.into(),
@@ -609,12 +610,11 @@ impl HeadSnapshot {
             && last.is_some_and(|last| facts.serial <= *last)
     }
 
-    fn actor(&self, write: &StateWrite) -> String {
-        let holder = self.row.lock.as_ref().map(|lock| lock.info.who.clone());
-        match write.writer.actor.as_str() {
-            "" => holder.unwrap_or_default(),
-            actor => actor.to_owned(),
-        }
+    fn actor(&self, write: &StateWrite) -> Actor {
+        let holder = self.row.lock.as_ref();
+        let holder = holder.map(|lock| Actor::named(&lock.info.who));
+        let actor = write.writer.actor.clone();
+        actor.or(holder).unwrap_or_default()
     }
 }
 

@@ -4,6 +4,7 @@
 //! The cache decides nothing: the statement that writes checks lock, epoch and head itself. If they have changed, the
 //! database is read.
 
+use model::base::actor::Actor;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -75,6 +76,7 @@ impl std::fmt::Debug for CachedLock {
 
 #[cfg(test)]
 mod tests {
+    use model::base::actor::Actor;
     use model::state::ExpectedHead;
 
     use crate::testing::{TestHome, append, body, lock_info, network};
@@ -83,6 +85,7 @@ mod tests {
     /// One process granted the lock and read the state; another one changes it.
     #[tokio::test]
     async fn what_another_process_did_counts() {
+        let me = Actor::named("me@here");
         let home = TestHome::new();
         let (one, two) = (home.open().await, home.open().await);
         let state = network();
@@ -103,7 +106,7 @@ mod tests {
         assert!(matches!(again.await.unwrap(), Appended::Same(v) if v.version == 2));
 
         one.state_head_bytes(&state).await.unwrap();
-        let broken = two.lock_break_recorded(&state, Some("a"), "me@here", Some("it hung"));
+        let broken = two.lock_break_recorded(&state, Some("a"), &me, Some("it hung"));
         assert!(broken.await.unwrap().is_some());
         let late = one.state_version_append(&state, &holder, body(3)).await;
         assert!(matches!(late, Err(AppendError::Refused { .. })), "{late:?}");

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use model::base::actor::Actor;
 use model::state::break_glass::BreakGlassAction;
 use model::state::secret_paths::SecretPaths;
 use model::state::{StateName, VersionMark};
@@ -29,7 +30,7 @@ pub struct ManualWrite {
 #[derive(Clone, Debug)]
 pub struct BreakGlassRecord {
     pub act: BreakGlassAction,
-    pub actor: String,
+    pub actor: Actor,
     pub reason: String,
     pub detail: String,
 }
@@ -46,7 +47,7 @@ impl Store {
             lock_id: Some(by_hand.lock_id),
             surgery: by_hand.surgery,
             beyond: by_hand.beyond,
-            actor: by_hand.record.actor.clone(),
+            actor: Some(by_hand.record.actor.clone()),
             secret_paths: Some(by_hand.secret_paths),
             ..StateWriter::default()
         };

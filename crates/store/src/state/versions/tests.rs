@@ -185,7 +185,7 @@ async fn a_version_says_who_wrote_it() {
     lock(&store, &lock_info("a"), None).await;
     push(&store, &holding("a"), body(1)).await;
     let writer = StateWriter {
-        actor: "ci@example.io".to_owned(),
+        actor: Some(Actor::named("ci@example.io")),
         ..holding("a")
     };
     push(&store, &writer, body(2)).await;
@@ -197,7 +197,7 @@ async fn a_version_says_who_wrote_it() {
         .unwrap();
     let actors: Vec<_> = versions
         .iter()
-        .map(|version| version.actor.as_str())
+        .map(|version| version.actor.name.as_str())
         .collect();
     assert_eq!(actors, ["me@here", "ci@example.io"]);
 }
@@ -290,7 +290,7 @@ async fn writes_are_fenced() {
     let locked = "the state is locked by lock `a`, and this write does not carry it";
     assert_eq!(push(&store, &StateWriter::default(), body(2)).await, locked);
     store
-        .lock_break_recorded(&network(), Some("a"), "me@here", None)
+        .lock_break_recorded(&network(), Some("a"), &Actor::named("me@here"), None)
         .await
         .unwrap();
     lock(&store, &lock_info("b"), None).await;
@@ -325,7 +325,7 @@ async fn a_lock_lost_while_the_file_was_written_is_lost() {
     let version = seen.next(&write, &facts, "digest", None);
     let ready = store.encode(write, seen, version).await.unwrap();
     store
-        .lock_break_recorded(&network(), Some("a"), "me@here", None)
+        .lock_break_recorded(&network(), Some("a"), &Actor::named("me@here"), None)
         .await
         .unwrap();
     assert!(!store.commit(&Arc::new(ready)).await.unwrap());

@@ -1,5 +1,6 @@
 //! Scenarios of small change sets, and long random ones that must never get stuck.
 
+use crate::base::actor::Actor;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -195,7 +196,14 @@ fn say_around(
 
 fn confirm(set: &mut ChangeSet, runs: &mut [Run]) {
     let by = "me".to_owned();
-    say(set, runs, UserCommand::Confirm { by }).unwrap();
+    say(
+        set,
+        runs,
+        UserCommand::Confirm {
+            by: Actor::named(by),
+        },
+    )
+    .unwrap();
 }
 
 fn happen(runs: &mut [Run], stack: &str, event: RunEvent) {
@@ -570,7 +578,7 @@ fn held(stack: &str) -> Hold {
     Hold {
         id: 1,
         on: HoldOn::Stack(stack.parse().unwrap()),
-        person: "ops".to_owned(),
+        person: Actor::named("ops"),
         reason: "migration".to_owned(),
         since: NOW,
         until: NOW + jiff::SignedDuration::from_hours(1),
@@ -591,7 +599,15 @@ fn a_held_stack_is_not_applied_and_the_rest_is() {
         ..AROUND
     };
     let by = "me".to_owned();
-    say_around(&mut set, &mut runs, UserCommand::Confirm { by }, &around).unwrap();
+    say_around(
+        &mut set,
+        &mut runs,
+        UserCommand::Confirm {
+            by: Actor::named(by),
+        },
+        &around,
+    )
+    .unwrap();
     set.status = Status::Confirmed;
     let steps = next(&set, &runs, &around);
     assert_eq!(steps, [Transition::StartApply(RunId(2))]);
@@ -604,8 +620,15 @@ fn a_held_stack_is_not_applied_and_the_rest_is() {
     );
     set.status = Status::AwaitingConfirm;
     let by = "me".to_owned();
-    let refused =
-        say_around(&mut set, &mut runs, UserCommand::Confirm { by }, &around).unwrap_err();
+    let refused = say_around(
+        &mut set,
+        &mut runs,
+        UserCommand::Confirm {
+            by: Actor::named(by),
+        },
+        &around,
+    )
+    .unwrap_err();
     assert_eq!(
         refused.to_string(),
         "change set `c1` may not be confirmed now: held by `ops`: migration (until 1970-01-01 01:00 UTC)"
@@ -754,7 +777,7 @@ proptest! {
             if busy.is_empty() {
                 match set.status {
                     Status::AwaitingConfirm => {
-                        say(&mut set, &mut runs, UserCommand::Confirm { by: "me".to_owned() }).unwrap();
+                        say(&mut set, &mut runs, UserCommand::Confirm { by: Actor::named("me") }).unwrap();
                         continue;
                     }
                     _ => break,

@@ -1,5 +1,6 @@
 //! What runners say of their runs: all of it counts, or nothing.
 
+use model::base::actor::Actor;
 use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
@@ -80,7 +81,8 @@ async fn who_lost_its_lanes_records_nothing_even_if_they_are_held_again() {
     let refused = store.lane_check(&first).await;
     assert!(matches!(refused, Err(ChangeSetError::LaneLost { .. })));
     let rest = Reopen::rest();
-    let again = store.change_set_reopen(id, &rest, &request, &specs, "eve", START);
+    let eve = Actor::named("eve");
+    let again = store.change_set_reopen(id, &rest, &request, &specs, &eve, START);
     again.await.unwrap();
     let begun = turn(None, None).await.unwrap();
     let second = store.lane_fence(&begun.set).await.unwrap();
@@ -122,7 +124,7 @@ async fn whose_values_a_plan_has_is_kept_with_the_plan_or_not_at_all() {
         event,
         brought: Some(ValueOverride {
             values: Some("other".to_owned()),
-            by: "dan".to_owned(),
+            by: Actor::named("dan"),
         }),
     };
     // What cannot happen leaves no word of the values: the next one who plans brings them anew.
@@ -171,7 +173,7 @@ async fn what_was_said_before_a_plan_was_there_is_not_about_it() {
     let early = Approval {
         change_set: id,
         run: None,
-        person: "eve".to_owned(),
+        person: Actor::named("eve"),
         role: None,
         verified: false,
         comment: None,

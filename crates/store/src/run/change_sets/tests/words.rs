@@ -1,5 +1,6 @@
 //! What is said about a run from outside: by people who want it to end, and by policies that are asked again.
 
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId};
 use model::policy::{PolicyPhase, Remark, RequiredApproval, Verdict};
 use model::run::{Run, RunEvent, RunState};
@@ -10,7 +11,7 @@ impl World {
     /// Somebody wants a run to end. Only what comes of that moves it; to one that is over it cannot be said.
     pub(super) async fn cancel(&mut self, set: ChangeSetId) {
         let asked = RunEvent::CancelAsked {
-            by: "eve".to_owned(),
+            by: Actor::named("eve"),
             reason: None,
             kill: self.dice.roll(2) == 0,
         };
@@ -26,7 +27,7 @@ impl World {
         let count = u32::try_from(self.dice.roll(3)).unwrap();
         let asked = RunEvent::PolicyAsked {
             at: PolicyPhase::Approval,
-            by: Some("eve".to_owned()),
+            by: Some(Actor::named("eve")),
             said: wants(count),
         };
         let Some((before, is_refused, after)) = self.say(set, asked).await else {

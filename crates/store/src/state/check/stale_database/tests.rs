@@ -1,5 +1,6 @@
 //! An older database is put in the place of the right one.
 
+use model::base::actor::Actor;
 use std::fs;
 
 use super::*;
@@ -39,7 +40,12 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
     let info = lock_info("a");
     let locked = store.lock_acquire(&state, &info, None, ExpectedHead::Any);
     assert!(locked.await.is_err());
-    assert!(store.state_delete(&state, None, "ci").await.is_err());
+    assert!(
+        store
+            .state_delete(&state, None, &Actor::named("ci"))
+            .await
+            .is_err()
+    );
     // What did not move is served as ever.
     write(&store, &other, 2).await;
     let verified = store.state_verify(None).await.unwrap();

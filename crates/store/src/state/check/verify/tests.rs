@@ -1,5 +1,6 @@
 //! What is damaged is found and named; what is not is not.
 
+use model::base::actor::Actor;
 use std::fs;
 
 use super::*;
@@ -144,7 +145,10 @@ async fn a_head_that_is_missing_is_found_and_mended() {
     let verified = store.state_verify(None).await.unwrap();
     assert!(verified.damages.is_empty(), "{:?}", verified.damages);
     // One that somebody deleted has none, and that is no damage.
-    store.state_delete(&network(), None, "ci").await.unwrap();
+    store
+        .state_delete(&network(), None, &Actor::named("ci"))
+        .await
+        .unwrap();
     let verified = store.state_verify(None).await.unwrap();
     assert!(verified.damages.is_empty(), "{:?}", verified.damages);
     assert_eq!(store.rebuild().await.unwrap().heads, 0);

@@ -135,7 +135,14 @@ fn a_hold_keeps_stages_that_write_and_lets_gates_be_looked_at() {
         set.status = Status::AwaitingConfirm;
         assert_eq!(next(&set, &runs, &around), []);
         let by = "me".to_owned();
-        let refused = changeset::apply_command(&set, &runs, &around, UserCommand::Confirm { by });
+        let refused = changeset::apply_command(
+            &set,
+            &runs,
+            &around,
+            UserCommand::Confirm {
+                by: Actor::named(by),
+            },
+        );
         assert!(
             matches!(refused, Err(UserCommandError::Held { .. })),
             "{refused:?}"
