@@ -8,7 +8,7 @@ pub(crate) mod destroy;
 pub(crate) mod exceptions;
 pub(crate) mod exec;
 pub(crate) mod home_args;
-mod manual;
+pub(crate) mod manual;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod policy;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use control::Control;
@@ -11,11 +12,13 @@ use control::changeset::orphan_processes;
 use control::changeset::prepare::StartedChangeSet;
 use control::decision::DecisionError;
 use control::decision::confirm::{self, ConfirmResult};
+use control::decision::stop;
 use control::home::retry::Backoff;
+use control::request::AttachedChangeSet;
 use control::run::client_presence;
 use control::run::query::ChangeMark;
 use control::schedule::scheduler::{self, UserCommand};
-use control::schedule::supervisor::Supervisor;
+use control::schedule::supervisor::{RecordBranches, SuperviseError, Supervisor};
 use control::secrets::caller_env::CallerEnv;
 use model::base::actor::Actor;
 use model::base::error::Explain;
@@ -27,6 +30,7 @@ use model::run::{Run, RunState};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::commands::manual;
 use crate::global::Global;
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
@@ -42,6 +46,8 @@ use tail::Tails;
 const TICK: Duration = Duration::from_millis(80);
 /// The shortest and longest interval without a live view; it grows with the elapsed time.
 const TICKS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(250));
+/// How often to report what the change set still waits for.
+const REPORTS: Duration = Duration::from_secs(1);
 /// After this time without progress, check for blocking processes.
 const STILL: Duration = Duration::from_secs(2);
 
@@ -52,7 +58,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 pub(crate) struct Watcher<'a> {
     control: &'a Control,
     id: ChangeSetId,
-    supervisor: Supervisor<'a>,
+    supervisor: Arc<Supervisor>,
     _watch: File,
     begun: Instant,
     state: Option<(ChangeSet, Vec<Run>)>,
@@ -71,6 +77,8 @@ pub(crate) struct Watcher<'a> {
     away: Option<Backoff>,
     /// When one of the runs last made progress.
     moved: Instant,
+    /// When it was last reported what the change set waits for.
+    reported: Instant,
     /// Blocking processes that were already reported.
     in_the_way: BTreeSet<String>,
     /// Runs that were applied before this client attached; the report is about later ones.
@@ -93,17 +101,25 @@ impl<'a> Watcher<'a> {
     pub(crate) fn drive(
         control: &'a Control,
         begun: StartedChangeSet,
+        records: RecordBranches,
         global: &Global,
         process: &Process,
     ) -> Self {
-        Self::new(
-            control,
-            begun.id,
-            Some(begun.asker),
-            begun.watch,
-            global,
-            process,
-        )
+        let supervisor = Supervisor::new(control, begun.id, Some(begun.asker), Some(records));
+        Self::new(control, begun.id, supervisor, begun.watch, global, process)
+    }
+
+    /// Watches a change set that another client began.
+    pub(crate) fn join(
+        control: &'a Control,
+        attached: AttachedChangeSet,
+        records: RecordBranches,
+        global: &Global,
+        process: &Process,
+    ) -> Self {
+        let AttachedChangeSet { id, caller, watch } = attached;
+        let supervisor = Supervisor::new(control, id, caller, Some(records));
+        Self::new(control, id, supervisor, watch, global, process)
     }
 
     pub(crate) fn attach(
@@ -114,29 +130,14 @@ impl<'a> Watcher<'a> {
         process: &Process,
     ) -> io::Result<Self> {
         let watch = client_presence::attach(control, id)?;
-        Ok(Self::new(control, id, asker, watch, global, process))
-    }
-
-    /// Attaches, unless the change set has ended in the meantime, perhaps because no client was attached.
-    pub(crate) async fn attach_open(
-        control: &'a Control,
-        id: ChangeSetId,
-        asker: Option<CallerEnv>,
-        global: &Global,
-        process: &Process,
-    ) -> Result<Option<Self>, CommandError> {
-        let failed = |err: &dyn Explain| CommandError::from_error(err);
-        let attached = Self::attach(control, id, asker, global, process);
-        let watcher = attached.map_err(|err| failed(&err))?;
-        let set = control.change_set(id).await;
-        let is_over = set.map_err(|err| failed(&err))?.status.is_over();
-        Ok((!is_over).then_some(watcher))
+        let supervisor = Supervisor::new(control, id, asker, None);
+        Ok(Self::new(control, id, supervisor, watch, global, process))
     }
 
     fn new(
         control: &'a Control,
         id: ChangeSetId,
-        asker: Option<CallerEnv>,
+        supervisor: Supervisor,
         watch: File,
         global: &Global,
         process: &Process,
@@ -144,7 +145,7 @@ impl<'a> Watcher<'a> {
         Self {
             control,
             id,
-            supervisor: Supervisor::new(control, id, asker),
+            supervisor: Arc::new(supervisor),
             _watch: watch,
             begun: Instant::now(),
             state: None,
@@ -158,6 +159,7 @@ impl<'a> Watcher<'a> {
             said: BTreeMap::new(),
             away: None,
             moved: Instant::now(),
+            reported: Instant::now(),
             in_the_way: BTreeSet::new(),
             before: BTreeSet::new(),
             warned: BTreeMap::new(),
@@ -240,9 +242,14 @@ impl<'a> Watcher<'a> {
     }
 
     pub(crate) async fn discard(&mut self) -> Result<(), CommandError> {
-        let (by, reason) = (self.actor.clone(), None);
-        self.turn(UserCommand::Discard { by, reason }).await?;
+        let declined = stop::decline(self.control, self.id, self.actor.clone()).await;
+        declined.map_err(|err| decision_error(&err))?;
         self.look().await
+    }
+
+    /// Reports branches that could not get the break-glass records.
+    pub(crate) fn say_missed_records(&self) -> Result<(), CommandError> {
+        manual::say_missed_records(&self.supervisor.take_missed_records(), self.look)
     }
 
     /// Reads the current state, without advancing or drawing it.
@@ -255,8 +262,10 @@ impl<'a> Watcher<'a> {
         let mut interrupts = signal(SignalKind::interrupt())
             .map_err(|err| CommandError::because("could not listen for Ctrl-C", &err))?;
         let mut interrupted = false;
+        let supervisor = Arc::clone(&self.supervisor);
         loop {
-            match self.watch(&mut interrupts, &mut interrupted).await {
+            let watching = self.watch(&mut interrupts, &mut interrupted);
+            match Box::pin(supervisor.run_beside(watching)).await {
                 Err(err) if err.is_away => self.bear(err, &mut interrupts).await?,
                 watched => return watched,
             }
@@ -294,8 +303,6 @@ impl<'a> Watcher<'a> {
         interrupts: &mut Signal,
         interrupted: &mut bool,
     ) -> Result<WatchEnd, CommandError> {
-        let started = self.supervisor.start().await;
-        started.map_err(|err| advance_error(&err))?;
         self.look().await?;
         loop {
             if let Some(rest) = self.rest() {
@@ -322,10 +329,11 @@ impl<'a> Watcher<'a> {
                 *interrupted = true;
                 self.interrupt().await?;
             }
-            if self.set().status == Status::Interrupting {
-                self.ask_to_stop()?;
-            }
-            if Box::pin(self.supervise()).await? {
+            if self.reported.elapsed() > REPORTS {
+                self.reported = Instant::now();
+                if self.moved.elapsed() > STILL {
+                    self.say_what_is_in_the_way().await?;
+                }
                 self.say_still()?;
             }
             self.look().await?;
@@ -367,31 +375,6 @@ impl<'a> Watcher<'a> {
         self.look().await
     }
 
-    /// Also interrupts runners that started in the meantime.
-    fn ask_to_stop(&mut self) -> Result<(), CommandError> {
-        let runs = self.state.as_ref().map_or(&[][..], |(_, runs)| runs);
-        let asked = self.supervisor.interrupt_engines(runs);
-        asked.map_err(|err| CommandError::because("cannot interrupt", &err))
-    }
-
-    /// Lets the supervisor do what is due. Returns whether anything was.
-    async fn supervise(&mut self) -> Result<bool, CommandError> {
-        let Some((set, runs)) = &self.state else {
-            return Ok(false);
-        };
-        let done = self.supervisor.tick(set, runs).await;
-        let done = done.map_err(|err| CommandError::from_error(&err))?;
-        if done && self.moved.elapsed() > STILL {
-            self.say_what_is_in_the_way().await?;
-        }
-        Ok(done)
-    }
-
-    /// Cleans up after the change set.
-    pub(crate) async fn finish(&self) {
-        self.supervisor.finish(self.set(), self.runs()).await;
-    }
-
     /// Reports a process that an engine left behind and that keeps its locks. Prints it once, because a row
     /// of the frame is too short for it.
     async fn say_what_is_in_the_way(&mut self) -> Result<(), CommandError> {
@@ -404,8 +387,8 @@ impl<'a> Watcher<'a> {
         };
         note(self.set(), self.runs());
         if let Some(LaneBlocker::Holder { set, .. }) = self.supervisor.blocked_by() {
-            let holder = control.change_set(*set).await.map_err(|err| failed(&err))?;
-            let runs = control.runs(*set).await.map_err(|err| failed(&err))?;
+            let holder = control.change_set(set).await.map_err(|err| failed(&err))?;
+            let runs = control.runs(set).await.map_err(|err| failed(&err))?;
             note(&holder, &runs);
         }
         for words in words {
@@ -442,11 +425,6 @@ impl<'a> Watcher<'a> {
         Ok(())
     }
 
-    async fn turn(&mut self, command: UserCommand) -> Result<(), CommandError> {
-        let done = self.supervisor.advance(Some(command)).await;
-        done.map_err(|err| advance_error(&err))
-    }
-
     async fn look(&mut self) -> Result<(), CommandError> {
         // Read first, so that the next check sees commits made during this read.
         let mark = self.control.change_mark();
@@ -469,7 +447,7 @@ impl<'a> Watcher<'a> {
                 set,
                 runs,
                 tails,
-                self.supervisor.blocked_by(),
+                self.supervisor.blocked_by().as_ref(),
                 &self.before,
                 self.begun.elapsed(),
             );
@@ -536,6 +514,15 @@ pub(crate) fn advance_error(err: &scheduler::AdvanceError) -> CommandError {
         Some(UserCommandError::Owes { set, missing }) => owes(*set, missing),
         Some(heard) => CommandError::from_error(heard),
         None => shown,
+    }
+}
+
+impl From<SuperviseError> for CommandError {
+    fn from(err: SuperviseError) -> Self {
+        match &err {
+            SuperviseError::Advance(err) => advance_error(err),
+            err => Self::from_error(err),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod home;
 pub mod policy;
 mod program_output;
 pub mod project;
+pub mod request;
 pub mod run;
 pub mod runner;
 pub mod schedule;

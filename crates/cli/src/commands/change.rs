@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use control::Control;
-use control::access::writers;
+use control::access::writers::Caller;
 use control::changeset::backends::UnreadState;
 use control::changeset::explain;
 use control::changeset::prepare::{self, ChangeSetRequest, PrepareError, ResumeCandidate};
 use control::home::HomeSettings;
-use control::project::engines;
 use control::project::open::OpenProject;
+use control::request::{self, RequestContext, Requested};
 use control::schedule::recovery;
 use control::schedule::scheduler::UnattendedOutcome;
-use control::schedule::supervisor::{self, CaughtUp};
+use control::schedule::supervisor::{self, CaughtUp, RecordBranches};
 use jiff::Timestamp;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, StackName};
@@ -26,7 +26,6 @@ use model::run::changeset::{Action, Reopen, Status};
 use model::run::exception::Exceptions;
 use serde_json::json;
 
-use super::manual::tell_git;
 use super::{
     declare_new_project, destroy, exceptions, open_home, refuse_new_key, run, selection,
     valid_project, valid_project_except, warn_removed_stacks,
@@ -131,11 +130,6 @@ pub(crate) async fn carry_out(
     if change.action == Action::Destroy {
         destroy::check(&change.destroying, &open, &project, &stacks, process, look)?;
     }
-    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
-    if change.action != Action::Plan {
-        who.check_all(&project, &stacks)
-            .map_err(|err| prepare_error(&err.into()))?;
-    }
     let settings = process.settings(global)?;
     if change.out.is_some() || stacks.iter().any(|name| keeps_state_here(&project, name)) {
         refuse_new_key(&settings)?;
@@ -163,26 +157,20 @@ pub(crate) async fn carry_out(
         pinned: change.pinned,
         no_state: change.no_state,
         keeps_plans: change.out.is_some(),
-        asker: who.actor(),
-        who,
+        who: Caller::new(process.actor()),
         exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         policy_override: change.policy_override.clone(),
         exceptions: change.exceptions.clone(),
         stacks,
     };
-    let mut watcher = start(&control, &open, &project, &wanted, global, process).await?;
+    let mut watcher = start(&control, &open, &project, wanted, global, process).await?;
     let status = follow(&mut watcher, &change, &project, global, process).await;
     for run in watcher.runs() {
         say_warnings(&control, run, look)?;
     }
     say_past_rules(&change, &watcher, global, look).await?;
-    if status.is_ok() {
-        watcher.finish().await;
-    }
-    if change.action != Action::Plan {
-        tell_git(&control, &open.root, Some(&project), global, process).await?;
-    }
+    watcher.say_missed_records()?;
     control::runner::note_usage("terminal");
     status
 }
@@ -265,45 +253,45 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Stores the change set, or attaches to an equal one that is under way.
+/// Where the break-glass records of a change set are published.
+pub(crate) fn record_branches(
+    open: &OpenProject,
+    project: &Project,
+    process: &Process,
+) -> RecordBranches {
+    RecordBranches {
+        root: open.root.clone(),
+        env: process.env.clone(),
+        branches: project.facts.clone(),
+    }
+}
+
+/// Requests the change set, and reports what the user should know before it starts.
 async fn start<'a>(
     control: &'a Control,
     open: &OpenProject,
     project: &Project,
-    wanted: &ChangeSetRequest,
+    wanted: ChangeSetRequest,
     global: &Global,
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
-    let failed = |err: &dyn Explain| CommandError::from_error(err);
-    if wanted.action != Action::Plan
-        && let Some(set) = prepare::find_same(control, open, project, wanted)
-            .await
-            .map_err(|err| prepare_error(&err))?
-    {
-        let asker = prepare::gather_again(control, open, &process.env, set.id)
-            .await
-            .map_err(|err| failed(&err))?;
-        let is_alike = prepare::is_same_request(control, &set, asker.as_ref()).await;
-        // Only attach to a queued change set if we have the values needed to start it.
-        if is_alike.map_err(|err| failed(&err))?
-            && (asker.is_some() || set.status != Status::Waiting)
-            && let Some(watcher) =
-                Watcher::attach_open(control, set.id, asker, global, process).await?
-        {
+    let records = record_branches(open, project, process);
+    let context = RequestContext {
+        open,
+        project,
+        env: &process.env,
+    };
+    let requested = request::start(control, context, wanted).await;
+    let begun = match requested.map_err(|err| prepare_error(&err))? {
+        Requested::New(begun) => begun,
+        Requested::UnderWay(attached) => {
             report::say(&format!(
                 "Attached to change set {}, which is already under way.\n",
-                set.id
+                attached.id
             ))?;
-            return Ok(watcher);
+            return Ok(Watcher::join(control, attached, records, global, process));
         }
-    }
-    let wishes = prepare::requirements(project, &wanted.stacks);
-    let path = process.env.get("PATH").map(std::ffi::OsStr::new);
-    let engines = engines::find(wishes, path, &control.cache)
-        .map_err(|err| CommandError::from_error(&err))?;
-    let begun = prepare::begin(control, open, project, &engines, &process.env, wanted)
-        .await
-        .map_err(|err| prepare_error(&err))?;
+    };
     say_unseen(&begun.unseen, process.look(global))?;
     if let Some(refusal) = &begun.foreseen {
         let said = format!("a destroy of this would be refused: {refusal}");
@@ -314,7 +302,7 @@ async fn start<'a>(
         let said = format!("the link `{link}` points outside the project and is skipped");
         report::say(&errors::render_warning(&said, &[], process.look(global)))?;
     }
-    Ok(Watcher::drive(control, begun, global, process))
+    Ok(Watcher::drive(control, begun, records, global, process))
 }
 
 /// Warns about stacks whose values come from a copy of their state, and why.
@@ -513,9 +501,7 @@ pub(crate) async fn go_on(
     for run in watcher.runs() {
         say_warnings(watcher.control(), run, process.look(global))?;
     }
-    if status.is_ok() {
-        watcher.finish().await;
-    }
+    watcher.say_missed_records()?;
     status
 }
 
@@ -549,7 +535,6 @@ pub(crate) async fn reopen_and_watch(
         }
     };
     run::imports::warn_unrecorded(&control, &left, look).await?;
-    let who = writers::identify(&project, &stacks, &process.env, &process.actor()).await;
     let wanted = ChangeSetRequest {
         policy_override: change.policy_override.clone(),
         exceptions: change.exceptions.clone(),
@@ -564,25 +549,27 @@ pub(crate) async fn reopen_and_watch(
         pinned: None,
         no_state: false,
         keeps_plans: false,
-        asker: who.actor(),
-        who,
+        who: Caller::new(process.actor()),
         exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         stacks,
     };
-    let wishes = prepare::requirements(&project, &wanted.stacks);
-    let path = process.env.get("PATH").map(std::ffi::OsStr::new);
-    let engines = engines::find(wishes, path, &control.cache)
-        .map_err(|err| CommandError::from_error(&err))?;
+    let (created_at, asker) = (set.created_at, set.request.asker.clone());
+    let action = wanted.action;
+    let context = RequestContext {
+        open: &open,
+        project: &project,
+        env: &process.env,
+    };
     let resumed = prepare::ResumeRequest { set, what, wanted };
-    let begun = prepare::resume(&control, &open, &project, &engines, &process.env, &resumed)
+    let begun = request::resume(&control, context, resumed)
         .await
         .map_err(|err| prepare_error(&err))?;
     if !global.json {
-        let asked = Timestamp::now().duration_since(resumed.set.created_at);
+        let asked = Timestamp::now().duration_since(created_at);
         let asked = Duration::try_from(asked).unwrap_or_default();
         // Names the requester of an older change set: the user may not know it.
-        let of = match &resumed.set.request.asker {
+        let of = match &asker {
             Some(asker) if asked > Duration::from_mins(1) => {
                 format!(", requested by `{asker}` {}", duration::ago(asked))
             }
@@ -598,15 +585,13 @@ pub(crate) async fn reopen_and_watch(
         exceptions: change.exceptions.clone(),
         policy_override: change.policy_override.clone(),
         goes_on: true,
-        ..ChangeOptions::of(resumed.wanted.action)
+        ..ChangeOptions::of(action)
     };
-    let mut watcher = Watcher::drive(&control, begun, global, process);
+    let records = record_branches(&open, &project, process);
+    let mut watcher = Watcher::drive(&control, begun, records, global, process);
     let status = follow(&mut watcher, &change, &project, global, process).await;
     say_past_rules(&change, &watcher, global, process.look(global)).await?;
-    if status.is_ok() {
-        watcher.finish().await;
-    }
-    tell_git(&control, &open.root, Some(&project), global, process).await?;
+    watcher.say_missed_records()?;
     status
 }
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use control::Control;
-use control::access::writers;
 use control::access::writers::Caller;
-use control::changeset::prepare::{self, ChangeSetRequest, StartedChangeSet};
-use control::project::engines;
+use control::changeset::prepare::{ChangeSetRequest, StartedChangeSet};
 use control::project::open::OpenProject;
+use control::request::{self, RequestContext, Requested};
 use control::runner::{self as runners};
 use model::base::ids::StackName;
 use model::project::Project;
@@ -17,8 +16,10 @@ use model::run::exec::{Exec, ExecKind, ExecRefusal};
 use model::run::{Outcome, Run, RunProblem, RunState, Stage};
 use serde_json::json;
 
-use super::change::{keeps_state_here, look_after_the_past, prepare_error, say_warnings, unknown};
-use super::manual::{reason_text, tell_git};
+use super::change::{
+    keeps_state_here, look_after_the_past, prepare_error, record_branches, say_warnings, unknown,
+};
+use super::manual::reason_text;
 use super::{open_home, refuse_new_key, runner, selection, valid_project};
 use crate::global::Global;
 use crate::view::text::clean;
@@ -74,16 +75,6 @@ pub(crate) async fn exec(
     let (open, project) = valid_project(global, process)?;
     let name = one_stack(&args.stack, &open, &project, process)?;
     let stacks = BTreeSet::from([name.clone()]);
-    let who = match exec.kind {
-        ExecKind::Read => Caller::new(process.actor()),
-        ExecKind::Write => {
-            writers::identify(&project, &stacks, &process.env, &process.actor()).await
-        }
-    };
-    if exec.kind == ExecKind::Write {
-        who.check_all(&project, &stacks)
-            .map_err(|err| prepare_error(&err.into()))?;
-    }
     let settings = process.settings(global)?;
     if keeps_state_here(&project, &name) {
         refuse_new_key(&settings)?;
@@ -103,27 +94,28 @@ pub(crate) async fn exec(
         refresh_only: false,
         pinned: None,
         no_state: false,
-        asker: who.actor(),
-        who,
+        who: Caller::new(process.actor()),
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
         exec: Some(exec.clone()),
         stacks,
     };
-    let wishes = prepare::requirements(&project, &wanted.stacks);
-    let path = process.env.get("PATH").map(std::ffi::OsStr::new);
-    let engines = engines::find(wishes, path, &control.cache)
-        .map_err(|err| CommandError::from_error(&err))?;
-    let begun = prepare::begin(&control, &open, &project, &engines, &process.env, &wanted)
-        .await
-        .map_err(|err| prepare_error(&err))?;
+    let context = RequestContext {
+        open: &open,
+        project: &project,
+        env: &process.env,
+    };
+    let requested = request::start(&control, context, wanted).await;
+    let Requested::New(begun) = requested.map_err(|err| prepare_error(&err))? else {
+        return Err(CommandError::new(
+            "an engine command never joins another change set",
+        ));
+    };
     match exec.kind {
         ExecKind::Read => attend(&control, begun).await,
         ExecKind::Write => {
-            let status = Box::pin(follow(&control, begun, global, process)).await;
-            if exec.is_surgery() {
-                tell_git(&control, &open.root, Some(&project), global, process).await?;
-            }
-            status
+            let records = record_branches(&open, &project, process);
+            let watcher = Watcher::drive(&control, begun, records, global, process);
+            Box::pin(follow(&control, watcher, global, process)).await
         }
     }
 }
@@ -164,17 +156,16 @@ async fn attend(control: &Control, begun: StartedChangeSet) -> Result<ExitStatus
 /// Lets a runner run the command; it continues if this terminal is closed.
 async fn follow(
     control: &Control,
-    begun: StartedChangeSet,
+    mut watcher: Watcher<'_>,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let mut watcher = Watcher::drive(control, begun, global, process);
     match watcher.wait_until_idle().await? {
         WatchEnd::Over => {}
         WatchEnd::AwaitsConfirm => return waits(watcher.set()),
         WatchEnd::Detached => return Ok(ExitStatus::Interrupted),
     }
-    watcher.finish().await;
+    watcher.say_missed_records()?;
     let Some(run) = watcher.runs().first() else {
         return Err(CommandError::new("the run is gone"));
     };

@@ -14,7 +14,7 @@ use model::state::StateName;
 use super::home_args::HomeHandle;
 use super::read_project;
 use crate::global::Global;
-use crate::view::{self, errors};
+use crate::view::{self, ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Why something is done by hand; it is kept in the record.
@@ -75,12 +75,20 @@ pub(crate) async fn tell_git(
     };
     let missed = facts::publish_records(control, root, &process.env, &project.facts).await;
     let missed = missed.map_err(|err| CommandError::from_error(&err))?;
+    say_missed_records(&missed, process.look(global))
+}
+
+/// Warns about branches that could not be updated now.
+pub(crate) fn say_missed_records(
+    missed: &[MissedRecord],
+    look: ViewOptions,
+) -> Result<(), CommandError> {
     for MissedRecord { place, why } in missed {
         let said = format!(
             "cannot publish the record of break-glass actions to `{place}` now; the next publication does: {why}"
         );
         let said = view::text::clean(&said);
-        report::say(&errors::render_warning(&said, &[], process.look(global)))?;
+        report::say(&errors::render_warning(&said, &[], look))?;
     }
     Ok(())
 }

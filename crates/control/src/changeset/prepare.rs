@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 
 use drivers::engine::Engine;
-use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, StackName};
 use model::base::masking::Mask;
@@ -45,8 +44,9 @@ mod spec;
 mod stale_stacks;
 
 pub use approvals::requires_more_approvals;
-pub use from_bundle::{BeginBundleError, begin_bundled, find_bundled};
+pub use from_bundle::{BeginBundleError, BundleInputs, begin_bundled, find_bundled};
 pub use prepare_error::PrepareError;
+use spec::SpecInputs;
 pub(crate) use spec::spec_alone;
 pub use stale_stacks::StaleReason;
 
@@ -68,8 +68,6 @@ pub struct ChangeSetRequest {
     pub no_state: bool,
     /// The plans are written into a bundle when they are made.
     pub keeps_plans: bool,
-    /// The requester's name.
-    pub asker: Actor,
     /// The requester, and which targets they may change.
     pub who: Caller,
     /// For an engine command.
@@ -107,22 +105,8 @@ pub struct StartedChangeSet {
 }
 
 /// Prepares a change set and stores it.
-pub async fn begin(
-    control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    engines: &BTreeMap<StackName, Engine>,
-    env: &BTreeMap<String, String>,
-    wanted: &ChangeSetRequest,
-) -> Result<StartedChangeSet, PrepareError> {
-    let inputs = PrepareInputs {
-        control,
-        open,
-        project,
-        engines,
-        env,
-        wanted,
-    };
+pub async fn begin(inputs: PrepareInputs<'_>) -> Result<StartedChangeSet, PrepareError> {
+    let control = inputs.control;
     let prepared = inputs.prepare(&BTreeSet::new()).await?;
     let id = control
         .store
@@ -133,23 +117,11 @@ pub async fn begin(
 
 /// Opens runs of a stopped change set again, on the source as it is now.
 pub async fn resume(
-    control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    engines: &BTreeMap<StackName, Engine>,
-    env: &BTreeMap<String, String>,
+    inputs: PrepareInputs<'_>,
     resumed: &ResumeRequest,
 ) -> Result<StartedChangeSet, PrepareError> {
-    let wanted = &resumed.wanted;
+    let (control, wanted) = (inputs.control, inputs.wanted);
     let free = checks::free_of_holds(control, resumed).await?;
-    let inputs = PrepareInputs {
-        control,
-        open,
-        project,
-        engines,
-        env,
-        wanted,
-    };
     let prepared = inputs.prepare(&free).await?;
     let ChangeSetDraft { request, specs, .. } = &prepared;
     let request = &Request {
@@ -171,7 +143,7 @@ pub async fn resume(
             &what,
             request,
             specs,
-            &wanted.asker,
+            &wanted.who.actor(),
             control.now(),
         )
         .await
@@ -231,14 +203,14 @@ impl ChangeSetDraft {
 }
 
 /// What a change set is prepared from.
-#[derive(Clone, Copy)]
-struct PrepareInputs<'a> {
-    control: &'a Control,
-    open: &'a OpenProject,
-    project: &'a Project,
-    engines: &'a BTreeMap<StackName, Engine>,
-    env: &'a BTreeMap<String, String>,
-    wanted: &'a ChangeSetRequest,
+#[derive(Clone, Copy, Debug)]
+pub struct PrepareInputs<'a> {
+    pub control: &'a Control,
+    pub open: &'a OpenProject,
+    pub project: &'a Project,
+    pub engines: &'a BTreeMap<StackName, Engine>,
+    pub env: &'a BTreeMap<String, String>,
+    pub wanted: &'a ChangeSetRequest,
 }
 
 impl PrepareInputs<'_> {
@@ -356,10 +328,18 @@ impl PrepareInputs<'_> {
         if wanted.action == Action::Destroy {
             waves.reverse();
         }
+        let inputs = SpecInputs {
+            open,
+            project,
+            graph,
+            engines: self.engines,
+            source,
+            wanted,
+        };
         let mut specs = waves
             .into_iter()
             .flatten()
-            .map(|name| spec::spec(open, project, graph, self.engines, source, &name, wanted))
+            .map(|name| spec::spec(inputs, &name))
             .collect::<Result<Vec<_>, _>>()?;
         let mut known = KnownOutputs::default();
         let located = crate::stage::facts::add_locations(control, project, &mut specs).await;
@@ -422,7 +402,7 @@ impl PrepareInputs<'_> {
             source,
             commit: commit.as_ref().map(|(id, _)| id.clone()),
             subject: commit.map(|(_, subject)| subject),
-            asker: Some(wanted.asker.clone()),
+            asker: Some(wanted.who.actor()),
             asked_with,
             identity: Some(wanted.who.identity.clone()),
             exec,

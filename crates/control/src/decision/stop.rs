@@ -1,5 +1,6 @@
 //! Rejects or discards a change set: nothing more of it is applied.
 
+use model::base::actor::Actor;
 use model::base::ids::ChangeSetId;
 use model::run::changeset::UserCommand;
 
@@ -39,6 +40,12 @@ pub async fn discard(
     };
     stop(control, set, command).await?;
     Ok(text)
+}
+
+/// Drops a change set at its own prompt, where no reason is asked for.
+pub async fn decline(control: &Control, set: ChangeSetId, by: Actor) -> Result<(), DecisionError> {
+    let command = UserCommand::Discard { by, reason: None };
+    stop(control, set, command).await
 }
 
 async fn stop(

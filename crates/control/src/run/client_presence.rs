@@ -1,6 +1,7 @@
-//! Whether a client is attached to a change set: a file lock that the client holds until it exits.
+//! File locks of a change set: one that an attached client holds until it exits, and the lease of the process that works on
+//! it at the moment.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
@@ -30,8 +31,21 @@ pub(crate) fn unattended(control: &Control, set: &ChangeSet) -> Option<File> {
     file.try_lock().is_ok().then_some(file)
 }
 
+/// The lease to work on a change set, for one step. `None` if another process has it.
+pub(crate) fn supervise(control: &Control, set: ChangeSetId) -> io::Result<Option<File>> {
+    let file = open_at(path(control, set).with_extension("lease"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(err)) => Err(err),
+    }
+}
+
 fn open(control: &Control, set: ChangeSetId) -> io::Result<File> {
-    let path = path(control, set);
+    open_at(path(control, set))
+}
+
+fn open_at(path: PathBuf) -> io::Result<File> {
     if let Some(dir) = path.parent() {
         make_private(dir)?;
     }

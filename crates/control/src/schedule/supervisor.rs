@@ -1,27 +1,35 @@
-//! Drives one change set for an attached client: claims runs and starts their runners, ends runs of lost runners, continues
-//! others in the queue, passes stalled ones, and cleans up. The client only starts it and reads the store.
+//! The loop that drives one change set: claims runs and starts their runners, ends runs of lost runners, continues others in
+//! the queue, passes stalled ones, cleans up, and publishes break-glass records. A client only starts it and reads the store.
 //!
 //! Not here: a single step (`scheduler`), what a crash left behind (`recovery`), drawing (`cli::watch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::base::error::{ErrorKind, Explain, NextStep};
 use model::base::ids::{ChangeSetId, RunId};
-use model::run::changeset::{ChangeSet, LaneBlocker, Status, UserCommand};
+use model::run::changeset::{Action, ChangeSet, LaneBlocker, Status, UserCommand};
 use model::run::{Run, RunState, Upstream};
-use store::ChangeSetError;
+use model::stage::facts::FactsBranch;
+use store::{ChangeSetError, StoreError};
+use tokio::sync::Notify;
 
 use crate::Control;
-use crate::run::cleanup;
+use crate::run::{cleanup, client_presence};
 use crate::schedule::recovery;
 use crate::schedule::scheduler::{self, AdvanceError, UnattendedOutcome};
 use crate::secrets::caller_env::{CallerEnv, MissingValuesError};
+use crate::stage::facts::{self, MissedRecord};
 
 /// How often to check for lost runners, and to request lanes again.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How often to pass an interrupt on to runners that have just started.
+const INTERRUPTING: Duration = Duration::from_millis(100);
 /// A live change set at the head of the queue starts sooner than this.
 const OVERDUE: Duration = Duration::from_secs(5);
 
@@ -33,6 +41,10 @@ pub enum SuperviseError {
     Recover(#[from] ChangeSetError),
     #[error(transparent)]
     Values(#[from] MissingValuesError),
+    #[error("cannot interrupt a runner")]
+    Interrupt(#[from] io::Error),
+    #[error("cannot publish break-glass records")]
+    Records(#[source] StoreError),
 }
 
 impl Explain for SuperviseError {
@@ -41,6 +53,8 @@ impl Explain for SuperviseError {
             Self::Advance(err) => err.kind(),
             Self::Recover(err) => err.kind(),
             Self::Values(err) => err.kind(),
+            Self::Records(err) => err.kind(),
+            Self::Interrupt(_) => ErrorKind::Failed,
         }
     }
 
@@ -49,6 +63,8 @@ impl Explain for SuperviseError {
             Self::Advance(err) => err.next_steps(),
             Self::Recover(err) => err.next_steps(),
             Self::Values(err) => err.next_steps(),
+            Self::Records(err) => err.next_steps(),
+            Self::Interrupt(_) => Vec::new(),
         }
     }
 }
@@ -77,34 +93,60 @@ pub async fn catch_up(
     Ok(CaughtUp { ended, continued })
 }
 
+/// Where break-glass records are published: the facts branches of the project, as the client has it.
+#[derive(Clone, Debug)]
+pub struct RecordBranches {
+    pub root: PathBuf,
+    pub env: BTreeMap<String, String>,
+    pub branches: BTreeMap<String, FactsBranch>,
+}
+
+/// The loop of one change set. Several clients may run it: a lease lets one of them work at a time.
 #[expect(
     missing_debug_implementations,
     reason = "it holds the requester's values"
 )]
-pub struct Supervisor<'a> {
-    control: &'a Control,
+pub struct Supervisor {
+    control: Control,
     set: ChangeSetId,
     /// With the requester's values the change set can be advanced; without them it is only watched.
     caller: Option<CallerEnv>,
+    records: Option<RecordBranches>,
     /// What blocks the queue while the change set waits for its lanes.
-    blocked_by: Option<LaneBlocker>,
-    /// The change set that blocks the queue without progress, and since when.
-    stalled: Option<(ChangeSetId, Instant)>,
-    checked: Instant,
-    /// Runs whose runner was asked to interrupt its engine.
-    interrupted: BTreeSet<RunId>,
+    blocked_by: Mutex<Option<LaneBlocker>>,
+    /// Branches that could not be updated at the end.
+    missed: Mutex<Vec<MissedRecord>>,
+    stopping: AtomicBool,
+    stopped: Notify,
 }
 
-impl<'a> Supervisor<'a> {
-    pub fn new(control: &'a Control, set: ChangeSetId, caller: Option<CallerEnv>) -> Self {
+/// What the loop remembers from one step to the next.
+struct Memory {
+    /// The change set that blocks the queue without progress, and since when.
+    stalled: Option<(ChangeSetId, Instant)>,
+    /// Runs whose runner was asked to interrupt its engine.
+    interrupted: BTreeSet<RunId>,
+    /// Since when another process has held the lease.
+    refused: Option<Instant>,
+    supervised: Instant,
+}
+
+impl Supervisor {
+    pub fn new(
+        control: &Control,
+        set: ChangeSetId,
+        caller: Option<CallerEnv>,
+        records: Option<RecordBranches>,
+    ) -> Self {
         Self {
-            control,
+            control: control.clone(),
             set,
             caller,
-            blocked_by: None,
-            stalled: None,
-            checked: Instant::now(),
-            interrupted: BTreeSet::new(),
+            records,
+            blocked_by: Mutex::new(None),
+            missed: Mutex::new(Vec::new()),
+            stopping: AtomicBool::new(false),
+            stopped: Notify::new(),
         }
     }
 
@@ -112,67 +154,167 @@ impl<'a> Supervisor<'a> {
         self.caller.clone().unwrap_or_default()
     }
 
-    pub fn blocked_by(&self) -> Option<&LaneBlocker> {
-        self.blocked_by.as_ref()
+    pub fn blocked_by(&self) -> Option<LaneBlocker> {
+        lock(&self.blocked_by).clone()
     }
 
-    pub fn note_blocker(&mut self, blocked_by: Option<LaneBlocker>) {
-        self.blocked_by = blocked_by;
+    /// The branches that could not get the break-glass records of this change set.
+    pub fn take_missed_records(&self) -> Vec<MissedRecord> {
+        std::mem::take(&mut *lock(&self.missed))
     }
 
-    /// The first step. Does nothing without the requester's values.
-    pub async fn start(&mut self) -> Result<(), AdvanceError> {
+    /// Runs the loop beside `watching`, and ends it with the step that is under way: a step that is dropped halfway
+    /// would leave claimed runs without runners.
+    pub async fn run_beside<T, E: From<SuperviseError>>(
+        &self,
+        watching: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.stopping.store(false, Ordering::Release);
+        let (mut supervising, mut watching) = (pin!(self.run()), pin!(watching));
+        let mut is_supervised = true;
+        loop {
+            tokio::select! {
+                biased;
+                ended = &mut supervising, if is_supervised => {
+                    ended?;
+                    is_supervised = false;
+                }
+                watched = &mut watching => {
+                    self.stopping.store(true, Ordering::Release);
+                    self.stopped.notify_one();
+                    if is_supervised {
+                        supervising.await?;
+                    }
+                    return watched;
+                }
+            }
+        }
+    }
+
+    /// Works until the change set is over or waits for a person, or until it is stopped.
+    async fn run(&self) -> Result<(), SuperviseError> {
+        let mut memory = Memory {
+            stalled: None,
+            interrupted: BTreeSet::new(),
+            refused: None,
+            supervised: Instant::now(),
+        };
         if self.caller.is_some() {
-            self.advance(None).await?;
+            self.retry_later(self.advance(None).await)?;
         }
+        while !self.stopping.load(Ordering::Acquire) {
+            let step = Box::pin(self.step(&mut memory)).await;
+            match self.retry_later(step)? {
+                Some(Status::Interrupting) => self.pause(INTERRUPTING).await,
+                Some(Status::AwaitingConfirm) => break,
+                Some(status) if status.is_over() => break,
+                Some(_) | None => self.pause(INTERVAL).await,
+            }
+        }
+        self.retry_later(self.clean_up().await)?;
         Ok(())
     }
 
-    /// Records a user's command, if there is one, and performs what is possible now.
-    pub async fn advance(&mut self, command: Option<UserCommand>) -> Result<(), AdvanceError> {
-        let caller = self.caller();
-        let done = scheduler::advance(self.control, self.set, command, &caller, None).await?;
-        self.blocked_by = done.front;
-        Ok(())
-    }
-
-    /// Asks each running engine to stop, once, including those that started in the meantime.
-    pub fn interrupt_engines(&mut self, runs: &[Run]) -> io::Result<()> {
-        scheduler::interrupt_runners(self.control, runs, &mut self.interrupted)
-    }
-
-    /// Performs the work that is due. Returns whether any was.
-    pub async fn tick(&mut self, set: &ChangeSet, runs: &[Run]) -> Result<bool, SuperviseError> {
-        if self.checked.elapsed() <= INTERVAL {
-            return Ok(false);
+    /// Nothing is lost while the home does not answer: the next step tries again.
+    fn retry_later<T, E: Into<SuperviseError>>(
+        &self,
+        step: Result<T, E>,
+    ) -> Result<Option<T>, SuperviseError> {
+        match step.map_err(Into::into) {
+            Err(err) if err.kind() == ErrorKind::Unavailable => Ok(None),
+            step => step.map(Some),
         }
-        self.checked = Instant::now();
-        let lost = recovery::recover(self.control, set).await?;
+    }
+
+    async fn pause(&self, time: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.stopped.notified() => {}
+        }
+    }
+
+    /// Performs the work that is due, if no other process has the lease. Returns the status.
+    async fn step(&self, memory: &mut Memory) -> Result<Status, SuperviseError> {
+        let set = self.control.store.change_set_get(self.set).await?;
+        let runs = self.control.store.run_list(self.set).await?;
+        if set.status.is_over() || set.status == Status::AwaitingConfirm {
+            return Ok(set.status);
+        }
+        if set.status == Status::Interrupting {
+            scheduler::interrupt_runners(&self.control, &runs, &mut memory.interrupted)?;
+        }
+        if memory.supervised.elapsed() < INTERVAL {
+            return Ok(set.status);
+        }
+        let lease = client_presence::supervise(&self.control, self.set).unwrap_or(None);
+        let refused = memory.refused.filter(|_| lease.is_none());
+        memory.refused = refused.or_else(|| lease.is_none().then(Instant::now));
+        // The holder may be suspended. The lease only saves double work: transactions decide who claims a run.
+        if lease.is_some() || refused.is_some_and(|since| since.elapsed() > OVERDUE) {
+            memory.supervised = Instant::now();
+            self.supervise(&set, &runs, memory).await?;
+        }
+        Ok(set.status)
+    }
+
+    async fn supervise(
+        &self,
+        set: &ChangeSet,
+        runs: &[Run],
+        memory: &mut Memory,
+    ) -> Result<(), SuperviseError> {
+        let lost = recovery::recover(&self.control, set).await?;
         let waits = set.status == Status::Waiting;
         if waits {
             // The change set at the head of the queue may be dead.
-            recovery::release_abandoned(self.control).await?;
+            recovery::release_abandoned(&self.control).await?;
             if let Some(caller) = &self.caller {
-                scheduler::resume_unattended(self.control, caller, Some(self.set)).await?;
+                scheduler::resume_unattended(&self.control, caller, Some(self.set)).await?;
             }
         }
-        self.pass_stalled().await?;
+        self.pass_stalled(memory).await?;
         let stalls = !lost.is_empty() || !runs.iter().any(|run| run.state.is_running());
         if !waits && !stalls && !self.may_be_free(set, runs) {
-            return Ok(true);
+            return Ok(());
         }
         // After an interrupt nothing new starts, so ending it needs no requester's values.
         if self.caller.is_some() || set.status == Status::Interrupting {
             self.advance(None).await?;
         } else {
-            recovery::stop_if_gone(self.control, set, runs).await?;
+            recovery::stop_if_gone(&self.control, set, runs).await?;
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// Removes plan files and the source once nothing needs them.
-    pub async fn finish(&self, set: &ChangeSet, runs: &[Run]) {
-        cleanup::remove_leftovers(self.control, set, runs).await;
+    /// Records a user's command, if there is one, and performs what is possible now.
+    pub async fn advance(&self, command: Option<UserCommand>) -> Result<(), AdvanceError> {
+        let caller = self.caller();
+        let done = scheduler::advance(&self.control, self.set, command, &caller, None).await?;
+        self.note_blocker(done.front);
+        Ok(())
+    }
+
+    pub fn note_blocker(&self, blocked_by: Option<LaneBlocker>) {
+        *lock(&self.blocked_by) = blocked_by;
+    }
+
+    /// After the end: removes plan files and the source, and publishes break-glass records.
+    async fn clean_up(&self) -> Result<(), SuperviseError> {
+        let set = self.control.store.change_set_get(self.set).await?;
+        if !set.status.is_over() {
+            return Ok(());
+        }
+        let runs = self.control.store.run_list(self.set).await?;
+        cleanup::remove_leftovers(&self.control, &set, &runs).await;
+        let Some(to) = self.records.as_ref().filter(|to| !to.branches.is_empty()) else {
+            return Ok(());
+        };
+        if set.request.action == Action::Plan {
+            return Ok(());
+        }
+        let missed = facts::publish_records(&self.control, &to.root, &to.env, &to.branches).await;
+        *lock(&self.missed) = missed.map_err(SuperviseError::Records)?;
+        Ok(())
     }
 
     /// Whether a planned run waits only for an approval or a hold, which may have changed in the meantime.
@@ -189,22 +331,26 @@ impl<'a> Supervisor<'a> {
 
     /// Skips a change set that is first in the queue but does not start because its terminal is suspended, or that holds
     /// the lane while idle.
-    async fn pass_stalled(&mut self) -> Result<(), AdvanceError> {
-        let first = match &self.blocked_by {
-            Some(LaneBlocker::Earlier { set, .. }) => Some(*set),
+    async fn pass_stalled(&self, memory: &mut Memory) -> Result<(), AdvanceError> {
+        let first = match self.blocked_by() {
+            Some(LaneBlocker::Earlier { set, .. }) => Some(set),
             Some(LaneBlocker::Holder { set, .. }) => {
-                let is_still = scheduler::is_still(self.control, *set).await?;
-                is_still.then_some(*set)
+                let is_still = scheduler::is_still(&self.control, set).await?;
+                is_still.then_some(set)
             }
             Some(LaneBlocker::Hold(_)) | None => None,
         };
-        let since = self.stalled.filter(|(set, _)| first == Some(*set));
-        self.stalled = since.or_else(|| Some((first?, Instant::now())));
-        if let (Some((set, since)), Some(caller)) = (self.stalled, &self.caller)
+        let since = memory.stalled.filter(|(set, _)| first == Some(*set));
+        memory.stalled = since.or_else(|| Some((first?, Instant::now())));
+        if let (Some((set, since)), Some(caller)) = (memory.stalled, &self.caller)
             && since.elapsed() > OVERDUE
         {
-            scheduler::skip_stalled(self.control, caller, set, self.set).await?;
+            scheduler::skip_stalled(&self.control, caller, set, self.set).await?;
         }
         Ok(())
     }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

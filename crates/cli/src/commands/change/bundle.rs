@@ -6,21 +6,20 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use control::Control;
-use control::access::writers;
+use control::access::writers::Caller;
 use control::changeset::bundle::{self, Bundle, ReadBundleError};
-use control::changeset::prepare::{self, BeginBundleError, ChangeSetRequest};
+use control::changeset::prepare::{BeginBundleError, ChangeSetRequest};
 use control::project::open::OpenProject;
-use model::base::error::Explain;
+use control::request::{self, RequestContext, Requested};
 use model::base::ids::StackName;
 use model::project::Project;
 use model::run::changeset::Action;
 use serde_json::json;
 
 use super::{
-    ChangeOptions, cores, follow, look_after_the_past, prepare_error, say_no_home, say_past_rules,
-    say_warnings,
+    ChangeOptions, cores, follow, look_after_the_past, record_branches, say_no_home,
+    say_past_rules, say_warnings,
 };
-use crate::commands::manual::tell_git;
 use crate::commands::{declare_new_project, open_home, valid_project};
 use crate::global::Global;
 use crate::watch::Watcher;
@@ -146,14 +145,6 @@ pub(crate) async fn carry_out(
     let project = bundle.with_planned_rules(project);
     say_no_home(&settings, look)?;
     let stacks: BTreeSet<StackName> = bundle.stacks().cloned().collect();
-    // Stacks that this project does not have are refused later, with the other checks.
-    let known = stacks
-        .iter()
-        .filter(|stack| project.stacks.contains_key(*stack));
-    let known: BTreeSet<StackName> = known.cloned().collect();
-    let who = writers::identify(&project, &known, &process.env, &process.actor()).await;
-    who.check_all(&project, &known)
-        .map_err(|err| prepare_error(&err.into()))?;
     let wanted = ChangeSetRequest {
         action: Action::Apply,
         in_any_case: stacks.clone(),
@@ -171,65 +162,66 @@ pub(crate) async fn carry_out(
         keeps_plans: false,
         policy_override: change.policy_override.clone(),
         exceptions: change.exceptions.clone(),
-        asker: who.actor(),
-        who,
+        who: Caller::new(process.actor()),
         exec: None,
         may_keep_state: !settings.is_ci || settings.named_home.is_some(),
     };
-    let mut watcher = start(&control, &open, &project, &bundle, &wanted, global, process).await?;
+    let here = BundleHere {
+        control: &control,
+        open: &open,
+        project: &project,
+        bundle: &bundle,
+    };
+    let mut watcher = start(here, wanted, global, process).await?;
     let status = follow(&mut watcher, &change, &project, global, process).await;
     for run in watcher.runs() {
         say_warnings(&control, run, look)?;
     }
     say_past_rules(&change, &watcher, global, process.look(global)).await?;
-    if status.is_ok() {
-        watcher.finish().await;
-    }
-    tell_git(&control, &open.root, Some(&project), global, process).await?;
+    watcher.say_missed_records()?;
     control::runner::note_usage("terminal");
     status
 }
 
-/// Stores the bundle's change set, or attaches to the one that is applying it.
-async fn start<'a>(
+/// A bundle, and the project that it is applied to.
+#[derive(Clone, Copy)]
+struct BundleHere<'a> {
     control: &'a Control,
-    open: &OpenProject,
-    project: &Project,
-    bundle: &Bundle,
-    wanted: &ChangeSetRequest,
+    open: &'a OpenProject,
+    project: &'a Project,
+    bundle: &'a Bundle,
+}
+
+/// Requests the bundle's change set, or joins the one that is applying it.
+async fn start<'a>(
+    here: BundleHere<'a>,
+    wanted: ChangeSetRequest,
     global: &Global,
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
-    let failed = |err: &dyn Explain| CommandError::from_error(err);
-    let found = prepare::find_bundled(control, bundle, wanted).await;
-    let found = found.map_err(|err| begin_error(&err))?;
-    let (here, elsewhere) = match found {
-        Some(set) if set.request.machine == control.home.machine() => (Some(set), None),
-        elsewhere => (None, elsewhere),
-    };
-    if let Some(set) = here {
-        let asker = prepare::gather_again(control, open, &process.env, set.id).await;
-        let asker = asker.map_err(|err| failed(&err))?;
-        let attached = Watcher::attach_open(control, set.id, asker, global, process);
-        if let Some(watcher) = attached.await? {
-            report::say(&format!(
-                "Attached to change set {}, which applies this bundle already.\n",
-                set.id
-            ))?;
-            return Ok(watcher);
-        }
-    }
-    let begun = prepare::begin_bundled(
+    let BundleHere {
         control,
         open,
         project,
-        &process.env,
         bundle,
-        wanted,
-        elsewhere.as_ref(),
-    )
-    .await;
-    let begun = begun.map_err(|err| begin_error(&err))?;
+    } = here;
+    let records = record_branches(open, project, process);
+    let context = RequestContext {
+        open,
+        project,
+        env: &process.env,
+    };
+    let requested = request::start_bundle(control, context, bundle, wanted).await;
+    let begun = match requested.map_err(|err| begin_error(&err))? {
+        Requested::New(begun) => begun,
+        Requested::UnderWay(attached) => {
+            report::say(&format!(
+                "Attached to change set {}, which applies this bundle already.\n",
+                attached.id
+            ))?;
+            return Ok(Watcher::join(control, attached, records, global, process));
+        }
+    };
     super::say_unseen(&begun.unseen, process.look(global))?;
     if !global.json {
         let origin = &bundle.origin;
@@ -241,7 +233,7 @@ async fn start<'a>(
             origin.planned_as
         ))?;
     }
-    Ok(Watcher::drive(control, begun, global, process))
+    Ok(Watcher::drive(control, begun, records, global, process))
 }
 
 fn read_error(err: &ReadBundleError) -> CommandError {

@@ -151,18 +151,29 @@ fn was_applied(run: &Run) -> bool {
     }
 }
 
-/// Prepares a change set from a bundle and stores it, with its plans as if they had been made here. A change
-/// set that was `begun` on another machine and waits for a person continues here, with everything that was
-/// recorded for it.
-pub async fn begin_bundled(
-    control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    env: &BTreeMap<String, String>,
-    bundle: &Bundle,
-    wanted: &ChangeSetRequest,
-    begun: Option<&ChangeSet>,
-) -> Result<StartedChangeSet, BeginBundleError> {
+/// What a change set is prepared from, if it applies a bundle.
+#[derive(Clone, Copy)]
+pub struct BundleInputs<'a> {
+    pub control: &'a Control,
+    pub open: &'a OpenProject,
+    pub project: &'a Project,
+    pub env: &'a BTreeMap<String, String>,
+    pub bundle: &'a Bundle,
+    pub wanted: &'a ChangeSetRequest,
+    /// The change set of this bundle that was begun on another machine.
+    pub begun: Option<&'a ChangeSet>,
+}
+
+async fn check(inputs: BundleInputs<'_>) -> Result<(), BeginBundleError> {
+    let BundleInputs {
+        control,
+        open,
+        project,
+        bundle,
+        wanted,
+        begun,
+        ..
+    } = inputs;
     let unknown = |name: &&StackName| !project.stacks.contains_key(*name);
     if let Some(stack) = wanted.stacks.iter().find(unknown) {
         let stack = stack.clone();
@@ -186,6 +197,23 @@ pub async fn begin_bundled(
         are_as_planned(control, bundle).await?;
     }
     checks::reserve_for_runs(control, project, wanted).await?;
+    Ok(())
+}
+
+/// Prepares a change set from a bundle and stores it, with its plans as if they had been made here. A change
+/// set that was `begun` on another machine and waits for a person continues here, with everything that was
+/// recorded for it.
+pub async fn begin_bundled(inputs: BundleInputs<'_>) -> Result<StartedChangeSet, BeginBundleError> {
+    let BundleInputs {
+        control,
+        open,
+        project,
+        env,
+        bundle,
+        wanted,
+        begun,
+    } = inputs;
+    check(inputs).await?;
     let path = env.get("PATH").map(OsStr::new);
     let search = EngineSearch::new(path, &control.cache);
     let specs = bundle.runs.iter();
@@ -297,7 +325,7 @@ async fn insert(
         action: Action::Apply,
         auto_approve: wanted.auto_approve,
         parallelism: wanted.parallelism.max(1),
-        asker: Some(wanted.asker.clone()),
+        asker: Some(wanted.who.actor()),
         asked_with: None,
         // The person who planned it is also an author.
         earlier_askers: bundle
@@ -305,7 +333,7 @@ async fn insert(
             .earlier_askers
             .iter()
             .chain(&bundle.request.asker)
-            .filter(|actor| actor.name != wanted.asker.name)
+            .filter(|actor| actor.name != wanted.who.actor().name)
             .cloned()
             .collect(),
         identity: Some(wanted.who.identity.clone()),

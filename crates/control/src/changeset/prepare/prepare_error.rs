@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use drivers::engine::LocateError;
 use drivers::snapshot::SnapshotError;
 use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
@@ -26,6 +27,8 @@ use crate::state::quarantine::QuarantineError;
 pub enum PrepareError {
     #[error(transparent)]
     NotAWriter(#[from] NotAWriterError),
+    #[error(transparent)]
+    Engine(#[from] LocateError),
     #[error(
         "stack `{stack}` would store its state on the disk of this CI job, which is lost when the job ends"
     )]
@@ -214,6 +217,7 @@ impl Explain for PrepareError {
     fn next_steps(&self) -> Vec<NextStep> {
         match self {
             Self::NotAWriter(err) => err.next_steps(),
+            Self::Engine(err) => err.next_steps(),
             Self::StateMoved(err) => err.next_steps(),
             Self::Stale(err) => err.next_steps(),
             Self::Gather(err) => err.next_steps(),

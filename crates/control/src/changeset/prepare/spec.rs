@@ -21,15 +21,26 @@ use crate::access::writers::Caller;
 use crate::changeset::upstreams;
 use crate::project::open::OpenProject;
 
-pub(super) fn spec(
-    open: &OpenProject,
-    project: &Project,
-    graph: &Graph,
-    engines: &BTreeMap<StackName, Engine>,
-    source: &ChangeSetSource,
-    name: &StackName,
-    wanted: &ChangeSetRequest,
-) -> Result<RunSpec, PrepareError> {
+/// What the specs of a change set are built from.
+#[derive(Clone, Copy)]
+pub(super) struct SpecInputs<'a> {
+    pub(super) open: &'a OpenProject,
+    pub(super) project: &'a Project,
+    pub(super) graph: &'a Graph,
+    pub(super) engines: &'a BTreeMap<StackName, Engine>,
+    pub(super) source: &'a ChangeSetSource,
+    pub(super) wanted: &'a ChangeSetRequest,
+}
+
+pub(super) fn spec(inputs: SpecInputs<'_>, name: &StackName) -> Result<RunSpec, PrepareError> {
+    let SpecInputs {
+        open,
+        project,
+        graph,
+        engines,
+        source,
+        wanted,
+    } = inputs;
     let stack = &project.stacks[name];
     let engine = engines.get(name).ok_or_else(|| PrepareError::NoEngine {
         stack: name.clone(),
@@ -125,7 +136,6 @@ pub(crate) fn spec_alone(
         pinned: None,
         no_state: false,
         keeps_plans: false,
-        asker: Actor::default(),
         who: Caller::new(Actor::default()),
         exec: None,
         may_keep_state: false,
@@ -137,7 +147,15 @@ pub(crate) fn spec_alone(
         slots: slots(&open.root, project),
         ..ChangeSetSource::default()
     };
-    spec(open, project, &graph, engines, &source, name, &wanted)
+    let inputs = SpecInputs {
+        open,
+        project,
+        graph: &graph,
+        engines,
+        source: &source,
+        wanted: &wanted,
+    };
+    spec(inputs, name)
 }
 
 /// The tree that each stack works in. Engines keep their data beside the root module, so two stacks with the

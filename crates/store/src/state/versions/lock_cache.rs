@@ -4,7 +4,6 @@
 //! The cache decides nothing: the statement that writes checks lock, epoch and head itself. If they have changed, the
 //! database is read.
 
-use model::base::actor::Actor;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
