@@ -17,6 +17,7 @@ pub async fn reject(
     set: ChangeSetId,
     reason: BreakGlassReason,
 ) -> Result<String, DecisionError> {
+    control.check_project(set).await?;
     let text = without_secrets_of_set(control, set, &reason.text).await;
     let command = UserCommand::Reject {
         by: reason.actor,

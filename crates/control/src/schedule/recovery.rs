@@ -115,7 +115,7 @@ pub async fn release_abandoned(control: &Control) -> Result<Vec<ChangeSet>, Chan
                     "there was no decision within 30 days"
                 }
                 // It waits for a person, or it is confirmed and continues when its lanes are free
-                // (`scheduler::go_on_with_waiters`).
+                // (`scheduler::resume_unattended`).
                 Status::AwaitingConfirm
                 | Status::Waiting
                 | Status::Finished

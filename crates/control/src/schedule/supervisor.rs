@@ -200,24 +200,23 @@ impl Supervisor {
             supervised: Instant::now(),
         };
         if self.caller.is_some() {
-            self.retry_later(self.advance(None).await)?;
+            Self::retry_later(self.advance(None).await)?;
         }
         while !self.stopping.load(Ordering::Acquire) {
             let step = Box::pin(self.step(&mut memory)).await;
-            match self.retry_later(step)? {
+            match Self::retry_later(step)? {
                 Some(Status::Interrupting) => self.pause(INTERRUPTING).await,
                 Some(Status::AwaitingConfirm) => break,
                 Some(status) if status.is_over() => break,
                 Some(_) | None => self.pause(INTERVAL).await,
             }
         }
-        self.retry_later(self.clean_up().await)?;
+        Self::retry_later(self.clean_up().await)?;
         Ok(())
     }
 
     /// Nothing is lost while the home does not answer: the next step tries again.
     fn retry_later<T, E: Into<SuperviseError>>(
-        &self,
         step: Result<T, E>,
     ) -> Result<Option<T>, SuperviseError> {
         match step.map_err(Into::into) {

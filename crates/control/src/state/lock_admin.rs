@@ -201,7 +201,17 @@ pub async fn break_lock(
             lock,
             holder,
         }),
-        Ok(None) => Err(BreakLockError::NotLocked { state: name() }),
+        Ok(None) => {
+            let row = store.state_get(state).await.map_err(failed)?;
+            Err(match row.and_then(|row| row.lock) {
+                // The lock that was shown has ended, and another client has taken one.
+                Some(lock) => BreakLockError::Changed {
+                    state: name(),
+                    holder: Box::new(lock),
+                },
+                None => BreakLockError::NotLocked { state: name() },
+            })
+        }
         Err(ReleaseLockError::Held { state, holder }) => {
             Err(BreakLockError::Changed { state, holder })
         }

@@ -62,7 +62,10 @@ async fn a_destroy_removes_dependents_first() {
     world.auto_apply(&[]).await;
     let request = world.request(Action::Destroy, &["a"]);
     let refused = world.begin(&request).await.unwrap_err();
-    assert_eq!(refused.to_string(), "");
+    assert_eq!(
+        refused.to_string(),
+        "stack `b` still depends on `a`: it is applied, and not part of this destroy"
+    );
     let set = world.destroy(&[]).await;
-    assert_eq!(world.summary(set).await, "finished: a applied, b applied");
+    assert_eq!(world.summary(set).await, "finished: b applied, a applied");
 }

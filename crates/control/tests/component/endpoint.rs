@@ -48,9 +48,9 @@ async fn answer(mut stream: TcpStream, access: &StateAccess) -> io::Result<()> {
     stream.read_exact(&mut body).await?;
     let (status, body) = match respond(method, path, body, access).await {
         Ok(body) => (200, body),
-        Err(StateAccessError::Locked { .. } | StateAccessError::NotYours { .. }) => {
-            (423, Vec::new())
-        }
+        Err(
+            StateAccessError::Locked { holder, .. } | StateAccessError::NotYours { holder, .. },
+        ) => (423, holder.info.to_json().into_bytes()),
         Err(_) => (409, Vec::new()),
     };
     let head = format!(

@@ -1,13 +1,15 @@
 //! A project, its home and its runners, for one test.
 
-use model::base::actor::Actor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use control::access::writers::Caller;
-use control::changeset::prepare::{self, ChangeSetRequest, PrepareError, ResumeRequest};
+use control::changeset::prepare::{
+    self, ChangeSetRequest, PrepareError, PrepareInputs, ResumeRequest,
+};
 use control::clock::Clock;
 use control::decision::DecisionError;
 use control::decision::confirm::{self, ConfirmResult};
@@ -15,17 +17,21 @@ use control::home::master_keys::KeySource;
 use control::home::{Home, HomeLocation};
 use control::project::engines;
 use control::project::open::{self, OpenProject};
+use control::request::{self, RequestContext};
 use control::run::launcher::RunnerLauncher;
-use control::run::lock::ClaimedRun;
+use control::run::lock::{ClaimedRun, RunLock};
 use control::schedule::{recovery, runner_process, scheduler};
 use control::secrets::caller_env::CallerEnv;
 use control::{Control, ProcessKind};
+use jiff::SignedDuration;
+use model::base::actor::Actor;
 use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::project::Project;
-use model::run::Run;
-use model::run::changeset::{Action, ChangeSet, Reopen};
+use model::run::changeset::{Action, ChangeSet, Reopen, Status};
+use model::run::{Outcome, Run, RunProblem, RunState};
 use model::state::StateVersion;
 use serde_json::{Value, json};
+use testkit::write_program;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::endpoint::serve;
@@ -37,6 +43,8 @@ pub(crate) struct World {
     pub(crate) env: BTreeMap<String, String>,
     /// Claimed runs that no runner carries out yet.
     pub(crate) claimed: UnboundedReceiver<ClaimedRun>,
+    /// The change sets that were performed as far as possible at least once.
+    driven: BTreeSet<ChangeSetId>,
     dir: tempfile::TempDir,
 }
 
@@ -91,7 +99,14 @@ impl World {
     }
 
     pub(crate) async fn with_file(file: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        // Memory, if there is such a file system: these tests are not about disks.
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() {
+            tempfile::tempdir_in(memory)
+        } else {
+            tempfile::tempdir()
+        };
+        let dir = dir.unwrap();
         let path = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(path("bin")).unwrap();
         std::fs::create_dir_all(path("project")).unwrap();
@@ -118,6 +133,7 @@ impl World {
             clock,
             env: env.map(|(name, value)| (name.to_owned(), value)).into(),
             claimed,
+            driven: BTreeSet::new(),
             dir,
         }
     }
@@ -134,6 +150,12 @@ impl World {
 
     pub(crate) fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.root().join(path)).unwrap()
+    }
+
+    /// Puts a shell script before the engine, which begins after these lines.
+    pub(crate) fn before_engine(&self, lines: &str) {
+        let text = format!("#!/bin/sh\n{lines}\nexec '{}' \"$@\"\n", engine().display());
+        write_program(&self.dir.path().join("bin/tofu"), &text);
     }
 
     /// Makes the root module of a stack do this. Its variables and outputs are declared, as the script uses them.
@@ -199,7 +221,6 @@ impl World {
             pinned: None,
             no_state: false,
             keeps_plans: false,
-            asker: Actor::named("alice"),
             who: Caller::new(Actor::named("alice")),
             exec: None,
             may_keep_state: true,
@@ -208,18 +229,25 @@ impl World {
         }
     }
 
-    /// Stores a change set, without starting anything. Its client stays attached until the test ends.
+    /// Stores a change set, without starting anything. Each request is made one second after the one before it.
     pub(crate) async fn begin(
         &mut self,
         request: &ChangeSetRequest,
     ) -> Result<ChangeSetId, PrepareError> {
+        self.clock.advance(SignedDuration::from_secs(1));
         let (open, project) = self.open();
         let wishes = prepare::requirements(&project, &request.stacks);
         let path = self.env.get("PATH").map(std::ffi::OsStr::new);
         let engines = engines::find(wishes, path, &self.control.cache).unwrap();
-        let begun =
-            prepare::begin(&self.control, &open, &project, &engines, &self.env, request).await?;
-        Ok(begun.id)
+        let begun = prepare::begin(PrepareInputs {
+            control: &self.control,
+            open: &open,
+            project: &project,
+            engines: &engines,
+            env: &self.env,
+            wanted: request,
+        });
+        Ok(begun.await?.id)
     }
 
     /// Stores a change set and carries it out as far as it goes.
@@ -261,21 +289,56 @@ impl World {
 
     /// Performs what is possible now, and carries claimed runs out until none is left.
     pub(crate) async fn drive(&mut self, set: ChangeSetId) {
-        let caller = self.caller();
-        scheduler::advance(&self.control, set, None, &caller, None)
-            .await
-            .unwrap();
+        self.driven.insert(set);
+        self.step(set).await;
         self.carry_out().await;
     }
 
     pub(crate) async fn carry_out(&mut self) {
-        while let Ok(claimed) = self.claimed.try_recv() {
-            self.carry_out_one(claimed).await;
+        loop {
+            while let Ok(claimed) = self.claimed.try_recv() {
+                self.carry_out_one(claimed).await;
+            }
+            match self.refused().await {
+                Some(set) if self.wait_for_locks(set).await => self.step(set).await,
+                _ => return,
+            }
         }
     }
 
+    /// A change set of which something could run and nothing does: a claim was refused, because a child of another
+    /// test held a copy of the lock ([`Self::wait_for_locks`]).
+    async fn refused(&self) -> Option<ChangeSetId> {
+        for set in &self.driven {
+            let status = self.set(*set).await.status;
+            let mut runs = self.runs(*set).await.into_iter();
+            if matches!(status, Status::Planning | Status::Confirmed)
+                && !runs.any(|run| run.state.is_running())
+            {
+                return Some(*set);
+            }
+        }
+        None
+    }
+
+    /// Waits until the locks of runs that nobody carries out are free: a child of another test that has just been
+    /// forked may hold a copy of one for a moment. Returns false if that takes too long.
+    pub(crate) async fn wait_for_locks(&self, set: ChangeSetId) -> bool {
+        let end = Instant::now() + Duration::from_secs(5);
+        for run in self.runs(set).await {
+            while !run.state.is_running() && RunLock::is_held(&self.control.home, run.id) {
+                if Instant::now() > end {
+                    return false;
+                }
+                std::thread::yield_now();
+            }
+        }
+        true
+    }
+
     pub(crate) async fn carry_out_one(&self, claimed: ClaimedRun) {
-        let caller = self.caller();
+        let set = self.control.set_of_run(claimed.run).await.unwrap();
+        let caller = self.values(set.id).await;
         let done = runner_process::run_claimed(&self.control, claimed, &caller, serve).await;
         done.unwrap();
     }
@@ -283,7 +346,21 @@ impl World {
     /// The next claimed run, as if its runner were killed before it began.
     pub(crate) fn lose_next(&mut self) -> RunId {
         let claimed = self.claimed.try_recv().expect("a claimed run");
-        claimed.run
+        let run = claimed.run;
+        drop(claimed);
+        // A child of another test that has just been forked may hold a copy of the lock for a moment.
+        while RunLock::is_held(&self.control.home, run) {
+            std::thread::yield_now();
+        }
+        run
+    }
+
+    /// Performs what is possible now. Nobody carries out the claimed runs.
+    pub(crate) async fn step(&mut self, set: ChangeSetId) {
+        self.wait_for_locks(set).await;
+        let caller = self.values(set).await;
+        let done = scheduler::advance(&self.control, set, None, &caller, None).await;
+        done.unwrap();
     }
 
     /// What the next client does first: it ends runs whose runners are lost.
@@ -297,14 +374,26 @@ impl World {
         CallerEnv::gather(&self.env, &self.root(), &[], &open.loaded.secrets).unwrap()
     }
 
+    /// What the runs of a change set take from the environment; the usual variables, if one that they need is missing.
+    pub(crate) async fn values(&self, set: ChangeSetId) -> CallerEnv {
+        let (open, _) = self.open();
+        let gathered = prepare::gather_for(&self.control, &open, &self.env, set).await;
+        gathered.unwrap().unwrap_or_else(|_| self.caller())
+    }
+
     /// Confirms, and carries out what follows.
     pub(crate) async fn confirm(
         &mut self,
         set: ChangeSetId,
         actor: &str,
     ) -> Result<ConfirmResult, DecisionError> {
-        let confirmed =
-            confirm::confirm(&self.control, set, &Actor::named(actor), &self.caller()).await?;
+        let confirmed = confirm::confirm(
+            &self.control,
+            set,
+            &Actor::named(actor),
+            &self.values(set).await,
+        )
+        .await?;
         self.carry_out().await;
         Ok(confirmed.result)
     }
@@ -315,10 +404,30 @@ impl World {
         set: ChangeSetId,
         auto_approve: bool,
     ) -> Result<(), PrepareError> {
-        let (open, project) = self.open();
         let what = Reopen::Rest {
             moved: BTreeSet::new(),
         };
+        self.reopen(set, what, auto_approve).await
+    }
+
+    /// Reopens one run with those that were skipped because of it, and carries them out.
+    pub(crate) async fn retry(
+        &mut self,
+        set: ChangeSetId,
+        stack: &str,
+        auto_approve: bool,
+    ) -> Result<(), PrepareError> {
+        let what = Reopen::Run(self.run(set, stack).await.id);
+        self.reopen(set, what, auto_approve).await
+    }
+
+    async fn reopen(
+        &mut self,
+        set: ChangeSetId,
+        what: Reopen,
+        auto_approve: bool,
+    ) -> Result<(), PrepareError> {
+        let (open, project) = self.open();
         let found = prepare::find_stopped(&self.control, &project, Some(set), what).await?;
         let wanted = ChangeSetRequest {
             auto_approve,
@@ -326,23 +435,17 @@ impl World {
             stacks: found.stacks,
             ..self.request(found.set.request.action, &[])
         };
-        let wishes = prepare::requirements(&project, &wanted.stacks);
-        let path = self.env.get("PATH").map(std::ffi::OsStr::new);
-        let engines = engines::find(wishes, path, &self.control.cache).unwrap();
         let resumed = ResumeRequest {
             set: found.set,
             what: found.what,
             wanted,
         };
-        prepare::resume(
-            &self.control,
-            &open,
-            &project,
-            &engines,
-            &self.env,
-            &resumed,
-        )
-        .await?;
+        let context = RequestContext {
+            open: &open,
+            project: &project,
+            env: &self.env,
+        };
+        request::resume(&self.control, context, resumed).await?;
         self.drive(set).await;
         Ok(())
     }
@@ -360,6 +463,17 @@ impl World {
         runs.into_iter()
             .find(|run| run.stack.as_str() == stack)
             .expect("a run of the stack")
+    }
+
+    /// Why the run of a stack failed, or is not done.
+    pub(crate) async fn problem(&self, set: ChangeSetId, stack: &str) -> RunProblem {
+        match self.run(set, stack).await.state {
+            RunState::Finished {
+                outcome: Outcome::Failed { problem } | Outcome::NotDone { problem, .. },
+                ..
+            } => problem,
+            state => panic!("the run of `{stack}` has no problem: {state:?}"),
+        }
     }
 
     /// `finished: a applied, b unchanged`

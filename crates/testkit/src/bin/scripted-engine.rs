@@ -171,16 +171,20 @@ fn plan(words: &[String]) -> Outcome {
             "resource": {"addr": change["address"]}, "action": "update"}}),
         );
     }
-    if !outputs.is_empty() {
+    let changed: Vec<_> = outputs
+        .iter()
+        .filter(|(_, it)| it["actions"][0] != "no-op")
+        .collect();
+    if !changed.is_empty() {
         say(
             "outputs",
-            json!({"outputs": outputs.iter().map(|(name, it)| {
-            (name.clone(), json!({"action": it["actions"][0], "sensitive": script.is_sensitive(name)}))
+            json!({"outputs": changed.iter().map(|(name, it)| {
+            ((*name).clone(), json!({"action": it["actions"][0], "sensitive": script.is_sensitive(name)}))
         }).collect::<Map<_, _>>()}),
         );
     }
     summary(&changes, "plan");
-    let is_empty = changes.is_empty() && outputs.is_empty() && (!is_refresh || drift.is_empty());
+    let is_empty = changes.is_empty() && changed.is_empty() && (!is_refresh || drift.is_empty());
     let document = json!({
         "state": {"lineage": state.lineage, "serial": state.serial}, "refresh_only": is_refresh,
         "plan": {"format_version": "1.2", "terraform_version": "1.11.14", "resource_changes": changes,
@@ -252,10 +256,11 @@ fn planned_outputs(
             None => script.filled(text),
         };
         let before = state.outputs.get(name);
-        if before.is_some() && before == after.as_ref() {
-            continue;
-        }
-        let action = if before.is_some() { "update" } else { "create" };
+        let action = match before {
+            None => "create",
+            Some(_) if before == after.as_ref() => "no-op",
+            Some(_) => "update",
+        };
         let is_sensitive = script.is_sensitive(name);
         outputs.insert(name.clone(), json!({"actions": [action], "before": before, "after": after,
             "after_unknown": after.is_none(), "before_sensitive": is_sensitive, "after_sensitive": is_sensitive}));
