@@ -87,12 +87,6 @@ impl fmt::Display for Actor {
     }
 }
 
-impl PartialEq<str> for Actor {
-    fn eq(&self, name: &str) -> bool {
-        self.name == name
-    }
-}
-
 /// What is stored if more than the name is known.
 #[derive(Serialize, Deserialize)]
 struct KnownActor {

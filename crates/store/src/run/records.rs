@@ -39,8 +39,8 @@ impl Explain for ChangeSetError {
         match self {
             Self::Db(err) => err.kind(),
             Self::Missing(_) => ErrorKind::NotFound,
+            Self::Heard(err) => err.kind(),
             Self::Record { .. }
-            | Self::Heard(_)
             | Self::Reopen(_)
             | Self::Run(_)
             | Self::Set(_)
