@@ -8,7 +8,7 @@ pub(crate) mod destroy;
 pub(crate) mod exceptions;
 pub(crate) mod exec;
 pub(crate) mod home_args;
-pub(crate) mod manual;
+mod manual;
 pub(crate) mod output;
 pub(crate) mod plan;
 pub(crate) mod policy;

@@ -20,6 +20,7 @@ use control::run::query::ChangeMark;
 use control::schedule::scheduler::{self, UserCommand};
 use control::schedule::supervisor::{RecordBranches, SuperviseError, Supervisor};
 use control::secrets::caller_env::CallerEnv;
+use control::stage::facts::MissedRecord;
 use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, RunId, StackName};
@@ -30,8 +31,8 @@ use model::run::{Run, RunState};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::commands::manual;
 use crate::global::Global;
+use crate::view::text::clean;
 use crate::view::{ViewOptions, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -249,7 +250,7 @@ impl<'a> Watcher<'a> {
 
     /// Reports branches that could not get the break-glass records.
     pub(crate) fn say_missed_records(&self) -> Result<(), CommandError> {
-        manual::say_missed_records(&self.supervisor.take_missed_records(), self.look)
+        say_missed_records(&self.supervisor.take_missed_records(), self.look)
     }
 
     /// Reads the current state, without advancing or drawing it.
@@ -548,6 +549,21 @@ pub(crate) fn policy_warnings(
             let said = format!("stack `{stack}`, policy {warning}");
             report::say(&errors::render_warning(&said, &[], look))?;
         }
+    }
+    Ok(())
+}
+
+/// Warns about branches that could not be updated now.
+pub(crate) fn say_missed_records(
+    missed: &[MissedRecord],
+    look: ViewOptions,
+) -> Result<(), CommandError> {
+    for MissedRecord { place, why } in missed {
+        let said = format!(
+            "cannot publish the record of break-glass actions to `{place}` now; the next publication does: {why}"
+        );
+        let said = clean(&said);
+        report::say(&errors::render_warning(&said, &[], look))?;
     }
     Ok(())
 }

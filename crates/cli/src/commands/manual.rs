@@ -5,7 +5,7 @@ use std::path::Path;
 
 use control::Control;
 use control::changeset::restrictions::Restrictions;
-use control::stage::facts::{self, MissedRecord};
+use control::stage::facts;
 use control::state::redact_reason::BreakGlassReason;
 use control::state::redact_reason::without_secrets_here;
 use model::project::Project;
@@ -14,7 +14,8 @@ use model::state::StateName;
 use super::home_args::HomeHandle;
 use super::read_project;
 use crate::global::Global;
-use crate::view::{self, ViewOptions, errors};
+use crate::view;
+use crate::watch;
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Why something is done by hand; it is kept in the record.
@@ -75,22 +76,7 @@ pub(crate) async fn tell_git(
     };
     let missed = facts::publish_records(control, root, &process.env, &project.facts).await;
     let missed = missed.map_err(|err| CommandError::from_error(&err))?;
-    say_missed_records(&missed, process.look(global))
-}
-
-/// Warns about branches that could not be updated now.
-pub(crate) fn say_missed_records(
-    missed: &[MissedRecord],
-    look: ViewOptions,
-) -> Result<(), CommandError> {
-    for MissedRecord { place, why } in missed {
-        let said = format!(
-            "cannot publish the record of break-glass actions to `{place}` now; the next publication does: {why}"
-        );
-        let said = view::text::clean(&said);
-        report::say(&errors::render_warning(&said, &[], look))?;
-    }
-    Ok(())
+    watch::say_missed_records(&missed, process.look(global))
 }
 
 /// Prints holds, open break-glass records and quarantined states as notes, next to a listing that they

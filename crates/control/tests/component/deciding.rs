@@ -185,7 +185,7 @@ impl World {
 
     /// Holds a stack or a target for one hour, as `ops`.
     pub(crate) async fn hold(&self, word: &str) -> Hold {
-        let (on, term) = (self.hold_on(word), Duration::from_secs(3600));
+        let (on, term) = (self.hold_on(word), Duration::from_hours(1));
         let added = holds::add(&self.control, &on, &Actor::named("ops"), "migration", term).await;
         added.unwrap()
     }

@@ -42,14 +42,20 @@ async fn write(world: &mut World, line: &str) -> ChangeSetId {
     world.start(&request).await
 }
 
+/// Runs the command as on the user's terminal; returns whether it succeeded.
+async fn attend(world: &World, set: ChangeSetId) -> bool {
+    let caller = world.caller();
+    let exit = Box::pin(runner::attend(&world.control, set, &caller, serve)).await;
+    exit.unwrap().success()
+}
+
 #[tokio::test]
 async fn a_command_that_reads_changes_nothing() {
     let mut world = World::single().await;
     world.auto_apply(&[]).await;
     let request = request(&world, "state list");
     let set = world.begin(&request).await.unwrap();
-    let exit = runner::attend(&world.control, set, &world.caller(), serve).await;
-    assert!(exit.unwrap().success());
+    assert!(attend(&world, set).await);
     assert_eq!(world.summary(set).await, "finished: a unchanged");
     assert_eq!(world.serial("a").await, 1);
 }
@@ -71,8 +77,7 @@ async fn a_command_that_reads_does_not_wait_for_an_apply() {
     world.step(apply).await;
     let request = request(&world, "state list");
     let set = world.begin(&request).await.unwrap();
-    let exit = runner::attend(&world.control, set, &world.caller(), serve).await;
-    assert!(exit.unwrap().success());
+    assert!(attend(&world, set).await);
     world.carry_out().await;
     assert_eq!(world.summary(apply).await, "finished: a applied");
 }
@@ -82,8 +87,7 @@ async fn a_command_that_reads_and_fails_ends_its_change_set() {
     let mut world = World::single().await;
     let request = request(&world, "graph");
     let set = world.begin(&request).await.unwrap();
-    let exit = runner::attend(&world.control, set, &world.caller(), serve).await;
-    assert!(!exit.unwrap().success());
+    assert!(!attend(&world, set).await);
     assert_eq!(world.summary(set).await, "stopped: a failed");
 }
 

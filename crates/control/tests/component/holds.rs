@@ -325,7 +325,7 @@ async fn the_holds_of_others_are_released_on_request() {
 async fn a_hold_of_another_person_stays_after_a_release() {
     let mut world = World::single().await;
     world.hold("a").await;
-    let (on, term) = (world.hold_on("a"), std::time::Duration::from_secs(60));
+    let (on, term) = (world.hold_on("a"), std::time::Duration::from_mins(1));
     let added = holds::add(&world.control, &on, &Actor::named("bob"), "tests", term).await;
     added.unwrap();
     world.release("a").await.unwrap();

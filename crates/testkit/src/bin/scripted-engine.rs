@@ -23,7 +23,10 @@ use serde_json::{Map, Value, json};
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let done = match words.first().map(String::as_str) {
-        Some("version") => version(),
+        Some("version") => {
+            println!("{}", json!({"terraform_version": "1.11.14"}));
+            Ok(0)
+        }
         Some("init") => Ok(0),
         Some("plan") => plan(&words),
         Some("show") => show(&words),
@@ -43,11 +46,6 @@ fn main() -> ExitCode {
 }
 
 type Outcome = Result<u8, String>;
-
-fn version() -> Outcome {
-    println!("{}", json!({"terraform_version": "1.11.14"}));
-    Ok(0)
-}
 
 /// `script.json`.
 struct Script {

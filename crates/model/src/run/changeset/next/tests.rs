@@ -27,6 +27,11 @@ const AROUND: DecisionContext<'static> = DecisionContext {
 };
 
 /// `"b<a:x"` is stack b, which consumes output x of a. `"c<a"` only comes after a.
+fn confirmed_by(name: &str) -> UserCommand {
+    let by = Actor::named(name);
+    UserCommand::Confirm { by }
+}
+
 fn change_set(action: Action, stacks: &[&str]) -> (ChangeSet, Vec<Run>) {
     let runs: Vec<Run> = (1..)
         .zip(stacks)
@@ -195,15 +200,7 @@ fn say_around(
 }
 
 fn confirm(set: &mut ChangeSet, runs: &mut [Run]) {
-    let by = "me".to_owned();
-    say(
-        set,
-        runs,
-        UserCommand::Confirm {
-            by: Actor::named(by),
-        },
-    )
-    .unwrap();
+    say(set, runs, confirmed_by("me")).unwrap();
 }
 
 fn happen(runs: &mut [Run], stack: &str, event: RunEvent) {
@@ -598,46 +595,26 @@ fn a_held_stack_is_not_applied_and_the_rest_is() {
         holds: &holds,
         ..AROUND
     };
-    let by = "me".to_owned();
-    say_around(
-        &mut set,
-        &mut runs,
-        UserCommand::Confirm {
-            by: Actor::named(by),
-        },
-        &around,
-    )
-    .unwrap();
+    say_around(&mut set, &mut runs, confirmed_by("me"), &around).unwrap();
     set.status = Status::Confirmed;
-    let steps = next(&set, &runs, &around);
-    assert_eq!(steps, [Transition::StartApply(RunId(2))]);
-    runs[1].state = advance(&runs[1].state, RunEvent::ApplyStarted, NOW).unwrap();
-    happen(&mut runs, "b", applied());
     assert_eq!(
         next(&set, &runs, &around),
-        [Transition::Move(SetEvent::CameToRest)],
-        "lanes are not kept for what a person holds"
+        [Transition::StartApply(RunId(2))]
     );
+    runs[1].state = advance(&runs[1].state, RunEvent::ApplyStarted, NOW).unwrap();
+    happen(&mut runs, "b", applied());
+    // Lanes are not kept for what a person holds.
+    let came_to_rest = [Transition::Move(SetEvent::CameToRest)];
+    assert_eq!(next(&set, &runs, &around), came_to_rest);
     set.status = Status::AwaitingConfirm;
-    let by = "me".to_owned();
-    let refused = say_around(
-        &mut set,
-        &mut runs,
-        UserCommand::Confirm {
-            by: Actor::named(by),
-        },
-        &around,
-    )
-    .unwrap_err();
+    let refused = say_around(&mut set, &mut runs, confirmed_by("me"), &around).unwrap_err();
     assert_eq!(
         refused.to_string(),
         "change set `c1` may not be confirmed now: held by `ops`: migration (until 1970-01-01 01:00 UTC)"
     );
-    assert_eq!(
-        next(&set, &runs, &AROUND),
-        [Transition::Move(SetEvent::Confirmed { by: None })],
-        "it was said already: when the hold is over it goes on"
-    );
+    // It was confirmed already: it continues when the hold is over.
+    let confirmed = [Transition::Move(SetEvent::Confirmed { by: None })];
+    assert_eq!(next(&set, &runs, &AROUND), confirmed);
 }
 
 #[test]
@@ -777,7 +754,7 @@ proptest! {
             if busy.is_empty() {
                 match set.status {
                     Status::AwaitingConfirm => {
-                        say(&mut set, &mut runs, UserCommand::Confirm { by: Actor::named("me") }).unwrap();
+                        say(&mut set, &mut runs, confirmed_by("me")).unwrap();
                         continue;
                     }
                     _ => break,
