@@ -97,7 +97,7 @@ heading "Destroy" \
 run terrane destroy --auto-approve
 
 heading "Applied is not done" \
-  "Another project: its stack \`edge\` publishes facts for GitOps, and gates look at the world. Nobody listens there yet."
+  "Another project: its stack \`edge\` publishes facts for GitOps, and gates look at the world. The port is still closed."
 cp -R "$repository/examples/edge" "$scratch/edge"
 cd "$scratch/edge"
 git init --quiet --bare ../facts.git
@@ -115,14 +115,14 @@ heading "What was published?" \
 run git --git-dir ../facts.git --no-pager log --format='%B' facts
 run git --git-dir ../facts.git --no-pager show facts:clusters/local/edge.yaml
 
-heading "Mend the world, and go on" \
+heading "Fix the cause and continue" \
   "A server listens now. The retry begins at the gate; \`site\`, which waited for it, follows."
 TERRANE_HOME=$scratch/served terrane server --listen "127.0.0.1:$EDGE_PORT" 2>"$scratch/server.log" &
 server=$!
 run terrane apply --resume --auto-approve
 
 heading "Look again, at any time" \
-  "Exit code 5 if a gate does not pass: for a schedule, or for whoever is on call."
+  "Exit code 5 if a gate does not pass: for a schedule, or for the person on call."
 run terrane verify
 kill "$server"
 wait "$server" || true

@@ -130,12 +130,12 @@ fn parse(root: &Path, args: &[&str]) -> Result<Options, String> {
     while let Some(option) = args.next() {
         let value = *args
             .next()
-            .ok_or_else(|| format!("`{option}` wants a value"))?;
+            .ok_or_else(|| format!("`{option}` requires a value"))?;
         match *option {
             "--terrane" => options.terrane = value.into(),
             "--engine" => options.engine = value.into(),
             "--rounds" => {
-                let wrong = |_| format!("`{option}` wants a number, not `{value}`");
+                let wrong = |_| format!("`{option}` must be a number, not `{value}`");
                 options.rounds = value.parse().map_err(wrong)?;
             }
             _ => return Err(format!("there is no option `{option}`")),

@@ -23,8 +23,9 @@ use crate::{CommandError, ExitStatus, Process, report};
                   terrane apply network         # one stack\n  \
                   terrane run list              # active and waiting runs, and why they wait\n\n\
                   Start with `terrane init` in a repository, or see examples/quickstart.\n\
-                  Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a \
-                  person, 4 refused by a rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted."
+                  Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`, `state import`) or \
+                  files differ (`fmt --check`, `render --check`, `facts diff`), 3 waits for a person, 4 refused by a \
+                  rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted."
 )]
 pub struct Args {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Who may do what: writers of targets, tokens of the state server.
+//! Permissions: writers of targets, tokens of the state server.
 
 pub mod tokens;
 pub mod writers;

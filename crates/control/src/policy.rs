@@ -65,7 +65,7 @@ impl Explain for PolicyError {
                 "a policy that cannot be evaluated stops the run: fix it, or set `enforce = false`",
             ),
             Self::Missing { .. } => command("plan", "makes a new plan"),
-            Self::TooLarge => advice("split the stack: nobody can review a plan of this size"),
+            Self::TooLarge => advice("split the stack: this plan is too large to review"),
             _ => return Vec::new(),
         }]
     }

@@ -310,7 +310,7 @@ impl Unverified {
 
     fn claim(&self, name: &str) -> String {
         let value = self.claims.get(name).and_then(identity::shown);
-        value.unwrap_or_else(|| "nobody".to_owned())
+        value.unwrap_or_else(|| "(none)".to_owned())
     }
 
     fn refused(

@@ -2,7 +2,7 @@
 //!
 //! Here: tokens of a state server, break-glass records.
 //!
-//! Not here: who may do what (`model`), verifying callers (`control`).
+//! Not here: rules for callers (`model`), verifying callers (`control`).
 
 pub(crate) mod break_glass;
 pub(crate) mod tokens;

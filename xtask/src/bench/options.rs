@@ -48,11 +48,11 @@ impl Options {
             }
             let value = *args
                 .next()
-                .ok_or_else(|| format!("`{option}` wants a value"))?;
+                .ok_or_else(|| format!("`{option}` requires a value"))?;
             let number = || {
                 value
                     .parse::<usize>()
-                    .map_err(|_| format!("`{option}` wants a number, not `{value}`"))
+                    .map_err(|_| format!("`{option}` must be a number, not `{value}`"))
             };
             match *option {
                 "--stacks" => options.stacks = number()?,
@@ -76,7 +76,9 @@ impl Options {
             return Err("`--stacks`, `--runs` and `--jobs` want at least 1".to_owned());
         }
         if !options.engine.is_absolute() || !options.engine.is_file() {
-            return Err("`--engine` wants the absolute path of `tofu` or `terraform`".to_owned());
+            return Err(
+                "`--engine` requires the absolute path of `tofu` or `terraform`".to_owned(),
+            );
         }
         if !options.terrane.is_file() {
             return Err(format!(
@@ -112,10 +114,10 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        refused(&["--stacks"], "`--stacks` wants a value");
+        refused(&["--stacks"], "`--stacks` requires a value");
         refused(
             &["--stacks", "many"],
-            "`--stacks` wants a number, not `many`",
+            "`--stacks` must be a number, not `many`",
         );
         refused(
             &["--fast", "1"],
@@ -127,7 +129,7 @@ mod tests {
         );
         refused(
             &[],
-            "`--engine` wants the absolute path of `tofu` or `terraform`",
+            "`--engine` requires the absolute path of `tofu` or `terraform`",
         );
     }
 }

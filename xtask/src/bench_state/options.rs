@@ -34,9 +34,9 @@ impl StateBenchOptions {
         while let Some(option) = args.next() {
             let value = *args
                 .next()
-                .ok_or_else(|| format!("`{option}` wants a value"))?;
+                .ok_or_else(|| format!("`{option}` requires a value"))?;
             let number = || {
-                let wrong = |_| format!("`{option}` wants a number, not `{value}`");
+                let wrong = |_| format!("`{option}` must be a number, not `{value}`");
                 value.parse::<u64>().map_err(wrong)
             };
             match *option {

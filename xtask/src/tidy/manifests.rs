@@ -100,7 +100,7 @@ pub(super) fn versions_live_at_the_root(tree: &SourceTree) -> Vec<Violation> {
                 problems.push(Violation::at(
                     &file.path,
                     1,
-                    format!("`[package]` wants `{key}.workspace = true`"),
+                    format!("`[package]` requires `{key}.workspace = true`"),
                 ));
             }
         }

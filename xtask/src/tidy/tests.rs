@@ -138,7 +138,7 @@ fn a_version_in_a_crate() {
                 "version = \"1\"\nedition",
             ),
         )],
-        "crates/cli/Cargo.toml:1: `[package]` wants `version.workspace = true`",
+        "crates/cli/Cargo.toml:1: `[package]` requires `version.workspace = true`",
     );
 }
 

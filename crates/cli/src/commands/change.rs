@@ -375,7 +375,7 @@ async fn follow(
                 };
                 match answer {
                     PromptOutcome::Yes => watcher.confirm().await?,
-                    // The change set stays as it is: a user who may confirm it can do so later, on another
+                    // The change set does not change: a user with permission can confirm it later, on another
                     // terminal.
                     answer @ PromptOutcome::NoTerminal => {
                         if global.json {

@@ -66,14 +66,14 @@ pub fn failure(stack: &str, report: &GateReport, look: ViewOptions) -> String {
             return format!("{title} was {}\n", text::clean(&report.verdict.brief()));
         }
         GateVerdict::Passed | GateVerdict::Failed { .. } | GateVerdict::CannotLook { .. } => {
-            let tries = text::count(usize::try_from(report.tries).unwrap_or(0), "look");
+            let tries = text::count(usize::try_from(report.tries).unwrap_or(0), "attempt");
             let took = human(between(report.began, report.ended));
             format!("{title}, after {took} ({tries})\n")
         }
     };
     match &report.verdict {
         GateVerdict::Passed | GateVerdict::NotTried { .. } | GateVerdict::Skipped { .. } => {}
-        GateVerdict::CannotLook { why } => row(&mut out, "could not look", why, look),
+        GateVerdict::CannotLook { why } => row(&mut out, "could not check", why, look),
         GateVerdict::Failed { misses } => {
             let since = since(report);
             for miss in misses {
@@ -115,7 +115,7 @@ fn since(report: &GateReport) -> String {
         Some(since) if report.tries > 1 => {
             let first = between(report.began, since) < Duration::from_millis(100);
             if first {
-                ", since the first look".to_owned()
+                ", since the first attempt".to_owned()
             } else {
                 format!(", for {}", human(between(since, report.ended)))
             }
@@ -161,11 +161,11 @@ mod tests {
         .also("`dev.example.io` answers as expected: only the wildcard does not");
         let failed = report(GateVerdict::Failed { misses: vec![miss] }, 20);
         insta::assert_snapshot!(failure("k8s-prod", &failed, ViewOptions::plain(100)), @"
-        ✗ gate `wildcard-dev` (dns) on k8s-prod, after 5 m 00 s (20 looks)
+        ✗ gate `wildcard-dev` (dns) on k8s-prod, after 5 m 00 s (20 attempts)
             *.dev.example.io
               expected   203.0.113.7
               seen       198.51.100.4 from ns1.example.io (192.0.2.53:53) and ns2.example.io
-                         (192.0.2.54:53), TTL 3600, since the first look
+                         (192.0.2.54:53), TTL 3600, since the first attempt
               also       `dev.example.io` answers as expected: only the wildcard does not
               see also   dig any-label.dev.example.io A
         ");
@@ -176,8 +176,8 @@ mod tests {
         let why = "no answer from 192.0.2.53:53: connection refused".to_owned();
         let blind = report(GateVerdict::CannotLook { why }, 1);
         insta::assert_snapshot!(failure("k8s-prod", &blind, ViewOptions::plain(100)), @"
-        ✗ gate `wildcard-dev` (dns) on k8s-prod, after 5 m 00 s (1 look)
-              could not look   no answer from 192.0.2.53:53: connection refused
+        ✗ gate `wildcard-dev` (dns) on k8s-prod, after 5 m 00 s (1 attempt)
+              could not check   no answer from 192.0.2.53:53: connection refused
               see also   dig any-label.dev.example.io A
         ");
         let after = "certificate".to_owned();

@@ -149,7 +149,7 @@ fn forecast_words(one: &Forecast) -> String {
         (None, ForecastChange::New) => format!("published to `{place}`"),
         (None, ForecastChange::Changed) => format!("published again to `{place}`"),
         (None, ForecastChange::Left) => {
-            format!("stays where `{place}` pointed before: remove it there by hand")
+            format!("stays where `{place}` pointed before: remove it there yourself")
         }
         (None, ForecastChange::Withdrawn) => format!("withdrawn from `{place}`"),
         (Some("file"), ForecastChange::New) => "written into the project".to_owned(),
@@ -161,7 +161,7 @@ fn forecast_words(one: &Forecast) -> String {
         (Some(kind), ForecastChange::Changed) => format!("put again into the cluster as {kind}"),
         (Some(kind), ForecastChange::Withdrawn) => format!("{kind} removed from the cluster"),
         (Some(kind), ForecastChange::Left) => {
-            format!("{kind} stays in its cluster: remove it there by hand")
+            format!("{kind} stays in its cluster: remove it there yourself")
         }
     }
 }
@@ -287,7 +287,7 @@ fn nothing_changes(set: &PlanSet) -> String {
         return "No changes of resources; facts would change.".to_owned();
     }
     if untouched == 0 {
-        return "No changes: everything is as the configuration says.".to_owned();
+        return "No changes: everything matches the configuration.".to_owned();
     }
     let stacks = text::count(untouched, "stack");
     format!("No changes; {stacks} untouched: `--all` plans everything.")

@@ -146,7 +146,12 @@ fn summary(one: &Rendered, is_written: bool) -> String {
     };
     let words = if is_written {
         [
-            "created", "changed", "removed", "adopted", "let go", "refused",
+            "created",
+            "changed",
+            "removed",
+            "adopted",
+            "no longer managed",
+            "refused",
         ]
     } else {
         [
@@ -154,7 +159,7 @@ fn summary(one: &Rendered, is_written: bool) -> String {
             "to change",
             "to remove",
             "to adopt",
-            "to let go",
+            "to stop managing",
             "refused",
         ]
     };

@@ -98,7 +98,7 @@ fn a_job_with_an_empty_home_finds_what_an_earlier_one_applied() {
     base  no changes
     app   no changes
 
-    No changes: everything is as the configuration says.
+    No changes: everything matches the configuration.
     ── stderr
     change set c2: plan on `local`
     ");
@@ -385,7 +385,7 @@ fn values_come_from_what_the_backend_holds_now() {
 
     app  no changes
 
-    No changes: everything is as the configuration says.
+    No changes: everything matches the configuration.
     ── stderr
     change set c2: plan on `local`
     ");

@@ -251,7 +251,7 @@ fn an_identity_in_the_source_is_an_error() {
     .write("app/backend.tf", "terraform {\n  backend \"s3\" {}\n}\n");
     assert_snapshot!(shown(&test, &test.cli(&["validate"]).expect(1)), @r#"
     ── stderr
-    error: the source says where its state is, and so does target `local`
+    error: both the source and target `local` define where its state is
       --> base/backend.tf:2:3
        |
      2 |   backend "s3" {
@@ -340,7 +340,7 @@ fn all_states_go_out_and_come_back() {
     base  no changes
     app   no changes
 
-    No changes: everything is as the configuration says.
+    No changes: everything matches the configuration.
     ── stderr
     State `app` imported: serial 1, lineage APP.
     State `base` imported: serial 1, lineage BASE.
@@ -413,7 +413,7 @@ fn an_http_backend_is_locked_while_its_state_moves() {
 
     app  no changes
 
-    No changes: everything is as the configuration says.
+    No changes: everything matches the configuration.
     ── stderr
     State `app` imported: serial 41, lineage old.
     change set c1: plan on `local`

@@ -325,7 +325,7 @@ fn a_bundle_whose_state_moved_is_refused_even_with_auto_approve() {
     assert_snapshot!(shown, @"
     ── stderr
     error: the plan of stack `base` may no longer be applied: the state moved after it was made (no
-           state, now serial 1); serial 1 was written by run r2 (asked for by `USER`) less than a minute
+           state, now serial 1); serial 1 was written by run r2 (requested by `USER`) less than a minute
            ago
     hint: `terrane plan --out FILE` makes a new one
     [exit 4]

@@ -189,7 +189,7 @@ fn consumers_are_protected_when_only_the_block_changes() {
     for args in [&["plan"][..], &["apply", "--auto-approve"]] {
         let said = test.cli(args).expect(4).to_string();
         assert!(
-            said.contains("`azure.envoyPublicIpAddress` is published no more, and is used:")
+            said.contains("`azure.envoyPublicIpAddress` is no longer published, but still read:")
                 && said.contains("gitops/gateway.yaml:1"),
             "{said}"
         );
@@ -325,7 +325,7 @@ fn a_stack_whose_contract_or_recipients_changed_is_looked_at_again() {
     test.write("contracts/edge/v1.json", &narrow);
     let said = test.cli(&["apply", "--auto-approve"]).expect(4).to_string();
     assert!(
-        said.contains("`zone` is published no more, and is used:")
+        said.contains("`zone` is no longer published, but still read:")
             && said.contains("gitops/edge.yaml:1"),
         "{said}"
     );

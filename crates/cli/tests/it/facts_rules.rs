@@ -266,7 +266,7 @@ fn what_others_use_is_withdrawn_by_hand_only_with_a_reason() {
     assert_snapshot!(said, @r"
     ── stderr
     error: cannot withdraw facts of `app`: others still use them: `edge`
-           `edge` is published no more, and is used:
+           `edge` is no longer published, but still read:
              gitops/edge.yaml:1: a: {{ .Values.edge.address }}
     hint: keep publishing them, change the consumers first, or withdraw them anyway:
           `terrane facts publish app --withdraw-used --reason …`
@@ -452,7 +452,7 @@ fn a_plan_tells_of_sinks_of_a_place_that_moved_and_of_a_destroy() {
     assert_snapshot!(foretold(&test, &["plan"]), @r"
     facts of app would change
       + a.yaml  published to `runtime`
-      ! a.yaml  stays where `runtime` pointed before: remove it there by hand
+      ! a.yaml  stays where `runtime` pointed before: remove it there yourself
     ");
     test.write("terrane.hcl", &text);
     assert_snapshot!(foretold(&test, &["plan", "--destroy"]), @r"

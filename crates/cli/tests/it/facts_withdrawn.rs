@@ -90,7 +90,7 @@ fn facts_on_a_branch_that_is_no_longer_named_stay_with_a_warning() {
     assert!(
         words
             .join(" ")
-            .contains("left there, remove it by hand: the project no longer names it"),
+            .contains("left there, remove it yourself: the project no longer names it"),
         "{said}"
     );
     assert_eq!(world.files("facts"), [MANIFEST, "a.yaml"]);
@@ -251,7 +251,7 @@ fn objects_in_clusters_are_compared_and_go_with_their_stack() {
     assert!(
         words
             .join(" ")
-            .contains("left there, remove it by hand: the project no longer names it"),
+            .contains("left there, remove it yourself: the project no longer names it"),
         "{said}"
     );
     // The kubeconfig is an output from before the destroy.
@@ -278,7 +278,7 @@ fn a_cluster_that_is_gone_with_its_stack_stops_nobody() {
     // Lines are broken to fit.
     let words: Vec<&str> = said.split_whitespace().collect();
     assert!(
-        words.join(" ").contains("left there, remove it by hand"),
+        words.join(" ").contains("left there, remove it yourself"),
         "{said}"
     );
     assert_eq!(world.files("facts"), [MANIFEST]);

@@ -126,7 +126,7 @@ fn its_data_are_checked() {
     18 |     mac_addr: bc:24:11:00:00:zz
        |               ^^^^^^^^^^^^^^^^^ as the schema has it
 
-    error: `192.0.2.11` is there twice
+    error: `192.0.2.11` occurs twice
       --> nodes.yaml:3:14   `nodes[0].address`
       --> nodes.yaml:9:14   `nodes[1].address`
 

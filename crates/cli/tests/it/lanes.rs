@@ -235,7 +235,7 @@ fn a_terminal_that_is_suspended_does_not_stop_the_line() {
     let _ = first.wait().expect(0);
     let list = story.cli(&["run", "list"]).expect(0);
     assert!(
-        list.stdout.contains("its turn has come"),
+        list.stdout.contains("first in the queue"),
         "what waits is to say why\n{list}"
     );
     let _ = story.cli(&["apply", "third", "--auto-approve"]).expect(0);

@@ -183,7 +183,7 @@ fn what_was_last_seen_in_a_backend_comes_here() {
 
     app  no changes
 
-    No changes: everything is as the configuration says.
+    No changes: everything matches the configuration.
     ── stderr
     State `app` imported: serial 1, lineage LINEAGE.
     note: it is a copy from just now: make sure that no client has written there since, or does any more

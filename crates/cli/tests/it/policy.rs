@@ -457,7 +457,7 @@ fn mistakes_in_the_block_have_a_place() {
       --> terrane.hcl:20:8
        |
     20 |   at = ["aply"]
-       |        ^^^^^^^^ `at` wants a list of `"plan"`, `"approval"`, `"apply"`
+       |        ^^^^^^^^ `at` must be a list of `"plan"`, `"approval"`, `"apply"`
        |
        = hint: did you mean `apply`?
 

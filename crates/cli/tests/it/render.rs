@@ -167,7 +167,7 @@ fn what_somebody_else_wrote_is_never_lost() {
     error: nothing was written: `lab` would remove what somebody else wrote
            `docs/{name}.md` was edited since it was rendered, and is no longer generated
     hint: remove files that you no longer need; `--overwrite` leaves them, and terrane forgets them
-    [exit 4]lab   1 let go, 1 unchanged
+    [exit 4]lab   1 no longer managed, 1 unchanged
       ! docs/{name}.md   stays, and is yours now
     lab   1 file as it should be
     ");
@@ -204,7 +204,7 @@ fn a_list_removes_only_what_was_rendered() {
     error: nothing was written: `lab` would remove what somebody else wrote
            `mine.txt` is no longer generated, and its list was edited or merged
     hint: remove files that you no longer need; `--overwrite` leaves them, and terrane forgets them
-    [exit 4]lab   1 let go, 3 unchanged
+    [exit 4]lab   1 no longer managed, 3 unchanged
       ! mine.txt   stays, and is yours now
     -- keys/age.key
     ── stderr
@@ -324,7 +324,7 @@ fn all_mistakes_are_said_at_once() {
      3 |   - { name: a, mac: nope }
        |                     ^^^^ as the schema has it
 
-    error: `a` is there twice
+    error: `a` occurs twice
       --> cluster.yaml:3:13   `nodes[0].name`
       --> cluster.yaml:4:11   `nodes[1].name`
 

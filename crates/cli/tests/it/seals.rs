@@ -52,7 +52,7 @@ fn a_state_that_moved_is_named_with_who_moved_it() {
     let shown = refusal(&said).replace(&format!("`{}`", user.trim()), "`USER`");
     assert_snapshot!(shown, @"
     this plan may no longer be applied: the state moved after it was made (serial 1, now 2)
-    serial 2 was written by run r3 (asked for by `USER`) less than a minute ago
+    serial 2 was written by run r3 (requested by `USER`) less than a minute ago
     `terrane apply --resume c2` plans `base` again; approvals stay valid if the new plan is equal
     ");
 }

@@ -90,8 +90,9 @@ fn the_first_page_lists_every_command() {
       terrane run list              # active and waiting runs, and why they wait
 
     Start with `terrane init` in a repository, or see examples/quickstart.
-    Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`), 3 waits for a person,
-    4 refused by a rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 changes present (`plan --detailed-exitcode`, `state import`) or
+    files differ (`fmt --check`, `render --check`, `facts diff`), 3 waits for a person, 4 refused by a
+    rule, 5 a gate did not pass, 64 wrong usage, 130 interrupted.
     ");
     for command in COMMANDS {
         assert!(

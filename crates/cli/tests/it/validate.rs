@@ -84,7 +84,7 @@ stack "high" {
        |
        = hint: did you mean `target`?
 
-    error: `labels` wants a list of strings
+    error: `labels` must be a list of strings
       --> terrane.hcl:14:12
        |
     14 |   labels = "prod"
@@ -444,7 +444,7 @@ output "name" { value = "" }
       --> terrane.hcl:18:18
        |
     18 |     digest     = "sha256:123"
-       |                  ^^^^^^^^^^^^ `digest` wants a digest such as `sha256:…`
+       |                  ^^^^^^^^^^^^ `digest` must be a digest such as `sha256:…`
 
     error: a step without time cannot end well
       --> terrane.hcl:19:18
@@ -460,19 +460,19 @@ output "name" { value = "" }
     23 |     expect   = "203.0.113.300"
        |                ^^^^^^^^^^^^^^^ here
 
-    error: gate `zone`: `interval` wants at least `1s`
+    error: gate `zone`: `interval` must be at least `1s`
       --> terrane.hcl:24:16
        |
     24 |     interval = "0s"
        |                ^^^^ here
 
-    error: gate `ssh`: `address` wants `host:port`, this is `bastion.example.io:99999`
+    error: gate `ssh`: `address` must be `host:port`, not `bastion.example.io:99999`
       --> terrane.hcl:26:32
        |
     26 |   gate "tcp" "ssh" { address = "bastion.example.io:99999" }
        |                                ^^^^^^^^^^^^^^^^^^^^^^^^^^ here
 
-    error: gate `page`: `url` wants `https://HOST/…` or `http://HOST/…`, this is `ftp://www.example.io`
+    error: gate `page`: `url` must be `https://HOST/…` or `http://HOST/…`, not `ftp://www.example.io`
       --> terrane.hcl:28:13
        |
     28 |     url   = "ftp://www.example.io"

@@ -143,7 +143,7 @@ fn the_world_is_as_the_outputs_say_and_then_it_is_not() {
     ── stderr
     gates of `app`
     ✗ gate `page` (http) on app was not tried: it comes after `wildcard-prod`
-    ✗ gate `wildcard-prod` (dns) on app, after TIME (1 look)
+    ✗ gate `wildcard-prod` (dns) on app, after TIME (1 attempt)
         *.prod.example.io
           expected   203.0.113.8
           seen       198.51.100.4 from RESOLVER, TTL 300
@@ -161,7 +161,7 @@ fn the_world_is_as_the_outputs_say_and_then_it_is_not() {
     ✓ wildcard-prod   dns   *.prod.example.io: 203.0.113.8
     ── stderr
     gates of `app`
-    ✗ gate `page` (http) on app, after TIME (1 look)
+    ✗ gate `page` (http) on app, after TIME (1 attempt)
         status
           expected   200
           seen       503
@@ -284,13 +284,13 @@ fn gates_that_cannot_be_looked_at() {
        |
        = hint: it declares no outputs
 
-    error: gate `certificate`: `port` wants a port, from 1 to 65535
+    error: gate `certificate`: `port` must be a port, from 1 to 65535
       --> terrane.hcl:21:12
        |
     21 |     port = 70000
        |            ^^^^^ here
 
-    error: gate `port`: `address` wants `host:port`, this is `www.example.io`
+    error: gate `port`: `address` must be `host:port`, not `www.example.io`
       --> terrane.hcl:24:15
        |
     24 |     address = "www.example.io"
@@ -377,11 +377,11 @@ fn a_gate_without_its_values_fails_as_itself_and_the_others_are_looked_at() {
     ── stderr
     gates of `app`
     ✗ gate `later` (command) on app was not tried: it comes after `missing`
-    ✗ gate `missing` (tcp) on app, after 0 s (1 look)
-          could not look   `address` has no value: could not evaluate `output.ports.ssh`: there is no
-                           `ssh` in this object
-    ✗ gate `published` (equal) on app, after 0 s (1 look)
-          could not look   `fact.runtime["a.yaml"]` is not published
+    ✗ gate `missing` (tcp) on app, after 0 s (1 attempt)
+          could not check   `address` has no value: could not evaluate `output.ports.ssh`: there is no
+                            `ssh` in this object
+    ✗ gate `published` (equal) on app, after 0 s (1 attempt)
+          could not check   `fact.runtime["a.yaml"]` is not published
     error: not verified: 3 of 4 gates did not pass
     hint: fix the problem, then run `terrane verify` again
     [exit 5]

@@ -22,7 +22,7 @@ fn an_engine_that_outlives_its_runner_is_named() {
     story.wait_for("slow");
     let engine = story.live_engine("r1").unwrap();
     testkit::kill(story.runner("r1"));
-    let words = || format!("its engine (process {engine}) is still at work");
+    let words = || format!("its engine (process {engine}) is still running");
     story.wait_until("the reason", || why(&story, "r1").contains(&words()));
     story.open("slow");
     let _ = apply.wait();

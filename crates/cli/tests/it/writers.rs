@@ -258,7 +258,7 @@ fn a_target_without_writers_is_applied_by_nobody() {
     let test = guarded_by(&issuer, "");
     assert_snapshot!(told(&test, &issuer, &apply(&test).expect(4)), @"
     ── stderr
-    error: target `local` is applied by nobody
+    error: target `local` cannot be applied
            its `writers` are empty
     hint: name a `writer` block among its `writers`, and apply in CI
     [exit 4]
@@ -290,14 +290,14 @@ fn what_goes_on_with_the_last_word_is_said_as_it_is() {
     Change set c1 awaits approval:
       target `local`: 0 of 1 approval; not the author
         `terrane run approve c1`
-    It starts after the last approval if that approver may apply it. Otherwise a user who may runs `terrane run confirm c1`.
+    It starts after the last approval if that approver may apply it. Otherwise an allowed user runs `terrane run confirm c1`.
     ");
     let said = test.cli_with(&LAPTOP, &["run", "approve", "c1"]).expect(0);
     assert_snapshot!(said, @"
     ── stderr
     Approved change set c1 as `eve` (not verified).
     Its plan: 0 to add, 0 to change, 0 to replace, 0 to destroy, 1 output to change, in 1 stack; made 00:00 ago.
-    `terrane run confirm c1` by a user who may apply it starts it.
+    `terrane run confirm c1` by an allowed user starts it.
     ");
     assert!(!has_state(&test));
     drop(test.cli(&["run", "confirm", "c1"]).expect(0));
@@ -324,7 +324,7 @@ fn what_goes_on_with_the_end_of_a_hold_is_said_as_it_is() {
         .skip_while(|line| !line.starts_with("hint"));
     assert_snapshot!(hint.collect::<Vec<_>>().join("\n"), @"
     hint: `terrane hold release top` ends it (with `--all` if it is not your own); it continues if the
-          user who releases it may apply it. Otherwise a user who may runs `terrane run confirm c1`
+          user who releases it may apply it. Otherwise an allowed user runs `terrane run confirm c1`
     ");
     let released = test
         .cli_with(&LAPTOP, &["hold", "release", "top"])

@@ -85,12 +85,12 @@ impl ChangeSetDetails {
             return None;
         }
         Some(if self.is_watched && is_new {
-            "its turn has come: its terminal goes on with it".to_owned()
+            "first in the queue: its client starts it now".to_owned()
         } else if self.is_watched {
-            "its turn has come, and its terminal has not gone on: is it suspended? `fg` there goes on"
+            "first in the queue: its client did not start it; if it is suspended, `fg` continues it"
                 .to_owned()
         } else {
-            "its turn has come, and its terminal is gone: the next `terrane plan` or `terrane apply` here looks after it"
+            "first in the queue, without a client; the next `terrane plan` or `terrane apply` here continues it"
                 .to_owned()
         })
     }
@@ -476,7 +476,7 @@ fn order_of_run(event: &RunEvent) -> EventOrder {
     }
 }
 
-/// An approval, and the person who gives it.
+/// An approval and its author.
 #[derive(Clone, Debug)]
 pub struct NewApproval {
     pub set: ChangeSetId,

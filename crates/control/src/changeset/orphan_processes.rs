@@ -48,7 +48,7 @@ pub(crate) fn engine_alone(home: &Home, run: RunId) -> Option<String> {
     let is_alone = !process::has_open(signed.runner?, &lock);
     is_alone.then(|| {
         format!(
-            "has lost its runner; its engine (process {engine}) is still at work, and what that leaves is looked at when it ends"
+            "has lost its runner; its engine (process {engine}) is still running; its result is checked when it ends"
         )
     })
 }

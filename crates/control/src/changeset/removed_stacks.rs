@@ -119,7 +119,7 @@ pub fn open_at(
         let why = "it has no project file".to_owned();
         return Err(RemovedStackError::Unsound { commit, why });
     };
-    // The code is from that commit; who may apply is decided by the current project.
+    // The code is from that commit; the writers are those of the current project.
     for target in then.targets.values_mut() {
         rule_as_now(target, project);
     }
@@ -275,7 +275,7 @@ fn named(writers: &BTreeMap<String, Writer>, target: &Target) -> BTreeMap<String
         .collect()
 }
 
-/// Refuses a commit whose rules differ from those where the stack was last: who may apply, who must approve,
+/// Refuses a commit whose rules differ from those where the stack was last: writers, approvals,
 /// or a missing policy.
 pub fn check_rules(
     then: &Project,

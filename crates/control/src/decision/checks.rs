@@ -1,4 +1,4 @@
-//! Who may decide about a change set, and where.
+//! Checks who decides about a change set, and where.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,10 +31,10 @@ pub enum DecisionError {
     #[error("change set `{set}` is another project's")]
     OtherProject { set: ChangeSetId, project: String },
     #[error(
-        "change set {set} was planned on another machine, or by another user, who has its source and its plans"
+        "change set {set} was planned on another machine, or by another user; its source and its plans are there"
     )]
     OtherMachine { set: ChangeSetId },
-    #[error("cannot tell who may apply stack `{stack}`: it is no longer in the project")]
+    #[error("cannot determine the writers of stack `{stack}`: it is no longer in the project")]
     StackGone { set: ChangeSetId, stack: StackName },
     #[error("{by} now requires more approvals than when change set {set} was requested")]
     MoreApprovals { set: ChangeSetId, by: String },

@@ -229,13 +229,13 @@ impl BreakingChanges {
             lines.push(format!("contract `{contract}`: {problem}"));
         }
         let narrowed = self.narrowed.iter();
-        let outputs = narrowed.map(|(it, used)| (format!("{it}, and is used:"), used));
+        let outputs = narrowed.map(|(it, used)| (format!("{it}, and is still read:"), used));
         let fields = self.unpublished.iter();
         let fields = fields.map(|(it, used)| {
             let what = match &it.now {
-                None => format!("`{}` is published no more, and is used:", it.field()),
+                None => format!("`{}` is no longer published, but still read:", it.field()),
                 Some(now) => format!(
-                    "`{}` is published as {now}, was {}, and is used:",
+                    "`{}` is published as {now}, was {}, and is still read:",
                     it.field(),
                     it.was
                 ),
@@ -243,8 +243,8 @@ impl BreakingChanges {
             (what, used)
         });
         let files = self.withdrawn.iter();
-        let files =
-            files.map(|(path, used)| (format!("file `{path}` is withdrawn, and is used:"), used));
+        let files = files
+            .map(|(path, used)| (format!("file `{path}` is withdrawn, but still read:"), used));
         for (what, consumers) in outputs.chain(fields).chain(files) {
             lines.push(what);
             for consumer in consumers {

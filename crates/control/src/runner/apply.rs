@@ -341,7 +341,7 @@ pub(super) async fn nothing_left_over(
     let said = quarantine::take_in(job.control, left).await;
     let failure = Failure::new("an earlier run left a state here that could not be delivered");
     let stack = &job.spec.stack.name;
-    let next = format!("`terrane plan {stack}` makes a fresh plan");
+    let next = format!("`terrane plan {stack}` makes a new plan");
     Err(failure
         .hint(said.map_or_else(|| next.clone(), |said| format!("{said}; {next}")))
         .refused())

@@ -172,12 +172,12 @@ async fn keeps_contracts(
             "fix the outputs, or name what may be missing for now in `partial`",
         ),
         (true, false) => (
-            "others rely on what it takes away",
-            "keep the output, or change those who use it first",
+            "readers use what it removes",
+            "keep the output, or change its readers first",
         ),
         (true, true) => (
-            "others rely on what it publishes no more",
-            "keep publishing it, or change those who use it first",
+            "readers use what it no longer publishes",
+            "keep publishing it, or change its readers first",
         ),
     };
     let said = format!(
@@ -217,7 +217,7 @@ async fn forecast_facts(
 
 /// Evaluates policies for the confirmation of a new plan. `is_said`: the plan is already confirmed and needs
 /// no other approval, so a denial ends the run. Otherwise this predicts the required approvals as if the
-/// requester confirmed. Who confirms, and when, is not known yet.
+/// requester confirmed. The confirming user and the time are not known yet.
 pub(super) async fn at_yes(job: &StageJob<'_>, is_said: bool) -> Result<Verdict, Failure> {
     let is_past = job.set.request.policy_override.is_some();
     if is_past || !job.spec.is_asked_at(PolicyPhase::Approval) {
@@ -233,7 +233,7 @@ pub(super) async fn at_yes(job: &StageJob<'_>, is_said: bool) -> Result<Verdict,
             ..Verdict::default()
         }),
         Err(failure) if is_said || failure.interrupted => Err(failure),
-        Err(_) => Ok(Verdict::default()), // the user who confirms sees the error
+        Err(_) => Ok(Verdict::default()), // the confirming user sees the error
     }
 }
 
@@ -259,7 +259,7 @@ async fn ask_about_yes(job: &StageJob<'_>, given: &[ApprovalFacts]) -> Result<Ve
     let case = policy::recall(job.control, job.run, job.spec).await;
     let case = case.map_err(|err| failure(&err))?;
     let events = job.control.store.change_set_events(job.set.id).await;
-    let events = events.map_err(|err| Failure::because("could not read who said yes", &err))?;
+    let events = events.map_err(|err| Failure::because("cannot read who confirmed", &err))?;
     let said = events.into_iter().rev().find_map(|(_, event)| match event {
         SetEvent::Confirmed { by } => by,
         _ => None,
@@ -368,9 +368,9 @@ fn not_allowed(
 ) -> Failure {
     let agreed = !at_plan.asked.is_empty() && !at_plan.denies();
     let how = match (verdict.denies(), agreed) {
-        (true, true) => "denied by policy, which had no objection when it was planned",
+        (true, true) => "denied by policy, which passed when it was planned",
         (true, false) => "denied by policy",
-        (false, _) => "not approved as policy wants it",
+        (false, _) => "not approved as the policy requires",
     };
     let hint = way_to_approve(job, missing.iter().map(|(_, missing)| missing));
     let hint = hint.filter(|_| !verdict.denies());
@@ -407,7 +407,7 @@ fn way_to_approve<'o>(
     let is_resumed = job.set.request.action == Action::Apply && !job.is_bundled();
     Some(if is_resumed {
         let commands = commands.join(", ");
-        format!("{commands} approves it, then `terrane apply --resume {set}` goes on")
+        format!("{commands} approves it, then `terrane apply --resume {set}` continues")
     } else {
         "the same command without `--auto-approve` waits: `terrane run approve` approves it, then `terrane run confirm` starts it"
             .to_owned()

@@ -46,7 +46,7 @@ pub(super) async fn compare(
         return Ok(PlanComparison::default());
     }
     let history = history(job).await?;
-    if nobody_looks(job) {
+    if is_unattended(job) {
         return Ok(PlanComparison {
             history,
             ..PlanComparison::default()
@@ -141,7 +141,7 @@ impl PlanComparison {
 }
 
 /// Whether no user reviews plans. With `--auto-approve` and without approvals, plans are never compared.
-fn nobody_looks(job: &StageJob<'_>) -> bool {
+fn is_unattended(job: &StageJob<'_>) -> bool {
     let others_approve = !job.set.request.approvals.is_empty() || job.spec.hears_approvals();
     job.auto_approve && !others_approve && !job.is_bundled()
 }

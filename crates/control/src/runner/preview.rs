@@ -153,7 +153,7 @@ async fn look(
     .await?;
     keep_view(job, &plan).await?;
     planned_outputs::keep(job, &json, &inputs.mask).await?;
-    // The user who confirms, or reviews a bundle, has seen this preview. The real plan is compared with it.
+    // The user has seen this preview when confirming, or when reviewing a bundle. The real plan is compared with it.
     let compared = coverage::compare(job, &json, &inputs, rewritten.as_ref()).await?;
     let is_equal = compared.coverage == Coverage::Equal;
     let record = PlanRecord {

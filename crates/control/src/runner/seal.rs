@@ -54,7 +54,7 @@ impl StalePlan {
         }
         let (stack, set) = (&job.spec.stack.name, job.set.id);
         let hint = match job.set.request.action {
-            _ if job.is_bundled() => "`terrane plan --out FILE` makes a fresh one".to_owned(),
+            _ if job.is_bundled() => "`terrane plan --out FILE` makes a new one".to_owned(),
             Action::Destroy => "the same `terrane destroy` again plans it again".to_owned(),
             Action::Plan | Action::Apply | Action::Exec => format!(
                 "`terrane apply --resume {set}` plans `{stack}` again; approvals stay valid if the new plan is equal"

@@ -128,7 +128,7 @@ pub async fn give_up(
             given_up.push(give_up_run(control, &run, reason).await?);
         }
     }
-    let why = format!("its machine is gone, says {}", reason.actor);
+    let why = format!("{} reported that its machine is gone", reason.actor);
     let stopped = control.store.change_set_stop(&set, &why, control.now());
     stopped.await?;
     Ok(given_up)

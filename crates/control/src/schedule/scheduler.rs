@@ -158,7 +158,7 @@ pub async fn advance(
         }
     }
     if done.released {
-        // A runner was started by a user who may apply its targets, but anyone can cancel it.
+        // A runner was started by a writer of its targets, but anyone can cancel it.
         let as_writer_of = own.map(|_| set);
         Box::pin(resume_unattended(control, asker, as_writer_of)).await?;
     }

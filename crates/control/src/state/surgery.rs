@@ -289,7 +289,7 @@ pub async fn push_kept(
     let body = body.ok_or_else(nothing)?;
     let decides = store.quarantine_list(state).await.map_err(read)?;
     let source = PushSource {
-        what: format!("what run {run} left aside"),
+        what: format!("the quarantined state of run {run}"),
         secret_paths: secret_paths::of_earlier_run(control, run, &body),
         decides,
     };

@@ -121,7 +121,7 @@ impl Explain for ExportError {
             Self::There { .. } => vec![advice("name a path that does not exist")],
             Self::OfCopy { stack, .. } => vec![
                 advice(
-                    "nothing was written, because somebody may have written to the old backend since",
+                    "nothing was written, because another client may have written to the old backend since",
                 ),
                 command(
                     format!("plan {stack}"),

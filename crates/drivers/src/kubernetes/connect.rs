@@ -151,7 +151,7 @@ impl Connection {
             return Ok((held.client.clone(), held.token.clone()));
         }
         let credential = match &self.config.access {
-            ClusterCredentials::Nobody => PluginCredential::default(),
+            ClusterCredentials::Anonymous => PluginCredential::default(),
             ClusterCredentials::Token(token) => PluginCredential {
                 token: Some(token.clone()),
                 ..PluginCredential::default()

@@ -47,7 +47,7 @@ async fn a_token_is_refused_for_what_is_wrong_with_it() {
         ),
         (
             plain().without("iss"),
-            "it comes from `nobody`, not from `ISSUER`",
+            "it comes from `(none)`, not from `ISSUER`",
         ),
         (
             plain().signed(SigningMethod::None),

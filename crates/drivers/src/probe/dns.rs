@@ -160,8 +160,8 @@ async fn ask_first(
     deadline: Deadline,
 ) -> DnsAnswer {
     let mut last = silent(
-        "nobody".to_owned(),
-        "the system names no resolver".to_owned(),
+        "the system's resolver".to_owned(),
+        "none is configured".to_owned(),
     );
     for (at, server) in servers.iter().enumerate() {
         let share = u32::try_from(servers.len() - at).unwrap_or(1);

@@ -187,7 +187,7 @@ fn trust(
     if is_unreadable(leaf) {
         let why = match X509Certificate::from_der(leaf) {
             Ok((_, parsed)) if parsed.version() == X509Version::V1 => {
-                "it is an X.509 v1 certificate, which nobody accepts for TLS".to_owned()
+                "it is an X.509 v1 certificate, which TLS clients refuse".to_owned()
             }
             _ => "its certificate cannot be read".to_owned(),
         };

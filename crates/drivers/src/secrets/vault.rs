@@ -92,7 +92,7 @@ impl VaultClient {
         if address.contains('@') {
             // The error does not show the address either.
             let remedy = |_: &ExchangeError| {
-                Some("leave it out of `VAULT_ADDR`: a login proves who asks".to_owned())
+                Some("leave it out of `VAULT_ADDR`: a login proves the identity".to_owned())
             };
             return Err(failed("reach Vault", remedy)(ExchangeError::Credentials));
         }

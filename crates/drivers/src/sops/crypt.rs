@@ -25,7 +25,7 @@ pub enum ValueError {
     )]
     Comment { path: String },
     #[error(
-        "in the list `{path}` a comment stands between a value and the one that matches `encrypted_comment_regex`: encrypted, it would look like a value, and `sops` could not open the file; put the comment that matches last"
+        "in the list `{path}` a comment is between a value and the comment that matches `encrypted_comment_regex`: encrypted, it would look like a value, and `sops` could not open the file; put the comment that matches last"
     )]
     Between { path: String },
 }

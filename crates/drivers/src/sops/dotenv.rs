@@ -25,7 +25,7 @@ pub(super) fn read(text: &str) -> Result<Document, ReadError> {
             .iter()
             .any(|entry| matches!(entry, Entry::Item(known, _) if known == name))
         {
-            return Err(problem("a name is there twice".to_owned()));
+            return Err(problem("a name is defined twice".to_owned()));
         }
         let value = Scalar::text(value.replace("\\n", "\n"));
         map.push(Entry::Item(name.to_owned(), Node::Scalar(value)));

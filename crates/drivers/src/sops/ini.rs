@@ -59,7 +59,7 @@ impl Reader {
             .iter()
             .any(|entry| matches!(entry, Entry::Item(known, _) if known == name))
         {
-            return Err(problem(line, "a name is there twice"));
+            return Err(problem(line, "a name is defined twice"));
         }
         map.push(Entry::Item(
             name.to_owned(),

@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for Seed {
         while let Some(key) = object.next_key::<String>()? {
             let is_known = |entry: &Entry| matches!(entry, Entry::Item(name, _) if *name == key);
             if map.iter().any(is_known) {
-                let said = "a key is there twice".to_owned();
+                let said = "a key is defined twice".to_owned();
                 return Err(de::Error::custom(said));
             }
             let node = object.next_value_seed(Seed)?;

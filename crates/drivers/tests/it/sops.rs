@@ -167,7 +167,7 @@ list:
     let refused = place.try_ours(plain, "ours.yaml", SopsFormat::Yaml);
     insta::assert_snapshot!(
         refused.unwrap_err(),
-        @"in the list `list` a comment stands between a value and the one that matches `encrypted_comment_regex`: encrypted, it would look like a value, and `sops` could not open the file; put the comment that matches last"
+        @"in the list `list` a comment is between a value and the comment that matches `encrypted_comment_regex`: encrypted, it would look like a value, and `sops` could not open the file; put the comment that matches last"
     );
     let mended = plain.replace("- 15 # comment-4", "- 15");
     let sealed = place.ours(&mended, "ours.yaml", SopsFormat::Yaml);

@@ -264,7 +264,7 @@ async fn vault_refuses_in_words_that_give_nothing_away() {
 
     could not reach Vault
     its address contains a user name or a password
-    hint: leave it out of `VAULT_ADDR`: a login proves who asks
+    hint: leave it out of `VAULT_ADDR`: a login proves the identity
     ");
 }
 

@@ -88,7 +88,7 @@ pub(crate) fn call(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression
             Some(other) => {
                 return Err(ExpressionError::new(
                     span(whole),
-                    format!("`...` wants a list, this is {}", other.what()),
+                    format!("`...` requires a list, this is {}", other.what()),
                 ));
             }
         }
@@ -121,7 +121,7 @@ fn unknown(name: &str, refs: AllowedRefs, whole: &Expression) -> ExpressionError
         ..problem
     };
     if matches!(name, "dns" | "kubernetes") && !refs.allows_asking() {
-        return problem.hint(Some(format!("`{name}` may stand only in a gate")));
+        return problem.hint(Some(format!("`{name}` is allowed only in a gate")));
     }
     problem.hint(hint)
 }
@@ -150,11 +150,11 @@ fn ask(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Evaluat
             field: field.clone(),
         },
         ("dns", _) => {
-            let want = "`dns` wants a name, and perhaps a type of record: `dns(\"NAME\", \"A\")`";
+            let want = "`dns` takes a name, and optionally a record type: `dns(\"NAME\", \"A\")`";
             return Err(ExpressionError::new(span(whole), want));
         }
         _ => {
-            let want = "`kubernetes` wants an object and a field: `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")`";
+            let want = "`kubernetes` takes an object and a field: `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")`";
             return Err(ExpressionError::new(span(whole), want));
         }
     };
@@ -184,7 +184,8 @@ fn attempt(eval: &mut Evaluator<'_>, call: &FuncCall, whole: &Expression) -> Eva
     if unknown {
         return Ok(Val::Unknown);
     }
-    Err(last.unwrap_or_else(|| ExpressionError::new(span(whole), "`try` wants at least one value")))
+    Err(last
+        .unwrap_or_else(|| ExpressionError::new(span(whole), "`try` requires at least one value")))
 }
 
 fn env(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evaluation {
@@ -194,7 +195,7 @@ fn env(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evaluati
         _ => {
             return Err(ExpressionError::new(
                 span(whole),
-                "`env` wants the name of a variable, and perhaps a default: `env(\"NAME\", \"default\")`",
+                "`env` takes the name of a variable, and optionally a default: `env(\"NAME\", \"default\")`",
             ));
         }
     };
@@ -221,7 +222,7 @@ fn secret(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evalu
     let [Val::Text(reference)] = values else {
         return Err(ExpressionError::new(
             span(whole),
-            "`secret` wants one reference: `secret(\"file:PATH\")`",
+            "`secret` takes one reference: `secret(\"file:PATH\")`",
         ));
     };
     if !eval.refs.allows_secrets() {
@@ -229,7 +230,7 @@ fn secret(eval: &mut Evaluator<'_>, values: &[Val], whole: &Expression) -> Evalu
             code: "misplaced-reference",
             ..ExpressionError::new(
                 span(whole),
-                "a secret may stand only in `env`, `vars`, `files` and `secret` of a context, in `facts`, `bootstrap` and `gate`",
+                "a secret is allowed only in `env`, `vars`, `files` and `secret` of a context, in `facts`, `bootstrap` and `gate`",
             )
         });
     }
@@ -250,7 +251,7 @@ fn file(eval: &mut Evaluator<'_>, name: &str, values: &[Val], whole: &Expression
         _ => {
             return Err(ExpressionError::new(
                 span(whole),
-                format!("`{name}` wants one path"),
+                format!("`{name}` takes one path"),
             ));
         }
     };
@@ -297,7 +298,7 @@ fn pure(name: &str, values: &[Val]) -> Result<Val, String> {
             match texts {
                 Some(texts) => Ok(Val::Text(texts.join(separator))),
                 None if items.iter().any(|item| !item.is_known()) => Ok(Val::Unknown),
-                None => Err("`join` wants a list of strings".to_owned()),
+                None => Err("`join` requires a list of strings".to_owned()),
             }
         }
         ("split", [Val::Text(separator), Val::Text(text)]) => {
@@ -318,7 +319,10 @@ fn pure(name: &str, values: &[Val]) -> Result<Val, String> {
                     Val::Object(entries) => merged.extend(entries.clone()),
                     Val::Null => {}
                     other => {
-                        return Err(format!("`merge` wants objects, this is {}", other.what()));
+                        return Err(format!(
+                            "`merge` requires objects, this is {}",
+                            other.what()
+                        ));
                     }
                 }
             }
@@ -329,7 +333,9 @@ fn pure(name: &str, values: &[Val]) -> Result<Val, String> {
             for value in values {
                 match value {
                     Val::List(items) => all.extend(items.clone()),
-                    other => return Err(format!("`concat` wants lists, this is {}", other.what())),
+                    other => {
+                        return Err(format!("`concat` requires lists, this is {}", other.what()));
+                    }
                 }
             }
             Ok(Val::List(all))

@@ -36,7 +36,7 @@ pub(crate) fn negate(value: &Val, at: Range<usize>) -> Evaluation {
         Val::Number(number) => arithmetic(BinaryOperator::Minus, &Number::from(0), number, at),
         other => Err(ExpressionError::new(
             at,
-            format!("`-` wants a number, this is {}", other.what()),
+            format!("`-` requires a number, this is {}", other.what()),
         )),
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn not(value: &Val, at: Range<usize>) -> Evaluation {
         Val::Bool(value) => Ok(Val::Bool(!value)),
         other => Err(ExpressionError::new(
             at,
-            format!("`!` wants a bool, this is {}", other.what()),
+            format!("`!` requires a bool, this is {}", other.what()),
         )),
     }
 }
@@ -110,7 +110,7 @@ fn mismatch(
     ExpressionError::new(
         at,
         format!(
-            "`{operator}` wants {wanted}, these are {} and {}",
+            "`{operator}` requires {wanted}, these are {} and {}",
             left.what(),
             right.what()
         ),

@@ -45,7 +45,7 @@ impl Evaluator<'_> {
                 let Some(key) = self.word(operators.first())? else {
                     return Err(ExpressionError::new(
                         span(whole),
-                        "`output` wants the name of an output: `output.KEY`",
+                        "`output` requires the name of an output: `output.KEY`",
                     ));
                 };
                 let value = self.host.own_output(&key);
@@ -72,7 +72,7 @@ impl Evaluator<'_> {
                 if !self.refs.allows_asking() {
                     return Err(ExpressionError::new(
                         span(whole),
-                        "a published fact may stand only in a `gate`",
+                        "a published fact is allowed only in a `gate`",
                     ));
                 }
                 let Some(facts) = self.word(operators.first())? else {
@@ -118,7 +118,7 @@ impl Evaluator<'_> {
         let message = if self.refs == AllowedRefs::Key {
             format!("a name must be known from the file alone: {what} is a value")
         } else {
-            format!("{what} may stand only in `publish`, `bootstrap` and `gate`")
+            format!("{what} is allowed only in `publish`, `bootstrap` and `gate`")
         };
         Err(ExpressionError {
             code: "misplaced-reference",
@@ -177,14 +177,14 @@ impl Evaluator<'_> {
         let Some(stack) = self.word(first)? else {
             return Err(ExpressionError::new(
                 span(whole),
-                "`stack` wants a name: `stack.NAME` or `stack[\"NAME\"]`",
+                "`stack` requires a name: `stack.NAME` or `stack[\"NAME\"]`",
             ));
         };
         if operators.len() == 1 {
             if self.refs != AllowedRefs::After {
                 return Err(ExpressionError {
                     code: "misplaced-reference",
-                    ..ExpressionError::new(span(whole), "a whole stack may stand only in `after`")
+                    ..ExpressionError::new(span(whole), "a whole stack is allowed only in `after`")
                 }
                 .hint(Some(format!(
                     "an output is written as `stack.{stack}.output.KEY`"
@@ -206,7 +206,7 @@ impl Evaluator<'_> {
                 code: "misplaced-reference",
                 ..ExpressionError::new(
                     span(whole),
-                    "an output of another stack may stand only in `inputs`",
+                    "an output of another stack is allowed only in `inputs`",
                 )
             });
         }

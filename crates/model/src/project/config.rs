@@ -235,7 +235,7 @@ fn outer_block<'f>(
             let at = source.location(attribute.key.span().unwrap_or(0..0));
             let finding = Finding::error(
                 "unknown-attribute",
-                format!("`{}` stands outside of any block", attribute.key.as_str()),
+                format!("`{}` is outside of any block", attribute.key.as_str()),
             )
             .at(at, "attributes belong into blocks");
             reader.findings.push(finding);

@@ -1,7 +1,7 @@
 //! The identity of a requester: a person by operating system name, or a CI job by its signed token; and what a `writer`
 //! block requires of such a token.
 //!
-//! Not here: fetching and verifying tokens (`drivers::oidc`), who may change what (`control::access::writers`).
+//! Not here: fetching and verifying tokens (`drivers::oidc`), permissions to apply (`control::access::writers`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

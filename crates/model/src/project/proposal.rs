@@ -265,7 +265,7 @@ fn stack(out: &mut String, at: usize, found: &[&RootModule], names: &[String], e
     if !unset.is_empty() {
         let _ = writeln!(
             out,
-            "  # wants a value for {}: in `inputs`, `var_files`, `*.auto.tfvars` or a context",
+            "  # requires a value for {}: in `inputs`, `var_files`, `*.auto.tfvars` or a context",
             unset.join(", ")
         );
     }

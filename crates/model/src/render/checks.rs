@@ -175,7 +175,7 @@ fn unique(found: &[SelectedNode<'_>]) -> Vec<Finding> {
             } else {
                 format!("{} times", ones.len())
             };
-            let message = format!("`{}` is there {times}", ones[0].shown());
+            let message = format!("`{}` occurs {times}", ones[0].shown());
             let finding = Finding::error("duplicate-value", message);
             ones.iter().fold(finding, |finding, one| {
                 finding.at(one.node.at.clone(), format!("`{}`", one.path))

@@ -73,8 +73,8 @@ fn what_a_schema_cannot_say() {
         &["nodes[*].name"],
     );
     insta::assert_snapshot!(out, @"
-    duplicate-value: `a` is there twice
-    duplicate-value: `bc:24:11:00:00:01` is there twice
+    duplicate-value: `a` occurs twice
+    duplicate-value: `bc:24:11:00:00:01` occurs twice
     not-an-address: `nodes[2].address` is not an IP address: `10.0.0.300`
       hint: such as `10.0.0.10`
     not-an-address: `nodes[2].mac` is not a MAC address: `nope`

@@ -14,7 +14,7 @@ pub struct Hold {
     pub person: Actor,
     pub reason: String,
     pub since: Timestamp,
-    /// It always expires, so that nothing stays held by a person who is away.
+    /// It always expires, so that the absence of a person does not block others for long.
     pub until: Timestamp,
     pub released: Option<Release>,
 }

@@ -239,7 +239,7 @@ fn run_events() -> Vec<(&'static str, RunEvent)> {
             },
         ),
         ("plan finished", finished(false, false)),
-        ("plan finished, approved beforehand", finished(true, false)),
+        ("plan finished, confirmed in advance", finished(true, false)),
         ("plan finished, for review", finished(false, true)),
         ("deferred", RunEvent::Deferred { on: awaited() }),
         ("confirmed", RunEvent::Confirmed),
@@ -330,7 +330,7 @@ fn moves_of_a_set() -> Vec<Move> {
     let events = [
         ("requested", SetEvent::Requested { confirmed: false }),
         (
-            "requested, approved beforehand",
+            "requested, confirmed in advance",
             SetEvent::Requested { confirmed: true },
         ),
         ("came to rest", SetEvent::CameToRest),
@@ -364,7 +364,7 @@ fn moves_of_a_set() -> Vec<Move> {
             },
         ),
         (
-            "reopened, approved beforehand",
+            "reopened, confirmed in advance",
             SetEvent::Reopened {
                 by: None,
                 confirmed: true,

@@ -230,7 +230,7 @@ impl VersionAuthor {
                 .as_deref()
                 .map(|commit| format!("commit {}", short(commit))),
         );
-        known.extend(self.by.as_ref().map(|by| format!("asked for by `{by}`")));
+        known.extend(self.by.as_ref().map(|by| format!("requested by `{by}`")));
         let whom = match (self.run, known.is_empty()) {
             (Some(run), true) => format!(" by run {run}"),
             (Some(run), false) => format!(" by run {run} ({})", known.join(", ")),

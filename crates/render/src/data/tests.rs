@@ -166,7 +166,7 @@ fn mistakes_say_where() {
     a.yaml "- a\n"
       1:1: data begin with names: `name: value`
     a.yaml "a: &x [*x]\n"
-      1:8: an alias stands inside of what it repeats
+      1:8: an alias refers to itself
     a.yaml "a: !secret x\n"
       1:4: the tag `!secret` is not known
     a.yaml "a:\n  <<: 1\n"

@@ -106,10 +106,7 @@ impl Reader {
                     self.count += size(&node);
                     self.add(node, 0, false)
                 }
-                None => Err(ReadDataError::new(
-                    at,
-                    "an alias stands inside of what it repeats",
-                )),
+                None => Err(ReadDataError::new(at, "an alias refers to itself")),
             },
             Event::Scalar(text, style, anchor, tag) => {
                 let is_plain = style == ScalarStyle::Plain;

@@ -1,6 +1,6 @@
 //! Which state a path names. There are several shapes, so that users of other servers only change the host.
 //!
-//! Not here: what is done with the state (`protocol`), and who may do it (`router`).
+//! Not here: what is done with the state (`protocol`), permissions (`router`).
 
 use model::state::StateName;
 

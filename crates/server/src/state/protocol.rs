@@ -4,7 +4,7 @@
 //! It sends no redirect, no body with a granted lock, and 404 only for "there is no state". Each of these
 //! would lose a state or a lock.
 //!
-//! Not here: which state a path names (`path`), who may do what (`control`), status codes (`http::error`).
+//! Not here: which state a path names (`path`), permissions (`control`), status codes (`http::error`).
 
 use std::sync::Arc;
 

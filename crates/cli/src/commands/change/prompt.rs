@@ -121,7 +121,7 @@ pub(super) async fn waits_for_others(
         let then = match hands(watcher).await? {
             ContinuableBy::Anyone => ", and it continues".to_owned(),
             ContinuableBy::Writers => format!(
-                "; it continues if the user who releases it may apply it. Otherwise a user who may runs `terrane run confirm {id}`"
+                "; it continues if the user who releases it may apply it. Otherwise an allowed user runs `terrane run confirm {id}`"
             ),
             ContinuableBy::Asker => format!(
                 "; it continues if the variables of the request are set there. Otherwise run `terrane run confirm {id}`"
@@ -150,7 +150,7 @@ pub(super) async fn waits_for_others(
                 "It starts automatically after the last approval.\n".to_owned()
             }
             ContinuableBy::Writers => format!(
-                "It starts after the last approval if that approver may apply it. Otherwise a user who may runs \
+                "It starts after the last approval if that approver may apply it. Otherwise an allowed user runs \
                  `terrane run confirm {id}`.\n"
             ),
             ContinuableBy::Asker => format!(

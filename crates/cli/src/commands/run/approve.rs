@@ -171,7 +171,7 @@ fn print_follow_up(
             let by = if by_this_user {
                 ""
             } else {
-                " by a user who may apply it"
+                " by an allowed user"
             };
             let place = match at {
                 ConfirmPlace::Here => "",

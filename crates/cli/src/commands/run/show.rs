@@ -353,7 +353,7 @@ fn set_words(event: &SetEvent) -> String {
             .unwrap_or_default()
     };
     match event {
-        SetEvent::Requested { confirmed: true } => "requested, approved beforehand".to_owned(),
+        SetEvent::Requested { confirmed: true } => "requested, confirmed in advance".to_owned(),
         SetEvent::Requested { confirmed: false } => "requested".to_owned(),
         SetEvent::CameToRest => "waits for a person".to_owned(),
         SetEvent::Confirmed { by: None } => "continues: no confirmation needed".to_owned(),

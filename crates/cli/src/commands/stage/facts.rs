@@ -421,7 +421,7 @@ fn difference(stack: &StackName, compared: &BranchComparison) -> String {
             text.push_str("      it has no fields: it is a link or another kind of file\n");
         } else if fields.is_empty() {
             text.push_str(if file.encrypted {
-                "      encrypted values, or who may read them\n"
+                "      encrypted values, or their recipients\n"
             } else {
                 "      only in how it is written\n"
             });
@@ -470,7 +470,7 @@ fn file_line(
         FileChange::Written => ("+", written),
         FileChange::Unchanged => ("=", unchanged),
         FileChange::Withdrawn => ("-", withdrawn),
-        FileChange::Left => ("·", "left as it is: somebody else changed it"),
+        FileChange::Left => ("·", "not changed: another writer changed it"),
     };
     let sealed = if file.encrypted { ", encrypted" } else { "" };
     format!("  {mark} {:width$}  {word}{sealed}\n", file.path)

@@ -11,7 +11,7 @@ use crate::{CommandError, ExitStatus, Process, report};
 /// Show who last changed each attribute of a resource: version, run, commit, person
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  terrane state blame network azurerm_subnet.nodes\n  terrane state blame network azurerm_subnet.nodes address_prefixes\n  terrane state blame network output.subnet_id\n  terrane state blame network azurerm_subnet.nodes --at 2d   # who had changed it by then"
+    after_help = "Examples:\n  terrane state blame network azurerm_subnet.nodes\n  terrane state blame network azurerm_subnet.nodes address_prefixes\n  terrane state blame network output.subnet_id\n  terrane state blame network azurerm_subnet.nodes --at 2d   # its last change at that time"
 )]
 pub(crate) struct BlameArgs {
     /// A stack of the project here, or `PROJECT/NAME`

@@ -244,7 +244,7 @@ fn told_of_losses(rebuilt: &RebuildReport, look: ViewOptions) -> String {
     }
     for (state, version, error) in &rebuilt.unread {
         let message = format!("version {version} of state `{state}` is damaged, and was left out");
-        let hint = "restore the file from a backup, and begin again without the database; else the state goes on without this version".to_owned();
+        let hint = "restore the file from a backup, and begin again without the database; otherwise the state continues without it".to_owned();
         text.push_str(&errors::render(&message, &all_causes(error), &[hint], look));
     }
     text
@@ -368,8 +368,7 @@ fn doubts(report: &RecoverReport, look: ViewOptions) -> String {
             "version {} of state `{}` (serial {}) is not provably acknowledged",
             version.version, version.state, version.serial
         );
-        let hint = "nothing that was written after it says so: compare it with the version before"
-            .to_owned();
+        let hint = "no later version mentions it: compare it with the version before".to_owned();
         text.push_str(&errors::render_warning(&message, &[hint], look));
     }
     // A failing key fails for everything that it encrypted: report it once.

@@ -77,7 +77,7 @@ pub(crate) async fn refusals(
 }
 
 fn told(refusal: &RefusedRequest) -> String {
-    let gone = refusal.let_go.map(|_| " (its state is kept no more)");
+    let gone = refusal.let_go.map(|_| " (its state is no longer kept)");
     format!("{}{}", refusal.reason, gone.unwrap_or_default())
 }
 

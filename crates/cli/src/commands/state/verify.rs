@@ -91,7 +91,7 @@ fn summary(verified: &VerifyReport) -> String {
     for (state, gone) in &verified.let_go {
         _ = writeln!(
             text,
-            "{} of state `{state}` {} kept no more: the newest {REFUSED_COUNT} of a state are, up to {} MB, for 30 days",
+            "{} of state `{state}` {} no longer kept: the newest {REFUSED_COUNT} of a state are, up to {} MB, for 30 days",
             count(*gone, "refused write"),
             if *gone == 1 { "is" } else { "are" },
             REFUSED_BYTES / (1024 * 1024),

@@ -519,7 +519,7 @@ fn nothing_to_do() {
     insta::assert_snapshot!(render(&set, false, ViewOptions::plain(80)), @"
     network  no changes
 
-    No changes: everything is as the configuration says.
+    No changes: everything matches the configuration.
     ");
 }
 

@@ -330,7 +330,7 @@ fn what_is_wrong_with_an_encrypted_file_quotes_no_secret() {
     );
     insta::assert_snapshot!(test.cli(&["render"]).expect(1).to_string(), @r#"
     ── stderr
-    error: what this makes cannot be encrypted: a key is there twice
+    error: what this makes cannot be encrypted: a key is defined twice
       --> templates/twice.sops.yaml.j2:2:1
        |
      2 | "{{ proxmox.token }}": 2

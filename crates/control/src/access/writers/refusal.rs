@@ -9,10 +9,10 @@ use model::project::{Target, Writer};
 use super::{Caller, JobKind, WriterMismatch};
 
 #[derive(Debug, thiserror::Error)]
-#[error("target `{target}` is applied by {by}")]
+#[error("target `{target}` {rule}")]
 pub struct NotAWriterError {
     target: String,
-    by: &'static str,
+    rule: &'static str,
     #[source]
     why: Reasons,
     next_step: NextStep,
@@ -44,15 +44,15 @@ impl Caller {
     pub(super) fn refused(&self, target: &Target) -> NotAWriterError {
         let has_server = target.writers.iter().any(|name| name == "server");
         let has_ci = target.writers.iter().any(|name| name != "server");
-        let by = match (has_ci, has_server) {
-            (true, false) => "CI only",
-            (true, true) => "CI or a server's own runners only",
-            (false, true) => "a server's own runners only",
-            (false, false) => "nobody",
+        let rule = match (has_ci, has_server) {
+            (true, false) => "is applied by CI only",
+            (true, true) => "is applied by CI or a server's own runners only",
+            (false, true) => "is applied by a server's own runners only",
+            (false, false) => "cannot be applied",
         };
         NotAWriterError {
             target: target.name.clone(),
-            by,
+            rule,
             why: Reasons(self.why(target, has_server)),
             next_step: advice(self.advice(target)),
         }

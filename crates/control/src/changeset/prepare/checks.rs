@@ -272,7 +272,7 @@ pub(super) async fn check_upstreams_done(
     Ok(())
 }
 
-/// If a target restricts who may apply, only runs write its states: a server on this home refuses its
+/// If a target restricts its writers, only runs write its states: a server on this home refuses its
 /// clients. If the restriction is removed, the next apply lifts this. A plan of an edited project file does
 /// not.
 pub(super) async fn reserve_for_runs(

@@ -130,7 +130,7 @@ fn a_plan_that_takes_a_used_output_away_lists_who_uses_it() {
     .unwrap();
     insta::assert_snapshot!(breaks.lines().join("\n"), @r"
     contract `edge/v1`: `gateway` is missing, expected a value
-    `gateway` is gone, was a text, and is used:
+    `gateway` is gone, was a text, and is still read:
       ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
       terrane.hcl:33: input `gateway` of stack `apps`
     ");
@@ -188,21 +188,21 @@ fn what_is_published_no_more_is_missed_by_those_who_use_it() {
     let same = "{ azure = { envoyPublicIpAddress = output.gateway } }";
     assert_eq!(taken_away(&before, &block("\"globals.yaml\"", same)), "");
     insta::assert_snapshot!(taken_away(&before, &block("\"globals.yaml\"", "{ azure = {} }")), @r"
-    `azure.envoyPublicIpAddress` is published no more, and is used:
+    `azure.envoyPublicIpAddress` is no longer published, but still read:
       ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
     ");
     insta::assert_snapshot!(taken_away(&before, &block("\"globals.yaml\"", "{ azure = { envoyPublicIpAddress = 5 } }")), @r"
-    `azure.envoyPublicIpAddress` is published as a number, was a text, and is used:
+    `azure.envoyPublicIpAddress` is published as a number, was a text, and is still read:
       ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
     ");
     insta::assert_snapshot!(taken_away(&before, &block("\"other.yaml\"", same)), @r"
-    file `globals.yaml` is withdrawn, and is used:
+    file `globals.yaml` is withdrawn, but still read:
       ../gitops/app.yaml:2: - $facts/globals.yaml
     ");
     insta::assert_snapshot!(taken_away(&before, ""), @r"
-    `azure` is published no more, and is used:
+    `azure` is no longer published, but still read:
       ../gitops/charts/edge/gateway.yaml:2: address: {{ .Values.azure.envoyPublicIpAddress }}
-    file `globals.yaml` is withdrawn, and is used:
+    file `globals.yaml` is withdrawn, but still read:
       ../gitops/app.yaml:2: - $facts/globals.yaml
     ");
     // What is not known yet takes nothing away.
@@ -268,9 +268,9 @@ spec:
         env: &BTreeMap::new(),
     });
     insta::assert_snapshot!(breaks.unwrap().lines().join("\n"), @r"
-    `data.gateway_address` is published no more, and is used:
+    `data.gateway_address` is no longer published, but still read:
       ../gitops/apps/gateway/service.yaml:2: loadBalancerIP: ${gateway_address}
-    file `flux/prod/facts.yaml` is withdrawn, and is used:
+    file `flux/prod/facts.yaml` is withdrawn, but still read:
       ../gitops/clusters/prod.yaml:14: path: ./flux/prod
     ");
 }

@@ -173,6 +173,6 @@ fn word(what: FileChange) -> &'static str {
         FileChange::Written => "written",
         FileChange::Unchanged => "unchanged",
         FileChange::Withdrawn => "withdrawn",
-        FileChange::Left => "left as it is: somebody else changed it",
+        FileChange::Left => "not changed: another writer changed it",
     }
 }

@@ -235,6 +235,6 @@ fn unreadable(block: &StageBlock, rules: Option<&str>) -> Option<Finding> {
         format!("`{path}` cannot be encrypted: {why}"),
     );
     Some(finding.at(block.at.clone(), "published here").hint(format!(
-        "a `creation_rules` entry of `{RULES}` at the project's root names who may read it"
+        "a `creation_rules` entry of `{RULES}` at the project's root names its recipients"
     )))
 }

@@ -123,7 +123,7 @@ impl SinkOutcome {
             is_left: true,
             ..Self::new(
                 what,
-                &format!("left there, remove it by hand: {why}"),
+                &format!("left there, remove it yourself: {why}"),
                 false,
             )
         }
@@ -239,7 +239,7 @@ async fn withdraw_file(
     };
     let digester = control.store.keyed_digester("facts").await?;
     if digester.digest(&bytes) != digest {
-        let outcome = "left as it is: somebody changed it";
+        let outcome = "not changed: another writer changed it";
         return Ok(SinkOutcome::new(&what, &outcome, false));
     }
     project_files::remove(publication.root, path)?;

@@ -348,7 +348,7 @@ async fn begin_anew(
         "resources": [],
     });
     let body = body.to_string().into_bytes();
-    let detail = format!("begun anew with nothing in it: {}", from.lost);
+    let detail = format!("started again without resources: {}", from.lost);
     let nothing = SecretPaths::default();
     let written = write(store, &from, (body, &nothing), detail, reason).await;
     written.map_err(failed)

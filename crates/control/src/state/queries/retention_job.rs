@@ -78,11 +78,11 @@ pub async fn run_retention(
     let failed = |action| move |source| RetentionError { action, source };
     let versions = let_go_of_versions(store, policy, now)
         .await
-        .map_err(failed("let go of old versions"))?;
+        .map_err(failed("expire old versions"))?;
     let refused = store
         .refusal_expire(now - KEEP_REFUSED)
         .await
-        .map_err(failed("let go of refused writes"))?;
+        .map_err(failed("expire refused writes"))?;
     store
         .refusals_forget()
         .await

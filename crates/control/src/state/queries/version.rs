@@ -262,7 +262,7 @@ impl VersionDocument {
         Ok(self)
     }
 
-    /// Masks names, for users who may not see secrets.
+    /// Masks names, for users without access to secrets.
     #[must_use]
     pub fn with_masked_names(mut self, mask: &Mask) -> Self {
         self.document = self.document.with_masked_names(mask);

@@ -31,7 +31,7 @@ pub(super) async fn import(
     let state = control.state_name(&project.stacks[stack].state);
     if !project.is_on_terrane_backend(stack) {
         if import.leave_locked {
-            let why = "the state goes on being used in the backend of its target".to_owned();
+            let why = "the backend of its target still uses the state".to_owned();
             return Err(ImportError::NoLocks { why });
         }
         return look_again(control, open, project, env, stack).await;

@@ -95,7 +95,7 @@ async fn good_and_bad_in_each_way() {
     chain | signed by the certificates of `ca` | unknown issuer `CN=Their CA`; it is shown without any intermediate certificate
     host name | coder.example.io | *.example.net
     validity of `CN=*.example.net` | valid now | expired N d ago, on 2021-01-01T00:00:00Z
-    chain | signed by the certificates of `ca` | it is an X.509 v1 certificate, which nobody accepts for TLS
+    chain | signed by the certificates of `ca` | it is an X.509 v1 certificate, which TLS clients refuse
     host name | coder.example.io | no names
     ");
 }

@@ -109,7 +109,7 @@ impl<'t> Reader<'t> {
             Event::Alias(anchor) => {
                 self.read = end;
                 let Some(node) = self.anchors.get(&anchor).cloned() else {
-                    return Err(problem(line, "an alias stands inside of what it repeats"));
+                    return Err(problem(line, "an alias refers to itself"));
                 };
                 self.count += size(&node);
                 self.add(node, 0, line)?;
@@ -243,7 +243,7 @@ impl<'t> Reader<'t> {
             }
             let is_known = |entry: &Entry| matches!(entry, Entry::Item(name, _) if **name == *text);
             if entries.iter().any(is_known) {
-                return Err(problem(line, "a key is there twice"));
+                return Err(problem(line, "a key is defined twice"));
             }
             *key = Some(text.into_owned());
             return Ok(());

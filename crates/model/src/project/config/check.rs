@@ -135,7 +135,7 @@ fn writers(findings: &mut Findings, known: &KnownNames<'_>) {
         let mut names = target.target.writers.iter();
         let first = names.next().map(String::as_str);
         if first == Some("server") && names.all(|name| name == "server") {
-            let message = format!("nobody can apply target `{}` yet", target.target.name);
+            let message = format!("target `{}` cannot be applied yet", target.target.name);
             let finding = Finding::warning("no-writer", message)
                 .at(
                     target.writers_at.clone(),

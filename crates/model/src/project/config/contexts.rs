@@ -105,7 +105,7 @@ fn secrets(reader: &mut Reader<'_>, item: OuterBlock<'_>, scope: &Scope) -> Vec<
             .iter()
             .find(|first| first.is_same_object(&secret.block));
         if let Some(first) = first {
-            let message = format!("secret `{}` stands twice", secret.title());
+            let message = format!("secret `{}` is defined twice", secret.title());
             let finding = Finding::error("duplicate-name", message)
                 .at(secret.block.at.clone(), "again here")
                 .at(first.block.at.clone(), "first here");

@@ -29,7 +29,7 @@ impl InvalidValue {
         match self {
             Self::Type { seen } => Finding::error(
                 "wrong-type",
-                format!("`{}` wants {}", attr.name, attr.kind.title()),
+                format!("`{}` must be {}", attr.name, attr.kind.title()),
             )
             .at(at, format!("this is {seen}")),
             Self::Value {
@@ -39,7 +39,7 @@ impl InvalidValue {
             } => {
                 let label = match code {
                     "path-leaves-project" => "only what lies in the project is there".to_owned(),
-                    _ => format!("`{}` wants {}", attr.name, attr.kind.title()),
+                    _ => format!("`{}` must be {}", attr.name, attr.kind.title()),
                 };
                 let mut finding = Finding::error(code, message).at(at, label);
                 finding.hint = hint;

@@ -61,7 +61,7 @@ fn write_block(out: &mut String, block: &Block, outer: &[&str]) {
     _ = writeln!(out, "\n{level} `{}{labels}`\n", block.word);
     let place = match outer {
         [] => String::new(),
-        outer => format!(" Stands in `{}`.", outer.join("` in `")),
+        outer => format!(" Part of `{}`.", outer.join("` in `")),
     };
     let later = if block.later {
         " *Not yet effective.*"

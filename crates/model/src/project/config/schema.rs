@@ -309,7 +309,7 @@ static WRITER: Block = Block {
         attr(
             "claims",
             ValueKind::Map,
-            "what a token must say: a string, or a list of which one must fit; `*` stands for anything but `/`, `**` for anything",
+            "claims the token must contain: a string, or a list of which one must match; `*` matches anything but `/`, `**` anything",
         )
         .required(),
         attr(
@@ -438,7 +438,7 @@ pub(crate) static POLICY: Block = Block {
         attr(
             "enforce",
             ValueKind::Bool,
-            "`false`: what it denies, or wants approved, is only a warning",
+            "`false`: what it denies, or requires approval for, is only a warning",
         )
         .default("true"),
     ],
@@ -450,7 +450,7 @@ static TARGET: Block = Block {
     word: "target",
     labels: &[NAME],
     attrs: &[
-        attr("writers", ValueKind::Texts, "who may apply here: names of `writer` blocks, `server` (its own runners) or `anyone` (local work)").required(),
+        attr("writers", ValueKind::Texts, "writers allowed to apply here: names of `writer` blocks, `server` (its own runners) or `anyone` (local work)").required(),
         attr("lane", ValueKind::Word(&["target", "stack"]), "`stack`: change sets that share no stack may run at the same time").default("`\"target\"`"),
         attr("providers", ValueKind::Texts, "providers that may be used, as `namespace/type`; not given: any; `[]`: none but the engine's own"),
     ],
@@ -484,7 +484,7 @@ pub(crate) static APPROVAL: Block = Block {
         )
         .default("`\"changeset\"`"),
     ],
-    doc: "Who must approve before an apply. What a stack's block leaves out is as its target says.",
+    doc: "Who must approve before an apply. What a stack's block leaves out is as in its target.",
     ..PLAIN
 };
 

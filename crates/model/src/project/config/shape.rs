@@ -44,7 +44,7 @@ impl Reader<'_> {
             if let Some(second) = block.body.get_blocks(word).nth(1) {
                 let finding = Finding::error(
                     "duplicate-block",
-                    format!("`{word}` stands twice in one `{}`", spec.word),
+                    format!("`{word}` is defined twice in one `{}`", spec.word),
                 )
                 .at(source.location(self::head(second)), "the second one");
                 self.findings.push(finding);

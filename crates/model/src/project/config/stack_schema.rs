@@ -287,7 +287,7 @@ static SINK: Block = Block {
                 attr(
                     "server",
                     ValueKind::Text,
-                    "address of the cluster that Argo CD is told of",
+                    "address of the cluster that Argo CD gets",
                 )
                 .default("the one it runs in, or what is there")
                 .refs(AllowedRefs::Own),
@@ -400,13 +400,13 @@ pub(crate) static GATE: Block = Block {
         attr("timeout", ValueKind::Duration, "time until it has failed").default("`\"5m\"`"),
         attr("failures", ValueKind::Count, "so many failures in a row end it sooner"),
         attr("after", ValueKind::Texts, "gates that must have passed before; the name of a `for_each` means all of it"),
-        attr("when", ValueKind::Word(&["applied", "destroyed"]), "after which of the two it is looked at; after a destroy, outputs are those from before").default("`\"applied\"`"),
+        attr("when", ValueKind::Word(&["applied", "destroyed"]), "after which of the two it is checked; after a destroy, outputs are those from before").default("`\"applied\"`"),
     ],
     variants: &[
         Variant {
             label: "dns",
             attrs: &[
-                probe("names", ValueKind::Texts, "names to resolve; `*.NAME` is asked for with a random label").required(),
+                probe("names", ValueKind::Texts, "names to resolve; `*.NAME` is queried with a random label").required(),
                 probe("expect", ValueKind::Any, "address or name; several: all, and no other"),
                 probe("record", ValueKind::Text, "`A`, `AAAA`, `CNAME` or `TXT`").default("`\"A\"`"),
                 probe("resolver", ValueKind::Text, "whom to ask: `host[:port]`; else the system's"),
@@ -480,7 +480,7 @@ pub(crate) static GATE: Block = Block {
         Variant {
             label: "equal",
             attrs: &[
-                probe("values", ValueKind::Any, "values that must all be equal, as a list or with names as an object; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` may stand here too").required(),
+                probe("values", ValueKind::Any, "values that must all be equal, as a list or with names as an object; `dns(\"NAME\")` and `kubernetes(\"KIND/NAMESPACE/NAME\", \"FIELD\")` are allowed too").required(),
                 probe("kubeconfig", ValueKind::Any, "the cluster that `kubernetes()` asks"),
             ],
             doc: "values agree",

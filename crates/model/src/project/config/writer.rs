@@ -1,4 +1,4 @@
-//! Reads `writer` blocks. Their rules decide who may apply, so no rule may be empty, open to everyone, or dependent on
+//! Reads `writer` blocks. Their rules decide about applies, so no rule may be empty, open to everyone, or dependent on
 //! the requester's environment.
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub(crate) fn read_writer(reader: &mut Reader<'_>, item: OuterBlock<'_>, scope: 
     {
         let at = item.source.location(field.at.clone());
         let finding = Finding::error("invalid-value", why.to_string())
-            .at(at, "keys from there could be anybody's")
+            .at(at, "keys from there could belong to anyone")
             .hint("it is the `iss` of the tokens, such as `https://gitlab.example.io`");
         reader.findings.push(finding);
     }
@@ -84,7 +84,7 @@ fn fixed(reader: &mut Reader<'_>, item: OuterBlock<'_>, fields: &Fields) {
         for at in places.collect::<Vec<_>>() {
             let finding = Finding::error(
                 "writer-from-outside",
-                "who may write must not depend on the environment or branch of who asks",
+                "a `writer` must not depend on the requester's environment or branch",
             )
             .at(item.source.location(at), "write it out");
             reader.findings.push(finding);
@@ -111,7 +111,7 @@ fn claims(
             let at = item.source.location(entry.key_at.clone());
             let finding = Finding::error("wrong-type", message)
                 .at(at, "this entry")
-                .hint("`*` stands for anything but `/`, `**` for anything; of a list one must fit");
+                .hint("`*` matches anything but `/`, `**` anything; of a list one must match");
             reader.findings.push(finding);
         }
     }
@@ -172,7 +172,7 @@ fn restrictive(
         writer.name, writer.issuer
     );
     let finding = Finding::error("open-writer", message)
-        .at(at, "says nothing about whose job it is")
+        .at(at, "does not identify the owner of the job")
         .hint(hint);
     reader.findings.push(finding);
 }

@@ -114,7 +114,7 @@ pub fn reopen(
                     word: run.state.word(),
                 });
             }
-            if let Some(by) = poisoned_by(run) {
+            if let Some(by) = skipped_because_of(run) {
                 return Err(ReopenError::UpstreamFailed {
                     run: id,
                     by: by.clone(),
@@ -124,7 +124,7 @@ pub fn reopen(
             let is_bundle = set.request.bundle.is_some();
             let with: BTreeSet<RunId> = runs
                 .iter()
-                .filter(|other| !is_bundle && poisoned_by(other) == Some(&run.stack))
+                .filter(|other| !is_bundle && skipped_because_of(other) == Some(&run.stack))
                 .map(|other| other.id)
                 .chain([id])
                 .collect();
@@ -178,7 +178,7 @@ fn with_those_on_them(runs: &[Run], stacks: &BTreeSet<StackName>) -> BTreeSet<St
     }
 }
 
-fn poisoned_by(run: &Run) -> Option<&StackName> {
+fn skipped_because_of(run: &Run) -> Option<&StackName> {
     match &run.state {
         RunState::Finished {
             outcome:

@@ -117,7 +117,7 @@ fn who_wrote_is_said_as_far_as_it_is_known() {
     check(
         &written,
         180,
-        "serial 18 was written by run r40 (commit 77ab310, asked for by `ci`) 3 minutes ago",
+        "serial 18 was written by run r40 (commit 77ab310, requested by `ci`) 3 minutes ago",
     );
     let by_hand = VersionAuthor {
         run: None,

@@ -103,7 +103,7 @@ impl Reader<'_> {
         // It becomes part of a URL.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-+_".contains(&byte);
         if !agent.version.bytes().all(plain) {
-            return Err(self.wrong("`version` wants a version such as `v3.5.6`".to_owned()));
+            return Err(self.wrong("`version` must be a version such as `v3.5.6`".to_owned()));
         }
         Ok(agent)
     }
@@ -152,7 +152,7 @@ impl Reader<'_> {
             None => Ok(None),
             Some(value) => match plain(value) {
                 Some(text) => Ok(Some(text)),
-                None => Err(self.wrong(format!("`{name}` wants a text"))),
+                None => Err(self.wrong(format!("`{name}` must be a text"))),
             },
         }
     }
@@ -161,12 +161,12 @@ impl Reader<'_> {
         match self.value(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(self.wrong(format!("`{name}` wants true or false"))),
+            Some(_) => Err(self.wrong(format!("`{name}` must be true or false"))),
         }
     }
 
     fn texts(&self, name: &str) -> Result<Vec<String>, BootstrapSettingError> {
-        let wrong = || self.wrong(format!("`{name}` wants a list of texts"));
+        let wrong = || self.wrong(format!("`{name}` must be a list of texts"));
         match self.value(name) {
             None => Ok(Vec::new()),
             Some(Value::Array(items)) => items
@@ -189,7 +189,7 @@ impl Reader<'_> {
                     Ok((key.clone(), text))
                 })
                 .collect(),
-            Some(_) => Err(self.wrong(format!("`{name}` wants an object"))),
+            Some(_) => Err(self.wrong(format!("`{name}` must be an object"))),
         }
     }
 
@@ -200,7 +200,7 @@ impl Reader<'_> {
         match duration::parse(&text).filter(|time| !time.is_zero()) {
             Some(time) => Ok(Some(time)),
             None => Err(self.wrong(format!(
-                "`{name}` wants a duration above zero, such as {EXAMPLES}"
+                "`{name}` must be a duration above zero, such as {EXAMPLES}"
             ))),
         }
     }

@@ -105,7 +105,7 @@ fn what_is_wrong_is_said_without_the_value() {
     );
     assert_eq!(
         message,
-        "bootstrap `argocd`: `timeout` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`"
+        "bootstrap `argocd`: `timeout` must be a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`"
     );
     let (message, _) = refused("command", Value::Object(Map::new()));
     assert_eq!(message, "bootstrap `command`: `run` names no program");

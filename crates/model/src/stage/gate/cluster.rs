@@ -73,7 +73,7 @@ impl KubernetesGate {
         let expect = reader.value("expect").cloned();
         let listener = reader.port("listener");
         if listener.is_some() && (condition.is_some() || field.is_some()) {
-            reader.wrong("listener", "stands alone, without `condition` and `field`");
+            reader.wrong("listener", "cannot be combined with `condition` or `field`");
         }
         let want = match (condition, field, expect) {
             (None, None, None) => {
@@ -82,11 +82,11 @@ impl KubernetesGate {
             (Some(condition), None, None) => ObjectRequirement::Condition(condition),
             (None, Some(path), Some(expect)) => ObjectRequirement::Field { path, expect },
             (None, Some(_), None) => {
-                reader.wrong("field", "wants `expect` beside it");
+                reader.wrong("field", "requires `expect`");
                 ObjectRequirement::Present
             }
             (None, None, Some(_)) => {
-                reader.wrong("expect", "wants `field` beside it");
+                reader.wrong("expect", "requires `field`");
                 ObjectRequirement::Present
             }
             (Some(_), _, _) => {

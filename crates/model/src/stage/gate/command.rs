@@ -32,7 +32,7 @@ impl CommandGate {
         let mut words = reader.texts("run").into_iter();
         let program = words.next().unwrap_or_default();
         if program.is_empty() {
-            reader.wrong("run", "wants a program and its arguments");
+            reader.wrong("run", "requires a program and its arguments");
         }
         let env = reader.text_map("env");
         let odd = |name: &&String| name.is_empty() || name.contains(['=', '\0']);

@@ -73,7 +73,7 @@ impl DnsGate {
     pub(super) fn read(reader: &mut Reader<'_>) -> Self {
         let names = reader.texts("names");
         if names.is_empty() {
-            reader.wrong("names", "wants at least one name");
+            reader.wrong("names", "requires at least one name");
         }
         for name in &names {
             if let Some(why) = unlike_a_name(name) {
@@ -92,7 +92,7 @@ impl DnsGate {
         let record = match reader.text("record") {
             Some(word) => RecordKind::read(&word).unwrap_or_else(|| {
                 let shown = reader.shown("record", &word);
-                let message = format!("wants `A`, `AAAA`, `CNAME` or `TXT`, this is {shown}");
+                let message = format!("must be `A`, `AAAA`, `CNAME` or `TXT`, not {shown}");
                 reader.wrong("record", &message);
                 RecordKind::A
             }),
@@ -324,7 +324,7 @@ fn said_by(answers: &[&DnsAnswer]) -> String {
     });
     let said: Vec<String> = said.collect();
     if said.is_empty() {
-        return "nobody to ask".to_owned();
+        return "no name server to query".to_owned();
     }
     said.join("; ")
 }
@@ -384,7 +384,7 @@ fn unlike_a_name(name: &str) -> Option<&'static str> {
         return Some("it is too long");
     }
     if rest.contains('*') {
-        return Some("`*` stands only as the first label");
+        return Some("`*` is allowed only as the first label");
     }
     if rest.parse::<IpAddr>().is_ok() {
         return Some("it is an address");

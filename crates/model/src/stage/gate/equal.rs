@@ -75,7 +75,7 @@ impl EqualGate {
         if values.len() < 2 {
             reader.wrong(
                 "values",
-                "wants a list, or an object, of at least two values",
+                "must be a list or an object of at least two values",
             );
         }
         let kubeconfig = reader.document("kubeconfig");
@@ -86,7 +86,7 @@ impl EqualGate {
             )
         };
         if kubeconfig.is_none() && values.iter().any(asks) {
-            reader.wrong("kubeconfig", "is wanted beside `kubernetes()`");
+            reader.wrong("kubeconfig", "is required with `kubernetes()`");
         }
         Self { values, kubeconfig }
     }
@@ -106,7 +106,7 @@ impl EqualGate {
                 None => Ok(one.value.clone()),
                 Some(_) => answers
                     .next()
-                    .unwrap_or_else(|| Err(ProbeQueryError("nobody asked for it".to_owned()))),
+                    .unwrap_or_else(|| Err(ProbeQueryError("it was not requested".to_owned()))),
             };
             let (value, missing) = match value {
                 Ok(Value::Null) => (None, Some("null".to_owned())),

@@ -86,12 +86,12 @@ impl HttpGate {
         let method = reader.text("method").unwrap_or_else(|| "GET".to_owned());
         let method = method.to_ascii_uppercase();
         if !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
-            reader.wrong("method", "wants a word such as `GET`");
+            reader.wrong("method", "must be a method such as `GET`");
         }
         let status = reader.count("status");
         let small = status.and_then(|status| u16::try_from(status).ok());
         if status.is_some() && !small.is_some_and(|status| (100..600).contains(&status)) {
-            reader.wrong("status", "wants a status of HTTP, from 100 to 599");
+            reader.wrong("status", "must be an HTTP status, from 100 to 599");
         }
         let body = reader.text("body").and_then(|pattern| {
             // Both the pattern and the page are untrusted input.

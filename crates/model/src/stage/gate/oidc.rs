@@ -71,7 +71,7 @@ impl OidcGate {
         if client_id.is_some() && reader.value("login_url").is_none() {
             reader.wrong(
                 "client_id",
-                "wants `login_url`: it is seen in the redirect from there",
+                "requires `login_url`: it is seen in the redirect from there",
             );
         }
         Self {

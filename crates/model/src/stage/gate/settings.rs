@@ -141,13 +141,13 @@ fn schedule(reader: &mut Reader<'_>) -> Schedule {
     let timeout = reader.duration("timeout").unwrap_or(usual.timeout);
     let failures = reader.count("failures");
     if interval.is_zero() {
-        reader.wrong("interval", "wants at least `1s`");
+        reader.wrong("interval", "must be at least `1s`");
     }
     if timeout.is_zero() {
-        reader.wrong("timeout", "wants at least `1s`");
+        reader.wrong("timeout", "must be at least `1s`");
     }
     if failures == Some(0) {
-        reader.wrong("failures", "wants at least 1");
+        reader.wrong("failures", "must be at least 1");
     }
     Schedule {
         interval,
@@ -186,7 +186,7 @@ impl Reader<'_> {
             Value::String(_) => "an empty text",
             other => what(other),
         };
-        self.wrong(name, &format!("wants a text, this is {seen}"));
+        self.wrong(name, &format!("must be a text, not {seen}"));
         None
     }
 
@@ -217,7 +217,7 @@ impl Reader<'_> {
             None => false,
             Some(Value::Bool(flag)) => *flag,
             Some(other) => {
-                let message = format!("wants true or false, this is {}", what(other));
+                let message = format!("must be true or false, not {}", what(other));
                 self.wrong(name, &message);
                 false
             }
@@ -239,7 +239,7 @@ impl Reader<'_> {
         };
         self.wrong(
             name,
-            &format!("wants a whole number from 0, this is {seen}"),
+            &format!("must be a whole number from 0, this is {seen}"),
         );
         None
     }
@@ -248,7 +248,7 @@ impl Reader<'_> {
         let count = self.count(name)?;
         let port = u16::try_from(count).ok().filter(|port| *port > 0);
         if port.is_none() {
-            self.wrong(name, "wants a port, from 1 to 65535");
+            self.wrong(name, "must be a port, from 1 to 65535");
         }
         port
     }
@@ -280,7 +280,7 @@ impl Reader<'_> {
             if let Some(text) = plain(item) {
                 texts.push(text);
             } else {
-                let message = format!("wants texts, this is {}", what(item));
+                let message = format!("must be texts, not {}", what(item));
                 self.wrong(name, &message);
             }
         }
@@ -294,7 +294,7 @@ impl Reader<'_> {
             if let Some(text) = plain(&value) {
                 map.insert(key, text);
             } else {
-                let message = format!("`{key}` wants a text, this is {}", what(&value));
+                let message = format!("`{key}` must be a text, not {}", what(&value));
                 self.wrong(name, &message);
             }
         }
@@ -306,7 +306,7 @@ impl Reader<'_> {
             None => BTreeMap::new(),
             Some(Value::Object(map)) => map.clone().into_iter().collect(),
             Some(other) => {
-                let message = format!("wants an object, this is {}", what(other));
+                let message = format!("must be an object, not {}", what(other));
                 self.wrong(name, &message);
                 BTreeMap::new()
             }
@@ -319,7 +319,7 @@ impl Reader<'_> {
         if text.contains("-----BEGIN CERTIFICATE-----") {
             return Some(text);
         }
-        let message = "wants certificates as PEM: `-----BEGIN CERTIFICATE-----` and so on";
+        let message = "must be certificates in PEM: `-----BEGIN CERTIFICATE-----` and so on";
         self.wrong(name, message);
         None
     }
@@ -335,7 +335,7 @@ impl Reader<'_> {
             Some(host) if !host.is_empty() && !text.contains(char::is_whitespace) => Some(text),
             _ => {
                 let message = format!(
-                    "wants `https://HOST/…` or `http://HOST/…`, this is {}",
+                    "must be `https://HOST/…` or `http://HOST/…`, not {}",
                     self.shown(name, &text)
                 );
                 self.wrong(name, &message);

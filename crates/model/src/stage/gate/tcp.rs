@@ -37,7 +37,7 @@ impl TcpGate {
             .filter(|port| *port > 0);
         if !address.is_empty() && (port.is_none() || host.is_empty()) {
             let shown = reader.shown("address", &address);
-            reader.wrong("address", &format!("wants `host:port`, this is {shown}"));
+            reader.wrong("address", &format!("must be `host:port`, not {shown}"));
         }
         Self {
             host: host.to_owned(),

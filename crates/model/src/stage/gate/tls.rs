@@ -92,7 +92,7 @@ impl TlsGate {
         let host = reader.required_text("host");
         if host.contains(['/', '*']) || host.contains(char::is_whitespace) {
             let shown = reader.shown("host", &host);
-            reader.wrong("host", &format!("wants a host's name, this is {shown}"));
+            reader.wrong("host", &format!("must be a host name, not {shown}"));
         }
         Self {
             host,

@@ -26,7 +26,7 @@ pub struct Kubeconfig {
 /// The credentials for a cluster.
 #[derive(Clone, Debug)]
 pub enum ClusterCredentials {
-    Nobody,
+    Anonymous,
     Token(Secret),
     /// Both as base64 of PEM.
     Certificate {
@@ -108,7 +108,7 @@ impl Kubeconfig {
     /// The parts that must not be shown.
     pub fn hidden(&self) -> Vec<Secret> {
         match &self.access {
-            ClusterCredentials::Nobody => Vec::new(),
+            ClusterCredentials::Anonymous => Vec::new(),
             ClusterCredentials::Token(token) => vec![token.clone()],
             ClusterCredentials::Certificate { key, .. } => vec![key.clone()],
             ClusterCredentials::Exec(plugin) => {
@@ -258,7 +258,7 @@ fn access(user: User) -> Result<ClusterCredentials, KubeconfigError> {
             certificate,
             key: Secret::new(key),
         },
-        _ => ClusterCredentials::Nobody,
+        _ => ClusterCredentials::Anonymous,
     })
 }
 
@@ -374,7 +374,7 @@ mod tests {
             "clusters": [{"name": "a", "cluster": {"server": "http://127.0.0.1:8001"}}],
         });
         let read = Kubeconfig::from_value(&value).unwrap();
-        assert!(matches!(read.access, ClusterCredentials::Nobody));
+        assert!(matches!(read.access, ClusterCredentials::Anonymous));
         let text = Value::String(value.to_string());
         assert_eq!(Kubeconfig::from_value(&text).unwrap().server, read.server);
     }

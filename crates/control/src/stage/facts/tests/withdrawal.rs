@@ -42,7 +42,7 @@ async fn a_branch_that_the_project_no_longer_names_is_reported_once_and_left() {
     let said = format!("{}: {}", done.elsewhere[0].what, done.elsewhere[0].outcome);
     assert!(
         said.starts_with("branch `facts` of ")
-            && said.ends_with("left there, remove it by hand: the project no longer names it"),
+            && said.ends_with("left there, remove it yourself: the project no longer names it"),
         "{said}"
     );
     assert_eq!(world.files(), [MANIFEST, "a.yaml"]);
@@ -72,7 +72,7 @@ async fn a_file_of_the_project_goes_unless_somebody_changed_it() {
         said,
         [
             "file `out/a.json`: withdrawn",
-            "file `out/b.json`: left as it is: somebody changed it",
+            "file `out/b.json`: not changed: another writer changed it",
         ]
     );
     assert!(!world.dir.path().join("out/a.json").exists());

@@ -105,7 +105,7 @@ pub(crate) fn gates(reader: &mut Reader<'_>, item: &OuterBlock<'_>, scope: &Scop
             let finding = Finding::error(
                 "duplicate-name",
                 format!(
-                    "gate `{name}` stands twice in {} `{}`",
+                    "gate `{name}` is defined twice in {} `{}`",
                     item.spec.word,
                     item.name()
                 ),
@@ -140,7 +140,7 @@ pub(crate) fn gates(reader: &mut Reader<'_>, item: &OuterBlock<'_>, scope: &Scop
             )
             .at(
                 item.source.location(head(block)),
-                format!("it wants {wanting}"),
+                format!("it requires {wanting}"),
             );
             reader.findings.push(finding);
         }
@@ -157,7 +157,7 @@ pub(crate) fn gates(reader: &mut Reader<'_>, item: &OuterBlock<'_>, scope: &Scop
                     .map(|field| item.source.location(field.at.clone()));
                 let finding = Finding::error(
                     "unknown-gate",
-                    format!("gate `{after}` is looked at at another time: its `when` differs"),
+                    format!("gate `{after}` is checked at another time: its `when` differs"),
                 )
                 .at(at.unwrap_or_default(), "in this list");
                 reader.findings.push(finding);

@@ -172,7 +172,7 @@ fn own_identity(
         )
     } else if !settings.is_empty() && has_settings(&module.backend_text) {
         format!(
-            "the source says where its state is, and so does target `{}`",
+            "both the source and target `{}` define where its state is",
             target.name
         )
     } else {

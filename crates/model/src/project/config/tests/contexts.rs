@@ -99,7 +99,7 @@ context "c" {{
 {MODULE}"#
     )), @"
     error invalid-value: `soon` is not a duration
-      terrane.hcl:17:15 `timeout` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
+      terrane.hcl:17:15 `timeout` must be a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
     error unknown-kind: there is no hook `destroy`
       terrane.hcl:19:17 unknown
       hint: there are `init`, `plan`, `apply`, `publish`, `bootstrap` and `verify`
@@ -385,10 +385,10 @@ context "two" {{
 output "kubeconfig" {{ value = "" }}
 "#
     )), @"
-    error duplicate-name: secret `a/twice` stands twice
+    error duplicate-name: secret `a/twice` is defined twice
       terrane.hcl:31:3 again here
       terrane.hcl:27:3 first here
-    error misplaced-reference: an output of this stack may stand only in `publish`, `bootstrap` and `gate`
+    error misplaced-reference: an output of this stack is allowed only in `publish`, `bootstrap` and `gate`
       terrane.hcl:37:23 here
     error missing-attribute: secret `bare` has no `data`
       terrane.hcl:39:3 `data` is required

@@ -59,7 +59,7 @@ stack {{}}
     error unknown-block: there is no block `stak`
       terrane.hcl:10:1 unknown block
       hint: did you mean `stack`?
-    error unknown-attribute: `retries` stands outside of any block
+    error unknown-attribute: `retries` is outside of any block
       terrane.hcl:11:1 attributes belong into blocks
     error unknown-attribute: `layer` has no attribute `colour`
       terrane.hcl:14:3 unknown attribute
@@ -143,15 +143,15 @@ stack "s" {{
 {MODULE}"#
     )), @r#"
 error invalid-value: `0` is not a whole number from 1
-  terrane.hcl:2:17 `parallelism` wants a whole number from 1
+  terrane.hcl:2:17 `parallelism` must be a whole number from 1
 error invalid-value: this is empty
-  terrane.hcl:9:15 `role` wants a string that is not empty
+  terrane.hcl:9:15 `role` must be a string that is not empty
 error invalid-value: `0s` is no time at all
-  terrane.hcl:10:15 `expires` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:10:15 `expires` must be a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
 error invalid-value: `0s` is no time at all
-  terrane.hcl:18:13 `plan` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:18:13 `plan` must be a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
 error invalid-value: `0m` is no time at all
-  terrane.hcl:19:13 `apply` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:19:13 `apply` must be a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
 "#);
 }
 
@@ -216,34 +216,34 @@ stack "s" {{
 }}
 {MODULE}"#
     )), @r#"
-error wrong-type: `parallelism` wants a whole number from 1
+error wrong-type: `parallelism` must be a whole number from 1
   terrane.hcl:2:17 this is a string
 error invalid-value: `latest` is not a version constraint
-  terrane.hcl:3:29 `version` wants a version constraint such as `~> 1.11`
-error wrong-type: `order` wants a whole number
+  terrane.hcl:3:29 `version` must be a version constraint such as `~> 1.11`
+error wrong-type: `order` must be a whole number
   terrane.hcl:5:23 this is a string
-error wrong-type: `writers` wants a list of strings
+error wrong-type: `writers` must be a list of strings
   terrane.hcl:7:13 this is a string
 error invalid-value: `stac` is none of `target` and `stack`
-  terrane.hcl:8:13 `lane` wants `"target"` or `"stack"`
+  terrane.hcl:8:13 `lane` must be `"target"` or `"stack"`
   hint: did you mean `stack`?
-error wrong-type: `labels` wants a list of strings
+error wrong-type: `labels` must be a list of strings
   terrane.hcl:14:15 this is a string
-error wrong-type: `protected` wants a bool
+error wrong-type: `protected` must be a bool
   terrane.hcl:15:15 this is a string
-error wrong-type: `inputs` wants an object
+error wrong-type: `inputs` must be an object
   terrane.hcl:16:15 this is a list
 error wrong-type: a string is not a stack
-  terrane.hcl:17:15 `after` wants a list of stacks such as `[stack.NAME]`
+  terrane.hcl:17:15 `after` must be a list of stacks such as `[stack.NAME]`
   hint: write `stack.NAME` or `stack["NAME"]`
 error invalid-value: `a[` is not a glob: unclosed character class; missing ']'
-  terrane.hcl:18:15 `watch` wants a list of globs
-error wrong-type: `wait` wants `"verified"` or `"applied"`
+  terrane.hcl:18:15 `watch` must be a list of globs
+error wrong-type: `wait` must be `"verified"` or `"applied"`
   terrane.hcl:19:15 this is a number
 error invalid-value: `10 minutes` is not a duration
-  terrane.hcl:21:12 `plan` wants a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
+  terrane.hcl:21:12 `plan` must be a duration above zero, such as `500ms`, `90s`, `10m`, `24h`, `30d`
 error invalid-value: `every day` is not a schedule
-  terrane.hcl:24:16 `schedule` wants a schedule of five fields such as `0 6 * * *`
+  terrane.hcl:24:16 `schedule` must be a schedule of five fields such as `0 6 * * *`
 note not-yet-effective: not yet effective: `drift` blocks
   terrane.hcl:23:3 checked, but it does nothing so far
 "#);
@@ -520,10 +520,10 @@ error invalid-secret: a `sops` secret is written as `sops:FILE#KEY.PATH`
 error invalid-secret: this is not a secret reference
   terrane.hcl:6:115 this reference
   hint: references begin with `env`, `file`, `command`, `sops`, `dotenv`, `vault`, `azure-keyvault`, `aws-secretsmanager` and `aws-ssm`
-error wrong-type: `credential` wants a secret such as `secret("file:PATH")`
+error wrong-type: `credential` must be a secret such as `secret("file:PATH")`
   terrane.hcl:8:26 this is a string
 error invalid-value: `cluster` is not a contract
-  terrane.hcl:15:16 `contract` wants a contract such as `cluster/v1`
+  terrane.hcl:15:16 `contract` must be a contract such as `cluster/v1`
 error shared-fact: `x.yaml` is published twice to `f`
   terrane.hcl:17:24 again here
   terrane.hcl:14:16 first here
@@ -534,8 +534,8 @@ error unknown-attribute: `bootstrap` has no attribute `run`
   terrane.hcl:20:5 unknown attribute
   hint: it belongs to `bootstrap "command"`
 error missing-attribute: gate `a` has nothing to compare with
-  terrane.hcl:22:3 it wants `expect` or `absent`
-error duplicate-name: gate `a` stands twice in stack `s`
+  terrane.hcl:22:3 it requires `expect` or `absent`
+error duplicate-name: gate `a` is defined twice in stack `s`
   terrane.hcl:23:14 again here
   terrane.hcl:22:14 first here
 error unknown-output: stack `s` has no output `none`
@@ -547,7 +547,7 @@ error unknown-gate: there is no gate `b` in stack `s`
 error unknown-name: no `facts` block is called `g`
   terrane.hcl:27:32 not defined
   hint: there is `f`
-error wrong-type: `status` wants a whole number from 0
+error wrong-type: `status` must be a whole number from 0
   terrane.hcl:31:16 this is a string
 "#);
 }

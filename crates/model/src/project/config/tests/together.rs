@@ -18,7 +18,7 @@ fn an_input_that_is_set_wrongly_is_not_missing() {
     error unknown-function: there is no function `uper`
       terrane.hcl:9:18 here
       hint: did you mean `upper`?
-    error invalid-expression: `+` wants two numbers, these are a number and a string
+    error invalid-expression: `+` requires two numbers, these are a number and a string
       terrane.hcl:15:12 here
     ");
 }
@@ -68,9 +68,9 @@ fn every_item_of_a_list_is_looked_at() {
     error unknown-reference: nothing is called `net` here
       terrane.hcl:16:28 here
       hint: there are `each`, `dir`, `project`, `target`, `stack` and `git`
-    error misplaced-reference: an output of another stack may stand only in `inputs`
+    error misplaced-reference: an output of another stack is allowed only in `inputs`
       terrane.hcl:16:33 here
-    error invalid-expression: `stack` wants a name: `stack.NAME` or `stack["NAME"]`
+    error invalid-expression: `stack` requires a name: `stack.NAME` or `stack["NAME"]`
       terrane.hcl:16:53 here
     "#);
 }
@@ -98,7 +98,7 @@ fn the_second_of_two_blocks_of_one_name_is_looked_at() {
     error duplicate-name: target `t` is defined twice
       terrane.hcl:19:8 again here
       terrane.hcl:4:8 first here
-    error wrong-type: `writers` wants a list of strings
+    error wrong-type: `writers` must be a list of strings
       terrane.hcl:19:24 this is a number
     error duplicate-name: stack `same` is defined twice
       terrane.hcl:25:10 several stacks of this block get this name

@@ -202,7 +202,7 @@ fn values_that_are_wrong() {
       terrane.hcl:9:18 here
       hint: there are `each`, `dir`, `project`, `target`, `stack` and `git`
 
-    error misplaced-reference: a whole stack may stand only in `after`
+    error misplaced-reference: a whole stack is allowed only in `after`
       terrane.hcl:9:18 here
       hint: an output is written as `stack.up.output.KEY`
 
@@ -213,10 +213,10 @@ fn values_that_are_wrong() {
       terrane.hcl:9:18 the module in `up` declares no such output
       hint: did you mean `id`?
 
-    error misplaced-reference: an output of this stack may stand only in `publish`, `bootstrap` and `gate`
+    error misplaced-reference: an output of this stack is allowed only in `publish`, `bootstrap` and `gate`
       terrane.hcl:9:18 here
 
-    error misplaced-reference: a secret may stand only in `env`, `vars`, `files` and `secret` of a context, in `facts`, `bootstrap` and `gate`
+    error misplaced-reference: a secret is allowed only in `env`, `vars`, `files` and `secret` of a context, in `facts`, `bootstrap` and `gate`
       terrane.hcl:9:18 here
 
     error unknown-function: there is no function `uper`
@@ -226,7 +226,7 @@ fn values_that_are_wrong() {
     error invalid-expression: `upper` is called as `upper(TEXT)`
       terrane.hcl:9:18 here
 
-    error invalid-expression: `+` wants two numbers, these are a number and a string
+    error invalid-expression: `+` requires two numbers, these are a number and a string
       terrane.hcl:9:18 here
 
     error invalid-expression: there is no item 5 in a list of 1

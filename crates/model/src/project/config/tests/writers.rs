@@ -75,35 +75,35 @@ writer "anyone" {{ issuer = "https://example.io" }}
 {MODULE}"#
     )), @r#"
 error open-writer: writer `free` lets everybody in who gets a token from `https://gitlab.example.io`
-  terrane.hcl:12:12 says nothing about whose job it is
+  terrane.hcl:12:12 does not identify the owner of the job
   hint: add a claim such as `repository = "OWNER/NAME"`
 error open-writer: writer `shared` lets everybody in who gets a token from `https://token.actions.githubusercontent.com`
-  terrane.hcl:16:12 says nothing about whose job it is
+  terrane.hcl:16:12 does not identify the owner of the job
   hint: add a claim such as `repository = "OWNER/NAME"`
 error open-writer: writer `near` lets everybody in who gets a token from `https://token.actions.githubusercontent.com`
-  terrane.hcl:20:12 says nothing about whose job it is
+  terrane.hcl:20:12 does not identify the owner of the job
   hint: add a claim such as `repository = "OWNER/NAME"`
 error open-writer: writer `lab` lets everybody in who gets a token from `https://gitlab.com`
-  terrane.hcl:24:12 says nothing about whose job it is
+  terrane.hcl:24:12 does not identify the owner of the job
   hint: add a claim such as `project_path = "GROUP/PROJECT"`
-error writer-from-outside: who may write must not depend on the environment or branch of who asks
+error writer-from-outside: a `writer` must not depend on the requester's environment or branch
   terrane.hcl:27:14 write it out
-error writer-from-outside: who may write must not depend on the environment or branch of who asks
+error writer-from-outside: a `writer` must not depend on the requester's environment or branch
   terrane.hcl:28:16 write it out
-error writer-from-outside: who may write must not depend on the environment or branch of who asks
+error writer-from-outside: a `writer` must not depend on the requester's environment or branch
   terrane.hcl:28:47 write it out
 error invalid-value: `http://example.io` is not an `https://` address
-  terrane.hcl:31:12 keys from there could be anybody's
+  terrane.hcl:31:12 keys from there could belong to anyone
   hint: it is the `iss` of the tokens, such as `https://gitlab.example.io`
 error wrong-type: claim `repository` must be a string or a list of some, this is an object
   terrane.hcl:32:14 this entry
-  hint: `*` stands for anything but `/`, `**` for anything; of a list one must fit
+  hint: `*` matches anything but `/`, `**` anything; of a list one must match
 error wrong-type: claim `ref` must be a string or a list of some, this is a list
   terrane.hcl:32:31 this entry
-  hint: `*` stands for anything but `/`, `**` for anything; of a list one must fit
+  hint: `*` matches anything but `/`, `**` anything; of a list one must match
 error missing-attribute: writer `anyone` has no `claims`
   terrane.hcl:34:1 `claims` is required
-  hint: add `claims = …`: what a token must say: a string, or a list of which one must fit; `*` stands for anything but `/`, `**` for anything
+  hint: add `claims = …`: claims the token must contain: a string, or a list of which one must match; `*` matches anything but `/`, `**` anything
 error invalid-name: `anyone` has a meaning of its own among writers
   terrane.hcl:34:8 call it otherwise
 "#);
@@ -115,7 +115,7 @@ fn a_target_of_servers_alone_is_applied_by_nobody_yet() {
     let said = check(&format!("{BASE}{STACK}{text}{MODULE}"));
     assert_eq!(
         said,
-        "warning no-writer: nobody can apply target `prod` yet\n  \
+        "warning no-writer: target `prod` cannot be applied yet\n  \
          terrane.hcl:10:27 a server's own runners are not built yet\n  \
          hint: name a `writer` block of a CI job beside it\n"
     );

@@ -48,29 +48,29 @@ fn everything_that_is_wrong_is_said_at_once() {
         .collect();
     insta::assert_snapshot!(lines.join("\n"), @"
     gate `names`: `interval` `soon` is not a duration such as `500ms`, `90s`, `10m`, `24h`, `30d`
-    gate `names`: `names` `www.*.io` is no name: `*` stands only as the first label
+    gate `names`: `names` `www.*.io` is no name: `*` is allowed only as the first label
     gate `names`: `names` `192.0.2.1` is no name: it is an address
     gate `names`: `names` `a b.io` is no name: write it as `www.example.io`
-    gate `names`: `record` wants `A`, `AAAA`, `CNAME` or `TXT`, this is `MX`
+    gate `names`: `record` must be `A`, `AAAA`, `CNAME` or `TXT`, not `MX`
     gate `names`: `expect` `2001:db8::1` cannot be in a record of type `A`
-    gate `certificate`: `host` wants a host's name, this is `https://example.io`
-    gate `certificate`: `port` wants a port, from 1 to 65535
-    gate `certificate`: `valid_for` wants a text, this is a number
-    gate `certificate`: `ca` wants certificates as PEM: `-----BEGIN CERTIFICATE-----` and so on
-    gate `port`: `address` wants `host:port`, this is `example.io`
-    gate `page`: `url` wants `https://HOST/…` or `http://HOST/…`, this is `ftp://example.io`
-    gate `page`: `status` wants a status of HTTP, from 100 to 599
+    gate `certificate`: `host` must be a host name, not `https://example.io`
+    gate `certificate`: `port` must be a port, from 1 to 65535
+    gate `certificate`: `valid_for` must be a text, not a number
+    gate `certificate`: `ca` must be certificates in PEM: `-----BEGIN CERTIFICATE-----` and so on
+    gate `port`: `address` must be `host:port`, not `example.io`
+    gate `page`: `url` must be `https://HOST/…` or `http://HOST/…`, not `ftp://example.io`
+    gate `page`: `status` must be an HTTP status, from 100 to 599
     gate `page`: `body` `(` is not a pattern
-    gate `page`: `headers` wants an object, this is a list
+    gate `page`: `headers` must be an object, not a list
     gate `page`: `json` `a..b` is not a path such as `items[0].name`
     gate `sign-in`: `issuer` has no value: an output that is null, or not there
-    gate `sign-in`: `client_id` wants `login_url`: it is seen in the redirect from there
+    gate `sign-in`: `client_id` requires `login_url`: it is seen in the redirect from there
     gate `object`: `kubeconfig` has no value: an output that is null, or not there
-    gate `object`: `field` wants `expect` beside it
+    gate `object`: `field` requires `expect`
     gate `object`: `name` has no value: an output that is null, or not there
-    gate `same`: `values` wants a list, or an object, of at least two values
-    gate `program`: `timeout` wants at least `1s`
-    gate `program`: `run` wants a program and its arguments
+    gate `same`: `values` must be a list or an object of at least two values
+    gate `program`: `timeout` must be at least `1s`
+    gate `program`: `run` requires a program and its arguments
     gate `odd`: there is no kind of gate `dnss` (did you mean `dns`?)
     ");
 }
