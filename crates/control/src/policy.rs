@@ -216,7 +216,7 @@ pub async fn ask(
                 verdict.warnings.push(Remark {
                     policy: policy.name.clone(),
                     rule: "error".to_owned(),
-                    message: format!("could not be asked: {why}"),
+                    message: format!("could not be evaluated: {why}"),
                     resource: None,
                 });
             }

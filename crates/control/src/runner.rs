@@ -195,7 +195,7 @@ impl StageJob<'_> {
             return Ok(first);
         }
         let owes = up_to_date::owes_hooks(self.control, self.spec).await;
-        let owes = owes.map_err(|err| Failure::because("could not look at earlier runs", &err))?;
+        let owes = owes.map_err(|err| Failure::because("could not check earlier runs", &err))?;
         Ok(if owes { after } else { first })
     }
 
@@ -222,7 +222,7 @@ impl StageJob<'_> {
         let fence = self.fence.lock().await.clone().ok_or_else(lost)?;
         match self.control.store.lane_check(&fence).await {
             Err(ChangeSetError::LaneLost { .. }) => Err(lost()),
-            checked => checked.map_err(|err| Failure::because("could not look at its lanes", &err)),
+            checked => checked.map_err(|err| Failure::because("could not check its lanes", &err)),
         }
     }
 
@@ -255,8 +255,8 @@ impl StageJob<'_> {
             taken = EnginePermit::take(home, self.set.id, engines, waits) => taken,
         };
         drop(fs::remove_file(&note));
-        let taken =
-            taken.map_err(|err| Failure::because("could not take a place for an engine", &err))?;
+        let taken = taken
+            .map_err(|err| Failure::because("could not reserve a slot for an engine", &err))?;
         *place = Some(taken);
         Ok(())
     }

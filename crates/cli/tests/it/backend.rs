@@ -316,9 +316,9 @@ fn a_state_that_is_not_where_it_was_is_not_made_again() {
     app  failed while planning
         its backend contained resources before (serial 1), but no longer contains that state: they would
         be created again
-        its target may name another place by mistake; if it is meant,
-        `terrane state export app --to engine` brings the state there, or
-        `terrane state import app --from engine` takes what is there instead
+        its target may name the wrong backend; if this is intended,
+        `terrane state export app --to engine` copies the state there, or
+        `terrane state import app --from engine` uses the state that is there
 
     Plan: no changes so far; 1 failed.
     ── stderr

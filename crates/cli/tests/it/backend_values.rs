@@ -99,7 +99,7 @@ fn who_cannot_look_before_an_apply_says_so() {
     terminal.type_line("yes");
     let said = terminal.wait().expect(0);
     let words = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    let copy = "could not look at the state of stack `base` in its backend before the apply, so its values are those of a copy";
+    let copy = "could not read the state of stack `base` in its backend before the apply; its values come from a copy";
     assert!(words.contains(copy), "{said}");
     assert_eq!(greeting(&test), "good day base");
 }

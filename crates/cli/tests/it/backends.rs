@@ -372,7 +372,7 @@ fn a_copy_is_not_taken_for_the_state() {
 
     app  failed while planning
         its state is in a backend of the engine; the state here is a copy
-        `terrane state import app --from …` brings it here, `--from copy` what was last seen of it
+        `terrane state import app --from …` imports it, `--from copy` imports the last copy of it
 
     Plan: no changes so far; 1 failed.
     ── stderr

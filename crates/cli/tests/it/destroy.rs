@@ -202,7 +202,7 @@ fn a_stack_that_was_removed_is_destroyed_with_the_code_that_made_it() {
     assert_snapshot!(present, @"
     ── stderr
     error: stack `middle` is in the project now
-    hint: `terrane destroy middle` destroys it with its present code
+    hint: `terrane destroy middle` destroys it with its current code
     [exit 4]
     ");
     // What is held, or was done by hand, ends as for any other stack.
@@ -385,8 +385,8 @@ fn an_older_commit_takes_no_policy_off() {
     };
     assert_snapshot!(destroy(&free), @r#"
     error: the rules of another commit do not hold for stack `top`: LAST ("nothing is
-           destroyed") is the last that has it, with policy `keep`, which the commit that was named
-           lacks or has otherwise
+           destroyed") is the last that has it, with policy `keep`, which the named commit lacks or
+           defines differently
     hint: `terrane destroy top --from LAST` destroys it with the code of that commit
     "#);
     let said = destroy(&last);
@@ -452,7 +452,7 @@ fn an_older_name_takes_no_rules_off() {
     };
     assert_snapshot!(destroy(), @"
     error: the state of stack `top` now belongs to stack `roof` of the project
-    hint: `terrane destroy roof` destroys it with its present code
+    hint: `terrane destroy roof` destroys it with its current code
     ");
     story.write("terrane.hcl", rest);
     let _ = commit("roof is not needed");

@@ -44,7 +44,7 @@ fn nothing_is_destroyed_before_its_load_balancers_are_gone() {
     });
     story.wait_until("a word about it", || {
         let said = story.cli(&["run", "list"]).expect(0).stdout;
-        said.contains("drains its cluster: waits for 1 object to go: Service ")
+        said.contains("drains its cluster: 1 object left: Service ")
     });
     assert_eq!(story.made(), ["cluster"]);
     cluster.merge(SERVICE, "cloud", r#"{"metadata": {"finalizers": null}}"#);

@@ -194,7 +194,7 @@ fn a_state_that_is_read_is_to_be_handed_over() {
     let said = shown(&test, &test.cli(&["plan", "app"]).expect(1));
     let hint = said
         .lines()
-        .find(|line| line.contains("hand its outputs over"));
+        .find(|line| line.contains("pass its outputs as inputs"));
     assert!(hint.is_some(), "no way on is named:\n{said}");
 }
 

@@ -225,7 +225,7 @@ fn a_declined_destroy_is_not_resumed() {
     assert_snapshot!(said, @"
     ── stderr
     error: cannot resume change set `c2`: it destroys stacks
-    hint: `terrane destroy` asks again about what is left
+    hint: `terrane destroy` plans the remaining stacks again
     [exit 4]
     ");
     let plan = story.cli(&["plan", "--all", "--detailed-exitcode"]);

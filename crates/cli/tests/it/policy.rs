@@ -398,7 +398,7 @@ fn mistakes_in_rego_have_file_line_and_caret() {
     let story = story("package terrane\n\ndeny contains msg if {\n  msg := nobody.knows\n}\n");
     let said = story.cli(&["validate"]).expect(1);
     assert_snapshot!(said.stderr, @r#"
-    error: policy `owners` cannot be asked: use of undefined variable `nobody` is unsafe
+    error: policy `owners` cannot be evaluated: use of undefined variable `nobody` is unsafe
       --> policies/owners.rego:4:10
        |
      4 |   msg := nobody.knows
@@ -421,7 +421,7 @@ fn mistakes_in_the_block_have_a_place() {
     );
     let said = story.cli(&["validate"]).expect(1);
     assert_snapshot!(said.stderr, @r#"
-    error: policy `owners` cannot be asked: it defines no rule that is read
+    error: policy `owners` cannot be evaluated: it defines no rule that is read
       --> policies/owners.rego:1:1
        |
      1 | package elsewhere
@@ -430,7 +430,7 @@ fn mistakes_in_the_block_have_a_place() {
        = hint: `package terrane` with `deny`, `warn` or `require_approval`; `package spacelift` and
                `package main` (conftest) are read as well
 
-    error: policy `when` cannot be asked: it defines no rule that is read
+    error: policy `when` cannot be evaluated: it defines no rule that is read
       --> policies/owners.rego:1:1
        |
      1 | package elsewhere
@@ -653,7 +653,7 @@ fn a_destroy_that_is_denied_can_be_overridden() {
     );
     assert_eq!(
         open.stderr,
-        "Each closes when the next `terrane apply` or `terrane destroy` of its stack ends well without `--override-policy`, `--skip-gate` or `--reinstall`.\n"
+        "Each closes when the next `terrane apply` or `terrane destroy` of its stack succeeds without `--override-policy`, `--skip-gate` or `--reinstall`.\n"
     );
     let _ = story.cli(&["destroy", "--auto-approve"]).expect(0);
     let open = story.cli(&["run", "list", "--open"]).expect(0);

@@ -120,8 +120,8 @@ fn one_that_cannot_be_asked_about_a_preview_does_not_agree() {
     let (_, said) = plan.stdout.split_once("\npolicy").unwrap();
     assert_snapshot!(said, @r#"
        1 denial to come
-      would deny  stateful  cluster: it could not be asked: rule `require_approval` requires approvals
-                            by `["dba"]`: `role` must be the name of one role
+      would deny  stateful  cluster: it could not be evaluated: rule `require_approval` requires
+                            approvals by `["dba"]`: `role` must be the name of one role
 
     Plan: 4 to add, 0 to change, 0 to replace, 0 to destroy, in 2 of 2 stacks; 1 would be denied.
     "#);

@@ -434,7 +434,10 @@ fn without_state_everything_shows_as_new() {
                 "variable \"id\" { type = string }\nresource \"terraform_data\" \"x\" { input = var.id }\n",
             );
         let failed = story.cli(&["plan", "base"]).expect(1);
-        for words in ["connection refused", "`terrane plan --no-state` reviews it"] {
+        for words in [
+            "connection refused",
+            "`terrane plan --no-state` plans without the state",
+        ] {
             assert!(failed.stdout.contains(words), "{failed}");
         }
         let plan = story

@@ -293,7 +293,7 @@ fn what_an_engine_left_behind_is_named_by_who_waits_for_it() {
     story.wait_until("the reason", || {
         second
             .stderr_so_far()
-            .contains("which a runner or engine that is gone left behind")
+            .contains("which an ended runner or engine left behind")
     });
     let list = story.cli(&["run", "list"]).expect(0);
     assert!(list.stdout.contains("waits for process"), "{list}");
@@ -321,7 +321,7 @@ fn what_was_resumed_goes_on_after_what_was_left_behind_without_its_terminal() {
     story.wait_until("the reason", || {
         resumed
             .stderr_so_far()
-            .contains("which a runner or engine that is gone left behind")
+            .contains("which an ended runner or engine left behind")
     });
     let twice = story.cli(&["apply", "--resume", "c1", "--auto-approve"]);
     let twice = twice.expect(1).stderr;
@@ -371,7 +371,7 @@ fn what_was_resumed_and_has_nobody_left_says_so() {
     // By then the one who waits in its place has all that it needs.
     story.wait_until("the reason", || {
         let said = resumed.stderr_so_far();
-        said.contains("which a runner or engine that is gone left behind")
+        said.contains("which an ended runner or engine left behind")
     });
     resumed.kill();
     let _ = resumed.wait();

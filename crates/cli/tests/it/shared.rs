@@ -270,7 +270,7 @@ fn a_machine_that_is_gone_is_given_up() {
 
     assert_snapshot!(shown(&two, &two.cli(&["run", "cancel", "c1"]).expect(4)), @"
     ── stderr
-    error: cannot cancel change set c1 from here: it is carried out on another machine
+    error: cannot cancel change set c1 from here: it runs on another machine
     hint: run the same command on that machine
     hint: `terrane run cancel c1 --gone --reason …` ends it if that machine no longer exists
     [exit 4]

@@ -158,7 +158,7 @@ fn a_kubeconfig_that_is_none_is_said_and_the_way_out_named() {
         "{words}"
     );
     assert!(
-        words.contains("take the `bootstrap` block out of the project"),
+        words.contains("remove the `bootstrap` block from the project"),
         "{words}"
     );
     assert!(!words.contains("marked-garbage"), "{words}");

@@ -77,7 +77,7 @@ fn a_gate_that_fails_keeps_dependents_and_a_retry_goes_on_there() {
                     expected   exit code 0
                     seen       exit code 1
                   see also: test -e ROOT/open
-                `terrane verify base` looks again at any time
+                `terrane verify base` checks again at any time
               top    skipped: `base` did not succeed
 
             error: change set c1 stopped: 1 applied but not done, 1 skipped
@@ -307,7 +307,7 @@ fn a_destroy_is_done_when_what_was_there_is_gone() {
             expected   no listener
             seen       somebody listens
           see also: nc -vz 127.0.0.1 PORT
-        `terrane verify base` looks again at any time
+        `terrane verify base` checks again at any time
 
     error: change set c2 stopped: 1 destroyed but not done
     hint: fix the cause, then the same command again checks what is left

@@ -60,7 +60,7 @@ pub async fn add(
 pub enum ReleaseError {
     #[error("there is no hold on it")]
     Missing,
-    #[error("only others hold it")]
+    #[error("only holds of other users are on it")]
     OfOthers(Vec<Hold>),
     #[error(transparent)]
     Store(ChangeSetError),

@@ -86,7 +86,7 @@ fn words(holders: &[FileHolder]) -> Option<String> {
         many => format!(" and {} more", many - 1),
     };
     Some(format!(
-        "waits for process {}{program}{more}, which a runner or engine that is gone left behind: it may still be at work; \
+        "waits for process {}{program}{more}, which an ended runner or engine left behind; it may still be running; \
          `kill {}` ends it",
         first.pid,
         pids.join(" ")

@@ -60,7 +60,7 @@ impl Explain for RemovedStackError {
             Self::Git(source) => source.next_steps(),
             Self::Present(stack) | Self::Renamed { now: stack, .. } => vec![command(
                 format!("destroy {stack}"),
-                "destroys it with its present code",
+                "destroys it with its current code",
             )],
             Self::OtherRules { there, commit, .. } => vec![command(
                 format!("destroy {there} --from {commit}"),
@@ -300,7 +300,7 @@ pub fn check_rules(
         (false, ..) => format!("on target `{}`", last.target.name),
         (true, Some((what, _)), _) => format!("with other `{what}`"),
         (true, None, Some(policy)) => format!(
-            "with policy `{}`, which the commit that was named lacks or has otherwise",
+            "with policy `{}`, which the named commit lacks or defines differently",
             policy.name
         ),
         (true, None, None) => return Ok(()),

@@ -17,7 +17,7 @@ use crate::Control;
 use crate::state::redact_reason::BreakGlassReason;
 
 /// When a run closes the break-glass records of its state.
-pub const ENDS_WELL: &str = "the next `terrane apply` or `terrane destroy` of its stack ends well without \
+pub const ENDS_WELL: &str = "the next `terrane apply` or `terrane destroy` of its stack succeeds without \
      `--override-policy`, `--skip-gate` or `--reinstall`";
 
 #[derive(Debug, thiserror::Error)]

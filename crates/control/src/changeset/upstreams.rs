@@ -210,7 +210,7 @@ fn next_step(problem: &RunProblem, run: &Run, action: Action) -> NextStep {
 pub(crate) async fn check(control: &Control, spec: &RunSpec) -> Result<(), Failure> {
     let takes_of = |stack: &StackName| spec.output_states.contains_key(stack);
     let found = undone(control, &spec.stands_on, spec.stack.wait, takes_of).await;
-    let found = found.map_err(|err| Failure::because("could not look at its upstreams", &err))?;
+    let found = found.map_err(|err| Failure::because("could not check its dependencies", &err))?;
     match found {
         None => Ok(()),
         Some(undone) => {
@@ -237,7 +237,7 @@ pub(crate) async fn look_again(
         return Ok(Vec::new());
     }
     let runs = control.store.run_list(set).await;
-    let runs = runs.map_err(|err| Failure::because("could not look at its upstreams", &err))?;
+    let runs = runs.map_err(|err| Failure::because("could not check its dependencies", &err))?;
     for run in runs.iter().filter(|run| was_applied(run)) {
         stacks.remove(&run.stack);
     }
@@ -254,7 +254,7 @@ pub(crate) async fn look_again(
     };
     let sound = open.loaded.project.as_ref();
     let Some(project) = sound.filter(|_| !open.loaded.has_errors()) else {
-        return Ok(all_unseen("the project has errors by now"));
+        return Ok(all_unseen("the project now has errors"));
     };
     let is_there = |name: &StackName| {
         let state = project.stacks.get(name).map(|stack| &stack.state);
@@ -269,7 +269,7 @@ pub(crate) async fn look_again(
     let looked = looked.map_err(|err| not_looked(&err))?;
     let looked = looked.iter().map(|it| unseen(&it.stack, &it.why));
     let moved = moved.iter();
-    let moved = moved.map(|stack| unseen(stack, "the project keeps it elsewhere by now"));
+    let moved = moved.map(|stack| unseen(stack, "the project now keeps it elsewhere"));
     Ok(looked.chain(moved).collect())
 }
 
@@ -294,7 +294,7 @@ fn was_applied(run: &Run) -> bool {
 fn unseen(stack: &StackName, why: &str) -> String {
     let why: Vec<&str> = why.split_whitespace().collect();
     format!(
-        "could not look at the state of stack `{stack}` in its backend before the apply, so its values are those of a copy: {}",
+        "could not read the state of stack `{stack}` in its backend before the apply; its values come from a copy: {}",
         why.join(" ")
     )
 }

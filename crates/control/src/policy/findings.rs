@@ -83,7 +83,10 @@ fn of(policy: &Policy) -> Vec<Finding> {
 }
 
 fn finding(policy: &Policy, err: &RegoError) -> Finding {
-    let message = format!("policy `{}` cannot be asked: {}", policy.name, err.message);
+    let message = format!(
+        "policy `{}` cannot be evaluated: {}",
+        policy.name, err.message
+    );
     let mut finding = Finding::error("invalid-policy", message);
     let place = err
         .place

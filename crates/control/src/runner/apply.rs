@@ -408,7 +408,7 @@ async fn is_where_it_was(job: &StageJob<'_>, body: &[u8]) -> Result<(), Failure>
     let name = &stack.name;
     Err(failure
         .hint(format!(
-            "its target may name another place by mistake; if it is meant, `terrane state export {name} --to engine` brings the state there, or `terrane state import {name} --from engine` takes what is there instead"
+            "its target may name the wrong backend; if this is intended, `terrane state export {name} --to engine` copies the state there, or `terrane state import {name} --from engine` uses the state that is there"
         ))
         .refused())
 }
@@ -480,7 +480,7 @@ async fn moved(
     scratch: &ScratchDir,
 ) -> Result<Option<StalePlan>, Failure> {
     if plan.preview {
-        let why = "it was made while another engine was at work in this stack";
+        let why = "another engine ran in this stack while it was made";
         return Ok(Some(StalePlan::because(why)));
     }
     if let Some(void) = seal::moved(job, plan, inputs, goes_on).await? {

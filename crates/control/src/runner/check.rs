@@ -97,7 +97,7 @@ async fn foresee(job: &StageJob<'_>, case: &Case, point: PolicyPhase) -> Result<
                 denials: vec![Remark {
                     policy,
                     rule: "error".to_owned(),
-                    message: format!("it could not be asked: {why}"),
+                    message: format!("it could not be evaluated: {why}"),
                     resource: None,
                 }],
                 ..Verdict::default()
@@ -283,7 +283,7 @@ pub(super) async fn at_apply(
     let (at_plan, request) = (&plan.policy, &job.set.request);
     let note = async |at: PolicyPhase, said: &Verdict| {
         let noted = policy::note(job.control, job.run, plan, at, None, said).await;
-        noted.map_err(|err| Failure::because("could not keep what policies said", &err))
+        noted.map_err(|err| Failure::because("could not store the results of policies", &err))
     };
     let case = policy::recall(job.control, job.run, job.spec).await;
     let case = case.map_err(|err| failure(&err))?;
@@ -467,10 +467,9 @@ fn policies(job: &StageJob<'_>, workspace: &Workspace) -> Result<Vec<CasePolicy>
             };
             // Another engine in the same tree may have changed the file.
             if sha256(text.as_bytes()) != file.digest {
-                let said =
-                    format!("policy file `{path}` is not as it was when the change set began");
+                let said = format!("policy file `{path}` has changed since the change set began");
                 return Err(Failure::new(said)
-                    .hint("the same command again takes it as it is now")
+                    .hint("run the same command again to use the current file")
                     .refused());
             }
             let path = path.clone();

@@ -33,7 +33,7 @@ pub(super) struct PlanComparison {
     new: Option<ReviewedPlan>,
 }
 
-const OTHER_VALUES: &str = "other values of its inputs than it was requested with";
+const OTHER_VALUES: &str = "inputs whose values differ from the request";
 
 /// Compares the engine's plan JSON. The resource that a preview added to its source is left out.
 pub(super) async fn compare(

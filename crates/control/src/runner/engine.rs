@@ -286,7 +286,7 @@ impl<'a> EngineSession<'a> {
             killed,
         } = waited.map_err(|err| Failure::because("could not wait for the engine", &err))?;
         let heard =
-            |err: std::io::Error| Failure::because("could not read what the engine said", &err);
+            |err: std::io::Error| Failure::because("could not read the engine's output", &err);
         let complaint = complaints.finish().map_err(heard)?;
         Ok(EngineResult {
             exit,
@@ -536,7 +536,7 @@ fn read_of_a_state(diagnostic: &EngineDiagnostic) -> Option<String> {
     let address = diagnostic.address.as_deref()?;
     let at = address.find(KIND)?;
     Some(format!(
-        "if terrane keeps that state, hand its outputs over instead: a variable in the place of `{}`, and \
+        "if terrane keeps that state, pass its outputs as inputs instead: replace `{}` with a variable, and set \
          `inputs = {{ KEY = stack.NAME.output.KEY }}` in the stack",
         &address[at..]
     ))

@@ -202,13 +202,15 @@ async fn open_record(job: &StageJob<'_>, exec: &Exec, mask: &Mask) -> Result<Opt
         detail: format!("run {}: `{}`", job.run, mask.mask_text(&exec.line())),
     };
     let opened = job.control.store.break_glass_open(&record).await;
-    let opened = opened.map_err(|err| Failure::because("could not record what is done", &err))?;
+    let opened = opened.map_err(|err| Failure::because("could not record the action", &err))?;
     Ok(Some(opened))
 }
 
 /// Nothing was changed. If the record cannot be withdrawn, it reports more than happened, not less.
 async fn withdraw(job: &StageJob<'_>, record: i64) {
     if let Err(err) = job.control.store.break_glass_withdraw(record).await {
-        job.warn(&format!("a record of what was not done stays open: {err}"));
+        job.warn(&format!(
+            "the record of an action that did not run stays open: {err}"
+        ));
     }
 }

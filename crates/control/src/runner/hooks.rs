@@ -262,9 +262,9 @@ impl<'a> Hooks<'a> {
         };
         let program = found.ok_or_else(|| {
             let hint = if Path::new(name).is_absolute() || !name.contains('/') {
-                "it is looked for where the run is carried out"
+                "it must exist on the machine that carries out the run"
             } else {
-                "programs of the project are named from its root, and Git must not ignore them"
+                "write its path from the project's root; Git must not ignore the program"
             };
             Failure::new(format!("there is no program `{name}`")).hint(hint)
         })?;

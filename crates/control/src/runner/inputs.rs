@@ -66,7 +66,7 @@ impl Inputs {
 
     /// Warns about secrets that cannot be masked, or refuses them if the project sets `strict_secrets`.
     pub(super) fn check_short(&self, job: &StageJob<'_>) -> Result<(), Failure> {
-        check_short(job, &self.short, "the engine says")
+        check_short(job, &self.short, "the engine's output")
     }
 }
 
@@ -80,11 +80,11 @@ pub(super) fn check_short(job: &StageJob<'_>, short: &[String], said: &str) -> R
     let names = names.join(", ");
     if job.spec.strict_secrets {
         let failure = Failure::new(format!("too short or too common to be masked: {names}"));
-        let hint = "use longer values, or take `strict_secrets` out of the `project` block";
+        let hint = "use longer values, or remove `strict_secrets` from the `project` block";
         return Err(failure.hint(hint).refused());
     }
     job.warn(&format!(
-        "{names}: too short or too common to be masked in what {said}"
+        "{names}: too short or too common to be masked in {said}"
     ));
     Ok(())
 }
@@ -136,7 +136,7 @@ pub(super) async fn gather_ahead(
         let state = job.control.state_name(&spec.stack.state);
         let earlier = secret_paths::earlier_secrets(job.control, &state).await;
         let earlier =
-            earlier.map_err(|err| Failure::because("could not read what to hide", &err))?;
+            earlier.map_err(|err| Failure::because("could not read the values to mask", &err))?;
         known.hidden.borrow_mut().extend(earlier);
     }
     let mut environment = environment(spec, job.asker, &known)?;
@@ -208,7 +208,9 @@ async fn sensitive_outputs(control: &Control, spec: &RunSpec) -> Result<Vec<Secr
     let is_ours = spec.target.backend == Backend::Terrane;
     let found = match outputs::of_state(control, &spec.stack.state, is_ours).await {
         Err(OutputsError::Encrypted { .. } | OutputsError::Opaque { .. }) => BTreeMap::new(),
-        found => found.map_err(|err| Failure::because("could not read what to hide", &err))?,
+        found => {
+            found.map_err(|err| Failure::because("could not read the values to mask", &err))?
+        }
     };
     let mut secrets = Vec::new();
     for output in found.values().filter(|output| output.sensitive) {

@@ -179,7 +179,7 @@ async fn try_attend(job: &StageJob<'_>, exec: &Exec, mask: &mut Mask) -> Result<
         let failure =
             Failure::new("its state is in a backend of the engine; the state here is a copy");
         let hint = format!(
-            "`terrane state import {stack} --from …` brings it here, `--from copy` what was last seen of it"
+            "`terrane state import {stack} --from …` imports it, `--from copy` imports the last copy of it"
         );
         return Err(failure.hint(hint).refused());
     }

@@ -157,7 +157,7 @@ fn length(path: &Path) -> io::Result<u64> {
 /// Starts new logs for a run that is planned again. The logs of the earlier attempt are kept.
 pub(super) fn begin_attempt(job: &StageJob<'_>) -> Result<(), Failure> {
     let kept = keep_earlier(&job.control.home, job.run);
-    kept.map_err(|err| Failure::because("could not keep the logs of the attempt before", &err))
+    kept.map_err(|err| Failure::because("could not keep the logs of the previous attempt", &err))
 }
 
 fn keep_earlier(home: &Home, run: RunId) -> io::Result<()> {

@@ -370,7 +370,7 @@ pub(super) async fn read_state(job: &StageJob<'_>) -> Result<StateAccess, Failur
             "its state is in a backend of the engine; the state here is a copy",
         )
         .hint(format!(
-            "`terrane state import {stack} --from …` brings it here, `--from copy` what was last seen of it"
+            "`terrane state import {stack} --from …` imports it, `--from copy` imports the last copy of it"
         ))
         .refused());
     }
@@ -467,7 +467,7 @@ pub(super) async fn initialise(
         ));
     }
     engine::mark_initialised(&workspace.dir, &print(lock_after.as_deref()))
-        .map_err(|err| Failure::because("could not remember the initialisation", &err))
+        .map_err(|err| Failure::because("could not record the initialisation", &err))
 }
 
 async fn run_init(
@@ -496,7 +496,7 @@ async fn run_init(
         let is_far = job.spec.target.backend != Backend::Terrane && !job.spec.no_state;
         if job.review && is_far && failure.hint.is_none() && ended.timed_out.is_none() {
             return Err(failure.hint(
-                "what it needs of your environment reaches it by `pass_env` of a context; if its backend cannot be read from here, `terrane plan --no-state` reviews it without",
+                "pass the environment variables that it needs with `pass_env` of a context; if its backend cannot be read from here, `terrane plan --no-state` plans without the state",
             ));
         }
         Err(failure)
@@ -551,7 +551,7 @@ fn write_back(job: &StageJob<'_>, bytes: &[u8]) -> io::Result<()> {
     let path = dir.join(".terraform.lock.hcl");
     let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
     if is_link || !dir.starts_with(&root) {
-        return Err(io::Error::other("it is a link, and is left as it is"));
+        return Err(io::Error::other("it is a link, and was not changed"));
     }
     let mut file = tempfile::NamedTempFile::new_in(&dir)?;
     file.write_all(bytes)?;

@@ -18,7 +18,10 @@ impl PlannedOutputs {
     /// Reads the awaited outputs from the plans of upstream runs. An output that no plan contains is unknown.
     pub(super) async fn of(job: &StageJob<'_>, awaits: &[AwaitedOutputs]) -> Result<Self, Failure> {
         let failed = |err: &dyn std::error::Error| {
-            Failure::because("could not read what upstream stacks plan", err)
+            Failure::because(
+                "could not read the planned outputs of its dependencies",
+                err,
+            )
         };
         let mut ahead = BTreeMap::new();
         let set = job.control.store.run_get(job.run).await;
@@ -96,8 +99,7 @@ pub(super) fn sensitive(plan_json: &[u8]) -> Result<Vec<Secret>, Failure> {
 /// The same for this run's own plan, which an earlier process made.
 pub(super) async fn own_sensitive(job: &StageJob<'_>) -> Result<Vec<Secret>, Failure> {
     let outputs = read(job.control, job.run, &job.spec.stack.state).await;
-    let outputs =
-        outputs.map_err(|err| Failure::because("could not read what its plan says", &*err))?;
+    let outputs = outputs.map_err(|err| Failure::because("could not read its plan", &*err))?;
     Ok(sensitive_of(&outputs))
 }
 

@@ -107,7 +107,7 @@ impl StageWork<'_> {
     /// Fills in the values of the blocks. It fetches nothing.
     fn resolve(&self, blocks: &[StageBlock]) -> Result<Vec<ResolvedBlock>, Failure> {
         let resolved = self.values.resolve(blocks);
-        resolved.map_err(|err| Failure::because("could not work out what it says", &err))
+        resolved.map_err(|err| Failure::because("could not evaluate its blocks", &err))
     }
 }
 
@@ -147,7 +147,7 @@ async fn check_state(job: &StageJob<'_>) -> Result<(), Failure> {
     match staleness::moved(job.control, job.run, &job.spec.stack.name, &state).await {
         Ok(None) => Ok(()),
         Ok(Some(moved)) => Err(Failure::new(moved.to_string()).explain(&moved)),
-        Err(err) => Err(Failure::because("could not look at the state", &err)),
+        Err(err) => Err(Failure::because("could not read the state", &err)),
     }
 }
 
@@ -157,7 +157,7 @@ async fn record_act(
     act: BreakGlassAction,
     detail: String,
 ) -> Result<(), Failure> {
-    let failed = |err: &StoreError| Failure::because("could not record an emergency act", err);
+    let failed = |err: &StoreError| Failure::because("could not record a break-glass action", err);
     let Some(exceptions) = &job.set.request.exceptions else {
         return Ok(());
     };
@@ -222,7 +222,7 @@ async fn part_of<'a>(
         .filter(elsewhere)
         .map(str::to_owned)
         .collect();
-    check_short(job, &short, "is said")?;
+    check_short(job, &short, "its log")?;
     Ok(StageWork {
         job,
         root,

@@ -253,7 +253,7 @@ fn rewrite_source(
         return Ok(None);
     }
     let failed = |err: &dyn std::error::Error| {
-        Failure::because("could not make a copy without the missing values", err)
+        Failure::because("could not write a copy without the missing values", err)
     };
     let tree = DirTree::new(workspace.tree()).map_err(|err| failed(&err))?;
     let path = &job.spec.stack.path;

@@ -127,7 +127,7 @@ async fn settled<T>(
         taken = work => taken,
     };
     let failed =
-        |err: &dyn std::error::Error| Failure::because("could not lay out the source", err);
+        |err: &dyn std::error::Error| Failure::because("could not write out the source", err);
     taken
         .map_err(|err| failed(&err))?
         .map_err(|err| failed(&err))
@@ -146,7 +146,7 @@ struct WorkspaceRequest {
 impl WorkspaceRequest {
     fn of(job: &StageJob<'_>) -> Result<Self, Failure> {
         make_private(&job.control.home.slots(&job.spec.slot))
-            .map_err(|err| Failure::because("could not make a slot", &err))?;
+            .map_err(|err| Failure::because("could not create a slot", &err))?;
         Ok(Self {
             control: job.control.clone(),
             run: job.run,
@@ -178,7 +178,7 @@ impl WorkspaceRequest {
         }
         let most = Self::MOST;
         Err(io::Error::other(format!(
-            "{most} engines are at work on this stack already"
+            "the limit of {most} engines in this stack is reached"
         )))
     }
 
@@ -308,7 +308,7 @@ impl ScratchDir {
     pub(super) fn open(job: &StageJob<'_>) -> Result<Self, Failure> {
         let dir = job.control.home.scratch(job.run);
         own_directory(&dir)
-            .map_err(|err| Failure::because("could not make a scratch directory", &err))?;
+            .map_err(|err| Failure::because("could not create a scratch directory", &err))?;
         Ok(Self { dir })
     }
 
@@ -329,7 +329,7 @@ impl ScratchDir {
     pub(super) fn hand_over(&self, job: &StageJob<'_>, inputs: &Inputs) -> Result<(), Failure> {
         let variables = exact_number::write(&Value::Object(inputs.variables.clone()));
         write_private(&self.variables(), variables.as_bytes())
-            .map_err(|err| Failure::because("could not hand over the inputs", &err))?;
+            .map_err(|err| Failure::because("could not pass the inputs", &err))?;
         self.hide(job, inputs)
     }
 
@@ -346,7 +346,7 @@ impl ScratchDir {
         let values: Vec<&str> = hidden.map(Secret::expose).collect();
         let bytes = json!(values).to_string();
         write_private(&self.dir.join(HIDDEN_VALUES), bytes.as_bytes())
-            .map_err(|err| Failure::because("could not note what to hide", &err))
+            .map_err(|err| Failure::because("could not store the values to mask", &err))
     }
 
     pub(super) fn remove(self) {
@@ -366,7 +366,7 @@ fn own_directory(dir: &Path) -> io::Result<()> {
                 return Ok(());
             }
             Err(io::Error::other(format!(
-                "`{}` belongs to somebody else",
+                "`{}` belongs to another user",
                 dir.display()
             )))
         }

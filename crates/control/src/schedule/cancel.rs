@@ -37,7 +37,7 @@ pub enum CancelError {
     },
     #[error("change set {0} has already ended")]
     SetOver(ChangeSetId),
-    #[error("cannot cancel {what} from here: it is carried out on another machine")]
+    #[error("cannot cancel {what} from here: it runs on another machine")]
     Elsewhere { what: String, set: ChangeSetId },
     #[error(
         "change set {set} was started on this machine, so this machine can check its processes"

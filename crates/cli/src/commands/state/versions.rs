@@ -35,8 +35,7 @@ pub(crate) async fn versions(
         .map_err(|err| shown(&err))?;
     lines.reverse();
     let deleted = deleted::deleted(&place.control, &state).await;
-    let deleted =
-        deleted.map_err(|err| CommandError::because("could not look at the state", &err))?;
+    let deleted = deleted.map_err(|err| CommandError::because("could not read the state", &err))?;
     if global.json {
         report::json(&view::json::versions(&lines, deleted.as_ref()))?;
         return Ok(ExitStatus::Done);

@@ -285,7 +285,7 @@ impl PrepareError {
             Self::NotResumed {
                 is_bundle: true, ..
             } => command("plan --out FILE", "makes a new one"),
-            Self::NotResumed { .. } => command("destroy", "asks again about what is left"),
+            Self::NotResumed { .. } => command("destroy", "plans the remaining stacks again"),
             Self::Rejected { .. } => command("apply", "requests a new one, with its own approvals"),
             Self::Gone { .. } => command("apply", "starts a new change set"),
             Self::NothingStopped | Self::Unknown { .. } => {

@@ -27,10 +27,12 @@ impl fmt::Display for StaleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Source => f.write_str("its source changed since"),
-            Self::Engine => f.write_str("its engine is another one since"),
+            Self::Engine => f.write_str("its engine changed since"),
             Self::State(moved) => f.write_str(&moved.words()),
-            Self::Consumed => f.write_str("a value that it takes changed since"),
-            Self::Unsettled => f.write_str("its state, or what it takes, changed since"),
+            Self::Consumed => f.write_str("an input from another stack changed since"),
+            Self::Unsettled => {
+                f.write_str("its state or an input from another stack changed since")
+            }
         }
     }
 }

@@ -112,7 +112,7 @@ async fn run(
             report = &mut running => return report,
             () = cadence.due() => if let Some(seconds) = cadence.tick() {
                 let now = now.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                part.log.still(&format!("still at it after {seconds} s: {now}"));
+                part.log.still(&format!("still running after {seconds} s: {now}"));
             }
         }
     }

@@ -16,8 +16,8 @@ use crate::stage::drain::{self, DrainProgress};
 /// How long the deletion of load balancers and disks may take.
 const LIMIT: Duration = Duration::from_mins(15);
 
-const NO_WAY: &str = "what the cluster made outside of itself must go first; if there is none any more, take the \
-                      `bootstrap` block out of the project, then destroy again";
+const NO_WAY: &str = "resources that the cluster created outside of itself must be removed first; if the cluster no longer \
+                      exists, remove the `bootstrap` block from the project, then destroy again";
 
 /// Drains the clusters that the stack's `bootstrap` blocks name, if the stack is to be destroyed. Returns
 /// whether there was one.
@@ -80,7 +80,7 @@ async fn drain_all(job: &StageJob<'_>, blocks: &[StageBlock]) -> Result<(), Fail
                 DrainProgress::ScaledDown(object) => format!("scaled down: {object}"),
                 DrainProgress::Deleted(object) => format!("deleted: {object}"),
                 DrainProgress::Waiting(left) => {
-                    let mut words = format!("waits for {} to go", count(left.len(), "object"));
+                    let mut words = format!("{} left", count(left.len(), "object"));
                     if let Some(first) = left.first() {
                         let more = left.len() - 1;
                         words = format!("{words}: {first}");
@@ -98,18 +98,18 @@ async fn drain_all(job: &StageJob<'_>, blocks: &[StageBlock]) -> Result<(), Fail
             drop(fs::write(note, format!("drains its cluster: {words}")));
         };
         let note = job.control.home.run_waits(job.run);
-        let begun = format!("drains its cluster: asks `{}`", config.server);
+        let begun = format!("drains its cluster: contacts `{}`", config.server);
         drop(fs::write(note, begun));
         let report = drain::run(config, cluster, LIMIT, &mut said).await;
         match &report.end {
             DrainEnd::Empty => {}
             DrainEnd::Unreachable { why } => job.warn(&format!(
-                "`{}` does not answer and was not drained: {why}; look for load balancers and disks that it left",
+                "`{}` does not answer and was not drained: {why}; check for load balancers and disks that it left behind",
                 report.server
             )),
             DrainEnd::TimedOut => {
-                let why = "something in the cluster does not go";
-                let hint = "remove what stays there, then destroy again: what it made outside would be left behind";
+                let why = "objects in the cluster were not removed in time";
+                let hint = "remove these objects, then destroy again; otherwise, the load balancers and disks that they created would be left behind";
                 return Err(stays(&report, why).hint(hint));
             }
             DrainEnd::Failed { why } => return Err(stays(&report, why).hint(NO_WAY)),

@@ -42,7 +42,7 @@ pub(super) async fn publish(
     let own = facts::own_remote(asker, part.root, spec.facts.values())
         .map_err(|err| Failure::because("cannot read the project's own remote", &err))?;
     let places = Destination::read_all(&spec.facts, &part.values, own.as_deref())
-        .map_err(|err| Failure::explained("cannot find a place of its facts", &err))?;
+        .map_err(|err| Failure::explained("cannot find a location of its facts", &err))?;
     let state = job.control.state_name(&spec.stack.state);
     let head = job.control.store.state_head(&state).await;
     let head = head.map_err(|err| Failure::because("cannot read the state", &err))?;

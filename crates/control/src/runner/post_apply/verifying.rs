@@ -23,7 +23,7 @@ pub(super) async fn verify(
     if part.job.spec.destroy && seal::head(part.job).await?.is_none() {
         return Ok(StageReport {
             changed: None,
-            summary: "nothing was ever made".to_owned(),
+            summary: "nothing was ever applied".to_owned(),
             details: json!([]),
         });
     }
@@ -83,7 +83,7 @@ fn ended(part: &StageWork<'_>, reports: &[GateReport]) -> Result<StageReport, Fa
     );
     lines.insert(0, headline);
     let stack = &part.job.spec.stack.name;
-    let hint = format!("`terrane verify {stack}` looks again at any time");
+    let hint = format!("`terrane verify {stack}` checks again at any time");
     let mut failure = Failure::new(lines.join("\n")).hint(hint);
     failure.report = Some(Box::new(json!(reports)));
     Err(failure)

@@ -77,7 +77,9 @@ impl ArtifactLoan {
             Some(kept) => match job.control.store.artifacts_read(kept).await {
                 // The engine writes new artifacts. Otherwise no plan could be made.
                 Err(err @ StoreError::Unseal { .. }) => {
-                    job.warn(&format!("its artifacts are damaged, and not there: {err}"));
+                    job.warn(&format!(
+                        "its artifacts are damaged, and this run does not have them: {err}"
+                    ));
                     ArtifactSet::default()
                 }
                 set => set.map_err(io::Error::other)?,
@@ -127,7 +129,7 @@ impl Workspace {
             return Ok(());
         };
         let failed =
-            |err| Failure::because("could not note that its artifacts are to be kept", &err);
+            |err| Failure::because("could not record that its artifacts must be kept", &err);
         lent.say(true).map_err(failed)
     }
 
@@ -141,7 +143,7 @@ impl Workspace {
         };
         let failed = |err: &dyn std::error::Error| {
             Failure::because("applied, but its artifacts could not be kept", err)
-                .hint("the next run of the stack tries again before anything else")
+                .hint("the next run of the stack first tries again")
         };
         let mut grounds = lent.grounds.clone();
         let mounted = noted_below(&self.note, &grounds.dir);
@@ -157,7 +159,7 @@ impl Workspace {
         match refused(&gathered) {
             None => Ok(()),
             Some(words) => Err(Failure::new(format!("applied, but {words}"))
-                .hint("name only plain files in `artifacts`, few and small ones")),
+                .hint("list only plain files in `artifacts`, few and small")),
         }
     }
 }

@@ -15,7 +15,7 @@ impl Workspace {
         let mut taking = WorkspaceRequest::of(job)?;
         taking.spec.slot = format!("_{}.preview", job.spec.target.name);
         let slots = job.control.home.slots(&taking.spec.slot);
-        make_private(&slots).map_err(|err| Failure::because("could not make a slot", &err))?;
+        make_private(&slots).map_err(|err| Failure::because("could not create a slot", &err))?;
         let work = tokio::task::spawn_blocking(move || taking.take_alone());
         let (number, slot, locks) = settled(job, work).await?;
         Self::at(job, &slot, number, locks, false).await
@@ -39,7 +39,7 @@ impl WorkspaceRequest {
         }
         let most = Self::MOST;
         Err(io::Error::other(format!(
-            "{most} previews are made already"
+            "the limit of {most} previews at once is reached"
         )))
     }
 }
