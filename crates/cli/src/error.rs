@@ -3,13 +3,12 @@
 use std::error::Error;
 
 use control::home::{advice_about_place, is_away};
-use model::base::error::{Explain, NextStep};
+use model::base::error::{Explain, NextStep, cause_texts, chain_texts};
 use serde_json::{Value, json};
 
 use crate::ExitStatus;
 use crate::global::Global;
 use crate::global::at_home;
-use crate::view::errors;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
@@ -44,7 +43,7 @@ impl CommandError {
     /// An error whose message names the failed action, with its next steps and the exit code of its kind.
     pub(crate) fn from_error(error: &dyn Explain) -> Self {
         let shown = Self {
-            causes: errors::causes(error),
+            causes: cause_texts(error),
             hints: hints(error),
             is_away: is_away(error),
             status: error.kind().into(),
@@ -55,10 +54,8 @@ impl CommandError {
 
     /// Names the failed action, and takes the whole error as its cause.
     pub(crate) fn because(action: impl Into<String>, error: &dyn Error) -> Self {
-        let mut causes = vec![error.to_string()];
-        causes.extend(errors::causes(error));
         Self {
-            causes,
+            causes: chain_texts(error),
             hints: hints(error),
             is_away: is_away(error),
             ..Self::new(action)

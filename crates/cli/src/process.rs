@@ -5,9 +5,10 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use control::home::master_keys::{AgeIdentity, KeySource};
+use control::home::master_keys::KeySource;
 use control::home::{HomeLocation, HomeSettings};
 use model::base::actor::{Actor, ActorKind, Entrance, Verification};
+use model::base::age_identity::AgeIdentity;
 use model::base::secret::{Secret, is_key_material};
 
 use crate::global::{Color, Global};

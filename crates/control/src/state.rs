@@ -1,4 +1,4 @@
-//! States: access by runs and clients, queries about versions, repair, artifacts, locks, quarantine.
+//! States: access by runs and clients, queries about versions, repair, artifacts, locks, quarantine, spooled bodies.
 //!
 //! Not here: moving states between homes (`transfer`), the store's own checks (`store::state`).
 
@@ -14,5 +14,6 @@ pub mod queries;
 pub mod redact_reason;
 pub mod run_access;
 pub(crate) mod secret_paths;
+pub mod spool;
 pub mod surgery;
 pub(crate) mod unrecorded;

@@ -4,6 +4,7 @@
 //! Not here: anything about stacks, runs or states.
 
 pub mod actor;
+pub mod age_identity;
 pub mod diagnostic;
 pub mod duration;
 pub mod error;

@@ -1,7 +1,5 @@
 //! The error of a command as text: what happened, why, and the next step.
 
-use std::error::Error;
-
 use super::style::{TextRole, ViewOptions};
 use super::text;
 
@@ -30,22 +28,6 @@ pub fn render_warning(message: &str, hints: &[String], look: ViewOptions) -> Str
         push(&mut out, TextRole::Hint, "hint: ", hint, look);
     }
     out
-}
-
-/// The causes of an error, outermost first. A cause that only repeats the one above is left out.
-pub fn causes(error: &dyn Error) -> Vec<String> {
-    let mut said = error.to_string();
-    let mut causes = Vec::new();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let words = cause.to_string();
-        if !said.contains(&words) && !words.ends_with(&said) {
-            causes.push(words.clone());
-            said = words;
-        }
-        next = cause.source();
-    }
-    causes
 }
 
 fn push(out: &mut String, ink: TextRole, word: &str, message: &str, look: ViewOptions) {
@@ -106,24 +88,5 @@ mod tests {
         <bold cyan>hint:</> make it readable:
               `chmod u+r terrane.hcl`
         ");
-    }
-
-    #[test]
-    fn causes_are_not_repeated() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("{message}")]
-        struct Failure {
-            message: &'static str,
-            source: Option<Box<Failure>>,
-        }
-        let chain = |message, source| Failure { message, source };
-        let inner = chain("disk is full", None);
-        let middle = chain("could not write: disk is full", Some(Box::new(inner)));
-        let outer = chain("could not store serial 18", Some(Box::new(middle)));
-        assert_eq!(causes(&outer), ["could not write: disk is full"]);
-        let inner = chain("error code 1544: not to be written", None);
-        let middle = chain("not to be written", Some(Box::new(inner)));
-        let outer = chain("could not open", Some(Box::new(middle)));
-        assert_eq!(causes(&outer), ["not to be written"]);
     }
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use drivers::process::Environment;
 use drivers::secrets::{self, SecretContext, SecretError, SecretReference, SecretSources};
+use model::base::age_identity::AgeIdentity;
 use model::base::error::{Explain, NextStep, advice, command};
 use model::base::secret::Secret;
-pub use store::AgeIdentity;
 use store::{Keyring, OpenKeyringError, OpenMode, OpenStoreError, Store, StoreError};
 
 use crate::Control;

@@ -14,8 +14,6 @@ use store::{
     StateWriter, Store, StoreError,
 };
 
-pub use store::{ScratchFile, offload};
-
 use crate::Control;
 use crate::access::tokens::TokenCheck;
 use crate::home::Home;

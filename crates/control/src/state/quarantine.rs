@@ -10,9 +10,9 @@ use model::base::error::{ErrorKind, Explain, NextStep, advice, command};
 use model::base::ids::RunId;
 use model::project::Backend;
 use model::run::{PlanRecord, RunSpec};
-use model::state::StateName;
+use model::state::{RefusedRequest, StateName};
 use serde::{Deserialize, Serialize};
-use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, RefusedRequest, StoreError};
+use store::{AdoptError, Adopted, ChangeSetError, Decider, Decision, StoreError};
 
 use crate::Control;
 use crate::home::retry::retry_unavailable;

@@ -6,22 +6,21 @@ pub mod author;
 pub mod blame;
 pub mod deleted;
 pub(crate) mod index;
+pub mod integrity;
 pub mod listing;
+pub mod recover;
+pub mod restore_report;
+pub mod retention_job;
 pub mod search;
 pub mod version;
 pub mod versions;
 
 use model::base::error::{ErrorKind, Explain, NextStep, command};
 use model::project::Project;
-use model::state::{Contents, StateName, StateVersion};
+use model::state::{Contents, RefusedRequest, StateName, StateVersion};
 use store::StoreError;
 
 use crate::Control;
-
-pub mod recover;
-pub mod retention_job;
-
-pub use store::{Damage, RefusedRequest, VerifyReport};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadStateError {
@@ -80,32 +79,6 @@ pub async fn read(
     };
     let bytes = store.state_version_read(&found).await.map_err(failed)?;
     Ok((found, bytes))
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyStateError {
-    #[error("there is no state `{state}`")]
-    NoState { state: StateName },
-    #[error("cannot verify the stored data")]
-    Store(#[from] StoreError),
-}
-
-impl Explain for VerifyStateError {}
-
-/// Reads every version of one state, or of all states in the home, and quarantined states.
-pub async fn verify(
-    control: &Control,
-    only: Option<&StateName>,
-) -> Result<VerifyReport, VerifyStateError> {
-    let verified = control.store.state_verify(only).await?;
-    match only {
-        Some(state) if verified.states == 0 && verified.damages.is_empty() => {
-            Err(VerifyStateError::NoState {
-                state: state.clone(),
-            })
-        }
-        _ => Ok(verified),
-    }
 }
 
 /// Refused requests for one state, or for all, with the reasons; newest last.

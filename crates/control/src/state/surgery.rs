@@ -15,13 +15,13 @@ use model::state::lock::LockInfo;
 use model::state::resources::StateDocument;
 use model::state::secret_paths::SecretPaths;
 use model::state::{
-    Contents, ExpectedHead, HeldLock, InvalidState, PushRefusal, ReadResourcesError, RemoveError,
-    StateChangeSummary, StateFacts, StateName, StateVersion, VersionMark, as_written, remove,
-    summary, with_identity,
+    Contents, ExpectedHead, HeldLock, InvalidState, PushRefusal, ReadResourcesError,
+    RefusedRequest, RemoveError, StateChangeSummary, StateFacts, StateName, StateVersion,
+    VersionMark, as_written, remove, summary, with_identity,
 };
 use store::{
     AcquireLockError, AppendError, Appended, BreakGlassRecord, Decider, Decision, ManualWrite,
-    RefusedRequest, StoreError,
+    StoreError,
 };
 
 use crate::Control;

@@ -97,6 +97,27 @@ pub fn causes(error: &dyn Error) -> impl Iterator<Item = &(dyn Error + 'static)>
     std::iter::successors(error.source(), |&error| error.source())
 }
 
+/// The causes of an error as texts, outermost first. A cause that only repeats the one above is left out.
+pub fn cause_texts(error: &dyn Error) -> Vec<String> {
+    let mut said = error.to_string();
+    let mut texts = Vec::new();
+    for cause in causes(error) {
+        let words = cause.to_string();
+        if !said.contains(&words) && !words.ends_with(&said) {
+            texts.push(words.clone());
+            said = words;
+        }
+    }
+    texts
+}
+
+/// The text of the error itself, then those of its causes.
+pub fn chain_texts(error: &dyn Error) -> Vec<String> {
+    let mut texts = vec![error.to_string()];
+    texts.extend(cause_texts(error));
+    texts
+}
+
 /// An error with its causes, on one line. A cause that the text already contains is not repeated.
 pub fn one_line(error: &dyn Error) -> String {
     causes(error).fold(error.to_string(), |text, cause| {
@@ -160,5 +181,25 @@ mod tests {
         assert_eq!(one_line(&error), "cannot read the state: the disk is full");
         assert_eq!(chain(&error).count(), 2);
         assert_eq!(causes(&error).count(), 1);
+    }
+
+    #[test]
+    fn causes_are_not_repeated() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{message}")]
+        struct Failure {
+            message: &'static str,
+            source: Option<Box<Failure>>,
+        }
+        let chain = |message, source| Failure { message, source };
+        let inner = chain("disk is full", None);
+        let middle = chain("could not write: disk is full", Some(Box::new(inner)));
+        let outer = chain("could not store serial 18", Some(Box::new(middle)));
+        assert_eq!(cause_texts(&outer), ["could not write: disk is full"]);
+        let inner = chain("error code 1544: not to be written", None);
+        let middle = chain("not to be written", Some(Box::new(inner)));
+        let outer = chain("could not open", Some(Box::new(middle)));
+        assert_eq!(cause_texts(&outer), ["not to be written"]);
+        assert_eq!(chain_texts(&outer), ["could not open", "not to be written"]);
     }
 }

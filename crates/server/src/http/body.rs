@@ -12,7 +12,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use control::state::client_access::{ScratchFile, offload};
+use control::state::spool::{SpoolFile, offload};
 use http_body_util::BodyExt as _;
 use md5::{Digest as _, Md5};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -174,7 +174,7 @@ impl BodyBudget {
             }
             reserved = Some(memory);
         }
-        let spool = ScratchFile::new(spool_dir).map_err(BodyError::Spool)?;
+        let spool = SpoolFile::new(spool_dir).map_err(BodyError::Spool)?;
         let mut spool = append(spool, &mut reader).await?;
         drop(reserved);
         while reader.read_part(self.stall_timeout).await? {
@@ -219,7 +219,7 @@ impl BodyBudget {
 }
 
 /// Encrypts what has been read and appends it to the spool file.
-async fn append(mut spool: ScratchFile, reader: &mut BodyReader) -> Result<ScratchFile, BodyError> {
+async fn append(mut spool: SpoolFile, reader: &mut BodyReader) -> Result<SpoolFile, BodyError> {
     let bytes = std::mem::take(&mut reader.bytes);
     let added = tokio::task::spawn_blocking(move || spool.add(&bytes).map(|()| spool)).await;
     let added = added.map_err(|_| BodyError::Incomplete)?;

@@ -16,8 +16,9 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use control::state::client_access::{ClientAccess, WriteOutcome, offload};
+use control::state::client_access::{ClientAccess, WriteOutcome};
 use control::state::run_access::StateAccess;
+use control::state::spool::offload;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::state::StateVersion;

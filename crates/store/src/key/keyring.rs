@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use model::base::age_identity::AgeIdentity;
 use model::base::secret::Secret;
 
 use crate::blob::Disk;
@@ -31,14 +32,6 @@ pub struct Keyring {
     /// For unwrapping only.
     others: Vec<Master>,
     created: bool,
-}
-
-/// Decrypts a file of master keys.
-#[derive(Clone, Debug)]
-pub enum AgeIdentity {
-    File(PathBuf),
-    /// The identity itself.
-    Text(Secret),
 }
 
 #[derive(Clone)]
@@ -96,15 +89,15 @@ impl Keyring {
     /// Decrypts a file of master keys with an age identity.
     pub fn open_age(path: &Path, identity: &AgeIdentity) -> Result<Self, OpenKeyringError> {
         let wrong_identity = |source| OpenKeyringError::Identity {
-            origin: identity.describe(),
+            origin: described(identity),
             source,
         };
         let undecrypted = |source| OpenKeyringError::Age {
             path: path.to_owned(),
-            identity: identity.describe(),
+            identity: described(identity),
             source,
         };
-        let known = identity.read().map_err(wrong_identity)?;
+        let known = read_identity(identity).map_err(wrong_identity)?;
         let known = known.expose().as_bytes();
         let known = age::IdentityFile::from_buffer(known).map_err(wrong_identity)?;
         let known = known.into_identities().map_err(undecrypted)?;
@@ -232,27 +225,25 @@ impl Keyring {
     }
 }
 
-impl AgeIdentity {
-    /// For messages, without the identity itself.
-    fn describe(&self) -> String {
-        match self {
-            Self::File(path) => shown(path),
-            Self::Text(_) => "the identity in `TERRANE_KEY_AGE`".to_owned(),
-        }
-    }
-
-    fn read(&self) -> io::Result<Secret> {
-        match self {
-            Self::File(path) => fs::read_to_string(path).map(Secret::new),
-            Self::Text(text) => Ok(text.clone()),
-        }
-    }
-}
-
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids: Vec<&str> = self.ids().collect();
         write!(f, "Keyring({})", ids.join(", "))
+    }
+}
+
+/// For messages, without the identity itself.
+fn described(identity: &AgeIdentity) -> String {
+    match identity {
+        AgeIdentity::File(path) => shown(path),
+        AgeIdentity::Text(_) => "the identity in `TERRANE_KEY_AGE`".to_owned(),
+    }
+}
+
+fn read_identity(identity: &AgeIdentity) -> io::Result<Secret> {
+    match identity {
+        AgeIdentity::File(path) => fs::read_to_string(path).map(Secret::new),
+        AgeIdentity::Text(text) => Ok(text.clone()),
     }
 }
 

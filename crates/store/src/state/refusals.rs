@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use model::base::ids::RunId;
-use model::state::StateName;
+use model::state::{RefusedRequest, StateName};
 
 use crate::blob::delta::{compress, decompress};
 use crate::blob::files::file_error;
@@ -28,21 +28,6 @@ pub struct NewRefusal<'a> {
     pub run: Option<RunId>,
     pub lock_id: Option<&'a str>,
     pub body: Option<Vec<u8>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusedRequest {
-    pub id: i64,
-    pub state: StateName,
-    pub method: String,
-    pub reason: String,
-    pub run: Option<RunId>,
-    pub lock_id: Option<String>,
-    /// The path of the sealed body in the home.
-    pub kept: Option<String>,
-    pub at: Timestamp,
-    /// When the body was marked for removal.
-    pub let_go: Option<Timestamp>,
 }
 
 /// A stored body whose row is about to follow.
@@ -114,34 +99,34 @@ impl Store {
             // What cannot be removed now is removed with the next one, or by the sweeper.
             drop(self.refused_sweep().await);
         }
-        RefusedRequest::read(&row)
+        read_refusal(&row)
     }
 
     /// Newest last.
     pub async fn refusal_list(&self, state: &StateName) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE project = $1 AND state = $2 ORDER BY id");
         let rows = self.db.fetch_all(sql, &name_args(state)).await?;
-        rows.iter().map(RefusedRequest::read).collect()
+        rows.iter().map(read_refusal).collect()
     }
 
     /// Of all states, newest last.
     pub async fn refusal_list_all(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let rows = self.db.fetch_all(refusal_sql!("ORDER BY id"), &[]).await?;
-        rows.iter().map(RefusedRequest::read).collect()
+        rows.iter().map(read_refusal).collect()
     }
 
     /// Newest last.
     pub async fn refusal_list_run(&self, run: RunId) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE run = $1 ORDER BY id");
         let rows = self.db.fetch_all(sql, &[run.into()]).await?;
-        rows.iter().map(RefusedRequest::read).collect()
+        rows.iter().map(read_refusal).collect()
     }
 
     /// Those whose bodies still exist, newest last.
     pub async fn refusal_list_kept(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE kept IS NOT NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[]).await?;
-        rows.iter().map(RefusedRequest::read).collect()
+        rows.iter().map(read_refusal).collect()
     }
 
     /// The states of those whose bodies were marked for removal, one entry each.
@@ -156,7 +141,7 @@ impl Store {
     pub async fn refusal_get(&self, id: i64) -> Result<Option<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE id = $1");
         let row = self.db.fetch_optional(sql, &[id.into()]).await?;
-        row.as_ref().map(RefusedRequest::read).transpose()
+        row.as_ref().map(read_refusal).transpose()
     }
 
     /// The refused body, if it was stored.
@@ -241,20 +226,18 @@ pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, StoreError> {
     })
 }
 
-impl RefusedRequest {
-    fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: row.int(0)?,
-            state: StateName::new(row.text(1)?, row.text(2)?),
-            method: row.text(3)?.to_owned(),
-            reason: row.text(4)?.to_owned(),
-            run: row.opt_int(5)?.map(RunId),
-            lock_id: row.opt_text(6)?.map(str::to_owned),
-            kept: row.opt_text(7)?.map(str::to_owned),
-            at: read_time(row.int(8)?)?,
-            let_go: row.opt_int(9)?.map(read_time).transpose()?,
-        })
-    }
+fn read_refusal(row: &Row) -> Result<RefusedRequest, StoreError> {
+    Ok(RefusedRequest {
+        id: row.int(0)?,
+        state: StateName::new(row.text(1)?, row.text(2)?),
+        method: row.text(3)?.to_owned(),
+        reason: row.text(4)?.to_owned(),
+        run: row.opt_int(5)?.map(RunId),
+        lock_id: row.opt_text(6)?.map(str::to_owned),
+        kept: row.opt_text(7)?.map(str::to_owned),
+        at: read_time(row.int(8)?)?,
+        let_go: row.opt_int(9)?.map(read_time).transpose()?,
+    })
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use control::home::master_keys::KeySource;
 use control::home::{HomeLocation, HomeSettings};
 use control::state::queries::recover::OTHER_KEY;
 use control::state::queries::recover::{
-    self as recovery, AcceptedLoss, HomeRebuild, LostVersion, RebuildReport, RecoverReport,
-    RecoveredStatus, RecoveredVersion, RivalVersion,
+    self as recovery, AcceptedLoss, HomeRebuild, RecoverReport, RecoveredStatus, RecoveredVersion,
 };
-use model::state::{StateName, StateVersion};
+use control::state::queries::restore_report::{LostState, RestoreReport};
+use model::state::{RivalVersion, StateName, StateVersion};
 use serde_json::json;
 
 use crate::commands::manual::ReasonArg;
@@ -153,10 +153,10 @@ async fn into_home(
             "broken": rebuilt.broken,
             "lost": rebuilt.lost.iter().map(lost_document).collect::<Vec<_>>(),
             "acknowledged_twice": rebuilt.rivals.iter().map(|rival| &rival.version).collect::<Vec<_>>(),
-            "damaged": rebuilt.unread.iter().map(|(state, version, error)| json!({
-                "state": state,
-                "version": version,
-                "causes": all_causes(error),
+            "damaged": rebuilt.unread.iter().map(|unread| json!({
+                "state": unread.state,
+                "version": unread.version,
+                "causes": unread.causes,
             })).collect::<Vec<_>>(),
             "went_on": went_on,
         }))?;
@@ -184,32 +184,26 @@ async fn into_home(
 }
 
 /// Whether the user has accepted all reported losses.
-fn accepted_all(rebuilt: &RebuildReport, went_on: &[StateVersion]) -> bool {
+fn accepted_all(rebuilt: &RestoreReport, went_on: &[StateVersion]) -> bool {
     let decided = |state: &StateName| went_on.iter().any(|version| version.state == *state);
     rebuilt.lost.is_empty()
         && rebuilt.broken.iter().all(|version| decided(&version.state))
-        && rebuilt.unread.iter().all(|(state, ..)| decided(state))
+        && rebuilt.unread.iter().all(|unread| decided(&unread.state))
 }
 
-fn all_causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
-    let mut causes = vec![error.to_string()];
-    causes.extend(errors::causes(error));
-    causes
-}
-
-fn lost_document(lost: &LostVersion) -> serde_json::Value {
+fn lost_document(lost: &LostState) -> serde_json::Value {
     json!({
         "state": lost.state,
         "acknowledged": lost.acknowledged,
         "opens": (lost.readable > 0).then_some(lost.readable),
-        "causes": errors::causes(lost),
+        "causes": lost.causes,
     })
 }
 
-fn told_of_losses(rebuilt: &RebuildReport, look: ViewOptions) -> String {
+fn told_of_losses(rebuilt: &RestoreReport, look: ViewOptions) -> String {
     let mut text = String::new();
-    let (of_the_key, others): (Vec<&LostVersion>, Vec<&LostVersion>) =
-        rebuilt.lost.iter().partition(|lost| lost.is_of_the_key());
+    let (of_the_key, others): (Vec<&LostState>, Vec<&LostState>) =
+        rebuilt.lost.iter().partition(|lost| lost.needs_other_key);
     if let Some(first) = of_the_key.first() {
         let names: Vec<String> = of_the_key
             .iter()
@@ -221,31 +215,23 @@ fn told_of_losses(rebuilt: &RebuildReport, look: ViewOptions) -> String {
             names.join(", ")
         );
         let hints = [OTHER_KEY.to_owned()];
-        text.push_str(&errors::render(
-            &message,
-            &errors::causes(*first),
-            &hints,
-            look,
-        ));
+        text.push_str(&errors::render(&message, &first.causes, &hints, look));
     }
     for lost in others {
         let hints = ways_on(&lost.state, lost.readable);
-        let message = lost.to_string();
-        text.push_str(&errors::render(
-            &message,
-            &errors::causes(lost),
-            &hints,
-            look,
-        ));
+        text.push_str(&errors::render(&lost.message, &lost.causes, &hints, look));
     }
     for rival in &rebuilt.rivals {
         let hints = ways_to_settle(rival);
         text.push_str(&errors::render(&rival.to_string(), &[], &hints, look));
     }
-    for (state, version, error) in &rebuilt.unread {
-        let message = format!("version {version} of state `{state}` is damaged, and was left out");
+    for unread in &rebuilt.unread {
+        let message = format!(
+            "version {} of state `{}` is damaged, and was left out",
+            unread.version, unread.state
+        );
         let hint = "restore the file from a backup, and begin again without the database; otherwise the state continues without it".to_owned();
-        text.push_str(&errors::render(&message, &all_causes(error), &[hint], look));
+        text.push_str(&errors::render(&message, &unread.causes, &[hint], look));
     }
     text
 }
@@ -283,7 +269,7 @@ pub(super) fn ways_to_settle(rival: &RivalVersion) -> Vec<String> {
     ]
 }
 
-fn told(rebuilt: &RebuildReport, went_on: bool, look: ViewOptions) -> String {
+fn told(rebuilt: &RestoreReport, went_on: bool, look: ViewOptions) -> String {
     let plural =
         |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let mut text = match rebuilt.states.as_slice() {

@@ -1,7 +1,8 @@
 //! `terrane state refusals`
 
-use control::state::queries::{self, RefusedRequest};
+use control::state::queries;
 use jiff::Timestamp;
+use model::state::RefusedRequest;
 use serde_json::json;
 
 use crate::commands::home_args::HomeHandle;

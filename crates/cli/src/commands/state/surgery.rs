@@ -2,6 +2,7 @@
 
 use control::changeset::restrictions::Restrictions;
 use control::state::surgery::{self, SurgeryError, SurgeryOutcome, SurgeryProposal};
+use model::base::error::chain_texts;
 use model::project::Stack;
 use serde_json::{Value, json};
 
@@ -124,12 +125,10 @@ fn show(
         return report::say(&view::render(summary, look));
     }
     if let (Some(unread), Some(head)) = (&proposal.unread, &proposal.head) {
-        let mut causes = vec![unread.to_string()];
-        causes.extend(errors::causes(unread));
         let said = format!(
             "version {}, the newest, is damaged, so the changes cannot be shown: {}. It stays as it is, and this version follows it",
             head.version,
-            causes.join(": ")
+            chain_texts(unread).join(": ")
         );
         return report::say(&errors::render_warning(&said, &[], look));
     }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use control::state::queries::integrity::{self, DamageKind, IntegrityReport, StateDamage};
 use control::state::queries::recover::OTHER_KEY;
-use control::state::queries::{self, Damage, RefusedRequest, VerifyReport};
+use model::state::RefusedRequest;
 use model::state::retention::{REFUSED_BYTES, REFUSED_COUNT};
 use serde_json::json;
 
@@ -38,7 +39,7 @@ pub(crate) async fn verify(
         Some(word) => Some(place.state(word).await?),
         None => None,
     };
-    let verified = queries::verify(&place.control, state.as_ref())
+    let verified = integrity::verify(&place.control, state.as_ref())
         .await
         .map_err(|err| CommandError::from_error(&err))?;
     if global.json {
@@ -46,8 +47,9 @@ pub(crate) async fn verify(
     } else {
         report::data(&summary(&verified))?;
         let look = process.look(global);
-        let (of_the_key, others): (Vec<&Damage>, Vec<&Damage>) =
-            verified.damages.iter().partition(|one| one.is_of_the_key());
+        let damages = verified.damages.iter();
+        let (of_the_key, others): (Vec<&StateDamage>, Vec<&StateDamage>) =
+            damages.partition(|one| matches!(one.kind, DamageKind::OtherKey));
         let texts = match of_the_key.as_slice() {
             [] => None,
             [damage] => Some(told(damage, look)),
@@ -65,7 +67,7 @@ pub(crate) async fn verify(
     })
 }
 
-fn summary(verified: &VerifyReport) -> String {
+fn summary(verified: &IntegrityReport) -> String {
     let mut text = format!(
         "checked {} of {}: {} bytes, stored in {}\n",
         count(verified.versions, "version"),
@@ -122,7 +124,7 @@ fn aside(refusal: &RefusedRequest, all: &[RefusedRequest]) -> String {
 }
 
 /// One message for everything that needs the same missing key.
-fn told_of_the_key(all: &[&Damage], first: &Damage, look: ViewOptions) -> String {
+fn told_of_the_key(all: &[&StateDamage], first: &StateDamage, look: ViewOptions) -> String {
     let states: BTreeSet<_> = all.iter().map(|damage| &damage.state).collect();
     let versions = all.iter().map(|damage| damage.versions).sum();
     let message = format!(
@@ -130,34 +132,28 @@ fn told_of_the_key(all: &[&Damage], first: &Damage, look: ViewOptions) -> String
         count(versions, "version"),
         count(states.len(), "state"),
     );
-    let mut causes = vec![first.error.to_string()];
-    causes.extend(errors::causes(&first.error));
-    errors::render(&message, &causes, &remedy(first), look)
+    errors::render(&message, &first.causes, &remedy(first), look)
 }
 
-fn told(damage: &Damage, look: ViewOptions) -> String {
+fn told(damage: &StateDamage, look: ViewOptions) -> String {
     let newest = if damage.is_head { ", the newest," } else { "" };
-    let found = if damage.is_of_the_key() {
-        "cannot be read with this master key"
-    } else if damage.is_lost() {
-        "is not in the database, and does not open"
-    } else if damage.rival().is_some() {
-        "was acknowledged twice"
-    } else if damage.is_unmarked() {
-        "is marked as acknowledged in the database only"
-    } else if damage.is_stale() {
-        "is not in the database"
-    } else if damage.versions > 1 {
-        "cannot be read"
-    } else {
-        "is damaged"
+    let found = match damage.kind {
+        DamageKind::OtherKey => "cannot be read with this master key",
+        DamageKind::Lost => "is not in the database, and does not open",
+        DamageKind::Rival(_) => "was acknowledged twice",
+        DamageKind::Unmarked => "is marked as acknowledged in the database only",
+        DamageKind::Stale | DamageKind::OldHead | DamageKind::WithoutHead => {
+            "is not in the database"
+        }
+        DamageKind::Unreadable if damage.versions > 1 => "cannot be read",
+        DamageKind::Unreadable => "is damaged",
     };
     let state = &damage.state;
     let message = match damage.version {
-        Some(version) if damage.is_without_head() => {
+        Some(version) if matches!(damage.kind, DamageKind::WithoutHead) => {
             format!("version {version} of state `{state}` is there, and none is served")
         }
-        Some(version) if damage.is_old_head() => {
+        Some(version) if matches!(damage.kind, DamageKind::OldHead) => {
             format!("version {version} of state `{state}` is served, and is not the newest")
         }
         Some(_) if damage.versions > 1 => {
@@ -169,27 +165,25 @@ fn told(damage: &Damage, look: ViewOptions) -> String {
         Some(version) => format!("version {version}{newest} of state `{state}` {found}"),
         None => format!("what is kept of the artifacts of state `{state}` {found}"),
     };
-    let mut causes = vec![damage.error.to_string()];
-    causes.extend(errors::causes(&damage.error));
-    errors::render(&message, &causes, &remedy(damage), look)
+    errors::render(&message, &damage.causes, &remedy(damage), look)
 }
 
-fn remedy(damage: &Damage) -> Vec<String> {
-    if damage.is_of_the_key() {
-        return vec![OTHER_KEY.to_owned()];
+fn remedy(damage: &StateDamage) -> Vec<String> {
+    match &damage.kind {
+        DamageKind::OtherKey => vec![OTHER_KEY.to_owned()],
+        DamageKind::Rival(rival) => ways_to_settle(rival),
+        DamageKind::Lost => ways_on(&damage.state, damage.readable.unwrap_or_default()),
+        DamageKind::Stale | DamageKind::OldHead | DamageKind::WithoutHead => {
+            vec!["`terrane state recover --into-home` writes it into the database".to_owned()]
+        }
+        DamageKind::Unmarked => {
+            vec!["`terrane state recover --into-home` marks it again".to_owned()]
+        }
+        DamageKind::Unreadable => ways_to_repair(damage),
     }
-    if let Some(rival) = damage.rival() {
-        return ways_to_settle(rival);
-    }
-    if damage.is_lost() {
-        return ways_on(&damage.state, damage.readable.unwrap_or_default());
-    }
-    if damage.is_stale() {
-        return vec!["`terrane state recover --into-home` writes it into the database".to_owned()];
-    }
-    if damage.is_unmarked() {
-        return vec!["`terrane state recover --into-home` marks it again".to_owned()];
-    }
+}
+
+fn ways_to_repair(damage: &StateDamage) -> Vec<String> {
     let mut hints = vec!["restore the file from a backup, then verify again".to_owned()];
     if damage.version.is_none() {
         hints.push(
@@ -208,16 +202,14 @@ fn remedy(damage: &Damage) -> Vec<String> {
     hints
 }
 
-fn document(verified: &VerifyReport) -> serde_json::Value {
+fn document(verified: &IntegrityReport) -> serde_json::Value {
     let damages = verified.damages.iter().map(|damage| {
-        let mut causes = vec![damage.error.to_string()];
-        causes.extend(errors::causes(&damage.error));
         json!({
             "state": damage.state,
             "version": damage.version,
             "newest": damage.is_head,
             "readable": damage.readable,
-            "causes": causes,
+            "causes": damage.causes,
         })
     });
     let refused = verified.refused.iter().map(|refusal| {

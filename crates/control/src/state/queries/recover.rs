@@ -13,17 +13,19 @@ use jiff::Timestamp;
 use model::base::error::{ErrorKind, Explain, NextStep, advice, causes, command};
 use model::state::break_glass::BreakGlassAction;
 use model::state::secret_paths::SecretPaths;
-use model::state::{Contents, ExpectedHead, StateName, StateVersion, VersionMark, with_identity};
+use model::state::{
+    Contents, ExpectedHead, RivalVersion, StateName, StateVersion, VersionMark, with_identity,
+};
 use serde::Serialize;
 use serde_json::json;
 use store::{
     Acknowledgement, Appended, BreakGlassRecord, KeyError, ManualWrite, OpenStoreError,
-    RecoveredItem, Store, StoreError, file_name,
+    RebuildReport, RecoveredItem, Store, StoreError, file_name,
 };
-pub use store::{LostVersion, RebuildReport, RivalVersion};
 
 use crate::home::master_keys::{KeySource, ReadKeyError};
 use crate::home::{Home, make_private};
+use crate::state::queries::restore_report::RestoreReport;
 use crate::state::redact_reason::BreakGlassReason;
 use crate::state::surgery::manual_lock;
 
@@ -144,7 +146,7 @@ pub struct AcceptedLoss {
 /// The result of `into_home`.
 #[derive(Debug)]
 pub struct HomeRebuild {
-    pub rebuilt: RebuildReport,
+    pub rebuilt: RestoreReport,
     /// The new heads of states whose newest versions are lost.
     pub went_on: Vec<StateVersion>,
 }
@@ -203,7 +205,10 @@ pub async fn into_home(
             .retain(|rival| rival.version.state != wrote.state);
         went_on.push(wrote);
     }
-    Ok(HomeRebuild { rebuilt, went_on })
+    Ok(HomeRebuild {
+        rebuilt: rebuilt.into(),
+        went_on,
+    })
 }
 
 /// How a state continues after a person's decision.

@@ -203,7 +203,9 @@ async fn two_acknowledged_versions_of_one_number_are_named_until_a_person_decide
     let object = store.blob_next_name().await.unwrap();
     blocking(move || bucket.put_markers(&object)).await.unwrap();
     let verified = store.state_verify(None).await.unwrap();
-    let rival = verified.damages[0].rival().unwrap();
+    let StoreError::Rival(rival) = &verified.damages[0].error else {
+        panic!("{:?}", verified.damages)
+    };
     assert_eq!((rival.version.version, rival.newest.version), (2, 2));
     append(&store, network(), wide(50, 3)).await.unwrap();
     assert_eq!(store.rebuild().await.unwrap().rivals.len(), 1);
@@ -750,6 +752,7 @@ async fn an_acknowledged_version_whose_object_is_gone_is_named_and_not_passed_ov
         push(&store, 2).await.unwrap_err();
         store.state_head(&other).await.unwrap();
         let verified = store.state_verify(None).await.unwrap();
-        assert!(verified.damages[0].is_lost(), "{:?}", verified.damages);
+        let error = &verified.damages[0].error;
+        assert!(matches!(error, StoreError::Lost(_)), "{error}");
     }
 }

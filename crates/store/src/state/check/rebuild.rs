@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use model::state::{StateName, StateVersion};
+use model::state::{RivalVersion, StateName, StateVersion};
 
 use crate::blob::segments::frame::{FramePiece, pieces};
 use crate::blob::segments::{DIR, FrameLocation};
@@ -66,19 +66,6 @@ impl LostVersion {
     pub fn is_of_the_key(&self) -> bool {
         matches!(self.source, StoreError::Key(KeyError::OtherMaster { .. }))
     }
-}
-
-/// An acknowledged version whose number the database has for another one: two databases were written in parallel, or
-/// one was restored from an older copy unnoticed.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "another version {} of state `{}` (serial {}, from {}) was acknowledged too, but the database does not contain it",
-    .version.version, .version.state, .version.serial, .version.created_at.strftime("%Y-%m-%d %H:%M:%S UTC")
-)]
-pub struct RivalVersion {
-    pub version: StateVersion,
-    /// The newest version in the database.
-    pub newest: StateVersion,
 }
 
 /// A version's stored frame.

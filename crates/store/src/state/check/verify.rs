@@ -5,15 +5,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::state::{StateName, StateVersion};
+use model::state::{RefusedRequest, StateName, StateVersion};
 
 use crate::crypto::{UnsealError, hex};
 use crate::key::data_keys::KeyScope;
-use crate::state::refusals::RefusedRequest;
 use crate::state::states::StateRow;
 use crate::state::versions::StoredVersion;
 use crate::state::versions::blob::{self, Encoding, OpenedBlob};
-use crate::{KeyError, RivalVersion, Store, StoreError, blocking};
+use crate::{Store, StoreError, blocking};
 
 /// The result of checking the states of a home.
 #[derive(Debug, Default)]
@@ -46,53 +45,6 @@ pub struct Damage {
     /// The newest version before it that can be read.
     pub readable: Option<i64>,
     pub error: StoreError,
-}
-
-impl Damage {
-    /// The stored versions are intact, but the newest one is missing in the database, or is not the newest
-    /// there.
-    pub fn is_stale(&self) -> bool {
-        self.is_old_head()
-            || self.is_without_head()
-            || matches!(self.error, StoreError::Stale { .. })
-    }
-
-    /// The state has versions but no head, and was not deleted.
-    pub fn is_without_head(&self) -> bool {
-        matches!(self.error, StoreError::NoHead { .. })
-    }
-
-    /// The head is older than the newest version.
-    pub fn is_old_head(&self) -> bool {
-        matches!(self.error, StoreError::OldHead { .. })
-    }
-
-    /// A second acknowledged version with a number that the database has for another one.
-    pub fn rival(&self) -> Option<&RivalVersion> {
-        match &self.error {
-            StoreError::Rival(rival) => Some(rival),
-            _ => None,
-        }
-    }
-
-    /// The version is intact and in the database, but only the database records that it was acknowledged.
-    pub fn is_unmarked(&self) -> bool {
-        matches!(self.error, StoreError::Unmarked { .. })
-    }
-
-    /// It was acknowledged, is not in the database, and cannot be read.
-    pub fn is_lost(&self) -> bool {
-        matches!(self.error, StoreError::Lost(_))
-    }
-
-    /// The stored data is intact, but needs another master key.
-    pub fn is_of_the_key(&self) -> bool {
-        match &self.error {
-            StoreError::Key(KeyError::OtherMaster { .. }) => true,
-            StoreError::Lost(lost) => lost.is_of_the_key(),
-            _ => false,
-        }
-    }
 }
 
 /// The result of checking one version.

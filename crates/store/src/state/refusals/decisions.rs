@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use model::base::actor::Actor;
 use model::base::ids::RunId;
-use model::state::StateName;
+use model::state::{RefusedRequest, StateName};
 
-use super::{NewRefusal, RefusedRequest};
+use super::{NewRefusal, read_refusal};
 use crate::db::Value;
 use crate::db::name_args;
 use crate::{Store, StoreError};
@@ -76,21 +76,21 @@ impl Store {
         let mut args: Vec<Value> = name_args(state).to_vec();
         args.push(ADOPT.into());
         let rows = self.db.fetch_all(sql, &args).await?;
-        rows.iter().map(RefusedRequest::read).collect()
+        rows.iter().map(read_refusal).collect()
     }
 
     /// All quarantined states without a decision, oldest first.
     pub async fn quarantine_list_open(&self) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE deed = $1 AND decision IS NULL ORDER BY id");
         let rows = self.db.fetch_all(sql, &[ADOPT.into()]).await?;
-        rows.iter().map(RefusedRequest::read).collect()
+        rows.iter().map(read_refusal).collect()
     }
 
     /// Quarantined states of a run, decided or not, newest last.
     pub async fn quarantine_list_run(&self, run: RunId) -> Result<Vec<RefusedRequest>, StoreError> {
         let sql = refusal_sql!("WHERE run = $1 AND deed = $2 ORDER BY id");
         let rows = self.db.fetch_all(sql, &[run.into(), ADOPT.into()]).await?;
-        rows.iter().map(RefusedRequest::read).collect()
+        rows.iter().map(read_refusal).collect()
     }
 
     /// Decides about all that wait; returns how many there were.

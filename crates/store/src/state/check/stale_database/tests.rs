@@ -50,7 +50,8 @@ async fn a_state_that_went_on_is_not_served_from_an_older_database() {
     write(&store, &other, 2).await;
     let verified = store.state_verify(None).await.unwrap();
     assert_eq!(verified.damages.len(), 1);
-    assert!(verified.damages[0].is_stale());
+    let error = &verified.damages[0].error;
+    assert!(matches!(error, StoreError::Stale { .. }), "{error}");
     assert_eq!(verified.damages[0].version, Some(3));
 }
 

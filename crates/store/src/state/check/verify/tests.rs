@@ -117,7 +117,7 @@ async fn a_head_that_is_not_the_newest_is_found_and_mended() {
     let [damage] = verified.damages.as_slice() else {
         panic!("{:?}", verified.damages);
     };
-    assert!(damage.is_old_head());
+    assert!(matches!(damage.error, StoreError::OldHead { .. }));
     assert_eq!(damage.version, Some(2));
     let rebuilt = store.rebuild().await.unwrap();
     assert_eq!((rebuilt.heads, rebuilt.versions), (1, 0));
@@ -138,7 +138,7 @@ async fn a_head_that_is_missing_is_found_and_mended() {
     let [damage] = verified.damages.as_slice() else {
         panic!("{:?}", verified.damages);
     };
-    assert!(damage.is_without_head());
+    assert!(matches!(damage.error, StoreError::NoHead { .. }));
     assert_eq!(damage.version, Some(4));
     let rebuilt = store.rebuild().await.unwrap();
     assert_eq!((rebuilt.heads, rebuilt.versions), (1, 0));
@@ -190,7 +190,7 @@ async fn a_damaged_marker_is_found_and_written_again() {
         let [damage] = &verified.damages[..] else {
             panic!("{at}: {:?}", verified.damages)
         };
-        assert!(damage.is_unmarked());
+        assert!(matches!(damage.error, StoreError::Unmarked { .. }));
         store.rebuild().await.unwrap();
         let verified = store.state_verify(None).await.unwrap();
         assert!(verified.damages.is_empty(), "{:?}", verified.damages);
