@@ -56,6 +56,7 @@ const RULES: &[Rule] = &[
     bans::plain_words,
     bans::sql_stays_in_store,
     bans::the_command_line_does_not_schedule,
+    bans::store_types_stay_in_control,
     bans::processes_are_born_in_one_place,
     rooms::rooms_have_no_import_cycles,
     rooms::directories_stay_small,

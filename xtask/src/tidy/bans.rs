@@ -145,6 +145,43 @@ pub(super) fn the_command_line_does_not_schedule(tree: &SourceTree) -> Vec<Viola
     problems
 }
 
+/// `control` converts what it reads from `store` to its own types, or to those of `model`.
+pub(super) fn store_types_stay_in_control(tree: &SourceTree) -> Vec<Violation> {
+    let mut problems = Vec::new();
+    for file in tree.rust().filter(|file| !file.is_test()) {
+        let name = file.path.strip_prefix("crates/");
+        let name = name.and_then(|path| path.split_once("/src/"));
+        let Some((name, _)) = name.filter(|(name, _)| *name != "store") else {
+            continue;
+        };
+        for (number, line) in file.code().filter(|(_, line)| names_the_store(line)) {
+            let is_above = matches!(name, "cli" | "server");
+            let is_public = ["pub use ", "pub type "];
+            let is_public = is_public.iter().any(|word| line.trim().starts_with(word));
+            let message = if is_above {
+                format!("`{name}` may not use `store`: it calls `control`")
+            } else if is_public {
+                format!(
+                    "`{name}` may not hand on a type of `store`: convert it, or move it to `model`"
+                )
+            } else {
+                continue;
+            };
+            problems.push(Violation::at(&file.path, number, message));
+        }
+    }
+    problems
+}
+
+/// Whether a line has a path of the crate `store`. A module with this name, and `object_store`, are not the crate.
+fn names_the_store(line: &str) -> bool {
+    line.match_indices("store::").any(|(at, _)| {
+        let before = &line[..at];
+        let before = before.strip_suffix("::").unwrap_or(before);
+        !before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
+    })
+}
+
 pub(super) fn sql_stays_in_store(tree: &SourceTree) -> Vec<Violation> {
     let needles = [
         concat!("SEL", "ECT "),

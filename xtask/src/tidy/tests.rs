@@ -234,6 +234,37 @@ fn a_path_of_one_machine() {
 }
 
 #[test]
+fn a_store_type_handed_on() {
+    let handed = "crates/control/src/runs.rs:2: `control` may not hand on a type of `store`: convert it, or move it to `model`";
+    for line in [
+        "pub use store::Damage;",
+        "pub use store::{",
+        "pub use ::store::Damage;",
+        "pub type Found = store::Damage;",
+    ] {
+        let text = format!("//! Runs.\n{line}\n");
+        finds(&[("crates/control/src/runs.rs", &text)], handed);
+        finds(&[("crates/store/src/runs.rs", &text)], "");
+    }
+    for line in ["use store::Damage;", "pub use crate::store::Damage;"] {
+        let text = format!("//! Runs.\n{line}\n");
+        finds(&[("crates/control/src/runs.rs", &text)], "");
+    }
+}
+
+#[test]
+fn the_store_named_above_control() {
+    let uses = "//! Runs.\nuse store::Damage;\n";
+    for name in ["cli", "server"] {
+        let path = format!("crates/{name}/src/runs.rs");
+        let expected = format!("{path}:2: `{name}` may not use `store`: it calls `control`");
+        finds(&[(&path, uses)], &expected);
+        finds(&[(&path, "//! Runs.\nuse object_store::path;\n")], "");
+    }
+    finds(&[("crates/server/tests/it/runs.rs", uses)], "");
+}
+
+#[test]
 fn sql_outside_the_store() {
     let query = concat!("//! Reads.\nconst Q: &str = \"SEL", "ECT 1\";\n");
     finds(
