@@ -3,6 +3,7 @@
 //! Not here: where the text goes (data to stdout, the rest to stderr; the commands decide), and where the
 //! data comes from (`model`, `control`).
 
+pub(crate) mod actors;
 pub(crate) mod artifacts;
 pub mod contexts;
 pub mod diagnostics;

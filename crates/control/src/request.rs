@@ -9,7 +9,6 @@ use std::fs::File;
 
 use drivers::engine::Engine;
 use model::base::ids::{ChangeSetId, StackName};
-use model::project::Project;
 use model::run::changeset::{Action, ChangeSet, Status};
 use model::run::exec::ExecKind;
 
@@ -21,17 +20,9 @@ use crate::changeset::prepare::{
     ResumeRequest, StartedChangeSet,
 };
 use crate::project::engines;
-use crate::project::open::OpenProject;
+use crate::project::open::ProjectContext;
 use crate::run::client_presence;
 use crate::secrets::caller_env::CallerEnv;
-
-/// The project as the user who requests something has it, and the user's environment.
-#[derive(Clone, Copy, Debug)]
-pub struct RequestContext<'a> {
-    pub open: &'a OpenProject,
-    pub project: &'a Project,
-    pub env: &'a BTreeMap<String, String>,
-}
 
 /// The change set that does what was requested.
 pub enum Requested {
@@ -51,7 +42,7 @@ pub struct AttachedChangeSet {
 /// Plans, applies or destroys stacks, or runs a command of the engine.
 pub async fn start(
     control: &Control,
-    context: RequestContext<'_>,
+    context: ProjectContext<'_>,
     request: ChangeSetRequest,
 ) -> Result<Requested, PrepareError> {
     let request = context.identified(request).await?;
@@ -70,7 +61,7 @@ pub async fn start(
 /// Applies a bundle, or attaches to the change set that applies it here.
 pub async fn start_bundle(
     control: &Control,
-    context: RequestContext<'_>,
+    context: ProjectContext<'_>,
     bundle: &Bundle,
     request: ChangeSetRequest,
 ) -> Result<Requested, BeginBundleError> {
@@ -102,7 +93,7 @@ pub async fn start_bundle(
 /// Reopens runs of a stopped change set.
 pub async fn resume(
     control: &Control,
-    context: RequestContext<'_>,
+    context: ProjectContext<'_>,
     mut resumed: ResumeRequest,
 ) -> Result<StartedChangeSet, PrepareError> {
     let stacks = &resumed.wanted.stacks;
@@ -112,7 +103,7 @@ pub async fn resume(
     prepare::resume(inputs, &resumed).await
 }
 
-impl<'a> RequestContext<'a> {
+impl<'a> ProjectContext<'a> {
     fn inputs(
         self,
         control: &'a Control,
@@ -130,7 +121,7 @@ impl<'a> RequestContext<'a> {
     }
 }
 
-impl RequestContext<'_> {
+impl ProjectContext<'_> {
     /// The request with the identified caller. Refused if the caller may not change the targets.
     async fn identified(self, request: ChangeSetRequest) -> Result<ChangeSetRequest, PrepareError> {
         let kind = request.exec.as_ref().map(|exec| exec.kind);

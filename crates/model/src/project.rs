@@ -130,6 +130,7 @@ pub enum Backend {
     },
 }
 
+/// A `stack` block: one field for each attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stack {
     pub name: StackName,

@@ -12,8 +12,8 @@ use control::changeset::backends::UnreadState;
 use control::changeset::explain;
 use control::changeset::prepare::{self, ChangeSetRequest, PrepareError, ResumeCandidate};
 use control::home::HomeSettings;
-use control::project::open::OpenProject;
-use control::request::{self, RequestContext, Requested};
+use control::project::open::{OpenProject, ProjectContext};
+use control::request::{self, Requested};
 use control::schedule::recovery;
 use control::schedule::scheduler::UnattendedOutcome;
 use control::schedule::supervisor::{self, CaughtUp, RecordBranches};
@@ -276,7 +276,7 @@ async fn start<'a>(
     process: &Process,
 ) -> Result<Watcher<'a>, CommandError> {
     let records = record_branches(open, project, process);
-    let context = RequestContext {
+    let context = ProjectContext {
         open,
         project,
         env: &process.env,
@@ -556,7 +556,7 @@ pub(crate) async fn reopen_and_watch(
     };
     let (created_at, asker) = (set.created_at, set.request.asker.clone());
     let action = wanted.action;
-    let context = RequestContext {
+    let context = ProjectContext {
         open: &open,
         project: &project,
         env: &process.env,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use control::Control;
 use control::access::writers::Caller;
 use control::changeset::prepare::{ChangeSetRequest, StartedChangeSet};
-use control::project::open::OpenProject;
-use control::request::{self, RequestContext, Requested};
+use control::project::open::{OpenProject, ProjectContext};
+use control::request::{self, Requested};
 use control::runner::{self as runners};
 use model::base::ids::StackName;
 use model::project::Project;
@@ -99,7 +99,7 @@ pub(crate) async fn exec(
         exec: Some(exec.clone()),
         stacks,
     };
-    let context = RequestContext {
+    let context = ProjectContext {
         open: &open,
         project: &project,
         env: &process.env,

@@ -90,15 +90,12 @@ pub(crate) async fn output(
         head.ok().flatten().iter().try_for_each(say_if_copy)?;
     }
     match &args.name {
-        Some(name) => one(
-            stack,
-            name,
-            known.get(name),
-            &known,
-            args.raw,
-            global,
-            process,
-        ),
+        Some(name) => {
+            let output = known
+                .get(name)
+                .ok_or_else(|| no_output(stack, name, &known))?;
+            one(name, output, args.raw, global, process)
+        }
         None if global.json => {
             let document = known
                 .iter()
@@ -169,22 +166,23 @@ fn failed(err: &ArtifactsError) -> CommandError {
     CommandError::from_error(err)
 }
 
-fn one(
+fn no_output(
     stack: &StackName,
     name: &str,
-    output: Option<&OutputValue>,
     known: &std::collections::BTreeMap<String, OutputValue>,
+) -> CommandError {
+    let names: Vec<String> = known.keys().map(|name| format!("`{name}`")).collect();
+    CommandError::new(format!("stack `{stack}` has no output `{name}`"))
+        .hint(format!("it has {}", names.join(", ")))
+}
+
+fn one(
+    name: &str,
+    output: &OutputValue,
     raw: bool,
     global: &Global,
     process: &Process,
 ) -> Result<ExitStatus, CommandError> {
-    let Some(output) = output else {
-        let names: Vec<String> = known.keys().map(|name| format!("`{name}`")).collect();
-        return Err(
-            CommandError::new(format!("stack `{stack}` has no output `{name}`"))
-                .hint(format!("it has {}", names.join(", "))),
-        );
-    };
     match &output.value {
         value if raw && digits(value).is_some() => report::data(digits(value).unwrap_or_default())?,
         Value::String(text) if raw => report::data(text)?,

@@ -12,6 +12,7 @@ use model::state::StateName;
 use model::state::break_glass::BreakGlass;
 use serde_json::{Value, json};
 
+use super::actors;
 use super::duration;
 use super::table::Table;
 use super::text::{clean, count};
@@ -173,7 +174,7 @@ pub(crate) fn closings(in_force: &Restrictions, project: Option<&Project>) -> Ve
 
 /// A record as data, with the id that users see.
 pub(crate) fn document(act: &BreakGlass) -> Value {
-    let mut document = json!(act);
+    let mut document = actors::by_name(json!(act));
     document["id"] = json!(BreakGlassId(act.id));
     document
 }

@@ -24,6 +24,14 @@ pub struct OpenProject {
     pub checkout: PathBuf,
 }
 
+/// The project as a user has it, and the user's environment.
+#[derive(Clone, Copy, Debug)]
+pub struct ProjectContext<'a> {
+    pub open: &'a OpenProject,
+    pub project: &'a Project,
+    pub env: &'a BTreeMap<String, String>,
+}
+
 /// A project read from an older commit, for stacks that the project no longer has.
 #[derive(Clone, Debug)]
 pub struct OlderProject {

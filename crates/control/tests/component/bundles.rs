@@ -6,7 +6,8 @@ use control::changeset::bundle::{self, ReadBundleError, WriteBundleError};
 use control::changeset::prepare::{BeginBundleError, ChangeSetRequest};
 use control::home::master_keys::KeySource;
 use control::home::{Home, HomeLocation};
-use control::request::{self, RequestContext, Requested};
+use control::project::open::ProjectContext;
+use control::request::{self, Requested};
 use control::{Control, ProcessKind};
 use model::base::ids::ChangeSetId;
 use model::run::changeset::Action;
@@ -41,7 +42,7 @@ async fn apply(world: &mut World, path: &Path) -> Result<ChangeSetId, BeginBundl
         stacks,
         ..world.request(Action::Apply, &[])
     };
-    let context = RequestContext {
+    let context = ProjectContext {
         open: &open,
         project: &project,
         env: &world.env,

@@ -16,8 +16,8 @@ use control::decision::confirm::{self, ConfirmResult};
 use control::home::master_keys::KeySource;
 use control::home::{Home, HomeLocation};
 use control::project::engines;
-use control::project::open::{self, OpenProject};
-use control::request::{self, RequestContext};
+use control::project::open::{self, OpenProject, ProjectContext};
+use control::request;
 use control::run::launcher::RunnerLauncher;
 use control::run::lock::{ClaimedRun, RunLock};
 use control::schedule::{recovery, runner_process, scheduler};
@@ -440,7 +440,7 @@ impl World {
             what: found.what,
             wanted,
         };
-        let context = RequestContext {
+        let context = ProjectContext {
             open: &open,
             project: &project,
             env: &self.env,

@@ -70,15 +70,15 @@ pub(super) fn seal(
             }
             let mut cipher = Cipher::new(earlier.cipher.key().clone());
             cipher.remember(earlier.cipher.remembers());
-            seal_with(
-                document,
+            let with = SealContext {
                 format,
                 rule,
                 plugins,
-                &cipher,
-                Some(&earlier.metadata),
+                cipher: &cipher,
+                earlier: Some(&earlier.metadata),
                 now,
-            )
+            };
+            seal_with(document, with)
         }
         Some(earlier) if !earlier.metadata.foreign.is_empty() => Err(EncryptError::ForeignKeys {
             kinds: earlier.foreign_keys().collect::<Vec<_>>().join(", "),
@@ -96,15 +96,15 @@ fn seal_anew(
     now: Timestamp,
 ) -> Result<String, EncryptError> {
     let key = DataKey::random().map_err(EncryptError::NoRandom)?;
-    seal_with(
-        document,
+    let with = SealContext {
         format,
         rule,
         plugins,
-        &Cipher::new(key),
-        None,
+        cipher: &Cipher::new(key),
+        earlier: None,
         now,
-    )
+    };
+    seal_with(document, with)
 }
 
 /// An empty document with a new data key.
@@ -171,15 +171,27 @@ impl DecryptedDocument {
     }
 }
 
-fn seal_with(
-    mut document: Document,
+/// How a document is encrypted.
+#[derive(Clone, Copy)]
+struct SealContext<'a> {
     format: SopsFormat,
-    rule: &EncryptionRule,
-    plugins: &Plugins,
-    cipher: &Cipher,
-    earlier: Option<&Metadata>,
+    rule: &'a EncryptionRule,
+    plugins: &'a Plugins,
+    cipher: &'a Cipher,
+    /// Of the file that it replaces.
+    earlier: Option<&'a Metadata>,
     now: Timestamp,
-) -> Result<String, EncryptError> {
+}
+
+fn seal_with(mut document: Document, with: SealContext<'_>) -> Result<String, EncryptError> {
+    let SealContext {
+        format,
+        rule,
+        plugins,
+        cipher,
+        earlier,
+        now,
+    } = with;
     let mut age = Vec::new();
     for recipient in &rule.recipients {
         let had = earlier.and_then(|earlier| {

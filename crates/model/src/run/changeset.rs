@@ -38,7 +38,7 @@ pub struct ChangeSet {
     pub created_at: jiff::Timestamp,
 }
 
-/// What was requested.
+/// What was requested. It is stored as one document, so a group of fields would change the stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The project's id: several projects may share a home.

@@ -16,6 +16,8 @@ use crate::stage::fact_readers::Reliance;
 use crate::stage::facts::FactLocation;
 use crate::stage::facts::FactsBranch;
 
+/// All that a runner needs besides the state and the values. It is stored as one document, so a group of fields would
+/// change the stored form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
     pub stack: Stack,

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::commands::manual::ReasonArg;
 use crate::commands::run::ProjectHandle;
 use crate::global::Global;
-use crate::view::{duration, table::Table, text::clean};
+use crate::view::{actors, duration, table::Table, text::clean};
 use crate::watch::decision_error;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -119,7 +119,7 @@ pub(crate) async fn hold(
                 .await
                 .map_err(|err| failed(&err))?;
             if global.json {
-                report::json(&json!({ "hold": hold }))?;
+                report::json(&actors::by_name(json!({ "hold": hold })))?;
             } else {
                 report::say(&format!(
                     "Held {} until {}; `terrane hold release {}` ends it earlier.\n",
@@ -148,9 +148,9 @@ pub(crate) async fn hold(
             }
             let started = go_on(&here, &on, global, process).await?;
             if global.json {
-                report::json(&json!({
+                report::json(&actors::by_name(json!({
                     "released": released.ended, "left": released.left, "goes_on": started,
-                }))?;
+                })))?;
             }
         }
         HoldCommand::List(args) => {
@@ -158,7 +158,7 @@ pub(crate) async fn hold(
                 .await
                 .map_err(|err| failed(&err))?;
             if global.json {
-                report::json(&json!({ "holds": all }))?;
+                report::json(&actors::by_name(json!({ "holds": all })))?;
             } else if all.is_empty() {
                 report::say("Nothing is held.\n")?;
             } else {

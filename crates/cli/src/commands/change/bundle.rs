@@ -9,8 +9,8 @@ use control::Control;
 use control::access::writers::Caller;
 use control::changeset::bundle::{self, Bundle, ReadBundleError};
 use control::changeset::prepare::{BeginBundleError, ChangeSetRequest};
-use control::project::open::OpenProject;
-use control::request::{self, RequestContext, Requested};
+use control::project::open::{OpenProject, ProjectContext};
+use control::request::{self, Requested};
 use model::base::ids::StackName;
 use model::project::Project;
 use model::run::changeset::Action;
@@ -206,7 +206,7 @@ async fn start<'a>(
         bundle,
     } = here;
     let records = record_branches(open, project, process);
-    let context = RequestContext {
+    let context = ProjectContext {
         open,
         project,
         env: &process.env,

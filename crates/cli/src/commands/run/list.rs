@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::commands::home_args::HomeHandle;
 use crate::global::Global;
 use crate::global::at_home;
-use crate::view::{ViewOptions, duration, restrictions, table::Table, text::count};
+use crate::view::{ViewOptions, actors, duration, restrictions, table::Table, text::count};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Show active and waiting runs, and why they wait; `--all` also shows finished ones
@@ -60,12 +60,13 @@ pub(super) async fn list(
     let resting = upstreams::resting(&here.control).await;
     let resting = resting.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
-        let sets: Vec<Value> = sets.iter().map(document).collect();
+        let sets = sets.iter().map(document).map(actors::by_name);
+        let sets: Vec<Value> = sets.collect();
         let resting: Vec<Value> = resting.iter().map(not_done).collect();
         report::json(&json!({
             "change_sets": sets,
             "not_done": resting,
-            "holds": in_force.holds,
+            "holds": actors::by_name(json!(in_force.holds)),
             "open": restrictions::documents(&in_force, here.project.as_ref()),
             "kept_aside": in_force.kept,
         }))?;

@@ -22,7 +22,7 @@ use crate::global::Global;
 use crate::view::plan::sum;
 use crate::view::policy::{self, StackVerdict};
 use crate::view::table::Table;
-use crate::view::{ViewOptions, gates, text, unrecorded};
+use crate::view::{ViewOptions, actors, gates, text, unrecorded};
 use crate::watch::Watcher;
 use crate::{CommandError, ExitStatus, Process, report};
 
@@ -64,7 +64,11 @@ pub(super) async fn show(
         history.retain(|(_, happened)| matches!(happened, HistoryEvent::Run(id, _) if *id == run));
     }
     if global.json {
-        report::json(&document(&here.control, &explained, &history))?;
+        report::json(&actors::by_name(document(
+            &here.control,
+            &explained,
+            &history,
+        )))?;
         return Ok(ExitStatus::Done);
     }
     let look = process.data_look(global);

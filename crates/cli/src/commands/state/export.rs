@@ -1,5 +1,6 @@
 //! `terrane state export`
 
+use control::project::open::ProjectContext;
 use control::state::http_backend_lock::Locking;
 use control::transfer::export::{self, StateExport};
 use control::transfer::import::StateLocation;
@@ -71,9 +72,12 @@ pub(crate) async fn export(
         let stack = selection::one(stack, &project)?;
         let settings = process.settings(global)?;
         let control = open_home(&settings, &open, process, process.look(global)).await?;
-        let (env, who) = (&process.env, process.actor());
-        let export = export::export_to_engine;
-        export(&control, &open, &project, env, stack, &who, args.copy).await
+        let context = ProjectContext {
+            open: &open,
+            project: &project,
+            env: &process.env,
+        };
+        export::export_to_engine(&control, context, stack, &process.actor(), args.copy).await
     } else {
         let place = HomeHandle::open(global, process).await?;
         let export = StateExport {

@@ -93,10 +93,12 @@ pub(crate) async fn import(
             let (open, project) = valid_project(global, process)?;
             let stack = selection::one(word, &project)?.clone();
             let stacks = vec![stack];
-            import_stacks(
-                args, &from, locking, &open, &project, stacks, global, process,
-            )
-            .await?
+            let source = ImportSource {
+                args,
+                from: &from,
+                locking,
+            };
+            import_stacks(source, &open, &project, stacks, global, process).await?
         }
     };
     if args.no_plan || stacks.is_empty() {
@@ -141,10 +143,12 @@ async fn import_all(
         let stacks = project.stacks.values();
         let stacks = stacks.filter(|stack| has_file(&stack.state));
         let stacks = stacks.map(|stack| stack.name.clone()).collect();
-        return import_stacks(
-            args, from, locking, &open, &project, stacks, global, process,
-        )
-        .await;
+        let source = ImportSource {
+            args,
+            from,
+            locking,
+        };
+        return import_stacks(source, &open, &project, stacks, global, process).await;
     }
     let home = HomeHandle::open(global, process).await?;
     let who = process.actor();
@@ -226,17 +230,27 @@ async fn import_by_name(
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "each says one thing")]
+/// Where states come from, and how they are locked there.
+#[derive(Clone, Copy)]
+struct ImportSource<'a> {
+    args: &'a ImportArgs,
+    from: &'a StateLocation,
+    locking: &'a Locking,
+}
+
 async fn import_stacks(
-    args: &ImportArgs,
-    from: &StateLocation,
-    locking: &Locking,
+    source: ImportSource<'_>,
     open: &OpenProject,
     project: &Project,
     stacks: Vec<StackName>,
     global: &Global,
     process: &Process,
 ) -> Result<Vec<StackName>, CommandError> {
+    let ImportSource {
+        args,
+        from,
+        locking,
+    } = source;
     let settings = process.settings(global)?;
     let control = open_home(&settings, open, process, process.look(global)).await?;
     let who = process.actor();

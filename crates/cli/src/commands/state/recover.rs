@@ -19,7 +19,7 @@ use crate::commands::read_project;
 use crate::global::Global;
 use crate::global::at_home;
 use crate::view::text::count;
-use crate::view::{ViewOptions, errors};
+use crate::view::{ViewOptions, actors, errors};
 use crate::{CommandError, ExitStatus, Process, report};
 
 /// Decrypt everything in a home, with only its files and the key
@@ -112,7 +112,7 @@ pub(crate) async fn recover(
     if global.json {
         let document = serde_json::to_value(&report)
             .map_err(|err| CommandError::because("could not write JSON", &err))?;
-        report::json(&document)?;
+        report::json(&actors::by_name(document))?;
     } else {
         report::data(&summary(&report))?;
         report::say(&doubts(&report, process.look(global)))?;
@@ -144,7 +144,7 @@ async fn into_home(
     let done = recovery::into_home(&home, &args.accept_loss, reason.as_ref()).await;
     let HomeRebuild { rebuilt, went_on } = done.map_err(|err| CommandError::from_error(&err))?;
     if global.json {
-        report::json(&json!({
+        report::json(&actors::by_name(json!({
             "states": rebuilt.states,
             "versions": rebuilt.versions,
             "heads": rebuilt.heads,
@@ -159,7 +159,7 @@ async fn into_home(
                 "causes": unread.causes,
             })).collect::<Vec<_>>(),
             "went_on": went_on,
-        }))?;
+        })))?;
     } else {
         let look = process.look(global);
         let mut text = told(&rebuilt, !went_on.is_empty(), look);

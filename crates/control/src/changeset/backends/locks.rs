@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use drivers::engine::EngineCall;
-use model::base::actor::Actor;
 use model::base::ids::StackName;
 use model::project::engine::Flavor;
 use model::project::{Backend, Project};
@@ -13,8 +12,8 @@ use store::NewBreakGlass;
 
 use super::{BackendChoice, BackendEngine, BackendError};
 use crate::Control;
-use crate::project::open::OpenProject;
-use crate::state::redact_reason::without_secrets;
+use crate::project::open::{OpenProject, ProjectContext};
+use crate::state::redact_reason::BreakGlassReason;
 
 /// The lock of a stack's state, as its backend reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,17 +115,14 @@ pub enum BreakOutcome {
 
 /// Breaks the lock with this id, with the engine's `force-unlock` or a request to the `http` server. It is
 /// recorded with its reason.
-#[expect(clippy::too_many_arguments, reason = "each says one thing")]
 pub async fn break_lock(
     control: &Control,
-    open: &OpenProject,
-    project: &Project,
+    context: ProjectContext<'_>,
     stack: &StackName,
-    env: &BTreeMap<String, String>,
     id: &str,
-    actor: &Actor,
-    reason: &str,
+    reason: &BreakGlassReason,
 ) -> Result<BreakOutcome, BackendError> {
+    let ProjectContext { open, project, env } = context;
     let target = &project.stacks[stack].target;
     let (action, broken) = match &project.targets[target].backend {
         Backend::Engine { kind, .. } if kind == "pg" => {
@@ -148,12 +144,12 @@ pub async fn break_lock(
         seat.call("break the lock", &call).await?;
     }
     let state = control.state_name(&project.stacks[stack].state);
-    let reason = without_secrets(control, std::slice::from_ref(&state), reason).await;
+    let reason = reason.kept(control, &state).await;
     let record = NewBreakGlass {
         act: BreakGlassAction::LockBroken,
         state: &state,
-        actor,
-        reason: Some(&reason),
+        actor: &reason.actor,
+        reason: Some(&reason.text),
         detail: format!("{action} `{id}` in the backend of target `{target}`"),
     };
     let recorded = control.store.break_glass_open(&record).await;

@@ -6,13 +6,12 @@
 //! (`transfer::export`).
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 
 use model::base::actor::Actor;
 use model::base::ids::StackName;
-use model::project::{Backend, Project};
+use model::project::Backend;
 use model::state::{Contents, ExpectedHead, StateFacts, StateVersion, with_identity};
 use serde_json::Value;
 use store::{AcquireLockError, StoreError};
@@ -20,7 +19,7 @@ use store::{AcquireLockError, StoreError};
 use super::{ExportError, Exported, newer_words};
 use crate::Control;
 use crate::changeset::backends::{BackendChoice, BackendEngine, BackendError};
-use crate::project::open::OpenProject;
+use crate::project::open::ProjectContext;
 use crate::state::http_backend_lock::{HttpLockError, told_to_stop};
 use crate::state::queries::{self, ReadStateError};
 use crate::transfer::import::lock_info;
@@ -29,13 +28,12 @@ use crate::transfer::import::lock_info;
 /// empty backend only with `of_copy`.
 pub async fn export(
     control: &Control,
-    open: &OpenProject,
-    project: &Project,
-    env: &BTreeMap<String, String>,
+    context: ProjectContext<'_>,
     stack: &StackName,
     who: &Actor,
     of_copy: bool,
 ) -> Result<Exported, ExportError> {
+    let ProjectContext { open, project, env } = context;
     let state = control.state_name(&project.stacks[stack].state);
     let (version, body) = queries::read(control, &state, None).await?;
     let target = &project.targets[&project.stacks[stack].target];

@@ -87,7 +87,12 @@ pub(crate) fn expand<'f>(
         {
             taken.insert(path);
         }
-        for_each(reader, *item, None, None, scope, &mut out);
+        let origin = Origin {
+            item: *item,
+            defaults: None,
+            dir: None,
+        };
+        for_each(reader, origin, scope, &mut out);
     }
     let mut found: BTreeSet<&str> = BTreeSet::new();
     for item in &blocks.discovers {
@@ -111,36 +116,60 @@ pub(crate) fn expand<'f>(
                         .chain(["path"])
                         .collect();
                     reader.deep_shape(beside.source, beside.block, beside.spec, &implied);
-                    for_each(reader, *beside, Some(*item), Some(dir), &scope, &mut out);
+                    let origin = Origin {
+                        item: *beside,
+                        defaults: Some(*item),
+                        dir: Some(dir),
+                    };
+                    for_each(reader, origin, &scope, &mut out);
                 }
-                None => named(reader, *item, None, Some(dir), scope, None, &mut out),
+                None => named(reader, Origin::found(*item, dir), scope, None, &mut out),
             }
         }
     }
     for (dir, item) in &blocks.beside {
         if !found.contains(dir.as_str()) {
             reader.deep_shape(item.source, item.block, item.spec, &["path"]);
-            for_each(reader, *item, None, Some(dir), scope, &mut out);
+            for_each(reader, Origin::found(*item, dir), scope, &mut out);
         }
     }
     out
 }
 
+/// Where a stack comes from.
+#[derive(Clone, Copy)]
+struct Origin<'f, 'd> {
+    item: OuterBlock<'f>,
+    /// The `discover` block that found it, for what its own block does not set.
+    defaults: Option<OuterBlock<'f>>,
+    dir: Option<&'d str>,
+}
+
+impl<'f, 'd> Origin<'f, 'd> {
+    /// A block that describes the stack in this directory alone.
+    fn found(item: OuterBlock<'f>, dir: &'d str) -> Self {
+        Self {
+            item,
+            defaults: None,
+            dir: Some(dir),
+        }
+    }
+}
+
 /// One stack, or one per entry of `for_each`.
 fn for_each<'f>(
     reader: &mut Reader<'_>,
-    item: OuterBlock<'f>,
-    defaults: Option<OuterBlock<'f>>,
-    dir: Option<&str>,
+    origin: Origin<'f, '_>,
     scope: &Scope,
     out: &mut Expanded<'f>,
 ) {
+    let item = origin.item;
     if item.block.labels.len() != item.spec.labels.len() {
         out.is_missing(item);
         return;
     }
     if !item.block.body.has_attribute("for_each") {
-        named(reader, item, defaults, dir, scope.clone(), None, out);
+        named(reader, origin, scope.clone(), None, out);
         return;
     }
     let Some(field) = reader.single(item.source, &item.block.body, &STACK, "for_each", scope)
@@ -170,20 +199,23 @@ fn for_each<'f>(
             continue;
         }
         let scope = scope.with("each", json!({ "key": key, "value": value }));
-        named(reader, item, defaults, dir, scope, Some(&key), out);
+        named(reader, origin, scope, Some(&key), out);
     }
 }
 
 /// Names an instance, unless it is disabled.
 fn named<'f>(
     reader: &mut Reader<'_>,
-    item: OuterBlock<'f>,
-    defaults: Option<OuterBlock<'f>>,
-    dir: Option<&str>,
+    origin: Origin<'f, '_>,
     scope: Scope,
     key: Option<&str>,
     out: &mut Expanded<'f>,
 ) {
+    let Origin {
+        item,
+        defaults,
+        dir,
+    } = origin;
     if out.instances.len() >= MAX_STACKS {
         reader.findings.push(
             Finding::error(

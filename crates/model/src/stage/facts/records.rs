@@ -25,7 +25,7 @@ fn document(act: &BreakGlass) -> Value {
     json!({
         "act": act.act.words(),
         "state": act.state.name,
-        "actor": act.actor,
+        "actor": act.actor.name,
         "reason": act.reason,
         "detail": act.detail,
         "at": act.at.to_string(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use control::changeset::backends::{self, BackendError, BackendLock, BreakOutcome, StackLock};
+use control::project::open::ProjectContext;
 use control::state::lock_admin::applying;
 use control::state::redact_reason::BreakGlassReason;
 use jiff::Timestamp;
@@ -148,8 +149,8 @@ pub(super) async fn break_lock(
     };
     let question = format!("Break {what} on `{stack}`, in the backend of its engine?");
     ask(&question, args.auto_approve, process)?;
-    let (actor, text) = (&reason.actor, &reason.text);
-    let broken = backends::break_lock(control, open, project, stack, env, &id, actor, text).await;
+    let context = ProjectContext { open, project, env };
+    let broken = backends::break_lock(control, context, stack, &id, reason).await;
     let broken = broken.map_err(|err| failed(&err))?;
     if global.json {
         report::json(&json!({
