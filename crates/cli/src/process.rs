@@ -67,16 +67,17 @@ impl Process {
                 via: Entrance::Cli,
             };
         }
+        let (name, verified) = self.user();
         Actor {
-            name: self.user(),
+            name,
             kind: ActorKind::Person,
-            verified: Verification::System,
+            verified,
             via: Entrance::Cli,
         }
     }
 
-    /// The user of the operating system.
-    fn user(&self) -> String {
+    /// The user of the operating system. A variable can name anyone.
+    fn user(&self) -> (String, Verification) {
         let uid = rustix::process::getuid().as_raw().to_string();
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let known = users.lines().find_map(|line| {
@@ -84,10 +85,14 @@ impl Process {
             let name = fields.next()?;
             (fields.nth(1)? == uid).then(|| name.to_owned())
         });
-        let said = || ["USER", "LOGNAME"].iter().find_map(|name| self.var(name));
-        known
-            .or_else(|| said().map(str::to_owned))
-            .unwrap_or_else(|| format!("user {uid}"))
+        if let Some(name) = known {
+            return (name, Verification::System);
+        }
+        let said = ["USER", "LOGNAME"].iter().find_map(|name| self.var(name));
+        match said {
+            Some(name) => (name.to_owned(), Verification::Claimed),
+            None => (format!("user {uid}"), Verification::System),
+        }
     }
 
     /// The look of standard error, which gets everything that is not data.

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant, SystemTime};
 use control::Control;
 use control::changeset::orphan_processes;
 use control::changeset::prepare::StartedChangeSet;
-use control::decision::DecisionError;
-use control::decision::confirm::{self, ConfirmResult};
+use control::decision::confirm::{self, ConfirmRequest, ConfirmResult};
 use control::decision::stop;
+use control::decision::{DecidingUser, DecisionError};
 use control::home::retry::Backoff;
 use control::request::AttachedChangeSet;
 use control::run::client_presence;
 use control::run::query::ChangeMark;
-use control::schedule::scheduler::{self, UserCommand};
+use control::schedule::scheduler;
 use control::schedule::supervisor::{RecordBranches, SuperviseError, Supervisor};
 use control::secrets::caller_env::CallerEnv;
 use control::stage::facts::MissedRecord;
@@ -25,6 +25,7 @@ use model::base::actor::Actor;
 use model::base::error::Explain;
 use model::base::ids::{ChangeSetId, RunId, StackName};
 use model::policy::Remark;
+use model::project::Project;
 use model::run::approval::MissingApproval;
 use model::run::changeset::{Action, ChangeSet, LaneBlocker, Status, UserCommandError};
 use model::run::{Run, RunState};
@@ -202,9 +203,22 @@ impl<'a> Watcher<'a> {
         frame::heading(self.set())
     }
 
-    pub(crate) async fn confirm(&mut self) -> Result<(), CommandError> {
+    /// Confirms the plans. `typed` names protected stacks that the user confirmed one by one.
+    pub(crate) async fn confirm(
+        &mut self,
+        project: &Project,
+        process: &Process,
+        typed: &[StackName],
+    ) -> Result<(), CommandError> {
         let caller = self.supervisor.caller();
-        let outcome = confirm::confirm(self.control, self.id, &self.actor, &caller).await;
+        let decider = DecidingUser {
+            actor: &self.actor,
+            env: &process.env,
+            project,
+        };
+        let set = self.id;
+        let request = ConfirmRequest { set, typed };
+        let outcome = confirm::confirm(self.control, decider, request, &caller).await;
         let outcome = outcome.map_err(|err| decision_error(&err))?;
         for (stack, said) in &outcome.verdicts.said {
             self.warn(stack, &said.warnings)?;
@@ -369,9 +383,7 @@ impl<'a> Watcher<'a> {
         self.display.print(
             "Interrupting: engines finish their current work and save their state. Press Ctrl-C again to detach.\n",
         )?;
-        let by = self.actor.clone();
-        let interrupted = self.supervisor.advance(Some(UserCommand::Interrupt { by }));
-        let interrupted = interrupted.await;
+        let interrupted = self.supervisor.interrupt(self.actor.clone()).await;
         interrupted.map_err(|err| CommandError::because("cannot interrupt", &err))?;
         self.look().await
     }

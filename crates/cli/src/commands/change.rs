@@ -44,7 +44,7 @@ mod prompt;
 
 pub(super) use outcome::unknown;
 pub(super) use plans::AppliedPlans;
-pub(super) use prompt::read_line;
+pub(super) use prompt::{forget_input, read_line};
 
 pub(crate) struct ChangeOptions {
     pub(crate) action: Action,
@@ -374,7 +374,7 @@ async fn follow(
                     prompt::confirm(change.action, watcher.set(), process).await?
                 };
                 match answer {
-                    PromptOutcome::Yes => watcher.confirm().await?,
+                    PromptOutcome::Yes => watcher.confirm(project, process, &[]).await?,
                     // The change set does not change: a user with permission can confirm it later, on another
                     // terminal.
                     answer @ PromptOutcome::NoTerminal => {

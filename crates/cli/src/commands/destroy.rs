@@ -156,6 +156,7 @@ fn type_protected_names(
         if !process.stdin_is_terminal {
             return Err(refused("its name must be typed, and there is no terminal"));
         }
+        change::forget_input();
         report::say(&format!(
             "Stack `{name}` is protected. Type its name to destroy it: "
         ))?;

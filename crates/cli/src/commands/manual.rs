@@ -11,6 +11,7 @@ use control::state::redact_reason::without_secrets_here;
 use model::project::Project;
 use model::state::StateName;
 
+use super::change::forget_input;
 use super::home_args::HomeHandle;
 use super::read_project;
 use crate::global::Global;
@@ -110,6 +111,7 @@ pub(crate) fn ask(question: &str, approved: bool, process: &Process) -> Result<(
             .hint("add `--auto-approve` to skip the confirmation")
             .status(ExitStatus::Waits));
     }
+    forget_input();
     report::say(&format!("\n{question} Type `yes` to continue: "))?;
     let mut line = String::new();
     io::stdin()

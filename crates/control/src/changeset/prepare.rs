@@ -613,7 +613,7 @@ pub async fn find_alike(
         other.id < set.id
             && other.status == Status::AwaitingConfirm
             && other_request.action == own.action
-            && other_request.asker == own.asker
+            && other_request.actor().name == own.actor().name
             && other_request.stacks == own.stacks
     });
     Ok(open.into_iter().map(|other| other.id).collect())

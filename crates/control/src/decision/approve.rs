@@ -173,7 +173,7 @@ async fn blocked(
             ),
         )));
     }
-    let stack: Option<StackName> = decider.protected_since(control, id).await?;
+    let stack: Option<StackName> = decider.protected_since(control, id, &[]).await?;
     Ok(stack.map(|stack| {
         (
             format!("stack `{stack}` was protected after its destroy was requested"),

@@ -10,6 +10,7 @@ use model::project::Project;
 use model::run::changeset::{Action, Request};
 use store::ChangeSetError;
 
+use super::confirm::ConfirmRequest;
 use crate::Control;
 use crate::access::writers::{self, NotAWriterError};
 use crate::changeset::explain::ApproveError;
@@ -38,6 +39,8 @@ pub enum DecisionError {
     StackGone { set: ChangeSetId, stack: StackName },
     #[error("{by} now requires more approvals than when change set {set} was requested")]
     MoreApprovals { set: ChangeSetId, by: String },
+    #[error("stack `{stack}` was protected after its destroy was requested")]
+    Protected { set: ChangeSetId, stack: StackName },
     #[error(transparent)]
     NotAWriter(#[from] NotAWriterError),
     #[error("cannot approve change set {set}: it is still being planned")]
@@ -80,6 +83,7 @@ impl Explain for DecisionError {
             | Self::OtherMachine { .. }
             | Self::StackGone { .. }
             | Self::MoreApprovals { .. }
+            | Self::Protected { .. }
             | Self::NotAWriter(_)
             | Self::StillPlanned { .. }
             | Self::Over { .. }
@@ -108,6 +112,10 @@ impl Explain for DecisionError {
                 ),
             ],
             Self::StackGone { set, .. } | Self::MoreApprovals { set, .. } => vec![drop_it(set)],
+            Self::Protected { set, stack } => vec![command(
+                format!("run confirm {set} --confirm {stack}"),
+                "destroys it",
+            )],
             Self::NotAWriter(err) => err.next_steps(),
             Self::StillPlanned { set } => vec![command(
                 format!("run show {set} --plan"),
@@ -166,16 +174,32 @@ impl Control {
 }
 
 impl DecidingUser<'_> {
-    /// A stack of a destroy that became protected after the request.
+    /// Requires the names of stacks that became protected after the request.
+    pub(super) async fn check_typed(
+        &self,
+        control: &Control,
+        request: ConfirmRequest<'_>,
+    ) -> Result<(), DecisionError> {
+        let set = request.set;
+        match self.protected_since(control, set, request.typed).await? {
+            None => Ok(()),
+            Some(stack) => Err(DecisionError::Protected { set, stack }),
+        }
+    }
+
+    /// A stack of a destroy that became protected after the request, and that is not among these names.
     pub(super) async fn protected_since(
         &self,
         control: &Control,
         set: ChangeSetId,
+        named: &[StackName],
     ) -> Result<Option<StackName>, DecisionError> {
         let (request, typed) = control.typed_names(set).await?;
         let is_protected = |name: &&StackName| {
             let stack = self.project.stacks.get(*name);
-            stack.is_some_and(|stack| stack.protected) && !typed.contains(*name)
+            stack.is_some_and(|stack| stack.protected)
+                && !typed.contains(*name)
+                && !named.contains(*name)
         };
         let found = request.stacks.iter().find(is_protected).cloned();
         Ok(found.filter(|_| request.action == Action::Destroy))

@@ -1,12 +1,12 @@
 //! Confirms the plans of a change set. Policies may deny the confirmation because of the user or the time.
 
 use model::base::actor::Actor;
-use model::base::ids::ChangeSetId;
+use model::base::ids::{ChangeSetId, StackName};
 use model::policy::Remark;
 use model::run::approval::MissingApproval;
 use model::run::changeset::{LaneBlocker, Status, UserCommand};
 
-use super::DecisionError;
+use super::{DecidingUser, DecisionError};
 use crate::Control;
 use crate::changeset::approval_policy::{self, PolicyVerdicts};
 use crate::changeset::explain;
@@ -30,12 +30,26 @@ pub enum ConfirmResult {
     Missing(Vec<MissingApproval>),
 }
 
+/// What a user confirms.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfirmRequest<'a> {
+    pub set: ChangeSetId,
+    /// Stacks that were protected after their destroy was requested, and whose names the user typed.
+    pub typed: &'a [StackName],
+}
+
+/// Confirms the plans, if the user may apply them here, and no stack was protected in the meantime.
 pub async fn confirm(
     control: &Control,
-    set: ChangeSetId,
-    actor: &Actor,
+    decider: DecidingUser<'_>,
+    request: ConfirmRequest<'_>,
     caller: &CallerEnv,
 ) -> Result<ConfirmOutcome, DecisionError> {
+    let (set, actor) = (request.set, decider.actor);
+    control.check_project(set).await?;
+    control.check_machine(set).await?;
+    decider.check_writer(control, set).await?;
+    decider.check_typed(control, request).await?;
     let verdicts = evaluate(control, set, actor).await?;
     let denials: Vec<Remark> = verdicts.denials().cloned().collect();
     let result = if !denials.is_empty() {

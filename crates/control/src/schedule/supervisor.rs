@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use model::base::actor::Actor;
 use model::base::error::{ErrorKind, Explain, NextStep};
 use model::base::ids::{ChangeSetId, RunId};
 use model::run::changeset::{Action, ChangeSet, LaneBlocker, Status, UserCommand};
@@ -116,16 +117,16 @@ pub struct Supervisor {
     blocked_by: Mutex<Option<LaneBlocker>>,
     /// Branches that could not be updated at the end.
     missed: Mutex<Vec<MissedRecord>>,
+    /// Runs whose runner was asked to interrupt its engine.
+    interrupted: tokio::sync::Mutex<BTreeSet<RunId>>,
     stopping: AtomicBool,
-    stopped: Notify,
+    woken: Notify,
 }
 
 /// What the loop remembers from one step to the next.
 struct Memory {
     /// The change set that blocks the queue without progress, and since when.
     stalled: Option<(ChangeSetId, Instant)>,
-    /// Runs whose runner was asked to interrupt its engine.
-    interrupted: BTreeSet<RunId>,
     /// Since when another process has held the lease.
     refused: Option<Instant>,
     supervised: Instant,
@@ -145,8 +146,9 @@ impl Supervisor {
             records,
             blocked_by: Mutex::new(None),
             missed: Mutex::new(Vec::new()),
+            interrupted: tokio::sync::Mutex::default(),
             stopping: AtomicBool::new(false),
-            stopped: Notify::new(),
+            woken: Notify::new(),
         }
     }
 
@@ -181,7 +183,7 @@ impl Supervisor {
                 }
                 watched = &mut watching => {
                     self.stopping.store(true, Ordering::Release);
-                    self.stopped.notify_one();
+                    self.woken.notify_one();
                     if is_supervised {
                         supervising.await?;
                     }
@@ -191,44 +193,31 @@ impl Supervisor {
         }
     }
 
-    /// Works until the change set is over or waits for a person, or until it is stopped.
+    /// Works until it is stopped. An error ends the loop: the client decides whether to wait and to start it again.
     async fn run(&self) -> Result<(), SuperviseError> {
         let mut memory = Memory {
             stalled: None,
-            interrupted: BTreeSet::new(),
             refused: None,
             supervised: Instant::now(),
         };
         if self.caller.is_some() {
-            Self::retry_later(self.advance(None).await)?;
+            self.advance(None).await?;
         }
         while !self.stopping.load(Ordering::Acquire) {
-            let step = Box::pin(self.step(&mut memory)).await;
-            match Self::retry_later(step)? {
-                Some(Status::Interrupting) => self.pause(INTERRUPTING).await,
-                Some(Status::AwaitingConfirm) => break,
-                Some(status) if status.is_over() => break,
-                Some(_) | None => self.pause(INTERVAL).await,
+            match Box::pin(self.step(&mut memory)).await? {
+                Status::Interrupting => self.pause(INTERRUPTING).await,
+                _ => self.pause(INTERVAL).await,
             }
         }
-        Self::retry_later(self.clean_up().await)?;
-        Ok(())
-    }
-
-    /// Nothing is lost while the home does not answer: the next step tries again.
-    fn retry_later<T, E: Into<SuperviseError>>(
-        step: Result<T, E>,
-    ) -> Result<Option<T>, SuperviseError> {
-        match step.map_err(Into::into) {
-            Err(err) if err.kind() == ErrorKind::Unavailable => Ok(None),
-            step => step.map(Some),
-        }
+        // A client may leave before the pass that reaches a runner which has just started.
+        self.interrupt_runners().await?;
+        self.clean_up().await
     }
 
     async fn pause(&self, time: Duration) {
         tokio::select! {
             () = tokio::time::sleep(time) => {}
-            () = self.stopped.notified() => {}
+            () = self.woken.notified() => {}
         }
     }
 
@@ -240,7 +229,7 @@ impl Supervisor {
             return Ok(set.status);
         }
         if set.status == Status::Interrupting {
-            scheduler::interrupt_runners(&self.control, &runs, &mut memory.interrupted)?;
+            self.interrupt_runners().await?;
         }
         if memory.supervised.elapsed() < INTERVAL {
             return Ok(set.status);
@@ -285,8 +274,31 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Starts nothing more, and interrupts the engines that are running.
+    pub async fn interrupt(&self, by: Actor) -> Result<(), SuperviseError> {
+        self.advance(Some(UserCommand::Interrupt { by })).await?;
+        self.interrupt_runners().await?;
+        self.woken.notify_one();
+        Ok(())
+    }
+
+    /// Asks each running engine of an interrupted change set to stop, once.
+    async fn interrupt_runners(&self) -> Result<(), SuperviseError> {
+        let set = self.control.store.change_set_get(self.set).await?;
+        if set.status != Status::Interrupting {
+            return Ok(());
+        }
+        let runs = self.control.store.run_list(self.set).await?;
+        let mut interrupted = self.interrupted.lock().await;
+        Ok(scheduler::interrupt_runners(
+            &self.control,
+            &runs,
+            &mut interrupted,
+        )?)
+    }
+
     /// Records a user's command, if there is one, and performs what is possible now.
-    pub async fn advance(&self, command: Option<UserCommand>) -> Result<(), AdvanceError> {
+    async fn advance(&self, command: Option<UserCommand>) -> Result<(), AdvanceError> {
         let caller = self.caller();
         let done = scheduler::advance(&self.control, self.set, command, &caller, None).await?;
         self.note_blocker(done.front);
@@ -303,6 +315,11 @@ impl Supervisor {
         if !set.status.is_over() {
             return Ok(());
         }
+        // Another client that has the lease cleans up too.
+        let Some(_lease) = client_presence::supervise(&self.control, self.set).unwrap_or(None)
+        else {
+            return Ok(());
+        };
         let runs = self.control.store.run_list(self.set).await?;
         cleanup::remove_leftovers(&self.control, &set, &runs).await;
         let Some(to) = self.records.as_ref().filter(|to| !to.branches.is_empty()) else {

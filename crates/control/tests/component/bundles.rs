@@ -178,7 +178,7 @@ async fn a_bundle_is_refused_after_its_state_changed() {
     let refused = apply(&mut world, &path).await.unwrap_err().to_string();
     let why = "the plan of stack `a` may no longer be applied: the state";
     assert!(refused.starts_with(why), "{refused}");
-    assert!(refused.contains("asked for by `alice`"), "{refused}");
+    assert!(refused.contains("requested by `alice`"), "{refused}");
 }
 
 #[tokio::test]

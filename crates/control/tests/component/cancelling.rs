@@ -1,7 +1,6 @@
 //! Change sets and runs that a person ends.
 
 use control::changeset::cancel_requests::CancelRequest;
-use control::decision::confirm;
 use control::schedule::cancel::{self, PendingCancel};
 use control::schedule::scheduler::{self, UserCommand};
 use control::state::redact_reason::BreakGlassReason;
@@ -21,9 +20,7 @@ fn wish() -> CancelRequest {
 }
 
 async fn confirm_only(world: &World, set: ChangeSetId) {
-    let caller = world.values(set).await;
-    let confirmed = confirm::confirm(&world.control, set, &Actor::named("alice"), &caller).await;
-    confirmed.unwrap();
+    world.confirm_as(set, "alice").await.unwrap();
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! What clients of the server do with a state: read, lock, write, unlock, delete, and what they are refused.
 
 use control::state::client_access::{ClientAccess, WriteOutcome};
-use control::state::queries::{self, RefusedRequest};
+use control::state::queries;
 use control::state::run_access::StateAccessError;
+use model::state::RefusedRequest;
 use model::state::break_glass::BreakGlassAction;
 use model::state::token::TokenScope;
 use model::state::{PushRefusal, VersionMark};

@@ -1,7 +1,5 @@
 //! Confirming, discarding and rejecting: when each is possible, and what it does.
 
-use control::decision::confirm;
-use model::base::actor::Actor;
 use model::base::ids::ChangeSetId;
 use model::run::changeset::Action;
 
@@ -78,11 +76,9 @@ async fn a_plan_is_nothing_to_confirm() {
 async fn an_unknown_change_set_is_not_confirmed() {
     let mut world = World::single().await;
     let set = world.plan(&[]).await;
-    let (unknown, values) = (ChangeSetId(set.0 + 1), world.caller());
-    let alice = Actor::named("alice");
-    let confirmed = confirm::confirm(&world.control, unknown, &alice, &values);
+    let unknown = ChangeSetId(set.0 + 1);
     assert_eq!(
-        refusal(confirmed.await),
+        refusal(world.confirm_as(unknown, "alice").await),
         "NotFound: there is no change set `c2`"
     );
 }

@@ -8,7 +8,7 @@ use control::changeset::explain::{self, ChangeSetDetails};
 use control::changeset::holds::{self, ReleaseError};
 use control::changeset::prepare::{ChangeSetRequest, PrepareError};
 use control::decision::approve::{self, ApproveOutcome, ApproveRequest};
-use control::decision::confirm::{self, ConfirmResult};
+use control::decision::confirm::ConfirmResult;
 use control::decision::release::{self, Waiter};
 use control::decision::{DecidingUser, DecisionError, stop};
 use control::state::redact_reason::BreakGlassReason;
@@ -165,8 +165,7 @@ impl World {
     ) -> Result<ConfirmResult, DecisionError> {
         self.clock.advance(SignedDuration::from_secs(1));
         self.wait_for_locks(set).await;
-        let values = self.values(set).await;
-        let confirmed = confirm::confirm(&self.control, set, &Actor::named("alice"), &values).await;
+        let confirmed = self.confirm_as(set, "alice").await;
         confirmed.map(|outcome| outcome.result)
     }
 

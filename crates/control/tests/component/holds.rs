@@ -301,7 +301,10 @@ async fn only_ones_own_holds_are_released() {
     world.hold("a").await;
     let on = world.hold_on("a");
     let released = holds::release(&world.control, &on, &Actor::named("bob"), false).await;
-    assert_eq!(released.unwrap_err().to_string(), "only others hold it");
+    assert_eq!(
+        released.unwrap_err().to_string(),
+        "only holds of other users are on it"
+    );
 }
 
 #[tokio::test]

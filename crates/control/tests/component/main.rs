@@ -42,6 +42,7 @@ mod rollback;
 mod searching;
 mod staleness;
 mod states;
+mod supervising;
 mod tokens;
 mod transfer;
 mod validation;

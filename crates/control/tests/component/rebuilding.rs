@@ -189,7 +189,7 @@ async fn verification_of_a_rebuilt_home_finds_no_damage() {
     lose_database(&world);
     rebuild(&world, &[]).await.unwrap();
     open_again(&mut world).await;
-    let found = queries::verify(&world.control, Some(&a(&world)))
+    let found = queries::integrity::verify(&world.control, Some(&a(&world)))
         .await
         .unwrap();
     assert_eq!((found.versions, found.damages.len()), (2, 0));

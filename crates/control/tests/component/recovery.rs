@@ -1,9 +1,7 @@
 //! Runs whose runner died: planned again, or ended as unknown and never repeated by themselves.
 
-use model::base::actor::Actor;
 use std::path::{Path, PathBuf};
 
-use control::decision::confirm;
 use control::run::lock::RunLock;
 use model::base::ids::ChangeSetId;
 use model::run::changeset::Action;
@@ -16,9 +14,7 @@ use crate::world::{World, stack};
 
 /// Confirms. Nobody carries out what follows.
 async fn confirm_only(world: &World, set: ChangeSetId) {
-    let caller = world.values(set).await;
-    let confirmed = confirm::confirm(&world.control, set, &Actor::named("alice"), &caller).await;
-    confirmed.unwrap();
+    world.confirm_as(set, "alice").await.unwrap();
 }
 
 /// A change set of `a` whose runner died in its apply.

@@ -205,11 +205,11 @@ async fn a_destroy_on_a_closed_target_needs_a_writer() {
 }
 
 #[tokio::test]
-async fn a_target_without_writers_is_applied_by_nobody() {
+async fn a_target_without_writers_cannot_be_applied() {
     let mut world = world_of("writers = []", &[("a", "")]).await;
     assert_eq!(
         begin(&mut world, Action::Apply, &[]).await,
-        "Refused: target `local` is applied by nobody"
+        "Refused: target `local` cannot be applied"
     );
 }
 

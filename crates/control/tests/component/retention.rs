@@ -53,7 +53,9 @@ async fn a_version_that_went_is_no_longer_in_the_history() {
 async fn what_stays_can_still_be_read_in_full() {
     let (world, _) = many().await;
     clean(&world, &newest(3), Timestamp::now()).await;
-    let found = queries::verify(&world.control, None).await.unwrap();
+    let found = queries::integrity::verify(&world.control, None)
+        .await
+        .unwrap();
     assert_eq!(found.damages.len(), 0, "{:?}", found.damages);
 }
 

@@ -245,7 +245,9 @@ async fn the_state_of_a_stack_that_the_project_lost_is_named() {
 #[tokio::test]
 async fn verification_reads_every_version() {
     let (world, _) = written(&["1", "2", "3"]).await;
-    let found = queries::verify(&world.control, None).await.unwrap();
+    let found = queries::integrity::verify(&world.control, None)
+        .await
+        .unwrap();
     assert_eq!(
         (found.states, found.versions, found.damages.len()),
         (1, 3, 0)
@@ -255,7 +257,7 @@ async fn verification_reads_every_version() {
 #[tokio::test]
 async fn verification_of_an_unknown_state_is_refused() {
     let world = World::single().await;
-    let refused = queries::verify(&world.control, Some(&a(&world)))
+    let refused = queries::integrity::verify(&world.control, Some(&a(&world)))
         .await
         .unwrap_err();
     assert_eq!(refused.to_string(), "there is no state `demo/a`");
@@ -273,7 +275,9 @@ fn key(world: &World) -> KeySource {
 async fn verification_finds_a_damaged_version() {
     let (world, _) = written(&["1", "2"]).await;
     damage(&world);
-    let found = queries::verify(&world.control, None).await.unwrap();
+    let found = queries::integrity::verify(&world.control, None)
+        .await
+        .unwrap();
     assert_eq!(found.damages.len(), 1, "{:?}", found.damages);
 }
 

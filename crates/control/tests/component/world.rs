@@ -11,8 +11,8 @@ use control::changeset::prepare::{
     self, ChangeSetRequest, PrepareError, PrepareInputs, ResumeRequest,
 };
 use control::clock::Clock;
-use control::decision::DecisionError;
-use control::decision::confirm::{self, ConfirmResult};
+use control::decision::confirm::{self, ConfirmOutcome, ConfirmRequest, ConfirmResult};
+use control::decision::{DecidingUser, DecisionError};
 use control::home::master_keys::KeySource;
 use control::home::{Home, HomeLocation};
 use control::project::engines;
@@ -387,15 +387,28 @@ impl World {
         set: ChangeSetId,
         actor: &str,
     ) -> Result<ConfirmResult, DecisionError> {
-        let confirmed = confirm::confirm(
-            &self.control,
-            set,
-            &Actor::named(actor),
-            &self.values(set).await,
-        )
-        .await?;
+        let confirmed = self.confirm_as(set, actor).await?;
         self.carry_out().await;
         Ok(confirmed.result)
+    }
+
+    pub(crate) async fn confirm_as(
+        &self,
+        set: ChangeSetId,
+        actor: &str,
+    ) -> Result<ConfirmOutcome, DecisionError> {
+        let (_, project) = self.open();
+        let decider = DecidingUser {
+            actor: &Actor::named(actor),
+            env: &self.env,
+            project: &project,
+        };
+        let request = ConfirmRequest { set, typed: &[] };
+        let values = match self.control.change_set(set).await {
+            Ok(_) => self.values(set).await,
+            Err(_) => self.caller(),
+        };
+        confirm::confirm(&self.control, decider, request, &values).await
     }
 
     /// Reopens what is left of a stopped change set, and carries it out.

@@ -4,6 +4,7 @@ use std::io::{self, BufRead as _, Write as _};
 
 use control::changeset::prepare::{self, ContinuableBy};
 use model::run::changeset::{Action, ChangeSet, is_said};
+use rustix::termios;
 
 use super::outcome;
 use crate::global::Global;
@@ -34,6 +35,7 @@ pub(super) async fn confirm(
         Action::Destroy => "Destroy everything in",
         Action::Plan | Action::Apply | Action::Exec => "Apply",
     };
+    forget_input();
     report::say(&format!(
         "\n{action} change set {}? Type `yes` to continue: ",
         set.id
@@ -185,6 +187,12 @@ pub(super) fn unconfirmed(answer: &PromptOutcome) -> Result<ExitStatus, CommandE
         }
     }
     Ok(answer.status())
+}
+
+/// Discards what was typed before a question: it was no answer to it.
+pub(crate) fn forget_input() {
+    // Input that is no terminal has no such queue, and is not asked.
+    let _ = termios::tcflush(io::stdin(), termios::QueueSelector::IFlush);
 }
 
 pub(crate) fn read_line() -> Result<String, CommandError> {

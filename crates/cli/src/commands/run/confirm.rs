@@ -2,7 +2,7 @@
 
 use control::changeset::prepare;
 use model::base::error::Explain;
-use model::base::ids::ChangeSetId;
+use model::base::ids::{ChangeSetId, StackName};
 use model::run::changeset::{Action, Status};
 
 use super::{ProjectHandle, RunOrChangeSet};
@@ -84,7 +84,9 @@ pub(crate) async fn confirm_change_set(
         )
         .await?;
     }
-    if let Err(refused) = watcher.confirm().await {
+    // `check_protected` had each name typed that was not given.
+    let typed: Vec<StackName> = here.project.stacks.keys().cloned().collect();
+    if let Err(refused) = watcher.confirm(&here.project, process, &typed).await {
         return Err(change::explain_stall(&here.control, set, refused).await);
     }
     change::go_on(&mut watcher, &here.project, global, process).await
