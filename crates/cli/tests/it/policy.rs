@@ -591,7 +591,7 @@ fn an_approval_that_is_wanted_at_apply_may_come_before() {
 fn an_approval_that_is_wanted_at_apply_may_come_after_the_refusal() {
     let story = with("at = [\"apply\"]", LATE);
     let said = story.cli(&["apply", "--auto-approve"]).expect(4);
-    let hint = "`terrane run approve c1` approves it, then `terrane apply --resume c1` goes on";
+    let hint = "`terrane run approve c1` approves it, then `terrane apply --resume c1` continues";
     let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("late: needs 1 approval, has 0"), "{said}");
     assert!(words.contains(hint), "{said}");

@@ -172,6 +172,10 @@ impl Supervisor {
         watching: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         self.stopping.store(false, Ordering::Release);
+        // Before the client looks: it must not take what can start now for something that waits.
+        if self.caller.is_some() {
+            self.advance(None).await.map_err(SuperviseError::from)?;
+        }
         let (mut supervising, mut watching) = (pin!(self.run()), pin!(watching));
         let mut is_supervised = true;
         loop {
@@ -200,9 +204,6 @@ impl Supervisor {
             refused: None,
             supervised: Instant::now(),
         };
-        if self.caller.is_some() {
-            self.advance(None).await?;
-        }
         while !self.stopping.load(Ordering::Acquire) {
             match Box::pin(self.step(&mut memory)).await? {
                 Status::Interrupting => self.pause(INTERRUPTING).await,
